@@ -69,9 +69,12 @@ pub struct Plan {
     /// Servers are started behind gates, which tell of their syncs, and sync as in production.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub gates_disks: bool,
-    /// Servers are on file systems of their own, whose power can be cut.
+    /// Servers are on file systems of their own, whose power can be cut and which can be filled.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub cuts_power: bool,
+    pub own_disks: bool,
+    /// Servers leave their cluster for good, and new ones join.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub replaces_servers: bool,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -133,7 +136,8 @@ pub fn plan(config: &Config) -> Result<Plan, PlanError> {
         replicas: needs.iter().map(|needs| needs.replicas).max().unwrap_or(0),
         steps_clocks: needs.iter().any(|needs| needs.wall_clocks),
         gates_disks: needs.iter().any(|needs| needs.disk_gates),
-        cuts_power: needs.iter().any(|needs| needs.power_cuts),
+        own_disks: needs.iter().any(|needs| needs.own_disks),
+        replaces_servers: needs.iter().any(|needs| needs.replaceable_servers),
         seed: config.seed_text(),
         phases,
         windows,

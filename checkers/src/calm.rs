@@ -25,16 +25,27 @@ pub(crate) fn spans(context: &Context<'_>, healed_ns: Option<u64>) -> Vec<CalmSp
     let servers = ServerNames::of(context);
     let recovery_ns = recovery_ns(context);
     let mut troubles: Vec<(u64, u64)> = Vec::new();
+    let mut minorities = Vec::new();
     for window in &context.windows {
         let heal_ns = heal_ns(window, recovery_ns).unwrap_or(u64::MAX);
         match moment_ns(window) {
             Some(DoneAt::Time(ns)) => troubles.push((ns, ns)),
             Some(DoneAt::From(ns)) => troubles.push((ns, heal_ns)),
             Some(DoneAt::Never) => {}
-            None if servers.are_mostly_left(window) => troubles.push((window.start_ns, window.start_ns)),
-            None => troubles.push((window.start_ns, heal_ns)),
+            None => match servers.minority_of(window) {
+                Some(servers) => {
+                    troubles.push((window.start_ns, window.start_ns));
+                    minorities.push(Minority {
+                        from_ns: window.start_ns,
+                        to_ns: heal_ns,
+                        servers,
+                    });
+                }
+                None => troubles.push((window.start_ns, heal_ns)),
+            },
         }
     }
+    troubles.extend(servers.without_majority(minorities));
     let calm = between(context, troubles, recovery_ns);
     let undisturbed = context.windows.is_empty();
     let retransmissions = Retransmissions::of(context);
@@ -221,11 +232,11 @@ impl ServerNames {
         servers
     }
 
-    /// Whether a window took away some of the servers only, and more than half of them were left for every client.
-    fn are_mostly_left(&self, window: &Window) -> bool {
+    /// The servers that a window took away, where more than half of them were left for every client.
+    fn minority_of<'a>(&self, window: &'a Window) -> Option<BTreeSet<&'a str>> {
         let takes_away = window.fault.starts_with("partition") || window.fault.starts_with("server-");
         if !takes_away || self.replicated || self.names.is_empty() {
-            return false;
+            return None;
         }
         let links = window.started.cut.iter().flatten();
         let ends = links.filter_map(|link| link.split_once("->"));
@@ -235,6 +246,41 @@ impl ServerNames {
             .map(|(_, server)| server)
             .chain(targets.filter(|target| self.names.contains(*target)))
             .collect();
-        !between_servers && !taken.is_empty() && taken.len() * 2 < self.names.len()
+        (!between_servers && !taken.is_empty() && self.are_mostly_without(&taken)).then_some(taken)
     }
+
+    fn are_mostly_without(&self, taken: &BTreeSet<&str>) -> bool {
+        taken.len() * 2 < self.names.len()
+    }
+
+    /// When minorities that are away at the same time are no minority together.
+    fn without_majority(&self, mut minorities: Vec<Minority<'_>>) -> Vec<(u64, u64)> {
+        minorities.sort_by_key(|minority| minority.from_ns);
+        let mut open: Vec<Minority<'_>> = Vec::new();
+        let mut spans = Vec::new();
+        for minority in minorities {
+            let from_ns = minority.from_ns;
+            open.retain(|other| other.to_ns > from_ns);
+            open.push(minority);
+            open.sort_by_key(|other| other.to_ns);
+            // until so many are healed that the others are a minority again
+            let enough = (0..open.len()).find(|healed| {
+                let away = open[*healed..].iter().flat_map(|other| &other.servers);
+                self.are_mostly_without(&away.copied().collect())
+            });
+            match enough {
+                Some(0) => {}
+                Some(healed) => spans.push((from_ns, open[healed - 1].to_ns)),
+                None => spans.extend(open.last().map(|last| (from_ns, last.to_ns))),
+            }
+        }
+        spans
+    }
+}
+
+/// A window that took away less than half of the servers.
+struct Minority<'a> {
+    from_ns: u64,
+    to_ns: u64,
+    servers: BTreeSet<&'a str>,
 }

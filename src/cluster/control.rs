@@ -14,6 +14,7 @@ use harness_checkers::history::ServerEnd;
 use harness_tls::TlsRelay;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot, watch};
 
+use super::membership::{ClusterMember, Membership};
 use super::replication::Replication;
 use super::{ClusterError, Endpoints, Node, RoleProbe, RunningNodes, ServerAccess};
 use crate::clock::{GroundClock, RunningTask};
@@ -26,6 +27,12 @@ pub enum NodeCommand {
     Kill,
     /// What a killed node did not sync is gone, as without power.
     CutPower,
+    /// Its disk has no free block from now on; that it ends then is no accident.
+    FillDisk,
+    /// Its disk has space again.
+    FreeDisk,
+    /// One that ended because it had no space starts again; from now on its end is an accident.
+    Recover,
     /// With the same data, on the same ports.
     Start,
     Pause,
@@ -34,6 +41,12 @@ pub enum NodeCommand {
     Restart,
     /// A replica becomes the primary.
     Promote,
+    /// It leaves its cluster for good: the others are told so, and it is killed.
+    Leave,
+    /// A new server without data joins in the place of one that left, if it left.
+    Join,
+    /// The new server is a member as all others are. Until then other faults leave it alone: it could not start again.
+    Joined,
     /// A node becomes a replica of the node at the far end of its peer proxy, and loses what that node does not have.
     Follow,
 }
@@ -87,6 +100,11 @@ impl NodeControl {
     /// The commands for replication, where the product replicates from a primary.
     pub(super) fn replication(&self) -> Option<&dyn Replication> {
         self.probe.queries.replication()
+    }
+
+    /// How a node is replaced, where the product can replace members of a cluster.
+    pub(super) fn member(&self, node: usize) -> Option<(&'static dyn Membership, ClusterMember)> {
+        self.probe.queries.member(node, &self.endpoints())
     }
 
     /// The clock by which the cluster and those who wait for it wait.
@@ -144,21 +162,54 @@ impl NodeControl {
 struct Outages {
     killed: u32,
     paused: u32,
+    /// Windows in which it has no space.
+    full: u32,
+    /// It left its cluster, which counts as a kill, too.
+    left: bool,
+    /// It is new and no member yet.
+    joins: bool,
 }
 
 impl Outages {
     /// The command to carry out now; `None` while another window still wants the node as it is.
     fn count(&mut self, command: NodeCommand) -> Option<NodeCommand> {
-        use NodeCommand::{CutPower, Follow, Kill, Pause, Promote, Restart, Resume, Start};
+        use NodeCommand::{
+            CutPower, FillDisk, Follow, FreeDisk, Join, Joined, Kill, Leave, Pause, Promote, Recover, Restart, Resume,
+            Start,
+        };
         let due = match command {
+            FillDisk => {
+                self.full += 1;
+                self.full == 1
+            }
+            FreeDisk => self.full == 1,
+            Recover => {
+                let had_none = self.full > 0;
+                self.full = self.full.saturating_sub(1);
+                had_none && self.full == 0 && self.killed == 0
+            }
+            Leave => {
+                self.killed += 1;
+                self.left = true;
+                true
+            }
+            Join => {
+                let left = std::mem::take(&mut self.left);
+                self.killed = self.killed.saturating_sub(left.into());
+                self.joins |= left;
+                left
+            }
+            Joined => std::mem::take(&mut self.joins),
             CutPower => self.killed > 0,
             Kill => {
                 self.killed += 1;
                 self.killed == 1
             }
             Start => {
+                // one that was not killed, since that was refused, runs
+                let killed = self.killed > 0;
                 self.killed = self.killed.saturating_sub(1);
-                self.killed == 0
+                killed && self.killed == 0
             }
             Pause => {
                 self.paused += 1;
@@ -171,6 +222,28 @@ impl Outages {
             Restart | Promote | Follow => self.killed == 0,
         };
         due.then_some(command)
+    }
+}
+
+/// Why the members of the cluster cannot change in this way now, if so.
+fn unfit(command: NodeCommand, outages: &[Outages], node: usize) -> Option<&'static str> {
+    let Outages {
+        killed,
+        paused,
+        left,
+        joins,
+        ..
+    } = outages[node];
+    match command {
+        NodeCommand::Kill | NodeCommand::Restart | NodeCommand::Pause | NodeCommand::Leave if joins => {
+            Some("it is new and no member yet")
+        }
+        NodeCommand::Leave if outages.iter().any(|other| other.left) => {
+            Some("a server has left and is not replaced yet")
+        }
+        NodeCommand::Leave if killed > 0 || paused > 0 => Some("another fault has stopped it"),
+        NodeCommand::Join if left && killed > 1 => Some("another fault has stopped it"),
+        _ => None,
     }
 }
 
@@ -200,9 +273,9 @@ pub(super) fn spawn(
     (control, ended, running)
 }
 
-struct CommandExecutor {
+pub(super) struct CommandExecutor {
     running: Weak<AsyncMutex<Box<dyn RunningNodes>>>,
-    control: NodeControl,
+    pub(super) control: NodeControl,
     nodes: Vec<Node>,
     /// By node: what stands before it; empty where clients reach servers themselves.
     relays: Vec<TlsRelay>,
@@ -224,9 +297,12 @@ impl CommandExecutor {
             };
             let Some(running) = self.running.upgrade() else { return };
             let before = outages[node];
-            let outcome = match outages[node].count(command) {
-                None => Ok(()),
-                Some(command) => self.carry_out(node, command, &running).await,
+            let outcome = match unfit(command, &outages, node) {
+                Some(why) => Err(self.refused(node, command, why.to_owned())),
+                None => match outages[node].count(command) {
+                    None => Ok(()),
+                    Some(command) => self.carry_out(node, command, &running).await,
+                },
             };
             if outcome.is_err() {
                 outages[node] = before;
@@ -248,7 +324,9 @@ impl CommandExecutor {
             let Some(running) = self.running.upgrade() else { break };
             let mut running = running.lock().await;
             for (number, node) in self.nodes.iter().enumerate() {
-                if outages[number].killed == 0
+                let Outages { killed, full, .. } = outages[number];
+                if killed == 0
+                    && full == 0
                     && let Some(how) = running.ended(number).await
                 {
                     let server = node.name.clone();
@@ -267,27 +345,44 @@ impl CommandExecutor {
         command: NodeCommand,
         running: &AsyncMutex<Box<dyn RunningNodes>>,
     ) -> Result<(), ClusterError> {
-        use NodeCommand::{CutPower, Follow, Kill, Pause, Promote, Restart, Resume, Start};
+        use NodeCommand::{
+            CutPower, FillDisk, Follow, FreeDisk, Join, Joined, Kill, Leave, Pause, Promote, Recover, Restart, Resume,
+            Start,
+        };
+        if matches!(command, Leave | Join) {
+            return self.replace(node, command, running).await;
+        }
         let mut running = running.lock().await;
         match command {
             Kill => running.kill(node).await,
             CutPower => running.cut_power(node).await,
+            FillDisk => running.fill_disk(node).await,
+            FreeDisk => running.free_disk(node).await,
+            Recover => running.recover(node).await,
             Pause => running.pause(node).await,
             Resume => running.resume(node).await,
             Start | Restart => {
                 if command == Restart {
                     running.kill(node).await?;
                 }
-                if let Some(address) = running.start(node).await? {
-                    let endpoints = &self.control.endpoints;
-                    match self.relays.get(node) {
-                        Some(relay) => relay.lead_to(address),
-                        None => endpoints.send_modify(|endpoints| endpoints.set_address(node, address)),
-                    }
-                }
+                let started = running.start(node).await?;
+                self.serves_at(node, started);
                 Ok(())
             }
             Promote | Follow => self.replicate(node, command).await,
+            Leave | Join | Joined => Ok(()),
+        }
+    }
+
+    /// A node was started and serves there, if that may have changed.
+    pub(super) fn serves_at(&self, node: usize, started: Option<SocketAddr>) {
+        let Some(address) = started else { return };
+        match self.relays.get(node) {
+            Some(relay) => relay.lead_to(address),
+            None => self
+                .control
+                .endpoints
+                .send_modify(|endpoints| endpoints.set_address(node, address)),
         }
     }
 
@@ -347,5 +442,45 @@ mod tests {
         use NodeCommand::{Kill, Pause, Restart, Resume, Start};
         let commands = [Kill, Pause, Restart, Resume, Start, Restart];
         assert_eq!(due(&commands), [true, false, false, false, true, true]);
+    }
+
+    #[test]
+    fn one_server_at_a_time_is_replaced_and_its_end_is_no_accident_until_a_new_one_has_joined() {
+        use NodeCommand::{Join, Joined, Kill, Leave, Start};
+        assert_eq!(
+            due(&[Join, Leave, Kill, Start, Join, Join, Joined, Joined]),
+            [false, true, false, false, true, false, true, false]
+        );
+        let mut outages = [Outages::default(); 2];
+        assert!(unfit(Leave, &outages, 0).is_none() && unfit(Join, &outages, 0).is_none());
+        outages[1].count(Leave);
+        assert!(unfit(Leave, &outages, 0).is_some(), "the other one is not back");
+        assert!(unfit(Join, &outages, 1).is_none());
+        outages[1].count(Kill);
+        assert!(unfit(Join, &outages, 1).is_some(), "another window wants it dead");
+        outages[1].count(Start);
+        outages[1].count(Join);
+        for command in [Kill, Leave] {
+            assert!(unfit(command, &outages, 1).is_some(), "it is not a member yet");
+        }
+        assert!(outages[1].count(Start).is_none(), "it runs");
+        outages[1].count(Joined);
+        outages[0].count(Kill);
+        assert!(unfit(Leave, &outages, 0).is_some(), "it is dead");
+        assert!(unfit(Leave, &outages, 1).is_none());
+    }
+
+    #[test]
+    fn a_full_disk_is_freed_by_the_last_window_and_its_server_starts_again_unless_another_wants_it_dead() {
+        use NodeCommand::{FillDisk, FreeDisk, Kill, Recover, Start};
+        let (fill, free) = (FillDisk, FreeDisk);
+        assert_eq!(
+            due(&[fill, fill, free, Recover, free, Recover, Recover]),
+            [true, false, false, false, true, true, false]
+        );
+        assert_eq!(
+            due(&[fill, Kill, free, Recover, Start]),
+            [true, true, true, false, true]
+        );
     }
 }

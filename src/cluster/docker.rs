@@ -4,16 +4,15 @@
 //! what a killed harness left is found by it. Addresses are the containers' own: mapped ports change on every restart.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
 use testcontainers::bollard::Docker;
 use testcontainers::bollard::errors::Error as BollardError;
-use testcontainers::bollard::models::NetworkCreateRequest;
 use testcontainers::bollard::query_parameters::{
     KillContainerOptionsBuilder, ListContainersOptionsBuilder, ListNetworksOptionsBuilder,
     RemoveContainerOptionsBuilder,
@@ -27,6 +26,7 @@ use tokio::time::{sleep, timeout};
 
 use super::confinement::confine;
 use super::container_request;
+use super::docker_network::Network;
 use super::image_name::in_two_parts;
 use super::leftovers::{Found, LeftAlone, Leftover, OWNER_LABEL, RUN_LABEL, Sight};
 use super::local::IN_ORDER;
@@ -40,8 +40,8 @@ const ENGINE: Duration = Duration::from_secs(5);
 /// Time for an image to be pulled.
 const IMAGE_PULL: Duration = Duration::from_secs(180);
 
-const NO_POWER_CUTS: &str = "what a server did not sync can be lost only on a file system of its own, and containers have none\n\
-     hint: --runtime local";
+const NO_DISKS: &str = "the disk of a server can be filled, or lose what was not synced, only where it is a file system of its own, and containers \
+     have none\nhint: --runtime local";
 
 type Container = ContainerAsync<GenericImage>;
 
@@ -49,6 +49,9 @@ type Container = ContainerAsync<GenericImage>;
 pub struct Containers {
     spec: ClusterSpec,
     containers: Vec<Container>,
+    image: String,
+    /// By node: how it is set up.
+    setups: Vec<NodeSetup>,
     /// The port that clients reach, the same in every container.
     port: u16,
     network: Network,
@@ -56,8 +59,8 @@ pub struct Containers {
 
 /// Starts every server of `spec` at the same time, since a quorum needs them all.
 pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, ClusterError> {
-    if spec.power_cuts {
-        return Err(ClusterError::Nothing(NO_POWER_CUTS.to_owned()));
+    if spec.own_disks {
+        return Err(ClusterError::Nothing(NO_DISKS.to_owned()));
     }
     let network = Network::create(spec).await?;
     let addresses = addresses(spec, &network.name);
@@ -67,6 +70,7 @@ pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, Clus
         Some(_) => spec.open_peer_proxies(network.gateway().await?, &addresses)?,
     };
     let mut starting = JoinSet::new();
+    let mut setups = Vec::new();
     for me in 0..addresses.len() {
         let setup = NodeSetup {
             nodes: addresses.clone(),
@@ -78,7 +82,10 @@ pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, Clus
             peer_proxies: peer_proxies.clone(),
             login: spec.login.clone(),
             tls: spec.tls.as_ref().map(|tls| tls.authority()),
+            replaceable: spec.replaceable,
+            joins: false,
         };
+        setups.push(setup.clone());
         starting.spawn(start_one(spec.clone(), setup, image.to_owned(), network.name.clone()));
     }
     let mut started = Vec::new();
@@ -95,6 +102,8 @@ pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, Clus
     let containers = Containers {
         spec: spec.clone(),
         containers,
+        image: image.to_owned(),
+        setups,
         port,
         network,
     };
@@ -124,7 +133,7 @@ async fn start_one(
         why,
     };
     let log = spec.logs.join(&node).join("server.log");
-    let output = log_file(&log)?;
+    let output = log_file(&log, setup.joins)?;
     let given = (spec.software.container)(&setup);
     let confined = spec.software.confined;
     let (clock, disk) = (spec.clocks.get(setup.me), spec.disks.get(setup.me));
@@ -169,7 +178,8 @@ async fn start_one(
     ))
 }
 
-fn log_file(path: &PathBuf) -> Result<Mutex<File>, ClusterError> {
+/// `goes_on`: with what is in it.
+fn log_file(path: &PathBuf, goes_on: bool) -> Result<Mutex<File>, ClusterError> {
     let failed = |source| ClusterError::Write {
         path: path.clone(),
         source,
@@ -177,7 +187,11 @@ fn log_file(path: &PathBuf) -> Result<Mutex<File>, ClusterError> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(failed)?;
     }
-    File::create(path).map(Mutex::new).map_err(failed)
+    let opened = match goes_on {
+        true => OpenOptions::new().append(true).create(true).open(path),
+        false => File::create(path),
+    };
+    opened.map(Mutex::new).map_err(failed)
 }
 
 fn addresses(spec: &ClusterSpec, network: &str) -> Vec<NodeAddress> {
@@ -245,6 +259,18 @@ impl RunningNodes for Containers {
         })
     }
 
+    /// A container of its own, under the name of the one before.
+    fn start_new(&mut self, node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
+        Box::pin(async move {
+            remove_container(self.id(node)).await.map_err(ClusterError::Engine)?;
+            self.setups[node].joins = true;
+            let (spec, setup) = (self.spec.clone(), self.setups[node].clone());
+            let (started, container) = start_one(spec, setup, self.image.clone(), self.network.name.clone()).await?;
+            self.containers[node] = container;
+            Ok(Some(started.address))
+        })
+    }
+
     fn pause(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
         Box::pin(async move {
             let paused = self.containers[node].pause().await;
@@ -301,67 +327,6 @@ pub fn engine_name(run: &str) -> String {
         plain.replace_range(RUN_LETTERS - RUN_END..plain.len() - RUN_END, "");
     }
     format!("harness-{plain}-{}", std::process::id())
-}
-
-struct Network {
-    name: String,
-    removed: bool,
-}
-
-impl Network {
-    async fn create(spec: &ClusterSpec) -> Result<Self, ClusterError> {
-        let name = engine_name(&spec.run);
-        let labels = [
-            (RUN_LABEL.to_owned(), spec.run.clone()),
-            (OWNER_LABEL.to_owned(), Identity::own().label()),
-        ]
-        .into();
-        let request = NetworkCreateRequest {
-            name: name.clone(),
-            labels: Some(labels),
-            ..Default::default()
-        };
-        engine()
-            .await?
-            .create_network(request)
-            .await
-            .map_err(|error| ClusterError::Engine(error.to_string()))?;
-        Ok(Self { name, removed: false })
-    }
-
-    /// This machine's address on it.
-    async fn gateway(&self) -> Result<IpAddr, ClusterError> {
-        let failed = |why: String| ClusterError::Engine(format!("the network {}: {why}", self.name));
-        let inspected = engine().await?.inspect_network(&self.name, None).await;
-        let network = inspected.map_err(|error| failed(error.to_string()))?;
-        let mut configs = network.ipam.and_then(|ipam| ipam.config).into_iter().flatten();
-        let gateway = configs.find_map(|config| config.gateway?.parse().ok());
-        gateway.ok_or_else(|| failed("it has no gateway, so servers in it cannot be led through a proxy".into()))
-    }
-
-    async fn remove(mut self) {
-        if let Ok(engine) = engine().await {
-            let _ = engine.remove_network(&self.name).await;
-        }
-        self.removed = true;
-    }
-}
-
-impl Drop for Network {
-    /// Reached when a run unwinds: the containers' own drops came first, or will; what stays has its label.
-    fn drop(&mut self) {
-        if self.removed {
-            return;
-        }
-        let name = self.name.clone();
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                if let Ok(engine) = engine().await {
-                    let _ = engine.remove_network(&name).await;
-                }
-            });
-        }
-    }
 }
 
 /// The engine's client, if an engine answers.

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::leftovers::Claim;
 use super::software::{KillSignal, NodeAddress, NodeSetup};
 use super::volumes::Volumes;
-use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes, StartedNodes, process_tree};
+use super::{BoxFuture, ClusterError, ClusterSpec, NO_DISKS, Node, RunningNodes, StartedNodes, process_tree};
 use crate::process;
 
 /// Servers listen below the range from which the kernel takes ports for outgoing connections.
@@ -34,6 +34,8 @@ pub struct Processes {
     children: Vec<Child>,
     /// By node: how it is set up, and its log.
     setups: Vec<(NodeSetup, PathBuf)>,
+    /// By node: how long its log was when its disk was filled.
+    logged: Vec<u64>,
     /// The file systems that they are on, where they have any of their own.
     volumes: Option<Volumes>,
     /// Removes the temporary folder when it goes.
@@ -45,7 +47,7 @@ pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
     let claim = Claim::make(&spec.run).map_err(|(path, source)| ClusterError::Write { path, source })?;
     let addresses = addresses(spec)?;
     let peer_proxies = spec.open_peer_proxies(Ipv4Addr::LOCALHOST.into(), &addresses)?;
-    let volumes = match spec.power_cuts {
+    let volumes = match spec.own_disks {
         false => None,
         true => {
             let names = addresses.iter().map(|address| address.name.as_str());
@@ -67,6 +69,8 @@ pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
             peer_proxies: peer_proxies.clone(),
             login: spec.login.clone(),
             tls: spec.tls.as_ref().map(|tls| tls.authority()),
+            replaceable: spec.replaceable,
+            joins: false,
         };
         let log = spec.logs.join(&address.name).join("server.log");
         spec.found(me, (Ipv4Addr::LOCALHOST, address.ports[0]).into());
@@ -88,6 +92,7 @@ pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
         running: Box::new(Processes {
             spec: spec.clone(),
             children,
+            logged: vec![0; setups.len()],
             setups,
             volumes,
             claim,
@@ -110,8 +115,20 @@ async fn start_one(
     log: &Path,
     volumes: Option<&Volumes>,
 ) -> Result<Child, ClusterError> {
+    write(log, "")?;
+    lay_out(spec, setup, log, volumes)?;
+    run(spec, setup, log, volumes).await
+}
+
+/// Where harness finds the folder of a server.
+fn data_folder(setup: &NodeSetup, volumes: Option<&Volumes>) -> PathBuf {
+    volumes.map_or(setup.data.clone(), |volumes| volumes.seen_at(&setup.data))
+}
+
+/// Writes the files that a server wants to find.
+fn lay_out(spec: &ClusterSpec, setup: &NodeSetup, log: &Path, volumes: Option<&Volumes>) -> Result<(), ClusterError> {
     let launch = (spec.software.launch)(setup);
-    let data = volumes.map_or(setup.data.clone(), |volumes| volumes.seen_at(&setup.data));
+    let data = data_folder(setup, volumes);
     for (name, contents) in &launch.files {
         let path = data.join(name);
         write(&path, contents)?;
@@ -122,11 +139,21 @@ async fn start_one(
     for (name, contents) in &launch.secrets {
         write_secret(&data.join(name), contents)?;
     }
-    write(log, "")?;
     let synced = || volumes.map_or(Ok(()), |volumes| volumes.sync(&setup.data));
     let made = fs::create_dir_all(&data).and_then(|()| synced());
-    made.map_err(|source| ClusterError::Write { path: data, source })?;
-    run(spec, setup, log, volumes).await
+    made.map_err(|source| ClusterError::Write { path: data, source })
+}
+
+/// Removes all that is in a folder.
+fn empty(folder: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => fs::remove_dir_all(entry.path())?,
+            false => fs::remove_file(entry.path())?,
+        }
+    }
+    Ok(())
 }
 
 /// Starts a server whose files are there.
@@ -283,6 +310,34 @@ impl RunningNodes for Processes {
         failed.next().map_or(Ok(()), Err)
     }
 
+    fn fill_disk(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+        let filled = self.on_disk(node, "have a full disk", Volumes::fill);
+        self.logged[node] = fs::metadata(&self.setups[node].1).map_or(0, |log| log.len());
+        Box::pin(ready(filled))
+    }
+
+    fn free_disk(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+        let was_full = self.on_disk(node, "say whether its disk is full", Volumes::is_full);
+        let freed = self.on_disk(node, "have space again", Volumes::free);
+        if let Some(disk) = self.spec.disks.get(node) {
+            disk.note_full(was_full.is_ok_and(|full| full));
+            disk.note_refused(lines_of_no_space(&self.setups[node].1, self.logged[node]));
+        }
+        Box::pin(ready(freed))
+    }
+
+    fn recover(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+        Box::pin(async move {
+            if self.ended(node).await.is_none() {
+                return Ok(());
+            }
+            if let Some(disk) = self.spec.disks.get(node) {
+                disk.note_ended();
+            }
+            self.start(node).await.map(drop)
+        })
+    }
+
     fn cut_power(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
         Box::pin(async move {
             let name = &self.setups[node].0.me().name;
@@ -291,13 +346,24 @@ impl RunningNodes for Processes {
                 what: "lose what it did not sync",
                 why,
             };
-            let volumes = self.volumes.as_ref();
-            let volumes = volumes.ok_or_else(|| failed("it is not on a file system of its own".to_owned()))?;
+            let volumes = self.volumes.as_ref().ok_or_else(|| failed(NO_DISKS.to_owned()))?;
             let lost = volumes.cut_power(name).await.map_err(failed)?;
             if let Some(disk) = self.spec.disks.get(node) {
                 disk.note_lost(lost.files);
             }
             Ok(())
+        })
+    }
+
+    /// In the folder of the one before, emptied.
+    fn start_new(&mut self, node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
+        Box::pin(async move {
+            let (setup, log) = &mut self.setups[node];
+            setup.joins = true;
+            let data = data_folder(setup, self.volumes.as_ref());
+            empty(&data).map_err(|source| ClusterError::Write { path: data, source })?;
+            lay_out(&self.spec, setup, log, self.volumes.as_ref())?;
+            self.start(node).await
         })
     }
 
@@ -345,6 +411,39 @@ impl RunningNodes for Processes {
     }
 }
 
+impl Processes {
+    /// Does something to the file system of a server.
+    fn on_disk<T>(
+        &self,
+        node: usize,
+        what: &'static str,
+        act: impl Fn(&Volumes, &str) -> Result<T, String>,
+    ) -> Result<T, ClusterError> {
+        let name = &self.setups[node].0.me().name;
+        let volumes = self.volumes.as_ref().ok_or_else(|| NO_DISKS.to_owned());
+        let done = volumes.and_then(|volumes| act(volumes, name));
+        done.map_err(|why| ClusterError::Disobeyed {
+            node: name.clone(),
+            what,
+            why,
+        })
+    }
+}
+
+/// What servers say of a write that found no space, or for only a part of what was to be written: the words of the C library and of
+/// Go, and those of Redis.
+const NO_SPACE: [&str; 2] = ["no space left on device", "short write"];
+
+/// How many lines of a log, after its first bytes, say that a write found no space.
+fn lines_of_no_space(log: &Path, after: u64) -> u64 {
+    let text = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(text.get(after as usize..).unwrap_or_default()).to_lowercase();
+    let lines = text
+        .lines()
+        .filter(|line| NO_SPACE.iter().any(|words| line.contains(words)));
+    lines.count() as u64
+}
+
 /// Where temporary folders of runs are.
 pub fn temporary_folder() -> PathBuf {
     std::env::temp_dir()
@@ -361,6 +460,20 @@ mod tests {
         let error = fixed_ports(taken - 1, 3, 1).unwrap_err().to_string();
         assert!(error.contains(&format!("port {taken}")), "{error}");
         assert!(error.contains("in use"), "{error}");
+    }
+
+    #[test]
+    fn a_write_without_space_is_told_of_in_the_words_of_several_servers() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("server.log");
+        let before = "write: no space left on device, in a window before\n";
+        let lines = "{\"error\":\"write /data/db: no space left on device\"}\nready\n\
+                     java.io.IOException: No space left on device\n\
+                     # Short write while writing to the AOF file: (nwritten=3, expected=90)\n";
+        fs::write(&log, before.to_owned() + lines).unwrap();
+        assert_eq!(lines_of_no_space(&log, before.len() as u64), 3);
+        assert_eq!(lines_of_no_space(&log, 0), 4);
+        assert_eq!(lines_of_no_space(&folder.path().join("none"), 7), 0);
     }
 
     #[test]

@@ -12,6 +12,8 @@ mod container_request;
 mod control;
 #[cfg(feature = "docker")]
 mod docker;
+#[cfg(feature = "docker")]
+mod docker_network;
 mod endpoints;
 pub mod image_name;
 pub mod leftover_outages;
@@ -19,8 +21,10 @@ pub mod leftover_proxies;
 pub mod leftover_traces;
 pub mod leftovers;
 mod local;
+mod membership;
 mod peering;
 mod process_tree;
+mod queries;
 mod ready;
 mod replication;
 mod runtime;
@@ -34,7 +38,9 @@ pub use attached::{AttachedServers, NodeCommands, ServersObey, look_up};
 pub use control::{CommandOutcome, NodeCommand, NodeControl};
 pub use endpoints::{Endpoints, EndpointsReceiver, ObservedEndpoint, ServerAccess};
 pub use local::CONFIGURATION;
+pub use membership::{ClusterMember, Membership, NotRemoved};
 pub use peering::{PeerProxies, Peering};
+pub use queries::ServerQueries;
 pub use replication::{BoxFuture, Replication};
 pub use runtime::{Runtime, RuntimeChoice, RuntimeRequest, choose, image_present};
 #[cfg(feature = "docker")]
@@ -58,6 +64,7 @@ use tokio::sync::{Mutex as AsyncMutex, watch};
 use crate::clock::{GroundClock, RunningTask};
 use crate::disks::DiskGate;
 use crate::wall_clock::WallClock;
+use queries::SocketQueries;
 
 /// What to start.
 #[derive(Clone)]
@@ -79,8 +86,10 @@ pub struct ClusterSpec {
     /// By server: what stands between it and its disk; empty where no fault is on disks. Behind a gate servers sync what they
     /// acknowledge, as in production; without, they are as fast as they can be.
     pub disks: Vec<Arc<DiskGate>>,
-    /// Each server is on a file system of its own, whose power can be cut; they have gates, too.
-    pub power_cuts: bool,
+    /// Each server is on a file system of its own, whose power can be cut and which can be filled; they have gates, too.
+    pub own_disks: bool,
+    /// Servers may leave the cluster and join it while it runs.
+    pub replaceable: bool,
     /// The proxies between the servers. Without them servers dial each other directly. Servers of a product that replicates
     /// are a primary and its replicas with proxies, and independent of each other without.
     pub peer_proxies: Option<Arc<dyn PeerProxies>>,
@@ -189,6 +198,12 @@ pub enum ClusterError {
         what: &'static str,
         why: String,
     },
+    #[error("{node} could not {what}: {why}")]
+    Unchanged {
+        node: String,
+        what: &'static str,
+        why: String,
+    },
     #[error("could not write {}: {source}", path.display())]
     Write { path: PathBuf, source: std::io::Error },
     #[error("{node} does not run, so it cannot be paused")]
@@ -201,6 +216,8 @@ pub enum ClusterError {
     #[error("{0}")]
     Nothing(String),
 }
+
+const NO_DISKS: &str = "these servers are not on file systems of their own";
 
 /// The nodes of a cluster that runs, as the runtime that started them acts on them. Nodes are numbered from 0.
 pub trait RunningNodes: Send {
@@ -217,14 +234,35 @@ pub trait RunningNodes: Send {
         Ok(())
     }
 
-    /// Takes from a server that was killed what it wrote and did not sync. Only where [`ClusterSpec::power_cuts`] asked for it.
+    /// Takes from a server that was killed what it wrote and did not sync. Only where [`ClusterSpec::own_disks`] asked for it.
     fn cut_power(&mut self, _node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
-        let why = "these servers are not on file systems of their own".to_owned();
-        Box::pin(std::future::ready(Err(ClusterError::Nothing(why))))
+        Box::pin(std::future::ready(Err(ClusterError::Nothing(NO_DISKS.to_owned()))))
+    }
+
+    /// Leaves no free block on the file system of a server. Only where [`ClusterSpec::own_disks`] asked for it.
+    fn fill_disk(&mut self, _node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+        Box::pin(std::future::ready(Err(ClusterError::Nothing(NO_DISKS.to_owned()))))
+    }
+
+    /// Takes back what filled it, and notes what the server said meanwhile of writes that were refused.
+    fn free_disk(&mut self, _node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+        Box::pin(std::future::ready(Err(ClusterError::Nothing(NO_DISKS.to_owned()))))
+    }
+
+    /// Starts a server again that ended because it had no space, and notes that it did; nothing to one that runs.
+    fn recover(&mut self, _node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+        Box::pin(std::future::ready(Ok(())))
     }
 
     /// Starts a server again; where it serves, if that may have changed.
     fn start(&mut self, node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>>;
+
+    /// Starts a server without data in the place of one that was killed, to join the others; where it serves, if that may have
+    /// changed. Only where [`ClusterSpec::replaceable`] asked for it.
+    fn start_new(&mut self, _node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
+        let why = "these servers cannot be replaced".to_owned();
+        Box::pin(std::future::ready(Err(ClusterError::Nothing(why))))
+    }
 
     fn pause(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>>;
 
@@ -232,40 +270,6 @@ pub trait RunningNodes: Send {
 
     /// Stops every server and removes what they left.
     fn stop(self: Box<Self>) -> BoxFuture<'static, ()>;
-}
-
-/// Asks servers for what they are, and tells those that replicate what to be.
-pub trait ServerQueries: Send + Sync {
-    /// Asks one server whether it serves, by its node. The error says why not.
-    fn ask(&self, node: usize, address: SocketAddr) -> BoxFuture<'_, Result<Serving, String>>;
-
-    /// The commands for replication, where the product replicates from a primary.
-    fn replication(&self) -> Option<&dyn Replication>;
-}
-
-/// Servers of a product, asked over sockets.
-struct SocketQueries {
-    software: &'static ServerSoftware,
-    /// By node, without the address that it has now.
-    servers: Vec<ProbedServer>,
-}
-
-impl ServerQueries for SocketQueries {
-    fn ask(&self, node: usize, address: SocketAddr) -> BoxFuture<'_, Result<Serving, String>> {
-        let server = ProbedServer {
-            address,
-            first: false,
-            ..self.servers[node].clone()
-        };
-        Box::pin(async move { ready::ask(self.software, &server).await })
-    }
-
-    fn replication(&self) -> Option<&dyn Replication> {
-        match self.software.peering {
-            Peering::Replication(replication) | Peering::Announced(replication) => Some(replication),
-            Peering::Direct | Peering::Socks => None,
-        }
-    }
 }
 
 /// What a cluster is made of, however its servers came to be.
@@ -302,6 +306,7 @@ fn probed(nodes: &[Node], members: &[NodeAddress], login: Option<&Arc<Login>>) -
         address: node.address,
         login: login.cloned(),
         log: node.log.clone(),
+        peers_by_proxy: node.peer_proxy.is_some(),
         first: true,
     };
     nodes.iter().enumerate().map(server).collect()

@@ -12,6 +12,7 @@ use harness_tls::Authority;
 use harness_workloads::Login;
 use nix::sys::signal::Signal;
 
+use super::membership::Membership;
 use super::peering::Peering;
 use super::{BoxFuture, Endpoints};
 
@@ -50,6 +51,10 @@ pub struct NodeSetup {
     pub login: Option<Arc<Login>>,
     /// With what it serves clients by TLS, and nobody else; `None`: in plain text.
     pub tls: Option<Arc<Authority>>,
+    /// Whether servers may leave its cluster and join it while it runs: some products must be told from the start.
+    pub replaceable: bool,
+    /// Whether it joins a cluster that runs, as a new member without data.
+    pub joins: bool,
 }
 
 impl NodeSetup {
@@ -66,6 +71,8 @@ impl NodeSetup {
             peer_proxies: Vec::new(),
             login: None,
             tls: None,
+            replaceable: false,
+            joins: false,
         }
     }
 
@@ -158,6 +165,8 @@ pub struct ServerSoftware {
     pub container: &'static (dyn Fn(&NodeSetup) -> ContainerSpec + Sync),
     pub question: ReadinessQuestion,
     pub guard: LoginGuard,
+    /// How one of its servers leaves its cluster for good and a new one joins in its place; `None` where that is not known.
+    pub membership: Option<&'static dyn Membership>,
     /// Whether [`NodeSetup::tls`] is known to its configuration.
     pub speaks_tls: bool,
 }
@@ -212,6 +221,8 @@ pub struct ProbedServer {
     /// Who logs in to ask; `None` where everyone may.
     pub login: Option<Arc<Login>>,
     pub log: PathBuf,
+    /// Whether its peers reach it and it reaches them through proxies.
+    pub peers_by_proxy: bool,
     /// Whether it was started for the first time, so that its log has no lines of an earlier start.
     pub first: bool,
 }

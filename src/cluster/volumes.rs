@@ -1,4 +1,5 @@
-//! File systems of servers' own whose power can be cut: what a server wrote and did not sync is lost then, as on a machine.
+//! File systems of servers' own whose power can be cut: what a server wrote and did not sync is lost then, as on a machine. And
+//! which can be filled to the last block, for one server alone.
 //!
 //! Each server's folder is an ext4 in a file, mounted through a loop device. A cut is the kernel's own: the file system is shut
 //! down without writing what is not on the disk yet (`FS_IOC_SHUTDOWN`, with which file systems are tested for crashes:
@@ -9,6 +10,7 @@
 //! the kernel ends them, and their loop devices, with the last process in it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -16,6 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, fallocate};
+use nix::sys::statvfs;
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
 
@@ -28,23 +33,26 @@ const SIZE: u64 = 1 << 30;
 const PROGRAMS: [&str; 5] = ["unshare", "nsenter", "mount", "umount", "mkfs.ext4"];
 /// Where distributions keep programs of the administrator, which `PATH` may lack.
 const ADMINISTRATORS: [&str; 2] = ["/usr/sbin", "/sbin"];
+/// The file that takes all space, next to a server's own.
+const FILLER: &str = "harness-filler";
 /// A process that was killed may be in its last call.
 const TRIES: u32 = 50;
 const TRY: Duration = Duration::from_millis(20);
 
 /// Why there can be none on this machine, if so: a sentence with the way out.
 fn missing() -> Option<String> {
-    let hint = "hint: without `lost` servers find all that they wrote; --fault server-kill";
+    let hint = "hint: `lost` and disk-full need it; --fault server-kill and --fault slow-disk do without";
     if !nix::unistd::geteuid().is_root() {
         return Some(format!(
-            "what a server did not sync can be lost only on a file system of its own, and only root mounts one\n{hint}"
+            "the disk of a server can be filled, or lose what was not synced, only where it is a file system of its own, and only root \
+             mounts one\n{hint}"
         ));
     }
     let gone: Vec<&str> = PROGRAMS.into_iter().filter(|name| program(name).is_none()).collect();
     (!gone.is_empty()).then(|| {
         format!(
-            "what a server did not sync can be lost only on a file system of its own, and {} is not installed (util-linux, \
-             e2fsprogs)\n{hint}",
+            "the disk of a server can be filled, or lose what was not synced, only where it is a file system of its own, and {} is \
+             not installed (util-linux, e2fsprogs)\n{hint}",
             gone.join(", ")
         )
     })
@@ -153,6 +161,53 @@ impl Volumes {
         root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
+    /// Takes every block of a server's file system that is free. What was allocated before can be written still.
+    pub fn fill(&self, name: &str) -> Result<(), String> {
+        let failed = |error: io::Error| format!("{name}: {error}");
+        let file = File::options().create(true).append(true).open(self.filler(name));
+        let file = file.map_err(failed)?;
+        let mut length = file.metadata().map_err(failed)?.len();
+        let block = statvfs::fstatvfs(&file)
+            .map_err(|error| failed(error.into()))?
+            .fragment_size();
+        let mut piece = SIZE;
+        // a piece that does not fit is halved; the file system needs some blocks itself to keep account of those that are taken
+        while piece >= block {
+            match fallocate(&file, FallocateFlags::empty(), length as i64, piece as i64) {
+                Ok(()) => length += piece,
+                Err(Errno::ENOSPC) => piece /= 2,
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
+        match self.is_full(name)? {
+            true => Ok(()),
+            false => Err(format!("{name}: blocks are free and cannot be taken")),
+        }
+    }
+
+    /// Whether no block is free on a server's file system.
+    pub fn is_full(&self, name: &str) -> Result<bool, String> {
+        let state = statvfs::statvfs(&self.seen_at(&self.folder.join(name)));
+        let state = state.map_err(|error| format!("{name}: {error}"))?;
+        Ok(state.blocks_available() == 0)
+    }
+
+    /// Gives back what [`Volumes::fill`] took.
+    pub fn free(&self, name: &str) -> Result<(), String> {
+        let removed = match fs::remove_file(self.filler(name)) {
+            // with all that a server had that was replaced
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        };
+        // blocks are free for others when the removal is in the journal
+        let freed = removed.and_then(|()| self.sync(&self.folder.join(name)));
+        freed.map_err(|error| format!("{name}: {error}"))
+    }
+
+    fn filler(&self, name: &str) -> PathBuf {
+        self.seen_at(&self.folder.join(name)).join(FILLER)
+    }
+
     /// Cuts the power of a server whose processes are gone: what was not synced is lost, unless the kernel wrote it.
     pub async fn cut_power(&self, name: &str) -> Result<LostFiles, String> {
         let root = self.seen_at(&self.folder.join(name));
@@ -192,7 +247,7 @@ async fn run(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// The files below a folder, with what is in them: some ten megabytes for a server of a run.
+/// The files of a server below a folder, with what is in them: some ten megabytes for one of a run.
 async fn contents(root: &Path) -> io::Result<BTreeMap<PathBuf, Vec<u8>>> {
     let root = root.to_owned();
     let read = tokio::task::spawn_blocking(move || {
@@ -204,7 +259,7 @@ async fn contents(root: &Path) -> io::Result<BTreeMap<PathBuf, Vec<u8>>> {
                 let (path, kind) = (entry.path(), entry.file_type()?);
                 if kind.is_dir() {
                     folders.push(path);
-                } else if kind.is_file() {
+                } else if kind.is_file() && path.file_name() != Some(OsStr::new(FILLER)) {
                     let contents = fs::read(&path)?;
                     found.insert(path, contents);
                 }
@@ -259,5 +314,42 @@ mod tests {
         assert_eq!(lost, LostFiles { files: 2 });
         assert!(!folder.path().join("n1/log").exists(), "nobody else sees the mount");
         assert_eq!(volumes.cut_power("n1").await.unwrap(), LostFiles { files: 0 });
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_refuses_what_needs_a_new_block_until_it_is_freed() {
+        let folder = tempfile::tempdir().unwrap();
+        let volumes = match Volumes::lay_out(folder.path(), ["n1", "n2"].into_iter()).await {
+            Ok(volumes) => volumes,
+            Err(why) if !nix::unistd::geteuid().is_root() => {
+                eprintln!("skipped: {why}");
+                return;
+            }
+            Err(why) => panic!("{why}"),
+        };
+        let [data, other] = ["n1", "n2"].map(|name| volumes.seen_at(&folder.path().join(name)));
+        let mut old = File::create(data.join("old")).unwrap();
+        old.write_all(&[b'a'; 4096]).unwrap();
+        old.sync_all().unwrap();
+        assert_eq!(volumes.is_full("n1"), Ok(false));
+        for _ in 0..2 {
+            volumes.fill("n1").unwrap();
+            assert_eq!((volumes.is_full("n1"), volumes.is_full("n2")), (Ok(true), Ok(false)));
+            let refused = old.write_all(&[b'b'; 4096]).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+            fs::write(other.join("new"), [b'c'; 4096]).unwrap();
+        }
+        drop(old);
+        let lost = volumes.cut_power("n1").await.unwrap();
+        assert_eq!(lost, LostFiles { files: 0 }, "what fills it is no file of the server");
+        let mut old = File::options().append(true).open(data.join("old")).unwrap();
+        for _ in 0..2 {
+            volumes.free("n1").unwrap();
+        }
+        assert_eq!(volumes.is_full("n1"), Ok(false));
+        old.write_all(&[b'b'; 4096]).unwrap();
+        old.sync_all().unwrap();
+        assert_eq!(fs::read(data.join("old")).unwrap().len(), 8192);
+        assert!(!data.join(FILLER).exists());
     }
 }

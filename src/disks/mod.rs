@@ -14,8 +14,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 static GATE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/gate"));
@@ -91,6 +91,32 @@ pub trait DiskControl: Send + Sync {
 
     /// How many files lost something with the power so far.
     fn lost_files(&self) -> u64;
+
+    /// What came of it so far that there was no space on it.
+    fn without_space(&self) -> WithoutSpace;
+}
+
+/// What was seen of a disk on which nothing was free, up to now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WithoutSpace {
+    /// Windows at whose end no block was free.
+    pub full: u64,
+    /// Lines with which its server said that a write found no space.
+    pub refused: u64,
+    /// How often its server ended meanwhile.
+    pub ended: u64,
+}
+
+impl WithoutSpace {
+    /// The same of two disks.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            full: self.full + other.full,
+            refused: self.refused + other.refused,
+            ended: self.ended + other.ended,
+        }
+    }
 }
 
 /// What a gate and its supervisor share.
@@ -103,6 +129,8 @@ struct Syncs {
     delayed: AtomicU64,
     /// How many files lost something with the power.
     lost_files: AtomicU64,
+    /// What came of it that there was no space.
+    without_space: Mutex<WithoutSpace>,
     /// No server comes any more.
     over: AtomicBool,
 }
@@ -138,6 +166,25 @@ impl DiskGate {
         self.syncs.lost_files.fetch_add(files, SeqCst);
     }
 
+    /// Counts a window at whose end there was no space, if so.
+    pub fn note_full(&self, full: bool) {
+        self.without_space().full += u64::from(full);
+    }
+
+    /// Counts lines with which the server said that a write found no space.
+    pub fn note_refused(&self, lines: u64) {
+        self.without_space().refused += lines;
+    }
+
+    /// The server ended because there was no space.
+    pub fn note_ended(&self) {
+        self.without_space().ended += 1;
+    }
+
+    fn without_space(&self) -> MutexGuard<'_, WithoutSpace> {
+        self.syncs.without_space.lock().expect("no one panics while counting")
+    }
+
     /// How many syncs were told of so far, held back or not.
     pub fn told(&self) -> u64 {
         self.syncs.told.load(SeqCst)
@@ -159,6 +206,10 @@ impl DiskControl for DiskGate {
 
     fn lost_files(&self) -> u64 {
         self.syncs.lost_files.load(SeqCst)
+    }
+
+    fn without_space(&self) -> WithoutSpace {
+        *Self::without_space(self)
     }
 }
 

@@ -33,6 +33,19 @@ pub struct FaultEnv {
     pub points: Arc<MessagePoints>,
 }
 
+impl FaultEnv {
+    /// Points the links at where a node serves now, if clients are led to it: a container may come back with another address.
+    pub fn redirect(&self, node: u32) {
+        let Some(server) = self.servers.endpoints().server_of(node) else {
+            return;
+        };
+        let address = self.servers.address(node);
+        for (_, link) in self.links.iter().filter(|((_, to), _)| *to == server) {
+            link.redirect(address.into());
+        }
+    }
+}
+
 /// Knows in which process each client lives.
 pub trait ClientHosts: Send + Sync {
     /// The process that hosts a client now; `None` while it has none.

@@ -24,6 +24,8 @@ pub struct Shape {
     pub protocol: Protocol,
     /// Whether the clients compare times of day; `None` where it is not known.
     pub reads_wall_clock: Option<bool>,
+    /// Whether servers and clients speak TLS.
+    pub tls: bool,
     /// Whether the servers and the network are models.
     pub simulated: bool,
     /// What can be done to servers that harness did not start; `None` where it starts them, and can do everything.
@@ -44,6 +46,7 @@ impl Shape {
                 Clients::Recipe(options) => options.contract().wall_clock,
                 Clients::Foreign { promise, .. } => promise.wall_clock,
             },
+            tls: config.tls,
             simulated: config.runtime == RuntimeRequest::Simulated,
             attached: config.attach.obey(),
         }
@@ -189,6 +192,7 @@ impl Shape {
             lease: Duration::from_secs(2),
             protocol: Protocol::Zk,
             reads_wall_clock: None,
+            tls: false,
             simulated: false,
             attached: None,
         }

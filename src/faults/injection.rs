@@ -60,8 +60,10 @@ pub struct Needs {
     pub wall_clocks: bool,
     /// Servers must be started behind gates, which tell of their syncs; then they sync as in production.
     pub disk_gates: bool,
-    /// Servers must be on file systems of their own, whose power can be cut.
-    pub power_cuts: bool,
+    /// Servers must be on file systems of their own, whose power can be cut and which can be filled.
+    pub own_disks: bool,
+    /// Servers must be able to leave their cluster and to join it while it runs.
+    pub replaceable_servers: bool,
     /// A client must hold a lock when the fault strikes, though the target is another: it goes on working.
     pub held_lock: bool,
     /// That client must still work when the fault is healed.

@@ -16,6 +16,7 @@ mod target;
 mod bottleneck;
 mod bursts;
 mod clock;
+mod disk_full;
 mod elected_failover;
 mod failover;
 mod flaky;
@@ -30,6 +31,7 @@ mod pause;
 mod pooler;
 mod reset;
 mod server;
+mod server_replace;
 mod slow;
 mod slow_disk;
 
@@ -69,7 +71,9 @@ pub const FAULTS: &[&dyn Fault] = &[
     &server::OnServers::Kill,
     &server::OnServers::Pause,
     &server::OnServers::Restart,
+    &server_replace::ServerReplace,
     &slow_disk::SlowDisk,
+    &disk_full::DiskFull,
     &failover::Failover,
     &pooler::Pooler,
     &clock::ClockFault,

@@ -248,7 +248,7 @@ impl Inject for ServerFault {
     fn needs(&self) -> Needs {
         Needs {
             disk_gates: self.lost,
-            power_cuts: self.lost,
+            own_disks: self.lost,
             held_lock: self.forgets,
             works_past_heal: self.forgets,
             ..Needs::default()
@@ -383,7 +383,7 @@ impl ActiveOnServers {
             let _ = done.await;
         }
         for node in self.nodes.clone() {
-            self.redirect(node);
+            self.env.redirect(node);
             if patient && act == NodeCommand::Start {
                 self.back += u64::from(self.serves(node).await);
             }
@@ -392,18 +392,6 @@ impl ActiveOnServers {
 
     async fn serves(&self, node: u32) -> bool {
         self.env.servers.serves(node, SERVER_BACK).await
-    }
-
-    /// Points the links at where the node serves now, if clients are led to it: a container may come back with another
-    /// address.
-    fn redirect(&self, node: u32) {
-        let Some(server) = self.env.servers.endpoints().server_of(node) else {
-            return;
-        };
-        let address = self.env.servers.address(node);
-        for (_, link) in self.env.links.iter().filter(|((_, to), _)| *to == server) {
-            link.redirect(address.into());
-        }
     }
 }
 
@@ -433,7 +421,7 @@ impl ActiveFault for ActiveOnServers {
             for node in self.nodes.clone() {
                 let restarted = self.restart(node).await;
                 self.done += u64::from(matches!(restarted, Ok(Ok(()))));
-                self.redirect(node);
+                self.env.redirect(node);
                 self.back += u64::from(self.serves(node).await);
             }
         })
@@ -565,7 +553,7 @@ mod tests {
             let injection = what.plan(Some(argument), 0, &Shape::example(), &mut ChaCha8Rng::seed_from_u64(1))?;
             let fault = *injection.action_as::<ServerFault>();
             let needs = injection.action.needs();
-            assert_eq!((needs.disk_gates, needs.power_cuts), (fault.lost, fault.lost));
+            assert_eq!((needs.disk_gates, needs.own_disks), (fault.lost, fault.lost));
             Ok::<_, String>((injection.target, fault.lost, fault.down))
         };
         let all = Target::Servers(vec![0, 1, 2]);

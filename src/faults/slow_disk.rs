@@ -208,6 +208,7 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
+    use crate::disks::WithoutSpace;
 
     fn planned(argument: Option<&str>, seed: u64) -> Result<(Target, Duration), String> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -266,6 +267,10 @@ mod tests {
 
         fn lost_files(&self) -> u64 {
             0
+        }
+
+        fn without_space(&self) -> WithoutSpace {
+            WithoutSpace::default()
         }
     }
 

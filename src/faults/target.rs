@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// The planned target. `Holder`, `Waiter` and `Leader` are resolved when the window starts.
+/// The planned target. `Holder`, `Waiter`, `Leader` and `Follower` are resolved when the window starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
@@ -15,6 +15,8 @@ pub enum Target {
     Waiter,
     /// The server that leads then.
     Leader,
+    /// A server that does not lead then: the one at this place among those, counted round and round.
+    Follower(u32),
     Everyone,
 }
 

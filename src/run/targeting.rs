@@ -82,9 +82,9 @@ pub async fn resolve(
             let title = format!("c{client} (waiting for {lock}): {planned}");
             (ResolvedTarget::Clients(vec![client]), title)
         }
-        Target::Leader => {
-            let server = leader.await.ok_or("no server leads")?;
-            let mut title = format!("n{} (leader): {planned}", server + 1);
+        Target::Leader | Target::Follower(_) => {
+            let (server, role) = server_of(&window.injection.target, leader.await, run.spec.config.nodes)?;
+            let mut title = format!("n{} ({role}): {planned}", server + 1);
             if window.injection.action.needs().held_lock {
                 // of the clients of one server few may hold a lock: without one the fault strikes all the same
                 if let Ok((client, holding, works)) = holder(Some(server)).await {
@@ -104,4 +104,33 @@ pub async fn resolve(
         holder_works: targeted.map_or(Duration::ZERO, |(_, works)| works),
         title,
     })
+}
+
+/// The server that has the role of a target, and that role.
+fn server_of(target: &Target, leader: Option<u32>, servers: u32) -> Result<(u32, &'static str), &'static str> {
+    let leader = leader.ok_or("no server leads")?;
+    match target {
+        Target::Follower(place) => {
+            let followers: Vec<u32> = (0..servers).filter(|server| *server != leader).collect();
+            let chosen = followers.get(*place as usize % followers.len().max(1));
+            Ok((*chosen.ok_or("no server follows")?, "follower"))
+        }
+        _ => Ok((leader, "leader")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_follower_is_never_the_leader_and_each_place_is_one() {
+        for leader in 0..3 {
+            let chosen = [0, 1, 2].map(|place| server_of(&Target::Follower(place), Some(leader), 3).unwrap().0);
+            assert!(!chosen.contains(&leader) && chosen[0] != chosen[1] && chosen[0] == chosen[2]);
+            assert_eq!(server_of(&Target::Leader, Some(leader), 3), Ok((leader, "leader")));
+        }
+        assert!(server_of(&Target::Follower(0), Some(0), 1).is_err());
+        assert!(server_of(&Target::Follower(0), None, 3).is_err());
+    }
 }

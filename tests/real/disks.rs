@@ -1,6 +1,7 @@
-//! Disks that are slow under one server, or lose what was not synced: who waits for them, who is replaced, who forgets a lock.
+//! Disks that are slow under one server, full, or lose what was not synced: who waits for them, who is replaced, who forgets a lock.
 //!
-//! What was not synced is lost only on a file system of its own, and only root mounts one: `make test` runs these as root.
+//! A disk is filled, or loses what was not synced, only where it is a file system of its own, and only root mounts one: `make test` runs
+//! these as root.
 
 use crate::command::{Answer, Harness};
 
@@ -124,12 +125,50 @@ fn a_zookeeper_of_which_each_server_lost_its_power_in_turn_lost_no_lock() {
     assert_eq!(answer.window_sum("servers_back"), answer.window_sum("servers_killed"));
 }
 
+/// etcd ends when its database cannot grow. Its end is the fault's doing: the others choose another leader, and it starts again at the heal.
+#[test]
+fn an_etcd_leader_ends_on_a_full_disk_and_is_there_again_when_it_has_space() {
+    let answer = run("--runtime local --backend etcd --locks 4 --fault disk-full --lease 2s --time 20s --seed 5eed");
+    answer.assert_exit(0);
+    let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap().len() as u64;
+    assert_eq!(answer.window_sum("disks_filled"), windows, "{:#}", answer.diagnosis);
+    assert!(answer.window_sum("no_space_lines") > 0);
+    assert!(
+        answer.window_sum("servers_ended") > 0,
+        "{:#}",
+        answer.diagnosis["effect"]
+    );
+    assert_eq!(answer.window_sum("servers_back"), windows);
+}
+
+/// A Redis that cannot write its log refuses writes, and goes on by itself when it can.
+#[test]
+fn a_redis_refuses_writes_on_a_full_disk_and_loses_no_lock() {
+    let harness = Harness::new();
+    let plan = "--fault disk-full --lease 1s --time 14s --seed 5eed";
+    let answer = harness.run(&format!(
+        "--runtime local --backend redis --recipe redis-set-px-lua {plan}"
+    ));
+    answer.assert_exit(0);
+    let (with_effect, all) = answer.windows_with_effect();
+    assert!(with_effect > 0, "{with_effect} of {all}");
+    assert!(answer.window_sum("no_space_lines") > 0);
+    assert_eq!(answer.window_sum("servers_ended"), 0);
+    let log = std::fs::read_to_string(harness.results().join("latest/nodes/n1/server.log")).unwrap();
+    assert!(log.contains("Redis can write again"), "{log}");
+}
+
 #[test]
 fn a_disk_that_is_nobodys_is_refused_with_the_nearest() {
     let harness = Harness::new();
     for (words, said) in [
         ("--backend zk --fault slow-disk=leeder", "did you mean `leader`?"),
         ("--backend zk --fault slow-disk=leader:soon", "is not a duration"),
+        ("--backend zk --fault disk-full=holder", "leader, one, all"),
+        (
+            "--backend zk --runtime simulated --fault disk-full",
+            "simulated servers have no disks",
+        ),
         ("--backend zk --fault server-kill=leader:losst", "did you mean `lost`?"),
         (
             "--backend zk --runtime simulated --fault slow-disk",
@@ -147,11 +186,13 @@ mod docker {
     use crate::command::Harness;
 
     #[test]
-    fn a_container_has_no_file_system_of_its_own_to_lose() {
-        let output = Harness::new().output("run --backend zk --runtime docker --fault server-kill=leader:lost");
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(4), "{stderr}");
-        assert!(stderr.contains("hint: --runtime local"), "{stderr}");
+    fn a_container_has_no_file_system_of_its_own_to_lose_or_to_fill() {
+        for fault in ["server-kill=leader:lost", "disk-full"] {
+            let output = Harness::new().output(&format!("run --backend zk --runtime docker --fault {fault}"));
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(4), "{stderr}");
+            assert!(stderr.contains("hint: --runtime local"), "{stderr}");
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod images;
 mod init;
 mod locks;
 mod mariadb;
+mod membership;
 mod messages;
 mod metrics;
 mod postgres;

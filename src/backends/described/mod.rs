@@ -257,6 +257,7 @@ pub fn backend(description: StoreDescription) -> &'static Backend {
         container: leaked(|setup: &NodeSetup| store.container(setup)),
         question: ReadinessQuestion::Probe(leaked(DescribedProbe(store))),
         guard: LoginGuard::Unknown,
+        membership: None,
         speaks_tls: false,
     });
     leaked(Backend {

@@ -19,7 +19,7 @@ use crate::cluster::Endpoints;
 use crate::limits::SERVER_BACK;
 
 /// The user and the role that may do everything.
-const ROOT: &str = "root";
+pub(super) const ROOT: &str = "root";
 
 pub async fn guard(servers: Endpoints) -> Result<(), String> {
     let Some(login) = servers.login() else { return Ok(()) };

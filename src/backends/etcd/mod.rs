@@ -16,6 +16,7 @@ use harness_proxy::tap::Protocol;
 mod data;
 mod guard;
 pub mod key_changes;
+mod membership;
 mod observer;
 mod server;
 

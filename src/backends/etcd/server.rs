@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::guard::guard;
+use super::membership::EtcdMembership;
 use crate::cluster::{
     CONTAINER_FOLDER, ContainerSpec, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering, ProbedServer,
     Readiness, ReadinessQuestion, ServerSoftware, Serving, find_program, missing_program,
@@ -35,6 +36,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     container: &container,
     question: ReadinessQuestion::Bytes { question, answer },
     guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
+    membership: Some(&EtcdMembership),
     speaks_tls: true,
 };
 
@@ -138,21 +140,22 @@ fn proxy_environment(setup: &NodeSetup) -> Vec<(String, String)> {
     variables.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
-/// The host by which its peers dial a node. Go's HTTP client never uses a proxy for loopback addresses; it does for names,
+/// Where its peers dial a node, by proxies or without. Go's HTTP client never uses a proxy for loopback addresses; it does for names,
 /// which need not resolve.
-fn peer_host<'a>(setup: &NodeSetup, node: &'a NodeAddress) -> &'a str {
-    if setup.peer_proxy().is_some() && node.host.parse::<IpAddr>().is_ok() {
-        &node.name
-    } else {
-        &node.host
-    }
+pub(super) fn peer_url(node: &NodeAddress, by_proxy: bool) -> String {
+    let host = match by_proxy && node.host.parse::<IpAddr>().is_ok() {
+        true => &node.name,
+        false => &node.host,
+    };
+    format!("http://{host}:{}", node.ports[1])
 }
 
 /// `folder` has the files of TLS, which is for clients alone: between each other servers speak as without.
 fn arguments(setup: &NodeSetup, bind: &str, data: &str, folder: &Path) -> Vec<String> {
     let me = setup.me();
     let scheme = if setup.tls.is_some() { "https" } else { "http" };
-    let peer = |node: &NodeAddress| format!("http://{}:{}", peer_host(setup, node), node.ports[1]);
+    let peer = |node: &NodeAddress| peer_url(node, setup.peer_proxy().is_some());
+    let state = if setup.joins { "existing" } else { "new" };
     let cluster: Vec<String> = setup
         .nodes
         .iter()
@@ -169,7 +172,7 @@ fn arguments(setup: &NodeSetup, bind: &str, data: &str, folder: &Path) -> Vec<St
         ("--listen-peer-urls", format!("http://{bind}:{}", me.ports[1])),
         ("--initial-advertise-peer-urls", peer(me)),
         ("--initial-cluster", cluster.join(",")),
-        ("--initial-cluster-state", "new".into()),
+        ("--initial-cluster-state", state.into()),
         ("--heartbeat-interval", HEARTBEAT.as_millis().to_string()),
         ("--election-timeout", ELECTION_TIMEOUT.as_millis().to_string()),
         ("--log-level", "warn".into()),

@@ -37,6 +37,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     container: &container,
     question: ReadinessQuestion::Probe(&MariadbProbe),
     guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
+    membership: None,
     speaks_tls: false,
 };
 

@@ -42,6 +42,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     container: &container,
     question: ReadinessQuestion::Bytes { question, answer },
     guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
+    membership: None,
     speaks_tls: false,
 };
 

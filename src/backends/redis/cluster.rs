@@ -41,6 +41,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
         answer,
     },
     guard: LoginGuard::Unknown,
+    membership: None,
     ..server::PLAIN
 };
 

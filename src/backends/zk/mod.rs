@@ -14,6 +14,7 @@ use harness_proxy::tap::Protocol;
 
 mod data;
 pub mod ensemble;
+mod membership;
 mod observer;
 mod server;
 mod sweep;

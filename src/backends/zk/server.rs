@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::data::guard;
+use super::membership::{ZkMembership, server_line, super_digest};
 use crate::cluster::{
-    CONTAINER_FOLDER, ContainerSpec, KillSignal, Launch, LoginGuard, NodeSetup, Peering, Readiness, ReadinessQuestion,
-    ServerSoftware, Serving, find_program,
+    CONTAINER_FOLDER, ContainerSpec, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering, Readiness,
+    ReadinessQuestion, ServerSoftware, Serving, find_program,
 };
 
 /// Where distributions put ZooKeeper's jars: Debian's package, and a release unpacked under `ZOOKEEPER_HOME`.
@@ -70,6 +71,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
         answer,
     },
     guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
+    membership: Some(&ZkMembership),
     speaks_tls: true,
 };
 
@@ -104,18 +106,15 @@ fn launch(setup: &NodeSetup) -> Launch {
 }
 
 fn container(setup: &NodeSetup) -> ContainerSpec {
-    let servers: Vec<String> = setup
-        .nodes
-        .iter()
-        .map(|m| {
-            let plain = if setup.tls.is_some() {
-                String::new()
-            } else {
-                format!(";{}", m.ports[0])
-            };
-            format!("server.{}={}:{}:{}{plain}", m.number, m.host, m.ports[1], m.ports[2])
-        })
-        .collect();
+    let server = |m: &NodeAddress| match (setup.replaceable, setup.tls.is_some()) {
+        (true, _) => server_line(m),
+        (false, true) => format!("server.{}={}:{}:{}", m.number, m.host, m.ports[1], m.ports[2]),
+        (false, false) => format!(
+            "server.{}={}:{}:{};{}",
+            m.number, m.host, m.ports[1], m.ports[2], m.ports[0]
+        ),
+    };
+    let servers: Vec<String> = setup.nodes.iter().map(server).collect();
     let env = [
         ("ZOO_MY_ID", setup.me().number.to_string()),
         ("ZOO_SERVERS", servers.join(" ")),
@@ -129,9 +128,10 @@ fn container(setup: &NodeSetup) -> ContainerSpec {
         (
             "ZOO_CFG_EXTRA",
             format!(
-                "forceSync={} maxSessionTimeout={} {}",
+                "forceSync={} maxSessionTimeout={} {}{}",
                 force_sync(setup),
                 max_session_ms(setup.lease),
+                if setup.replaceable { "reconfigEnabled=true " } else { "" },
                 tls_settings(setup, Path::new(CONTAINER_FOLDER)).join(" ")
             ),
         ),
@@ -179,6 +179,14 @@ fn jvm_flags(setup: &NodeSetup) -> Vec<String> {
         // unset, or with any value, it would add loopback to what is dialled directly
         flags.push("-DsocksNonProxyHosts=".to_owned());
     }
+    if setup.replaceable {
+        flags.push(format!(
+            "-Dzookeeper.DigestAuthenticationProvider.superDigest={}",
+            super_digest()
+        ));
+        // a container that takes the place of another one has another address
+        flags.push("-Dsun.net.inetaddr.ttl=1".to_owned());
+    }
     flags
 }
 
@@ -200,15 +208,17 @@ fn tls_settings(setup: &NodeSetup, folder: &Path) -> Vec<String> {
 
 fn configuration(setup: &NodeSetup) -> String {
     let me = setup.me();
-    let servers: String = setup
-        .nodes
-        .iter()
-        .map(|m| format!("server.{}={}:{}:{}\n", m.number, m.host, m.ports[1], m.ports[2]))
-        .collect();
+    let server = |m: &NodeAddress| match setup.replaceable {
+        true => server_line(m) + "\n",
+        false => format!("server.{}={}:{}:{}\n", m.number, m.host, m.ports[1], m.ports[2]),
+    };
+    let servers: String = setup.nodes.iter().map(server).collect();
     let plain = format!("clientPort={}\nclientPortAddress={}", me.ports[0], setup.bind);
-    let clients = match setup.tls {
-        None => plain,
-        Some(_) => tls_settings(setup, &setup.data).join("\n"),
+    let clients = match (setup.replaceable, &setup.tls) {
+        // the servers say where theirs are
+        (true, _) => "reconfigEnabled=true".to_owned(),
+        (false, None) => plain,
+        (false, Some(_)) => tls_settings(setup, &setup.data).join("\n"),
     };
     format!(
         "tickTime={tick}\ninitLimit={INIT_LIMIT}\nsyncLimit={SYNC_LIMIT}\ndataDir={data}\n{clients}\n\

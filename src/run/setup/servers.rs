@@ -48,7 +48,8 @@ impl RunServers {
             peer_proxies: peer_proxy.clone().map(|proxy| proxy as Arc<dyn PeerProxies>),
             clocks: clocks.servers.clone(),
             disks: disks.gates.clone(),
-            power_cuts: spec.plan.cuts_power,
+            own_disks: spec.plan.own_disks,
+            replaceable: spec.plan.replaces_servers,
             login: config.login(),
             tls: tls(spec)?,
             on_wait: {
@@ -108,8 +109,11 @@ impl RunServers {
     /// what it was, and a wall clock is of one run, as are the disks of servers that sync.
     pub fn can_be_kept(config: &Config, plan: &Plan) -> bool {
         let elected = config.backend.topology != Topology::Plain;
-        let of_this_run =
-            elected || plan.replicas > 0 || plan.gates_disks || (plan.steps_clocks && config.backend.wall_clock);
+        let of_this_run = elected
+            || plan.replicas > 0
+            || plan.gates_disks
+            || plan.replaces_servers
+            || (plan.steps_clocks && config.backend.wall_clock);
         !of_this_run && !config.attach.is_attached()
     }
 

@@ -1,0 +1,174 @@
+//! How a member of an etcd cluster is replaced: `member remove` through another one, `member add` with the same peer address, and
+//! a look whether the new member has what the others have.
+//!
+//! etcd refuses to remove a member while too few of the others were connected for the last five seconds
+//! (`--strict-reconfig-check`, the default): <https://etcd.io/docs/v3.5/op-guide/runtime-configuration/>
+
+use std::time::Duration;
+
+use harness_workloads::Login;
+use harness_workloads::etcd::wire::etcdserverpb::cluster_client::ClusterClient;
+use harness_workloads::etcd::wire::etcdserverpb::maintenance_client::MaintenanceClient;
+use harness_workloads::etcd::wire::etcdserverpb::{
+    Member, MemberAddRequest, MemberListRequest, MemberRemoveRequest, StatusRequest, StatusResponse,
+};
+use harness_workloads::etcd::{EtcdChannel, LoginToken, log_in};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+
+use super::guard::ROOT;
+use super::key_changes::plain_channel;
+use super::server::peer_url;
+use crate::cluster::{BoxFuture, ClusterMember, Endpoints, Membership, NotRemoved};
+
+/// Time for the others to agree on a change; a member waits as long for its leader.
+const CHANGE: Duration = Duration::from_secs(7);
+/// What a member says that refuses to propose a change.
+const REFUSALS: [&str; 2] = ["unhealthy cluster", "not enough started members"];
+
+const SILENT: &str = "the others do not answer";
+
+pub struct EtcdMembership;
+
+impl Membership for EtcdMembership {
+    fn with_tls(&self) -> bool {
+        true
+    }
+
+    fn remove(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), NotRemoved>> {
+        Box::pin(async move {
+            let listed = timeout(CHANGE, ListedMembers::of(&member)).await;
+            let listed = listed.unwrap_or_else(|_| Err(Status::deadline_exceeded(SILENT)));
+            let listed = listed.map_err(|status| NotRemoved::Refused(said(status)))?;
+            let removed = timeout(CHANGE, listed.remove(&url_of(&member))).await;
+            let why = match removed {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(status)) => said(status),
+                Err(_) => SILENT.to_owned(),
+            };
+            match REFUSALS.iter().any(|refusal| why.contains(refusal)) {
+                true => Err(NotRemoved::Refused(why)),
+                false => Err(NotRemoved::Unknown(why)),
+            }
+        })
+    }
+
+    fn admit(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), String>> {
+        Box::pin(within(async move { admit(&member).await.map_err(said) }))
+    }
+
+    fn settle(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), String>> {
+        Box::pin(within(async move { settle(&member).await }))
+    }
+}
+
+async fn within(asked: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+    let answered = timeout(CHANGE, asked).await;
+    answered.unwrap_or_else(|_| Err(SILENT.to_owned()))
+}
+
+fn said(status: Status) -> String {
+    status.message().to_owned()
+}
+
+/// The members as the others list them, and a connection to those.
+struct ListedMembers {
+    cluster: ClusterClient<EtcdChannel>,
+    members: Vec<Member>,
+}
+
+/// Where its peers dial a member.
+fn url_of(member: &ClusterMember) -> String {
+    peer_url(member.address(), member.server.peers_by_proxy)
+}
+
+impl ListedMembers {
+    async fn of(member: &ClusterMember) -> Result<Self, Status> {
+        let mut cluster = ClusterClient::new(enter(&member.others).await?);
+        let listed = cluster.member_list(MemberListRequest {}).await?.into_inner();
+        Ok(Self {
+            cluster,
+            members: listed.members,
+        })
+    }
+
+    /// Removes the one with this peer address, if there is one.
+    async fn remove(mut self, url: &str) -> Result<(), Status> {
+        let Some(id) = self.at(url).map(|listed| listed.id) else {
+            return Ok(());
+        };
+        match self.cluster.member_remove(MemberRemoveRequest { id }).await {
+            // a try before did it
+            Err(status) if status.code() == Code::NotFound => Ok(()),
+            removed => removed.map(drop),
+        }
+    }
+
+    /// The one with this peer address.
+    fn at(&self, url: &str) -> Option<&Member> {
+        self.members
+            .iter()
+            .find(|member| member.peer_ur_ls.iter().any(|known| known == url))
+    }
+}
+
+/// A channel to these servers as the user who may change members.
+async fn enter(servers: &Endpoints) -> Result<EtcdChannel, Status> {
+    let channel = channel(servers);
+    let token = match servers.login() {
+        None => LoginToken::default(),
+        Some(login) => {
+            let root = Login {
+                user: ROOT.to_owned(),
+                password: login.password.clone(),
+            };
+            log_in(channel.clone(), &root).await?
+        }
+    };
+    Ok(token.on(channel))
+}
+
+fn channel(servers: &Endpoints) -> Channel {
+    let (_sender, endpoints) = watch::channel(servers.clone());
+    plain_channel(&endpoints)
+}
+
+async fn admit(member: &ClusterMember) -> Result<(), Status> {
+    let url = url_of(member);
+    let listed = ListedMembers::of(member).await?;
+    // one that is listed and has no name has not started yet
+    if listed.at(&url).is_some_and(|listed| !listed.name.is_empty()) {
+        listed.remove(&url).await?;
+    }
+    let mut listed = ListedMembers::of(member).await?;
+    match listed.at(&url) {
+        Some(waits) if waits.name.is_empty() => Ok(()),
+        Some(_) => Err(Status::aborted("the one before is a member still")),
+        None => {
+            let add = MemberAddRequest { peer_ur_ls: vec![url] };
+            listed.cluster.member_add(add).await.map(drop)
+        }
+    }
+}
+
+async fn settle(member: &ClusterMember) -> Result<(), String> {
+    let status = async |servers: &Endpoints| {
+        let asked = MaintenanceClient::new(channel(servers)).status(StatusRequest {}).await;
+        asked.map(tonic::Response::into_inner).map_err(said)
+    };
+    let others = status(&member.others).await?;
+    let listed = ListedMembers::of(member).await.map_err(said)?;
+    let listed = listed.at(&url_of(member)).ok_or("it is no member")?;
+    if listed.name.is_empty() || listed.is_learner {
+        return Err("it has no vote yet".to_owned());
+    }
+    let own = status(&Endpoints::new(vec![member.server.address], None)).await?;
+    let revision = |status: &StatusResponse| status.header.as_ref().map_or(0, |header| header.revision);
+    match (own.leader, revision(&own), revision(&others)) {
+        (0, ..) => Err("it knows no leader".to_owned()),
+        (_, own, others) if own < others => Err(format!("it is at revision {own} and the others at {others}")),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,72 @@
+//! The network of the containers of a run: made with a label, removed at the end of the run or when it unwinds.
+
+use std::net::IpAddr;
+
+use testcontainers::bollard::models::NetworkCreateRequest;
+
+use super::docker::{engine, engine_name};
+use super::leftovers::{OWNER_LABEL, RUN_LABEL};
+use super::{ClusterError, ClusterSpec};
+use crate::process::Identity;
+
+/// Goes with this, at the latest.
+pub struct Network {
+    pub name: String,
+    removed: bool,
+}
+
+impl Network {
+    pub async fn create(spec: &ClusterSpec) -> Result<Self, ClusterError> {
+        let name = engine_name(&spec.run);
+        let labels = [
+            (RUN_LABEL.to_owned(), spec.run.clone()),
+            (OWNER_LABEL.to_owned(), Identity::own().label()),
+        ]
+        .into();
+        let request = NetworkCreateRequest {
+            name: name.clone(),
+            labels: Some(labels),
+            ..Default::default()
+        };
+        engine()
+            .await?
+            .create_network(request)
+            .await
+            .map_err(|error| ClusterError::Engine(error.to_string()))?;
+        Ok(Self { name, removed: false })
+    }
+
+    /// This machine's address on it.
+    pub async fn gateway(&self) -> Result<IpAddr, ClusterError> {
+        let failed = |why: String| ClusterError::Engine(format!("the network {}: {why}", self.name));
+        let inspected = engine().await?.inspect_network(&self.name, None).await;
+        let network = inspected.map_err(|error| failed(error.to_string()))?;
+        let mut configs = network.ipam.and_then(|ipam| ipam.config).into_iter().flatten();
+        let gateway = configs.find_map(|config| config.gateway?.parse().ok());
+        gateway.ok_or_else(|| failed("it has no gateway, so servers in it cannot be led through a proxy".into()))
+    }
+
+    pub async fn remove(mut self) {
+        if let Ok(engine) = engine().await {
+            let _ = engine.remove_network(&self.name).await;
+        }
+        self.removed = true;
+    }
+}
+
+impl Drop for Network {
+    /// Reached when a run unwinds: the containers' own drops came first, or will; what stays has its label.
+    fn drop(&mut self) {
+        if self.removed {
+            return;
+        }
+        let name = self.name.clone();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                if let Ok(engine) = engine().await {
+                    let _ = engine.remove_network(&name).await;
+                }
+            });
+        }
+    }
+}

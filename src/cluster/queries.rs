@@ -1,0 +1,49 @@
+//! What servers are asked: whether they serve and as what, and who can tell them to replicate or to change their members.
+
+use std::net::SocketAddr;
+
+use super::software::{ProbedServer, ServerSoftware, Serving};
+use super::{BoxFuture, ClusterMember, Endpoints, Membership, Peering, Replication, ready};
+
+/// Asks servers for what they are, and tells those that replicate what to be.
+pub trait ServerQueries: Send + Sync {
+    /// Asks one server whether it serves, by its node. The error says why not.
+    fn ask(&self, node: usize, address: SocketAddr) -> BoxFuture<'_, Result<Serving, String>>;
+
+    /// The commands for replication, where the product replicates from a primary.
+    fn replication(&self) -> Option<&dyn Replication>;
+
+    /// How members of the cluster are replaced, with this one, where the product can replace any. `at`: where all serve now.
+    fn member(&self, _node: usize, _at: &Endpoints) -> Option<(&'static dyn Membership, ClusterMember)> {
+        None
+    }
+}
+
+/// Servers of a product, asked over sockets.
+pub(super) struct SocketQueries {
+    pub software: &'static ServerSoftware,
+    /// By node, without the address that it has now.
+    pub servers: Vec<ProbedServer>,
+}
+
+impl ServerQueries for SocketQueries {
+    fn ask(&self, node: usize, address: SocketAddr) -> BoxFuture<'_, Result<Serving, String>> {
+        let server = ProbedServer {
+            address,
+            first: false,
+            ..self.servers[node].clone()
+        };
+        Box::pin(async move { ready::ask(self.software, &server).await })
+    }
+
+    fn replication(&self) -> Option<&dyn Replication> {
+        match self.software.peering {
+            Peering::Replication(replication) | Peering::Announced(replication) => Some(replication),
+            Peering::Direct | Peering::Socks => None,
+        }
+    }
+
+    fn member(&self, node: usize, at: &Endpoints) -> Option<(&'static dyn Membership, ClusterMember)> {
+        Some((self.software.membership?, ClusterMember::of(&self.servers[node], at)))
+    }
+}

@@ -1,0 +1,269 @@
+//! `disk-full`: the disk of a server has no free block until the window heals. What needs a new one is refused (`ENOSPC`).
+//!
+//! A server may go on with the blocks that it has (most make their logs longer than they need), refuse writes, leave its
+//! cluster for a while, or end: then it starts again at the heal, since its end is the fault's doing.
+
+use std::time::Duration;
+
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+use super::fault::{kind_of, not_attached, server_names};
+use super::{
+    ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
+    Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, acquires_without,
+};
+use crate::cluster::{CommandOutcome, NodeCommand};
+use crate::disks::{self, WithoutSpace};
+use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK};
+use crate::limits::SERVER_BACK;
+
+pub struct DiskFull;
+
+const NAME: &str = "disk-full";
+/// Whose disk it is, the usual one first.
+const ROLES: [&str; 3] = ["leader", "one", "all"];
+/// A server whose last write was refused ends within this, if it does.
+const LAST_WRITE: Duration = Duration::from_millis(500);
+/// Disks without a free block when their windows healed.
+const DISKS_FILLED: EvidenceCounter = EvidenceCounter::new("disks_filled", "disk", "full");
+/// Lines of servers' logs that say so of a write.
+const NO_SPACE_LINES: EvidenceCounter = EvidenceCounter::new("no_space_lines", "log line", "of a write without space");
+const SERVERS_ENDED: EvidenceCounter = EvidenceCounter::new("servers_ended", "server", "ended by it");
+
+impl Fault for DiskFull {
+    fn definition(&self) -> FaultDefinition {
+        FaultDefinition {
+            name: NAME,
+            summary: "the disk of one server has no free block; its servers sync as in production",
+            argument: "leader | one | all (default: leader)",
+            family: FaultFamily::Cluster,
+            pace: Pace::Long,
+            verb: "left without space on a disk",
+            counters: &[DISKS_FILLED, NO_SPACE_LINES, SERVERS_ENDED, SERVERS_BACK],
+            trace: &[NO_SPACE_LINES, SERVERS_ENDED],
+            no_effect_hint: Some(
+                "no server said that a write was refused: they keep nothing on disk, or had blocks enough of their own; lengthen \
+                 the windows (--window 20s), or raise the load (--clients 12)",
+            ),
+        }
+    }
+
+    fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
+        not_attached(NAME, "fills the disk of a server", shape)?;
+        if shape.simulated {
+            return Err(format!(
+                "{NAME}: simulated servers have no disks\nhint: --runtime local"
+            ));
+        }
+        disks::missing().map_or(Ok(()), |why| Err(format!("{NAME}: {why}")))
+    }
+
+    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
+        let role = kind_of(NAME, argument, &ROLES)?;
+        let done = "its disk has no free block";
+        let some: Vec<u32> = match role {
+            "leader" => {
+                // the title begins with its name when it is known
+                return Ok(Injection::new(
+                    Target::Leader,
+                    NoSpace,
+                    acquires_without(1, shape),
+                    done,
+                ));
+            }
+            "one" => vec![rng.random_range(0..shape.servers)],
+            _ => (0..shape.servers).collect(),
+        };
+        let title = format!("{}: no free block on its disk", server_names(&some));
+        let acquires = acquires_without(some.len(), shape);
+        Ok(Injection::new(Target::Servers(some), NoSpace, acquires, title))
+    }
+}
+
+/// What is done to disks in one window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct NoSpace;
+
+impl Inject for NoSpace {
+    fn needs(&self) -> Needs {
+        Needs {
+            disk_gates: true,
+            own_disks: true,
+            ..Needs::default()
+        }
+    }
+
+    fn heal_word(&self) -> &'static str {
+        "free"
+    }
+
+    fn toxics(&self) -> Result<Option<String>, String> {
+        Ok(None)
+    }
+
+    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
+        Box::pin(async move {
+            let env = context.env;
+            let servers = context.target.servers();
+            let endpoints = env.servers.endpoints();
+            // the guard exists before the first order is given
+            let full = HealOnDrop::new(FullDisks {
+                before: without_space(env),
+                env: env.clone(),
+                nodes: servers.iter().map(|server| endpoints.node_of(*server)).collect(),
+                servers,
+                healed: false,
+            });
+            for filled in full.order(NodeCommand::FillDisk) {
+                if let Ok(Err(why)) = filled.await {
+                    return Err(NotInjected::Failed(why.to_string()));
+                }
+            }
+            Ok(full.running())
+        })
+    }
+}
+
+/// What was seen so far of all disks.
+fn without_space(env: &FaultEnv) -> WithoutSpace {
+    let seen = env.server_disks.iter().map(|disk| disk.without_space());
+    seen.fold(WithoutSpace::default(), WithoutSpace::plus)
+}
+
+/// Disks that are full.
+struct FullDisks {
+    /// What had been seen before.
+    before: WithoutSpace,
+    env: FaultEnv,
+    /// As clients know them.
+    servers: Vec<u32>,
+    /// Those behind them.
+    nodes: Vec<u32>,
+    healed: bool,
+}
+
+impl FullDisks {
+    fn order(&self, act: NodeCommand) -> Vec<CommandOutcome> {
+        let order = |node: &u32| self.env.servers.order(*node, act);
+        self.nodes.iter().map(order).collect()
+    }
+
+    /// Orders it of each of them. The error is what one could not do.
+    async fn done(&self, act: NodeCommand) -> Result<(), String> {
+        let mut outcome = Ok(());
+        for done in self.order(act) {
+            if let Ok(Err(why)) = done.await {
+                outcome = Err(why.to_string());
+            }
+        }
+        outcome
+    }
+
+    fn evidence(&self, back: u64) -> Evidence {
+        let (now, before) = (without_space(&self.env), self.before);
+        Evidence::default()
+            .with(&DISKS_FILLED, now.full - before.full)
+            .with(&NO_SPACE_LINES, now.refused - before.refused)
+            .with(&SERVERS_ENDED, now.ended - before.ended)
+            .with(&SERVERS_BACK, back)
+    }
+}
+
+impl ActiveFault for FullDisks {
+    fn affected(&self) -> Affected {
+        Affected {
+            servers: self.servers.clone(),
+            ..Affected::default()
+        }
+    }
+
+    fn heal(&mut self, _: Duration, patient: bool) -> BoxFuture<'_, Healed> {
+        Box::pin(async move {
+            self.healed = true;
+            let freed = self.done(NodeCommand::FreeDisk).await;
+            if patient {
+                self.env.clock.sleep(LAST_WRITE).await;
+            }
+            let recovered = self.done(NodeCommand::Recover).await;
+            let mut back = 0;
+            for node in self.nodes.iter().filter(|_| patient) {
+                back += u64::from(self.env.servers.serves(*node, SERVER_BACK).await);
+            }
+            Healed {
+                trouble: freed.and(recovered).err(),
+                ..self.evidence(back).into()
+            }
+        })
+    }
+
+    fn undo(&mut self) {
+        if !std::mem::replace(&mut self.healed, true) {
+            self.order(NodeCommand::FreeDisk);
+            self.order(NodeCommand::Recover);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+    use crate::cluster::ServersObey;
+
+    fn planned(argument: Option<&str>) -> Result<Target, String> {
+        let mut rng = ChaCha8Rng::seed_from_u64(7);
+        let injection = DiskFull.plan(argument, 0, &Shape::example(), &mut rng)?;
+        let needs = injection.action.needs();
+        // who holds a lock for long keeps others from writing
+        assert!(needs.own_disks && needs.disk_gates && !needs.held_lock);
+        Ok(injection.target)
+    }
+
+    #[test]
+    fn the_disk_is_of_the_server_that_was_typed_and_else_of_the_leader() {
+        for argument in [None, Some("leader")] {
+            assert_eq!(planned(argument), Ok(Target::Leader));
+        }
+        assert_eq!(planned(Some("all")), Ok(Target::Servers(vec![0, 1, 2])));
+        assert!(matches!(planned(Some("one")), Ok(Target::Servers(one)) if one.len() == 1));
+        assert!(planned(Some("holder")).unwrap_err().contains("leader, one, all"));
+    }
+
+    #[test]
+    fn models_and_servers_that_run_already_have_no_disks_to_fill() {
+        let shape = Shape::example();
+        let obey = ServersObey {
+            kill: true,
+            pause: true,
+        };
+        for (shape, said) in [
+            (
+                Shape {
+                    simulated: true,
+                    ..shape
+                },
+                "--runtime local",
+            ),
+            (
+                Shape {
+                    attached: Some(obey),
+                    ..shape
+                },
+                "--servers",
+            ),
+        ] {
+            assert!(DiskFull.applies(None, &shape).unwrap_err().contains(said));
+        }
+        assert_eq!(DiskFull.applies(None, &shape), Ok(()));
+    }
+
+    #[test]
+    fn only_what_a_server_says_or_its_end_is_an_effect_and_not_the_full_disk_alone() {
+        let trace = DiskFull.definition().trace;
+        assert!(!Evidence::default().with(&DISKS_FILLED, 1).has_any(trace));
+        assert!(Evidence::default().with(&NO_SPACE_LINES, 1).has_any(trace));
+        assert!(Evidence::default().with(&SERVERS_ENDED, 1).has_any(trace));
+    }
+}

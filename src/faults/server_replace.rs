@@ -1,0 +1,335 @@
+//! `server-replace`: a server leaves its cluster for good, with all that it has, and a new one without data joins in its place, while
+//! clients work.
+//!
+//! Most of the members know each lock all the while, and the new one has its vote only when it knows them, too: sessions and
+//! leases outlast it. It is how a machine is replaced, and how a cluster forgets what it promised where that goes wrong.
+
+use std::time::Duration;
+
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+use super::fault::{kind_of, not_attached};
+use super::{
+    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
+    Inject, Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target,
+};
+use crate::backends;
+use crate::cluster::{CommandOutcome, NodeCommand};
+use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK};
+use crate::limits::SERVER_BACK;
+
+pub struct ServerReplace;
+
+const NAME: &str = "server-replace";
+/// Which server it is, as it may be typed.
+const ROLES: [&str; 3] = ["leader", "follower", "one"];
+/// Which one, window by window, where nobody says.
+const BY_TURNS: [&str; 2] = ["leader", "follower"];
+/// For how long a server is asked to leave, in a shorter window, too: etcd wants all members connected for five seconds before one goes.
+const ASKED_TO_LEAVE: Duration = Duration::from_secs(8);
+/// For how long a new one is helped to join: other faults may keep the cluster from agreeing on it until they are over.
+const JOINS: Duration = Duration::from_secs(120);
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(200);
+const SERVERS_REPLACED: EvidenceCounter = EvidenceCounter::new("servers_replaced", "server", "replaced");
+
+impl Fault for ServerReplace {
+    fn definition(&self) -> FaultDefinition {
+        FaultDefinition {
+            name: NAME,
+            summary: "a server leaves its cluster for good, and a new one without data joins in its place",
+            argument: "leader | follower | one (default: the leader and a follower by turns)",
+            family: FaultFamily::Cluster,
+            pace: Pace::Long,
+            verb: "left without a server",
+            counters: &[SERVERS_REPLACED, SERVERS_BACK],
+            trace: &[SERVERS_REPLACED],
+            no_effect_hint: Some(
+                "the cluster refused to let a server go: lengthen the windows (--window 10s), or leave out faults that keep its \
+                 members apart",
+            ),
+        }
+    }
+
+    fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
+        not_attached(NAME, "starts a server in the place of another one", shape)?;
+        if shape.simulated {
+            return Err(format!(
+                "{NAME}: the members of simulated clusters do not change\nhint: --runtime local or docker"
+            ));
+        }
+        let Some(membership) = shape.backend.software.membership else {
+            let can = backends::names(" or ", |backend| backend.software.membership.is_some());
+            return Err(format!(
+                "{NAME} is for {can}, whose members can be told that one of them is another: not {} as harness starts it\n\
+                 hint: --fault server-restart starts each server again, on its data",
+                shape.backend.product()
+            ));
+        };
+        if shape.servers < 2 {
+            return Err(format!(
+                "{NAME}: one server alone has nobody from whom a new one could learn\nhint: --nodes 3"
+            ));
+        }
+        match shape.tls && !membership.with_tls() {
+            true => Err(format!(
+                "{NAME}: {} takes no new server that serves by TLS alone\nhint: leave --tls out",
+                shape.backend.product()
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn plan(
+        &self,
+        argument: Option<&str>,
+        number: u32,
+        shape: &Shape,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Injection, String> {
+        let role = match argument {
+            None => BY_TURNS[number as usize % BY_TURNS.len()],
+            Some(_) => kind_of(NAME, argument, &ROLES)?,
+        };
+        let title = "leaves for good, then a new one joins without data";
+        let (target, title) = match role {
+            // the title begins with its name when it is known
+            "leader" => (Target::Leader, title.to_owned()),
+            "follower" => (Target::Follower(rng.random_range(0..shape.servers)), title.to_owned()),
+            _ => {
+                let server = rng.random_range(0..shape.servers);
+                (Target::Servers(vec![server]), format!("n{}: {title}", server + 1))
+            }
+        };
+        // those that stay are a cluster, and most of it
+        Ok(Injection::new(target, Replacement, Acquires::GoOn, title))
+    }
+}
+
+/// What is done to one server in one window.
+#[derive(Debug, Clone, Copy)]
+struct Replacement;
+
+impl Inject for Replacement {
+    fn needs(&self) -> Needs {
+        Needs {
+            replaceable_servers: true,
+            // its lock must outlast the change
+            held_lock: true,
+            ..Needs::default()
+        }
+    }
+
+    fn heal_word(&self) -> &'static str {
+        "join"
+    }
+
+    fn toxics(&self) -> Result<Option<String>, String> {
+        Ok(None)
+    }
+
+    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
+        Box::pin(async move {
+            let env = context.env;
+            let Some(server) = context.target.servers().first().copied() else {
+                return Err(NotInjected::Missed("no server was known that could leave"));
+            };
+            let replaced = HealOnDrop::new(ReplacedServer {
+                env: env.clone(),
+                server,
+                node: env.servers.endpoints().node_of(server),
+                leaving: None,
+                asked: false,
+                left: false,
+                refused: None,
+                healed: false,
+            });
+            Ok(replaced.running())
+        })
+    }
+}
+
+/// A server that leaves, and the new one.
+struct ReplacedServer {
+    env: FaultEnv,
+    /// As clients know it, and as a node.
+    server: u32,
+    node: u32,
+    /// A request to leave that is not answered yet.
+    leaving: Option<CommandOutcome>,
+    /// Whether it was asked to leave at all.
+    asked: bool,
+    left: bool,
+    /// Why it did not leave, as the cluster said last.
+    refused: Option<String>,
+    healed: bool,
+}
+
+impl ReplacedServer {
+    /// Waits for the answer to a request to leave, if there is one.
+    async fn hear(&mut self) {
+        let Some(leaving) = &mut self.leaving else { return };
+        match leaving.await {
+            Ok(Ok(())) => self.left = true,
+            Ok(Err(why)) => self.refused = Some(why.to_string()),
+            Err(_) => self.refused = Some("the cluster is gone".to_owned()),
+        }
+        self.leaving = None;
+    }
+
+    /// Has the new server join. The error says why it did not.
+    async fn join(&self) -> Result<(), String> {
+        match self.env.servers.order(self.node, NodeCommand::Join).await {
+            Ok(joined) => joined.map_err(|error| error.to_string()),
+            Err(_) => Err("the cluster is gone".to_owned()),
+        }
+    }
+
+    /// Has it join, and become a member as the others are; a `patient` heal tries for long.
+    async fn replace(&self, patient: bool) -> Result<(), String> {
+        let clock = self.env.clock;
+        let deadline = clock.after(if patient { JOINS } else { Duration::ZERO });
+        loop {
+            match self.join().await {
+                Ok(()) => break,
+                Err(why) if clock.now_ns() >= deadline => return Err(why),
+                Err(_) => clock.sleep(PAUSE).await,
+            }
+        }
+        self.env.redirect(self.node);
+        if !patient {
+            return Ok(());
+        }
+        loop {
+            let settled = match self.env.servers.serves(self.node, SERVER_BACK).await {
+                true => self.env.servers.settle(self.node).await,
+                false => Err("it does not serve".to_owned()),
+            };
+            match settled {
+                Ok(()) => return Ok(()),
+                Err(why) if clock.now_ns() >= deadline => return Err(why),
+                Err(_) => clock.sleep(PAUSE).await,
+            }
+        }
+    }
+}
+
+impl ActiveFault for ReplacedServer {
+    fn affected(&self) -> Affected {
+        Affected {
+            servers: vec![self.server],
+            ..Affected::default()
+        }
+    }
+
+    /// Asks it to leave until it does.
+    fn act(&mut self, until: u64) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let clock = self.env.clock;
+            let deadline = until.max(clock.after(ASKED_TO_LEAVE));
+            self.asked = true;
+            loop {
+                self.leaving = Some(self.env.servers.order(self.node, NodeCommand::Leave));
+                self.hear().await;
+                if self.left || clock.now_ns() >= deadline {
+                    return;
+                }
+                clock.sleep(PAUSE).await;
+            }
+        })
+    }
+
+    fn heal(&mut self, _: Duration, patient: bool) -> BoxFuture<'_, Healed> {
+        Box::pin(async move {
+            self.hear().await;
+            self.healed = true;
+            if !self.left {
+                return Healed {
+                    missed: self.refused.take(),
+                    ..Healed::default()
+                };
+            }
+            let replaced = self.replace(patient).await;
+            let name = self.env.servers.name(self.node);
+            Healed {
+                trouble: replaced
+                    .as_ref()
+                    .err()
+                    .map(|why| format!("no new {name} joined: {why}")),
+                ..Evidence::default()
+                    .with(&SERVERS_REPLACED, replaced.is_ok().into())
+                    .with(&SERVERS_BACK, (patient && replaced.is_ok()).into())
+                    .into()
+            }
+        })
+    }
+
+    fn undo(&mut self) {
+        if self.asked && !std::mem::replace(&mut self.healed, true) {
+            // whether it left is known to who carries it out
+            self.env.servers.order(self.node, NodeCommand::Join);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+    use crate::cluster::ServersObey;
+    use harness_workloads::BackendId;
+
+    fn planned(argument: Option<&str>, number: u32) -> Result<Target, String> {
+        let mut rng = ChaCha8Rng::seed_from_u64(7);
+        let injection = ServerReplace.plan(argument, number, &Shape::example(), &mut rng)?;
+        assert!(injection.action.needs().replaceable_servers);
+        Ok(injection.target)
+    }
+
+    #[test]
+    fn the_leader_and_a_follower_leave_by_turns_where_nobody_says_which() {
+        let leads = [0, 1, 2, 3].map(|number| planned(None, number).unwrap() == Target::Leader);
+        assert_eq!(leads, [true, false, true, false]);
+        assert!(matches!(planned(None, 1), Ok(Target::Follower(_))));
+        assert_eq!(planned(Some("leader"), 1), Ok(Target::Leader));
+        assert!(matches!(planned(Some("follower"), 0), Ok(Target::Follower(_))));
+        assert!(matches!(planned(Some("one"), 0), Ok(Target::Servers(one)) if one.len() == 1 && one[0] < 3));
+        assert!(planned(Some("all"), 0).unwrap_err().contains("leader, follower, one"));
+    }
+
+    #[test]
+    fn only_clusters_whose_members_change_have_it() {
+        let zk = Shape::example();
+        let of = |id| Shape {
+            backend: backends::of(id),
+            ..Shape::example()
+        };
+        let obey = ServersObey {
+            kill: true,
+            pause: true,
+        };
+        for (shape, said) in [
+            (Shape::one_redis(), "is for zk or etcd"),
+            (of(BackendId::Postgres), "not PostgreSQL"),
+            (of(BackendId::Mariadb), "not MariaDB"),
+            (Shape { servers: 1, ..zk }, "--nodes 3"),
+            (Shape { simulated: true, ..zk }, "--runtime local"),
+            (Shape { tls: true, ..zk }, "leave --tls out"),
+            (
+                Shape {
+                    attached: Some(obey),
+                    ..zk
+                },
+                "--servers",
+            ),
+        ] {
+            let refused = ServerReplace.applies(None, &shape).unwrap_err();
+            assert!(refused.contains(said) && refused.contains("hint"), "{refused}");
+        }
+        assert_eq!(ServerReplace.applies(None, &zk), Ok(()));
+        let etcd = of(BackendId::Etcd);
+        assert_eq!(ServerReplace.applies(None, &Shape { tls: true, ..etcd }), Ok(()));
+    }
+}

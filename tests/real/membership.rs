@@ -1,0 +1,146 @@
+//! Servers that leave their cluster for good and new ones in their place: who they are, what they know, and whom it concerns.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use harness::backends;
+use harness::cluster::{Cluster, ClusterSpec, NodeCommand, Runtime};
+use harness_workloads::BackendId;
+use serde_json::{Value, json};
+
+use crate::command::{Harness, share_the_machine};
+
+/// Time for what the cluster agrees on in a second, and refuses for five.
+const SOON: Duration = Duration::from_secs(60);
+
+/// What an etcd server answers to a question of its JSON gateway.
+fn asked(server: SocketAddr, path: &str, question: &Value) -> Value {
+    let body = question.to_string();
+    let mut stream = TcpStream::connect(server).expect("it serves");
+    let head = format!(
+        "POST /v3/{path} HTTP/1.0\r\nHost: etcd\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes()).expect("sent");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer");
+    let (_, answer) = text.split_once("\r\n\r\n").expect("a head and a body");
+    serde_json::from_str(answer).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// The members by name, with their ids, as a server lists them.
+fn members(server: SocketAddr) -> Vec<(String, String)> {
+    let listed = asked(server, "cluster/member/list", &json!({}));
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let members = listed["members"].as_array().expect("members").iter();
+    let mut members: Vec<_> = members
+        .map(|member| (text(&member["name"]), text(&member["ID"])))
+        .collect();
+    members.sort();
+    members
+}
+
+/// Tries until it succeeds.
+async fn until_done<T, E: std::fmt::Display>(mut attempt: impl AsyncFnMut() -> Result<T, E>) -> T {
+    let began = Instant::now();
+    loop {
+        match attempt().await {
+            Ok(done) => return done,
+            Err(why) => assert!(began.elapsed() < SOON, "{why}"),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[test]
+fn the_new_member_of_an_etcd_cluster_is_another_one_and_has_what_the_others_have() {
+    share_the_machine();
+    let folder = tempfile::tempdir().unwrap();
+    let spec = ClusterSpec {
+        software: backends::of(BackendId::Etcd).software,
+        nodes: 3,
+        lease: Duration::from_secs(2),
+        run: format!("membership-{}", std::process::id()),
+        logs: folder.path().to_owned(),
+        port_base: None,
+        start_limit: SOON,
+        clocks: Vec::new(),
+        disks: Vec::new(),
+        own_disks: false,
+        replaceable: true,
+        login: None,
+        tls: None,
+        peer_proxies: None,
+        on_wait: std::sync::Arc::new(|_| {}),
+    };
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let (_kept, interrupt) = tokio::sync::watch::channel(false);
+        let cluster = Cluster::start(&spec, &Runtime::Local, interrupt).await.unwrap();
+        let control = cluster.control();
+        let [first, second] = [0, 1].map(|node| cluster.nodes[node].address);
+        let before = members(first);
+        asked(first, "kv/put", &json!({"key": "YQ==", "value": "Yg=="}));
+
+        until_done(async || control.order(1, NodeCommand::Leave).await.unwrap()).await;
+        let others = members(first);
+        assert_eq!(others, [before[0].clone(), before[2].clone()], "it is listed no more");
+        assert!(TcpStream::connect(second).is_err(), "and runs no more");
+
+        until_done(async || control.order(1, NodeCommand::Join).await.unwrap()).await;
+        until_done(async || control.settle(1).await).await;
+        let after = members(first);
+        assert_eq!(after[1].0, before[1].0, "under the same name");
+        assert_ne!(after[1].1, before[1].1, "another member");
+        let own = asked(second, "kv/range", &json!({"key": "YQ==", "serializable": true}));
+        assert_eq!(own["kvs"][0]["value"], "Yg==", "{own:#}");
+        assert!(cluster.ended().borrow().is_none(), "no server ended by itself");
+        cluster.stop().await;
+    });
+}
+
+fn a_zookeeper_queue_stands_a_leader_that_is_replaced(runtime: &str) {
+    let words =
+        format!("--runtime {runtime} --backend zk --locks 2 --fault server-replace --lease 1s --time 14s --seed 5eed");
+    let answer = Harness::new().run(&words);
+    answer.assert_exit(0);
+    let (with_effect, all) = answer.windows_with_effect();
+    assert!(with_effect == all && all >= 1, "{with_effect} of {all}");
+    assert_eq!(answer.window_sum("servers_replaced"), all as u64);
+    assert_eq!(answer.window_sum("servers_back"), all as u64);
+    let title = &answer.diagnosis["effect"]["windows"][0]["title"];
+    assert!(
+        title.as_str().is_some_and(|title| title.contains("(leader)")),
+        "{title}"
+    );
+    assert!(answer.acquires_under_faults() > 0, "the others go on");
+}
+
+#[test]
+fn what_cannot_be_replaced_is_refused_with_what_can_be_done_instead() {
+    let harness = Harness::new();
+    for (words, said) in [
+        ("--backend redis --fault server-replace", "server-restart"),
+        ("--backend postgres --fault server-replace", "zk or etcd"),
+        ("--backend mariadb --fault server-replace", "zk or etcd"),
+        ("--backend zk --nodes 1 --fault server-replace", "--nodes 3"),
+        ("--backend zk --tls --fault server-replace", "leave --tls out"),
+        (
+            "--backend zk --runtime simulated --fault server-replace",
+            "--runtime local",
+        ),
+        ("--backend zk --fault server-replace=all", "leader, follower, one"),
+    ] {
+        let output = harness.output(&format!("run {words}"));
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{words}: {stderr}");
+        assert!(stderr.contains(said), "{words}: {stderr}");
+    }
+}
+
+mod docker {
+    #[test]
+    fn a_zookeeper_queue_stands_a_leader_that_is_replaced() {
+        super::a_zookeeper_queue_stands_a_leader_that_is_replaced("docker");
+    }
+}

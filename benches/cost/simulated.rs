@@ -3,9 +3,10 @@
 use super::{harness, row};
 
 /// Experiments a minute that a hunt is to make, by backend and recipe.
-const GOALS: [(&str, &str, f64); 2] = [
+const GOALS: [(&str, &str, f64); 3] = [
     ("zk", "zk-predecessor-watch", 30_000.0),
     ("redis", "redis-set-px-lua", 40_000.0),
+    ("etcd", "etcd-mutex", 15_000.0),
 ];
 const EXPERIMENTS: u32 = 2_000;
 

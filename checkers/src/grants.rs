@@ -60,16 +60,18 @@ impl Grants {
         if history.counts.granted + history.counts.revoked == 0 {
             return grants;
         }
-        for (position, event) in history.events.iter().enumerate() {
+        let is_told = |f, _| matches!(f, F::Granted | F::Revoked);
+        history.events.each_of(is_told, |position, event| {
             let Some(lock) = history.lock_number(event) else {
-                continue;
+                return;
             };
-            match event.f {
-                F::Granted => grants.grant(lock as u32, history.owner(event), history.token(event), position as u32),
-                F::Revoked => grants.revoke(lock as u32, history.owner(event), history.token(event), position as u32),
-                _ => {}
+            let (lock, owner, token) = (lock as u32, history.owner(event), history.token(event));
+            if event.f == F::Granted {
+                grants.grant(lock, owner, token, position);
+            } else {
+                grants.revoke(lock, owner, token, position);
             }
-        }
+        });
         grants.join_rewritten(history, holds);
         grants.index();
         grants.watched = Comparable::of(history, holds, &grants);
@@ -245,11 +247,14 @@ impl Grants {
     /// A lock that writes its value anew when it renews is shown as the end of one grant and the beginning of another, at one
     /// instant and to a name that no client answered with. That is one grant, unless its owner had asked to release it.
     fn join_rewritten(&mut self, history: &History, holds: &Holds) {
-        let acquires = history.events.iter().filter(|event| event.f == F::Acquire);
-        let named: FastSet<u32> = acquires
-            .map(|event| history.owner(event))
-            .filter(|owner| *owner != NONE)
-            .collect();
+        let mut named: FastSet<u32> = FastSet::default();
+        let is_acquire = |f, _| f == F::Acquire;
+        history.events.each_of(is_acquire, |_, event| {
+            let owner = history.owner(event);
+            if owner != NONE {
+                named.insert(owner);
+            }
+        });
         let mut releases: FastMap<(u32, u32), Vec<u64>> = FastMap::default();
         for hold in holds.iter().filter(|hold| hold.ended == Ended::Released) {
             let called_ns = history.event(hold.end).time;

@@ -6,6 +6,7 @@
 use crate::context::Context;
 use crate::finding::Verdict;
 use crate::history::F;
+use crate::history::event::Kind;
 use crate::history::names::NONE;
 
 /// One increment: a read and the write that rests on it.
@@ -94,11 +95,11 @@ impl Updates {
         let mut reads: Vec<u32> = vec![NONE; history.processes.len()];
         // Reads since the last write of each lock, for "two inside".
         let mut recent: Vec<Vec<u32>> = vec![Vec::new(); history.locks.len()];
-        for (position, event) in history.events.iter().enumerate() {
+        let is_looked_at = |f, kind| kind == Kind::Ok && matches!(f, F::Acquire | F::Read | F::Write);
+        history.events.each_of(is_looked_at, |position, event| {
             let Some(lock) = history.lock_number(event) else {
-                continue;
+                return;
             };
-            let position = position as u32;
             if event.is_ok(F::Acquire) {
                 reads[event.process as usize] = NONE;
             } else if event.is_ok(F::Read) {
@@ -107,7 +108,7 @@ impl Updates {
             } else if event.is_ok(F::Write) {
                 let call = history.event(event.mate);
                 let Some(value) = history.rare(event).value.or(history.rare(call).value) else {
-                    continue;
+                    return;
                 };
                 let hold = context.holds.around(lock, event.process, history.instant(event.mate));
                 let read = std::mem::replace(&mut reads[event.process as usize], NONE);
@@ -127,7 +128,7 @@ impl Updates {
                 last_write_of_lock[lock] = last_write_of_lock[lock].max(value);
                 last[lock] = Some(increment);
             }
-        }
+        });
         self.last_value = last_write_of_lock.iter().sum();
     }
 

@@ -4,7 +4,8 @@
 //! lanes. Neither holds a byte back by itself: a tap says where to stop, and the lane stops there. A network that carries messages
 //! and not bytes tells its taps of each message, and they say the same.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -16,11 +17,9 @@ use super::link::Layer;
 use super::lost_replies::{LostReplies, LostReply};
 use super::message_rule::{MessageAction, MessageRule, RequestSeen};
 use super::tap::{MessageName, Observation, Protocol, Sender, TapError, TapParser};
-use super::tap_counts::{MessageCounters, TapCounts};
+use super::tap_counts::{MessageCounters, Tally, TapCounts};
 use crate::clock::monotonic_ns;
 
-/// Requests that are counted by name: more than any protocol has, and a bound on what a strange client can fill.
-const NAMED: usize = 512;
 /// Requests of one wait whose prints are remembered, so that one that is asked again is seen.
 const REMEMBERED: usize = 256;
 /// Requests of a connection whose replies a rule waits for, to see which of them was accepted.
@@ -45,9 +44,9 @@ pub struct TapHub {
     pub labels: ClientLabels,
     notices: mpsc::Sender<TapNotification>,
     /// How often each request passed, by what its client was doing.
-    passed: Mutex<BTreeMap<(MessageName, Label), u64>>,
+    passed: Mutex<Tally<(MessageName, Label), u64>>,
     /// How many requests of a name were accepted, and how many refused.
-    answered: Mutex<BTreeMap<MessageName, [u64; 2]>>,
+    answered: Mutex<Tally<MessageName, [u64; 2]>>,
     lost_replies: LostReplies,
     /// Connections on which a tap lost its place, and the first reason.
     lost: Mutex<(u64, Option<(String, TapError)>)>,
@@ -77,25 +76,28 @@ impl TapHub {
     /// connection alive.
     pub fn requests(&self) -> Vec<(MessageName, Label, u64)> {
         let passed = self.passed.lock().expect("no one panics while holding counts");
-        passed
-            .iter()
-            .map(|((name, label), count)| (*name, *label, *count))
+        let mut counts = passed.clone().0;
+        drop(passed);
+        counts.sort_unstable();
+        counts
+            .into_iter()
+            .map(|((name, label), count)| (name, label, count))
             .collect()
     }
 
     /// Counts one request.
     pub fn count_request(&self, name: MessageName, label: Label) {
         let mut passed = self.passed.lock().expect("no one panics while holding counts");
-        if passed.len() < NAMED || passed.contains_key(&(name, label)) {
-            *passed.entry((name, label)).or_default() += 1;
+        if let Some(count) = passed.of((name, label)) {
+            *count += 1;
         }
     }
 
     /// Counts one reply.
     pub fn count_reply(&self, name: MessageName, refused: bool) {
         let mut answered = self.answered.lock().expect("no one panics while holding counts");
-        if answered.len() < NAMED || answered.contains_key(&name) {
-            answered.entry(name).or_default()[usize::from(refused)] += 1;
+        if let Some(counts) = answered.of(name) {
+            counts[usize::from(refused)] += 1;
         }
     }
 
@@ -107,7 +109,8 @@ impl TapHub {
     /// Whether some requests of this name were accepted and others refused so far.
     pub fn is_sometimes_refused(&self, name: MessageName) -> bool {
         let answered = self.answered.lock().expect("no one panics while holding counts");
-        answered.get(&name).is_some_and(|counts| !counts.contains(&0))
+        let counts = answered.0.iter().find(|(counted, _)| *counted == name);
+        counts.is_some_and(|(_, counts)| !counts.contains(&0))
     }
 
     /// What passed all links so far.
@@ -211,6 +214,28 @@ struct TapState {
     messages: MessageState,
 }
 
+type PrintSet = HashSet<u64, BuildHasherDefault<PrintHasher>>;
+
+/// Prints are hashes themselves.
+#[derive(Default)]
+struct PrintHasher(u64);
+
+impl Hasher for PrintHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, print: u64) {
+        self.0 = (self.0 ^ print).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// What is remembered of the messages of a connection.
 #[derive(Default)]
 struct MessageState {
@@ -219,7 +244,7 @@ struct MessageState {
     /// Requests that a rule means if they are accepted.
     pending: VecDeque<PendingRequest>,
     /// Prints of what the client asked since its role changed for the `changes`th time.
-    asked: HashSet<u64>,
+    asked: PrintSet,
     changes: u64,
     /// The request that the client is in the middle of.
     name: Option<MessageName>,
@@ -406,16 +431,16 @@ impl ConnectionTap {
     }
 
     /// Whether a client that waits asked the same since it began to wait.
-    fn is_repeated(&self, print: u64, asked: &mut HashSet<u64>, changes: &mut u64) -> bool {
+    fn is_repeated(&self, print: u64, asked: &mut PrintSet, changes: &mut u64) -> bool {
         let (label, now) = self.link.hub.labels.get(self.link.client);
         if *changes != now {
             *changes = now;
             asked.clear();
         }
-        let known = asked.contains(&print);
-        if !known && asked.len() < REMEMBERED {
-            asked.insert(print);
-        }
+        let known = match asked.len() < REMEMBERED {
+            true => !asked.insert(print),
+            false => asked.contains(&print),
+        };
         known && self.link.hub.labels.is_retrying(label)
     }
 
@@ -461,5 +486,5 @@ impl Drop for ConnectionTap {
 
 /// Messages that keep a connection or a session alive say nothing of a lock.
 fn is_idle_talk(name: MessageName) -> bool {
-    matches!(name.as_str(), "ping" | "PING")
+    name.is("ping") || name.is("PING")
 }

@@ -1,8 +1,9 @@
 //! What is to happen at a later time: timers that wake a task, and calls.
 //!
-//! They are sorted by time, and by the order in which they were made where the time is the same. Most timers are removed before they are
-//! due, since a limit on a call is dropped with the call: what is removed leaves its place in the heap, and is passed over when it comes
-//! to the top.
+//! They come by their time, and in the order in which they were made where the time is the same. Most timers are removed before they are
+//! due, since a limit on a call is dropped with the call. So only what is due soon is sorted, in a heap, where what is removed leaves its
+//! place and is passed over when it comes to the top. The others are in a list, from which they are removed at once; when the heap is
+//! empty, the soonest of them come into it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,15 +12,17 @@ use std::task::Waker;
 
 use crate::task::TaskId;
 
-/// Entries of removed events that are kept before they are looked for, besides as many as there are others.
-const REMOVED_AT_LEAST: usize = 256;
+/// How long after the soonest event others are sorted together with it, in nanoseconds.
+const SOON: u64 = 4_000_000;
+/// The place in the list of what is sorted.
+const SORTED: u32 = u32::MAX;
 
 /// An event that was made: when it is due, in nanoseconds, and which it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EventKey {
     pub at: u64,
     number: u64,
-    place: usize,
+    place: u32,
 }
 
 /// What has something to do at a later time, again and again.
@@ -37,89 +40,132 @@ pub(crate) enum Event {
     Due(Rc<dyn Timed>, usize),
 }
 
+/// An event, or where one was.
+struct EventPlace {
+    number: u64,
+    /// Its place in the list, or [`SORTED`].
+    later: u32,
+    /// Empty when it was removed, or is over.
+    event: Option<Event>,
+}
+
 #[derive(Default)]
 pub(crate) struct Events {
-    /// Time, number and place of each event, and of those that were removed.
-    due: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    /// The events with their numbers.
-    places: Vec<Option<(u64, Event)>>,
+    /// Time, number and place of each event that is due by `sorted_until`, and of some that were removed.
+    soon: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    sorted_until: u64,
+    /// Time and place of the others, in no order.
+    later: Vec<(u64, u32)>,
+    places: Vec<EventPlace>,
     /// Places that are empty.
-    free: Vec<usize>,
+    free: Vec<u32>,
     made: u64,
-    /// Entries of `due` whose event was removed.
-    removed: usize,
 }
 
 impl Events {
     pub fn add(&mut self, at: u64, event: Event) -> EventKey {
         self.made += 1;
         let number = self.made;
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push(None);
-            self.places.len() - 1
-        });
-        self.places[place] = Some((number, event));
-        self.due.push(Reverse((at, number, place)));
+        let is_soon = at <= self.sorted_until;
+        let filled = EventPlace {
+            number,
+            later: if is_soon { SORTED } else { self.later.len() as u32 },
+            event: Some(event),
+        };
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.places[place as usize] = filled;
+                place
+            }
+            None => {
+                self.places.push(filled);
+                self.places.len() as u32 - 1
+            }
+        };
+        if is_soon {
+            self.soon.push(Reverse((at, number, place)));
+        } else {
+            self.later.push((at, place));
+        }
         EventKey { at, number, place }
     }
 
     /// Takes the event of this number out of its place.
-    fn take(&mut self, number: u64, place: usize) -> Option<Event> {
-        let (_, event) = self.places.get_mut(place)?.take_if(|(own, _)| *own == number)?;
+    fn take(&mut self, number: u64, place: u32) -> Option<Event> {
+        let own = self.places.get_mut(place as usize)?;
+        let event = own.event.take_if(|_| own.number == number)?;
         self.free.push(place);
         Some(event)
     }
 
-    fn is_there(&self, number: u64, place: usize) -> bool {
-        matches!(self.places.get(place), Some(Some((own, _))) if *own == number)
-    }
-
     pub fn remove(&mut self, key: EventKey) -> Option<Event> {
         let event = self.take(key.number, key.place)?;
-        self.removed += 1;
-        if self.removed > self.due.len() / 2 + REMOVED_AT_LEAST {
-            let mut due = std::mem::take(&mut self.due);
-            due.retain(|Reverse((_, number, place))| self.is_there(*number, *place));
-            self.due = due;
-            self.removed = 0;
+        let later = self.places[key.place as usize].later;
+        if later != SORTED {
+            self.later.swap_remove(later as usize);
+            if let Some((_, moved)) = self.later.get(later as usize) {
+                self.places[*moved as usize].later = later;
+            }
         }
         Some(event)
     }
 
     /// The event, if it is there still.
     pub fn get_mut(&mut self, key: EventKey) -> Option<&mut Event> {
-        let (number, event) = self.places.get_mut(key.place)?.as_mut()?;
-        (*number == key.number).then_some(event)
+        let own = self.places.get_mut(key.place as usize)?;
+        own.event.as_mut().filter(|_| own.number == key.number)
     }
 
     /// When the next one is due.
     pub fn next_at(&mut self) -> Option<u64> {
-        while let Some(Reverse((at, number, place))) = self.due.peek() {
-            if self.is_there(*number, *place) {
-                return Some(*at);
+        loop {
+            while let Some(Reverse((at, number, place))) = self.soon.peek() {
+                let own = &self.places[*place as usize];
+                if own.number == *number && own.event.is_some() {
+                    return Some(*at);
+                }
+                self.soon.pop();
             }
-            self.due.pop();
-            self.removed -= 1;
+            self.sort_soonest()?;
         }
-        None
+    }
+
+    /// Fills the heap, which is empty, from the list; `None` when that is empty, too.
+    fn sort_soonest(&mut self) -> Option<()> {
+        let soonest = self.later.iter().map(|(at, _)| *at).min()?;
+        self.sorted_until = soonest.saturating_add(SOON);
+        let mut next = 0;
+        while let Some((at, place)) = self.later.get(next).copied() {
+            if at > self.sorted_until {
+                self.places[place as usize].later = next as u32;
+                next += 1;
+                continue;
+            }
+            let own = &mut self.places[place as usize];
+            own.later = SORTED;
+            self.soon.push(Reverse((at, own.number, place)));
+            self.later.swap_remove(next);
+        }
+        Some(())
     }
 
     /// Removes the next one, if it is due by `now`.
     pub fn take_due(&mut self, now: u64) -> Option<Event> {
-        if self.due.peek().is_none_or(|Reverse((at, ..))| *at > now) || self.next_at()? > now {
+        let is_later = |Reverse((at, ..)): &Reverse<(u64, u64, u32)>| *at > now;
+        if self.soon.peek().is_some_and(is_later) || self.next_at()? > now {
             return None;
         }
-        let Reverse((_, number, place)) = self.due.pop()?;
+        let Reverse((_, number, place)) = self.soon.pop()?;
         self.take(number, place)
     }
 
     /// Takes out all of them.
     pub fn take_all(&mut self) -> Vec<Event> {
-        self.due.clear();
+        self.soon.clear();
+        self.later.clear();
         self.free.clear();
-        self.removed = 0;
         let events = std::mem::take(&mut self.places);
-        events.into_iter().flatten().map(|(_, event)| event).collect()
+        events.into_iter().filter_map(|own| own.event).collect()
     }
 }
 
@@ -161,7 +207,33 @@ mod tests {
             let key = events.add(500_000 + at, Event::Task(at));
             assert!(events.remove(key).is_some());
         }
-        assert!(events.due.len() <= 2 * REMOVED_AT_LEAST + 2, "{}", events.due.len());
+        assert_eq!((events.soon.len(), events.later.len()), (0, 1));
         assert_eq!((events.places.len(), events.next_at()), (2, Some(last.at)));
+    }
+
+    #[test]
+    fn events_that_are_due_later_come_in_their_order_whatever_is_removed_meanwhile() {
+        let mut events = Events::default();
+        let mut dice = 7_u64;
+        let mut left = Vec::new();
+        let mut now = 0;
+        for made in 0..20_000_u64 {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // some are due at the same time
+            let at = now + (dice >> 33) % 40_000 * 1_000;
+            let key = events.add(at, Event::Task(made));
+            left.push((at, made, key));
+            if made % 3 == 0 {
+                let (_, _, key) = left.swap_remove((dice >> 40) as usize % left.len());
+                assert!(events.remove(key).is_some());
+            }
+            now += 3_000;
+            while let Some(came) = task(events.take_due(now)) {
+                let first = left.iter().map(|(at, made, _)| (*at, *made)).min();
+                assert_eq!(first.map(|(at, made)| (at <= now, made)), Some((true, came)));
+                left.retain(|(_, made, _)| *made != came);
+            }
+            assert_eq!(events.next_at(), left.iter().map(|(at, ..)| *at).min());
+        }
     }
 }

@@ -22,6 +22,7 @@ pub mod network;
 mod process;
 pub mod redis;
 mod task;
+mod work_queue;
 mod world;
 pub mod zk;
 

@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::{Pin, pin};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
@@ -214,7 +214,8 @@ impl World {
 
 /// In nanoseconds; 584 years at most.
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+    let seconds = time.as_secs().saturating_mul(1_000_000_000);
+    seconds.saturating_add(u64::from(time.subsec_nanos()))
 }
 
 impl Core {
@@ -415,6 +416,11 @@ impl<T: 'static> Kept<T> {
     pub fn try_get(self) -> Option<Rc<T>> {
         let value = with_core(self.world, |core| core.kept.borrow().get(self.place).cloned())??;
         value.downcast().ok()
+    }
+
+    /// The value, for those that look at it again and again and are in the world themselves.
+    pub(crate) fn weak(self) -> Weak<T> {
+        Rc::downgrade(&self.get())
     }
 
     /// The world that keeps it.

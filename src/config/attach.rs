@@ -81,7 +81,7 @@ impl Attach {
 
     /// The name of a lock as clients and the store know it.
     pub fn stored(&self, lock: &str) -> String {
-        format!("{}{lock}", self.mark())
+        [self.mark(), lock].concat()
     }
 
     /// The name of a lock in the run, from its name in the store.

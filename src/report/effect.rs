@@ -315,8 +315,8 @@ fn mostly_without_effect(windows: &[WindowEffect]) -> Option<String> {
 /// When servers took back grants that had run out. Looked for once, and not for each window: an event costs more to read than to compare.
 fn expired(history: &History) -> Vec<u64> {
     let revoked = history
-        .entries()
-        .filter(|entry| entry.f == harness_checkers::F::Revoked && entry.cause == Some("expired"));
+        .entries_of(harness_checkers::F::Revoked)
+        .filter(|entry| entry.cause == Some("expired"));
     revoked.map(|entry| entry.time_ns).collect()
 }
 

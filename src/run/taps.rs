@@ -24,7 +24,7 @@ pub fn start(mut notices: mpsc::Receiver<TapNotification>, run: Arc<RunContext>)
         while let Some(notice) = notices.recv().await {
             let lock = lock_of(&notice.subject, separators, &locks);
             if let (Some(lock), Some(client)) = (lock, clients.get(notice.client as usize)) {
-                let cause = format!("{} {}", notice.name, notice.subject);
+                let cause = [notice.name.as_str(), " ", &*notice.subject].concat();
                 let fields = Fields {
                     lock: Some(run.spec.config.attach.plain(lock)),
                     cause: Some(&cause),

@@ -49,7 +49,7 @@ fn lock(told: &Mutex<ToldKeys>) -> MutexGuard<'_, ToldKeys> {
 impl ToldKeys {
     fn tell(&mut self, change: &EtcdChange) {
         let change = EtcdKeyChange {
-            key: change.key.key.clone().into_bytes(),
+            key: change.key.key.as_bytes().to_owned(),
             deleted: change.deleted,
             create_revision: change.key.create_revision,
             mod_revision: change.key.mod_revision,

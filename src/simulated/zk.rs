@@ -51,15 +51,15 @@ fn lock(told: &Mutex<ToldNodes>) -> MutexGuard<'_, ToldNodes> {
 }
 
 impl ToldNodes {
-    fn tell(&mut self, change: &ZkChange) {
+    fn tell(&mut self, change: &ZkChange<'_>) {
         match change {
             ZkChange::Created { path, owner, czxid } => {
                 let (session, czxid) = (*owner, *czxid);
-                self.owners.insert(path.clone(), NodeOwner { session, czxid });
+                self.owners.insert((*path).to_owned(), NodeOwner { session, czxid });
                 self.announce(NodeChange::Created, path);
             }
             ZkChange::Deleted { path } => {
-                self.owners.remove(path);
+                self.owners.remove(*path);
                 self.announce(NodeChange::Deleted, path);
             }
             ZkChange::SessionOver { session, .. } => {

@@ -194,7 +194,7 @@ impl KeyPattern {
 
     /// The key of a lock.
     pub fn key(&self, lock: &str) -> String {
-        format!("{}{lock}{}", self.before, self.after)
+        [&*self.before, lock, &*self.after].concat()
     }
 
     /// The lock whose key `key` is or begins with, and what follows. The names of locks are `l0`, `l1`, …

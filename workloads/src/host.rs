@@ -69,6 +69,16 @@ pub async fn within<T>(host: &dyn RecipeHost, time: Duration, work: impl Future<
     }
 }
 
+/// A name that nobody else has: 32 random hexadecimal digits.
+pub(crate) fn random_name(host: &dyn RecipeHost) -> String {
+    let mut name = String::with_capacity(33);
+    for word in [host.random(), host.random()] {
+        let digits = (0..16).rev().map(|place| (word >> (4 * place) & 0xf) as u32);
+        name.extend(digits.filter_map(|digit| char::from_digit(digit, 16)));
+    }
+    name
+}
+
 /// The real machine, under a current-thread tokio runtime with a `LocalSet`.
 pub struct TokioHost {
     wall_clock: Option<SteppedClock>,

@@ -98,10 +98,11 @@ fn gave_up(context: &Context<'_>, all: &mut [Departures]) {
     let expiry = 2 * context.lease_ns + limits::AFTERMATH_NS;
     // The locks that each process ever asked for: few, so a list does.
     let mut asked: Vec<Vec<u32>> = vec![Vec::new(); history.processes.len()];
-    for event in history.events.iter() {
+    let is_looked_at = |f, kind| matches!((f, kind), (F::Acquire, Kind::Invoke) | (F::Lost | F::Died, _));
+    history.events.each_of(is_looked_at, |_, event| {
         let lock = history.lock_number(event);
         match (event.f, lock) {
-            (F::Acquire, Some(lock)) if event.kind == Kind::Invoke => {
+            (F::Acquire, Some(lock)) => {
                 let asked = &mut asked[event.process as usize];
                 if asked.last() != Some(&(lock as u32)) && !asked.contains(&(lock as u32)) {
                     asked.push(lock as u32);
@@ -117,7 +118,7 @@ fn gave_up(context: &Context<'_>, all: &mut [Departures]) {
             }
             _ => {}
         }
-    }
+    });
 }
 
 /// The spans in which faults were on, with their aftermath, merged.

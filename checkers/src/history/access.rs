@@ -64,6 +64,13 @@ impl History {
         (0..self.events.len()).map(|position| self.entry(position))
     }
 
+    /// The events of an operation or a signal, in the order of the file. The others are passed over, which costs less than their entries.
+    pub fn entries_of(&self, wanted: F) -> impl Iterator<Item = Entry<'_>> {
+        let of_it = self.events.iter().enumerate();
+        let of_it = of_it.filter(move |(_, event)| event.f == wanted);
+        of_it.map(|(position, _)| self.entry(position))
+    }
+
     /// The event at a position, from 0 to [`Self::len`].
     ///
     /// # Panics

@@ -2,6 +2,8 @@
 //!
 //! Well-formedness is checked as events arrive, by the rules of [`super::form`]; an event that is refused is not added.
 
+use serde_json::{Map, Value};
+
 use super::entry::{Entry, F, NEMESIS, Rare, SERVER};
 use super::error::FormError;
 use super::event::{Header, Kind, Line, Process};
@@ -10,7 +12,7 @@ use super::lines::{EventFields, RareFields};
 use super::names::{DenseNumbers, NONE, Names, Symbol};
 use super::nemesis::NemesisFact;
 use super::packed::{EventDetails, KeptDetails, MAX_RARE, PackedEvent};
-use super::{History, NemesisLine, OrderBasis, ReplyNode, WireReading};
+use super::{History, Nemesis, NemesisLine, OrderBasis, ReplyNode, WireReading};
 use crate::limits::MAX_TIME_NS;
 
 /// The largest number of events: positions are 32 bits, with a few values set aside.
@@ -23,12 +25,19 @@ struct AnsweredCall {
     event: PackedEvent,
 }
 
+/// The fields of a line of the nemesis; none, where it is no object.
+fn fields_of(raw: &str) -> Map<String, Value> {
+    serde_json::from_str(raw).unwrap_or_default()
+}
+
 /// Builds a [`History`] from events in the order in which they were recorded.
 #[derive(Debug, Clone)]
 pub struct HistoryBuilder {
     pub(super) history: History,
     pub(super) dense: DenseNumbers,
     pub(super) states: Vec<ProcessState>,
+    /// The lock of the last event that was pushed with one.
+    pub(super) last_lock: Option<Symbol>,
     latest_ns: u64,
     /// One more than the latest time of a client's line; 0 before the first.
     after_clients_ns: u64,
@@ -48,6 +57,7 @@ impl HistoryBuilder {
             history: History::empty(header),
             dense: DenseNumbers::default(),
             states: Vec::new(),
+            last_lock: None,
             latest_ns: 0,
             after_clients_ns: 0,
             last_rare: None,
@@ -83,7 +93,22 @@ impl HistoryBuilder {
     /// # Errors
     /// When the history would no longer be well formed; the event is then not added.
     pub fn push(&mut self, entry: &Entry<'_>) -> Result<(), FormError> {
+        self.push_event(entry)?;
+        if entry.f == F::Nemesis {
+            self.add_nemesis(entry.name.unwrap_or("fault"), entry.raw.unwrap_or("{}"));
+        }
+        Ok(())
+    }
+
+    /// Adds an event, but not what the nemesis says.
+    fn push_event(&mut self, entry: &Entry<'_>) -> Result<(), FormError> {
         let names = &mut self.history.names;
+        let lock = match entry.lock {
+            // most lines are about the lock of the line before
+            Some(lock) if self.last_lock.is_some_and(|last| names.get(last) == lock) => self.last_lock,
+            lock => lock.map(|lock| names.intern(lock)),
+        };
+        self.last_lock = lock.or(self.last_lock);
         let mut intern = |name: Option<&str>| name.map_or(NONE, |name| names.intern(name));
         let fields = EventFields {
             time: entry.time_ns,
@@ -91,7 +116,7 @@ impl HistoryBuilder {
             token: entry.token,
             process: entry.process,
             client: entry.client,
-            lock: intern(entry.lock),
+            lock: lock.unwrap_or(NONE),
             owner: intern(entry.owner),
             node: intern(entry.node),
             kind: entry.kind,
@@ -114,11 +139,7 @@ impl HistoryBuilder {
             },
             wire: entry.wire,
         };
-        self.add(&fields, Some(&rare))?;
-        if entry.f == F::Nemesis {
-            self.add_nemesis(entry.name.unwrap_or("fault"), entry.raw.unwrap_or("{}"));
-        }
-        Ok(())
+        self.add(&fields, Some(&rare))
     }
 
     /// Adds what a line says, as if it had been written to a file and read again.
@@ -126,12 +147,14 @@ impl HistoryBuilder {
     /// # Errors
     /// As [`Self::push`].
     pub fn push_line(&mut self, line: &Line<'_>) -> Result<(), FormError> {
-        let is_nemesis = line.process == Process::Nemesis;
-        let raw = is_nemesis.then(|| serde_json::to_string(line).expect("a line is plain data"));
-        self.push(&Entry {
-            raw: raw.as_deref(),
-            ..Entry::from(line)
-        })
+        let entry = Entry::from(line);
+        if line.process != Process::Nemesis {
+            return self.push(&entry);
+        }
+        self.push_event(&entry)?;
+        let raw = serde_json::to_string(line).expect("a line is plain data");
+        self.keep_nemesis(entry.name.unwrap_or("fault"), raw, line.extra.clone());
+        Ok(())
     }
 
     /// Adds an event whose names are numbers of [`Self::names`]. What the nemesis says comes with [`Self::add_nemesis`].
@@ -171,18 +194,32 @@ impl HistoryBuilder {
 
     /// Keeps the name and the line of the nemesis event that was added last.
     pub(super) fn add_nemesis(&mut self, name: &str, raw: &str) {
-        self.history.parsed.take();
-        self.history.nemesis.push(NemesisLine {
-            position: self.history.events.len() as u32 - 1,
-            name: name.to_owned(),
-            raw: raw.to_owned(),
-        });
-        self.see_nemesis(name, raw, self.latest_ns);
+        self.keep_nemesis(name, raw.to_owned(), fields_of(raw));
+    }
+
+    /// The same, with the fields of the line.
+    fn keep_nemesis(&mut self, name: &str, raw: String, fields: Map<String, Value>) {
+        let position = self.history.events.len() as u32 - 1;
+        let name = name.to_owned();
+        let nemesis = Nemesis {
+            index: self.history.index(position),
+            time_ns: self.history.event(position).time,
+            name: name.clone(),
+            phase: fields.get("phase").and_then(Value::as_str).map(str::to_owned),
+            fact: NemesisFact::read(&name, fields),
+        };
+        self.see_fact(&nemesis.fact, self.latest_ns);
+        self.history.parsed.push(nemesis);
+        self.history.nemesis.push(NemesisLine { position, name, raw });
     }
 
     /// Knows the fault windows that are on, from what a line of the nemesis says.
     pub(crate) fn see_nemesis(&mut self, name: &str, raw: &str, time_ns: u64) {
-        match NemesisFact::read(name, serde_json::from_str(raw).unwrap_or_default()) {
+        self.see_fact(&NemesisFact::read(name, fields_of(raw)), time_ns);
+    }
+
+    fn see_fact(&mut self, fact: &NemesisFact, time_ns: u64) {
+        match fact {
             NemesisFact::Start { .. } => self.open_windows += 1,
             NemesisFact::Heal { .. } => {
                 self.open_windows = self.open_windows.saturating_sub(1);

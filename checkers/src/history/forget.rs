@@ -139,7 +139,7 @@ impl HistoryBuilder {
         }
         history.lock_of_name.resize(names.len(), NONE);
         (history.names, history.details, history.rare) = (names, details, rare);
-        (self.last_rare, self.last_details) = (None, None);
+        (self.last_rare, self.last_details, self.last_lock) = (None, None, None);
     }
 
     fn renumber_events(&mut self, mut events: Vec<PackedEvent>, renumbered: &Renumbered) {
@@ -156,7 +156,7 @@ impl HistoryBuilder {
         self.history.wire.clear();
         self.history.nodes.clear();
         self.history.nemesis.clear();
-        self.history.parsed.take();
+        self.history.parsed.clear();
     }
 
     fn renumber_processes(&mut self, stays: &[bool], renumbered: &Renumbered) {

@@ -29,8 +29,6 @@ mod stream;
 mod window_facts;
 mod windows;
 
-use std::sync::OnceLock;
-
 pub use access::Counts;
 pub use answers::{Refusal, RevokeCause, Role};
 pub use builder::HistoryBuilder;
@@ -71,7 +69,7 @@ pub struct History {
     rare: Vec<Rare>,
     pub(crate) nemesis: Vec<NemesisLine>,
     /// The same, read; empty until they are asked for.
-    pub(crate) parsed: OnceLock<Vec<Nemesis>>,
+    pub(crate) parsed: Vec<Nemesis>,
     /// By position.
     pub(crate) wire: Vec<WireReading>,
     /// By position.
@@ -146,7 +144,7 @@ impl History {
             details: Vec::new(),
             rare: Vec::new(),
             nemesis: Vec::new(),
-            parsed: OnceLock::new(),
+            parsed: Vec::new(),
             wire: Vec::new(),
             nodes: Vec::new(),
             names: Names::default(),

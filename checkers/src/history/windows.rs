@@ -1,10 +1,8 @@
 //! What the nemesis wrote, line by line: the fault windows and phases of a run, and servers that ended by themselves.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use super::History;
-use super::event::Kind;
 use super::nemesis::{NemesisFact, PHASE};
 use super::window_facts::{WindowHeal, WindowStart};
 
@@ -154,10 +152,9 @@ pub struct Nemesis {
 }
 
 impl History {
-    /// All lines of the nemesis, parsed when they are first asked for.
+    /// All lines of the nemesis.
     pub fn nemesis(&self) -> &[Nemesis] {
-        self.parsed
-            .get_or_init(|| self.nemesis.iter().map(|line| self.parse(line)).collect())
+        &self.parsed
     }
 
     /// The fault windows, by start.
@@ -230,19 +227,6 @@ impl History {
         if !phases.is_empty() && phases.iter().all(|phase| phase.name != END) {
             self.partial
                 .get_or_insert_with(|| "the run was stopped before its end".to_owned());
-        }
-    }
-
-    fn parse(&self, line: &super::NemesisLine) -> Nemesis {
-        let event = self.event(line.position);
-        debug_assert_ne!(event.kind, Kind::Signal, "the nemesis raises no signals");
-        let fields: Map<String, Value> = serde_json::from_str(&line.raw).unwrap_or_default();
-        Nemesis {
-            index: self.index(line.position),
-            time_ns: event.time,
-            name: line.name.clone(),
-            phase: fields.get("phase").and_then(Value::as_str).map(str::to_owned),
-            fact: NemesisFact::read(&line.name, fields),
         }
     }
 }

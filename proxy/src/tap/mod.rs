@@ -85,6 +85,11 @@ impl MessageName {
         }
     }
 
+    /// Whether it is this one: asked for each message.
+    pub fn is(&self, text: &str) -> bool {
+        self.bytes[..usize::from(self.length)] == *text.as_bytes()
+    }
+
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..usize::from(self.length)]).unwrap_or_default()
     }

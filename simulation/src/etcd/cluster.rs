@@ -57,7 +57,7 @@ pub struct SimulatedEtcd(pub(super) Kept<ClusterState>);
 pub(super) struct ClusterState {
     pub members: Vec<Member>,
     pub version: EtcdVersion,
-    log: RefCell<Vec<ProposedChange>>,
+    log: RefCell<Vec<Rc<ProposedChange>>>,
     /// How many entries of the log a majority has.
     pub committed: Cell<usize>,
     pub leader: Cell<Option<usize>>,
@@ -219,8 +219,7 @@ impl SimulatedEtcd {
         }
     }
 
-    pub(super) fn perform(self, member: usize, work: MemberWork) {
-        let etcd = self.0.get();
+    pub(super) fn perform(self, etcd: &ClusterState, member: usize, work: MemberWork) {
         let own = &etcd.members[member];
         let leads = etcd.leader.get() == Some(member);
         match work {
@@ -286,7 +285,7 @@ impl SimulatedEtcd {
         let etcd = self.0.get();
         let number = {
             let mut log = etcd.log.borrow_mut();
-            log.push(entry);
+            log.push(Rc::new(entry));
             log.len() - 1
         };
         // a majority has to have it first
@@ -321,15 +320,16 @@ impl SimulatedEtcd {
         let own = &etcd.members[member];
         while own.applied.get() < count {
             let place = own.applied.get();
-            let ProposedChange { change, origin } = etcd.log.borrow()[place].clone();
-            let (answer, events) = own.store.borrow_mut().apply(&change);
+            let entry = etcd.log.borrow()[place].clone();
+            let ProposedChange { change, origin } = &*entry;
+            let (answer, events) = own.store.borrow_mut().apply(change);
             own.applied.set(place + 1);
             if etcd.told.get() == place {
                 etcd.told.set(place + 1);
                 etcd.announce(&events);
             }
             if etcd.leader.get() == Some(member) {
-                self.lead(member, &change);
+                self.lead(member, change);
             }
             own.notify(&events);
             own.release_reads();

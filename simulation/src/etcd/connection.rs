@@ -14,6 +14,7 @@ use harness_workloads::{RecipeHost, Task};
 use super::request::{EtcdAnswer, EtcdCall, EtcdMessage, EtcdRequest, StoreEvent};
 use crate::mutants::is_mutant;
 use crate::network::{ClientSide, ConnectionEnding};
+use crate::world::nanoseconds;
 
 type Socket = ClientSide<EtcdRequest, EtcdMessage>;
 
@@ -203,8 +204,8 @@ enum PingState {
 /// connection's end are about as far away as each other, so the difference decides which comes first.
 pub(super) fn timer_of(host: &dyn RecipeHost, time: Duration) -> Duration {
     let due = host.now() + time;
-    let whole = due.as_nanos().div_ceil(1_000_000);
-    time + Duration::from_millis(u64::try_from(whole).unwrap_or(u64::MAX)).saturating_sub(due)
+    let whole = nanoseconds(due).div_ceil(1_000_000);
+    time + Duration::from_millis(whole).saturating_sub(due)
 }
 
 /// `KeepAlive`, line 427, while idle too.

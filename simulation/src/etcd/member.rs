@@ -17,6 +17,7 @@ use super::store::{EtcdStore, StoreChange};
 use super::watchers::{KeyWatcher, SYNC_NS};
 use crate::network::Port;
 use crate::process::SimulatedProcess;
+use crate::work_queue::WorkQueue;
 use crate::world::World;
 
 /// A member gives a request up after this: `ReqTimeout`, `etcdserver/config.go:286` of 3.4.23.
@@ -47,8 +48,7 @@ pub(super) struct Member {
     /// Entries of the log that it has applied.
     pub applied: Cell<usize>,
     /// What it has to do, by time.
-    pub work: RefCell<BTreeMap<(u64, u64), MemberWork>>,
-    works: Cell<u64>,
+    pub work: RefCell<WorkQueue<MemberWork>>,
     pub alarm: RefCell<Option<Waker>>,
     pub connections: RefCell<BTreeMap<u64, MemberConnection>>,
     pub is_running: Cell<bool>,
@@ -79,7 +79,6 @@ impl Member {
             store: RefCell::default(),
             applied: Cell::new(0),
             work: RefCell::default(),
-            works: Cell::new(0),
             alarm: RefCell::default(),
             connections: RefCell::default(),
             is_running: Cell::new(false),
@@ -108,8 +107,7 @@ impl Member {
     }
 
     pub fn add_work(&self, at: u64, work: MemberWork) {
-        self.works.set(self.works.get() + 1);
-        self.work.borrow_mut().insert((at, self.works.get()), work);
+        self.work.borrow_mut().add(at, work);
         self.wake();
     }
 

@@ -1,5 +1,7 @@
 //! What clients of a simulated etcd send and what it answers, with the names of gRPC's methods and about the sizes of its messages.
 
+use std::rc::Rc;
+
 use harness_workloads::etcd::Leader;
 
 use crate::network::{PassingKind, WireMessage};
@@ -95,11 +97,11 @@ pub struct EtcdRequest {
     pub call: EtcdCall,
 }
 
-/// A key as a member has it.
+/// A key as a member has it. Answers and events share its texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredKey {
-    pub key: String,
-    pub value: String,
+    pub key: Rc<str>,
+    pub value: Rc<str>,
     pub create_revision: i64,
     pub mod_revision: i64,
     /// How often it was put since its creation.

@@ -118,7 +118,7 @@ impl SimulatedEtcd {
         let has_value = {
             let etcd = self.0.get();
             let store = etcd.members[member].store.borrow();
-            store.get(&leader.key).is_none_or(|stored| stored.value == value)
+            store.get(&leader.key).is_none_or(|stored| *stored.value == *value)
         };
         if has_value {
             return Ok(());
@@ -179,7 +179,7 @@ impl SimulatedEtcd {
         let own = responses.pop().and_then(|keys| keys.into_iter().next());
         let own = own.ok_or(EtcdStatus::Unknown("the answer has no key"))?;
         let place = OwnPlace {
-            key: own.key,
+            key: own.key.as_ref().to_owned(),
             revision: own.create_revision,
         };
         Ok((place, first))

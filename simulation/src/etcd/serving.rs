@@ -141,13 +141,9 @@ impl SimulatedEtcd {
         let etcd = self.0.get();
         let own = &etcd.members[member];
         loop {
-            let work = {
-                let mut work = own.work.borrow_mut();
-                let due = work.first_key_value().is_some_and(|((at, _), _)| *at <= self.clock());
-                due.then(|| work.pop_first()).flatten()
-            };
+            let work = own.work.borrow_mut().take_due(self.clock());
             match work {
-                Some((_, work)) => self.perform(member, work),
+                Some(work) => self.perform(&etcd, member, work),
                 None => break,
             }
         }
@@ -163,7 +159,7 @@ impl SimulatedEtcd {
         if own.sync_at.get().is_some_and(|at| at <= now) {
             self.sync_watches(member);
         }
-        let work = own.work.borrow().first_key_value().map(|((at, _), _)| *at);
+        let work = own.work.borrow().next_at();
         let watch_look = own.sync_at.get();
         work.into_iter().chain(lease_look()).chain(watch_look).min()
     }

@@ -153,8 +153,8 @@ fn other_type(what: &str) -> SessionError {
 
 fn key_of(stored: StoredKey) -> EtcdKey {
     EtcdKey {
-        name: stored.key,
-        value: stored.value,
+        name: stored.key.as_ref().to_owned(),
+        value: stored.value.as_ref().to_owned(),
         create_revision: stored.create_revision,
         mod_revision: stored.mod_revision,
         lease: stored.lease,
@@ -308,7 +308,7 @@ impl EtcdWatch for RoutedEtcdWatch {
             Ok(StreamMessage::Events(events)) => Ok(events
                 .into_iter()
                 .map(|event| KeyEvent {
-                    key: event.key.key,
+                    key: event.key.key.as_ref().to_owned(),
                     deleted: event.deleted,
                 })
                 .collect()),

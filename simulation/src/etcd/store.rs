@@ -104,7 +104,7 @@ impl EtcdStore {
             return Vec::new();
         }
         let first = self.history.partition_point(|event| event.key.mod_revision < revision);
-        let of_key = self.history[first..].iter().filter(|event| event.key.key == key);
+        let of_key = self.history[first..].iter().filter(|event| *event.key.key == *key);
         of_key.cloned().collect()
     }
 
@@ -196,8 +196,8 @@ impl EtcdStore {
     fn put(&mut self, key: &str, value: &str, lease: i64, revision: i64) {
         let before = self.keys.get(key);
         let stored = StoredKey {
-            key: key.to_owned(),
-            value: value.to_owned(),
+            key: before.map_or_else(|| key.into(), |before| before.key.clone()),
+            value: value.into(),
             create_revision: before.map_or(revision, |before| before.create_revision),
             mod_revision: revision,
             version: before.map_or(0, |before| before.version) + 1,
@@ -262,7 +262,7 @@ mod tests {
         let (_, events) = store.apply(&StoreChange::Revoke { lease: 7 });
         let gone: Vec<_> = events
             .iter()
-            .map(|event| (event.key.key.as_str(), event.key.mod_revision))
+            .map(|event| (&*event.key.key, event.key.mod_revision))
             .collect();
         assert_eq!(gone, [("a", 4), ("b", 4)]);
         assert_eq!(store.events_from("b", 2).len(), 2);

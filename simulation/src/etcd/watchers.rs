@@ -29,7 +29,7 @@ impl KeyWatcher {
 
     /// The member has applied this.
     pub fn hear(&self, event: &StoreEvent) {
-        if self.is_synced.get() && event.key.key == self.key && event.key.mod_revision >= self.from_revision {
+        if self.is_synced.get() && *event.key.key == *self.key && event.key.mod_revision >= self.from_revision {
             self.tell([event.clone()]);
         }
     }

@@ -8,10 +8,10 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use harness_proxy::tap::Sender;
-use harness_proxy::{Behaviour, Cut, Flow};
+use harness_proxy::{Behaviour, Cut};
 use rand::Rng;
 
-use super::link::SimulatedLinkState;
+use super::link::{SimulatedLinkState, flow_of};
 use super::message::{MessageVerdict, PassingMessage, WireMessage};
 use super::port::{PortEvent, PortQueue, keep_waker};
 use super::transit::{ConnectionEnding, Transit, TransitDue};
@@ -21,6 +21,13 @@ use crate::world::{Kept, World, nanoseconds};
 /// The timers of a connection: one for each direction.
 const TO_SERVER: usize = 0;
 const TO_CLIENT: usize = 1;
+
+fn side_of(sender: Sender) -> usize {
+    match sender {
+        Sender::Client => TO_SERVER,
+        Sender::Server => TO_CLIENT,
+    }
+}
 
 /// What a link does to its connections, whatever they carry.
 pub(super) trait LinkedConnection {
@@ -35,7 +42,9 @@ pub(super) trait LinkedConnection {
 
 pub(super) struct SimulatedConnection<Q: WireMessage, R: WireMessage> {
     world: World,
-    link: Kept<SimulatedLinkState>,
+    /// Asked only whether its world still keeps it.
+    kept_link: Kept<SimulatedLinkState>,
+    link: Weak<SimulatedLinkState>,
     pub number: u64,
     to_server: RefCell<Transit<Q>>,
     to_client: RefCell<Transit<R>>,
@@ -75,7 +84,8 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
         let now = world.clock();
         let connection = Rc::new(SimulatedConnection {
             world,
-            link,
+            kept_link: link,
+            link: link.weak(),
             number,
             to_server: RefCell::new(Transit::new(now)),
             to_client: RefCell::new(Transit::new(now)),
@@ -96,8 +106,15 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
         connection
     }
 
+    /// The link, whose world keeps it longer than tasks and events.
+    fn link(&self) -> Rc<SimulatedLinkState> {
+        self.link
+            .upgrade()
+            .expect("a connection is used while its link is there")
+    }
+
     pub fn client(&self) -> u32 {
-        self.link.get().client
+        self.link().client
     }
 
     pub fn send_to_server(self: &Rc<Self>, message: Q) {
@@ -115,23 +132,26 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
         if transit.borrow().is_ended() {
             return;
         }
-        let link = self.link.get();
-        let flow = link.flow(sender);
+        let link = self.link();
         let now = self.world.clock();
+        let bytes = message.bytes();
         let verdict = link.judge(&PassingMessage {
             link: &link.name,
             client: link.client,
             connection: self.number,
             sender,
             message: &message,
+            bytes,
         });
-        if verdict == MessageVerdict::Reset || transit.borrow().is_forgotten(now, &flow) {
+        let is_forgotten = || transit.borrow().is_forgotten(now, flow_of(&link.behaviour(), sender));
+        if verdict == MessageVerdict::Reset || is_forgotten() {
             link.count(|counts| counts.resets += 1);
             return self.reset();
         }
         let (latency, draw) = link.draws();
-        let bytes = message.bytes();
-        link.count_obeyed(&flow, bytes);
+        let behaviour = link.behaviour();
+        let flow = flow_of(&behaviour, sender);
+        link.count_obeyed(flow, bytes);
         let mut transit = transit.borrow_mut();
         match verdict {
             MessageVerdict::Drop => return transit.push_end(now + latency, ConnectionEnding::Reset),
@@ -141,19 +161,18 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
             }
             MessageVerdict::Pass | MessageVerdict::Reset => {}
         }
-        if transit.push(now + latency, &flow, draw, bytes, message) {
+        if transit.push(now + latency, flow, draw, bytes, message) {
             link.count(|counts| counts.delayed_bytes += bytes as u64);
         }
     }
 
     fn pump_to_server(self: &Rc<Self>) {
-        let flow = |link: &SimulatedLinkState| link.flow(Sender::Client);
         let deliver = |connection: &Self, message| {
             if let Some(server) = connection.server.upgrade().filter(|_| !connection.server_gone.get()) {
                 server.push(PortEvent::Message(connection.number, message));
             }
         };
-        let ending = self.pump(TO_SERVER, &self.to_server, flow, deliver);
+        let ending = self.pump(Sender::Client, &self.to_server, deliver);
         if ending.is_some() {
             self.tell_server();
             self.deliver_end();
@@ -161,9 +180,8 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
     }
 
     fn pump_to_client(self: &Rc<Self>) {
-        let flow = |link: &SimulatedLinkState| link.flow(Sender::Server);
         let deliver = |connection: &Self, message| connection.tell_client(|inbox| inbox.messages.push_back(message));
-        let ending = self.pump(TO_CLIENT, &self.to_client, flow, deliver);
+        let ending = self.pump(Sender::Server, &self.to_client, deliver);
         if let Some(ending) = ending {
             self.tell_client(|inbox| _ = inbox.ending.get_or_insert(ending));
             self.deliver_end();
@@ -173,15 +191,14 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
     /// Delivers what is due of a transit. Returns how it ended, when its end has come; a reset has reset the connection by then.
     fn pump<M>(
         self: &Rc<Self>,
-        side: usize,
+        sender: Sender,
         transit: &RefCell<Transit<M>>,
-        flow: fn(&SimulatedLinkState) -> Flow,
         deliver: fn(&Self, M),
     ) -> Option<ConnectionEnding> {
-        let link = self.link.get();
-        let flow = flow(&link);
+        let link = self.link();
+        let (side, now) = (side_of(sender), self.world.clock());
         loop {
-            let due = transit.borrow_mut().take_due(self.world.clock(), &flow);
+            let due = transit.borrow_mut().take_due(now, flow_of(&link.behaviour(), sender));
             match due {
                 TransitDue::Message(message, bytes) => {
                     link.count(|counts| counts.bytes += bytes as u64);
@@ -234,7 +251,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
 
     /// Draws when the link cuts this connection, if it does: between half and one and a half times of what is asked for.
     fn draw_cut(self: &Rc<Self>) {
-        let link = self.link.get();
+        let link = self.link();
         let wanted = link.behaviour().cut;
         let mut drawn = self.cut.borrow_mut();
         if drawn.cut == wanted {
@@ -248,7 +265,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
             let connection = self.clone();
             self.world.at(at, move || {
                 connection.cut.borrow_mut().event = None;
-                connection.link.get().count(|counts| counts.resets += 1);
+                connection.link().count(|counts| counts.resets += 1);
                 connection.reset();
             })
         });
@@ -289,14 +306,14 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
         self.timers.iter().for_each(|timer| remove(self.world, timer.take()));
         let cut = self.cut.borrow_mut().event.take();
         remove(self.world, cut);
-        if let Some(link) = self.link.try_get() {
+        if let Some(link) = self.kept_link.try_get() {
             link.forget(self.number);
         }
     }
 
     pub fn close_server(self: &Rc<Self>) {
         self.server_gone.set(true);
-        if self.link.try_get().is_some() {
+        if self.kept_link.try_get().is_some() {
             let now = self.world.clock();
             self.to_client.borrow_mut().push_end(now, ConnectionEnding::Closed);
             self.pump_to_client();
@@ -310,7 +327,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
             std::mem::take(&mut inbox.messages)
         };
         drop(unread);
-        if self.link.try_get().is_some() {
+        if self.kept_link.try_get().is_some() {
             let now = self.world.clock();
             self.to_server.borrow_mut().push_end(now, ConnectionEnding::Closed);
             self.pump_to_server();
@@ -337,8 +354,8 @@ impl<Q: WireMessage, R: WireMessage> Timed for SimulatedConnection<Q, R> {
 
 impl<Q: WireMessage, R: WireMessage> LinkedConnection for SimulatedConnection<Q, R> {
     fn behaviour_changed(self: Rc<Self>, before: &Behaviour) {
-        let link = self.link.get();
-        let (now, after) = (self.world.clock(), link.behaviour());
+        let link = self.link();
+        let (now, after) = (self.world.clock(), *link.behaviour());
         let mut dropped = 0;
         if after.to_server != before.to_server {
             dropped += self.to_server.borrow_mut().flow_changed(now, &after.to_server);

@@ -1,6 +1,6 @@
 //! Links ([`SimulatedLink`]): what stands between one client and one server, and the faults that are put on it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -53,29 +53,31 @@ pub(super) struct SimulatedLinkState {
     latency: LinkLatency,
     pub dice: RefCell<ChaCha8Rng>,
     layers: RefCell<BTreeMap<Layer, Behaviour>>,
-    behaviour: Cell<Behaviour>,
+    behaviour: RefCell<Behaviour>,
     hook: RefCell<Option<Rc<dyn LinkHook>>>,
     counts: Cell<LinkCounts>,
     traffic: Cell<LinkTraffic>,
     connections: RefCell<Vec<Rc<dyn LinkedConnection>>>,
 }
 
-impl SimulatedLinkState {
-    pub fn behaviour(&self) -> Behaviour {
-        self.behaviour.get()
+/// What a behaviour does with what this side sends.
+pub(super) fn flow_of(behaviour: &Behaviour, sender: Sender) -> &Flow {
+    match sender {
+        Sender::Client => &behaviour.to_server,
+        Sender::Server => &behaviour.to_client,
     }
+}
 
-    pub fn flow(&self, sender: Sender) -> Flow {
-        match sender {
-            Sender::Client => self.behaviour.get().to_server,
-            Sender::Server => self.behaviour.get().to_client,
-        }
+impl SimulatedLinkState {
+    /// What it does now. A message is hundreds of times smaller than this, so it is looked at where it is.
+    pub fn behaviour(&self) -> Ref<'_, Behaviour> {
+        self.behaviour.borrow()
     }
 
     /// Counts a message and asks the hook.
     pub fn judge(&self, message: &PassingMessage<'_>) -> MessageVerdict {
         let mut traffic = self.traffic.get();
-        traffic.count(message.sender, message.message);
+        traffic.count(message);
         self.traffic.set(traffic);
         let hook = self.hook.borrow().clone();
         hook.map_or(MessageVerdict::Pass, |hook| hook.passes(message))
@@ -131,7 +133,7 @@ impl SimulatedLink {
             latency,
             dice: RefCell::new(world.dice(&format!("link {name}"))),
             layers: RefCell::default(),
-            behaviour: Cell::default(),
+            behaviour: RefCell::default(),
             hook: RefCell::default(),
             counts: Cell::default(),
             traffic: Cell::default(),
@@ -215,14 +217,14 @@ impl SimulatedLink {
 
     fn change(&self, with: impl FnOnce(&mut BTreeMap<Layer, Behaviour>)) {
         let state = self.0.get();
-        let before = state.behaviour.get();
+        let before = *state.behaviour();
         let joined = {
             let mut layers = state.layers.borrow_mut();
             with(&mut layers);
             let all = layers.values();
             all.fold(Behaviour::default(), |joined, layer| joined.join(*layer))
         };
-        state.behaviour.set(joined);
+        state.behaviour.replace(joined);
         let connections = state.connections.borrow().clone();
         for connection in connections {
             connection.behaviour_changed(&before);

@@ -50,6 +50,8 @@ pub struct PassingMessage<'a> {
     pub connection: u64,
     pub sender: Sender,
     pub message: &'a dyn WireMessage,
+    /// Its size on the wire.
+    pub bytes: usize,
 }
 
 impl PassingMessage<'_> {
@@ -97,15 +99,15 @@ pub struct LinkTraffic {
 }
 
 impl LinkTraffic {
-    pub(super) fn count(&mut self, sender: Sender, message: &dyn WireMessage) {
-        match message.kind() {
+    pub(super) fn count(&mut self, passing: &PassingMessage<'_>) {
+        match passing.message.kind() {
             PassingKind::Request => self.requests += 1,
             PassingKind::Reply => self.replies += 1,
             PassingKind::Notification => self.notifications += 1,
             PassingKind::Control => {}
         }
-        let bytes = message.bytes() as u64;
-        match sender {
+        let bytes = passing.bytes as u64;
+        match passing.sender {
             Sender::Client => self.bytes_to_server += bytes,
             Sender::Server => self.bytes_to_client += bytes,
         }

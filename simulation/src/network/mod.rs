@@ -16,5 +16,6 @@ mod transit;
 pub use connection::ClientSide;
 pub use link::{ConnectionRefused, LinkLatency, SimulatedLink};
 pub use message::{LinkHook, LinkTraffic, MessageVerdict, PassingKind, PassingMessage, WireMessage};
+pub(crate) use port::keep_waker;
 pub use port::{Port, PortEvent, PortListener, ServerSide};
 pub use transit::ConnectionEnding;

@@ -28,7 +28,7 @@ struct PortState<Q: WireMessage, R: WireMessage> {
 }
 
 /// Notes who is to be woken; most often it is the one who was before.
-pub(super) fn keep_waker(kept: &mut Option<Waker>, task: &Context<'_>) {
+pub(crate) fn keep_waker(kept: &mut Option<Waker>, task: &Context<'_>) {
     match kept {
         Some(waker) => waker.clone_from(task.waker()),
         None => *kept = Some(task.waker().clone()),

@@ -104,7 +104,8 @@ impl<M> Transit<M> {
             bytes,
             message,
         });
-        flow.delays_this(Duration::from_nanos(arrived - self.began), draw)
+        let may_delay_this = flow.loss.is_some() || flow.bursts.is_some();
+        may_delay_this && flow.delays_this(Duration::from_nanos(arrived - self.began), draw)
     }
 
     pub fn push_gate(&mut self, until: u64) {
@@ -186,9 +187,16 @@ impl<M> Transit<M> {
         }
     }
 
+    /// How long the flow holds a message back. Most pass as they come.
+    fn delay(&self, arrived: u64, draw: u64, flow: &Flow) -> Duration {
+        if flow.loss.is_none() && flow.bursts.is_none() && flow.jitter.is_zero() {
+            return flow.delay;
+        }
+        flow.delay_of(Duration::from_nanos(arrived - self.began), draw)
+    }
+
     fn due_at(&self, arrived: u64, draw: u64, bytes: usize, flow: &Flow) -> u64 {
-        let delay = flow.delay_of(Duration::from_nanos(arrived - self.began), draw);
-        let due = arrived + nanoseconds(delay);
+        let due = arrived + nanoseconds(self.delay(arrived, draw, flow));
         if !is_paced(flow) {
             return due;
         }

@@ -89,7 +89,10 @@ impl RedisModel {
             RedisCommand::Hello | RedisCommand::Psync => RedisValue::Okay,
             RedisCommand::SetNx { ttl: Some(0), .. } => INVALID_EXPIRE,
             RedisCommand::SetNx { key, value, ttl } => self.set_nx(now, key, value, *ttl, &mut out),
-            RedisCommand::Get { key } => self.get(now, key, &mut out).map_or(RedisValue::Nil, RedisValue::Text),
+            RedisCommand::Get { key } => {
+                let value = self.get(now, key, &mut out);
+                value.map_or(RedisValue::Nil, |value| RedisValue::Text(value.to_owned()))
+            }
             RedisCommand::GetSet { key, value } => self.get_set(now, key, value, &mut out),
             RedisCommand::Pexpire { key, ttl } => integer(self.expire(now, key, *ttl, &mut out)),
             RedisCommand::Del { key } => {
@@ -129,7 +132,7 @@ impl RedisModel {
 
     fn get_set(&mut self, now: u64, key: &str, value: &str, out: &mut RedisOutcome) -> RedisValue {
         let expires = self.keys.get(key).and_then(|stored| stored.expires);
-        let before = self.get(now, key, out);
+        let before = self.get(now, key, out).map(str::to_owned);
         let kept = expires.filter(|_| is_mutant("redis: GETSET keeps the time to live"));
         self.set(key, value, kept, out);
         before.map_or(RedisValue::Nil, RedisValue::Text)
@@ -144,7 +147,7 @@ impl RedisModel {
         (ttl, channel): (u64, &str),
         out: &mut RedisOutcome,
     ) -> RedisValue {
-        let same = self.get(now, key, out).as_deref() == Some(value);
+        let same = self.get(now, key, out) == Some(value);
         if !same && !is_mutant("redis: a script does not compare") {
             return RedisValue::Integer(0);
         }
@@ -163,15 +166,13 @@ impl RedisModel {
     }
 
     /// The value of a key that has not expired.
-    fn get(&mut self, now: u64, key: &str, out: &mut RedisOutcome) -> Option<String> {
-        let stored = self.keys.get(key)?;
-        if !is_over(stored, now) {
-            return Some(stored.value.clone());
-        }
-        if !self.is_replica {
+    fn get(&mut self, now: u64, key: &str, out: &mut RedisOutcome) -> Option<&str> {
+        let is_over = is_over(self.keys.get(key)?, now);
+        if is_over && !self.is_replica {
             self.drop_expired(key, out);
         }
-        None
+        let stored = self.keys.get(key).filter(|_| !is_over);
+        stored.map(|stored| &*stored.value)
     }
 
     fn set(&mut self, key: &str, value: &str, expires: Option<u64>, out: &mut RedisOutcome) {

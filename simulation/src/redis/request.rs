@@ -151,7 +151,7 @@ impl RedisCommand {
                 visit(b"NX");
                 if let Some(ttl) = ttl {
                     visit(b"PX");
-                    visit(ttl.to_string().as_bytes());
+                    visit_number(*ttl, &mut visit);
                 }
             }
             RedisCommand::Get { key } | RedisCommand::Del { key } => visit(key.as_bytes()),
@@ -161,7 +161,7 @@ impl RedisCommand {
             }
             RedisCommand::Pexpire { key, ttl } => {
                 visit(key.as_bytes());
-                visit(ttl.to_string().as_bytes());
+                visit_number(*ttl, &mut visit);
             }
             RedisCommand::ScriptLoad(script) => {
                 visit(b"LOAD");
@@ -182,7 +182,7 @@ impl RedisCommand {
                 match script {
                     RedisScript::DelIf => {}
                     RedisScript::DelIfAndPublish => visit(channel.as_bytes()),
-                    RedisScript::ExpireIf => visit(ttl.to_string().as_bytes()),
+                    RedisScript::ExpireIf => visit_number(*ttl, &mut visit),
                 }
             }
             RedisCommand::Subscribe { channel } => visit(channel.as_bytes()),
@@ -190,6 +190,20 @@ impl RedisCommand {
                 visit(b"?");
                 visit(b"-1");
             }
+        }
+    }
+}
+
+/// Visits a number as it is written, without room of its own: this is asked for each message.
+fn visit_number(number: u64, visit: &mut impl FnMut(&[u8])) {
+    let mut digits = [0; 20];
+    let (mut first, mut left) = (digits.len(), number);
+    loop {
+        first -= 1;
+        digits[first] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            return visit(&digits[first..]);
         }
     }
 }

@@ -13,7 +13,7 @@ use super::model::{RedisKeyEvent, RedisModel, RedisOutcome};
 use super::request::{RedisCommand, RedisEffect, RedisMessage, RedisRequest};
 use crate::network::{ClientSide, LinkLatency, Port, PortEvent, PortListener, ServerSide, SimulatedLink};
 use crate::process::SimulatedProcess;
-use crate::world::{Kept, World, WorldSleep};
+use crate::world::{Kept, World, WorldSleep, nanoseconds};
 
 /// How often a master looks for expired keys: `hz 10`, the default.
 const CRON: Duration = Duration::from_millis(100);
@@ -289,7 +289,7 @@ impl SimulatedRedis {
         let deadline = Duration::from_millis(own.model.borrow().next_deadline()?);
         let now = Duration::from_nanos(self.0.world().clock());
         let due = Duration::from_nanos(own.process.clock_at(deadline)).min(now + LONGEST_WAIT);
-        let turns = due.as_nanos() / CRON.as_nanos() + 1;
+        let turns = nanoseconds(due) / nanoseconds(CRON) + 1;
         Some(CRON * u32::try_from(turns).unwrap_or(u32::MAX))
     }
 

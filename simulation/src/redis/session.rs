@@ -14,7 +14,7 @@
 //! - a subscription is a connection of its own, whose end is the end of its messages.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -26,7 +26,7 @@ use harness_workloads::{SessionError, within};
 
 use super::request::{RedisCommand, RedisMessage, RedisRequest, RedisScript, RedisValue};
 use super::server::SimulatedRedis;
-use crate::network::{ClientSide, ConnectionEnding, SimulatedLink};
+use crate::network::{ClientSide, ConnectionEnding, SimulatedLink, keep_waker};
 use crate::process::SimulatedProcess;
 
 /// One call, and one attempt to connect, may take the lease divided by this: workloads `redis/client_session.rs:27`.
@@ -118,11 +118,17 @@ struct Multiplexed {
 struct LineState {
     /// Requests so far.
     count: u64,
-    /// Who waits for an answer, by the number of the request.
-    waiting: BTreeMap<u64, Option<Waker>>,
-    answers: BTreeMap<u64, RedisValue>,
+    /// Who waits for an answer, by the number of the request, and what came that was not taken yet; there are few.
+    waiting: Vec<(u64, Option<Waker>)>,
+    answers: Vec<(u64, RedisValue)>,
     published: VecDeque<String>,
     ending: Option<ConnectionEnding>,
+}
+
+/// Takes out what is kept of the request of this number.
+fn remove<T>(kept: &mut Vec<(u64, T)>, number: u64) -> Option<T> {
+    let place = kept.iter().position(|(of, _)| *of == number)?;
+    Some(kept.remove(place).1)
 }
 
 impl LineState {
@@ -130,8 +136,8 @@ impl LineState {
     fn take(&mut self, message: RedisMessage) -> Option<Waker> {
         match message {
             RedisMessage::Reply { number, value, .. } => {
-                let waiter = self.waiting.remove(&number)?;
-                self.answers.insert(number, value);
+                let waiter = remove(&mut self.waiting, number)?;
+                self.answers.push((number, value));
                 waiter
             }
             RedisMessage::Published { message, .. } => {
@@ -165,7 +171,7 @@ impl Multiplexed {
                     state.ending = Some(ending);
                     let waiting = std::mem::take(&mut state.waiting);
                     drop(state);
-                    waiting.into_values().flatten().for_each(Waker::wake);
+                    waiting.into_iter().filter_map(|(_, waker)| waker).for_each(Waker::wake);
                     return;
                 }
             }
@@ -182,7 +188,7 @@ impl Multiplexed {
             }
             state.count += 1;
             let number = state.count;
-            state.waiting.insert(number, None);
+            state.waiting.push((number, None));
             number
         };
         let _forgetting = Forgetting { line: self, number };
@@ -190,13 +196,15 @@ impl Multiplexed {
         poll_fn(|task| {
             self.read(task);
             let mut state = self.state.borrow_mut();
-            if let Some(answer) = state.answers.remove(&number) {
+            if let Some(answer) = remove(&mut state.answers, number) {
                 return Poll::Ready(Ok(answer));
             }
             if let Some(ending) = state.ending {
                 return Poll::Ready(Err(ending));
             }
-            state.waiting.insert(number, Some(task.waker().clone()));
+            if let Some((_, waker)) = state.waiting.iter_mut().find(|(waits, _)| *waits == number) {
+                keep_waker(waker, task);
+            }
             Poll::Pending
         })
         .await
@@ -224,9 +232,9 @@ struct Forgetting<'a> {
 impl Drop for Forgetting<'_> {
     fn drop(&mut self) {
         let mut state = self.line.state.borrow_mut();
-        state.waiting.remove(&self.number);
-        state.answers.remove(&self.number);
-        let next = state.waiting.values().flatten().next().cloned();
+        remove(&mut state.waiting, self.number);
+        remove(&mut state.answers, self.number);
+        let next = state.waiting.iter().find_map(|(_, waker)| waker.clone());
         drop(state);
         next.into_iter().for_each(Waker::wake);
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::ensemble::{LONGEST_SESSION, LOOK_AGAIN, SHORTEST_SESSION, SimulatedZk, ZkServer};
+use super::ensemble::{EnsembleState, LONGEST_SESSION, LOOK_AGAIN, SHORTEST_SESSION, SimulatedZk, ZkServer};
 use super::reads::read;
 use super::request::{ZkAnswer, ZkCall, ZkMessage, ZkRequest};
 use super::work::{Proposal, RequestOrigin, Work};
@@ -21,8 +21,7 @@ pub(super) struct ServedConnection {
 
 impl SimulatedZk {
     /// A message of a client.
-    pub(super) fn take(self, server: usize, connection: u64, request: ZkRequest) {
-        let zk = self.0.get();
+    pub(super) fn take(self, zk: &EnsembleState, server: usize, connection: u64, request: ZkRequest) {
         let session = {
             let mut connections = zk.servers[server].connections.borrow_mut();
             let Some(served) = connections.get_mut(&connection) else {
@@ -31,13 +30,12 @@ impl SimulatedZk {
             served.queue.push_back(request);
             served.session
         };
-        self.touch(server, session);
-        self.go_on(server, connection);
+        self.touch(zk, server, session);
+        self.go_on(zk, server, connection);
     }
 
     /// The client of a session was heard.
-    fn touch(self, server: usize, session: i64) {
-        let zk = self.0.get();
+    fn touch(self, zk: &EnsembleState, server: usize, session: i64) {
         if session == 0 {
             return;
         }
@@ -56,15 +54,14 @@ impl SimulatedZk {
             }
             let sessions = server.touched.take();
             if let Some(leader) = zk.leader.get() {
-                self.tell(number, leader, Work::Touch(sessions));
+                self.tell(&zk, number, leader, Work::Touch(sessions));
             }
         }
     }
 
     /// Executes what a connection has sent, up to its next write.
-    pub(super) fn go_on(self, server: usize, connection: u64) {
+    pub(super) fn go_on(self, zk: &EnsembleState, server: usize, connection: u64) {
         loop {
-            let zk = self.0.get();
             let next = {
                 let mut connections = zk.servers[server].connections.borrow_mut();
                 let served = connections.get_mut(&connection).filter(|served| !served.waits);
@@ -77,19 +74,18 @@ impl SimulatedZk {
                 number: request.number,
                 name: request.call.name(),
             };
-            self.execute(origin, session, request.call);
+            self.execute(zk, origin, session, request.call);
         }
     }
 
-    fn execute(self, origin: RequestOrigin, session: i64, call: ZkCall) {
-        let zk = self.0.get();
+    fn execute(self, zk: &EnsembleState, origin: RequestOrigin, session: i64, call: ZkCall) {
         let own = &zk.servers[origin.server];
         let proposal = match call {
             ZkCall::Connect {
                 session,
                 timeout,
                 last_zxid,
-            } => return self.connect(origin, session, timeout, last_zxid),
+            } => return self.connect(zk, origin, session, timeout, last_zxid),
             ZkCall::Create {
                 path,
                 ephemeral,
@@ -105,23 +101,22 @@ impl SimulatedZk {
                 session,
                 expired: false,
             },
-            ZkCall::Sync { .. } => return self.ask_leader(origin, Work::Sync(origin)),
+            ZkCall::Sync { .. } => return self.ask_leader(zk, origin, Work::Sync(origin)),
             read => {
                 let answer = own.read(origin.connection, read);
                 return own.answer(origin, own.tree.borrow().zxid(), answer);
             }
         };
-        self.forward(origin, proposal);
+        self.forward(zk, origin, proposal);
     }
 
     /// Sends a write to the leader.
-    fn forward(self, origin: RequestOrigin, proposal: Proposal) {
-        self.ask_leader(origin, Work::Propose(Some(origin), proposal));
+    fn forward(self, zk: &EnsembleState, origin: RequestOrigin, proposal: Proposal) {
+        self.ask_leader(zk, origin, Work::Propose(Some(origin), proposal));
     }
 
     /// Sends the leader something to do; what the client sent after it waits.
-    fn ask_leader(self, origin: RequestOrigin, work: Work) {
-        let zk = self.0.get();
+    fn ask_leader(self, zk: &EnsembleState, origin: RequestOrigin, work: Work) {
         if let Some(served) = zk.servers[origin.server]
             .connections
             .borrow_mut()
@@ -130,44 +125,45 @@ impl SimulatedZk {
             served.waits = true;
         }
         if let Some(leader) = zk.leader.get() {
-            self.tell(origin.server, leader, work);
+            self.tell(zk, origin.server, leader, work);
         }
     }
 
     /// Answers a `sync`, as the leader: behind all that it sent to that server before (`Leader.processSync`).
-    pub(super) fn sync(self, server: usize, origin: RequestOrigin) {
-        let zk = self.0.get();
+    pub(super) fn sync(self, zk: &EnsembleState, server: usize, origin: RequestOrigin) {
         if zk.leader.get() != Some(server) {
             return;
         }
         let entries = zk.log.borrow().len();
-        let way = if origin.server == server { 0 } else { self.latency() };
+        let way = if origin.server == server { 0 } else { zk.latency() };
         let at = (self.clock() + way).max(zk.servers[origin.server].last_apply.get());
-        self.give(origin.server, at - self.clock(), Work::Synced(origin, entries));
+        self.give(
+            &zk.servers[origin.server],
+            at - self.clock(),
+            Work::Synced(origin, entries),
+        );
     }
 
     /// The server that was asked to `sync` hears from the leader.
-    pub(super) fn synced(self, origin: RequestOrigin, entries: usize) {
-        let zk = self.0.get();
+    pub(super) fn synced(self, zk: &EnsembleState, origin: RequestOrigin, entries: usize) {
         let own = &zk.servers[origin.server];
         if own.applied.get() < entries {
-            return self.give(origin.server, LOOK_AGAIN, Work::Synced(origin, entries));
+            return self.give(own, LOOK_AGAIN, Work::Synced(origin, entries));
         }
         own.answer(origin, own.tree.borrow().zxid(), ZkAnswer::Done);
-        self.written(origin);
+        self.written(zk, origin);
     }
 
     /// A write of a connection is done: what its client sent after it is executed.
-    pub(super) fn written(self, origin: RequestOrigin) {
-        let own = &self.0.get().servers[origin.server];
+    pub(super) fn written(self, zk: &EnsembleState, origin: RequestOrigin) {
+        let own = &zk.servers[origin.server];
         if let Some(served) = own.connections.borrow_mut().get_mut(&origin.connection) {
             served.waits = false;
         }
-        self.go_on(origin.server, origin.connection);
+        self.go_on(zk, origin.server, origin.connection);
     }
 
-    fn connect(self, origin: RequestOrigin, session: i64, timeout: u64, last_zxid: i64) {
-        let zk = self.0.get();
+    fn connect(self, zk: &EnsembleState, origin: RequestOrigin, session: i64, timeout: u64, last_zxid: i64) {
         let own = &zk.servers[origin.server];
         // a client must not go back in time
         if !own.serves.get() || last_zxid > own.tree.borrow().zxid() {
@@ -176,16 +172,15 @@ impl SimulatedZk {
         let longest = (LONGEST_SESSION * zk.tick).max(nanoseconds(Duration::from_secs(60)));
         let timeout = (timeout * 1_000_000).clamp(SHORTEST_SESSION * zk.tick, longest);
         if session == 0 {
-            return self.forward(origin, Proposal::Open { timeout });
+            return self.forward(zk, origin, Proposal::Open { timeout });
         }
         // what the session's older connection here still carries is never read (`ZooKeeperServer.processConnectRequest`)
         own.close_session(session);
-        self.ask_leader(origin, Work::Validate(origin, session));
+        self.ask_leader(zk, origin, Work::Validate(origin, session));
     }
 
     /// The leader has said whether a session may be taken up again.
-    pub(super) fn reopen(self, origin: RequestOrigin, session: i64, alive: bool) {
-        let zk = self.0.get();
+    pub(super) fn reopen(self, zk: &EnsembleState, origin: RequestOrigin, session: i64, alive: bool) {
         let own = &zk.servers[origin.server];
         let timeout = zk.timeouts.borrow().get(&session).copied().unwrap_or(0) / 1_000_000;
         let answer = |session| ZkAnswer::Connected { session, timeout };
@@ -199,8 +194,8 @@ impl SimulatedZk {
             served.waits = false;
         }
         own.answer(origin, zxid, answer(session));
-        self.touch(origin.server, session);
-        self.go_on(origin.server, origin.connection);
+        self.touch(zk, origin.server, session);
+        self.go_on(zk, origin.server, origin.connection);
     }
 }
 

@@ -7,7 +7,6 @@
 //! then although the caller may have given up.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
@@ -75,7 +74,8 @@ pub(super) struct Engine {
     last_send: Duration,
     ping: Option<u64>,
     count: u64,
-    waiting: BTreeMap<u64, (WaitingCall, oneshot::Sender<CallResult>)>,
+    /// Calls without an answer, by number; there are few.
+    waiting: Vec<(u64, WaitingCall, oneshot::Sender<CallResult>)>,
     watches: ClientWatches,
     pub queue: Rc<RefCell<SharedQueue>>,
     pub status: watch::Sender<ConnectionStatus>,
@@ -99,7 +99,7 @@ impl Engine {
             last_send: now,
             ping: None,
             count: 0,
-            waiting: BTreeMap::new(),
+            waiting: Vec::new(),
             watches: ClientWatches::default(),
             queue: Rc::default(),
             status: watch::channel(ConnectionStatus::default()).0,
@@ -177,7 +177,7 @@ impl Engine {
     /// `depot.rs:75`, `error`.
     fn fail_calls(&mut self) {
         self.watches.disconnected();
-        for (_, (_, answer)) in std::mem::take(&mut self.waiting) {
+        for (_, _, answer) in std::mem::take(&mut self.waiting) {
             let _ = answer.send(Err(CallError::ConnectionLoss));
         }
     }
@@ -414,7 +414,7 @@ impl Engine {
             self.watches.asks(path);
         }
         let number = self.send(connection, call);
-        self.waiting.insert(number, (waiting, answer));
+        self.waiting.push((number, waiting, answer));
     }
 
     fn unwatch(&mut self, connection: &ZkConnection, path: String) {
@@ -443,9 +443,10 @@ impl Engine {
             return Ok(());
         }
         self.last_zxid = self.last_zxid.max(zxid);
-        let Some((call, waiter)) = self.waiting.remove(&number) else {
+        let Some(place) = self.waiting.iter().position(|(waits, ..)| *waits == number) else {
             return Ok(());
         };
+        let (_, call, waiter) = self.waiting.remove(place);
         let kind = match (call.reads, &answer) {
             (Some(ReadKind::Exists), ZkAnswer::Failed(ZkCode::NoNode)) => Some(ZkWatchKind::Exist),
             (_, ZkAnswer::Failed(_)) => None,

@@ -24,6 +24,7 @@ use crate::events::Event;
 use crate::network::Port;
 use crate::process::SimulatedProcess;
 use crate::task::TaskId;
+use crate::work_queue::WorkQueue;
 use crate::world::{Kept, World, nanoseconds};
 
 /// A server grants no session longer than this many ticks; see `maxSessionTimeout`.
@@ -37,14 +38,14 @@ const PEER_LATENCY: (u64, u64) = (50_000, 150_000);
 
 /// What became of a node, as the leader applied it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ZkChange {
+pub enum ZkChange<'a> {
     Created {
-        path: String,
+        path: &'a str,
         owner: i64,
         czxid: i64,
     },
     Deleted {
-        path: String,
+        path: &'a str,
     },
     /// A session is over, and its nodes are deleted.
     SessionOver {
@@ -53,7 +54,7 @@ pub enum ZkChange {
     },
 }
 
-type ZkChangeHook = Rc<dyn Fn(&ZkChange)>;
+type ZkChangeHook = Rc<dyn Fn(&ZkChange<'_>)>;
 
 /// ZooKeeper servers. The handle is a number, and `Send`.
 #[derive(Clone, Copy)]
@@ -93,8 +94,7 @@ pub(super) struct ZkServer {
     /// Entries of the log that it has applied.
     pub applied: Cell<usize>,
     /// What it has to do, by time.
-    pub work: RefCell<BTreeMap<(u64, u64), Work>>,
-    works: Cell<u64>,
+    pub work: RefCell<WorkQueue<Work>>,
     /// Its task, once it serves.
     pub task: Cell<Option<TaskId>>,
     /// Its task does what is due before it waits again.
@@ -117,7 +117,6 @@ impl SimulatedZk {
             tree: RefCell::default(),
             applied: Cell::new(0),
             work: RefCell::default(),
-            works: Cell::new(0),
             task: Cell::new(None),
             is_awake: Cell::new(false),
             connections: RefCell::default(),
@@ -171,7 +170,7 @@ impl SimulatedZk {
     }
 
     /// Calls `hook` with every change that the leader applies, in place of an earlier hook.
-    pub fn on_change(self, hook: impl Fn(&ZkChange) + 'static) {
+    pub fn on_change(self, hook: impl Fn(&ZkChange<'_>) + 'static) {
         let before = self.0.get().hook.replace(Some(Rc::new(hook)));
         drop(before);
     }
@@ -185,19 +184,10 @@ impl SimulatedZk {
         self.0.world().clock()
     }
 
-    /// How long a message between two servers takes.
-    pub(super) fn latency(self) -> u64 {
-        let (least, spread) = PEER_LATENCY;
-        least + self.0.get().dice.borrow_mut().next_u64() % spread
-    }
-
     /// Gives a server something to do `after` nanoseconds.
-    pub(super) fn give(self, server: usize, after: u64, work: Work) {
-        let zk = self.0.get();
-        let server = &zk.servers[server];
-        server.works.set(server.works.get() + 1);
+    pub(super) fn give(self, server: &ZkServer, after: u64, work: Work) {
         let at = self.clock() + after;
-        server.work.borrow_mut().insert((at, server.works.get()), work);
+        server.work.borrow_mut().add(at, work);
         if after > 0 || !server.is_awake.get() {
             self.wake_at(server, at);
         }
@@ -215,40 +205,38 @@ impl SimulatedZk {
     }
 
     /// A message for another server, or for itself at once.
-    pub(super) fn tell(self, from: usize, to: usize, work: Work) {
-        let after = if from == to { 0 } else { self.latency() };
-        self.give(to, after, work);
+    pub(super) fn tell(self, zk: &EnsembleState, from: usize, to: usize, work: Work) {
+        let after = if from == to { 0 } else { zk.latency() };
+        self.give(&zk.servers[to], after, work);
     }
 
-    pub(super) fn perform(self, server: usize, work: Work) {
+    pub(super) fn perform(self, zk: &EnsembleState, server: usize, work: Work) {
         match work {
-            Work::Apply(entry) => self.apply_up_to(server, entry),
-            Work::Propose(origin, proposal) => self.propose(server, origin, proposal),
+            Work::Apply(entry) => self.apply_up_to(zk, server, entry),
+            Work::Propose(origin, proposal) => self.propose(zk, server, origin, proposal),
             Work::Touch(sessions) => {
-                let zk = self.0.get();
                 let mut expiry = zk.expiry.borrow_mut();
                 let now = self.clock();
                 sessions.into_iter().for_each(|session| expiry.touch(now, session));
             }
             Work::Validate(origin, session) => {
-                let alive = self.0.get().head.borrow().has_session(session);
-                self.0.get().expiry.borrow_mut().touch(self.clock(), session);
-                self.0.get().expiry.borrow_mut().moves(session, origin.server);
-                self.tell(server, origin.server, Work::Validated(origin, session, alive));
+                let alive = zk.head.borrow().has_session(session);
+                zk.expiry.borrow_mut().touch(self.clock(), session);
+                zk.expiry.borrow_mut().moves(session, origin.server);
+                self.tell(zk, server, origin.server, Work::Validated(origin, session, alive));
             }
-            Work::Validated(origin, session, alive) => self.reopen(origin, session, alive),
-            Work::Sync(origin) => self.sync(server, origin),
-            Work::Synced(origin, entries) => self.synced(origin, entries),
+            Work::Validated(origin, session, alive) => self.reopen(zk, origin, session, alive),
+            Work::Sync(origin) => self.sync(zk, server, origin),
+            Work::Synced(origin, entries) => self.synced(zk, origin, entries),
             Work::StepDown => {
-                let closed = self.0.get().servers[server].connections.take();
+                let closed = zk.servers[server].connections.take();
                 drop(closed);
             }
         }
     }
 
     /// Ends the sessions that were not heard of; the leader's task. Returns whether there were any.
-    pub(super) fn expire(self, server: usize) -> bool {
-        let zk = self.0.get();
+    pub(super) fn expire(self, zk: &EnsembleState, server: usize) -> bool {
         if zk.leader.get() != Some(server) {
             return false;
         }
@@ -256,14 +244,13 @@ impl SimulatedZk {
         let any = !ended.is_empty();
         for session in ended {
             let expired = true;
-            self.propose(server, None, Proposal::Close { session, expired });
+            self.propose(zk, server, None, Proposal::Close { session, expired });
         }
         any
     }
 
     /// Decides, as the leader, and lets every server apply it.
-    fn propose(self, server: usize, origin: Option<RequestOrigin>, proposal: Proposal) {
-        let zk = self.0.get();
+    fn propose(self, zk: &EnsembleState, server: usize, origin: Option<RequestOrigin>, proposal: Proposal) {
         if zk.leader.get() != Some(server) {
             return;
         }
@@ -285,32 +272,30 @@ impl SimulatedZk {
         let agreed = if zk.servers.len() == 1 {
             0
         } else {
-            self.latency() + self.latency()
+            zk.latency() + zk.latency()
         };
-        for number in 0..zk.servers.len() {
-            let after = agreed + if number == server { 0 } else { self.latency() };
-            let last = &zk.servers[number].last_apply;
-            let at = (self.clock() + after).max(last.get());
-            last.set(at);
-            self.give(number, at - self.clock(), Work::Apply(entry));
+        let now = self.clock();
+        for (number, own) in zk.servers.iter().enumerate() {
+            let after = agreed + if number == server { 0 } else { zk.latency() };
+            let at = (now + after).max(own.last_apply.get());
+            own.last_apply.set(at);
+            self.give(own, at - now, Work::Apply(entry));
         }
     }
 
     /// Applies the log, if a majority has it.
-    fn apply_up_to(self, server: usize, entry: usize) {
-        let zk = self.0.get();
+    fn apply_up_to(self, zk: &EnsembleState, server: usize, entry: usize) {
         if zk.leader.get() == Some(server) && zk.has_majority() {
             zk.committed.set(zk.committed.get().max(entry + 1));
         }
         if entry >= zk.committed.get() {
-            return self.give(server, LOOK_AGAIN, Work::Apply(entry));
+            return self.give(&zk.servers[server], LOOK_AGAIN, Work::Apply(entry));
         }
-        self.catch_up(server, entry + 1);
+        self.catch_up(zk, server, entry + 1);
     }
 
     /// Applies the first `count` entries of the log, as far as they are not applied.
-    pub(super) fn catch_up(self, server: usize, count: usize) {
-        let zk = self.0.get();
+    pub(super) fn catch_up(self, zk: &EnsembleState, server: usize, count: usize) {
         let own = &zk.servers[server];
         while own.applied.get() < count {
             let entry = zk.log.borrow()[own.applied.get()].clone();
@@ -326,10 +311,10 @@ impl SimulatedZk {
                 own.send(connection, ZkMessage::Event { kind, path });
             }
             if zk.leader.get() == Some(server) {
-                self.lead(*zxid, transaction, *expired);
+                self.lead(zk, *zxid, transaction, *expired);
             }
             if let Some(origin) = origin.filter(|origin| origin.server == server) {
-                self.finish(origin, *zxid, transaction);
+                self.finish(zk, origin, *zxid, transaction);
             }
             if let ZkTransaction::CloseSession { session } = transaction {
                 own.close_session(*session);
@@ -338,8 +323,7 @@ impl SimulatedZk {
     }
 
     /// What the leader does besides when a transaction is applied.
-    fn lead(self, zxid: i64, transaction: &ZkTransaction, expired: bool) {
-        let zk = self.0.get();
+    fn lead(self, zk: &EnsembleState, zxid: i64, transaction: &ZkTransaction, expired: bool) {
         let change = match transaction {
             ZkTransaction::OpenSession { session } => {
                 let timeout = zk.timeouts.borrow().get(session).copied().unwrap_or(0);
@@ -347,11 +331,11 @@ impl SimulatedZk {
                 return;
             }
             ZkTransaction::Create { path, owner } => ZkChange::Created {
-                path: path.to_string(),
+                path: path.as_str(),
                 owner: *owner,
                 czxid: zxid,
             },
-            ZkTransaction::Delete { path } => ZkChange::Deleted { path: path.to_string() },
+            ZkTransaction::Delete { path } => ZkChange::Deleted { path: path.as_str() },
             ZkTransaction::CloseSession { session } => ZkChange::SessionOver {
                 session: *session,
                 expired,
@@ -365,8 +349,7 @@ impl SimulatedZk {
     }
 
     /// Answers the request that a transaction came from.
-    fn finish(self, origin: RequestOrigin, zxid: i64, transaction: &ZkTransaction) {
-        let zk = self.0.get();
+    fn finish(self, zk: &EnsembleState, origin: RequestOrigin, zxid: i64, transaction: &ZkTransaction) {
         let own = &zk.servers[origin.server];
         let answer = match transaction {
             ZkTransaction::OpenSession { session } => {
@@ -379,9 +362,9 @@ impl SimulatedZk {
                     timeout,
                 }
             }
-            ZkTransaction::Create { path, .. } => match own.tree.borrow().stat(path) {
+            ZkTransaction::Create { path, .. } => match own.tree.borrow().stat(path.as_str()) {
                 Some(stat) => ZkAnswer::Created {
-                    path: path.to_string(),
+                    path: path.as_str().to_owned(),
                     stat,
                 },
                 None => ZkAnswer::Done,
@@ -391,20 +374,17 @@ impl SimulatedZk {
             ZkTransaction::Delete { .. } | ZkTransaction::CloseSession { .. } => ZkAnswer::Done,
         };
         own.answer(origin, zxid, answer);
-        self.written(origin);
+        self.written(zk, origin);
     }
 
     /// Drops what the servers had to decide and closes their clients' connections: there is no leader any more.
     pub(super) fn lose_leader(self) {
         let zk = self.0.get();
         zk.leader.set(None);
-        for (number, server) in zk.servers.iter().enumerate() {
+        for server in &zk.servers {
             server.serves.set(false);
-            server
-                .work
-                .borrow_mut()
-                .retain(|_, work| matches!(work, Work::Apply(_)));
-            self.give(number, 0, Work::StepDown);
+            server.work.borrow_mut().retain(|work| matches!(work, Work::Apply(_)));
+            self.give(server, 0, Work::StepDown);
         }
     }
 
@@ -426,8 +406,9 @@ impl SimulatedZk {
 
     /// Brings a server in step with the leader, so that it serves.
     pub(super) fn join(self, server: usize) {
-        self.catch_up(server, self.0.get().committed.get());
-        self.0.get().servers[server].serves.set(true);
+        let zk = self.0.get();
+        self.catch_up(&zk, server, zk.committed.get());
+        zk.servers[server].serves.set(true);
     }
 }
 
@@ -461,6 +442,12 @@ impl EnsembleState {
                 (ZkTransaction::CloseSession { session }, expired)
             }
         }
+    }
+
+    /// How long a message between two servers takes.
+    pub fn latency(&self) -> u64 {
+        let (least, spread) = PEER_LATENCY;
+        least + self.dice.borrow_mut().next_u64() % spread
     }
 
     /// Whether a majority of the servers runs and is not stopped.

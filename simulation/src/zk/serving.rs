@@ -9,7 +9,7 @@ use std::time::Duration;
 use rand::Rng;
 
 use super::clients::ServedConnection;
-use super::ensemble::{SimulatedZk, ZkServer};
+use super::ensemble::{EnsembleState, SimulatedZk, ZkServer};
 use super::request::{ZkMessage, ZkRequest};
 use super::work::Work;
 use crate::network::{Port, PortEvent, PortListener};
@@ -77,10 +77,12 @@ impl SimulatedZk {
     }
 
     async fn serve(self, server: usize, listener: PortListener<ZkRequest, ZkMessage>) {
+        let zk = self.0.get();
+        let own = &zk.servers[server];
         // set again only for an earlier end: one that comes too early finds nothing to do
         let mut expiry: Option<(u64, Pin<Box<WorldSleep>>)> = None;
         loop {
-            let due = self.do_what_is_due(server);
+            let due = self.do_what_is_due(&zk, server);
             expiry.take_if(|(set, _)| *set <= self.clock());
             if let Some(at) = due
                 && expiry.as_ref().is_none_or(|(set, _)| *set > at)
@@ -88,8 +90,6 @@ impl SimulatedZk {
                 let sleep = self.0.world().sleep_until(Duration::from_nanos(at));
                 expiry = Some((at, Box::pin(sleep)));
             }
-            let zk = self.0.get();
-            let own = &zk.servers[server];
             own.is_awake.set(false);
             let mut is_polled = false;
             let event = poll_fn(|task| {
@@ -118,7 +118,7 @@ impl SimulatedZk {
                     };
                     own.connections.borrow_mut().insert(served.side.number(), served);
                 }
-                Some(PortEvent::Message(connection, request)) => self.take(server, connection, request),
+                Some(PortEvent::Message(connection, request)) => self.take(&zk, server, connection, request),
                 Some(PortEvent::Over(connection)) => own.close(connection),
                 None => {}
             }
@@ -129,24 +129,19 @@ impl SimulatedZk {
     fn hear_of_work(self, server: &ZkServer) {
         if server.task.get().is_none() {
             server.task.set(Some(self.0.world().polled_task()));
-            let works: Vec<u64> = server.work.borrow().keys().map(|(at, _)| *at).collect();
+            let works = server.work.borrow().times();
             works.into_iter().for_each(|at| self.wake_at(server, at));
         }
     }
 
     /// Does what is due, and says when a leader has a session to end.
-    fn do_what_is_due(self, server: usize) -> Option<u64> {
-        let zk = self.0.get();
+    fn do_what_is_due(self, zk: &EnsembleState, server: usize) -> Option<u64> {
         let own = &zk.servers[server];
         loop {
-            let work = {
-                let mut work = own.work.borrow_mut();
-                let due = work.first_key_value().is_some_and(|((at, _), _)| *at <= self.clock());
-                due.then(|| work.pop_first()).flatten()
-            };
+            let work = own.work.borrow_mut().take_due(self.clock());
             match work {
-                Some((_, work)) => self.perform(server, work),
-                None if self.expire(server) => {}
+                Some(work) => self.perform(zk, server, work),
+                None if self.expire(zk, server) => {}
                 None => break,
             }
         }
@@ -207,7 +202,7 @@ impl SimulatedZk {
             let silent = server.silent_since.get();
             if server.serves.get() && silent.is_some_and(|since| now - since >= limit) {
                 server.serves.set(false);
-                self.give(number, 0, Work::StepDown);
+                self.give(server, 0, Work::StepDown);
             } else if !server.serves.get() && server.responds() {
                 // the last ones to come after an election are in step at once
                 self.join(number);

@@ -3,11 +3,49 @@
 //!
 //! What is left out: data, versions and ACLs of nodes, containers, quotas, persistent watches, `multi`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::request::{ZkCode, ZkStat, ZkWatchKind};
 use crate::mutants::is_mutant;
+
+/// The path of a node. All servers of an ensemble share its text, and look for the end of its parent's path once.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodePath {
+    text: Rc<str>,
+    /// Where the last slash is.
+    slash: usize,
+}
+
+impl NodePath {
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    fn parent(&self) -> &str {
+        before_slash(&self.text, self.slash)
+    }
+
+    fn name(&self) -> &str {
+        &self.text[self.slash + 1..]
+    }
+}
+
+impl Borrow<str> for NodePath {
+    fn borrow(&self) -> &str {
+        &self.text
+    }
+}
+
+fn last_slash(path: &str) -> usize {
+    path.bytes().rposition(|letter| letter == b'/').unwrap_or(0)
+}
+
+/// The path of the parent, whose path ends at the last slash.
+fn before_slash(path: &str, slash: usize) -> &str {
+    if slash == 0 { "/" } else { &path[..slash] }
+}
 
 /// A change that the leader has decided, as every server applies it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,12 +54,12 @@ pub enum ZkTransaction {
         session: i64,
     },
     Create {
-        path: Rc<str>,
+        path: NodePath,
         /// 0: not ephemeral.
         owner: i64,
     },
     Delete {
-        path: Rc<str>,
+        path: NodePath,
     },
     /// The session's nodes go with it.
     CloseSession {
@@ -29,6 +67,24 @@ pub enum ZkTransaction {
     },
     /// A write that was refused: it takes a number all the same.
     Refused(ZkCode),
+}
+
+/// A few paths in their order.
+#[derive(Debug, Clone, Default)]
+struct SortedPaths(Vec<NodePath>);
+
+impl SortedPaths {
+    fn insert(&mut self, path: NodePath) {
+        if let Err(place) = self.0.binary_search(&path) {
+            self.0.insert(place, path);
+        }
+    }
+
+    fn remove(&mut self, path: &NodePath) {
+        if let Ok(place) = self.0.binary_search(path) {
+            self.0.remove(place);
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -40,7 +96,7 @@ struct TreeNode {
     /// How often a child was created: the next sequence number.
     creates: i32,
     /// Their paths.
-    children: BTreeSet<Rc<str>>,
+    children: SortedPaths,
 }
 
 /// A watch event for one connection.
@@ -49,37 +105,32 @@ pub type TreeEvent = (u64, &'static str, String);
 /// The data of one server.
 #[derive(Debug)]
 pub struct ZkTree {
-    /// By path; all servers of an ensemble share the text of one.
-    nodes: BTreeMap<Rc<str>, TreeNode>,
+    nodes: BTreeMap<NodePath, TreeNode>,
     /// The nodes of each session.
-    sessions: BTreeMap<i64, BTreeSet<Rc<str>>>,
+    sessions: BTreeMap<i64, SortedPaths>,
     /// The last transaction that was applied.
     zxid: i64,
-    data_watches: BTreeMap<String, BTreeSet<u64>>,
-    child_watches: BTreeMap<String, BTreeSet<u64>>,
+    data_watches: WatchingConnections,
+    child_watches: WatchingConnections,
 }
+
+/// Connections that watch, by path, each in the order of their numbers.
+type WatchingConnections = BTreeMap<String, Vec<u64>>;
 
 impl Default for ZkTree {
     fn default() -> Self {
+        let root = NodePath {
+            text: "/".into(),
+            slash: 0,
+        };
         ZkTree {
-            nodes: BTreeMap::from([("/".into(), TreeNode::default())]),
+            nodes: BTreeMap::from([(root, TreeNode::default())]),
             sessions: BTreeMap::new(),
             zxid: 0,
             data_watches: BTreeMap::new(),
             child_watches: BTreeMap::new(),
         }
     }
-}
-
-fn parent_of(path: &str) -> &str {
-    match path.rfind('/') {
-        None | Some(0) => "/",
-        Some(place) => &path[..place],
-    }
-}
-
-fn name_of(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or_default()
 }
 
 impl ZkTree {
@@ -97,19 +148,21 @@ impl ZkTree {
 
     /// What a create becomes: the leader decides it on what it has decided before.
     pub fn plan_create(&self, path: &str, sequential: bool, owner: i64) -> ZkTransaction {
-        let Some(parent) = self.nodes.get(parent_of(path)) else {
+        let slash = last_slash(path);
+        let Some(parent) = self.nodes.get(before_slash(path, slash)) else {
             return ZkTransaction::Refused(ZkCode::NoNode);
         };
         let count = if is_mutant("zk: sequence numbers count children") {
-            parent.children.len() as i32
+            parent.children.0.len() as i32
         } else {
             parent.creates
         };
-        let path: Rc<str> = if sequential {
+        let text: Rc<str> = if sequential {
             format!("{path}{count:010}").into()
         } else {
             path.into()
         };
+        let path = NodePath { text, slash };
         if self.nodes.contains_key(&path) && !is_mutant("zk: a node can be created twice") {
             return ZkTransaction::Refused(ZkCode::NodeExists);
         }
@@ -123,7 +176,7 @@ impl ZkTree {
     pub fn plan_delete(&self, path: &str) -> ZkTransaction {
         match self.nodes.get_key_value(path) {
             None => ZkTransaction::Refused(ZkCode::NoNode),
-            Some((_, node)) if !node.children.is_empty() => ZkTransaction::Refused(ZkCode::NotEmpty),
+            Some((_, node)) if !node.children.0.is_empty() => ZkTransaction::Refused(ZkCode::NotEmpty),
             Some((path, _)) => ZkTransaction::Delete { path: path.clone() },
         }
     }
@@ -133,12 +186,12 @@ impl ZkTree {
         self.zxid = zxid;
         let mut events = Vec::new();
         match transaction {
-            ZkTransaction::OpenSession { session } => drop(self.sessions.insert(*session, BTreeSet::new())),
+            ZkTransaction::OpenSession { session } => drop(self.sessions.insert(*session, SortedPaths::default())),
             ZkTransaction::Create { path, owner } => self.create(zxid, path, *owner, &mut events),
             ZkTransaction::Delete { path } => self.delete(zxid, path, &mut events),
             ZkTransaction::CloseSession { session } => {
                 let nodes = self.sessions.remove(session).unwrap_or_default();
-                for path in nodes.iter().filter(|_| !is_mutant("zk: nodes outlive their session")) {
+                for path in nodes.0.iter().filter(|_| !is_mutant("zk: nodes outlive their session")) {
                     self.delete(zxid, path, &mut events);
                 }
             }
@@ -147,8 +200,8 @@ impl ZkTree {
         events
     }
 
-    fn create(&mut self, zxid: i64, path: &Rc<str>, owner: i64, events: &mut Vec<TreeEvent>) {
-        let parent = parent_of(path);
+    fn create(&mut self, zxid: i64, path: &NodePath, owner: i64, events: &mut Vec<TreeEvent>) {
+        let parent = path.parent();
         if let Some(parent) = self.nodes.get_mut(parent) {
             parent.creates = parent.creates.wrapping_add(1);
             parent.pzxid = zxid;
@@ -164,13 +217,13 @@ impl ZkTree {
         if let Some(nodes) = self.sessions.get_mut(&owner) {
             nodes.insert(path.clone());
         }
-        self.fire(ZkWatchKind::Data, path, "NodeCreated", events);
+        self.fire(ZkWatchKind::Data, path.as_str(), "NodeCreated", events);
         self.fire(ZkWatchKind::Child, parent, "NodeChildrenChanged", events);
     }
 
-    fn delete(&mut self, zxid: i64, path: &str, events: &mut Vec<TreeEvent>) {
+    fn delete(&mut self, zxid: i64, path: &NodePath, events: &mut Vec<TreeEvent>) {
         let Some(node) = self.nodes.remove(path) else { return };
-        let parent = parent_of(path);
+        let parent = path.parent();
         if let Some(parent) = self.nodes.get_mut(parent) {
             parent.pzxid = zxid;
             parent.children.remove(path);
@@ -180,18 +233,22 @@ impl ZkTree {
         }
         // one that watches both data and children is told once
         let before = events.len();
-        self.fire(ZkWatchKind::Data, path, "NodeDeleted", events);
-        self.fire(ZkWatchKind::Child, path, "NodeDeleted", events);
-        let mut told = BTreeSet::new();
-        let mut place = 0;
-        events.retain(|(connection, _, _)| {
-            place += 1;
-            place <= before || told.insert(*connection)
-        });
+        self.fire(ZkWatchKind::Data, path.as_str(), "NodeDeleted", events);
+        let of_data = events.len();
+        self.fire(ZkWatchKind::Child, path.as_str(), "NodeDeleted", events);
+        let mut next = of_data;
+        while next < events.len() {
+            let connection = events[next].0;
+            if events[before..of_data].iter().any(|(told, ..)| *told == connection) {
+                events.remove(next);
+            } else {
+                next += 1;
+            }
+        }
         self.fire(ZkWatchKind::Child, parent, "NodeChildrenChanged", events);
     }
 
-    fn watches(&mut self, kind: ZkWatchKind) -> &mut BTreeMap<String, BTreeSet<u64>> {
+    fn watches(&mut self, kind: ZkWatchKind) -> &mut WatchingConnections {
         match kind {
             ZkWatchKind::Data | ZkWatchKind::Exist => &mut self.data_watches,
             ZkWatchKind::Child => &mut self.child_watches,
@@ -203,6 +260,9 @@ impl ZkTree {
             return;
         }
         let watches = self.watches(watches);
+        if watches.is_empty() {
+            return;
+        }
         let watching = if is_mutant("zk: watches fire again and again") {
             watches.get(path).cloned()
         } else {
@@ -213,17 +273,17 @@ impl ZkTree {
     }
 
     pub fn watch(&mut self, kind: ZkWatchKind, path: &str, connection: u64) {
-        self.watches(kind)
-            .entry(path.to_owned())
-            .or_default()
-            .insert(connection);
+        let watching = self.watches(kind).entry(path.to_owned()).or_default();
+        if let Err(place) = watching.binary_search(&connection) {
+            watching.insert(place, connection);
+        }
     }
 
     /// Takes back every watch of a connection on a path.
     pub fn unwatch(&mut self, path: &str, connection: u64) {
         for watches in [&mut self.data_watches, &mut self.child_watches] {
             if let Some(watching) = watches.get_mut(path) {
-                watching.remove(&connection);
+                watching.retain(|other| *other != connection);
                 if watching.is_empty() {
                     watches.remove(path);
                 }
@@ -235,7 +295,7 @@ impl ZkTree {
     pub fn disconnected(&mut self, connection: u64) {
         for watches in [&mut self.data_watches, &mut self.child_watches] {
             watches.retain(|_, watching| {
-                watching.remove(&connection);
+                watching.retain(|other| *other != connection);
                 !watching.is_empty()
             });
         }
@@ -272,6 +332,6 @@ impl ZkTree {
 
     pub fn children(&self, path: &str) -> Option<Vec<String>> {
         let node = self.nodes.get(path)?;
-        Some(node.children.iter().map(|path| name_of(path).to_owned()).collect())
+        Some(node.children.0.iter().map(|path| path.name().to_owned()).collect())
     }
 }

@@ -35,7 +35,7 @@ struct HoldersTable {
     /// Holds that began while another client held the same lock.
     overlaps: u64,
     /// When the holder of a grant asked to release it, by lock and the server's name for the grant, as readings of the clock.
-    released: BTreeMap<(String, GrantId), u64>,
+    released: BTreeMap<String, BTreeMap<GrantId, u64>>,
 }
 
 /// The server's name for a grant.
@@ -153,13 +153,21 @@ impl Holders {
         let by_owner = || owner.map(|owner| GrantId::Owner(owner.to_owned()));
         if let Some(grant) = token.map(GrantId::Token).or_else(by_owner) {
             let now_ns = self.clock.by.now_ns();
-            self.table().released.insert((lock.to_owned(), grant), now_ns);
+            let mut table = self.table();
+            match table.released.get_mut(lock) {
+                Some(of_lock) => _ = of_lock.insert(grant, now_ns),
+                None => {
+                    _ = table
+                        .released
+                        .insert(lock.to_owned(), BTreeMap::from([(grant, now_ns)]))
+                }
+            }
         }
     }
 
     /// When the holder of a grant asked to release it, a reading of the clock; forgets it, since a grant ends once.
     pub fn released_at(&self, lock: &str, grant: &GrantId) -> Option<u64> {
-        self.table().released.remove(&(lock.to_owned(), grant.clone()))
+        self.table().released.get_mut(lock)?.remove(grant)
     }
 
     /// Picks the client that has held a lock for the shortest time and `fits`, waits for one if there is none, and makes it

@@ -20,7 +20,7 @@ use super::session::RedisSession;
 use super::variant::{KeyContext, Variant};
 use super::{RedisContext, lock_key};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
-use crate::host::Task;
+use crate::host::{Task, random_name};
 use crate::protocol::AcquireRequest;
 use crate::session::SessionError;
 
@@ -296,7 +296,7 @@ impl<V: Variant> LockClient for SingleKeyLock<V> {
         self.sweep(deadline)
             .await
             .map_err(|error| LockError::refused(format!("cleaning up first: {error}")))?;
-        let value = format!("{:016x}{:016x}", self.context.host.random(), self.context.host.random());
+        let value = random_name(&*self.context.host);
         let key = lock_key(&request.lock);
         let mut attempt = SetAttempt {
             lock: &request.lock,

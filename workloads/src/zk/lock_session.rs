@@ -182,7 +182,7 @@ impl LockSession {
         let WatchEvent::Fired { kind, path } = event else {
             return Err(WaitEnd::SessionOver);
         };
-        self.context.signals.woken(lock, format!("{kind} {}", last_part(&path)));
+        self.context.signals.woken(lock, [kind, " ", last_part(&path)].concat());
         Ok(())
     }
 

@@ -25,7 +25,7 @@ type ZkContext = RecipeContext<dyn ZkConnect>;
 
 /// The node whose children are the contenders for a lock, named `<guid>-lock-<sequence>` or `lock-<sequence>`.
 pub fn lock_path(lock: &str) -> String {
-    format!("/harness/{lock}")
+    ["/harness/", lock].concat()
 }
 
 /// The sequence number that the server put at the end of a contender's name.
@@ -33,9 +33,8 @@ pub fn lock_path(lock: &str) -> String {
 /// The server prints a signed 32-bit counter in ten digits, so past 2³¹ there is a `-` before them; it stays a number
 /// that sorts as the server counts.
 pub fn sequence_of(name: &str) -> Option<i32> {
-    let digits = name
-        .rfind(|letter: char| !letter.is_ascii_digit())
-        .map_or(0, |last| last + 1);
+    let last = name.bytes().rposition(|letter| !letter.is_ascii_digit());
+    let digits = last.map_or(0, |last| last + 1);
     if name.len() - digits != 10 {
         return None;
     }

@@ -15,7 +15,7 @@ use super::lock_session::{LockSession, ProofOfLife, WaitEnd, WaitLimits, last_pa
 use super::session::{ZkSession, ZkWatch, Znode};
 use super::{ZkContext, lock_path, sequence_of};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
-use crate::host::within;
+use crate::host::{random_name, within};
 use crate::protocol::AcquireRequest;
 use crate::session::SessionError;
 
@@ -78,7 +78,7 @@ pub(super) async fn watch_nearest(
         let Some(nearest) = ahead.iter().rfind(|name| matters(name)) else {
             return Ok(QueueLook::First);
         };
-        let path = format!("{}/{nearest}", place.parent);
+        let path = [place.parent, "/", nearest].concat();
         if let (Some(_), watch) = place.session.watch_exists(&path).await? {
             return Ok(QueueLook::Watch(watch));
         }
@@ -112,7 +112,7 @@ impl<R: QueueRule> QueueLock<R> {
         } else {
             String::new()
         };
-        let prefix = format!("{parent}/{guid}{}", self.rule.kind(request)?);
+        let prefix = [&*parent, "/", &*guid, self.rule.kind(request)?].concat();
         loop {
             let unknown = match session.create_sequential(&prefix).await {
                 Err(SessionError::Indefinite(reason)) => reason,
@@ -138,8 +138,9 @@ impl<R: QueueRule> QueueLock<R> {
     }
 
     fn guid(&self) -> String {
-        let host = &self.base.context.host;
-        format!("{:016x}{:016x}-", host.random(), host.random())
+        let mut guid = random_name(&*self.base.context.host);
+        guid.push('-');
+        guid
     }
 
     /// Looks for a node by its GUID, when the session is connected again.

@@ -1,0 +1,67 @@
+//! What a server has to do, by time ([`WorkQueue`]): what is to be done at the same time is done in the order in which it came.
+
+use std::collections::VecDeque;
+
+/// Nearly everything that comes is due after what is there, and what is there is little: a sorted queue.
+pub(crate) struct WorkQueue<W>(VecDeque<(u64, W)>);
+
+impl<W> Default for WorkQueue<W> {
+    fn default() -> Self {
+        WorkQueue(VecDeque::new())
+    }
+}
+
+impl<W> WorkQueue<W> {
+    /// Puts in what is to be done at this time.
+    pub fn add(&mut self, at: u64, work: W) {
+        let mut place = self.0.len();
+        while place > 0 && self.0[place - 1].0 > at {
+            place -= 1;
+        }
+        self.0.insert(place, (at, work));
+    }
+
+    /// Takes out the first that is due by `now`.
+    pub fn take_due(&mut self, now: u64) -> Option<W> {
+        self.next_at().filter(|at| *at <= now)?;
+        self.0.pop_front().map(|(_, work)| work)
+    }
+
+    /// When the first is due.
+    pub fn next_at(&self) -> Option<u64> {
+        self.0.front().map(|(at, _)| *at)
+    }
+
+    /// When each is due.
+    pub fn times(&self) -> Vec<u64> {
+        self.0.iter().map(|(at, _)| *at).collect()
+    }
+
+    /// Drops what is not to be done any more.
+    pub fn retain(&mut self, is_done: impl Fn(&W) -> bool) {
+        self.0.retain(|(_, work)| is_done(work));
+    }
+
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_done_by_its_time_and_then_in_the_order_in_which_it_came() {
+        let mut work = WorkQueue::default();
+        for (at, name) in [(5, 'a'), (3, 'b'), (5, 'c'), (3, 'd'), (9, 'e')] {
+            work.add(at, name);
+        }
+        assert_eq!((work.take_due(2), work.next_at()), (None, Some(3)));
+        let mut done = String::new();
+        while let Some(name) = work.take_due(5) {
+            done.push(name);
+        }
+        assert_eq!((done.as_str(), work.times()), ("bdac", vec![9]));
+    }
+}

@@ -10,14 +10,14 @@ use harness_checkers::{Budget, Clock};
 type Op = CollectionOp<u8>;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
+enum Collection {
     Set,
     Queue,
     Stack,
 }
 
 /// The definition: what each does, one operation after the other.
-struct Definition(Kind);
+struct Definition(Collection);
 
 impl SequentialSpec for Definition {
     type Op = Op;
@@ -29,7 +29,7 @@ impl SequentialSpec for Definition {
 
     fn step(&self, mut state: Self::State, op: &Op) -> Option<Self::State> {
         let legal = match (*op, self.0) {
-            (CollectionOp::Add(value), Kind::Set) => {
+            (CollectionOp::Add(value), Collection::Set) => {
                 let new = !state.contains(&value);
                 state.push_back(value);
                 state.make_contiguous().sort_unstable();
@@ -39,11 +39,11 @@ impl SequentialSpec for Definition {
                 state.push_back(value);
                 true
             }
-            (CollectionOp::Take(Some(value)), Kind::Set) => {
+            (CollectionOp::Take(Some(value)), Collection::Set) => {
                 let there = state.iter().position(|other| *other == value);
                 there.map(|at| state.remove(at)).is_some()
             }
-            (CollectionOp::Take(taken), Kind::Queue) => state.pop_front() == taken,
+            (CollectionOp::Take(taken), Collection::Queue) => state.pop_front() == taken,
             (CollectionOp::Take(taken), _) => state.pop_back() == taken,
             (CollectionOp::Contains(value, there), _) => state.contains(&value) == there,
         };
@@ -51,9 +51,9 @@ impl SequentialSpec for Definition {
     }
 }
 
-struct Chance(u64);
+struct RandomSource(u64);
 
-impl Chance {
+impl RandomSource {
     fn below(&mut self, sides: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -64,8 +64,8 @@ impl Chance {
 
 /// A few operations that were done one after the other, each with a span around its moment; then some answers and times are
 /// changed, and some answers are lost.
-fn operations(kind: Kind, seed: u64) -> Vec<Operation<Op>> {
-    let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+fn operations(kind: Collection, seed: u64) -> Vec<Operation<Op>> {
+    let mut chance = RandomSource(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     for _ in 0..5 {
         chance.below(2);
     }
@@ -79,15 +79,15 @@ fn operations(kind: Kind, seed: u64) -> Vec<Operation<Op>> {
                 next += 1;
                 CollectionOp::Add(next - 1)
             }
-            2 | 3 if kind == Kind::Set && !inside.is_empty() => {
+            2 | 3 if kind == Collection::Set && !inside.is_empty() => {
                 let at = chance.below(inside.len() as u64) as usize;
                 CollectionOp::Take(inside.remove(at))
             }
-            _ if kind == Kind::Set => {
+            _ if kind == Collection::Set => {
                 let value = chance.below(u64::from(next) + 1) as u8;
                 CollectionOp::Contains(value, inside.contains(&value))
             }
-            _ if kind == Kind::Queue => CollectionOp::Take(inside.pop_front()),
+            _ if kind == Collection::Queue => CollectionOp::Take(inside.pop_front()),
             _ => CollectionOp::Take(inside.pop_back()),
         };
         let at = 100 + turn * 10;
@@ -120,15 +120,15 @@ fn operations(kind: Kind, seed: u64) -> Vec<Operation<Op>> {
     all
 }
 
-fn decide(kind: Kind, operations: &[Operation<Op>]) -> Collected {
+fn decide(kind: Collection, operations: &[Operation<Op>]) -> Collected {
     match kind {
-        Kind::Set => decide_set(operations),
-        Kind::Queue => decide_queue(operations),
-        Kind::Stack => decide_stack(operations),
+        Collection::Set => decide_set(operations),
+        Collection::Queue => decide_queue(operations),
+        Collection::Stack => decide_stack(operations),
     }
 }
 
-fn is_legal(kind: Kind, operations: &[Operation<Op>]) -> bool {
+fn is_legal(kind: Collection, operations: &[Operation<Op>]) -> bool {
     match search(&Definition(kind), operations, Budget::default(), Clock::still()) {
         Searched::Order(_) => true,
         Searched::NoOrder { .. } => false,
@@ -144,7 +144,7 @@ fn seeds() -> std::ops::RangeInclusive<u64> {
 
 #[test]
 fn verdicts_are_those_of_the_search() {
-    for kind in [Kind::Set, Kind::Queue, Kind::Stack] {
+    for kind in [Collection::Set, Collection::Queue, Collection::Stack] {
         let (mut legal, mut illegal, mut others) = (0, 0, 0);
         for seed in seeds() {
             let operations = operations(kind, seed);
@@ -187,7 +187,7 @@ fn what_cannot_be_told_is_not_applicable() {
         reply: None,
     };
     let twice = [done(CollectionOp::Add(1)), done(CollectionOp::Add(1))];
-    for kind in [Kind::Set, Kind::Queue, Kind::Stack] {
+    for kind in [Collection::Set, Collection::Queue, Collection::Stack] {
         assert_eq!(decide(kind, &twice), Collected::NotApplicable);
         assert_eq!(decide(kind, &[]), Collected::Legal);
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use harness_checkers::history::event::Kind;
 use harness_checkers::history::{NemesisFact, PhaseFact, SeenViolation};
 use harness_checkers::{Counts, F, Finding, Findings, History, Verdict};
 use serde::{Deserialize, Serialize};
@@ -269,6 +270,9 @@ fn drawings(history: &History, findings: &[Finding], effect: &RunEffect, brief: 
         return BTreeMap::new();
     }
     let violations = || findings.iter().flat_map(|finding| &finding.violations);
+    if violations().next().is_none() {
+        return BTreeMap::new();
+    }
     let context = DrawingContext::of(history, &effect.windows, violations());
     let drawn = violations().filter_map(|violation| Some((violation.id.clone(), context.draw(violation)?)));
     drawn.collect()
@@ -365,31 +369,42 @@ fn unfinished(history: &History) -> Vec<String> {
 fn latency(history: &History, effect: &RunEffect) -> AcquireLatency {
     let mut due: BTreeMap<u32, u64> = BTreeMap::new();
     let (mut calls, mut late) = (0, 0);
-    let mut took: Vec<(u64, u64)> = Vec::new();
-    for entry in history.entries().filter(|entry| entry.f == F::Acquire) {
+    let mut took: Vec<u64> = Vec::new();
+    let mut slowest = (0, 0);
+    for entry in history.entries_of(F::Acquire) {
         let Some(process) = entry.process_number() else {
             continue;
         };
         match entry.kind {
-            harness_checkers::history::event::Kind::Invoke => {
+            Kind::Invoke => {
                 let late_us = entry.late_us.unwrap_or(0);
                 calls += 1;
                 late += u64::from(late_us > 0);
                 due.insert(process, entry.time_ns.saturating_sub(u64::from(late_us) * 1000));
             }
-            harness_checkers::history::event::Kind::Ok => {
+            Kind::Ok => {
                 if let Some(due) = due.remove(&process) {
-                    took.push((entry.time_ns.saturating_sub(due), entry.time_ns));
+                    let ns = entry.time_ns.saturating_sub(due);
+                    took.push(ns);
+                    slowest = slowest.max((ns, entry.time_ns));
                 }
             }
             _ => {}
         }
     }
-    took.sort_unstable();
-    let at = |share: f64| took.get(((took.len() as f64 * share) as usize).min(took.len().saturating_sub(1)));
-    let Some((max_ns, answered)) = took.last().copied() else {
+    let Some(last) = took.len().checked_sub(1) else {
         return AcquireLatency::default();
     };
+    let at = |share: f64| ((took.len() as f64 * share) as usize).min(last);
+    let (median, high) = (at(0.5), at(0.99));
+    // those above the high one need no order, and of those below it the median alone has a place
+    let p99_ns = *took.select_nth_unstable(high).1;
+    let p50_ns = if median < high {
+        *took[..high].select_nth_unstable(median).1
+    } else {
+        p99_ns
+    };
+    let (max_ns, answered) = slowest;
     let on = |window: &&super::effect::WindowEffect| {
         window.start_ns <= answered
             && window
@@ -397,8 +412,8 @@ fn latency(history: &History, effect: &RunEffect) -> AcquireLatency {
                 .is_none_or(|heal| answered.saturating_sub(max_ns) <= heal)
     };
     AcquireLatency {
-        p50_ns: at(0.5).map_or(0, |(took, _)| *took),
-        p99_ns: at(0.99).map_or(0, |(took, _)| *took),
+        p50_ns,
+        p99_ns,
         max_ns,
         max_window: effect.windows.iter().find(on).map(|window| window.number),
         calls,

@@ -68,7 +68,7 @@ pub struct History {
     details: Vec<KeptDetails>,
     rare: Vec<Rare>,
     pub(crate) nemesis: Vec<NemesisLine>,
-    /// The same, read; empty until they are asked for.
+    /// The same, understood.
     pub(crate) parsed: Vec<Nemesis>,
     /// By position.
     pub(crate) wire: Vec<WireReading>,

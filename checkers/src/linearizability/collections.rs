@@ -52,10 +52,9 @@ const NEVER: usize = usize::MAX;
 const FOREVER: (u64, u64) = (u64::MAX, u64::MAX);
 
 impl Stay {
-    /// When it is certainly inside: after the first instant and before the second, if that is later.
-    fn certain(&self) -> Option<(u64, u64)> {
-        let (from, to) = (self.added.1, self.taken.0);
-        (from < to).then_some((from, to))
+    /// Whether it is certainly inside for a while: between the answer of its addition and the call of its removal.
+    fn is_certain(&self) -> bool {
+        self.added.1 < self.taken.0
     }
 
     fn places(&self) -> impl Iterator<Item = usize> {
@@ -71,13 +70,8 @@ struct Stays {
     empty: Vec<usize>,
 }
 
-/// What the operations are, or the answer, where that says enough.
-enum Read {
-    Stays(Stays),
-    Answer(Collected),
-}
-
-fn read<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>>]) -> Read {
+/// What the operations are; the error is the answer, where they say enough already.
+fn read<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>>]) -> Result<Stays, Collected> {
     let mut added: HashMap<V, usize> = HashMap::new();
     let mut taken: HashMap<V, usize> = HashMap::new();
     let mut empty = Vec::new();
@@ -92,7 +86,7 @@ fn read<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>>]) -> Read 
             CollectionOp::Take(_) | CollectionOp::Contains(..) => true,
         };
         if unfit {
-            return Read::Answer(Collected::NotApplicable);
+            return Err(Collected::NotApplicable);
         }
     }
     let mut stays = Vec::with_capacity(added.len());
@@ -110,7 +104,7 @@ fn read<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>>]) -> Read 
                 let take = &operations[by];
                 let until = take.reply.unwrap_or(u64::MAX);
                 if until < add.call {
-                    return Read::Answer(illegal([place, by]));
+                    return Err(illegal([place, by]));
                 }
                 stays.push(Stay {
                     added: (add.call, add.reply.unwrap_or(until).min(until)),
@@ -122,10 +116,10 @@ fn read<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>>]) -> Read 
     }
     // What was taken and never added.
     if let Some(by) = taken.into_values().min() {
-        return Read::Answer(illegal([by]));
+        return Err(illegal([by]));
     }
     stays.sort_unstable_by_key(|stay| stay.places);
-    Read::Stays(Stays { stays, empty })
+    Ok(Stays { stays, empty })
 }
 
 fn illegal(places: impl IntoIterator<Item = usize>) -> Collected {
@@ -138,8 +132,8 @@ fn illegal(places: impl IntoIterator<Item = usize>) -> Collected {
 /// Decides a queue, first in, first out.
 pub fn decide_queue<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>>]) -> Collected {
     let Stays { stays, empty } = match read(operations) {
-        Read::Stays(stays) => stays,
-        Read::Answer(answer) => return answer,
+        Ok(stays) => stays,
+        Err(answer) => return answer,
     };
     // By the answer of their addition, the one so far that is taken the latest.
     let mut early: Vec<&Stay> = stays.iter().collect();
@@ -161,11 +155,11 @@ pub fn decide_queue<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>
 /// Decides a stack, last in, first out.
 pub fn decide_stack<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>>]) -> Collected {
     let Stays { stays, empty } = match read(operations) {
-        Read::Stays(stays) => stays,
-        Read::Answer(answer) => return answer,
+        Ok(stays) => stays,
+        Err(answer) => return answer,
     };
     // The others can be pushed and popped at one instant.
-    let certain = stays.iter().copied().filter(|stay| stay.certain().is_some()).collect();
+    let certain = stays.iter().copied().filter(|stay| stay.is_certain()).collect();
     match without_a_bottom(certain) {
         Some(values) => illegal(values.iter().flat_map(|stay| stay.places())),
         None => found_nothing(operations, &stays, &empty),
@@ -174,7 +168,7 @@ pub fn decide_stack<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>
 
 /// Whether each removal that found nothing has an instant at which nothing is certainly inside.
 fn found_nothing<V>(operations: &[Operation<CollectionOp<V>>], stays: &[Stay], empty: &[usize]) -> Collected {
-    let mut certain: Vec<&Stay> = stays.iter().filter(|stay| stay.certain().is_some()).collect();
+    let mut certain: Vec<&Stay> = stays.iter().filter(|stay| stay.is_certain()).collect();
     certain.sort_unstable_by_key(|stay| stay.added.1);
     // Times without a gap, each with the first of its values.
     let mut full: Vec<(u64, u64, usize)> = Vec::new();
@@ -214,13 +208,12 @@ pub fn decide_set<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>>]
     }
     let mut values: Vec<Vec<usize>> = by_value.into_values().collect();
     values.sort_unstable();
-    let answers = values.iter().map(|places| decide_value(operations, places));
     let mut all = Collected::Legal;
-    for answer in answers.filter(|answer| *answer != Collected::Legal) {
-        let proven = matches!(answer, Collected::Illegal(_));
-        all = answer;
-        if proven {
-            break;
+    for places in values {
+        match decide_value(operations, &places) {
+            Collected::Legal => {}
+            proven @ Collected::Illegal(_) => return proven,
+            unknown @ Collected::NotApplicable => all = unknown,
         }
     }
     all

@@ -168,7 +168,9 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: 
     }
     // one that compares nothing removes what is another's
     let denied = denied.into_iter().filter(|(_, hold, removed_ns, lag_ns)| {
-        let other = context.releases().of_another(hold, *removed_ns, *lag_ns);
+        let other = context
+            .releases()
+            .of_another(context.history, hold, *removed_ns, *lag_ns);
         other.is_none()
     });
     let denied: Vec<LateCall<'a>> = denied.map(|(call, ..)| call).collect();
@@ -205,7 +207,7 @@ impl<'a> AnsweredRelease<'a> {
         if told_ns.saturating_sub(self.reply.time) <= lag_ns {
             return None;
         }
-        let stays_until = context.stood_until(self.hold.lock as usize, grant);
+        let stays_until = context.stood_until(self.hold.lock(history), grant);
         let stays_ns = stays_until.saturating_sub(self.reply.time);
         let seen =
             grant.granted != NONE && !grant.is_out_of_sight(history) && sight.is_whole(self.end.time, stays_until);

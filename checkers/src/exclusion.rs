@@ -135,7 +135,7 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
     let release = || {
         context
             .releases()
-            .of_another(&overlap.first, second_ns, limits::OBSERVER_LAG_NS)
+            .of_another(context.history, &overlap.first, second_ns, limits::OBSERVER_LAG_NS)
     };
     let removed = || unnamed().next().is_some() && !unnamed().any(has_expired);
     if first.is_none() && removed() && release().is_some() {
@@ -179,7 +179,7 @@ fn has_no_grant(context: &Context<'_>, hold: &LockHold) -> bool {
 fn is_beside_a_release(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant) -> bool {
     let ended_ns = first.revoked_ns(context.history).unwrap_or(0);
     let releases = context.releases();
-    let other = releases.of_another(&overlap.first, ended_ns, limits::OBSERVER_LAG_NS);
+    let other = releases.of_another(context.history, &overlap.first, ended_ns, limits::OBSERVER_LAG_NS);
     other.is_some()
 }
 
@@ -202,14 +202,14 @@ fn after_lease(context: &Context<'_>, overlap: &Overlap) -> bool {
 
 /// The hold that went on as this one, in another mode.
 pub(crate) fn before_change<'a>(context: &'a Context<'_>, hold: &LockHold) -> Option<&'a LockHold> {
-    let mut own = context.holds.by_lock[hold.lock as usize].iter();
+    let mut own = context.holds.by_lock[hold.lock(context.history)].iter();
     own.find(|other| other.process == hold.process && other.ended == Ended::Changed && other.end == hold.got)
 }
 
 /// Where permits or the write mode were given up of what one acquire got, and this hold is what went on.
 pub(crate) fn given_up(context: &Context<'_>, hold: &LockHold) -> impl Iterator<Item = u32> {
     let (got, from) = (hold.got, hold.from);
-    let own = context.holds.by_lock[hold.lock as usize].iter();
+    let own = context.holds.by_lock[hold.lock(context.history)].iter();
     own.filter(move |other| other.got == got && other.to <= from && !other.is_empty())
         .map(|other| other.end)
 }
@@ -217,7 +217,7 @@ pub(crate) fn given_up(context: &Context<'_>, hold: &LockHold) -> impl Iterator<
 /// Besides the two of an overlap, the fewest holds of that instant that make it too many.
 pub(crate) fn beyond_permits<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Vec<&'a LockHold> {
     let (first, second) = (overlap.first, overlap.second);
-    let mut holds: Vec<&LockHold> = context.holds.by_lock[second.lock as usize]
+    let mut holds: Vec<&LockHold> = context.holds.by_lock[second.lock(context.history)]
         .iter()
         .take_while(|hold| hold.from <= second.from)
         .filter(|hold| hold.to > second.from && !hold.is_empty())

@@ -118,7 +118,7 @@ fn late_writes(context: &Context<'_>) -> u64 {
         let lock = history.lock_number(event);
         let hold = lock.and_then(|lock| context.holds.around(lock, event.process, history.instant(event.mate)));
         let Some(hold) = hold else { return };
-        let written = &mut newest[hold.lock as usize];
+        let written = &mut newest[hold.lock(history)];
         let before = written.partition_point(|(at, _)| *at < event.mate);
         late += u64::from(before > 0 && written[before - 1].1 > hold.from);
         if written.last().is_none_or(|(_, newest)| *newest < hold.from) {
@@ -185,7 +185,8 @@ fn is_true_holder(context: &Context<'_>, lock: usize, reply: PackedEvent) -> boo
     let Some(hold) = context.holds.around(lock, reply.process, called) else {
         return false;
     };
-    let alone = !context.overlapping.contains(&hold.got);
+    let got = hold.got;
+    let alone = !context.overlapping.contains(&got);
     let grant = context.grants.of_hold(history, hold);
     let granted = grant.is_some_and(|grant| grant.granted != NONE);
     let kept = grant.is_some_and(|grant| {

@@ -78,7 +78,7 @@ impl Grants {
         let mut named = FastSet::default();
         let owners = holds
             .iter()
-            .filter_map(|hold| Some((hold.lock, grants.owner_of(history, hold)?)));
+            .filter_map(|hold| Some((hold.lock(history) as u32, grants.owner_of(history, hold)?)));
         let repeated = owners.filter(|owner| !named.insert(*owner)).collect();
         grants.repeated = repeated;
         grants
@@ -121,7 +121,7 @@ impl Grants {
     /// The grant that a hold rests on: of its token, or else the grant of its owner nearest to its beginning.
     pub(crate) fn of_hold(&self, history: &History, hold: &LockHold) -> Option<&ServerGrant> {
         if let Some(token) = self.token_of(history, hold)
-            && let Some(place) = self.by_token.get(&(hold.lock, token))
+            && let Some(place) = self.by_token.get(&(hold.lock(history) as u32, token))
         {
             let named = &self.all[*place as usize];
             // a server that lost its last writes gives their tokens again, to others
@@ -143,7 +143,7 @@ impl Grants {
     pub(crate) fn shows_token(&self, history: &History, hold: &LockHold) -> bool {
         let place = hold
             .token(history)
-            .and_then(|token| self.by_token.get(&(hold.lock, token)));
+            .and_then(|token| self.by_token.get(&(hold.lock(history) as u32, token)));
         place.is_some_and(|place| may_be_of(history, &self.all[*place as usize], hold))
     }
 
@@ -155,7 +155,7 @@ impl Grants {
         owner: u32,
         differs: impl Fn(&ServerGrant) -> bool,
     ) -> Option<&ServerGrant> {
-        let places = self.by_owner.get(&(hold.lock, owner))?;
+        let places = self.by_owner.get(&(hold.lock(history) as u32, owner))?;
         let from = history.ns(hold.from);
         let near = |grant: &&ServerGrant| history.event(grant.first()).time.abs_diff(from);
         let after = places.partition_point(|place| history.event(self.all[*place as usize].first()).time <= from);
@@ -170,7 +170,7 @@ impl Grants {
     /// Whether the server showed exactly one grant of the hold's owner on its lock, and no other hold names that owner.
     pub(crate) fn is_single(&self, history: &History, hold: &LockHold) -> bool {
         self.owner_of(history, hold).is_some_and(|owner| {
-            let key = (hold.lock, owner);
+            let key = (hold.lock(history) as u32, owner);
             let places = self.by_owner.get(&key);
             places.is_some_and(|places| places.len() == 1) && !self.repeated.contains(&key)
         })
@@ -186,7 +186,7 @@ impl Grants {
     pub(crate) fn of_owner(&self, history: &History, hold: &LockHold) -> impl Iterator<Item = &ServerGrant> {
         let places = self
             .owner_of(history, hold)
-            .and_then(|owner| self.by_owner.get(&(hold.lock, owner)));
+            .and_then(|owner| self.by_owner.get(&(hold.lock(history) as u32, owner)));
         places.into_iter().flatten().map(|place| &self.all[*place as usize])
     }
 
@@ -259,7 +259,7 @@ impl Grants {
         for hold in holds.iter().filter(|hold| hold.ended == Ended::Released) {
             let called_ns = history.event(hold.end).time;
             releases
-                .entry((hold.lock, hold.owner(history)))
+                .entry((hold.lock(history) as u32, hold.owner(history)))
                 .or_default()
                 .push(called_ns);
         }

@@ -43,8 +43,8 @@ pub use check::{check, check_property};
 pub use finding::*;
 pub use history::event::{Bounds, Header, Kind, Process, Promises};
 pub use history::{
-    Counts, Entry, EventStream, F, FormError, History, HistoryBuilder, Mode, Nemesis, PhaseStart, ReadError,
-    ReadOptions, Window, write_edn,
+    AcquireTimes, Counts, Entry, EventStream, F, FormError, History, HistoryBuilder, Mode, Nemesis, PhaseStart,
+    ReadError, ReadOptions, Window, write_edn,
 };
 pub use holds::{CertainHold, Ended};
 pub use linearizability::Monitor;

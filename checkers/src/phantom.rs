@@ -204,10 +204,10 @@ struct NamedGrants(FastSet<(u32, u64)>);
 
 impl NamedGrants {
     fn of(context: &Context<'_>) -> Self {
-        let holds = context.holds.iter();
+        let (history, holds) = (context.history, context.holds.iter());
         Self(
             holds
-                .filter_map(|hold| Some((hold.lock, context.grants.token_of(context.history, hold)?)))
+                .filter_map(|hold| Some((hold.lock(history) as u32, context.grants.token_of(history, hold)?)))
                 .collect(),
         )
     }
@@ -286,7 +286,7 @@ impl<'a> Around<'a> {
         let history = context.history;
         let from = history.ns(hold.from);
         let alike = || {
-            let grants = context.grants.of_lock(hold.lock as usize);
+            let grants = context.grants.of_lock(hold.lock(history));
             grants.filter(|grant| speaks_alike(context, grant, hold))
         };
         let others = |grant: &&ServerGrant| context.grants.owner_of(context.history, hold) != Some(grant.owner);
@@ -339,7 +339,7 @@ pub(crate) fn unnamed_grants<'a>(
 ) -> impl Iterator<Item = &'a ServerGrant> {
     let history = context.history;
     let from = history.ns(hold.from);
-    let of_lock = context.grants.of_lock(hold.lock as usize);
+    let of_lock = context.grants.of_lock(hold.lock(history));
     of_lock.filter(move |grant| {
         let came = grant.granted_ns(history).is_none_or(|granted| granted < from + lag_ns);
         let stays = grant.revoked_ns(history).is_none_or(|revoked| revoked + lag_ns > from);
@@ -438,7 +438,7 @@ fn inner_release(context: &Context<'_>, hold: &LockHold, removed_ns: u64) -> Opt
     let release = inside.find(|(_, event)| {
         event.process == hold.process
             && event.is_call(F::Release)
-            && context.history.lock_number(*event) == Some(hold.lock as usize)
+            && context.history.lock_number(*event) == Some(hold.lock(context.history))
             && event.time <= removed_ns
     });
     release.map(|(position, _)| position as u32)

@@ -47,8 +47,8 @@ impl Releases {
 
     /// The call of the last release of another process, of the lock of this hold, that was under way at `ns` or had been answered
     /// at most `lag_ns` before.
-    pub(crate) fn of_another(&self, hold: &LockHold, ns: u64, lag_ns: u64) -> Option<u32> {
-        let spans = &self.of_lock[hold.lock as usize];
+    pub(crate) fn of_another(&self, history: &History, hold: &LockHold, ns: u64, lag_ns: u64) -> Option<u32> {
+        let spans = &self.of_lock[hold.lock(history)];
         let before = &spans[..spans.partition_point(|span| span.called_ns <= ns)];
         let process = hold.process;
         let near = before.iter().rev();

@@ -131,7 +131,7 @@ fn asked_after(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak>
         }
         if let Some(earlier) = highest.filter(|earlier| later.token <= earlier.token) {
             found.push(TokenBreak {
-                lock: later.hold.lock as usize,
+                lock: later.hold.lock(context.history),
                 earlier: TokenGrant::of(earlier),
                 later: TokenGrant::of(later),
             });
@@ -158,7 +158,7 @@ fn ended_before(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak
         }
         if let Some(earlier) = highest.filter(|earlier| later.token <= earlier.token && others(earlier)) {
             found.push(TokenBreak {
-                lock: later.hold.lock as usize,
+                lock: later.hold.lock(context.history),
                 earlier: TokenGrant::of(earlier),
                 later: TokenGrant::of(later),
             });

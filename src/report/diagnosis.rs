@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use harness_checkers::history::event::Kind;
 use harness_checkers::history::{NemesisFact, PhaseFact, SeenViolation};
-use harness_checkers::{Counts, F, Finding, Findings, History, Verdict};
+use harness_checkers::{Counts, Finding, Findings, History, Verdict};
 use serde::{Deserialize, Serialize};
 
 use super::churn::Churn;
@@ -367,31 +367,19 @@ fn unfinished(history: &History) -> Vec<String> {
 }
 
 fn latency(history: &History, effect: &RunEffect) -> AcquireLatency {
-    let mut due: BTreeMap<u32, u64> = BTreeMap::new();
     let (mut calls, mut late) = (0, 0);
-    let mut took: Vec<u64> = Vec::new();
+    let mut took: Vec<u64> = Vec::with_capacity(history.counts().acquires_ok as usize);
     let mut slowest = (0, 0);
-    for entry in history.entries_of(F::Acquire) {
-        let Some(process) = entry.process_number() else {
-            continue;
-        };
-        match entry.kind {
-            Kind::Invoke => {
-                let late_us = entry.late_us.unwrap_or(0);
-                calls += 1;
-                late += u64::from(late_us > 0);
-                due.insert(process, entry.time_ns.saturating_sub(u64::from(late_us) * 1000));
-            }
-            Kind::Ok => {
-                if let Some(due) = due.remove(&process) {
-                    let ns = entry.time_ns.saturating_sub(due);
-                    took.push(ns);
-                    slowest = slowest.max((ns, entry.time_ns));
-                }
-            }
-            _ => {}
+    history.each_acquire(|acquire| {
+        calls += 1;
+        late += u64::from(acquire.late_us > 0);
+        if let Some((Kind::Ok, answered_ns)) = acquire.answered {
+            let late_ns = u64::from(acquire.late_us) * 1000;
+            let ns = answered_ns.saturating_sub(acquire.called_ns.saturating_sub(late_ns));
+            took.push(ns);
+            slowest = slowest.max((ns, answered_ns));
         }
-    }
+    });
     let Some(last) = took.len().checked_sub(1) else {
         return AcquireLatency::default();
     };

@@ -362,7 +362,7 @@ fn traffic(context: &Context<'_>) -> Vec<LockTraffic> {
         .iter()
         .filter(|hold| hold.ended == crate::holds::Ended::Released)
     {
-        all[hold.lock as usize].releases.push(Release {
+        all[hold.lock(history)].releases.push(Release {
             ns: history.event(hold.end).time,
             position: hold.end,
         });

@@ -43,6 +43,17 @@ pub struct Counts {
     pub notified: u64,
 }
 
+/// An acquire, from its call to its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AcquireTimes {
+    /// When it was called, in nanoseconds of the history.
+    pub called_ns: u64,
+    /// Microseconds before that at which it was due, of a call that comes at a rate.
+    pub late_us: u32,
+    /// How it was answered, and when; `None` where it was not.
+    pub answered: Option<(Kind, u64)>,
+}
+
 impl History {
     /// Line 1.
     pub fn header(&self) -> &Header {
@@ -69,6 +80,18 @@ impl History {
         let of_it = self.events.iter().enumerate();
         let of_it = of_it.filter(move |(_, event)| event.f == wanted);
         of_it.map(|(position, _)| self.entry(position))
+    }
+
+    /// Gives the times of each acquire to `see`, in the order of the calls: of a large history without an entry for each event.
+    pub fn each_acquire(&self, mut see: impl FnMut(AcquireTimes)) {
+        self.events.each_call(F::Acquire, |_, call| {
+            let late_us = self.says(call).map_or(NONE, |says| says.late_us);
+            see(AcquireTimes {
+                called_ns: call.time,
+                late_us: if late_us == NONE { 0 } else { late_us },
+                answered: self.events.answer(call.mate),
+            });
+        });
     }
 
     /// The event at a position, from 0 to [`Self::len`].

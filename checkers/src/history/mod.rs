@@ -29,7 +29,7 @@ mod stream;
 mod window_facts;
 mod windows;
 
-pub use access::Counts;
+pub use access::{AcquireTimes, Counts};
 pub use answers::{Refusal, RevokeCause, Role};
 pub use builder::HistoryBuilder;
 pub use entry::{Entry, F, Mode};

@@ -193,7 +193,6 @@ impl<'a> Building<'a> {
             from,
             to: u64::MAX,
             process: event.process,
-            lock: lock as u32,
             got: position,
             end: NONE,
             permits: self.history.permits(event),

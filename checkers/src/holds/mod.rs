@@ -57,15 +57,15 @@ pub struct CertainHold<'a> {
     pub end_index: Option<u64>,
 }
 
-/// One certain hold, in 40 bytes. `from` and `to` are instants of the history (see `History::instant`).
+/// One certain hold, in 34 bytes: of a large history they are a third of the memory. `from` and `to` are instants of the history
+/// (see `History::instant`).
 #[derive(Debug, Clone, Copy)]
-#[repr(C, packed(4))]
+#[repr(C, packed(2))]
 pub(crate) struct LockHold {
     pub from: u64,
     /// `u64::MAX` while it is open.
     pub to: u64,
     pub process: u32,
-    pub lock: u32,
     /// Positions of the reply, and of what ended it.
     pub got: u32,
     pub end: u32,
@@ -75,6 +75,13 @@ pub(crate) struct LockHold {
 }
 
 impl LockHold {
+    /// The number of its lock.
+    #[inline]
+    pub(crate) fn lock(&self, history: &History) -> usize {
+        let lock = history.lock_number(history.event(self.got));
+        lock.expect("an acquire is of a lock")
+    }
+
     /// The token that came with the reply.
     pub(crate) fn token(&self, history: &History) -> Option<u64> {
         history.token_at(self.got)
@@ -182,10 +189,10 @@ impl Holds {
 
     fn index_by_process(&mut self, processes: usize) {
         self.by_process = vec![Vec::new(); processes];
-        for holds in &self.by_lock {
+        for (lock, holds) in self.by_lock.iter().enumerate() {
             for (place, hold) in holds.iter().enumerate() {
                 self.by_process[hold.process as usize].push(HoldPlace {
-                    lock: hold.lock,
+                    lock: lock as u32,
                     from: hold.from,
                     place: place as u32,
                 });
@@ -206,7 +213,7 @@ impl History {
 
     pub(crate) fn show(&self, hold: &LockHold) -> CertainHold<'_> {
         CertainHold {
-            lock: self.lock_name(hold.lock as usize),
+            lock: self.lock_name(hold.lock(self)),
             process: self.processes[hold.process as usize],
             client: self.client_of(hold.process),
             mode_read: hold.mode == Mode::Read,

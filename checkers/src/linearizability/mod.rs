@@ -138,7 +138,7 @@ pub(crate) fn decided_early(history: &History, options: &Options) -> Option<Vec<
 
 /// Whether all overlaps on a lock are left out, since a machine that stood still explains them.
 fn is_excused(context: &Context<'_>, lock: usize) -> bool {
-    let here = |overlap: &Overlap| overlap.second.lock as usize == lock;
+    let here = |overlap: &Overlap| overlap.second.lock(context.history) == lock;
     context.excused.iter().any(here) && !context.overlaps.iter().any(here)
 }
 

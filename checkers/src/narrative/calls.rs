@@ -104,7 +104,7 @@ fn grant_stays(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, repl
     let history = context.history;
     let who = history.who(hold.process);
     let replied_ns = history.event(reply).time;
-    let mut violation = history.violation("grant-stays", hold.lock as usize, &[hold.process], replied_ns);
+    let mut violation = history.violation("grant-stays", hold.lock(history), &[hold.process], replied_ns);
     let stays = length(stays_ns);
     violation.summary = format!(
         "the release of `{}` by {who} was answered ok, and its grant stayed for {stays}",
@@ -137,7 +137,7 @@ fn denied(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, reply: u3
     let history = context.history;
     let who = history.who(hold.process);
     let answer = history.event(reply);
-    let mut violation = history.violation("denied-release", hold.lock as usize, &[hold.process], answer.time);
+    let mut violation = history.violation("denied-release", hold.lock(history), &[hold.process], answer.time);
     violation.summary = format!(
         "the release of `{}` by {who} was answered `fail`, and it had freed the lock",
         violation.lock

@@ -49,7 +49,7 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
         None => ("given-up-early", hold.end),
     };
     let ended_ns = history.event(end).time;
-    let mut violation = history.violation(class, hold.lock as usize, &[hold.process], ended_ns);
+    let mut violation = history.violation(class, hold.lock(history), &[hold.process], ended_ns);
     let (lasted, lease) = (length(loss.lasted_ns), length(context.lease_ns));
     violation.summary = format!(
         "{who} lost `{}` {lasted} after it had asked for it, of a lease of {lease}",

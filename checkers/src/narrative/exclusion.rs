@@ -192,7 +192,7 @@ fn describe(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> 
     let overlap = &conflict.opening;
     let (first, second) = (&overlap.first, &overlap.second);
     let (from_ns, to_ns) = (history.ns(overlap.from()), history.ns(overlap.to()));
-    let lock = second.lock as usize;
+    let lock = second.lock(history);
     let mut violation = history.violation(class.name(), lock, &[first.process, second.process], from_ns);
     violation.overlap_ns = Some((from_ns, to_ns));
     violation.window = context.window_before(from_ns).map(|window| window.number);
@@ -292,7 +292,11 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
         let cause = grant.cause(history);
         let cause = cause.map(|cause| format!(" ({cause})")).unwrap_or_default();
         let by_release = class == OverlapClass::ForeignRelease;
-        let release = by_release.then(|| context.releases().of_another(first, ns, limits::OBSERVER_LAG_NS));
+        let release = by_release.then(|| {
+            context
+                .releases()
+                .of_another(context.history, first, ns, limits::OBSERVER_LAG_NS)
+        });
         told.push((
             ns,
             match release.flatten().map(|call| (call, history.event(call))) {

@@ -195,7 +195,9 @@ fn foreign_release(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, 
     );
     violation.events.push(history.step(grant.revoked, "removed on request"));
     let cause = grant.cause(history).map(|cause| cause.to_string()).unwrap_or_default();
-    let release = context.releases().of_another(hold, removed_ns, limits::OBSERVER_LAG_NS);
+    let release = context
+        .releases()
+        .of_another(context.history, hold, removed_ns, limits::OBSERVER_LAG_NS);
     violation.because.push(match release {
         Some(call) => {
             let (by, called) = (history.who(history.event(call).process), at(history.event(call).time));
@@ -299,7 +301,7 @@ fn never_given(context: &Context<'_>, hold: &LockHold, covering: Option<&ServerG
 
 fn start(context: &Context<'_>, class: &str, hold: &LockHold, at_ns: u64) -> Violation {
     let history = context.history;
-    let mut violation = history.violation(class, hold.lock as usize, &[hold.process], at_ns);
+    let mut violation = history.violation(class, hold.lock(history), &[hold.process], at_ns);
     violation.window = context.window_before(at_ns).map(|window| window.number);
     violation.events.push(history.step(hold.got, "got the lock"));
     let token = hold

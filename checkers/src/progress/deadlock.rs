@@ -37,7 +37,7 @@ impl<'a> LongHolds<'a> {
             }
         }
         for own in long.by_process.values_mut() {
-            own.sort_by_key(|(hold, _)| (context.history.ns(hold.from), hold.lock));
+            own.sort_by_key(|(hold, _)| (context.history.ns(hold.from), hold.lock(context.history)));
             let mut latest_ns = 0;
             for (_, over_ns) in own {
                 latest_ns = latest_ns.max(*over_ns);
@@ -70,15 +70,16 @@ impl<'a> LongHolds<'a> {
             return None;
         }
         let long = |wait: &Wait| wait.length_ns() > self.bound_ns;
+        let history = self.context.history;
         waits.of_lock(lock).filter(long).find_map(|wait| {
             let own = self.within(wait.waiter.process, (wait.from_ns, wait.to_ns));
-            let mut others = own.filter(|(hold, _)| hold.lock as usize != lock);
+            let mut others = own.filter(|(hold, _)| hold.lock(history) != lock);
             others.find_map(|(other, shared)| {
-                let mut back = waits.between(other.lock as usize, shared.0, shared.1).filter(long);
+                let mut back = waits.between(other.lock(history), shared.0, shared.1).filter(long);
                 back.find_map(|back| {
                     let both = (shared.0.max(back.from_ns), shared.1.min(back.to_ns));
                     let mut holds = self.within(back.waiter.process, both);
-                    let (hold, (from_ns, to_ns)) = holds.find(|(hold, _)| hold.lock as usize == lock)?;
+                    let (hold, (from_ns, to_ns)) = holds.find(|(hold, _)| hold.lock(history) == lock)?;
                     Some(Stuck {
                         lock,
                         class: StuckClass::Deadlock,

@@ -1,0 +1,118 @@
+//! The allocator of the binary: mimalloc for what is small, the C library for what is large.
+//!
+//! A third of the time of a simulated experiment goes into small allocations, and mimalloc makes them twice as fast as the C
+//! library. It keeps large ones after they are freed, in huge pages that are cleared as a whole: with it alone, `harness check` of
+//! 10,000,020 events took half as much memory again, and a third of its time to clear it. The C library maps large ones, gives
+//! them back at once, and lets them grow without a copy.
+
+#![expect(unsafe_code, reason = "an allocator is an unsafe trait")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ptr;
+
+use mimalloc::MiMalloc;
+#[cfg(target_env = "gnu")]
+use nix::libc;
+
+/// Chooses by the size that is asked for: every call for a block names it.
+pub struct BySize;
+
+/// Bytes from which a block is the C library's: what it maps by itself and does not cut from its heap.
+const LARGE: usize = 128 << 10;
+
+/// Has the C library map each large block for as long as the program runs. By itself it cuts the larger ones from its heap, too,
+/// once it has freed one, and what is left between them is a tenth of the memory of a large history.
+pub fn map_large_blocks() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes two numbers, and is called before there is a second thread.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE as libc::c_int);
+    }
+}
+
+/// Whether a block is the C library's.
+fn is_large(bytes: usize) -> bool {
+    bytes >= LARGE
+}
+
+// SAFETY: a block is freed and resized with the size that it was asked for, so the same allocator is chosen for it as before. What
+// both allocators ask of their callers is what this one asks.
+unsafe impl GlobalAlloc for BySize {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if is_large(layout.size()) {
+            unsafe { System.alloc(layout) }
+        } else {
+            unsafe { MiMalloc.alloc(layout) }
+        }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if is_large(layout.size()) {
+            unsafe { System.alloc_zeroed(layout) }
+        } else {
+            unsafe { MiMalloc.alloc_zeroed(layout) }
+        }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if is_large(layout.size()) {
+            unsafe { System.dealloc(block, layout) }
+        } else {
+            unsafe { MiMalloc.dealloc(block, layout) }
+        }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        match (is_large(layout.size()), is_large(bytes)) {
+            (true, true) => unsafe { System.realloc(block, layout, bytes) },
+            (false, false) => unsafe { MiMalloc.realloc(block, layout, bytes) },
+            _ => unsafe { self.moved(block, layout, bytes) },
+        }
+    }
+}
+
+impl BySize {
+    /// A block of the other allocator with what the block holds.
+    ///
+    /// # Safety
+    /// As for [`GlobalAlloc::realloc`].
+    unsafe fn moved(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        unsafe {
+            let other = self.alloc(Layout::from_size_align_unchecked(bytes, layout.align()));
+            if !other.is_null() {
+                ptr::copy_nonoverlapping(block, other, layout.size().min(bytes));
+                self.dealloc(block, layout);
+            }
+            other
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sizes on both sides of the border, and it.
+    const SIZES: [usize; 6] = [1, 4096, LARGE - 1, LARGE, LARGE + 1, 5 * LARGE];
+
+    #[test]
+    fn a_block_keeps_what_it_holds_from_any_size_to_any_other() {
+        for (before, after) in SIZES.iter().flat_map(|before| SIZES.map(|after| (*before, after))) {
+            for align in [1, 64, 4096] {
+                let layout = Layout::from_size_align(before, align).expect("a layout");
+                // SAFETY: the layouts are those that the blocks were asked for with, and all bytes are theirs.
+                unsafe {
+                    let block = BySize.alloc(layout);
+                    (0..before).for_each(|at| block.add(at).write(at as u8));
+                    let block = BySize.realloc(block, layout, after);
+                    assert_eq!(block.addr() % align, 0, "{before} to {after}");
+                    assert!((0..before.min(after)).all(|at| block.add(at).read() == at as u8));
+                    BySize.dealloc(block, Layout::from_size_align_unchecked(after, align));
+                    let zeroed = BySize.alloc_zeroed(layout);
+                    assert!((0..before).all(|at| zeroed.add(at).read() == 0));
+                    BySize.dealloc(zeroed, layout);
+                }
+            }
+        }
+    }
+}

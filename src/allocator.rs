@@ -10,7 +10,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
 
-use mimalloc::MiMalloc;
+use libmimalloc_sys::{
+    mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned,
+};
 #[cfg(target_env = "gnu")]
 use nix::libc;
 
@@ -35,38 +37,56 @@ fn is_large(bytes: usize) -> bool {
     bytes >= LARGE
 }
 
+/// Whether every block of mimalloc has the alignment. To ask for one takes it half as long again as the allocation.
+fn is_aligned(layout: Layout) -> bool {
+    layout.align() <= 8
+}
+
 // SAFETY: a block is freed and resized with the size that it was asked for, so the same allocator is chosen for it as before. What
 // both allocators ask of their callers is what this one asks.
 unsafe impl GlobalAlloc for BySize {
+    #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if is_large(layout.size()) {
-            unsafe { System.alloc(layout) }
-        } else {
-            unsafe { MiMalloc.alloc(layout) }
+        unsafe {
+            match layout.size() {
+                large if is_large(large) => System.alloc(layout),
+                small if is_aligned(layout) => mi_malloc(small).cast(),
+                small => mi_malloc_aligned(small, layout.align()).cast(),
+            }
         }
     }
 
+    #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if is_large(layout.size()) {
-            unsafe { System.alloc_zeroed(layout) }
-        } else {
-            unsafe { MiMalloc.alloc_zeroed(layout) }
+        unsafe {
+            match layout.size() {
+                large if is_large(large) => System.alloc_zeroed(layout),
+                small if is_aligned(layout) => mi_zalloc(small).cast(),
+                small => mi_zalloc_aligned(small, layout.align()).cast(),
+            }
         }
     }
 
+    #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        if is_large(layout.size()) {
-            unsafe { System.dealloc(block, layout) }
-        } else {
-            unsafe { MiMalloc.dealloc(block, layout) }
+        unsafe {
+            if is_large(layout.size()) {
+                System.dealloc(block, layout);
+            } else {
+                mi_free(block.cast());
+            }
         }
     }
 
+    #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        match (is_large(layout.size()), is_large(bytes)) {
-            (true, true) => unsafe { System.realloc(block, layout, bytes) },
-            (false, false) => unsafe { MiMalloc.realloc(block, layout, bytes) },
-            _ => unsafe { self.moved(block, layout, bytes) },
+        unsafe {
+            match (is_large(layout.size()), is_large(bytes)) {
+                (true, true) => System.realloc(block, layout, bytes),
+                (false, false) if is_aligned(layout) => mi_realloc(block.cast(), bytes).cast(),
+                (false, false) => mi_realloc_aligned(block.cast(), bytes, layout.align()).cast(),
+                _ => self.moved(block, layout, bytes),
+            }
         }
     }
 }

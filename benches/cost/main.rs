@@ -2,7 +2,7 @@
 //!
 //! The proxy is measured beside a direct connection, beside the least that a relay can add (one that never sleeps), beside
 //! a plain relay (tokio's own `copy_bidirectional`) and, where there is one, beside a Toxiproxy; rounds alternate, so that a
-//! noisy machine disturbs them all alike. `cargo bench --bench cost -- pings simulated` measures these parts alone.
+//! noisy machine disturbs them all alike. `cargo bench --profile dist --bench cost -- pings simulated` measures these parts alone.
 
 mod healing;
 mod memory;
@@ -340,6 +340,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 fn harness(words: &str) -> Command {
+    // the binary of the profile that this was built with
     let mut command = Command::new(env!("CARGO_BIN_EXE_harness"));
     command.args(words.split_whitespace());
     command

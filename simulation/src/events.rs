@@ -40,6 +40,13 @@ pub(crate) enum Event {
     Due(Rc<dyn Timed>, usize),
 }
 
+impl Event {
+    /// Whether both wake the same task of the world.
+    pub fn wakes_the_same(&self, other: &Self) -> bool {
+        matches!((self, other), (Event::Task(one), Event::Task(other)) if one == other)
+    }
+}
+
 /// An event, or where one was.
 struct EventPlace {
     number: u64,
@@ -60,11 +67,14 @@ pub(crate) struct Events {
     /// Places that are empty.
     free: Vec<u32>,
     made: u64,
+    /// Nothing is due before this: asked before each poll, when most often nothing is.
+    not_before: u64,
 }
 
 impl Events {
     pub fn add(&mut self, at: u64, event: Event) -> EventKey {
         self.made += 1;
+        self.not_before = self.not_before.min(at);
         let number = self.made;
         let is_soon = at <= self.sorted_until;
         let filled = EventPlace {
@@ -151,12 +161,39 @@ impl Events {
 
     /// Removes the next one, if it is due by `now`.
     pub fn take_due(&mut self, now: u64) -> Option<Event> {
-        let is_later = |Reverse((at, ..)): &Reverse<(u64, u64, u32)>| *at > now;
-        if self.soon.peek().is_some_and(is_later) || self.next_at()? > now {
+        if self.not_before > now {
             return None;
         }
-        let Reverse((_, number, place)) = self.soon.pop()?;
-        self.take(number, place)
+        loop {
+            let next = self.soon.peek().map(|Reverse((at, ..))| *at);
+            match next {
+                Some(at) if at > now => {
+                    self.not_before = at;
+                    return None;
+                }
+                Some(_) => {
+                    let Reverse((_, number, place)) = self.soon.pop()?;
+                    let event = self.take(number, place);
+                    if event.is_some() {
+                        return event;
+                    }
+                }
+                None if self.sort_soonest().is_none() => {
+                    self.not_before = u64::MAX;
+                    return None;
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// A time before which nothing is due and which has not come yet; `None` where no event is known to be left.
+    pub fn nothing_before(&mut self, now: u64) -> Option<u64> {
+        match self.not_before {
+            u64::MAX => None,
+            known if known > now => Some(known),
+            _ => self.next_at(),
+        }
     }
 
     /// Takes out all of them.

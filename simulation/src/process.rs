@@ -167,8 +167,11 @@ impl SimulatedProcess {
 
     /// Its wall clock, as the time since 1970.
     pub fn wall_clock(&self) -> Duration {
-        let now = EPOCH + Duration::from_nanos(self.world.clock());
-        let offset = self.wall_clock_offset();
+        let (clock, offset) = self.world.with(|core| {
+            let processes = core.processes.borrow();
+            (core.clock(), processes.states[self.number].wall_clock_offset)
+        });
+        let now = EPOCH + Duration::from_nanos(clock);
         let distance = Duration::from_nanos(offset.unsigned_abs());
         if offset < 0 {
             now.saturating_sub(distance)

@@ -255,7 +255,12 @@ impl Core {
     fn next_ready(&self) -> Option<TaskId> {
         let mut round = self.round.borrow_mut();
         if round.is_empty() {
-            std::mem::swap(&mut *round, &mut *self.ready.borrow_mut());
+            let mut ready = self.ready.borrow_mut();
+            // most often one task alone is ready
+            if ready.len() <= 1 {
+                return ready.pop();
+            }
+            std::mem::swap(&mut *round, &mut *ready);
             round.sort_unstable_by(|one, other| other.cmp(one));
         }
         round.pop()
@@ -291,7 +296,7 @@ impl Core {
     }
 
     fn skip_to_next_event(&self) {
-        let next = self.events.borrow_mut().next_at();
+        let next = self.events.borrow_mut().nothing_before(self.clock.get());
         let at = next.unwrap_or_else(|| {
             panic!(
                 "the simulated world stands still at {:?}: its main future waits, and no task or timer is left that could wake it \
@@ -300,6 +305,10 @@ impl Core {
             )
         });
         self.clock.set(self.clock.get().max(at));
+    }
+
+    pub fn clock(&self) -> u64 {
+        self.clock.get()
     }
 
     /// Time passes.
@@ -452,9 +461,12 @@ impl Future for WorldSleep {
             let Some(kept) = before.and_then(|before| events.get_mut(before)) else {
                 return Some(events.add(until, waking));
             };
-            let replaced = std::mem::replace(kept, waking);
-            drop(events);
-            drop(replaced);
+            // most often by the same task as before
+            if !waking.wakes_the_same(kept) {
+                let replaced = std::mem::replace(kept, waking);
+                drop(events);
+                drop(replaced);
+            }
             before
         });
         self.event = event.or(self.event);

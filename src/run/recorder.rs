@@ -8,10 +8,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use harness_checkers::history::NemesisFact;
 use harness_checkers::history::event::{Fields, Header, Kind, Line, Process};
+use harness_checkers::history::{Entry, F, NemesisFact};
 use harness_checkers::{FormError, History, HistoryBuilder, Violation};
-use serde_json::{Map, Value};
 
 use super::clock::RunClock;
 use super::history_file::{HistoryFile, HistoryFileCloser};
@@ -19,6 +18,8 @@ use super::online_check::OnlineCheck;
 
 /// How often a run asks whether the disk still takes its history.
 const FAILURE_LOOK: Duration = Duration::from_millis(100);
+/// Lines that a history in memory has room for at first: those of a simulated experiment of a hunt are fewer.
+const LINES: usize = 2_048;
 
 /// Where a history goes.
 #[derive(Clone)]
@@ -47,6 +48,26 @@ pub struct Recorder {
     check: Option<Arc<OnlineCheck>>,
 }
 
+/// The columns that every line has.
+struct LineHead<'a> {
+    process: Process,
+    client: Option<u32>,
+    kind: Kind,
+    f: &'a str,
+}
+
+impl LineHead<'_> {
+    /// The event of the line, where there is no fact in it: most lines of a history in memory are never more than that.
+    fn entry<'a>(&self, index: u64, time: u64, fields: &Fields<'a>) -> Entry<'a> {
+        let f = F::parse(self.f).unwrap_or(F::Nemesis);
+        let event = Entry {
+            client: self.client,
+            ..Entry::new(index, time, self.process, self.kind, f)
+        };
+        event.with_fields(fields)
+    }
+}
+
 /// The end of the history of one run.
 pub enum RecorderCloser {
     File(HistoryFileCloser),
@@ -62,7 +83,7 @@ pub fn start(path: Option<&Path>, header: &Header, clock: RunClock) -> io::Resul
         }
         None => {
             let history = Arc::new(Mutex::new(HistoryInMemory {
-                builder: Some(HistoryBuilder::new(header.clone())),
+                builder: Some(HistoryBuilder::with_capacity(header.clone(), LINES)),
                 lines: 0,
                 ill_formed: None,
             }));
@@ -90,27 +111,37 @@ impl Recorder {
     }
 
     /// Records an operation's call or reply, stamped now. Returns its time.
-    pub fn operation(&self, process: u32, client: u32, kind: Kind, f: &str, fields: Fields<'_>) -> u64 {
-        self.line(
-            Process::Client(process),
-            Some(client),
+    pub fn operation(&self, process: u32, client: u32, kind: Kind, f: &str, fields: &Fields<'_>) -> u64 {
+        let process = Process::Client(process);
+        let head = LineHead {
+            process,
+            client: Some(client),
             kind,
             f,
-            fields,
-            Map::new(),
-            None,
-        )
+        };
+        self.line(head, fields, None, None)
     }
 
     /// Records a signal; `at` is a reading of `CLOCK_MONOTONIC` by the process that raised it.
     pub fn signal(&self, process: Process, client: Option<u32>, f: &str, fields: Fields<'_>, at: Option<u64>) -> u64 {
-        self.line(process, client, Kind::Signal, f, fields, Map::new(), at)
+        let head = LineHead {
+            process,
+            client,
+            kind: Kind::Signal,
+            f,
+        };
+        self.line(head, &fields, None, at)
     }
 
     /// Records a fact of the nemesis: a phase, what a window did, what happened to the servers.
     pub fn nemesis(&self, fact: &NemesisFact) -> u64 {
-        let (fields, extra) = (Fields::default(), fact.fields());
-        self.line(Process::Nemesis, None, Kind::Info, fact.f(), fields, extra, None)
+        let head = LineHead {
+            process: Process::Nemesis,
+            client: None,
+            kind: Kind::Info,
+            f: fact.f(),
+        };
+        self.line(head, &Fields::default(), Some(fact), None)
     }
 
     /// The clock with which lines are stamped.
@@ -138,17 +169,7 @@ impl Recorder {
         self.clock.stamp_of(reading)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the columns of a line")]
-    fn line(
-        &self,
-        process: Process,
-        client: Option<u32>,
-        kind: Kind,
-        f: &str,
-        fields: Fields<'_>,
-        extra: Map<String, Value>,
-        at: Option<u64>,
-    ) -> u64 {
+    fn line(&self, head: LineHead<'_>, fields: &Fields<'_>, fact: Option<&NemesisFact>, at: Option<u64>) -> u64 {
         let stamp = || {
             let now = self.clock.stamp();
             at.map_or(now, |at| self.clock.stamp_of(at).min(now))
@@ -157,12 +178,12 @@ impl Recorder {
             let line = Line {
                 index,
                 time,
-                process,
-                client,
-                kind,
-                f,
-                fields,
-                extra,
+                process: head.process,
+                client: head.client,
+                kind: head.kind,
+                f: head.f,
+                fields: fields.clone(),
+                extra: fact.map(NemesisFact::fields).unwrap_or_default(),
             };
             if let Some(check) = &self.check {
                 check.see(&line);
@@ -171,7 +192,14 @@ impl Recorder {
         };
         match &self.sink {
             RecorderSink::File(file) => file.add(stamp, line),
-            RecorderSink::Memory(history) => lock(history).add(stamp(), line),
+            RecorderSink::Memory(history) if fact.is_none() && self.check.is_none() => lock(history)
+                .add(stamp(), |builder, index, time| {
+                    builder.push(&head.entry(index, time, fields))
+                }),
+            RecorderSink::Memory(history) => lock(history).add(stamp(), |builder, index, time| match fact {
+                Some(fact) => builder.push_fact(&line(index, time), fact),
+                None => builder.push_line(&line(index, time)),
+            }),
         }
     }
 }
@@ -181,10 +209,11 @@ fn lock(history: &Mutex<HistoryInMemory>) -> MutexGuard<'_, HistoryInMemory> {
 }
 
 impl HistoryInMemory {
-    fn add<'a>(&mut self, time: u64, line: impl FnOnce(u64, u64) -> Line<'a>) -> u64 {
+    /// Adds the next line, of this time.
+    fn add(&mut self, time: u64, push: impl FnOnce(&mut HistoryBuilder, u64, u64) -> Result<(), FormError>) -> u64 {
         self.lines += 1;
         if let Some(builder) = &mut self.builder
-            && let Err(error) = builder.push_line(&line(self.lines, time))
+            && let Err(error) = push(builder, self.lines, time)
         {
             self.ill_formed.get_or_insert(error);
         }
@@ -210,6 +239,8 @@ impl RecorderCloser {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
     use crate::clock::{GroundClock, monotonic_ns};
 
@@ -227,7 +258,7 @@ mod tests {
                 let recorder = recorder.clone();
                 scope.spawn(move || {
                     for _ in 0..500 {
-                        recorder.operation(process, process, Kind::Invoke, "acquire", Fields::default());
+                        recorder.operation(process, process, Kind::Invoke, "acquire", &Fields::default());
                     }
                 });
             }
@@ -257,7 +288,7 @@ mod tests {
         )
         .unwrap();
         let raised = monotonic_ns();
-        let between = recorder.operation(1, 1, Kind::Invoke, "release", Fields::default());
+        let between = recorder.operation(1, 1, Kind::Invoke, "release", &Fields::default());
         let time = recorder.signal(Process::Client(1), Some(1), "lost", Fields::default(), Some(raised));
         assert!(time <= between);
     }
@@ -270,7 +301,7 @@ mod tests {
             RunClock::start(GroundClock::Real),
         )
         .unwrap();
-        recorder.operation(1, 1, Kind::Invoke, "acquire", Fields::default());
+        recorder.operation(1, 1, Kind::Invoke, "acquire", &Fields::default());
         let error = closer.close().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }

@@ -1,7 +1,6 @@
 //! Simulated links as faults know them ([`FaultableLink`]), with the taps and message rules of real ones.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -102,21 +101,29 @@ impl LinkControl for FaultableLink {
 struct TapHook {
     world: World,
     tap: Arc<LinkTap>,
-    connections: RefCell<BTreeMap<u64, Rc<ConnectionTap>>>,
+    /// By number; a link has one or two.
+    connections: RefCell<Vec<(u64, Rc<ConnectionTap>)>>,
+}
+
+impl TapHook {
+    fn tap_of(&self, connection: u64) -> Rc<ConnectionTap> {
+        let mut connections = self.connections.borrow_mut();
+        if let Some((_, tap)) = connections.iter().find(|(number, _)| *number == connection) {
+            return Rc::clone(tap);
+        }
+        let tap = Rc::new(ConnectionTap::new(&self.tap));
+        connections.push((connection, Rc::clone(&tap)));
+        tap
+    }
 }
 
 impl LinkHook for TapHook {
     fn passes(&self, passing: &PassingMessage<'_>) -> MessageVerdict {
-        let (now, name, message) = (self.world.now_ns(), passing.name(), passing.message);
+        let (now, message) = (self.world.now_ns(), passing.message);
         if message.kind() == PassingKind::Control {
             return MessageVerdict::Pass;
         }
-        let tap = Rc::clone(
-            self.connections
-                .borrow_mut()
-                .entry(passing.connection)
-                .or_insert_with(|| Rc::new(ConnectionTap::new(&self.tap))),
-        );
+        let (name, tap) = (passing.name(), self.tap_of(passing.connection));
         let stop = match message.kind() {
             PassingKind::Request => tap.request(message.number(), name, message.digest(), now),
             PassingKind::Reply => tap.reply(message.number(), name, message.refuses(), now),
@@ -149,7 +156,10 @@ impl LinkHook for TapHook {
     }
 
     fn ended(&self, connection: u64) {
-        let ended = self.connections.borrow_mut().remove(&connection);
+        let mut connections = self.connections.borrow_mut();
+        let place = connections.iter().position(|(number, _)| *number == connection);
+        let ended = place.map(|place| connections.swap_remove(place));
+        drop(connections);
         // a rule that waits for its reply is told that none comes
         drop(ended);
     }

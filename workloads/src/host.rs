@@ -73,10 +73,20 @@ pub async fn within<T>(host: &dyn RecipeHost, time: Duration, work: impl Future<
 pub(crate) fn random_name(host: &dyn RecipeHost) -> String {
     let mut name = String::with_capacity(33);
     for word in [host.random(), host.random()] {
-        let digits = (0..16).rev().map(|place| (word >> (4 * place) & 0xf) as u32);
-        name.extend(digits.filter_map(|digit| char::from_digit(digit, 16)));
+        push_hexadecimal(&mut name, word, 16);
     }
     name
+}
+
+/// Appends a number in hexadecimal digits, at least so many: names are made for each acquire, and formatting takes five times as long.
+pub(crate) fn push_hexadecimal(text: &mut String, number: u64, at_least: usize) {
+    let mut digits = [0; 16];
+    for (place, digit) in digits.iter_mut().rev().enumerate() {
+        *digit = b"0123456789abcdef"[(number >> (4 * place) & 0xf) as usize];
+    }
+    let needed = digits.len() - number.leading_zeros() as usize / 4;
+    let shown = &digits[digits.len() - needed.max(at_least)..];
+    text.push_str(std::str::from_utf8(shown).expect("digits are ASCII"));
 }
 
 /// The real machine, under a current-thread tokio runtime with a `LocalSet`.

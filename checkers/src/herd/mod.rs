@@ -89,6 +89,12 @@ pub(crate) struct HandOvers {
     pub source: WakeSource,
 }
 
+/// What besides a release may have woken waiters: by lock, and everywhere.
+struct OtherCauses {
+    departures: Vec<Departures>,
+    disturbed: Disturbed,
+}
+
 /// How it is known that a waiter was woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WakeSource {
@@ -147,10 +153,14 @@ pub(crate) fn decide(context: &Context<'_>) -> Herd {
     }
     let signals = traffic(context);
     let tapped = (notified > 0 && decided.lost == 0).then(|| wire::notified(context, &signals));
-    let by_signals = HandOvers::of(context, &signals, decided.limit, WakeSource::Signals);
+    let causes = OtherCauses {
+        departures: Departures::of(context),
+        disturbed: Disturbed::of(context),
+    };
+    let by_signals = HandOvers::of(context, &signals, &causes, decided.limit, WakeSource::Signals);
     let by_wire = tapped
         .as_ref()
-        .map(|tapped| HandOvers::of(context, tapped, decided.limit, WakeSource::Wire));
+        .map(|tapped| HandOvers::of(context, tapped, &causes, decided.limit, WakeSource::Wire));
     decided.counts = tapped.as_ref().map(|tapped| WakeCounts {
         signals: wire::wakes(&signals),
         wire: wire::wakes(tapped),
@@ -183,16 +193,21 @@ fn polls(context: &Context<'_>, decided: &Herd) -> Verdict {
 }
 
 impl HandOvers {
-    fn of(context: &Context<'_>, traffic: &[LockTraffic], limit: u64, source: WakeSource) -> Self {
-        let disturbed = Disturbed::of(context);
-        let locks = traffic.iter().zip(Departures::of(context)).enumerate();
+    fn of(
+        context: &Context<'_>,
+        traffic: &[LockTraffic],
+        causes: &OtherCauses,
+        limit: u64,
+        source: WakeSource,
+    ) -> Self {
+        let locks = traffic.iter().zip(&causes.departures).enumerate();
         let all = locks.flat_map(|(lock, (traffic, departures))| {
             Judge {
                 context,
                 lock,
                 traffic,
-                departures: &departures,
-                disturbed: &disturbed,
+                departures,
+                disturbed: &causes.disturbed,
                 limit,
                 source,
             }
@@ -328,17 +343,17 @@ fn traffic(context: &Context<'_>) -> Vec<LockTraffic> {
     let mut all: Vec<LockTraffic> = (0..history.locks.len()).map(|_| LockTraffic::default()).collect();
     // The last wake of each process that nothing has followed yet: lock and place.
     let mut fresh: Vec<Option<(usize, usize)>> = vec![None; history.processes.len()];
-    for (position, event) in history.events.iter().enumerate() {
+    let about_waiting = |f, _| matches!(f, F::Woken | F::Acquire);
+    history.events.each_of(about_waiting, |position, event| {
         let Some(lock) = history.lock_number(event) else {
-            continue;
+            return;
         };
         let process = event.process as usize;
         if event.f == F::Woken {
             fresh[process] = Some((lock, all[lock].wakes.len()));
             let client = history.client_of(event.process);
-            let (ns, position) = (event.time, position as u32);
             all[lock].wakes.push(Wake {
-                ns,
+                ns: event.time,
                 position,
                 client,
                 useful: false,
@@ -346,7 +361,7 @@ fn traffic(context: &Context<'_>) -> Vec<LockTraffic> {
             });
         } else if event.is_call(F::Acquire) {
             all[lock].asked.push(event.time);
-        } else if event.f == F::Acquire {
+        } else {
             all[lock].answered.push(event.time);
             if let Some((_, place)) = fresh[process]
                 .take()
@@ -356,7 +371,7 @@ fn traffic(context: &Context<'_>) -> Vec<LockTraffic> {
                 all[lock].wakes[place].reader = event.mode == Mode::Read;
             }
         }
-    }
+    });
     for hold in context
         .holds
         .iter()

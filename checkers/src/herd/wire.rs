@@ -86,30 +86,26 @@ pub(super) fn notified(context: &Context<'_>, signals: &[LockTraffic]) -> Vec<Lo
     let history = context.history;
     let mut all: Vec<LockTraffic> = signals.iter().map(LockTraffic::without_wakes).collect();
     let mut attempts = attempts(context);
-    for (position, event) in history
-        .events
-        .iter()
-        .enumerate()
-        .filter(|(_, event)| event.f == F::Notified)
-    {
+    let notifications = |f, _| f == F::Notified;
+    history.events.each_of(notifications, |position, event| {
         let client = history.client_of(event.process);
         let (Some(lock), Some(attempts)) = (history.lock_number(event), attempts.get_mut(&client)) else {
-            continue;
+            return;
         };
         let place = attempts.partition_point(|attempt| attempt.called <= event.time);
         let attempt = place.checked_sub(1).and_then(|place| attempts.get_mut(place));
         let Some(attempt) = attempt.filter(|attempt| attempt.lock == lock && event.time <= attempt.answered) else {
-            continue;
+            return;
         };
         attempt.last = Some(all[lock].wakes.len());
         all[lock].wakes.push(Wake {
             ns: event.time,
-            position: position as u32,
+            position,
             client,
             useful: false,
             reader: attempt.reader,
         });
-    }
+    });
     for attempt in attempts.values().flatten().filter(|attempt| attempt.got) {
         if let Some(wake) = attempt.last.and_then(|last| all[attempt.lock].wakes.get_mut(last)) {
             wake.useful = true;
@@ -125,9 +121,9 @@ pub(super) fn notified(context: &Context<'_>, signals: &[LockTraffic]) -> Vec<Lo
 fn attempts(context: &Context<'_>) -> FastMap<u32, Vec<AcquireAttempt>> {
     let history = context.history;
     let mut attempts: FastMap<u32, Vec<AcquireAttempt>> = FastMap::default();
-    for event in history.events.iter().filter(|event| event.is_call(F::Acquire)) {
+    history.events.each_call(F::Acquire, |_, event| {
         let Some(lock) = history.lock_number(event) else {
-            continue;
+            return;
         };
         let reply = history.events.get(event.mate as usize);
         attempts
@@ -141,7 +137,7 @@ fn attempts(context: &Context<'_>) -> FastMap<u32, Vec<AcquireAttempt>> {
                 reader: event.mode == Mode::Read,
                 last: None,
             });
-    }
+    });
     for attempts in attempts.values_mut() {
         attempts.sort_by_key(|attempt| attempt.called);
     }

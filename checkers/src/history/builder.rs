@@ -30,6 +30,10 @@ fn fields_of(raw: &str) -> Map<String, Value> {
     serde_json::from_str(raw).unwrap_or_default()
 }
 
+fn phase_of(fields: &Map<String, Value>) -> Option<String> {
+    fields.get("phase").and_then(Value::as_str).map(str::to_owned)
+}
+
 /// Builds a [`History`] from events in the order in which they were recorded.
 #[derive(Debug, Clone)]
 pub struct HistoryBuilder {
@@ -65,6 +69,14 @@ impl HistoryBuilder {
             open_windows: 0,
             healed_ns: None,
         }
+    }
+
+    /// The same with room for so many events, where that is known.
+    pub fn with_capacity(header: Header, events: usize) -> Self {
+        let mut builder = Self::new(header);
+        builder.history.events.reserve(events);
+        builder.history.details.reserve(events / 2);
+        builder
     }
 
     /// Goes by the order of the events alone, as Jepsen's histories want it: their `time` is not always monotone.
@@ -157,6 +169,18 @@ impl HistoryBuilder {
         Ok(())
     }
 
+    /// The same with a line of the nemesis whose fact is known, so that it is not read from the line's fields.
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub fn push_fact(&mut self, line: &Line<'_>, fact: &NemesisFact) -> Result<(), FormError> {
+        debug_assert_eq!(*fact, NemesisFact::read(line.f, line.extra.clone()));
+        self.push_event(&Entry::from(line))?;
+        let raw = serde_json::to_string(line).expect("a line is plain data");
+        self.keep_fact(line.f, raw, phase_of(&line.extra), fact.clone());
+        Ok(())
+    }
+
     /// Adds an event whose names are numbers of [`Self::names`]. What the nemesis says comes with [`Self::add_nemesis`].
     ///
     /// # Errors
@@ -199,14 +223,19 @@ impl HistoryBuilder {
 
     /// The same, with the fields of the line.
     fn keep_nemesis(&mut self, name: &str, raw: String, fields: Map<String, Value>) {
+        let phase = phase_of(&fields);
+        self.keep_fact(name, raw, phase, NemesisFact::read(name, fields));
+    }
+
+    fn keep_fact(&mut self, name: &str, raw: String, phase: Option<String>, fact: NemesisFact) {
         let position = self.history.events.len() as u32 - 1;
         let name = name.to_owned();
         let nemesis = Nemesis {
             index: self.history.index(position),
             time_ns: self.history.event(position).time,
             name: name.clone(),
-            phase: fields.get("phase").and_then(Value::as_str).map(str::to_owned),
-            fact: NemesisFact::read(&name, fields),
+            phase,
+            fact,
         };
         self.see_fact(&nemesis.fact, self.latest_ns);
         self.history.parsed.push(nemesis);

@@ -3,7 +3,7 @@
 //! [`Entry`] is what callers see; [`super::packed`] is how a million of them fit into memory. Start at [`Entry`].
 
 use super::answers::{Refusal, RevokeCause};
-use super::event::{Fenced, Kind, Line, Process};
+use super::event::{Fenced, Fields, Kind, Line, Process};
 use super::names::{NONE, Symbol};
 
 /// What a line is about: the value of `f`.
@@ -174,11 +174,23 @@ pub struct Entry<'a> {
 impl<'a> From<&'a Line<'a>> for Entry<'a> {
     /// What a line says, but for [`Entry::raw`].
     fn from(line: &'a Line<'a>) -> Self {
-        let is_nemesis = line.process == Process::Nemesis;
-        let fields = &line.fields;
-        let f = F::parse(line.f).filter(|_| !is_nemesis).unwrap_or(F::Nemesis);
+        let f = F::parse(line.f).filter(|_| line.process != Process::Nemesis);
         Self {
             client: line.client,
+            name: (line.process == Process::Nemesis).then_some(line.f),
+            ..Self::with_fields(
+                Self::new(line.index, line.time, line.process, line.kind, f.unwrap_or(F::Nemesis)),
+                &line.fields,
+            )
+        }
+    }
+}
+
+impl<'a> Entry<'a> {
+    /// The same event with what else an operation or a signal carries.
+    #[must_use]
+    pub fn with_fields(self, fields: &Fields<'a>) -> Self {
+        Self {
             lock: fields.lock,
             token: fields.token,
             owner: fields.owner,
@@ -190,10 +202,9 @@ impl<'a> From<&'a Line<'a>> for Entry<'a> {
             late_us: fields.late_us,
             cause: fields.cause,
             error: fields.error,
-            name: is_nemesis.then_some(line.f),
-            wire: fields.wire.filter(|_| f == F::Release),
+            wire: fields.wire.filter(|_| self.f == F::Release),
             node: fields.node,
-            ..Self::new(line.index, line.time, line.process, line.kind, f)
+            ..self
         }
     }
 }

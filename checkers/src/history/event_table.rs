@@ -227,10 +227,14 @@ impl EventTable {
         }
     }
 
-    /// Gives back memory that no event has.
+    /// Makes room for so many events more, as far as they do not go into blocks.
+    pub(super) fn reserve(&mut self, events: usize) {
+        self.tail.reserve(events.min(TAIL));
+    }
+
+    /// Gives back memory that no event has, but for what waited to be put into blocks: to move that would cost more.
     pub(super) fn shrink_to_fit(&mut self) {
         self.blocks.shrink_to_fit();
-        self.tail.shrink_to_fit();
     }
 
     /// Has these events in place of its own.

@@ -76,9 +76,12 @@ impl MessageName {
     pub fn new(text: &[u8]) -> Self {
         let mut bytes = [0; NAME];
         let length = text.len().min(NAME);
-        for (byte, letter) in bytes.iter_mut().zip(text) {
-            *byte = if letter.is_ascii_graphic() { *letter } else { b'?' };
+        bytes[..length].copy_from_slice(&text[..length]);
+        // all of them, whatever the length is: that is done side by side
+        for byte in &mut bytes {
+            *byte = if byte.is_ascii_graphic() { *byte } else { b'?' };
         }
+        bytes[length..].fill(0);
         Self {
             length: length as u8,
             bytes,

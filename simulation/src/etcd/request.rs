@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use harness_workloads::etcd::Leader;
 
-use crate::network::{PassingKind, WireMessage};
+use crate::network::{CallDigest, PassingKind, WireMessage};
 
 /// What a transaction compares.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -284,12 +284,8 @@ impl WireMessage for EtcdRequest {
             },
             _ => 0,
         };
-        let bytes = self.name().bytes().chain(lease.to_le_bytes());
-        bytes
-            .chain(self.subject().bytes())
-            .fold(0xcbf2_9ce4_8422_2325, |digest: u64, byte| {
-                (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            })
+        let digest = CallDigest::of(self.name()).number(lease as u64);
+        digest.bytes(self.subject().as_bytes()).value()
     }
 }
 

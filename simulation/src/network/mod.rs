@@ -15,6 +15,7 @@ mod transit;
 
 pub use connection::ClientSide;
 pub use link::{ConnectionRefused, LinkLatency, SimulatedLink};
+pub(crate) use message::CallDigest;
 pub use message::{LinkHook, LinkTraffic, MessageVerdict, PassingKind, PassingMessage, WireMessage};
 pub(crate) use port::keep_waker;
 pub use port::{Port, PortEvent, PortListener, ServerSide};

@@ -1,6 +1,6 @@
 //! What clients of a simulated Redis send and what it answers, with the names and sizes of RESP.
 
-use crate::network::{PassingKind, WireMessage};
+use crate::network::{CallDigest, PassingKind, WireMessage};
 
 /// The scripts of the recipes, each one known to a server once it was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -247,15 +247,9 @@ impl WireMessage for RedisRequest {
     }
 
     fn digest(&self) -> u64 {
-        let mut digest = 0xcbf2_9ce4_8422_2325;
-        let mut add = |bytes: &[u8]| {
-            for byte in bytes.iter().chain(b" ") {
-                digest = (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-            }
-        };
-        add(self.name().as_bytes());
-        self.command.arguments(&mut add);
-        digest
+        let mut digest = CallDigest::of(self.name());
+        self.command.arguments(|argument| digest = digest.bytes(argument));
+        digest.value()
     }
 }
 

@@ -216,10 +216,7 @@ impl SimulatedRedis {
     }
 
     fn tell(self, change: &RedisKeyChange) {
-        let hook = self.0.get().hook.borrow().clone();
-        if let Some(hook) = hook {
-            hook(change);
-        }
+        self.0.get().tell(change);
     }
 
     fn run(self, server: usize, after: Duration) {
@@ -245,9 +242,11 @@ impl SimulatedRedis {
 
     async fn serve(self, server: usize, listener: PortListener<RedisRequest, RedisMessage>) {
         let world = self.0.world();
+        let cluster = self.0.get();
+        let own = &cluster.servers[server];
         let mut cron: Option<(Duration, Pin<Box<WorldSleep>>)> = None;
         loop {
-            let due = self.next_cron(server);
+            let due = own.next_cron(world);
             if cron.as_ref().map(|(at, _)| *at) != due {
                 cron = due.map(|at| (at, Box::pin(world.sleep_until(at))));
             }
@@ -260,14 +259,11 @@ impl SimulatedRedis {
                     None => Poll::Pending,
                 }
             });
-            let event = event.await;
-            let cluster = self.0.get();
-            let own = &cluster.servers[server];
-            match event {
+            match event.await {
                 Some(PortEvent::Opened(connection)) => {
                     own.connections.borrow_mut().insert(connection.number(), connection);
                 }
-                Some(PortEvent::Message(connection, request)) => self.execute(server, connection, &request),
+                Some(PortEvent::Message(connection, request)) => cluster.execute(server, connection, &request),
                 Some(PortEvent::Over(connection)) => {
                     own.model.borrow_mut().disconnected(connection);
                     own.replicas.borrow_mut().retain(|replica| *replica != connection);
@@ -276,62 +272,9 @@ impl SimulatedRedis {
                 }
                 None => {
                     let out = own.model.borrow_mut().expire_due(wall_ms(own.process));
-                    self.spread(server, out);
+                    cluster.spread(server, out);
                 }
             }
-        }
-    }
-
-    /// When the cron has something to do, since the beginning of the world.
-    fn next_cron(self, server: usize) -> Option<Duration> {
-        let cluster = self.0.get();
-        let own = &cluster.servers[server];
-        let deadline = Duration::from_millis(own.model.borrow().next_deadline()?);
-        let now = Duration::from_nanos(self.0.world().clock());
-        let due = Duration::from_nanos(own.process.clock_at(deadline)).min(now + LONGEST_WAIT);
-        let turns = nanoseconds(due) / nanoseconds(CRON) + 1;
-        Some(CRON * u32::try_from(turns).unwrap_or(u32::MAX))
-    }
-
-    fn execute(self, server: usize, connection: u64, request: &RedisRequest) {
-        let cluster = self.0.get();
-        let own = &cluster.servers[server];
-        if request.command == RedisCommand::Psync {
-            own.replicas.borrow_mut().push(connection);
-            let (snapshot, offset) = {
-                let model = own.model.borrow();
-                (model.snapshot(), model.offset())
-            };
-            return own.send(connection, RedisMessage::Snapshot(snapshot, offset));
-        }
-        let now = wall_ms(own.process);
-        let (value, out) = own.model.borrow_mut().execute(now, connection, &request.command);
-        let name = request.command.name();
-        own.send(
-            connection,
-            RedisMessage::Reply {
-                number: request.number,
-                name,
-                value,
-            },
-        );
-        self.spread(server, out);
-    }
-
-    /// Tells subscribers, replicas and the hook what a command did.
-    fn spread(self, server: usize, out: RedisOutcome) {
-        let cluster = self.0.get();
-        let own = &cluster.servers[server];
-        for (connection, channel, message) in out.published {
-            own.send(connection, RedisMessage::Published { channel, message });
-        }
-        for effect in out.effects {
-            for replica in &*own.replicas.borrow() {
-                own.send(*replica, RedisMessage::Effect(effect.clone()));
-            }
-        }
-        for (key, event) in out.changes {
-            self.tell(&RedisKeyChange { server, key, event });
         }
     }
 
@@ -366,7 +309,7 @@ impl SimulatedRedis {
                 RedisMessage::Snapshot(snapshot, offset) => model.borrow_mut().load(&snapshot, offset),
                 RedisMessage::Effect(effect) => {
                     let out = model.borrow_mut().apply(&effect);
-                    self.spread(server, out);
+                    cluster.spread(server, out);
                 }
                 RedisMessage::Reply { .. } | RedisMessage::Published { .. } => {}
             }
@@ -374,7 +317,65 @@ impl SimulatedRedis {
     }
 }
 
+impl RedisCluster {
+    fn tell(&self, change: &RedisKeyChange) {
+        let hook = self.hook.borrow().clone();
+        if let Some(hook) = hook {
+            hook(change);
+        }
+    }
+
+    fn execute(&self, server: usize, connection: u64, request: &RedisRequest) {
+        let own = &self.servers[server];
+        if request.command == RedisCommand::Psync {
+            own.replicas.borrow_mut().push(connection);
+            let (snapshot, offset) = {
+                let model = own.model.borrow();
+                (model.snapshot(), model.offset())
+            };
+            return own.send(connection, RedisMessage::Snapshot(snapshot, offset));
+        }
+        let now = wall_ms(own.process);
+        let (value, out) = own.model.borrow_mut().execute(now, connection, &request.command);
+        let name = request.command.name();
+        own.send(
+            connection,
+            RedisMessage::Reply {
+                number: request.number,
+                name,
+                value,
+            },
+        );
+        self.spread(server, out);
+    }
+
+    /// Tells subscribers, replicas and the hook what a command did.
+    fn spread(&self, server: usize, out: RedisOutcome) {
+        let own = &self.servers[server];
+        for (connection, channel, message) in out.published {
+            own.send(connection, RedisMessage::Published { channel, message });
+        }
+        for effect in out.effects {
+            for replica in &*own.replicas.borrow() {
+                own.send(*replica, RedisMessage::Effect(effect.clone()));
+            }
+        }
+        for (key, event) in out.changes {
+            self.tell(&RedisKeyChange { server, key, event });
+        }
+    }
+}
+
 impl SimulatedRedisServer {
+    /// When the cron has something to do, since the beginning of the world.
+    fn next_cron(&self, world: World) -> Option<Duration> {
+        let deadline = Duration::from_millis(self.model.borrow().next_deadline()?);
+        let now = Duration::from_nanos(world.clock());
+        let due = Duration::from_nanos(self.process.clock_at(deadline)).min(now + LONGEST_WAIT);
+        let turns = nanoseconds(due) / nanoseconds(CRON) + 1;
+        Some(CRON * u32::try_from(turns).unwrap_or(u32::MAX))
+    }
+
     fn send(&self, connection: u64, message: RedisMessage) {
         if let Some(connection) = self.connections.borrow().get(&connection) {
             connection.send(message);

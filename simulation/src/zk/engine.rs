@@ -22,7 +22,7 @@ use super::request::{ZkAnswer, ZkCall, ZkCode, ZkMessage, ZkRequest, ZkWatchKind
 use super::tick_timer::TickTimer;
 use super::watches::ClientWatches;
 use crate::mutants::is_mutant;
-use crate::network::{ClientSide, SimulatedLink};
+use crate::network::{ClientSide, SimulatedLink, keep_waker};
 use crate::world::nanoseconds;
 
 /// The time for a server, which is eight ticks, of the session's: workloads `zk/client_session.rs:30`, `CONNECTION_SHARE`.
@@ -378,7 +378,7 @@ impl Engine {
                 if queue.is_closed {
                     return Poll::Ready(Input::Close);
                 }
-                queue.waker = Some(task.waker().clone());
+                keep_waker(&mut queue.waker, task);
             }
             timer.poll(tick, &*self.host, task).map(|()| Input::Tick(tick))
         })

@@ -1,6 +1,6 @@
 //! What clients of a simulated ZooKeeper send and what it answers, with the names and sizes of its records.
 
-use crate::network::{PassingKind, WireMessage};
+use crate::network::{CallDigest, PassingKind, WireMessage};
 
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,10 +175,8 @@ impl WireMessage for ZkRequest {
             ZkCall::Exists { watch, .. } | ZkCall::GetChildren { watch, .. } => u8::from(*watch),
             _ => 0,
         };
-        let bytes = self.name().bytes().chain([variant]).chain(self.subject().bytes());
-        bytes.fold(0xcbf2_9ce4_8422_2325, |digest: u64, byte| {
-            (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
+        let digest = CallDigest::of(self.name()).number(u64::from(variant));
+        digest.bytes(self.subject().as_bytes()).value()
     }
 }
 

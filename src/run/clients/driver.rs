@@ -453,14 +453,14 @@ impl ClientDriver {
     }
 
     fn call(&self, f: &str, fields: Fields<'_>) {
-        self.record(Kind::Invoke, f, fields);
+        self.record(Kind::Invoke, f, &fields);
     }
 
     fn reply(&self, kind: Kind, f: &str, fields: Fields<'_>) {
-        self.record(kind, f, fields);
+        self.record(kind, f, &fields);
     }
 
-    fn record(&self, kind: Kind, f: &str, fields: Fields<'_>) {
+    fn record(&self, kind: Kind, f: &str, fields: &Fields<'_>) {
         let recorder = &self.run.recorder;
         recorder.operation(self.client.process(), self.client.number, kind, f, fields);
         self.client.recorded_at.store(self.run.clock.by.now_ns(), Relaxed);

@@ -18,6 +18,7 @@ pub mod session;
 pub use client_session::{ZkServers, access_list, connector};
 pub use session::{ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkSession, ZkWatch, Znode};
 
+use crate::host::push_hexadecimal;
 use crate::recipe::RecipeContext;
 
 /// What a ZooKeeper recipe is given.
@@ -33,23 +34,26 @@ pub fn lock_path(lock: &str) -> String {
 /// The server prints a signed 32-bit counter in ten digits, so past 2³¹ there is a `-` before them; it stays a number
 /// that sorts as the server counts.
 pub fn sequence_of(name: &str) -> Option<i32> {
-    let last = name.bytes().rposition(|letter| !letter.is_ascii_digit());
-    let digits = last.map_or(0, |last| last + 1);
-    if name.len() - digits != 10 {
+    let (before, digits) = name.as_bytes().split_last_chunk::<10>()?;
+    let (mut number, mut are_digits) = (0, !before.last().is_some_and(u8::is_ascii_digit));
+    for letter in digits {
+        are_digits &= letter.is_ascii_digit();
+        number = number * 10 + i64::from(letter.wrapping_sub(b'0'));
+    }
+    if !are_digits {
         return None;
     }
     // "lock--2147483648": the kind of node ends in one dash, the second one is the sign
-    let sign = if name[..digits].ends_with("--") {
-        digits - 1
-    } else {
-        digits
-    };
-    name[sign..].parse().ok()
+    let is_negative = before.ends_with(b"--");
+    i32::try_from(if is_negative { -number } else { number }).ok()
 }
 
 /// A session's id as text, the way that ZooKeeper's own tools print it.
 pub fn owner_name(session: i64) -> String {
-    format!("0x{session:x}")
+    let mut name = String::with_capacity(18);
+    name.push_str("0x");
+    push_hexadecimal(&mut name, session as u64, 1);
+    name
 }
 
 #[cfg(test)]

@@ -56,13 +56,17 @@ pub(super) enum QueueLook {
 ///
 /// The order is by sequence number, never by name: a GUID comes first in a name and means nothing.
 pub(super) fn ahead_of(name: &str, names: Vec<String>) -> Option<Vec<String>> {
-    let mut queue: Vec<_> = names
+    let own = (sequence_of(name)?, name);
+    if !names.iter().any(|other| other == name) {
+        return None;
+    }
+    let mut ahead: Vec<(i32, String)> = names
         .into_iter()
         .filter_map(|name| Some((sequence_of(&name)?, name)))
+        .filter(|(sequence, name)| (*sequence, name.as_str()) < own)
         .collect();
-    queue.sort_unstable();
-    let place = queue.iter().position(|(_, other)| other == name)?;
-    Some(queue.into_iter().take(place).map(|(_, name)| name).collect())
+    ahead.sort_unstable();
+    Some(ahead.into_iter().map(|(_, name)| name).collect())
 }
 
 /// Watches the nearest node ahead that `matters`; looks again when that one is gone already.

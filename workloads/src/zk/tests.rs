@@ -34,11 +34,18 @@ fn a_sequence_is_the_number_at_the_end() {
     assert_eq!(sequence_of("n_0000000007"), Some(7));
     assert_eq!(sequence_of("lock-"), None);
     assert_eq!(sequence_of("lock-3"), None);
+    assert_eq!(sequence_of("lock-00000000042"), None);
+    assert_eq!(sequence_of("lock-000000004x"), None);
+    assert_eq!(sequence_of("0000000042"), Some(42));
+    assert_eq!(sequence_of("lock-9999999999"), None);
 }
 
 #[test]
 fn an_owner_is_named_like_an_ephemeral_owner() {
     assert_eq!(owner_name(0x100_0a1b_2c3d_0001), "0x1000a1b2c3d0001");
+    for session in [0, 1, 0xf, 0x10, i64::MAX, -1] {
+        assert_eq!(owner_name(session), format!("0x{session:x}"));
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use command::{Answer, Harness};
+use harness_workloads::defects::{DEFECTS, Defect, VARIABLE};
 
 impl Harness {
     fn simulated(&self, words: &str) -> Answer {
@@ -281,6 +282,32 @@ fn experiments_on_models_leave_files_of_finds_alone_and_a_find_is_the_same_again
         let replayed = harness.output(&format!("replay {}", run.display()));
         assert_eq!(replayed.status.code(), Some(0), "{find:#}");
     }
+}
+
+/// What a hunt of 1,000 experiments at most finds first in a recipe with a defect.
+fn found_first(defect: Defect) -> Option<String> {
+    let harness = Harness::new();
+    let store = defect.recipe.split('-').next().expect("a recipe has a name");
+    let backend = if store == "redlock" { "redis" } else { store };
+    let words = format!(
+        "hunt --runtime simulated --quiet --json --backend {backend} --recipe {} --experiments 1000 --until first --jobs 1 --seed 2",
+        defect.recipe
+    );
+    let mut hunt = harness.command(&words);
+    let hunted = hunt
+        .env(VARIABLE, format!("{}: {}", defect.recipe, defect.name))
+        .output();
+    let hunted = hunted.expect("harness can be started");
+    let record: serde_json::Value = serde_json::from_slice(&hunted.stdout).expect("a record");
+    let find = record["finds"].as_array()?.first()?;
+    Some(format!("{} {}", find["property"], find["class"]))
+}
+
+#[test]
+fn each_defect_that_is_planted_in_a_recipe_is_found_within_a_thousand_experiments() {
+    let missed = DEFECTS.iter().filter(|defect| found_first(**defect).is_none());
+    let missed: Vec<_> = missed.collect();
+    assert!(missed.is_empty(), "{missed:#?}");
 }
 
 #[test]

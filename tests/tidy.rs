@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// What stands on what in `src/`: a module may import only from those named behind it.
 const LAYERS: &[(&str, &[&str])] = &[
+    ("allocator", &[]),
     ("limits", &[]),
     ("adapters", &[]),
     ("clock", &[]),

@@ -9,6 +9,7 @@
 
 mod client;
 mod contract;
+pub mod defects;
 pub mod etcd;
 mod host;
 mod login;

@@ -10,6 +10,7 @@ use super::EtcdContext;
 use super::lease_keeper::{LeaseKeeper, first_doubt};
 use super::session::{EtcdKey, EtcdSession};
 use crate::client::{LockError, LockGrant, LockResult};
+use crate::defects::has_defect;
 use crate::host::{RecipeHost, Task, within};
 use crate::session::{Retried, SessionError};
 
@@ -188,9 +189,7 @@ impl LeaseSession {
 
     /// Begins a hold by its key, and watches it if the client is careful.
     pub(super) fn begin_hold(&mut self, lock: &str, key: EtcdKey, keeper: &Rc<LeaseKeeper>) -> LockGrant {
-        let watch = self
-            .context
-            .is_careful()
+        let watch = (self.context.is_careful() && !has_defect("etcd-mutex", "nobody doubts"))
             .then(|| self.watch_hold(lock, &key.name, keeper))
             .flatten();
         let held = HeldKey {
@@ -248,6 +247,9 @@ impl LeaseSession {
         refused: LockError,
         limit: Duration,
     ) -> LockError {
+        if has_defect("etcd-mutex", "the key stays when the wait is over") {
+            return refused;
+        }
         let deleted = self.retry(limit, || self.delete(session, &own)).await;
         let gone = match deleted {
             Ok(_) if self.context.is_careful() && self.unanswered.get() => self.end_lease(session, limit).await,

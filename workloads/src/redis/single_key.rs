@@ -15,11 +15,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::failover_connection::FailoverConnection;
-use super::lease_keeper::{KeyLease, keep_renewing, valid_until, watch_validity};
+use super::lease_keeper::{KeyLease, counted_from_reply, keep_renewing, valid_until, watch_validity};
 use super::session::RedisSession;
 use super::variant::{KeyContext, Variant};
 use super::{RedisContext, lock_key};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
+use crate::defects::has_defect;
 use crate::host::{Task, random_name};
 use crate::protocol::AcquireRequest;
 use crate::session::SessionError;
@@ -106,7 +107,12 @@ impl<V: Variant> SingleKeyLock<V> {
             let refused = match self.variant.acquire(self.at(&*session, attempt)).await {
                 Ok(Some(value)) => {
                     attempt.value = value;
-                    return Ok(Some(asked));
+                    let is_late = has_defect("redis-set-px-lua", "all of the lease counts from the reply");
+                    return Ok(Some(if is_late {
+                        counted_from_reply(&self.context)
+                    } else {
+                        asked
+                    }));
                 }
                 Ok(None) => None,
                 Err(SessionError::Definite(reason)) => {
@@ -114,6 +120,8 @@ impl<V: Variant> SingleKeyLock<V> {
                     Some(reason)
                 }
                 Err(error) if !self.variant.reads_back() => return Err(error.into()),
+                Err(_) if has_defect("redis-set-px-lua", "an unanswered SET has failed") => None,
+                Err(_) if has_defect("redis-set-px-lua", "an unanswered SET has succeeded") => return Ok(Some(asked)),
                 Err(_) => {
                     let since = attempt.unknown_set.as_ref().map_or(asked, |unknown| unknown.since);
                     attempt.unknown_set = Some(UnknownSet {
@@ -270,6 +278,7 @@ impl<V: Variant> SingleKeyLock<V> {
                 // it had not expired, so the delete before did it
                 (Ok(false), Some(_)) if in_time => return Ok(()),
                 (Ok(false), Some(reason)) => return Err(LockError::Unknown(reason)),
+                (Err(_), _) if has_defect("redis-set-px-lua", "a release is always ok") => return Ok(()),
                 (Err(error), _) if !self.variant.compares() => return Err(error.on_release()),
                 (Err(error), _) if self.now() >= limit => {
                     let value = held.value.clone();

@@ -15,6 +15,7 @@ use super::lock_session::{LockSession, ProofOfLife, WaitEnd, WaitLimits, last_pa
 use super::session::{ZkSession, ZkWatch, Znode};
 use super::{ZkContext, lock_path, sequence_of};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
+use crate::defects::has_defect;
 use crate::host::{random_name, within};
 use crate::protocol::AcquireRequest;
 use crate::session::SessionError;
@@ -56,6 +57,7 @@ pub(super) enum QueueLook {
 ///
 /// The order is by sequence number, never by name: a GUID comes first in a name and means nothing.
 pub(super) fn ahead_of(name: &str, names: Vec<String>) -> Option<Vec<String>> {
+    let is_by_name = has_defect("zk-predecessor-watch", "the queue is in the order of names");
     let own = (sequence_of(name)?, name);
     if !names.iter().any(|other| other == name) {
         return None;
@@ -63,7 +65,10 @@ pub(super) fn ahead_of(name: &str, names: Vec<String>) -> Option<Vec<String>> {
     let mut ahead: Vec<(i32, String)> = names
         .into_iter()
         .filter_map(|name| Some((sequence_of(&name)?, name)))
-        .filter(|(sequence, name)| (*sequence, name.as_str()) < own)
+        .filter(|(sequence, name)| match is_by_name {
+            true => name.as_str() < own.1,
+            false => (*sequence, name.as_str()) < own,
+        })
         .collect();
     ahead.sort_unstable();
     Some(ahead.into_iter().map(|(_, name)| name).collect())
@@ -79,12 +84,19 @@ pub(super) async fn watch_nearest(
         let Some(ahead) = ahead_of(place.name, names) else {
             return Ok(QueueLook::Gone);
         };
-        let Some(nearest) = ahead.iter().rfind(|name| matters(name)) else {
+        let nearest = match has_defect("zk-predecessor-watch", "everybody watches the first") {
+            true => ahead.iter().find(|name| matters(name)),
+            false => ahead.iter().rfind(|name| matters(name)),
+        };
+        let Some(nearest) = nearest else {
             return Ok(QueueLook::First);
         };
         let path = [place.parent, "/", nearest].concat();
         if let (Some(_), watch) = place.session.watch_exists(&path).await? {
             return Ok(QueueLook::Watch(watch));
+        }
+        if has_defect("zk-predecessor-watch", "whose predecessor is gone is first") {
+            return Ok(QueueLook::First);
         }
     }
 }
@@ -126,7 +138,7 @@ impl<R: QueueRule> QueueLock<R> {
                 }
                 answer => return Ok(answer?),
             };
-            if guid.is_empty() {
+            if guid.is_empty() || has_defect("zk-predecessor-watch", "an unanswered create is forgotten") {
                 return Err(LockError::Unknown(unknown));
             }
             match self.find(session, &parent, &guid, limits.call_limit).await {
@@ -179,7 +191,12 @@ impl<R: QueueRule> QueueLock<R> {
                 Ok(_) if left().is_zero() => return Err(WaitEnd::TimedOut),
                 Ok(QueueLook::Later(pause)) => host.sleep(pause.min(left())).await,
                 Ok(QueueLook::Watch(watch)) => match within(host, left(), watch).await {
-                    Some(event) => self.base.woken(lock, event)?,
+                    Some(event) => {
+                        self.base.woken(lock, event)?;
+                        if has_defect("zk-predecessor-watch", "who is woken is first") {
+                            return Ok(self.base.proof(place.session));
+                        }
+                    }
                     None => return Err(WaitEnd::TimedOut),
                 },
                 Err(error) => self.base.ask_again(place.session, error, limits).await?,

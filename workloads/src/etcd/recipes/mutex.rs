@@ -17,6 +17,7 @@ use async_trait::async_trait;
 
 use super::etcd;
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
+use crate::defects::has_defect;
 use crate::etcd::lease_session::{KeyNames, LeaseSession, LiveLease, OwnKey};
 use crate::etcd::lock_prefix;
 use crate::etcd::session::{EtcdKey, EtcdSession, KeyEvent, Listing};
@@ -53,11 +54,17 @@ enum MutexLook {
 
 fn look(listing: Listing, own: &EtcdKey) -> MutexLook {
     let mut ahead = None;
-    for key in listing.keys {
+    let mut keys = listing.keys;
+    if has_defect("etcd-mutex", "the queue is in the order of names") {
+        keys.sort_by(|one, other| one.name.cmp(&other.name));
+    }
+    for key in keys {
         if key.create_revision == own.create_revision {
             return ahead.map_or(MutexLook::First, |ahead| MutexLook::Behind(ahead, listing.revision));
         }
-        ahead = Some(key);
+        if ahead.is_none() || !has_defect("etcd-mutex", "everybody watches the first") {
+            ahead = Some(key);
+        }
     }
     MutexLook::Gone
 }
@@ -120,6 +127,9 @@ impl MutexLock {
                             .context
                             .signals
                             .woken(&request.lock, format!("DELETE {}", ahead.name));
+                        if has_defect("etcd-mutex", "who is woken is first") {
+                            return Ok(());
+                        }
                         continue;
                     }
                 }

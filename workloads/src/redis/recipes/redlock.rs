@@ -23,10 +23,11 @@ use tokio::sync::mpsc;
 
 use super::redis;
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
+use crate::defects::has_defect;
 use crate::host::Task;
 use crate::protocol::AcquireRequest;
 use crate::recipe::Recipe;
-use crate::redis::lease_keeper::{KeyLease, valid_until, watch_validity};
+use crate::redis::lease_keeper::{KeyLease, counted_from_reply, valid_until, watch_validity};
 use crate::redis::session::{RedisConnect, RedisSession};
 use crate::redis::variant::poll_pause;
 use crate::redis::{RedisContext, lock_key};
@@ -103,7 +104,7 @@ impl Redlock {
     }
 
     fn quorum(&self) -> usize {
-        self.masters.len() / 2 + 1
+        self.masters.len() / 2 + usize::from(!has_defect("redlock", "half of the masters are enough"))
     }
 
     /// Sends a command to all masters at once, and waits until `enough` is known, or until all answered or timed out.
@@ -207,6 +208,10 @@ impl LockClient for Redlock {
             let decided = |votes: Votes| votes.yes >= quorum || votes.no > all - quorum;
             let votes = self.ask(MasterCommand::Take, &key, &value, decided).await;
             let valid = !self.context.is_careful() || host.now() < valid_until(&self.context, asked);
+            if votes.yes >= quorum && has_defect("redlock", "all of the lease counts from the replies") {
+                let asked = counted_from_reply(&self.context);
+                return Ok(self.hold(&request.lock, key, value, asked));
+            }
             if votes.yes >= quorum && valid {
                 return Ok(self.hold(&request.lock, key, value, asked));
             }

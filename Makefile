@@ -16,7 +16,7 @@ build: can-build ## the release binary, target/release/harness
 # Where there is no release build yet, `make run` builds without optimization, which takes a third of the time: the first verdict
 # waits for nothing else. Without a Docker engine the crates for containers are left out.
 PROFILE := $(if $(wildcard target/release/harness),release,quick)
-FEATURES := $(if $(filter quick,$(PROFILE)),$(shell timeout 10 docker version >/dev/null 2>&1 || echo --no-default-features))
+FEATURES = $(if $(filter quick,$(PROFILE)),$(shell timeout 10 docker version >/dev/null 2>&1 || echo --no-default-features))
 
 quick: can-build
 	cargo build --profile $(PROFILE) --locked $(FEATURES)
@@ -94,4 +94,4 @@ lint: ## rustfmt and clippy
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-.PHONY: help can-build build dist run servers images test adapters libraries strangers no-fault canaries catches nightly soak kills bench conformance wheel check-page kubernetes workflows fmt lint
+.PHONY: help can-build build quick dist run servers images test adapters libraries strangers no-fault canaries catches nightly soak kills bench conformance wheel check-page kubernetes workflows fmt lint

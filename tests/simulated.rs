@@ -284,8 +284,8 @@ fn experiments_on_models_leave_files_of_finds_alone_and_a_find_is_the_same_again
     }
 }
 
-/// What a hunt of 1,000 experiments at most finds first in a recipe with a defect.
-fn found_first(defect: Defect) -> Option<String> {
+/// Whether a hunt of 1,000 experiments at most finds something in a recipe with a defect.
+fn is_found(defect: &Defect) -> bool {
     let harness = Harness::new();
     let store = defect.recipe.split('-').next().expect("a recipe has a name");
     let backend = if store == "redlock" { "redis" } else { store };
@@ -299,13 +299,12 @@ fn found_first(defect: Defect) -> Option<String> {
         .output();
     let hunted = hunted.expect("harness can be started");
     let record: serde_json::Value = serde_json::from_slice(&hunted.stdout).expect("a record");
-    let find = record["finds"].as_array()?.first()?;
-    Some(format!("{} {}", find["property"], find["class"]))
+    !record["finds"].as_array().expect("a hunt has finds").is_empty()
 }
 
 #[test]
 fn each_defect_that_is_planted_in_a_recipe_is_found_within_a_thousand_experiments() {
-    let missed = DEFECTS.iter().filter(|defect| found_first(**defect).is_none());
+    let missed = DEFECTS.iter().filter(|defect| !is_found(defect));
     let missed: Vec<_> = missed.collect();
     assert!(missed.is_empty(), "{missed:#?}");
 }

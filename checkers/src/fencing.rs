@@ -115,10 +115,12 @@ fn late_writes(context: &Context<'_>) -> u64 {
     let mut newest: Vec<Vec<(u32, u64)>> = vec![Vec::new(); history.locks.len()];
     let mut late = 0;
     history.events.each_of(is_written, |position, event| {
-        let lock = history.lock_number(event);
-        let hold = lock.and_then(|lock| context.holds.around(lock, event.process, history.instant(event.mate)));
-        let Some(hold) = hold else { return };
-        let written = &mut newest[hold.lock(history)];
+        let Some(lock) = history.lock_number(event) else {
+            return;
+        };
+        let around = context.holds.around(lock, event.process, history.instant(event.mate));
+        let Some(hold) = around else { return };
+        let written = &mut newest[lock];
         let before = written.partition_point(|(at, _)| *at < event.mate);
         late += u64::from(before > 0 && written[before - 1].1 > hold.from);
         if written.last().is_none_or(|(_, newest)| *newest < hold.from) {

@@ -77,8 +77,8 @@ impl Grants {
         grants.watched = Comparable::of(history, holds, &grants);
         let mut named = FastSet::default();
         let owners = holds
-            .iter()
-            .filter_map(|hold| Some((hold.lock(history) as u32, grants.owner_of(history, hold)?)));
+            .with_locks()
+            .filter_map(|(lock, hold)| Some((lock as u32, grants.owner_of(history, hold)?)));
         let repeated = owners.filter(|owner| !named.insert(*owner)).collect();
         grants.repeated = repeated;
         grants
@@ -256,10 +256,10 @@ impl Grants {
             }
         });
         let mut releases: FastMap<(u32, u32), Vec<u64>> = FastMap::default();
-        for hold in holds.iter().filter(|hold| hold.ended == Ended::Released) {
+        for (lock, hold) in holds.with_locks().filter(|(_, hold)| hold.ended == Ended::Released) {
             let called_ns = history.event(hold.end).time;
             releases
-                .entry((hold.lock(history) as u32, hold.owner(history)))
+                .entry((lock as u32, hold.owner(history)))
                 .or_default()
                 .push(called_ns);
         }

@@ -204,12 +204,10 @@ struct NamedGrants(FastSet<(u32, u64)>);
 
 impl NamedGrants {
     fn of(context: &Context<'_>) -> Self {
-        let (history, holds) = (context.history, context.holds.iter());
-        Self(
-            holds
-                .filter_map(|hold| Some((hold.lock(history) as u32, context.grants.token_of(history, hold)?)))
-                .collect(),
-        )
+        let holds = context.holds.with_locks();
+        let named =
+            holds.filter_map(|(lock, hold)| Some((lock as u32, context.grants.token_of(context.history, hold)?)));
+        Self(named.collect())
     }
 
     fn has(&self, grant: &ServerGrant) -> bool {

@@ -30,26 +30,26 @@ pub const DEFECTS: [Defect; 23] = [
     etcd("the key stays when the wait is over"),
     etcd("nobody doubts"),
     etcd("doubt comes after the lease"),
-    redis("redis-set-px-lua", "a release compares nothing"),
-    redis("redis-set-px-lua", "all of the lease counts from the reply"),
-    redis("redis-set-px-lua", "an unanswered SET has failed"),
-    redis("redis-set-px-lua", "an unanswered SET has succeeded"),
-    redis("redis-set-px-lua", "a release is always ok"),
-    redis("redis-set-px-lua", "doubt comes after the lease"),
-    redis("redis-watchdog", "an error ends the renewal"),
-    redis("redlock", "half of the masters are enough"),
-    redis("redlock", "all of the lease counts from the replies"),
+    planted("redis-set-px-lua", "a release compares nothing"),
+    planted("redis-set-px-lua", "all of the lease counts from the reply"),
+    planted("redis-set-px-lua", "an unanswered SET has failed"),
+    planted("redis-set-px-lua", "an unanswered SET has succeeded"),
+    planted("redis-set-px-lua", "a release is always ok"),
+    planted("redis-set-px-lua", "doubt comes after the lease"),
+    planted("redis-watchdog", "an error ends the renewal"),
+    planted("redlock", "half of the masters are enough"),
+    planted("redlock", "all of the lease counts from the replies"),
 ];
 
 const fn zk(name: &'static str) -> Defect {
-    redis("zk-predecessor-watch", name)
+    planted("zk-predecessor-watch", name)
 }
 
 const fn etcd(name: &'static str) -> Defect {
-    redis("etcd-mutex", name)
+    planted("etcd-mutex", name)
 }
 
-const fn redis(recipe: &'static str, name: &'static str) -> Defect {
+const fn planted(recipe: &'static str, name: &'static str) -> Defect {
     Defect { name, recipe }
 }
 

@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::finding::Verdict;
 use crate::history::event::Wakes;
 use crate::history::{F, Mode};
+use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::model::Model;
 use departures::{Departures, Disturbed};
@@ -372,12 +373,9 @@ fn traffic(context: &Context<'_>) -> Vec<LockTraffic> {
             }
         }
     });
-    for hold in context
-        .holds
-        .iter()
-        .filter(|hold| hold.ended == crate::holds::Ended::Released)
-    {
-        all[hold.lock(history)].releases.push(Release {
+    let released = |(_, hold): &(usize, &LockHold)| hold.ended == Ended::Released;
+    for (lock, hold) in context.holds.with_locks().filter(released) {
+        all[lock].releases.push(Release {
             ns: history.event(hold.end).time,
             position: hold.end,
         });

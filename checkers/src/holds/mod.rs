@@ -75,7 +75,7 @@ pub(crate) struct LockHold {
 }
 
 impl LockHold {
-    /// The number of its lock.
+    /// The number of its lock: looked up, and so for few holds. [`Holds::with_locks`] has it for all.
     #[inline]
     pub(crate) fn lock(&self, history: &History) -> usize {
         let lock = history.lock_number(history.event(self.got));
@@ -133,6 +133,12 @@ pub(crate) struct Holds {
 impl Holds {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &LockHold> {
         self.by_lock.iter().flatten()
+    }
+
+    /// The same, each with the number of its lock.
+    pub(crate) fn with_locks(&self) -> impl Iterator<Item = (usize, &LockHold)> {
+        let by_lock = self.by_lock.iter().enumerate();
+        by_lock.flat_map(|(lock, holds)| holds.iter().map(move |hold| (lock, hold)))
     }
 
     pub(crate) fn count(&self) -> usize {

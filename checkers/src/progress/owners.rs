@@ -104,9 +104,7 @@ impl<'a> OwnerNames<'a> {
     fn hold_of(&self, lock: usize, granted: u32) -> Option<&'a LockHold> {
         let context = self.context;
         let find = || {
-            let all = context.holds.by_lock.iter().enumerate();
-            let all = all.flat_map(|(lock, holds)| holds.iter().map(move |hold| (lock, hold)));
-            let known = all.filter_map(|(lock, hold)| {
+            let known = context.holds.with_locks().filter_map(|(lock, hold)| {
                 let grant = context.grants.of_hold(context.history, hold)?;
                 Some(((lock, grant.granted), hold))
             });

@@ -41,7 +41,7 @@ pub trait WireMessage: 'static {
 }
 
 /// A digest of a request's parts, taken eight bytes at a time: it is made for each request that passes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CallDigest(u64);
 
 impl CallDigest {

@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use super::request::{ZkCode, ZkStat, ZkWatchKind};
 use crate::mutants::is_mutant;
+use crate::network::CallDigest;
 
 /// The path of a node. All servers of an ensemble share its text, and look for the end of its parent's path once.
 #[derive(Debug, Clone, PartialOrd, Ord)]
@@ -100,24 +101,21 @@ pub enum ZkTransaction {
     Refused(ZkCode),
 }
 
-/// Hashes paths, eight bytes at a time: each server looks for a few nodes in each transaction.
+/// Hashes paths: each server looks for a few nodes in each transaction.
 #[derive(Debug, Clone, Copy, Default)]
-struct PathHasher(u64);
+struct PathHasher(CallDigest);
 
 impl Hasher for PathHasher {
     fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        let last = rest.iter().fold(0, |last, byte| last << 8 | u64::from(*byte));
-        for word in words.iter().map(|word| u64::from_le_bytes(*word)).chain([last]) {
-            self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        }
+        self.0 = self.0.bytes(bytes);
     }
 
     /// The byte that follows a text: there is nothing behind it.
     fn write_u8(&mut self, _: u8) {}
 
     fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 32)
+        let value = self.0.value();
+        value ^ (value >> 32)
     }
 }
 

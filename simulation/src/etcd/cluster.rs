@@ -20,12 +20,10 @@ use super::lessor::LessorClock;
 use super::member::{Member, RequestId};
 use super::request::StoredKey;
 use super::store::StoreChange;
-use crate::network::Port;
+use crate::network::{Port, peer_latency};
 use crate::process::SimulatedProcess;
 use crate::world::{Kept, World};
 
-/// How long a message between members is under way: least, and what is drawn besides, in nanoseconds.
-const PEER_LATENCY: (u64, u64) = (50_000, 150_000);
 /// A new leader extends leases by this: `electionTimeout`, `etcdserver/server.go:2219` of 3.4.23.
 const EXTENSION_NS: u64 = 1_000_000_000;
 /// A leader that has no majority looks again after this, in nanoseconds.
@@ -200,8 +198,7 @@ impl SimulatedEtcd {
 
     /// How long a message between two members takes.
     fn latency(self) -> u64 {
-        let (least, spread) = PEER_LATENCY;
-        least + self.0.get().dice.borrow_mut().next_u64() % spread
+        peer_latency(&mut self.0.get().dice.borrow_mut())
     }
 
     /// Gives a member something to do `after` nanoseconds.

@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
 use super::clients::ServedConnection;
@@ -21,7 +20,7 @@ use super::request::{ZkAnswer, ZkCode, ZkMessage, ZkRequest};
 use super::tree::{ZkTransaction, ZkTree};
 use super::work::{Proposal, RequestOrigin, Work};
 use crate::events::Event;
-use crate::network::Port;
+use crate::network::{Port, peer_latency};
 use crate::process::SimulatedProcess;
 use crate::task::TaskId;
 use crate::work_queue::WorkQueue;
@@ -33,8 +32,6 @@ pub(super) const LONGEST_SESSION: u64 = 20;
 pub(super) const SHORTEST_SESSION: u64 = 2;
 /// A server that has not got a majority, or not all entries, looks again after this, in nanoseconds.
 pub(super) const LOOK_AGAIN: u64 = 1_000_000;
-/// How long a message between servers is under way: least, and what is drawn besides, in nanoseconds.
-const PEER_LATENCY: (u64, u64) = (50_000, 150_000);
 
 /// What became of a node, as the leader applied it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -446,8 +443,7 @@ impl EnsembleState {
 
     /// How long a message between two servers takes.
     pub fn latency(&self) -> u64 {
-        let (least, spread) = PEER_LATENCY;
-        least + self.dice.borrow_mut().next_u64() % spread
+        peer_latency(&mut self.dice.borrow_mut())
     }
 
     /// Whether a majority of the servers runs and is not stopped.

@@ -1,0 +1,21 @@
+//! How long messages between servers are under way.
+
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+
+/// Most messages: least, and what is drawn besides, in nanoseconds. No proxy stands between servers, and a message on loopback waits
+/// for a thread to wake.
+const PROMPT: (u64, u64) = (10_000, 50_000);
+/// One of [`SELDOM`]: its thread waits for a processor.
+const LATE: (u64, u64) = (50_000, 350_000);
+const SELDOM: u64 = 8;
+
+/// How long the next message between two servers takes, in nanoseconds.
+///
+/// Were it as long as between a client and its server, clients of the leader would win every race of a lock without a queue, which
+/// they do not on real ensembles.
+pub(crate) fn peer_latency(dice: &mut ChaCha8Rng) -> u64 {
+    let drawn = dice.next_u64();
+    let (least, spread) = if drawn.is_multiple_of(SELDOM) { LATE } else { PROMPT };
+    least + drawn / SELDOM % spread
+}

@@ -2,18 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
-use harness_checkers::{Options, ReadOptions};
+use harness_checkers::{Options, ReadOptions, check};
 
 use super::args::RunArgs;
 use super::check::{Examined, examine};
 use super::report;
+use super::series::SeriesPlace;
 use super::settings::{parse_run, run_options};
 use crate::cluster::RuntimeChoice;
 use crate::config::Config;
 use crate::config::setting::{OptionName, Setting, SettingOrigin};
+use crate::event::ProgressSender;
 use crate::exit::Exit;
 use crate::plan::Plan;
-use crate::run::{RunError, RunFolder, RunOutcome};
+use crate::plan::kept_windows::planned;
+use crate::report::diagnosis::KnownRun;
+use crate::report::{Diagnosis, diagnose};
+use crate::run::{RunError, RunFolder, RunOutcome, RunSpec};
+use crate::simulated;
 use crate::store::{self, RUN_SCHEMA, RunInfo, RunStatus, StoreError, Stored};
 
 /// Creates the run's folder with `run.json` and `plan.json` before anything is started.
@@ -121,6 +127,30 @@ pub fn decided(folder: &RunFolder, info: RunInfo) -> (Stored, Result<Examined, S
         Ok(report::examine_nothing(&stored))
     };
     (stored, examined, told)
+}
+
+/// Makes a run on models in memory, on this thread, and decides it; `None` when the user interrupted it.
+pub fn examined_in_memory(config: Config, place: &SeriesPlace) -> Result<Option<Diagnosis>, String> {
+    let plan = planned(&config).map_err(|error| error.to_string())?;
+    let outcome = simulated::execute_here(RunSpec {
+        config,
+        plan,
+        name: String::new(),
+        folder: RunFolder(PathBuf::new()),
+        in_memory: true,
+        choice: place.choice.clone(),
+        progress: ProgressSender::unheard(),
+        interrupt: place.stop.clone(),
+    });
+    if outcome.interrupted {
+        return Ok(None);
+    }
+    if let Some(error) = outcome.error {
+        return Err(error.to_string());
+    }
+    let history = outcome.history.ok_or("nothing was recorded")?;
+    let findings = check(&history, &Options::default());
+    Ok(Some(diagnose(&history, findings, KnownRun::in_memory())))
 }
 
 /// The options of `harness run` with these values, as if they had been typed, without any other layer. The error says which of

@@ -1,25 +1,18 @@
 //! A job of a hunt: one experiment after the other, on servers that are kept, or on models in memory.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use harness_checkers::{Options, check};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+use super::experiment::examined_in_memory;
 use super::hunt_screen::{JobLines, follow};
 use super::hunt_space::SpaceOfHunt;
 use super::metrics::Metrics;
 use super::series::{ExperimentSeries, RUNS, SeriesPlace, SeriesStep};
-use crate::event::ProgressSender;
 use crate::hunt::record::ExperimentOutcome;
 use crate::hunt::{ExperimentResult, HuntDraw, HuntRecord};
-use crate::plan::kept_windows::planned;
-use crate::report::diagnosis::KnownRun;
-use crate::report::{Diagnosis, diagnose};
-use crate::run::{RunFolder, RunSpec};
-use crate::simulated;
 
 /// What the jobs of a hunt share.
 pub struct HuntState {
@@ -127,35 +120,11 @@ impl HuntJob {
     }
 
     fn in_memory(&self, draw: &HuntDraw) -> ExperimentOutcome {
-        match self.examined(draw) {
+        let config = self.state.space.config(draw);
+        match config.and_then(|config| examined_in_memory(config, &self.place)) {
             Ok(Some(diagnosis)) => ExperimentOutcome::Decided(Box::new(diagnosis), String::new()),
             Ok(None) => ExperimentOutcome::Stopped,
             Err(why) => ExperimentOutcome::Failed(why),
         }
-    }
-
-    /// What an experiment came to; `None` when the user interrupted it.
-    fn examined(&self, draw: &HuntDraw) -> Result<Option<Diagnosis>, String> {
-        let config = self.state.space.config(draw)?;
-        let plan = planned(&config).map_err(|error| error.to_string())?;
-        let outcome = simulated::execute_here(RunSpec {
-            config,
-            plan,
-            name: String::new(),
-            folder: RunFolder(PathBuf::new()),
-            in_memory: true,
-            choice: self.place.choice.clone(),
-            progress: ProgressSender::unheard(),
-            interrupt: self.place.stop.clone(),
-        });
-        if outcome.interrupted {
-            return Ok(None);
-        }
-        if let Some(error) = outcome.error {
-            return Err(error.to_string());
-        }
-        let history = outcome.history.ok_or("nothing was recorded")?;
-        let findings = check(&history, &Options::default());
-        Ok(Some(diagnose(&history, findings, KnownRun::in_memory())))
     }
 }

@@ -39,6 +39,7 @@ mod series;
 mod settings;
 mod show_config;
 mod shrink;
+mod shrink_screen;
 mod stdout;
 mod suite;
 mod suites;

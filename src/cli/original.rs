@@ -1,5 +1,7 @@
 //! The stored run that `harness shrink` runs again, with its first violation.
 
+use std::time::Duration;
+
 use harness_checkers::{Options, Property, ReadOptions};
 
 use super::Failure;
@@ -10,6 +12,7 @@ use crate::config::Config;
 use crate::hunt::record::causes;
 use crate::plan::Plan;
 use crate::plan::kept_windows::planned;
+use crate::report::Diagnosis;
 use crate::store;
 
 /// A stored run with a violation.
@@ -25,6 +28,17 @@ pub struct Original {
     pub windows: Vec<u32>,
     pub config: Config,
     pub plan: Plan,
+}
+
+impl Original {
+    /// When a run showed the violation: the same property, in the same class.
+    pub fn shown_in(&self, diagnosis: &Diagnosis) -> Option<Duration> {
+        let causes = causes(diagnosis);
+        let mut same = causes
+            .iter()
+            .filter(|(property, violation)| *property == self.property && violation.class == self.class);
+        same.next().map(|(_, violation)| Duration::from_nanos(violation.at_ns))
+    }
 }
 
 /// Reads the run and what is violated in it.

@@ -224,6 +224,10 @@ impl RunArgs {
                 docker && config.port_base.is_some(),
                 "--port-base needs local servers: containers have their own addresses\nhint: --runtime local".into(),
             ),
+            (
+                config.world > 0 && config.runtime != RuntimeRequest::Simulated,
+                "--world draws what models do; real servers do as they do\nhint: --runtime simulated".into(),
+            ),
             (!room, format!("--port-base leaves too few ports: {ports} are needed")),
             (
                 self.proxy_image.is_some() && !starts_toxiproxy,
@@ -349,6 +353,7 @@ mod tests {
             ("--backend zk --fault gamma-rays", "hint: `harness list faults`"),
             ("--backend zk --fault none=5", "--fault none"),
             ("--backend zk --runtime local --image x", "--runtime docker"),
+            ("--backend zk --runtime local --world 2", "--runtime simulated"),
             ("--backend zk --runtime docker --port-base 21000", "--runtime local"),
             ("--backend zk --port-base 65530", "--port-base"),
             ("--backend zk --each 1 --fault partition", "--each"),

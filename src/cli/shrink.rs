@@ -7,66 +7,33 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness_checkers::Property;
-use serde::Serialize;
 use tokio::sync::watch;
 
 use super::args::ColorWhen;
 use super::bisect;
-use super::experiment::run_args;
+use super::experiment::{examined_in_memory, run_args};
 use super::hunt_args::ShrinkArgs;
 use super::interrupt::interrupted;
 use super::original::{Original, original, set_option};
 use super::series::{self, ExperimentSeries, Experimented, RUNNING_SERVERS, RUNS, SeriesPlace, SeriesStep};
+use super::shrink_screen::{SHRINK_SCHEMA, ShrinkResult, progress_line, summary};
 use super::stdout::{print, print_json};
 use super::{Failure, look};
-use crate::config::NO_FAULT;
+use crate::cluster::Runtime;
+use crate::config::{Config, NO_FAULT};
 use crate::exit::Exit;
 use crate::hunt::hit_rate::HitRate;
-use crate::hunt::record::causes;
-use crate::hunt::shrink::{ShrinkCandidate, Shrinking};
+use crate::hunt::shrink::{ShrinkCandidate, ShrinkGround, Shrinking};
 use crate::plan::Phases;
 use crate::plan::kept_windows::planned;
-use crate::report::screen::{Look, ScreenText};
-use crate::report::words::{many, quoted, span};
+use crate::report::screen::Look;
 use crate::store;
 
-const SCHEMA: &str = "harness-shrink/1";
 /// The length of a run without faults.
 const FAULTLESS: Duration = Duration::from_secs(12);
-
-/// What a run came to, as `--json` prints it.
-#[derive(Debug, Serialize)]
-struct ShrinkResult {
-    schema: &'static str,
-    /// The run that was cut down.
-    run: String,
-    property: Property,
-    class: String,
-    /// How many windows, clients and locks it had, and which are left.
-    windows_before: usize,
-    windows: Vec<u32>,
-    clients_before: u32,
-    clients: u32,
-    locks_before: u32,
-    locks: u32,
-    /// Options that it does not need.
-    without: BTreeSet<&'static str>,
-    length_before_ms: u64,
-    length_ms: u64,
-    /// Runs in which less was tried.
-    tried: u32,
-    hit_rate: HitRate,
-    /// The 95 % Wilson interval of the rate.
-    interval: (f64, f64),
-    /// From the start of a run to its violation: the median over the hits.
-    detected_after_ms: Option<u64>,
-    /// The words that run what is left.
-    again: Vec<String>,
-    /// The last of its runs that failed, if one did.
-    kept: Option<String>,
-    interrupted: bool,
-}
+/// Runs in which less is tried, where the user names no number.
+const RUNS_ON_SERVERS: u32 = 20;
+const RUNS_ON_MODELS: u32 = 2000;
 
 pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     if args.compares_versions() {
@@ -88,10 +55,10 @@ pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     } else {
         print(&summary(&result, &folder, look(color, io::stdout().is_terminal())));
     }
-    Ok(match (result.hit_rate.hits, result.interrupted) {
-        (1.., _) => Exit::Violated,
-        (0, true) => Exit::Interrupted,
-        (0, false) => Exit::Inconclusive,
+    Ok(match (result.detected_after_ms, result.interrupted) {
+        (Some(_), _) => Exit::Violated,
+        (None, true) => Exit::Interrupted,
+        (None, false) => Exit::Inconclusive,
     })
 }
 
@@ -116,14 +83,41 @@ impl Original {
         if left.locks != self.config.locks {
             set("locks", Some(left.locks.to_string()));
         }
+        if left.grants != self.config.grants {
+            set("grants", left.grants.map(|grants| grants.to_string()));
+        }
+        if let Some(wait) = left.wait.filter(|wait| *wait != self.config.wait) {
+            set("wait", Some(format!("{}ms", wait.as_millis())));
+        }
+        if left.world > 0 {
+            set("runtime", Some(Runtime::Simulated.name().to_owned()));
+            set("world", Some(left.world.to_string()));
+        }
         for option in &left.without {
             set(option, None);
         }
         options
     }
+
+    fn is_given(&self, wanted: &str) -> bool {
+        self.options.iter().any(|(name, _)| name == wanted)
+    }
+
+    /// What the search begins with.
+    fn whole(&self) -> ShrinkCandidate {
+        ShrinkCandidate {
+            windows: self.windows.clone(),
+            clients: self.config.clients,
+            locks: self.config.locks,
+            grants: self.config.grants,
+            wait: self.is_given("wait").then_some(self.config.wait),
+            without: BTreeSet::new(),
+            world: self.config.world,
+        }
+    }
 }
 
-/// A run of what is left: whether it showed the violation, when, and where it is.
+/// A run of what is left: when it showed the violation, and its files.
 struct Trial {
     detected: Option<Duration>,
     experimented: PathBuf,
@@ -136,6 +130,8 @@ struct Shrinker<'a> {
     args: &'a ShrinkArgs,
     original: &'a Original,
     folder: &'a Path,
+    ground: ShrinkGround,
+    place: Arc<SeriesPlace>,
     series: ExperimentSeries,
     stop: watch::Receiver<bool>,
     look: Look,
@@ -153,17 +149,23 @@ async fn cut_down(args: &ShrinkArgs, original: &Original, folder: &Path, looks: 
     }
     let choice = config.choose_runtime().await;
     let choice = choice.map_err(Failure::environment)?;
-    let place = SeriesPlace {
+    let ground = match choice.runtime {
+        Runtime::Simulated => ShrinkGround::Models,
+        _ => ShrinkGround::Servers,
+    };
+    let place = Arc::new(SeriesPlace {
         digest: choice.runtime.digest().await,
         choice,
         folder: fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()),
         stop: stop.clone(),
-    };
+    });
     let mut shrinker = Shrinker {
         args,
         original,
         folder,
-        series: ExperimentSeries::new(Arc::new(place), 0, original.plan.servers_through_proxy),
+        ground,
+        series: ExperimentSeries::new(Arc::clone(&place), 0, original.plan.servers_through_proxy),
+        place,
         stop,
         look: looks,
         until: Instant::now() + args.limit,
@@ -177,42 +179,78 @@ async fn cut_down(args: &ShrinkArgs, original: &Original, folder: &Path, looks: 
 
 impl Shrinker<'_> {
     async fn search(&mut self) -> Result<ShrinkResult, Failure> {
-        let Original {
-            options,
-            windows,
-            config,
-            ..
-        } = self.original;
-        let given: Vec<&str> = options.iter().map(|(name, _)| name.as_str()).collect();
-        let mut search = Shrinking::of(
-            windows.clone(),
-            config.clients,
-            config.locks,
-            self.original.suspect,
-            &given,
-        );
-        while self.number < self.args.runs && !self.is_over() {
+        let given = self.original.options.iter().map(|(name, _)| name.as_str());
+        let given: Vec<&str> = given.collect();
+        let mut search = Shrinking::of(self.ground, self.original.whole(), self.original.suspect, &given);
+        let most = self.args.runs.unwrap_or(match self.ground {
+            ShrinkGround::Servers => RUNS_ON_SERVERS,
+            ShrinkGround::Models => RUNS_ON_MODELS,
+        });
+        while self.number < most && !self.is_over() {
             let Some(candidate) = search.candidate() else { break };
-            let trial = self.trial(&candidate).await?;
-            let Some(trial) = trial else { break };
-            search.came_to(trial.detected.is_some());
-            self.keep(trial)?;
+            let failed = match self.ground {
+                // with other options the plan may have fewer windows
+                _ if planned(&self.config(&candidate)?).is_err() => false,
+                ShrinkGround::Servers => {
+                    let Some(trial) = self.trial(&candidate).await? else {
+                        break;
+                    };
+                    let failed = trial.detected.is_some();
+                    self.keep(trial)?;
+                    failed
+                }
+                ShrinkGround::Models => self.in_memory(&candidate).await?.is_some(),
+            };
+            search.came_to(failed);
         }
-        let tried = self.number;
-        let best = search.best().clone();
+        let (tried, best) = (self.number, search.best().clone());
+        let (runs, hits, detected) = match self.ground {
+            ShrinkGround::Servers => self.confirm(&best).await?,
+            ShrinkGround::Models => self.confirm_on_models(&best).await?,
+        };
+        self.result(&best, tried, HitRate { hits, runs }, detected)
+    }
+
+    /// Runs what is left, for its hit rate: runs, hits, and the median time to a violation.
+    async fn confirm(&mut self, best: &ShrinkCandidate) -> Result<(u32, u32, Option<Duration>), Failure> {
         let mut hits = Vec::new();
         let mut runs = 0;
         while runs < self.args.confirm && !self.is_over() {
-            let Some(trial) = self.trial(&best).await? else { break };
+            let Some(trial) = self.trial(best).await? else { break };
             runs += 1;
             hits.extend(trial.detected);
             self.keep(trial)?;
         }
-        self.result(&best, tried, runs, hits)
+        hits.sort_unstable();
+        Ok((runs, hits.len() as u32, hits.get(hits.len() / 2).copied()))
+    }
+
+    /// Runs what is left with its files, and in other worlds for its hit rate.
+    async fn confirm_on_models(&mut self, best: &ShrinkCandidate) -> Result<(u32, u32, Option<Duration>), Failure> {
+        let Some(trial) = self.trial(best).await? else {
+            return Ok((0, 0, None));
+        };
+        let detected = trial.detected;
+        self.keep(trial)?;
+        let (mut runs, mut hits) = (0, 0);
+        while runs < self.args.confirm && !self.is_over() {
+            runs += 1;
+            let elsewhere = ShrinkCandidate {
+                world: best.world + runs,
+                ..best.clone()
+            };
+            hits += u32::from(self.in_memory(&elsewhere).await?.is_some());
+        }
+        Ok((runs, hits, detected))
     }
 
     fn is_over(&self) -> bool {
         *self.stop.borrow() || Instant::now() >= self.until
+    }
+
+    fn config(&self, left: &ShrinkCandidate) -> Result<Config, Failure> {
+        let args = run_args(&self.original.options(left), &self.args.results).map_err(Failure::usage)?;
+        args.config(self.original.config.seed).map_err(Failure::usage)
     }
 
     /// Runs what is left; `None` when the user interrupts meanwhile.
@@ -233,11 +271,7 @@ impl Shrinker<'_> {
         } = experimented;
         let decision = decision.await.expect("deciding a history does not panic");
         let detected = match &decision.examined {
-            Ok(examined) => {
-                let causes = causes(&examined.diagnosis);
-                let same = causes.iter().find(|(property, _)| *property == self.original.property);
-                same.map(|(_, violation)| Duration::from_nanos(violation.at_ns))
-            }
+            Ok(examined) => self.original.shown_in(&examined.diagnosis),
             Err(why) => {
                 return Err(Failure {
                     exit: Exit::Bug,
@@ -252,6 +286,23 @@ impl Shrinker<'_> {
             server_logs,
             decision,
         }))
+    }
+
+    /// Runs what is left on models, without a file; when it showed the violation.
+    async fn in_memory(&mut self, left: &ShrinkCandidate) -> Result<Option<Duration>, Failure> {
+        self.number += 1;
+        let config = self.config(left)?;
+        let place = Arc::clone(&self.place);
+        let started = Instant::now();
+        let examined = tokio::task::spawn_blocking(move || examined_in_memory(config, &place)).await;
+        let diagnosis = examined.expect("a run on models does not panic");
+        let diagnosis = diagnosis.map_err(Failure::environment)?;
+        let detected = diagnosis.and_then(|diagnosis| self.original.shown_in(&diagnosis));
+        // most of hundreds of runs show nothing
+        if detected.is_some() {
+            self.say(left, true, started.elapsed());
+        }
+        Ok(detected)
     }
 
     /// Keeps the run if it failed, in place of the one before it.
@@ -272,14 +323,7 @@ impl Shrinker<'_> {
         if self.args.quiet {
             return;
         }
-        let word = if failed {
-            self.look.paint("1;31", "violated")
-        } else {
-            self.look.paint("32", "held    ")
-        };
-        let line = ScreenText::from(format!("[{:>2}] ", self.number))
-            + word
-            + &format!("  {}   {:.1}s", in_words(left), took.as_secs_f64());
+        let line = progress_line(self.number, left, failed, took, self.look);
         eprintln!("{line}");
     }
 
@@ -287,8 +331,8 @@ impl Shrinker<'_> {
         &self,
         best: &ShrinkCandidate,
         tried: u32,
-        runs: u32,
-        mut hits: Vec<Duration>,
+        hit_rate: HitRate,
+        detected: Option<Duration>,
     ) -> Result<ShrinkResult, Failure> {
         let Original {
             name,
@@ -303,95 +347,26 @@ impl Shrinker<'_> {
         let left = args.config(config.seed).map_err(Failure::usage)?;
         let length =
             |phases: &Phases| (phases.control + phases.warm_up + phases.faults + phases.recovery).as_millis() as u64;
-        let hit_rate = HitRate {
-            hits: hits.len() as u32,
-            runs,
-        };
-        hits.sort_unstable();
         let kept = self.kept.as_ref().and_then(|folder| folder.file_name());
         Ok(ShrinkResult {
-            schema: SCHEMA,
+            schema: SHRINK_SCHEMA,
             run: name.clone(),
             property: *property,
             class: class.clone(),
             windows_before: windows.len(),
-            windows: best.windows.clone(),
             clients_before: config.clients,
-            clients: best.clients,
             locks_before: config.locks,
-            locks: best.locks,
-            without: best.without.clone(),
+            left: best.clone(),
             length_before_ms: length(&plan.phases),
             length_ms: length(&planned(&left).map_err(Failure::usage)?.phases),
             tried,
             hit_rate,
             interval: hit_rate.interval(),
-            detected_after_ms: hits.get(hits.len() / 2).map(|time| time.as_millis() as u64),
+            detected_after_ms: detected.map(|time| time.as_millis() as u64),
             again: args.again(&left),
             kept: kept.map(|name| format!("{RUNS}/{}", name.to_string_lossy())),
             interrupted: *self.stop.borrow(),
+            simulated: self.ground == ShrinkGround::Models,
         })
     }
-}
-
-/// `windows 3 7, 2 clients, 1 lock`
-fn in_words(left: &ShrinkCandidate) -> String {
-    let numbers: Vec<String> = left.windows.iter().map(u32::to_string).collect();
-    let windows = match left.windows.len() {
-        0 => "no fault".to_owned(),
-        1 => format!("window {}", numbers[0]),
-        _ => format!("windows {}", numbers.join(" ")),
-    };
-    let (clients, locks) = (many(left.clients.into(), "client"), many(left.locks.into(), "lock"));
-    let without: Vec<String> = left
-        .without
-        .iter()
-        .map(|option| format!("without --{option}"))
-        .collect();
-    [vec![windows, clients, locks], without].concat().join(", ")
-}
-
-fn summary(result: &ShrinkResult, folder: &Path, look: Look) -> String {
-    let id = format!("{} {}", result.property.id(), result.class);
-    let again: Vec<String> = result.again.iter().map(|word| quoted(word)).collect();
-    let left = ShrinkCandidate {
-        windows: result.windows.clone(),
-        clients: result.clients,
-        locks: result.locks,
-        without: result.without.clone(),
-    };
-    let seconds = |ms: u64| ms as f64 / 1000.0;
-    let before = format!(
-        "from {}, {}, {} and {:.0}s, in {}",
-        many(result.windows_before as u64, "window"),
-        many(result.clients_before.into(), "client"),
-        many(result.locks_before.into(), "lock"),
-        seconds(result.length_before_ms),
-        many(result.tried.into(), "run")
-    );
-    let mut lines = vec![
-        look.bold("x") + " " + look.bold(&id) + &format!("  of {}", result.run),
-        ScreenText::from(format!(
-            "  left      {}, {:.0}s",
-            in_words(&left),
-            seconds(result.length_ms)
-        )),
-        ScreenText::from(format!("            {before}")),
-        ScreenText::from(format!("  hit rate  {}", result.hit_rate)),
-    ];
-    lines.extend(
-        result
-            .detected_after_ms
-            .map(|ms| ScreenText::from(format!("  detected  after {}, the median", span(ms * 1_000_000)))),
-    );
-    if result.hit_rate.hits == 0 && result.hit_rate.runs > 0 {
-        lines.push(ScreenText::from(
-            "  It did not come again: it is rare, or depends on what this machine did. More runs: --confirm 20.",
-        ));
-    }
-    lines.push(ScreenText::from("  again     ") + again.join(" "));
-    if let Some(kept) = &result.kept {
-        lines.push(ScreenText::from("  see       harness check ") + quoted(&folder.join(kept).display().to_string()));
-    }
-    ScreenText::join(&lines) + "\n"
 }

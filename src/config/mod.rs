@@ -254,6 +254,11 @@ pub struct Config {
     /// How servers are started
     #[arg(long, help_heading = SERVERS, value_enum, default_value_t = RuntimeRequest::Auto)]
     pub runtime: RuntimeRequest,
+    /// On models: number of the world, which draws latencies, elections and order under the plan of the seed
+    ///
+    /// `harness shrink` looks for a world in which less shows a violation.
+    #[arg(long, help_heading = SERVERS, value_name = "N", default_value_t = 0)]
+    pub world: u32,
     /// How the servers stand to each other
     #[arg(long, help_heading = SERVERS, value_enum, default_value_t)]
     pub topology: Topology,

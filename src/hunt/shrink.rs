@@ -4,24 +4,87 @@
 //! Delta debugging is `ddmin` of [Zeller and Hildebrandt](https://doi.org/10.1109/32.988498): parts of what is left are tried
 //! alone, then left out, in ever smaller parts. The window in which the violation fell is tried first.
 //!
-//! A violation need not come each time, so a set of windows that shows none is tried again before it is given up.
+//! A violation need not come each time, so a set of windows that shows none is tried again before it is given up. A run on models is
+//! the same each time: there less is tried in other worlds, which draw other latencies under the same plan.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
-/// Tries of a set of windows before it counts as one that does not fail.
-const TRIES: u32 = 2;
+use serde::{Serialize, Serializer};
+
 /// Options of a load that a violation may not need, the first to be left out in front.
-const OPTIONS: [&str; 6] = ["churn", "tries", "reads", "reentrant", "wait", "hold"];
+const OPTIONS: [&str; 6] = ["churn", "tries", "reads", "reentrant", WAIT, "hold"];
+const WAIT: &str = "wait";
+
+/// A shorter wait is not tried.
+const SHORTEST_WAIT: Duration = Duration::from_millis(20);
+/// In how many worlds less is tried at most.
+const MOST_WORLDS: u32 = 48;
+const FEW_WINDOWS: usize = 6;
+/// One client alone needs more windows than a few do: on models there are this many until windows have been left out.
+const FEW_CLIENTS: u32 = 3;
 
 /// What a run is cut down to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ShrinkCandidate {
     /// Numbers of the windows of the plan that stay; none: no faults at all.
     pub windows: Vec<u32>,
     pub clients: u32,
     pub locks: u32,
+    /// The grants after which the faults end, where the run was given a number of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grants: Option<u32>,
+    /// For how long an acquire waits, where the run was given a time; in milliseconds.
+    #[serde(
+        rename = "wait_ms",
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "milliseconds"
+    )]
+    pub wait: Option<Duration>,
     /// Options that have their defaults in place of what they had.
     pub without: BTreeSet<&'static str>,
+    /// The world in which it is run on models.
+    pub world: u32,
+}
+
+fn milliseconds<S: Serializer>(wait: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    wait.map(|wait| wait.as_secs_f64() * 1e3).serialize(serializer)
+}
+
+/// Where the runs are made, which says how often less is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShrinkGround {
+    /// A run takes seconds, and is another one each time.
+    Servers,
+    /// A run takes milliseconds, and is the same each time: less is tried in several worlds, and everything again as long as that
+    /// leaves less.
+    Models,
+}
+
+impl ShrinkGround {
+    /// What is cut down, in this order. Where a try costs next to nothing, windows come late: the more of them there are, and
+    /// the shorter the waits, the fewer clients show the violation.
+    fn parts(self) -> &'static [ShrinkPart] {
+        use ShrinkPart::{Clients, Grants, Locks, Options, Wait, Windows};
+        match self {
+            Self::Servers => &[Windows, Clients, Locks, Options],
+            Self::Models => &[Wait, Clients, Locks, Options, Windows, Grants],
+        }
+    }
+
+    /// Tries of a candidate before it counts as one that does not fail. A violation that took `longest` worlds to come comes in one of
+    /// about as many.
+    fn tries(self, part: ShrinkPart, candidate: &ShrinkCandidate, longest: u32) -> u32 {
+        let worlds = |least: u32| least.max(longest * 3).min(MOST_WORLDS);
+        match (self, part) {
+            (Self::Servers, ShrinkPart::Windows) if !candidate.windows.is_empty() => 2,
+            (Self::Servers, _) => 1,
+            (Self::Models, ShrinkPart::Clients) => worlds(32),
+            // there are few ways to leave some of a few windows out
+            (Self::Models, ShrinkPart::Windows) if candidate.windows.len() <= FEW_WINDOWS => worlds(32),
+            (Self::Models, _) => worlds(8),
+        }
+    }
 }
 
 /// What is cut down now.
@@ -31,47 +94,54 @@ enum ShrinkPart {
     Clients,
     Locks,
     Options,
-    Done,
+    Wait,
+    Grants,
 }
 
 /// The search: [`Shrinking::candidate`] says what to run, [`Shrinking::came_to`] hears whether it failed.
 #[derive(Debug)]
 pub struct Shrinking {
+    ground: ShrinkGround,
     /// The least that failed.
     best: ShrinkCandidate,
-    part: ShrinkPart,
+    /// What the parts began with this time, and whether it is the first.
+    before: ShrinkCandidate,
+    is_first_round: bool,
+    /// What is cut down now, by its place among the parts.
+    part: usize,
     queue: VecDeque<ShrinkCandidate>,
     /// Into how many parts the windows are divided.
-    parts: usize,
+    pieces: usize,
     tried: BTreeSet<Vec<u32>>,
+    /// As many clients do not show it.
+    too_few: u32,
+    /// The tries of the candidate that took the most until it failed.
+    longest: u32,
+    /// What is run now, and the how many-th time.
     running: Option<(ShrinkCandidate, u32)>,
+    suspect: Option<u32>,
     given: Vec<&'static str>,
 }
 
 impl Shrinking {
-    /// Begins with a run that failed with these windows of its plan. `suspect` is the one in which its violation fell, `given`
-    /// are the options that it was given.
-    pub fn of(windows: Vec<u32>, clients: u32, locks: u32, suspect: Option<u32>, given: &[&str]) -> Self {
-        let best = ShrinkCandidate {
-            windows,
-            clients,
-            locks,
-            without: BTreeSet::new(),
-        };
+    /// Begins with a run that failed. `suspect` is the window in which its violation fell, `given` are the options that it was given.
+    pub fn of(ground: ShrinkGround, failed: ShrinkCandidate, suspect: Option<u32>, given: &[&str]) -> Self {
         let mut shrinking = Self {
-            parts: 2,
-            part: ShrinkPart::Windows,
+            ground,
+            before: failed.clone(),
+            is_first_round: true,
+            best: failed,
+            part: 0,
             queue: VecDeque::new(),
+            pieces: 2,
             tried: BTreeSet::new(),
+            too_few: 0,
+            longest: 1,
             running: None,
+            suspect,
             given: OPTIONS.into_iter().filter(|option| given.contains(option)).collect(),
-            best,
         };
-        shrinking.tried.insert(shrinking.best.windows.clone());
-        if let Some(suspect) = suspect.filter(|suspect| shrinking.best.windows.contains(suspect)) {
-            shrinking.queue.push_back(shrinking.with_windows(vec![suspect]));
-        }
-        shrinking.divide();
+        shrinking.begin_part();
         shrinking
     }
 
@@ -82,12 +152,12 @@ impl Shrinking {
 
     /// What to run next; `None` when nothing is left to try.
     pub fn candidate(&mut self) -> Option<ShrinkCandidate> {
-        if let Some((again, _)) = &self.running {
-            return Some(again.clone());
+        if self.running.is_some() {
+            return self.ran();
         }
         loop {
             while let Some(candidate) = self.queue.pop_front() {
-                let is_new = self.part != ShrinkPart::Windows || self.tried.insert(candidate.windows.clone());
+                let is_new = self.part() != ShrinkPart::Windows || self.tried.insert(candidate.windows.clone());
                 if is_new && candidate != self.best {
                     self.running = Some((candidate.clone(), 1));
                     return Some(candidate);
@@ -99,57 +169,103 @@ impl Shrinking {
 
     /// Hears whether the run of the candidate showed the violation.
     pub fn came_to(&mut self, failed: bool) {
-        let Some((candidate, tries)) = self.running.take() else {
+        let ran = self.ran();
+        let Some(((first, tries), ran)) = self.running.take().zip(ran) else {
             return;
         };
+        let part = self.part();
         if !failed {
-            if self.part == ShrinkPart::Windows && !candidate.windows.is_empty() && tries < TRIES {
-                self.running = Some((candidate, tries + 1));
-            } else if matches!(self.part, ShrinkPart::Clients | ShrinkPart::Locks) {
-                // fewer still would fail even less often
-                self.queue.clear();
+            if tries < self.ground.tries(part, &first, self.longest) {
+                self.running = Some((first, tries + 1));
+            } else if part == ShrinkPart::Clients {
+                self.too_few = first.clients;
+                self.fewer_clients();
             }
             return;
         }
-        let left = self.best.windows.len();
-        let is_complement = candidate.windows.len() * 2 > left;
-        self.best = candidate;
-        match self.part {
+        let is_complement = ran.windows.len() * 2 > self.best.windows.len();
+        self.best = ran;
+        self.longest = self.longest.max(tries);
+        match part {
             ShrinkPart::Windows => {
-                self.parts = if is_complement { (self.parts - 1).max(2) } else { 2 };
+                self.pieces = if is_complement { (self.pieces - 1).max(2) } else { 2 };
                 self.queue.clear();
                 self.divide();
             }
-            ShrinkPart::Clients | ShrinkPart::Locks => self.halve(),
-            ShrinkPart::Options | ShrinkPart::Done => self.rest_of_options(),
+            ShrinkPart::Clients => self.fewer_clients(),
+            ShrinkPart::Locks => {}
+            ShrinkPart::Options => self.rest_of_options(),
+            ShrinkPart::Wait => self.shorter_wait(),
+            ShrinkPart::Grants => self.fewer_grants(),
         }
     }
 
-    /// Goes on to smaller parts, or to the next thing to cut down.
-    fn refill(&mut self) -> Option<()> {
-        match self.part {
-            ShrinkPart::Windows if self.parts < self.best.windows.len() => {
-                self.parts = (self.parts * 2).min(self.best.windows.len());
+    /// The candidate as it is run now.
+    fn ran(&self) -> Option<ShrinkCandidate> {
+        let (first, tries) = self.running.as_ref()?;
+        let mut ran = first.clone();
+        if self.ground == ShrinkGround::Models {
+            ran.world += tries - 1;
+        }
+        Some(ran)
+    }
+
+    fn part(&self) -> ShrinkPart {
+        self.ground.parts()[self.part]
+    }
+
+    fn begin_part(&mut self) {
+        match self.part() {
+            ShrinkPart::Windows => {
+                self.pieces = 2;
+                self.tried = BTreeSet::from([self.best.windows.clone()]);
+                if self.ground == ShrinkGround::Models {
+                    self.queue.push_back(self.with_windows(Vec::new()));
+                }
+                if let Some(suspect) = self.suspect.filter(|suspect| self.best.windows.contains(suspect)) {
+                    self.queue.push_back(self.with_windows(vec![suspect]));
+                }
                 self.divide();
             }
-            ShrinkPart::Windows if self.best.windows.len() == 1 && !self.tried.contains(&Vec::new()) => {
-                self.queue.push_back(self.with_windows(Vec::new()));
-            }
-            ShrinkPart::Windows => {
-                self.part = ShrinkPart::Clients;
-                self.halve();
-            }
             ShrinkPart::Clients => {
-                self.part = ShrinkPart::Locks;
-                self.halve();
+                self.too_few = match self.ground {
+                    ShrinkGround::Models if self.is_first_round => FEW_CLIENTS - 1,
+                    _ => 0,
+                };
+                self.fewer_clients();
             }
-            ShrinkPart::Locks => {
-                self.part = ShrinkPart::Options;
-                self.rest_of_options();
-            }
-            ShrinkPart::Options => self.part = ShrinkPart::Done,
-            ShrinkPart::Done => return None,
+            ShrinkPart::Locks => self.one_lock(),
+            ShrinkPart::Options => self.rest_of_options(),
+            ShrinkPart::Wait => self.shorter_wait(),
+            ShrinkPart::Grants => self.fewer_grants(),
         }
+    }
+
+    /// Goes on to smaller pieces, or to the next thing to cut down.
+    fn refill(&mut self) -> Option<()> {
+        if self.part() == ShrinkPart::Windows {
+            if self.pieces < self.best.windows.len() {
+                self.pieces = (self.pieces * 2).min(self.best.windows.len());
+                self.divide();
+                return Some(());
+            }
+            if self.best.windows.len() == 1 && !self.tried.contains(&Vec::new()) {
+                self.queue.push_back(self.with_windows(Vec::new()));
+                return Some(());
+            }
+        }
+        if self.part + 1 < self.ground.parts().len() {
+            self.part += 1;
+        } else {
+            let is_less = self.best != self.before;
+            if self.ground == ShrinkGround::Servers || !is_less {
+                return None;
+            }
+            self.before = self.best.clone();
+            self.is_first_round = false;
+            self.part = 0;
+        }
+        self.begin_part();
         Some(())
     }
 
@@ -160,41 +276,60 @@ impl Shrinking {
         }
     }
 
-    /// Each part alone, then all without each part.
+    /// Each piece alone, then all without each piece.
     fn divide(&mut self) {
         let windows = self.best.windows.clone();
         if windows.len() < 2 {
             return;
         }
-        let size = windows.len().div_ceil(self.parts);
-        for part in windows.chunks(size) {
-            self.queue.push_back(self.with_windows(part.to_vec()));
+        let size = windows.len().div_ceil(self.pieces);
+        for piece in windows.chunks(size) {
+            self.queue.push_back(self.with_windows(piece.to_vec()));
         }
-        for part in windows.chunks(size) {
-            let rest = windows.iter().filter(|window| !part.contains(window)).copied();
+        for piece in windows.chunks(size) {
+            let rest = windows.iter().filter(|window| !piece.contains(window)).copied();
             self.queue.push_back(self.with_windows(rest.collect()));
         }
     }
 
-    /// Half of the clients, or of the locks.
-    fn halve(&mut self) {
-        let (clients, locks) = (self.best.clients, self.best.locks);
-        let half = match self.part {
-            ShrinkPart::Clients if clients > 1 => ShrinkCandidate {
-                clients: clients / 2,
+    /// As many as are in the middle between those that showed it and those that did not.
+    fn fewer_clients(&mut self) {
+        let clients = u32::midpoint(self.too_few, self.best.clients);
+        if clients > self.too_few {
+            self.queue.push_back(ShrinkCandidate {
+                clients,
                 ..self.best.clone()
-            },
-            ShrinkPart::Locks if locks > 1 => {
-                let mut one = self.best.clone();
-                one.locks = 1;
-                // half of one lock cannot be out of use
-                one.without
-                    .extend(self.given.iter().filter(|option| **option == "churn"));
-                one
-            }
-            _ => return,
-        };
-        self.queue.push_back(half);
+            });
+        }
+    }
+
+    fn one_lock(&mut self) {
+        if self.best.locks > 1 {
+            let mut one = self.best.clone();
+            one.locks = 1;
+            // half of one lock cannot be out of use
+            let churn = self.given.iter().filter(|option| **option == "churn");
+            one.without.extend(churn);
+            self.queue.push_back(one);
+        }
+    }
+
+    fn shorter_wait(&mut self) {
+        if let Some(wait) = self.best.wait.filter(|wait| *wait >= SHORTEST_WAIT * 2) {
+            self.queue.push_back(ShrinkCandidate {
+                wait: Some(Duration::from_millis(wait.as_millis() as u64 / 2)),
+                ..self.best.clone()
+            });
+        }
+    }
+
+    fn fewer_grants(&mut self) {
+        if let Some(grants) = self.best.grants.filter(|grants| *grants > 1) {
+            self.queue.push_back(ShrinkCandidate {
+                grants: Some(grants / 2),
+                ..self.best.clone()
+            });
+        }
     }
 
     /// Each option left out that is still there.
@@ -209,6 +344,7 @@ impl Shrinking {
         for option in &self.given[next..] {
             let mut without = self.best.clone();
             without.without.insert(option);
+            without.wait = without.wait.filter(|_| *option != WAIT);
             self.queue.push_back(without);
         }
     }
@@ -225,10 +361,27 @@ mod tests {
         let mut runs = 0;
         while let Some(candidate) = shrinking.candidate() {
             runs += 1;
-            assert!(runs < 500, "it has no end");
+            assert!(runs < 2_000, "it has no end");
             shrinking.came_to(fails(&candidate));
         }
         (shrinking.best().clone(), runs)
+    }
+
+    /// A run that failed, with these windows.
+    fn failed(windows: Vec<u32>, clients: u32, locks: u32) -> ShrinkCandidate {
+        ShrinkCandidate {
+            windows,
+            clients,
+            locks,
+            grants: None,
+            wait: None,
+            without: BTreeSet::new(),
+            world: 0,
+        }
+    }
+
+    fn on_servers(windows: Vec<u32>, clients: u32, locks: u32, suspect: Option<u32>, given: &[&str]) -> Shrinking {
+        Shrinking::of(ShrinkGround::Servers, failed(windows, clients, locks), suspect, given)
     }
 
     fn has(candidate: &ShrinkCandidate, windows: &[u32]) -> bool {
@@ -240,7 +393,7 @@ mod tests {
         for wanted in 1..=12 {
             // the hint may be right, wrong, or missing
             for suspect in [None, Some(wanted), Some(1 + wanted % 12)] {
-                let shrinking = Shrinking::of((1..=12).collect(), 5, 1, suspect, &[]);
+                let shrinking = on_servers((1..=12).collect(), 5, 1, suspect, &[]);
                 let (best, runs) = search(shrinking, |candidate| {
                     has(candidate, &[wanted]) && candidate.clients >= 2
                 });
@@ -252,7 +405,7 @@ mod tests {
 
     #[test]
     fn clients_locks_and_options_that_do_not_matter_go() {
-        let shrinking = Shrinking::of(vec![1], 8, 4, Some(1), &["hold", "churn", "wait", "lease"]);
+        let shrinking = on_servers(vec![1], 8, 4, Some(1), &["hold", "churn", "wait", "lease"]);
         let needed = |candidate: &ShrinkCandidate| {
             has(candidate, &[1]) && candidate.clients >= 2 && !candidate.without.contains("hold")
         };
@@ -263,7 +416,7 @@ mod tests {
 
     #[test]
     fn a_violation_that_needs_no_fault_is_left_without_windows() {
-        let (best, _) = search(Shrinking::of(vec![1, 2, 3], 4, 2, Some(2), &[]), |candidate| {
+        let (best, _) = search(on_servers(vec![1, 2, 3], 4, 2, Some(2), &[]), |candidate| {
             candidate.clients == 4
         });
         assert!(best.windows.is_empty());
@@ -272,7 +425,7 @@ mod tests {
 
     #[test]
     fn a_run_that_was_cut_down_before_goes_on_from_there() {
-        let (best, _) = search(Shrinking::of(vec![3, 7], 2, 1, Some(7), &[]), |candidate| {
+        let (best, _) = search(on_servers(vec![3, 7], 2, 1, Some(7), &[]), |candidate| {
             has(candidate, &[3, 7])
         });
         assert_eq!(best.windows, [3, 7]);
@@ -280,13 +433,63 @@ mod tests {
 
     #[test]
     fn a_miss_by_chance_is_tried_again() {
-        let mut shrinking = Shrinking::of(vec![1, 2], 2, 1, Some(1), &[]);
+        let mut shrinking = on_servers(vec![1, 2], 2, 1, Some(1), &[]);
         let first = shrinking.candidate().unwrap();
         assert_eq!(first.windows, [1]);
         shrinking.came_to(false);
         assert_eq!(shrinking.candidate().unwrap(), first);
         shrinking.came_to(true);
         assert_eq!(shrinking.best().windows, [1]);
+    }
+
+    #[test]
+    fn a_number_of_clients_between_half_and_all_is_found() {
+        for needed in 1..=10 {
+            let (best, _) = search(on_servers(vec![1], 10, 1, None, &[]), |candidate| {
+                has(candidate, &[1]) && candidate.clients >= needed
+            });
+            assert_eq!(best.clients, needed);
+        }
+    }
+
+    #[test]
+    fn less_is_tried_in_several_worlds_and_again_when_there_is_less_of_something_else() {
+        let original = ShrinkCandidate {
+            grants: Some(100),
+            wait: Some(Duration::from_secs(1)),
+            ..failed((1..=12).collect(), 6, 2)
+        };
+        let shrinking = Shrinking::of(ShrinkGround::Models, original, Some(9), &["hold", "wait"]);
+        // three clients are enough once the load is the default one, and only in some worlds
+        let (best, _) = search(shrinking, |candidate| {
+            let enough = if candidate.without.contains("hold") { 3 } else { 5 };
+            has(candidate, &[4, 7])
+                && candidate.clients >= enough
+                && candidate.world.is_multiple_of(5)
+                && candidate.grants.unwrap() >= 10
+                && candidate.wait.is_some_and(|wait| wait.as_millis() >= 60)
+        });
+        assert_eq!((best.windows.as_slice(), best.clients, best.locks), (&[4, 7][..], 3, 1));
+        assert_eq!((best.grants, best.without), (Some(12), BTreeSet::from(["hold"])));
+        assert_eq!(best.wait, Some(Duration::from_millis(62)));
+        assert!(best.world.is_multiple_of(5));
+    }
+
+    #[test]
+    fn on_servers_there_is_one_world_and_the_length_stays() {
+        let original = ShrinkCandidate {
+            grants: Some(100),
+            ..failed(vec![1, 2, 3], 6, 1)
+        };
+        let mut shrinking = Shrinking::of(ShrinkGround::Servers, original, None, &[]);
+        while let Some(candidate) = shrinking.candidate() {
+            assert_eq!((candidate.world, candidate.grants), (0, Some(100)));
+            shrinking.came_to(has(&candidate, &[2]));
+        }
+        assert_eq!(
+            (shrinking.best().windows.as_slice(), shrinking.best().clients),
+            (&[2][..], 1)
+        );
     }
 
     proptest! {
@@ -296,7 +499,7 @@ mod tests {
         ) {
             let needed: Vec<u32> = needed.into_iter().filter(|window| *window <= windows).collect();
             prop_assume!(!needed.is_empty());
-            let shrinking = Shrinking::of((1..=windows).collect(), 2, 1, Some(suspect), &[]);
+            let shrinking = on_servers((1..=windows).collect(), 2, 1, Some(suspect), &[]);
             let (best, _) = search(shrinking, |candidate| has(candidate, &needed));
             prop_assert_eq!(best.windows, needed);
         }

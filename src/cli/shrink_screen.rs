@@ -1,0 +1,124 @@
+//! What `harness shrink` prints: a line for each run, and what is left in the end.
+
+use std::path::Path;
+use std::time::Duration;
+
+use harness_checkers::Property;
+use serde::Serialize;
+
+use crate::hunt::hit_rate::HitRate;
+use crate::hunt::shrink::ShrinkCandidate;
+use crate::report::screen::{Look, ScreenText};
+use crate::report::words::{many, quoted, span};
+
+pub const SHRINK_SCHEMA: &str = "harness-shrink/1";
+
+/// What a run came to, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub struct ShrinkResult {
+    pub schema: &'static str,
+    /// The run that was cut down.
+    pub run: String,
+    pub property: Property,
+    pub class: String,
+    /// How many windows, clients and locks it had, and which are left.
+    pub windows_before: usize,
+    pub clients_before: u32,
+    pub locks_before: u32,
+    #[serde(flatten)]
+    pub left: ShrinkCandidate,
+    pub length_before_ms: u64,
+    pub length_ms: u64,
+    /// Runs in which less was tried.
+    pub tried: u32,
+    /// On models: of runs in other worlds.
+    pub hit_rate: HitRate,
+    /// The 95 % Wilson interval of the rate.
+    pub interval: (f64, f64),
+    /// From the start of a run to its violation: the median over the hits; on models, in the world of this one.
+    pub detected_after_ms: Option<u64>,
+    /// The words that run what is left.
+    pub again: Vec<String>,
+    /// The last of its runs that failed, if one did.
+    pub kept: Option<String>,
+    pub interrupted: bool,
+    /// Whether it was run on models, where it comes each time.
+    pub simulated: bool,
+}
+
+/// `[ 3] violated  window 3, 2 clients, 1 lock   8.1s`
+pub fn progress_line(number: u32, left: &ShrinkCandidate, failed: bool, took: Duration, look: Look) -> ScreenText {
+    let word = match failed {
+        true => look.paint("1;31", "violated"),
+        false => look.paint("32", "held    "),
+    };
+    ScreenText::from(format!("[{number:>2}] ")) + word + &format!("  {}   {:.1}s", in_words(left), took.as_secs_f64())
+}
+
+/// `windows 3 7, 2 clients, 1 lock, 12 grants, wait 250ms, world 7`
+fn in_words(left: &ShrinkCandidate) -> String {
+    let numbers: Vec<String> = left.windows.iter().map(u32::to_string).collect();
+    let windows = match left.windows.len() {
+        0 => "no fault".to_owned(),
+        1 => format!("window {}", numbers[0]),
+        _ => format!("windows {}", numbers.join(" ")),
+    };
+    let (clients, locks) = (many(left.clients.into(), "client"), many(left.locks.into(), "lock"));
+    let without: Vec<String> = left
+        .without
+        .iter()
+        .map(|option| format!("without --{option}"))
+        .collect();
+    let grants = left.grants.map(|grants| many(grants.into(), "grant"));
+    let wait = left.wait.map(|wait| format!("wait {}", span(wait.as_nanos() as u64)));
+    let world = (left.world > 0).then(|| format!("world {}", left.world));
+    let more = grants.into_iter().chain(wait).chain(world).chain(without);
+    [windows, clients, locks]
+        .into_iter()
+        .chain(more)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+pub fn summary(result: &ShrinkResult, folder: &Path, look: Look) -> String {
+    let id = format!("{} {}", result.property.id(), result.class);
+    let again: Vec<String> = result.again.iter().map(|word| quoted(word)).collect();
+    let seconds = |ms: u64| ms as f64 / 1000.0;
+    let before = format!(
+        "from {}, {}, {} and {:.0}s, in {}",
+        many(result.windows_before as u64, "window"),
+        many(result.clients_before.into(), "client"),
+        many(result.locks_before.into(), "lock"),
+        seconds(result.length_before_ms),
+        many(result.tried.into(), "run")
+    );
+    let (worlds, times) = match result.simulated {
+        true => (" in other worlds", ", each time"),
+        false => ("", ", the median"),
+    };
+    let mut lines = vec![
+        look.bold("x") + " " + look.bold(&id) + &format!("  of {}", result.run),
+        ScreenText::from(format!(
+            "  left      {}, {:.0}s",
+            in_words(&result.left),
+            seconds(result.length_ms)
+        )),
+        ScreenText::from(format!("            {before}")),
+        ScreenText::from(format!("  hit rate  {}{worlds}", result.hit_rate)),
+    ];
+    lines.extend(
+        result
+            .detected_after_ms
+            .map(|ms| ScreenText::from(format!("  detected  after {}{times}", span(ms * 1_000_000)))),
+    );
+    if result.detected_after_ms.is_none() && result.hit_rate.runs > 0 {
+        lines.push(ScreenText::from(
+            "  It did not come again: it is rare, or depends on what this machine did. More runs: --confirm 20.",
+        ));
+    }
+    lines.push(ScreenText::from("  again     ") + again.join(" "));
+    if let Some(kept) = &result.kept {
+        lines.push(ScreenText::from("  see       harness check ") + quoted(&folder.join(kept).display().to_string()));
+    }
+    ScreenText::join(&lines) + "\n"
+}

@@ -8,6 +8,7 @@ mod active;
 mod env;
 mod fault;
 mod injection;
+mod insistence;
 mod link_injection;
 mod peer_partition;
 mod points;

@@ -298,17 +298,21 @@ impl CommandExecutor {
             let Some(running) = self.running.upgrade() else { return };
             let before = outages[node];
             let outcome = match unfit(command, &outages, node) {
+                // nothing was done to it
                 Some(why) => Err(self.refused(node, command, why.to_owned())),
-                None => match outages[node].count(command) {
-                    None => Ok(()),
-                    Some(command) => self.carry_out(node, command, &running).await,
-                },
+                None => {
+                    let carried_out = match outages[node].count(command) {
+                        None => Ok(()),
+                        Some(command) => self.carry_out(node, command, &running).await,
+                    };
+                    if carried_out.is_err() {
+                        outages[node] = before;
+                        // it was killed and did not start
+                        outages[node].killed += u32::from(command == NodeCommand::Restart);
+                    }
+                    carried_out
+                }
             };
-            if outcome.is_err() {
-                outages[node] = before;
-                // it was killed and did not start
-                outages[node].killed += u32::from(command == NodeCommand::Restart);
-            }
             // the sender may be gone
             let _ = done.send(outcome);
         }

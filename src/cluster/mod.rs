@@ -40,7 +40,7 @@ pub use endpoints::{Endpoints, EndpointsReceiver, ObservedEndpoint, ServerAccess
 pub use local::CONFIGURATION;
 pub use membership::{ClusterMember, Membership, NotRemoved};
 pub use peering::{PeerProxies, Peering};
-pub use queries::ServerQueries;
+pub use queries::{RoleProbe, ServerQueries};
 pub use replication::{BoxFuture, Replication};
 pub use runtime::{Runtime, RuntimeChoice, RuntimeRequest, choose, image_present};
 #[cfg(feature = "docker")]
@@ -219,6 +219,11 @@ pub enum ClusterError {
 
 const NO_DISKS: &str = "these servers are not on file systems of their own";
 
+/// The answer of a runtime whose servers do not have what is asked for.
+fn not_here<T: Send + 'static>(why: &str) -> BoxFuture<'static, Result<T, ClusterError>> {
+    Box::pin(std::future::ready(Err(ClusterError::Nothing(why.to_owned()))))
+}
+
 /// The nodes of a cluster that runs, as the runtime that started them acts on them. Nodes are numbered from 0.
 pub trait RunningNodes: Send {
     /// Time between two looks whether the servers still run; the container engine has to be asked.
@@ -236,17 +241,17 @@ pub trait RunningNodes: Send {
 
     /// Takes from a server that was killed what it wrote and did not sync. Only where [`ClusterSpec::own_disks`] asked for it.
     fn cut_power(&mut self, _node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
-        Box::pin(std::future::ready(Err(ClusterError::Nothing(NO_DISKS.to_owned()))))
+        not_here(NO_DISKS)
     }
 
     /// Leaves no free block on the file system of a server. Only where [`ClusterSpec::own_disks`] asked for it.
     fn fill_disk(&mut self, _node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
-        Box::pin(std::future::ready(Err(ClusterError::Nothing(NO_DISKS.to_owned()))))
+        not_here(NO_DISKS)
     }
 
     /// Takes back what filled it, and notes what the server said meanwhile of writes that were refused.
     fn free_disk(&mut self, _node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
-        Box::pin(std::future::ready(Err(ClusterError::Nothing(NO_DISKS.to_owned()))))
+        not_here(NO_DISKS)
     }
 
     /// Starts a server again that ended because it had no space, and notes that it did; nothing to one that runs.
@@ -260,8 +265,7 @@ pub trait RunningNodes: Send {
     /// Starts a server without data in the place of one that was killed, to join the others; where it serves, if that may have
     /// changed. Only where [`ClusterSpec::replaceable`] asked for it.
     fn start_new(&mut self, _node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
-        let why = "these servers cannot be replaced".to_owned();
-        Box::pin(std::future::ready(Err(ClusterError::Nothing(why))))
+        not_here("these servers cannot be replaced")
     }
 
     fn pause(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>>;
@@ -459,29 +463,5 @@ impl Cluster {
         if let Some(running) = Arc::into_inner(self.running) {
             running.into_inner().stop().await;
         }
-    }
-}
-
-/// Asks servers for their roles.
-#[derive(Clone)]
-pub struct RoleProbe {
-    queries: Arc<dyn ServerQueries>,
-    names: Vec<String>,
-    endpoints: EndpointsReceiver,
-    clock: GroundClock,
-}
-
-impl RoleProbe {
-    fn addresses(&self) -> Vec<SocketAddr> {
-        self.endpoints.borrow().nodes().to_vec()
-    }
-
-    /// Each server's role now, `None` for one that does not serve.
-    pub async fn roles(&self) -> Vec<(String, Option<Serving>)> {
-        let mut roles = Vec::new();
-        for (node, (name, address)) in self.names.iter().zip(self.addresses()).enumerate() {
-            roles.push((name.clone(), self.queries.ask(node, address).await.ok()));
-        }
-        roles
     }
 }

@@ -115,6 +115,7 @@ impl CommandExecutor {
         let what = match command {
             NodeCommand::Leave => "leave its cluster",
             NodeCommand::Join => "join its cluster",
+            NodeCommand::Upgrade => "be upgraded",
             _ => "be stopped",
         };
         ClusterError::Unchanged {

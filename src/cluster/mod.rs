@@ -32,6 +32,7 @@ mod runtime;
 mod sidecar;
 mod software;
 mod tls;
+mod upgrade;
 mod volumes;
 
 pub use attached::{AttachedServers, NodeCommands, ServersObey, look_up};
@@ -50,6 +51,7 @@ pub use software::{
     ServerProbe, ServerSoftware, Serving, find_program, missing_program,
 };
 pub use tls::{CONTAINER_FOLDER, RunTls, ServerTlsPaths};
+pub use upgrade::{KeptData, OtherVersion, lacks};
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -90,6 +92,8 @@ pub struct ClusterSpec {
     pub own_disks: bool,
     /// Servers may leave the cluster and join it while it runs.
     pub replaceable: bool,
+    /// The version that servers are started from when they are upgraded; `None` where none is.
+    pub upgrade: Option<OtherVersion>,
     /// The proxies between the servers. Without them servers dial each other directly. Servers of a product that replicates
     /// are a primary and its replicas with proxies, and independent of each other without.
     pub peer_proxies: Option<Arc<dyn PeerProxies>>,
@@ -218,6 +222,7 @@ pub enum ClusterError {
 }
 
 const NO_DISKS: &str = "these servers are not on file systems of their own";
+const NO_OTHER_VERSION: &str = "there is no other version of these servers";
 
 /// The answer of a runtime whose servers do not have what is asked for.
 fn not_here<T: Send + 'static>(why: &str) -> BoxFuture<'static, Result<T, ClusterError>> {
@@ -266,6 +271,12 @@ pub trait RunningNodes: Send {
     /// changed. Only where [`ClusterSpec::replaceable`] asked for it.
     fn start_new(&mut self, _node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
         not_here("these servers cannot be replaced")
+    }
+
+    /// Ends a server in order and starts it from the other version, on its data; where it serves, if that may have changed. Only
+    /// where [`ClusterSpec::upgrade`] asked for it.
+    fn upgrade(&mut self, _node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
+        not_here(NO_OTHER_VERSION)
     }
 
     fn pause(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>>;
@@ -341,6 +352,9 @@ impl Cluster {
         mut interrupt: watch::Receiver<bool>,
     ) -> Result<Self, ClusterError> {
         spec.refuse_replicas(runtime)?;
+        if let Some(version) = &spec.upgrade {
+            version.provide(runtime, spec.software).await?;
+        }
         let StartedNodes {
             mut nodes,
             members,

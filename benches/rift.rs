@@ -75,6 +75,7 @@ impl Ensemble {
             disks: Vec::new(),
             own_disks: false,
             replaceable: false,
+            upgrade: None,
             login: None,
             tls: None,
             peer_proxies: peers.clone().map(|peers| peers as Arc<dyn PeerProxies>),

@@ -2,22 +2,25 @@
 # Builds every images/*/Dockerfile from Debian packages, for machines that reach no registry of images. The images take the
 # same environment and arguments as the official ones. Idempotent: what is there is left alone.
 #
-#   images/build.sh [zk|etcd|redis|postgres|mariadb ...]      SUITE=trixie JRE=21 PG=17 by default
+#   images/build.sh [zk|etcd|redis|postgres|mariadb ...]      SUITE=trixie JRE=21 PG=17 TAG=debian by default
+#
+# An older version, to upgrade from: SUITE=bookworm JRE=17 PG=15 TAG=bookworm images/build.sh etcd zk
 set -euo pipefail
 cd "$(dirname "$0")"
 
 suite=${SUITE:-trixie}
 jre=${JRE:-21}
 pg=${PG:-17}
+tag=${TAG:-debian}
 wanted=("$@")
 [ ${#wanted[@]} -gt 0 ] || { wanted=(*/Dockerfile); wanted=("${wanted[@]%/Dockerfile}"); }
 
 missing=()
 for name in "${wanted[@]}"; do
-  docker image inspect "harness-$name:debian" >/dev/null 2>&1 || missing+=("$name")
+  docker image inspect "harness-$name:$tag" >/dev/null 2>&1 || missing+=("$name")
 done
 if [ ${#missing[@]} -eq 0 ]; then
-  echo "images: harness-{${wanted[*]}}:debian are there"
+  echo "images: harness-{${wanted[*]}}:$tag are there"
   exit 0
 fi
 
@@ -62,7 +65,7 @@ provide_base() {
 for name in "${missing[@]}"; do
   base=$(base_of "$name")
   provide_base "$base"
-  DOCKER_BUILDKIT=0 docker build --quiet --build-arg "BASE=$base" --tag "harness-$name:debian" "$name" >/dev/null 2>&1 ||
-    DOCKER_BUILDKIT=0 docker build --build-arg "BASE=$base" --tag "harness-$name:debian" "$name"
-  echo "images: built harness-$name:debian"
+  DOCKER_BUILDKIT=0 docker build --quiet --build-arg "BASE=$base" --tag "harness-$name:$tag" "$name" >/dev/null 2>&1 ||
+    DOCKER_BUILDKIT=0 docker build --build-arg "BASE=$base" --tag "harness-$name:$tag" "$name"
+  echo "images: built harness-$name:$tag"
 done

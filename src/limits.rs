@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Time for a server that was started again to serve; one of three needs about a second.
 pub const SERVER_BACK: Duration = Duration::from_secs(15);
+/// Time for a server that was replaced or upgraded to be as the others: other faults may keep it from that until they are over.
+pub const SERVER_CHANGED: Duration = Duration::from_secs(120);
 /// Time between two questions whether a server serves.
 pub const READY_POLL: Duration = Duration::from_millis(50);
 /// Time for one such question.

@@ -4,9 +4,10 @@
 set -e
 data=/var/lib/mysql
 as="setpriv --reuid=mysql --regid=mysql --clear-groups --"
+mkdir -p "$data" /run/mysqld
+chown mysql:mysql /run/mysqld
 if [ ! -e "$data/users.sql" ]; then
-  mkdir -p "$data" /run/mysqld
-  chown mysql:mysql "$data" /run/mysqld
+  chown mysql:mysql "$data"
   $as mariadb-install-db --no-defaults --datadir="$data" --auth-root-authentication-method=normal --skip-test-db \
     --skip-name-resolve --debug-no-sync --innodb-log-file-size=8M --innodb-autoextend-increment=1
   # a statement a line

@@ -89,7 +89,8 @@ impl RunArgs {
             .chain(self.servers_and_proxy(&config))
             .chain(config.refused_of_attach())
             .chain(config.refused_of_auth())
-            .chain(config.refused_of_tls());
+            .chain(config.refused_of_tls())
+            .chain(config.refused_of_upgrade());
         match rules.find(|(broken, _)| *broken) {
             Some((_, sentence)) => Err(sentence),
             None => Ok(config),
@@ -374,6 +375,18 @@ mod tests {
             ("--backend zk --proxy-image x", "--proxy toxiproxy"),
             ("--backend zk --servers h:1,h:2,h:3 --runtime docker", "--runtime"),
             ("--backend redis --servers h:1,h:2,h:3", "single-server"),
+            (
+                "--backend zk --runtime local --fault server-upgrade=zookeeper:3.9",
+                "--runtime docker",
+            ),
+            (
+                "--backend zk --runtime docker --fault server-upgrade=/opt/zookeeper",
+                "--runtime local",
+            ),
+            (
+                "--backend zk --fault server-upgrade=zookeeper:3.8,server-upgrade=zookeeper:3.9",
+                "named twice",
+            ),
             ("--backend zk --proxy toxiproxy=h:1 --advertise h", "--advertise"),
             (
                 "--backend zk --proxy toxiproxy=h:1 --proxy-api 127.0.0.1:8474",

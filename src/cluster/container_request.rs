@@ -4,12 +4,15 @@
 
 use std::path::Path;
 
+use testcontainers::bollard::models::{HostConfig, Mount as EngineMount, MountType, MountVolumeOptions};
 use testcontainers::core::Mount;
 use testcontainers::{ContainerRequest, GenericImage, ImageExt};
 
 use super::docker::engine;
 use super::image_name::in_two_parts;
+use super::leftovers::RUN_LABEL;
 use super::software::ContainerSpec;
+use super::upgrade::KeptData;
 use crate::disks::DiskGate;
 use crate::wall_clock::WallClock;
 
@@ -53,6 +56,26 @@ pub async fn request(
         request = request.with_cmd(command);
     }
     Ok(request)
+}
+
+/// Has a container keep its data where another one can have them: in volumes without a name, which the engine removes with the last
+/// container that has them, so that nothing else has to. `data_of`: the container that has them already; `run`: on a label.
+pub fn keep_data(host: &mut HostConfig, kept: &KeptData, data_of: Option<&str>, run: &str) {
+    if let Some(before) = data_of {
+        host.volumes_from = Some(vec![before.to_owned()]);
+        return;
+    }
+    let volume = |folder: &&str| EngineMount {
+        target: Some((*folder).to_owned()),
+        typ: Some(MountType::VOLUME),
+        volume_options: Some(MountVolumeOptions {
+            labels: Some([(RUN_LABEL.to_owned(), run.to_owned())].into()),
+            ..MountVolumeOptions::default()
+        }),
+        ..EngineMount::default()
+    };
+    let volumes = kept.folders.iter().map(volume);
+    host.mounts.get_or_insert_default().extend(volumes);
 }
 
 /// The arguments of the gate. `given`: the command of the container, empty where it is the image's own.

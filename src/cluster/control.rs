@@ -16,6 +16,8 @@ use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot, watch};
 
 use super::membership::{ClusterMember, Membership};
 use super::replication::Replication;
+use super::software::Serving;
+use super::upgrade::UpgradedNodes;
 use super::{ClusterError, Endpoints, Node, RoleProbe, RunningNodes, ServerAccess};
 use crate::clock::{GroundClock, RunningTask};
 use crate::limits::{PROBE, READY_POLL};
@@ -45,6 +47,8 @@ pub enum NodeCommand {
     Leave,
     /// A new server without data joins in the place of one that left, if it left.
     Join,
+    /// It ends in order and starts from the other version, on its data; one command, so that the end of a run cannot fall between.
+    Upgrade,
     /// The new server is a member as all others are. Until then other faults leave it alone: it could not start again.
     Joined,
     /// A node becomes a replica of the node at the far end of its peer proxy, and loses what that node does not have.
@@ -66,6 +70,7 @@ pub struct NodeControl {
     queue: mpsc::UnboundedSender<QueuedCommand>,
     endpoints: watch::Sender<Endpoints>,
     probe: RoleProbe,
+    pub(super) upgraded: UpgradedNodes,
 }
 
 impl NodeControl {
@@ -118,8 +123,13 @@ impl NodeControl {
 
     /// A node's role now, `None` when it does not serve.
     pub async fn role(&self, node: u32) -> Option<String> {
+        self.serving(node).await.map(|serving| serving.role)
+    }
+
+    /// What a node says of itself now, `None` when it does not serve.
+    pub(super) async fn serving(&self, node: u32) -> Option<Serving> {
         let serving = self.probe.queries.ask(node as usize, self.address(node)).await;
-        serving.ok().map(|serving| serving.role)
+        serving.ok()
     }
 
     /// The node that leads now, from 0; waits for an election that is going on.
@@ -175,7 +185,7 @@ impl Outages {
     fn count(&mut self, command: NodeCommand) -> Option<NodeCommand> {
         use NodeCommand::{
             CutPower, FillDisk, Follow, FreeDisk, Join, Joined, Kill, Leave, Pause, Promote, Recover, Restart, Resume,
-            Start,
+            Start, Upgrade,
         };
         let due = match command {
             FillDisk => {
@@ -219,13 +229,13 @@ impl Outages {
                 self.paused = self.paused.saturating_sub(1);
                 self.paused == 0 && self.killed == 0
             }
-            Restart | Promote | Follow => self.killed == 0,
+            Restart | Promote | Follow | Upgrade => self.killed == 0,
         };
         due.then_some(command)
     }
 }
 
-/// Why the members of the cluster cannot change in this way now, if so.
+/// Why the members of the cluster cannot change in this way now, or a server not be stopped, if so.
 fn unfit(command: NodeCommand, outages: &[Outages], node: usize) -> Option<&'static str> {
     let Outages {
         killed,
@@ -235,13 +245,15 @@ fn unfit(command: NodeCommand, outages: &[Outages], node: usize) -> Option<&'sta
         ..
     } = outages[node];
     match command {
-        NodeCommand::Kill | NodeCommand::Restart | NodeCommand::Pause | NodeCommand::Leave if joins => {
+        NodeCommand::Kill | NodeCommand::Restart | NodeCommand::Pause | NodeCommand::Leave | NodeCommand::Upgrade
+            if joins =>
+        {
             Some("it is new and no member yet")
         }
         NodeCommand::Leave if outages.iter().any(|other| other.left) => {
             Some("a server has left and is not replaced yet")
         }
-        NodeCommand::Leave if killed > 0 || paused > 0 => Some("another fault has stopped it"),
+        NodeCommand::Leave | NodeCommand::Upgrade if killed > 0 || paused > 0 => Some("another fault has stopped it"),
         NodeCommand::Join if left && killed > 1 => Some("another fault has stopped it"),
         _ => None,
     }
@@ -260,6 +272,7 @@ pub(super) fn spawn(
         queue,
         endpoints,
         probe,
+        upgraded: UpgradedNodes::none_of(nodes.len()),
     };
     let executor = CommandExecutor {
         running: Arc::downgrade(running),
@@ -298,17 +311,22 @@ impl CommandExecutor {
             let Some(running) = self.running.upgrade() else { return };
             let before = outages[node];
             let outcome = match unfit(command, &outages, node) {
+                // nothing was done to it
                 Some(why) => Err(self.refused(node, command, why.to_owned())),
-                None => match outages[node].count(command) {
-                    None => Ok(()),
-                    Some(command) => self.carry_out(node, command, &running).await,
-                },
+                None => {
+                    let carried_out = match outages[node].count(command) {
+                        None => Ok(()),
+                        Some(command) => self.carry_out(node, command, &running).await,
+                    };
+                    if carried_out.is_err() {
+                        outages[node] = before;
+                        // it was killed and did not start
+                        let stopped = matches!(command, NodeCommand::Restart | NodeCommand::Upgrade);
+                        outages[node].killed += u32::from(stopped);
+                    }
+                    carried_out
+                }
             };
-            if outcome.is_err() {
-                outages[node] = before;
-                // it was killed and did not start
-                outages[node].killed += u32::from(command == NodeCommand::Restart);
-            }
             // the sender may be gone
             let _ = done.send(outcome);
         }
@@ -347,7 +365,7 @@ impl CommandExecutor {
     ) -> Result<(), ClusterError> {
         use NodeCommand::{
             CutPower, FillDisk, Follow, FreeDisk, Join, Joined, Kill, Leave, Pause, Promote, Recover, Restart, Resume,
-            Start,
+            Start, Upgrade,
         };
         if matches!(command, Leave | Join) {
             return self.replace(node, command, running).await;
@@ -367,6 +385,12 @@ impl CommandExecutor {
                 }
                 let started = running.start(node).await?;
                 self.serves_at(node, started);
+                Ok(())
+            }
+            Upgrade => {
+                let started = running.upgrade(node).await?;
+                self.serves_at(node, started);
+                self.control.upgraded.note(node);
                 Ok(())
             }
             Promote | Follow => self.replicate(node, command).await,
@@ -468,6 +492,24 @@ mod tests {
         outages[0].count(Kill);
         assert!(unfit(Leave, &outages, 0).is_some(), "it is dead");
         assert!(unfit(Leave, &outages, 1).is_none());
+    }
+
+    #[test]
+    fn a_server_that_another_window_has_stopped_is_not_upgraded() {
+        use NodeCommand::{Join, Kill, Leave, Pause, Resume, Start, Upgrade};
+        assert_eq!(due(&[Upgrade, Kill, Start, Upgrade]), [true, true, true, true]);
+        let mut outages = [Outages::default(); 2];
+        assert!(unfit(Upgrade, &outages, 0).is_none());
+        for (stop, go_on) in [(Kill, Start), (Pause, Resume)] {
+            outages[0].count(stop);
+            assert!(unfit(Upgrade, &outages, 0).is_some(), "{stop:?}");
+            assert!(unfit(Upgrade, &outages, 1).is_none());
+            outages[0].count(go_on);
+            assert!(unfit(Upgrade, &outages, 0).is_none(), "{go_on:?}");
+        }
+        outages[0].count(Leave);
+        outages[0].count(Join);
+        assert!(unfit(Upgrade, &outages, 0).is_some(), "it is not a member yet");
     }
 
     #[test]

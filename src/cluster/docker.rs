@@ -15,7 +15,7 @@ use testcontainers::bollard::Docker;
 use testcontainers::bollard::errors::Error as BollardError;
 use testcontainers::bollard::query_parameters::{
     KillContainerOptionsBuilder, ListContainersOptionsBuilder, ListNetworksOptionsBuilder,
-    RemoveContainerOptionsBuilder,
+    RemoveContainerOptionsBuilder, RenameContainerOptionsBuilder,
 };
 use testcontainers::core::client::docker_client_instance;
 use testcontainers::core::logs::LogFrame;
@@ -31,7 +31,7 @@ use super::image_name::in_two_parts;
 use super::leftovers::{Found, LeftAlone, Leftover, OWNER_LABEL, RUN_LABEL, Sight};
 use super::local::IN_ORDER;
 use super::software::{KillSignal, NodeAddress, NodeSetup};
-use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes, StartedNodes};
+use super::{BoxFuture, ClusterError, ClusterSpec, NO_OTHER_VERSION, Node, OtherVersion, RunningNodes, StartedNodes};
 use crate::limits::READY_POLL;
 use crate::process::Identity;
 
@@ -49,7 +49,8 @@ type Container = ContainerAsync<GenericImage>;
 pub struct Containers {
     spec: ClusterSpec,
     containers: Vec<Container>,
-    image: String,
+    /// By node: what its next container is of.
+    images: Vec<String>,
     /// By node: how it is set up.
     setups: Vec<NodeSetup>,
     /// The port that clients reach, the same in every container.
@@ -78,15 +79,17 @@ pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, Clus
             bind: "0.0.0.0".into(),
             data: PathBuf::from("/data"),
             lease: spec.lease,
-            syncs: !spec.disks.is_empty(),
+            syncs: spec.syncs(),
             peer_proxies: peer_proxies.clone(),
             login: spec.login.clone(),
             tls: spec.tls.as_ref().map(|tls| tls.authority()),
             replaceable: spec.replaceable,
             joins: false,
+            programs: None,
         };
         setups.push(setup.clone());
-        starting.spawn(start_one(spec.clone(), setup, image.to_owned(), network.name.clone()));
+        let (image, network) = (image.to_owned(), network.name.clone());
+        starting.spawn(start_one(spec.clone(), setup, image, network, None));
     }
     let mut started = Vec::new();
     let mut failed = None;
@@ -102,7 +105,7 @@ pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, Clus
     let containers = Containers {
         spec: spec.clone(),
         containers,
-        image: image.to_owned(),
+        images: vec![image.to_owned(); setups.len()],
         setups,
         port,
         network,
@@ -120,11 +123,13 @@ pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, Clus
     }
 }
 
+/// `data_of`: the container that has the data of the server, where they are there already.
 async fn start_one(
     spec: ClusterSpec,
     setup: NodeSetup,
     image: String,
     network: String,
+    data_of: Option<String>,
 ) -> Result<(Node, Container), ClusterError> {
     let node = setup.me().name.clone();
     let failed = |why: String| ClusterError::Start {
@@ -133,9 +138,10 @@ async fn start_one(
         why,
     };
     let log = spec.logs.join(&node).join("server.log");
-    let output = log_file(&log, setup.joins)?;
+    let output = log_file(&log, setup.joins || data_of.is_some())?;
     let given = (spec.software.container)(&setup);
     let confined = spec.software.confined;
+    let (kept, run) = (spec.upgrade.as_ref().and(spec.software.upgrade.ok()), spec.run.clone());
     let (clock, disk) = (spec.clocks.get(setup.me), spec.disks.get(setup.me));
     let request = container_request::request(&image, given, clock.map(AsRef::as_ref), disk.map(AsRef::as_ref));
     let request = request.await.map_err(failed)?;
@@ -148,6 +154,9 @@ async fn start_one(
             host.publish_all_ports = Some(false);
             if confined {
                 confine(host);
+            }
+            if let Some(kept) = kept {
+                container_request::keep_data(host, kept, data_of.as_deref(), &run);
             }
         })
         .with_log_consumer(move |frame: &LogFrame| {
@@ -231,19 +240,21 @@ impl RunningNodes for Containers {
     }
 
     fn kill(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+        Box::pin(self.end(node, self.spec.software.kill))
+    }
+
+    /// A container of the other image, under the name of the one before and with its data.
+    fn upgrade(&mut self, node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
         Box::pin(async move {
-            if self.spec.software.kill == KillSignal::Terminate {
-                self.signal(node, "SIGTERM").await?;
-                let ended = async {
-                    while self.ended(node).await.is_none() {
-                        sleep(READY_POLL).await;
-                    }
-                };
-                if timeout(IN_ORDER, ended).await.is_ok() {
-                    return Ok(());
-                }
-            }
-            self.signal(node, "SIGKILL").await
+            let Some(OtherVersion::Image(image)) = self.spec.upgrade.clone() else {
+                return Err(ClusterError::Nothing(NO_OTHER_VERSION.to_owned()));
+            };
+            self.end(node, KillSignal::Terminate).await?;
+            let before = self.id(node).to_owned();
+            rename(&before, &format!("{}-before", self.setups[node].me().host)).await?;
+            self.images[node] = image;
+            let started = self.start_container(node, Some(before)).await?;
+            Ok(Some(started))
         })
     }
 
@@ -264,10 +275,8 @@ impl RunningNodes for Containers {
         Box::pin(async move {
             remove_container(self.id(node)).await.map_err(ClusterError::Engine)?;
             self.setups[node].joins = true;
-            let (spec, setup) = (self.spec.clone(), self.setups[node].clone());
-            let (started, container) = start_one(spec, setup, self.image.clone(), self.network.name.clone()).await?;
-            self.containers[node] = container;
-            Ok(Some(started.address))
+            let started = self.start_container(node, None).await?;
+            Ok(Some(started))
         })
     }
 
@@ -299,6 +308,34 @@ impl RunningNodes for Containers {
 }
 
 impl Containers {
+    /// Starts another container of a node in place of the one that it has, and removes that; where it serves. `data_of`: the container
+    /// whose data it has.
+    async fn start_container(&mut self, node: usize, data_of: Option<String>) -> Result<SocketAddr, ClusterError> {
+        let (spec, setup, image) = (self.spec.clone(), self.setups[node].clone(), self.images[node].clone());
+        let (started, container) = start_one(spec, setup, image, self.network.name.clone(), data_of).await?;
+        let before = std::mem::replace(&mut self.containers[node], container);
+        // data that the new one has stay
+        let removed = remove_container(before.id()).await;
+        removed.map_err(ClusterError::Engine)?;
+        Ok(started.address)
+    }
+
+    /// Ends a server.
+    async fn end(&mut self, node: usize, signal: KillSignal) -> Result<(), ClusterError> {
+        if signal == KillSignal::Terminate {
+            self.signal(node, "SIGTERM").await?;
+            let ended = async {
+                while self.ended(node).await.is_none() {
+                    sleep(READY_POLL).await;
+                }
+            };
+            if timeout(IN_ORDER, ended).await.is_ok() {
+                return Ok(());
+            }
+        }
+        self.signal(node, "SIGKILL").await
+    }
+
     fn id(&self, node: usize) -> &str {
         self.containers[node].id()
     }
@@ -438,6 +475,13 @@ pub async fn remove_container(id: &str) -> Result<(), String> {
         removed => removed,
     };
     or_gone(removed)
+}
+
+/// Gives a container another name.
+async fn rename(id: &str, name: &str) -> Result<(), ClusterError> {
+    let options = RenameContainerOptionsBuilder::new().name(name).build();
+    let renamed = engine().await?.rename_container(id, options).await;
+    renamed.map_err(|error| ClusterError::Engine(error.to_string()))
 }
 
 pub async fn remove_network(id: &str) -> Result<(), String> {

@@ -17,7 +17,10 @@ use tokio::time::timeout;
 use super::leftovers::Claim;
 use super::software::{KillSignal, NodeAddress, NodeSetup};
 use super::volumes::Volumes;
-use super::{BoxFuture, ClusterError, ClusterSpec, NO_DISKS, Node, RunningNodes, StartedNodes, process_tree};
+use super::{
+    BoxFuture, ClusterError, ClusterSpec, NO_DISKS, NO_OTHER_VERSION, Node, OtherVersion, RunningNodes, StartedNodes,
+    process_tree,
+};
 use crate::process;
 
 /// Servers listen below the range from which the kernel takes ports for outgoing connections.
@@ -65,12 +68,13 @@ pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
             bind: Ipv4Addr::LOCALHOST.to_string(),
             data: claim.folder().join(&address.name),
             lease: spec.lease,
-            syncs: !spec.disks.is_empty(),
+            syncs: spec.syncs(),
             peer_proxies: peer_proxies.clone(),
             login: spec.login.clone(),
             tls: spec.tls.as_ref().map(|tls| tls.authority()),
             replaceable: spec.replaceable,
             joins: false,
+            programs: None,
         };
         let log = spec.logs.join(&address.name).join("server.log");
         spec.found(me, (Ipv4Addr::LOCALHOST, address.ports[0]).into());
@@ -287,14 +291,22 @@ impl RunningNodes for Processes {
 
     fn kill(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
         Box::pin(async move {
-            let child = &mut self.children[node];
-            if self.spec.software.kill == KillSignal::Terminate {
-                process::signal(child, Signal::SIGTERM);
-                let _ = timeout(IN_ORDER, child.wait()).await;
-            }
-            // with what it started
-            process_tree::end(child).await;
+            self.end(node, self.spec.software.kill).await;
             Ok(())
+        })
+    }
+
+    /// In its folder, which another version finds as the one before left it.
+    fn upgrade(&mut self, node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
+        Box::pin(async move {
+            let Some(OtherVersion::Folder(programs)) = self.spec.upgrade.clone() else {
+                return Err(ClusterError::Nothing(NO_OTHER_VERSION.to_owned()));
+            };
+            // the server works in a folder of its own
+            let programs = std::path::absolute(&programs).unwrap_or(programs);
+            self.end(node, KillSignal::Terminate).await;
+            self.setups[node].0.programs = Some(programs);
+            self.start(node).await
         })
     }
 
@@ -412,6 +424,16 @@ impl RunningNodes for Processes {
 }
 
 impl Processes {
+    /// Ends a server, with what it started.
+    async fn end(&mut self, node: usize, signal: KillSignal) {
+        let child = &mut self.children[node];
+        if signal == KillSignal::Terminate {
+            process::signal(child, Signal::SIGTERM);
+            let _ = timeout(IN_ORDER, child.wait()).await;
+        }
+        process_tree::end(child).await;
+    }
+
     /// Does something to the file system of a server.
     fn on_disk<T>(
         &self,

@@ -94,7 +94,14 @@ impl CommandExecutor {
             match membership.remove(member).await {
                 Err(NotRemoved::Refused(why)) => return Err(refused(why)),
                 // it dies for good in both cases: a new one is admitted only when it is surely removed
-                Ok(()) | Err(NotRemoved::Unknown(_)) => return running.lock().await.kill(node).await,
+                Ok(()) | Err(NotRemoved::Unknown(_)) => {
+                    let mut running = running.lock().await;
+                    return match running.kill(node).await {
+                        // an etcd that learns that it is no member any more ends by itself
+                        Err(_) if running.ended(node).await.is_some() => Ok(()),
+                        killed => killed,
+                    };
+                }
             }
         }
         membership.admit(member).await.map_err(refused)?;
@@ -108,6 +115,7 @@ impl CommandExecutor {
         let what = match command {
             NodeCommand::Leave => "leave its cluster",
             NodeCommand::Join => "join its cluster",
+            NodeCommand::Upgrade => "be upgraded",
             _ => "be stopped",
         };
         ClusterError::Unchanged {

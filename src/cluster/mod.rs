@@ -32,6 +32,7 @@ mod runtime;
 mod sidecar;
 mod software;
 mod tls;
+mod upgrade;
 mod volumes;
 
 pub use attached::{AttachedServers, NodeCommands, ServersObey, look_up};
@@ -40,7 +41,7 @@ pub use endpoints::{Endpoints, EndpointsReceiver, ObservedEndpoint, ServerAccess
 pub use local::CONFIGURATION;
 pub use membership::{ClusterMember, Membership, NotRemoved};
 pub use peering::{PeerProxies, Peering};
-pub use queries::ServerQueries;
+pub use queries::{RoleProbe, ServerQueries};
 pub use replication::{BoxFuture, Replication};
 pub use runtime::{Runtime, RuntimeChoice, RuntimeRequest, choose, image_present};
 #[cfg(feature = "docker")]
@@ -50,6 +51,7 @@ pub use software::{
     ServerProbe, ServerSoftware, Serving, find_program, missing_program,
 };
 pub use tls::{CONTAINER_FOLDER, RunTls, ServerTlsPaths};
+pub use upgrade::{KeptData, OtherVersion, lacks};
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -90,6 +92,8 @@ pub struct ClusterSpec {
     pub own_disks: bool,
     /// Servers may leave the cluster and join it while it runs.
     pub replaceable: bool,
+    /// The version that servers are started from when they are upgraded; `None` where none is.
+    pub upgrade: Option<OtherVersion>,
     /// The proxies between the servers. Without them servers dial each other directly. Servers of a product that replicates
     /// are a primary and its replicas with proxies, and independent of each other without.
     pub peer_proxies: Option<Arc<dyn PeerProxies>>,
@@ -218,6 +222,12 @@ pub enum ClusterError {
 }
 
 const NO_DISKS: &str = "these servers are not on file systems of their own";
+const NO_OTHER_VERSION: &str = "there is no other version of these servers";
+
+/// The answer of a runtime whose servers do not have what is asked for.
+fn not_here<T: Send + 'static>(why: &str) -> BoxFuture<'static, Result<T, ClusterError>> {
+    Box::pin(std::future::ready(Err(ClusterError::Nothing(why.to_owned()))))
+}
 
 /// The nodes of a cluster that runs, as the runtime that started them acts on them. Nodes are numbered from 0.
 pub trait RunningNodes: Send {
@@ -236,17 +246,17 @@ pub trait RunningNodes: Send {
 
     /// Takes from a server that was killed what it wrote and did not sync. Only where [`ClusterSpec::own_disks`] asked for it.
     fn cut_power(&mut self, _node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
-        Box::pin(std::future::ready(Err(ClusterError::Nothing(NO_DISKS.to_owned()))))
+        not_here(NO_DISKS)
     }
 
     /// Leaves no free block on the file system of a server. Only where [`ClusterSpec::own_disks`] asked for it.
     fn fill_disk(&mut self, _node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
-        Box::pin(std::future::ready(Err(ClusterError::Nothing(NO_DISKS.to_owned()))))
+        not_here(NO_DISKS)
     }
 
     /// Takes back what filled it, and notes what the server said meanwhile of writes that were refused.
     fn free_disk(&mut self, _node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
-        Box::pin(std::future::ready(Err(ClusterError::Nothing(NO_DISKS.to_owned()))))
+        not_here(NO_DISKS)
     }
 
     /// Starts a server again that ended because it had no space, and notes that it did; nothing to one that runs.
@@ -260,8 +270,13 @@ pub trait RunningNodes: Send {
     /// Starts a server without data in the place of one that was killed, to join the others; where it serves, if that may have
     /// changed. Only where [`ClusterSpec::replaceable`] asked for it.
     fn start_new(&mut self, _node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
-        let why = "these servers cannot be replaced".to_owned();
-        Box::pin(std::future::ready(Err(ClusterError::Nothing(why))))
+        not_here("these servers cannot be replaced")
+    }
+
+    /// Ends a server in order and starts it from the other version, on its data; where it serves, if that may have changed. Only
+    /// where [`ClusterSpec::upgrade`] asked for it.
+    fn upgrade(&mut self, _node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
+        not_here(NO_OTHER_VERSION)
     }
 
     fn pause(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>>;
@@ -337,6 +352,9 @@ impl Cluster {
         mut interrupt: watch::Receiver<bool>,
     ) -> Result<Self, ClusterError> {
         spec.refuse_replicas(runtime)?;
+        if let Some(version) = &spec.upgrade {
+            version.provide(runtime, spec.software).await?;
+        }
         let StartedNodes {
             mut nodes,
             members,
@@ -459,29 +477,5 @@ impl Cluster {
         if let Some(running) = Arc::into_inner(self.running) {
             running.into_inner().stop().await;
         }
-    }
-}
-
-/// Asks servers for their roles.
-#[derive(Clone)]
-pub struct RoleProbe {
-    queries: Arc<dyn ServerQueries>,
-    names: Vec<String>,
-    endpoints: EndpointsReceiver,
-    clock: GroundClock,
-}
-
-impl RoleProbe {
-    fn addresses(&self) -> Vec<SocketAddr> {
-        self.endpoints.borrow().nodes().to_vec()
-    }
-
-    /// Each server's role now, `None` for one that does not serve.
-    pub async fn roles(&self) -> Vec<(String, Option<Serving>)> {
-        let mut roles = Vec::new();
-        for (node, (name, address)) in self.names.iter().zip(self.addresses()).enumerate() {
-            roles.push((name.clone(), self.queries.ask(node, address).await.ok()));
-        }
-        roles
     }
 }

@@ -1,9 +1,11 @@
 //! What servers are asked: whether they serve and as what, and who can tell them to replicate or to change their members.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use super::software::{ProbedServer, ServerSoftware, Serving};
-use super::{BoxFuture, ClusterMember, Endpoints, Membership, Peering, Replication, ready};
+use super::{BoxFuture, ClusterMember, Endpoints, EndpointsReceiver, Membership, Peering, Replication, ready};
+use crate::clock::GroundClock;
 
 /// Asks servers for what they are, and tells those that replicate what to be.
 pub trait ServerQueries: Send + Sync {
@@ -45,5 +47,29 @@ impl ServerQueries for SocketQueries {
 
     fn member(&self, node: usize, at: &Endpoints) -> Option<(&'static dyn Membership, ClusterMember)> {
         Some((self.software.membership?, ClusterMember::of(&self.servers[node], at)))
+    }
+}
+
+/// Asks servers for their roles.
+#[derive(Clone)]
+pub struct RoleProbe {
+    pub(super) queries: Arc<dyn ServerQueries>,
+    pub(super) names: Vec<String>,
+    pub(super) endpoints: EndpointsReceiver,
+    pub(super) clock: GroundClock,
+}
+
+impl RoleProbe {
+    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
+        self.endpoints.borrow().nodes().to_vec()
+    }
+
+    /// Each server's role now, `None` for one that does not serve.
+    pub async fn roles(&self) -> Vec<(String, Option<Serving>)> {
+        let mut roles = Vec::new();
+        for (node, (name, address)) in self.names.iter().zip(self.addresses()).enumerate() {
+            roles.push((name.clone(), self.queries.ask(node, address).await.ok()));
+        }
+        roles
     }
 }

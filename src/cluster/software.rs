@@ -14,6 +14,7 @@ use nix::sys::signal::Signal;
 
 use super::membership::Membership;
 use super::peering::Peering;
+use super::upgrade::{KeptData, program_in};
 use super::{BoxFuture, Endpoints};
 
 /// One node as its own and its peers' configuration name it.
@@ -42,8 +43,8 @@ pub struct NodeSetup {
     pub data: PathBuf,
     /// The lease that clients will ask for; tick and timeout settings follow from it.
     pub lease: Duration,
-    /// Whether it is to sync what it acknowledges to its disk, as in production: the disk is what the run is about. Otherwise
-    /// it is to be as fast as it can.
+    /// Whether it is to sync what it acknowledges to its disk, as in production: the disk, or what is left there for another
+    /// version, is what the run is about. Otherwise it is to be as fast as it can.
     pub syncs: bool,
     /// By node: the proxies between them, if servers may not dial each other directly; see [`Peering`].
     pub peer_proxies: Vec<SocketAddr>,
@@ -55,6 +56,8 @@ pub struct NodeSetup {
     pub replaceable: bool,
     /// Whether it joins a cluster that runs, as a new member without data.
     pub joins: bool,
+    /// The folder with its programs, where they are of another version than those of this machine.
+    pub programs: Option<PathBuf>,
 }
 
 impl NodeSetup {
@@ -73,6 +76,15 @@ impl NodeSetup {
             tls: None,
             replaceable: false,
             joins: false,
+            programs: None,
+        }
+    }
+
+    /// Where a program of it is.
+    pub fn find_program(&self, program: &str) -> Option<PathBuf> {
+        match &self.programs {
+            Some(folder) => program_in(folder, program),
+            None => find_program(program),
         }
     }
 
@@ -167,6 +179,9 @@ pub struct ServerSoftware {
     pub guard: LoginGuard,
     /// How one of its servers leaves its cluster for good and a new one joins in its place; `None` where that is not known.
     pub membership: Option<&'static dyn Membership>,
+    /// How one of its servers is started from another version on the data that it left. The error says why it is not, as the end of
+    /// a sentence.
+    pub upgrade: Result<&'static KeptData, &'static str>,
     /// Whether [`NodeSetup::tls`] is known to its configuration.
     pub speaks_tls: bool,
 }

@@ -95,7 +95,12 @@ impl Config {
     pub async fn choose_runtime(&self) -> Result<RuntimeChoice, ClusterError> {
         let attach = &self.attach;
         if !attach.is_attached() {
-            return choose(self.runtime, self.backend.software, self.image.as_deref()).await;
+            let software = self.backend.software;
+            let choice = choose(self.runtime, software, self.image.as_deref()).await?;
+            if let Some(version) = self.upgrade() {
+                version.provide(&choice.runtime, software).await?;
+            }
+            return Ok(choice);
         }
         let servers = attach.servers.join(", ");
         Ok(RuntimeChoice {

@@ -14,6 +14,7 @@ pub mod setting;
 pub mod store_file;
 pub mod suggest;
 pub mod toml;
+pub mod upgrade;
 
 use core::net::SocketAddr;
 use std::path::PathBuf;

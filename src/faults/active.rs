@@ -59,6 +59,8 @@ impl Affected {
 #[derive(Debug, Default)]
 pub struct Healed {
     pub evidence: Evidence,
+    /// What it did, where its counters do not say it all.
+    pub detail: Option<String>,
     /// Why the heal failed, if it did: the run cannot go on.
     pub trouble: Option<String>,
     /// The message that it acted on, if it waited for one and found it.

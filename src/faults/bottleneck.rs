@@ -4,6 +4,7 @@ use harness_proxy::LinkFault;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
+use super::fault::not_simulated;
 use super::link_injection::{ActiveLinkFault, heal_word, links_of, slowing};
 use super::slow::rate;
 use super::{
@@ -26,12 +27,8 @@ impl Fault for SharedLink {
     }
 
     fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
-        match shape.simulated {
-            true => Err(
-                "bottleneck: simulated links do not share their bandwidth\nhint: --fault slow, or --runtime local or docker".into(),
-            ),
-            false => Ok(()),
-        }
+        let why = "simulated links do not share their bandwidth";
+        not_simulated("bottleneck", why, "--fault slow, or --runtime local or docker", shape)
     }
 
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {

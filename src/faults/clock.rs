@@ -9,7 +9,7 @@ use std::time::Duration;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::fault::not_attached;
+use super::fault::{not_attached, not_simulated};
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject,
     Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, parse_duration,
@@ -61,13 +61,9 @@ impl Fault for ClockFault {
         }
         if of_a_server {
             not_attached("clock=server", "steps the clock of a server's process", shape)?;
-        }
-        if of_a_server && shape.simulated {
-            return Err(
-                "clock=server: how often a simulated server reads its clock is not counted, so that no effect would be seen\n\
-                 hint: --fault clock=waiter, or --runtime local or docker"
-                    .to_owned(),
-            );
+            let why = "how often a simulated server reads its clock is not counted, so that no effect would be seen";
+            let hint = "--fault clock=waiter, or --runtime local or docker";
+            not_simulated("clock=server", why, hint, shape)?;
         }
         if !of_a_server && shape.reads_wall_clock == Some(false) {
             return Err(NO_CONCERN.to_owned());

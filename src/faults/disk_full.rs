@@ -8,7 +8,7 @@ use std::time::Duration;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::fault::{kind_of, not_attached, server_names};
+use super::fault::{NO_DISKS, kind_of, not_attached, not_simulated, server_names};
 use super::{
     ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
     Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, acquires_without,
@@ -51,11 +51,7 @@ impl Fault for DiskFull {
 
     fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
         not_attached(NAME, "fills the disk of a server", shape)?;
-        if shape.simulated {
-            return Err(format!(
-                "{NAME}: simulated servers have no disks\nhint: --runtime local"
-            ));
-        }
+        not_simulated(NAME, NO_DISKS, "--runtime local", shape)?;
         disks::missing().map_or(Ok(()), |why| Err(format!("{NAME}: {why}")))
     }
 

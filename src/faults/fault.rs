@@ -150,6 +150,17 @@ pub(super) fn not_attached(fault: &str, why: &str, shape: &Shape) -> Result<(), 
     }
 }
 
+/// What simulated servers lack.
+pub(super) const NO_DISKS: &str = "simulated servers have no disks";
+
+/// Refuses what simulated servers do not have. `hint`: with which runtime they do.
+pub(super) fn not_simulated(fault: &str, why: &str, hint: &str, shape: &Shape) -> Result<(), String> {
+    match shape.simulated {
+        false => Ok(()),
+        true => Err(format!("{fault}: {why}\nhint: {hint}")),
+    }
+}
+
 /// Refuses an argument where none is taken.
 pub(super) fn no_argument(fault: &str, argument: Option<&str>) -> Result<(), String> {
     match argument {

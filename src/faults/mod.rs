@@ -8,6 +8,7 @@ mod active;
 mod env;
 mod fault;
 mod injection;
+mod insistence;
 mod link_injection;
 mod peer_partition;
 mod points;
@@ -32,6 +33,7 @@ mod pooler;
 mod reset;
 mod server;
 mod server_replace;
+mod server_upgrade;
 mod slow;
 mod slow_disk;
 
@@ -72,6 +74,7 @@ pub const FAULTS: &[&dyn Fault] = &[
     &server::OnServers::Pause,
     &server::OnServers::Restart,
     &server_replace::ServerReplace,
+    &server_upgrade::ServerUpgrade,
     &slow_disk::SlowDisk,
     &disk_full::DiskFull,
     &failover::Failover,
@@ -101,8 +104,15 @@ mod tests {
             ..Shape::one_redis()
         };
         let shapes = [Shape::example(), Shape::one_redis(), postgres];
-        let mut fitting = shapes.into_iter().filter(|shape| fault.applies(None, shape).is_ok());
+        let mut fitting = shapes
+            .into_iter()
+            .filter(|shape| fault.applies(needed(fault), shape).is_ok());
         fitting.next().expect("some cluster can have it")
+    }
+
+    /// What must be said after its name, where anything must.
+    fn needed(fault: &dyn Fault) -> Option<&'static str> {
+        (fault.name() == crate::config::upgrade::UPGRADE_FAULT).then_some("zookeeper:3.9")
     }
 
     fn planned(fault: &dyn Fault, argument: Option<&str>, number: u32, seed: u64) -> Result<Injection, String> {
@@ -114,8 +124,8 @@ mod tests {
     fn every_fault_plans_an_injection_that_does_something_and_the_same_seed_the_same() {
         for fault in FAULTS {
             for number in 0..8 {
-                let injection = planned(*fault, None, number, 3).unwrap();
-                let again = planned(*fault, None, number, 3).unwrap();
+                let injection = planned(*fault, needed(*fault), number, 3).unwrap();
+                let again = planned(*fault, needed(*fault), number, 3).unwrap();
                 assert_eq!(format!("{injection:?}"), format!("{again:?}"), "{}", fault.name());
                 let action: &dyn Any = &*injection.action;
                 if let Some(links) = action.downcast_ref::<LinkInjection>() {

@@ -7,7 +7,7 @@ use rand::RngExt;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
-use super::fault::{not_attached, server_names};
+use super::fault::{not_attached, not_simulated, server_names};
 use super::link_injection::{ActiveLinkFault, heal_word};
 use super::{
     BoxFuture, FaultEnv, Inject, Injection, InjectionContext, Needs, NotInjected, RunningFault, Shape, Target,
@@ -73,12 +73,10 @@ pub fn applies(kind: &str, shape: &Shape) -> Result<(), String> {
     if !KINDS.contains(&kind) && kind != EVERY_KIND {
         return Ok(());
     }
-    if shape.simulated {
-        return Err(format!(
-            "partition={kind}: there are no links between simulated servers that could be parted\nhint: --fault partition, server-kill=leader or server-pause=leader; or --runtime local or docker"
-        ));
-    }
     let fault = format!("partition={kind}");
+    let why = "there are no links between simulated servers that could be parted";
+    let hint = "--fault partition, server-kill=leader or server-pause=leader; or --runtime local or docker";
+    not_simulated(&fault, why, hint, shape)?;
     not_attached(&fault, "needs a proxy between the servers", shape)?;
     let product = shape.backend.product();
     match shape.backend.software.peering {

@@ -14,7 +14,7 @@ use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::oneshot::error::RecvError;
 
-use super::fault::{kind_of, not_attached, server_names};
+use super::fault::{NO_DISKS, kind_of, not_attached, not_simulated, server_names};
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
     Inject, Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, acquires_without,
@@ -95,10 +95,8 @@ impl Fault for OnServers {
         if argument.is_some_and(|argument| argument.split(':').any(|part| part == LOST)) {
             let of_disks = format!("{name}={LOST}");
             not_attached(&of_disks, "takes from a server's disk what was not synced", shape)?;
-            if shape.simulated {
-                let hint = "hint: --runtime local, or --fault server-kill, after which all is kept";
-                return Err(format!("{of_disks}: simulated servers have no disks\n{hint}"));
-            }
+            let hint = "--runtime local, or --fault server-kill, after which all is kept";
+            not_simulated(&of_disks, NO_DISKS, hint, shape)?;
         }
         let (obey, hint) = match self {
             Self::Kill | Self::Restart => (shape.attached.map(|obey| obey.kill), "--on-kill CMD and --on-start CMD"),

@@ -9,15 +9,16 @@ use std::time::Duration;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::fault::{kind_of, not_attached};
+use super::fault::{kind_of, not_attached, not_simulated};
+use super::insistence::{InsistentOrder, PAUSE};
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
     Inject, Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target,
 };
 use crate::backends;
-use crate::cluster::{CommandOutcome, NodeCommand};
+use crate::cluster::NodeCommand;
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK};
-use crate::limits::SERVER_BACK;
+use crate::limits::{SERVER_BACK, SERVER_CHANGED};
 
 pub struct ServerReplace;
 
@@ -28,10 +29,6 @@ const ROLES: [&str; 3] = ["leader", "follower", "one"];
 const BY_TURNS: [&str; 2] = ["leader", "follower"];
 /// For how long a server is asked to leave, in a shorter window, too: etcd wants all members connected for five seconds before one goes.
 const ASKED_TO_LEAVE: Duration = Duration::from_secs(8);
-/// For how long a new one is helped to join: other faults may keep the cluster from agreeing on it until they are over.
-const JOINS: Duration = Duration::from_secs(120);
-/// Between two tries.
-const PAUSE: Duration = Duration::from_millis(200);
 const SERVERS_REPLACED: EvidenceCounter = EvidenceCounter::new("servers_replaced", "server", "replaced");
 
 impl Fault for ServerReplace {
@@ -54,11 +51,8 @@ impl Fault for ServerReplace {
 
     fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
         not_attached(NAME, "starts a server in the place of another one", shape)?;
-        if shape.simulated {
-            return Err(format!(
-                "{NAME}: the members of simulated clusters do not change\nhint: --runtime local or docker"
-            ));
-        }
+        let why = "the members of simulated clusters do not change";
+        not_simulated(NAME, why, "--runtime local or docker", shape)?;
         let Some(membership) = shape.backend.software.membership else {
             let can = backends::names(" or ", |backend| backend.software.membership.is_some());
             return Err(format!(
@@ -135,14 +129,12 @@ impl Inject for Replacement {
             let Some(server) = context.target.servers().first().copied() else {
                 return Err(NotInjected::Missed("no server was known that could leave"));
             };
+            let node = env.servers.endpoints().node_of(server);
             let replaced = HealOnDrop::new(ReplacedServer {
                 env: env.clone(),
                 server,
-                node: env.servers.endpoints().node_of(server),
-                leaving: None,
-                asked: false,
-                left: false,
-                refused: None,
+                node,
+                leaving: InsistentOrder::new(node, NodeCommand::Leave),
                 healed: false,
             });
             Ok(replaced.running())
@@ -156,28 +148,11 @@ struct ReplacedServer {
     /// As clients know it, and as a node.
     server: u32,
     node: u32,
-    /// A request to leave that is not answered yet.
-    leaving: Option<CommandOutcome>,
-    /// Whether it was asked to leave at all.
-    asked: bool,
-    left: bool,
-    /// Why it did not leave, as the cluster said last.
-    refused: Option<String>,
+    leaving: InsistentOrder,
     healed: bool,
 }
 
 impl ReplacedServer {
-    /// Waits for the answer to a request to leave, if there is one.
-    async fn hear(&mut self) {
-        let Some(leaving) = &mut self.leaving else { return };
-        match leaving.await {
-            Ok(Ok(())) => self.left = true,
-            Ok(Err(why)) => self.refused = Some(why.to_string()),
-            Err(_) => self.refused = Some("the cluster is gone".to_owned()),
-        }
-        self.leaving = None;
-    }
-
     /// Has the new server join. The error says why it did not.
     async fn join(&self) -> Result<(), String> {
         match self.env.servers.order(self.node, NodeCommand::Join).await {
@@ -189,7 +164,7 @@ impl ReplacedServer {
     /// Has it join, and become a member as the others are; a `patient` heal tries for long.
     async fn replace(&self, patient: bool) -> Result<(), String> {
         let clock = self.env.clock;
-        let deadline = clock.after(if patient { JOINS } else { Duration::ZERO });
+        let deadline = clock.after(if patient { SERVER_CHANGED } else { Duration::ZERO });
         loop {
             match self.join().await {
                 Ok(()) => break,
@@ -226,27 +201,18 @@ impl ActiveFault for ReplacedServer {
     /// Asks it to leave until it does.
     fn act(&mut self, until: u64) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let clock = self.env.clock;
-            let deadline = until.max(clock.after(ASKED_TO_LEAVE));
-            self.asked = true;
-            loop {
-                self.leaving = Some(self.env.servers.order(self.node, NodeCommand::Leave));
-                self.hear().await;
-                if self.left || clock.now_ns() >= deadline {
-                    return;
-                }
-                clock.sleep(PAUSE).await;
-            }
+            let deadline = until.max(self.env.clock.after(ASKED_TO_LEAVE));
+            self.leaving.insist(&self.env, deadline, |_| true).await;
         })
     }
 
     fn heal(&mut self, _: Duration, patient: bool) -> BoxFuture<'_, Healed> {
         Box::pin(async move {
-            self.hear().await;
+            self.leaving.hear().await;
             self.healed = true;
-            if !self.left {
+            if !self.leaving.done {
                 return Healed {
-                    missed: self.refused.take(),
+                    missed: self.leaving.refused.take().map(|why| why.to_string()),
                     ..Healed::default()
                 };
             }
@@ -266,7 +232,7 @@ impl ActiveFault for ReplacedServer {
     }
 
     fn undo(&mut self) {
-        if self.asked && !std::mem::replace(&mut self.healed, true) {
+        if self.leaving.given && !std::mem::replace(&mut self.healed, true) {
             // whether it left is known to who carries it out
             self.env.servers.order(self.node, NodeCommand::Join);
         }

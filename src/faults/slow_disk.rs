@@ -10,7 +10,7 @@ use std::time::Duration;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::fault::not_attached;
+use super::fault::{NO_DISKS, not_attached, not_simulated};
 use super::{
     ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, Injection,
     InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, acquires_without, parse_duration,
@@ -50,11 +50,7 @@ impl Fault for SlowDisk {
 
     fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
         not_attached(NAME, "stands between a server and its disk from its start", shape)?;
-        if shape.simulated {
-            return Err(format!(
-                "{NAME}: simulated servers have no disks\nhint: --runtime local or docker"
-            ));
-        }
+        not_simulated(NAME, NO_DISKS, "--runtime local or docker", shape)?;
         disks::missing().map_or(Ok(()), |why| Err(format!("{NAME}: {why}")))
     }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// The planned target. `Holder`, `Waiter`, `Leader` and `Follower` are resolved when the window starts.
+/// The planned target. `Holder`, `Waiter`, `Leader`, `Follower` and `NextUpgrade` are resolved when the window starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
@@ -17,6 +17,8 @@ pub enum Target {
     Leader,
     /// A server that does not lead then: the one at this place among those, counted round and round.
     Follower(u32),
+    /// The server that is to be upgraded next: one that is not yet and does not lead then, or the one that leads where it is the last.
+    NextUpgrade,
     Everyone,
 }
 

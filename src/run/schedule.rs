@@ -13,7 +13,6 @@ use super::targeting::{GrantedSince, Resolution, resolve};
 use crate::event::ProgressEvent;
 use crate::evidence::{DROPPED_PACKETS, HELD_CONNECTS};
 use crate::faults::{ActiveFault, Affected, FaultEnv, HealOnDrop, Healed, InjectionContext, NotInjected, Pace};
-use crate::limits::AIM;
 use crate::plan::PlannedWindow;
 
 /// How long after the planned end of the faults phase a window may last.
@@ -83,8 +82,7 @@ impl WindowRun {
             prepared: self.run.clock.now(),
             known_keys: prepared.known_keys.clone(),
         });
-        let leader = self.env.servers.leader(AIM);
-        let mut resolution = match resolve(&self.window, since, &self.run, leader).await {
+        let mut resolution = match resolve(&self.window, since, &self.run, &self.env.servers).await {
             Ok(resolution) => resolution,
             Err(why) => return self.missed(why),
         };
@@ -187,7 +185,16 @@ impl WindowRun {
 
     fn write_heal(&self, healed: Healed, before: CounterReadings, title: &str, lasted: Duration) {
         let fault = &self.window.fault;
-        let effect = healed.evidence.in_words(fault.counters);
+        let did = [
+            healed.evidence.in_words(fault.counters),
+            healed.detail.unwrap_or_default(),
+        ];
+        let effect = did
+            .iter()
+            .filter(|words| !words.is_empty())
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(", ");
         let mut words = vec![effect.clone()];
         let matched = healed.message.map(|message| MessageMatch {
             message: message.message,

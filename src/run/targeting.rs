@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::clients::holders::Holding;
+use crate::cluster::NodeControl;
 use crate::faults::{ResolvedTarget, Target};
 use crate::limits::AIM;
 use crate::plan::PlannedWindow;
@@ -43,7 +44,7 @@ pub async fn resolve(
     window: &PlannedWindow,
     since: Option<GrantedSince>,
     run: &RunContext,
-    leader: impl Future<Output = Option<u32>>,
+    servers: &NodeControl,
 ) -> Result<Resolution, &'static str> {
     let mut targeted = None;
     let planned = &window.injection.title;
@@ -82,8 +83,9 @@ pub async fn resolve(
             let title = format!("c{client} (waiting for {lock}): {planned}");
             (ResolvedTarget::Clients(vec![client]), title)
         }
-        Target::Leader | Target::Follower(_) => {
-            let (server, role) = server_of(&window.injection.target, leader.await, run.spec.config.nodes)?;
+        Target::Leader | Target::Follower(_) | Target::NextUpgrade => {
+            let (leader, old) = (servers.leader(AIM).await, not_upgraded(servers));
+            let (server, role) = server_of(&window.injection.target, leader, run.spec.config.nodes, &old)?;
             let mut title = format!("n{} ({role}): {planned}", server + 1);
             if window.injection.action.needs().held_lock {
                 // of the clients of one server few may hold a lock: without one the fault strikes all the same
@@ -106,14 +108,32 @@ pub async fn resolve(
     })
 }
 
-/// The server that has the role of a target, and that role.
-fn server_of(target: &Target, leader: Option<u32>, servers: u32) -> Result<(u32, &'static str), &'static str> {
+/// The servers that still are of the version with which the run began.
+fn not_upgraded(servers: &NodeControl) -> Vec<u32> {
+    let (endpoints, old) = (servers.endpoints(), servers.not_upgraded());
+    old.into_iter().filter_map(|node| endpoints.server_of(node)).collect()
+}
+
+/// The server that has the role of a target, and that role. `old`: those that are not upgraded.
+fn server_of(
+    target: &Target,
+    leader: Option<u32>,
+    servers: u32,
+    old: &[u32],
+) -> Result<(u32, &'static str), &'static str> {
+    if *target == Target::NextUpgrade && old.is_empty() {
+        return Err("every server is upgraded already");
+    }
     let leader = leader.ok_or("no server leads")?;
     match target {
         Target::Follower(place) => {
             let followers: Vec<u32> = (0..servers).filter(|server| *server != leader).collect();
             let chosen = followers.get(*place as usize % followers.len().max(1));
             Ok((*chosen.ok_or("no server follows")?, "follower"))
+        }
+        Target::NextUpgrade => {
+            let follows = old.iter().find(|server| **server != leader);
+            Ok(follows.map_or((leader, "leader"), |server| (*server, "follower")))
         }
         _ => Ok((leader, "leader")),
     }
@@ -126,11 +146,24 @@ mod tests {
     #[test]
     fn a_follower_is_never_the_leader_and_each_place_is_one() {
         for leader in 0..3 {
-            let chosen = [0, 1, 2].map(|place| server_of(&Target::Follower(place), Some(leader), 3).unwrap().0);
+            let chosen = [0, 1, 2].map(|place| server_of(&Target::Follower(place), Some(leader), 3, &[]).unwrap().0);
             assert!(!chosen.contains(&leader) && chosen[0] != chosen[1] && chosen[0] == chosen[2]);
-            assert_eq!(server_of(&Target::Leader, Some(leader), 3), Ok((leader, "leader")));
+            assert_eq!(server_of(&Target::Leader, Some(leader), 3, &[]), Ok((leader, "leader")));
         }
-        assert!(server_of(&Target::Follower(0), Some(0), 1).is_err());
-        assert!(server_of(&Target::Follower(0), None, 3).is_err());
+        assert!(server_of(&Target::Follower(0), Some(0), 1, &[]).is_err());
+        assert!(server_of(&Target::Follower(0), None, 3, &[]).is_err());
+    }
+
+    #[test]
+    fn followers_are_upgraded_first_and_the_server_that_leads_then_last() {
+        let next = |leader, old: &[u32]| server_of(&Target::NextUpgrade, leader, 3, old);
+        assert_eq!(next(Some(0), &[0, 1, 2]), Ok((1, "follower")));
+        assert_eq!(next(Some(0), &[0, 2]), Ok((2, "follower")));
+        assert_eq!(next(Some(0), &[0]), Ok((0, "leader")));
+        // another one was elected meanwhile, which is upgraded
+        assert_eq!(next(Some(2), &[0]), Ok((0, "follower")));
+        assert!(next(Some(2), &[]).unwrap_err().contains("already"));
+        assert!(next(None, &[]).unwrap_err().contains("already"));
+        assert!(next(None, &[0]).unwrap_err().contains("no server leads"));
     }
 }

@@ -43,3 +43,4 @@ mod suite;
 mod taps;
 mod terminal;
 mod told;
+mod upgrades;

@@ -69,6 +69,7 @@ fn the_new_member_of_an_etcd_cluster_is_another_one_and_has_what_the_others_have
         disks: Vec::new(),
         own_disks: false,
         replaceable: true,
+        upgrade: None,
         login: None,
         tls: None,
         peer_proxies: None,

@@ -271,6 +271,7 @@ impl OneServer {
             disks: Vec::new(),
             own_disks: false,
             replaceable: false,
+            upgrade: None,
             login: None,
             tls: None,
             peer_proxies: None,

@@ -258,6 +258,7 @@ pub fn backend(description: StoreDescription) -> &'static Backend {
         question: ReadinessQuestion::Probe(leaked(DescribedProbe(store))),
         guard: LoginGuard::Unknown,
         membership: None,
+        upgrade: Err("its description does not say where its data are, nor which versions read them"),
         speaks_tls: false,
     });
     leaked(Backend {

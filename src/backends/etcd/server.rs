@@ -11,12 +11,14 @@ use serde::Deserialize;
 use super::guard::guard;
 use super::membership::EtcdMembership;
 use crate::cluster::{
-    CONTAINER_FOLDER, ContainerSpec, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering, ProbedServer,
-    Readiness, ReadinessQuestion, ServerSoftware, Serving, find_program, missing_program,
+    CONTAINER_FOLDER, ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering,
+    ProbedServer, Readiness, ReadinessQuestion, ServerSoftware, Serving, lacks, missing_program,
 };
 
 const HEARTBEAT: Duration = Duration::from_millis(100);
 const ELECTION_TIMEOUT: Duration = Duration::from_millis(1000);
+/// Where a container has its data.
+const CONTAINER_DATA: &str = "/tmp/etcd-data";
 
 pub static SOFTWARE: ServerSoftware = ServerSoftware {
     backend: "etcd",
@@ -37,6 +39,10 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     question: ReadinessQuestion::Bytes { question, answer },
     guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
     membership: Some(&EtcdMembership),
+    upgrade: Ok(&KeptData {
+        folders: &[CONTAINER_DATA],
+        missing: |folder| lacks(folder, &["etcd"]),
+    }),
     speaks_tls: true,
 };
 
@@ -46,7 +52,7 @@ fn launch(setup: &NodeSetup) -> Launch {
     env.extend(proxy_environment(setup));
     let data = setup.data.join("data").display().to_string();
     Launch {
-        program: find_program("etcd").unwrap_or_else(|| "etcd".into()),
+        program: setup.find_program("etcd").unwrap_or_else(|| "etcd".into()),
         args: arguments(setup, &setup.bind, &data, &setup.data),
         env,
         secrets: setup.tls_files(),
@@ -56,12 +62,7 @@ fn launch(setup: &NodeSetup) -> Launch {
 
 fn container(setup: &NodeSetup) -> ContainerSpec {
     let mut command = vec!["etcd".to_owned()];
-    command.extend(arguments(
-        setup,
-        "0.0.0.0",
-        "/tmp/etcd-data",
-        Path::new(CONTAINER_FOLDER),
-    ));
+    command.extend(arguments(setup, "0.0.0.0", CONTAINER_DATA, Path::new(CONTAINER_FOLDER)));
     ContainerSpec {
         env: proxy_environment(setup),
         command,

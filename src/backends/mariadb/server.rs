@@ -10,8 +10,8 @@ use harness_workloads::mariadb::{MysqlConnection, MysqlError, literal};
 use tokio::time::timeout;
 
 use crate::cluster::{
-    BoxFuture, ContainerSpec, Endpoints, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer,
-    ReadinessQuestion, ServerProbe, ServerSoftware, Serving, find_program,
+    BoxFuture, ContainerSpec, Endpoints, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer,
+    ReadinessQuestion, ServerProbe, ServerSoftware, Serving, find_program, lacks,
 };
 use crate::limits::{PROBE, SERVER_BACK};
 
@@ -38,6 +38,10 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     question: ReadinessQuestion::Probe(&MariadbProbe),
     guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
     membership: None,
+    upgrade: Ok(&KeptData {
+        folders: &["/var/lib/mysql"],
+        missing: |folder| lacks(folder, &["mariadbd"]),
+    }),
     speaks_tls: false,
 };
 
@@ -76,14 +80,19 @@ exec $as "$server" --no-defaults --datadir="$data" --tmpdir="$PWD/tmp" --init-fi
 "#;
 
 fn launch(setup: &NodeSetup) -> Launch {
+    let other = setup.programs.as_ref().and_then(|_| setup.find_program("mariadbd"));
     let path = |name: &str| program(name).unwrap_or_else(|| name.into()).display().to_string();
+    let server = other.as_ref().map(|server| server.display().to_string());
     let mut args = vec![
         "-c".to_owned(),
         START.to_owned(),
-        path("mariadbd"),
+        server.unwrap_or_else(|| path("mariadbd")),
         path("mariadb-install-db"),
     ];
     args.extend(arguments(setup));
+    // its messages and plugins are those that came with it: `usr/share` of `usr/sbin/mariadbd`
+    let base = other.as_deref().and_then(|server| server.parent()?.parent());
+    args.extend(base.map(|base| format!("--basedir={}", base.display())));
     args.push(format!("--bind-address={}", setup.bind));
     // no socket in a folder of all users
     args.push("--socket=".into());

@@ -43,6 +43,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     question: ReadinessQuestion::Bytes { question, answer },
     guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
     membership: None,
+    upgrade: Err("its data are of one major version, and pg_upgrade makes those of the next one while no server runs"),
     speaks_tls: false,
 };
 

@@ -42,6 +42,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     },
     guard: LoginGuard::Unknown,
     membership: None,
+    upgrade: Err("its masters and their replicas would have to change in an order of their own"),
     ..server::PLAIN
 };
 

@@ -41,6 +41,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
         question: |_| b"INFO\r\n".to_vec(),
         answer,
     },
+    upgrade: Err("the sentinels and the servers that they watch would have to change in an order of their own"),
     ..server::PLAIN
 };
 

@@ -8,8 +8,8 @@ use harness_workloads::Login;
 
 use super::control::RedisReplication;
 use crate::cluster::{
-    CONTAINER_FOLDER, ContainerSpec, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer, Readiness,
-    ReadinessQuestion, ServerSoftware, ServerTlsPaths, Serving, find_program, missing_program,
+    CONTAINER_FOLDER, ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer,
+    Readiness, ReadinessQuestion, ServerSoftware, ServerTlsPaths, Serving, lacks, missing_program,
 };
 
 pub static SOFTWARE: ServerSoftware = PLAIN;
@@ -34,6 +34,10 @@ pub(super) const PLAIN: ServerSoftware = ServerSoftware {
     question: ReadinessQuestion::Bytes { question, answer },
     guard: LoginGuard::FromStart,
     membership: None,
+    upgrade: Ok(&KeptData {
+        folders: &["/data"],
+        missing: |folder| lacks(folder, &["redis-server"]),
+    }),
     speaks_tls: true,
 };
 
@@ -50,7 +54,9 @@ fn launch(setup: &NodeSetup) -> Launch {
     args.extend(arguments(setup, &setup.bind, &setup.data));
     args.extend(["--dir".to_owned(), setup.data.display().to_string()]);
     Launch {
-        program: find_program("redis-server").unwrap_or_else(|| "redis-server".into()),
+        program: setup
+            .find_program("redis-server")
+            .unwrap_or_else(|| "redis-server".into()),
         args,
         secrets: users
             .map(|users| (USERS.to_owned(), users))
@@ -127,8 +133,8 @@ fn serving(role: &str, version: Option<&str>) -> Readiness {
     })
 }
 
-/// No persistence, so that what a test wrote is gone with the server, unless the disk is what the run is about: then the log of
-/// appends, synced each second as its makers advise. Keyspace events are what the observer reads.
+/// No persistence, so that what a test wrote is gone with the server, unless the disk, or what is left there, is what the run is about:
+/// then the log of appends, synced each second as its makers advise. Keyspace events are what the observer reads.
 pub(super) fn settings(setup: &NodeSetup, bind: &str) -> [(&'static str, String); 10] {
     [
         ("--port", setup.me().ports[0].to_string()),

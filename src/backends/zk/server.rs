@@ -8,16 +8,19 @@ use std::time::Duration;
 use super::data::guard;
 use super::membership::{ZkMembership, server_line, super_digest};
 use crate::cluster::{
-    CONTAINER_FOLDER, ContainerSpec, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering, Readiness,
-    ReadinessQuestion, ServerSoftware, Serving, find_program,
+    CONTAINER_FOLDER, ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering,
+    Readiness, ReadinessQuestion, ServerSoftware, Serving, find_program,
 };
 
-/// Where distributions put ZooKeeper's jars: Debian's package, and a release unpacked under `ZOOKEEPER_HOME`.
-const DEBIAN_JAR: &str = "/usr/share/java/zookeeper.jar";
+/// Where Debian's packages put ZooKeeper's jars.
+const DEBIAN_JARS: &str = "usr/share/java";
+const DEBIAN_JAR: &str = "zookeeper.jar";
+/// A part of it, which it would take from this machine wherever it is itself: it names others by their whole paths.
+const DEBIAN_JUTE: &str = "zookeeper-jute.jar";
 /// Without a logging backend on the class path ZooKeeper is silent.
-const DEBIAN_LOGGER: &str = "/usr/share/java/slf4j-simple.jar";
+const DEBIAN_LOGGER: &str = "slf4j-simple.jar";
 /// What TLS needs, and Debian's `zookeeper.jar` does not name.
-const DEBIAN_NETTY_CODEC: &str = "/usr/share/java/netty-codec.jar";
+const DEBIAN_NETTY_CODEC: &str = "netty-codec.jar";
 /// A test server is small and must start quickly.
 const JVM_FLAGS: &[&str] = &[
     "-Xms16m",
@@ -72,6 +75,17 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     },
     guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
     membership: Some(&ZkMembership),
+    upgrade: Ok(&KeptData {
+        folders: &["/data", "/datalog"],
+        missing: |folder| {
+            let jar = "zookeeper.jar, or lib with those of a release,";
+            class_path_in(folder)
+                .is_none()
+                .then(|| jar.to_owned())
+                .into_iter()
+                .collect()
+        },
+    }),
     speaks_tls: true,
 };
 
@@ -90,11 +104,16 @@ fn launch(setup: &NodeSetup) -> Launch {
     let mut args = jvm_flags(setup);
     args.push("-Dorg.slf4j.simpleLogger.showDateTime=true".into());
     args.push("-cp".into());
-    args.push(class_path().unwrap_or_default());
+    let jars = setup.programs.as_deref().map_or_else(class_path, class_path_in);
+    args.push(jars.unwrap_or_default());
     args.push("org.apache.zookeeper.server.quorum.QuorumPeerMain".into());
     args.push(setup.data.join("zoo.cfg").display().to_string());
     Launch {
-        program: find_program("java").unwrap_or_else(|| "java".into()),
+        // that of this machine runs another version, too, unless one came with it
+        program: setup
+            .find_program("java")
+            .or_else(|| find_program("java"))
+            .unwrap_or_else(|| "java".into()),
         args,
         files: vec![
             ("zoo.cfg".into(), configuration(setup)),
@@ -231,15 +250,32 @@ fn configuration(setup: &NodeSetup) -> String {
     )
 }
 
+/// The jars of this machine: of a release that is unpacked under `ZOOKEEPER_HOME`, or of Debian's packages.
 fn class_path() -> Option<String> {
-    if let Some(home) = std::env::var_os("ZOOKEEPER_HOME").map(PathBuf::from)
-        && home.join("lib").is_dir()
-    {
-        return Some(format!("{0}/lib/*:{0}/*", home.display()));
-    }
-    let there = [DEBIAN_JAR, DEBIAN_LOGGER, DEBIAN_NETTY_CODEC].into_iter();
-    let there: Vec<&str> = there.filter(|jar| Path::new(jar).is_file()).collect();
-    there.contains(&DEBIAN_JAR).then(|| there.join(":"))
+    let home = std::env::var_os("ZOOKEEPER_HOME").map(PathBuf::from);
+    let released = home.and_then(|home| class_path_of_release(&home));
+    released.or_else(|| class_path_of_jars(&Path::new("/").join(DEBIAN_JARS)))
+}
+
+/// The jars in a folder: of an unpacked release, of unpacked packages of Debian, or the latter's alone.
+fn class_path_in(folder: &Path) -> Option<String> {
+    class_path_of_release(folder)
+        .or_else(|| class_path_of_jars(&folder.join(DEBIAN_JARS)))
+        .or_else(|| class_path_of_jars(folder))
+}
+
+fn class_path_of_release(home: &Path) -> Option<String> {
+    let lib = home.join("lib");
+    let mut entries = std::fs::read_dir(lib).ok()?.flatten();
+    let has_jars = entries.any(|entry| entry.path().extension().is_some_and(|extension| extension == "jar"));
+    has_jars.then(|| format!("{0}/lib/*:{0}/*", home.display()))
+}
+
+fn class_path_of_jars(folder: &Path) -> Option<String> {
+    let jars = [DEBIAN_JUTE, DEBIAN_JAR, DEBIAN_LOGGER, DEBIAN_NETTY_CODEC].map(|jar| folder.join(jar));
+    let there = jars.iter().filter(|jar| jar.is_file());
+    let there: Vec<String> = there.map(|jar| jar.display().to_string()).collect();
+    folder.join(DEBIAN_JAR).is_file().then(|| there.join(":"))
 }
 
 #[cfg(test)]

@@ -146,6 +146,7 @@ pub async fn check_client(spec: ClientCheckSpec) -> Result<Vec<CheckRemark>, Run
             disks: Vec::new(),
             own_disks: false,
             replaceable: false,
+            upgrade: None,
             login: login.clone(),
             tls: None,
             on_wait: Arc::new(|_| {}),

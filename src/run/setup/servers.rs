@@ -50,6 +50,7 @@ impl RunServers {
             disks: disks.gates.clone(),
             own_disks: spec.plan.own_disks,
             replaceable: spec.plan.replaces_servers,
+            upgrade: config.upgrade(),
             login: config.login(),
             tls: tls(spec)?,
             on_wait: {
@@ -113,6 +114,7 @@ impl RunServers {
             || plan.replicas > 0
             || plan.gates_disks
             || plan.replaces_servers
+            || config.upgrade().is_some()
             || (plan.steps_clocks && config.backend.wall_clock);
         !of_this_run && !config.attach.is_attached()
     }

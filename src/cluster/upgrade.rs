@@ -1,0 +1,187 @@
+//! Upgrades: the other version that the servers of a run are started from, one by one and each on its data, and what must be there for it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use super::image_name::tag;
+use super::runtime::Runtime;
+use super::software::ServerSoftware;
+use super::{ClusterError, ClusterSpec, NodeControl};
+
+/// Where another version of the servers comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OtherVersion {
+    /// For containers.
+    Image(String),
+    /// For local servers: the folder with its programs, as it was typed.
+    Folder(PathBuf),
+}
+
+impl fmt::Display for OtherVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Image(image) => f.write_str(image),
+            Self::Folder(folder) => write!(f, "{}", folder.display()),
+        }
+    }
+}
+
+impl OtherVersion {
+    /// Reads what is typed: a folder as a path, an image with its tag or digest. The error says what it should have been.
+    pub fn read(text: &str) -> Result<Self, String> {
+        if text.starts_with(['/', '.']) {
+            return Ok(Self::Folder(PathBuf::from(text)));
+        }
+        let by_digest = text.contains("sha256:");
+        match !text.is_empty() && (by_digest || tag(text).is_some_and(|tag| !tag.is_empty())) {
+            true => Ok(Self::Image(text.to_owned())),
+            false => Err(format!(
+                "`{text}` is neither an image with its tag nor the path of a folder\n\
+                 hint: IMAGE:TAG for containers, /FOLDER or ./FOLDER with the programs for local servers"
+            )),
+        }
+    }
+
+    /// Makes sure that servers can be started from it: pulls an image that is not here, and looks for the programs in a folder. The
+    /// error says what is missing.
+    pub async fn provide(&self, runtime: &Runtime, software: &ServerSoftware) -> Result<(), ClusterError> {
+        let provided = match (self, runtime) {
+            (Self::Image(image), Runtime::Docker { .. }) => provide_image(image).await,
+            (Self::Folder(folder), Runtime::Local) => look_into(folder, software),
+            (Self::Image(image), _) => Err(format!(
+                "an upgrade to the image {image} is for containers, and the servers of this run are not in any\n\
+                 hint: --runtime docker, or name the folder of their programs"
+            )),
+            (Self::Folder(folder), _) => Err(format!(
+                "an upgrade to the programs in {} is for local servers, and those of this run are not\n\
+                 hint: --runtime local, or name an image",
+                folder.display()
+            )),
+        };
+        provided.map_err(ClusterError::Nothing)
+    }
+}
+
+fn look_into(folder: &Path, software: &ServerSoftware) -> Result<(), String> {
+    if !folder.is_dir() {
+        return Err(format!("an upgrade: there is no folder {}", folder.display()));
+    }
+    let missing = software.upgrade.map(|known| (known.missing)(folder))?;
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "an upgrade: {} not found in {}\n\
+             hint: the folder with the programs of {}, or one into which its package or release is unpacked",
+            missing.join(" and "),
+            folder.display(),
+            software.product
+        )),
+    }
+}
+
+#[cfg(feature = "docker")]
+async fn provide_image(image: &str) -> Result<(), String> {
+    use super::docker::{has_image, pull};
+    if has_image(image).await {
+        return Ok(());
+    }
+    pull(image).await.map_err(|error| {
+        let why = error.lines().next().unwrap_or_default();
+        format!("an upgrade: no image {image}: {why}\nhint: `docker images` shows those that are here")
+    })
+}
+
+#[cfg(not(feature = "docker"))]
+async fn provide_image(_: &str) -> Result<(), String> {
+    Err("this harness was built without docker (--no-default-features)".to_owned())
+}
+
+/// What is known of a product whose servers go on with the data of another version.
+#[derive(Debug)]
+pub struct KeptData {
+    /// Where a container has all of it.
+    pub folders: &'static [&'static str],
+    /// What a folder of programs lacks; empty when nothing is missing.
+    pub missing: fn(&Path) -> Vec<String>,
+}
+
+/// Where a program is in a folder: in it, or where a package that is unpacked there has it.
+pub fn program_in(folder: &Path, program: &str) -> Option<PathBuf> {
+    let places = ["", "bin", "usr/bin", "usr/sbin"].into_iter();
+    let mut candidates = places.map(|place| folder.join(place).join(program));
+    candidates.find(|candidate| candidate.is_file())
+}
+
+/// Which of these programs are not in a folder.
+pub fn lacks(folder: &Path, programs: &[&str]) -> Vec<String> {
+    let missing = programs.iter().filter(|program| program_in(folder, program).is_none());
+    missing.map(|program| (*program).to_owned()).collect()
+}
+
+/// By node: whether it was started from the other version.
+#[derive(Clone)]
+pub(super) struct UpgradedNodes(Arc<[AtomicBool]>);
+
+impl UpgradedNodes {
+    /// None of them.
+    pub fn none_of(nodes: usize) -> Self {
+        Self((0..nodes).map(|_| AtomicBool::new(false)).collect())
+    }
+
+    pub fn note(&self, node: usize) {
+        self.0[node].store(true, Relaxed);
+    }
+}
+
+impl ClusterSpec {
+    /// Whether servers are to sync what they acknowledge: their disks, or what they leave there, are what the run is about.
+    pub(super) fn syncs(&self) -> bool {
+        !self.disks.is_empty() || self.upgrade.is_some()
+    }
+}
+
+impl NodeControl {
+    /// The nodes that still are of the version with which the run began.
+    pub fn not_upgraded(&self) -> Vec<u32> {
+        let nodes = (0..).zip(self.upgraded.0.iter());
+        let old = nodes.filter(|(_, upgraded)| !upgraded.load(Relaxed));
+        old.map(|(node, _)| node).collect()
+    }
+
+    /// The version that a node says it is, `None` when it does not serve.
+    pub async fn version(&self, node: u32) -> Option<String> {
+        self.serving(node).await.map(|serving| serving.version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_a_path_and_an_image_has_its_tag() {
+        for image in ["etcd:3.6", "registry:5000/etcd:3.6", "etcd@sha256:7e3a", "sha256:7e3a"] {
+            assert_eq!(OtherVersion::read(image), Ok(OtherVersion::Image(image.into())));
+        }
+        for path in ["/opt/etcd-3.6", "./etcd", "../etcd", "."] {
+            assert_eq!(OtherVersion::read(path), Ok(OtherVersion::Folder(path.into())));
+        }
+        for neither in ["", "etcd", "registry:5000/etcd", "etcd:"] {
+            let refused = OtherVersion::read(neither).unwrap_err();
+            assert!(
+                refused.contains(&format!("`{neither}`")) && refused.contains("hint"),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_node_is_upgraded_once_it_was_started_from_the_other_version() {
+        let nodes = UpgradedNodes::none_of(3);
+        nodes.note(1);
+        let upgraded: Vec<bool> = nodes.0.iter().map(|node| node.load(Relaxed)).collect();
+        assert_eq!(upgraded, [false, true, false]);
+    }
+}

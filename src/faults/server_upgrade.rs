@@ -1,0 +1,356 @@
+//! `server-upgrade`: a server ends in order, as an operator ends it, and starts from another version on its data, while clients work:
+//! the followers one after the other, then the leader.
+//!
+//! Meanwhile servers of two versions are one cluster. It shows what a new version makes of the data of the old one, and how each
+//! speaks with the other.
+
+use std::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+
+use super::fault::{not_attached, not_simulated};
+use super::insistence::{InsistentOrder, PAUSE};
+use super::{
+    ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
+    Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, acquires_without,
+};
+use crate::backends;
+use crate::cluster::{ClusterError, NodeCommand, OtherVersion};
+use crate::config::upgrade::UPGRADE_FAULT as NAME;
+use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK};
+use crate::limits::SERVER_CHANGED;
+
+pub struct ServerUpgrade;
+
+const SERVERS_UPGRADED: EvidenceCounter = EvidenceCounter::new("servers_upgraded", "server", "upgraded");
+
+impl Fault for ServerUpgrade {
+    fn definition(&self) -> FaultDefinition {
+        FaultDefinition {
+            name: NAME,
+            summary: "a server ends in order and starts from another version on its data, one after the other, the leader last",
+            argument: "IMAGE:TAG of containers | /FOLDER with the programs of local servers (one of them must be given)",
+            family: FaultFamily::Cluster,
+            pace: Pace::Long,
+            verb: "left without a server",
+            counters: &[SERVERS_UPGRADED, SERVERS_BACK],
+            trace: &[SERVERS_UPGRADED],
+            no_effect_hint: Some(
+                "no server said that it is of another version than before: name another image or folder, or lengthen the windows \
+                 (--window 10s)",
+            ),
+        }
+    }
+
+    fn applies(&self, argument: Option<&str>, shape: &Shape) -> Result<(), String> {
+        not_attached(NAME, "starts servers from another version", shape)?;
+        let why = "models of servers have no versions";
+        not_simulated(NAME, why, "--runtime local or docker", shape)?;
+        if let Err(why) = shape.backend.software.upgrade {
+            let can = backends::names(" and ", |backend| backend.software.upgrade.is_ok());
+            return Err(format!(
+                "{NAME}: servers of {} are not upgraded: {why}\n\
+                 hint: {NAME} is for {can}; --fault server-restart starts each server again as it is",
+                shape.backend.product()
+            ));
+        }
+        version(argument).map(drop)
+    }
+
+    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, _: &mut ChaCha8Rng) -> Result<Injection, String> {
+        let version = version(argument)?;
+        let title = format!("ends in order, then starts from {version}");
+        let upgrade = Upgrade { version };
+        // the title begins with its name when it is known
+        Ok(Injection::new(
+            Target::NextUpgrade,
+            upgrade,
+            acquires_without(1, shape),
+            title,
+        ))
+    }
+}
+
+fn version(argument: Option<&str>) -> Result<OtherVersion, String> {
+    let Some(typed) = argument else {
+        return Err(format!(
+            "{NAME} wants to know to which version\n\
+             hint: {NAME}=IMAGE:TAG for containers, {NAME}=/FOLDER with the programs for local servers"
+        ));
+    };
+    OtherVersion::read(typed).map_err(|why| format!("{NAME}={typed}: {why}"))
+}
+
+/// What is done to one server in one window.
+#[derive(Debug, Clone)]
+struct Upgrade {
+    version: OtherVersion,
+}
+
+impl Inject for Upgrade {
+    fn needs(&self) -> Needs {
+        Needs {
+            // its lock must outlast the upgrade
+            held_lock: true,
+            ..Needs::default()
+        }
+    }
+
+    fn heal_word(&self) -> &'static str {
+        "serve"
+    }
+
+    fn toxics(&self) -> Result<Option<String>, String> {
+        Ok(None)
+    }
+
+    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
+        Box::pin(async move {
+            let env = context.env;
+            let Some(server) = context.target.servers().first().copied() else {
+                return Err(NotInjected::Missed("no server was known that could be upgraded"));
+            };
+            let node = env.servers.endpoints().node_of(server);
+            let upgraded = HealOnDrop::new(UpgradedServer {
+                env: env.clone(),
+                version: self.version.clone(),
+                server,
+                node,
+                before: None,
+                order: InsistentOrder::new(node, NodeCommand::Upgrade),
+            });
+            Ok(upgraded.running())
+        })
+    }
+}
+
+/// A server that is being upgraded.
+struct UpgradedServer {
+    env: FaultEnv,
+    version: OtherVersion,
+    /// As clients know it, and as a node.
+    server: u32,
+    node: u32,
+    /// The version that it said it was before.
+    before: Option<String>,
+    order: InsistentOrder,
+}
+
+impl UpgradedServer {
+    fn name(&self) -> &str {
+        self.env.servers.name(self.node)
+    }
+
+    /// What its version is before it is upgraded, if it says so until then.
+    async fn ask_version(&mut self, until: u64) {
+        while self.before.is_none() && self.env.clock.now_ns() < until {
+            self.before = self.env.servers.version(self.node).await;
+            if self.before.is_none() {
+                self.env.clock.sleep(PAUSE).await;
+            }
+        }
+    }
+
+    /// Why it was not upgraded: the run cannot go on if it was stopped for it.
+    fn not_upgraded(&mut self) -> Healed {
+        match self.order.refused.take() {
+            Some(why) if !is_refusal(&why) => Healed {
+                trouble: Some(format!("{} was not upgraded to {}: {why}", self.name(), self.version)),
+                ..Healed::default()
+            },
+            Some(why) => Healed {
+                missed: Some(why.to_string()),
+                ..Healed::default()
+            },
+            None => Healed {
+                missed: Some(format!("{} did not say which version it is", self.name())),
+                ..Healed::default()
+            },
+        }
+    }
+}
+
+/// Whether nothing was done to the server.
+fn is_refusal(why: &ClusterError) -> bool {
+    matches!(why, ClusterError::Unchanged { .. })
+}
+
+/// What an upgrade came to, from the versions that a server said it was. `after`: `None` when it did not serve again.
+fn outcome(name: &str, before: Option<&str>, after: Option<&str>) -> Healed {
+    let changed = matches!((before, after), (Some(before), Some(after)) if before != after);
+    let word = |version: Option<&str>| version.unwrap_or("?").to_owned();
+    let same = after.is_some() && !changed;
+    let (from, to) = (word(before), word(after));
+    Healed {
+        detail: (!same).then(|| format!("{name} from {from} to {to}")),
+        missed: same.then(|| format!("{name} says that it is {to}, as before: that is no other version")),
+        ..Evidence::default()
+            .with(&SERVERS_UPGRADED, changed.into())
+            .with(&SERVERS_BACK, after.is_some().into())
+            .into()
+    }
+}
+
+impl ActiveFault for UpgradedServer {
+    fn affected(&self) -> Affected {
+        Affected {
+            servers: vec![self.server],
+            ..Affected::default()
+        }
+    }
+
+    fn act(&mut self, until: u64) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.ask_version(until).await;
+            if self.before.is_some() {
+                self.order.insist(&self.env, until, is_refusal).await;
+                self.env.redirect(self.node);
+            }
+        })
+    }
+
+    fn heal(&mut self, _: Duration, patient: bool) -> BoxFuture<'_, Healed> {
+        Box::pin(async move {
+            self.order.hear().await;
+            if !self.order.done {
+                return self.not_upgraded();
+            }
+            self.env.redirect(self.node);
+            // other faults may keep it from serving until they are over
+            let serves = !patient || self.env.servers.serves(self.node, SERVER_CHANGED).await;
+            let after = self.env.servers.version(self.node).await;
+            let within = SERVER_CHANGED.as_secs();
+            let trouble = || {
+                format!(
+                    "{} does not serve {within} s after it was started from {}",
+                    self.name(),
+                    self.version
+                )
+            };
+            Healed {
+                trouble: (!serves).then(trouble),
+                ..outcome(self.name(), self.before.as_deref(), after.as_deref())
+            }
+        })
+    }
+
+    /// An order is carried out to its end, which is a server that runs.
+    fn undo(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+    use crate::cluster::{AttachedServers, NodeCommands, Runtime, ServersObey};
+    use crate::faults::Acquires;
+    use harness_workloads::BackendId;
+
+    fn planned(argument: Option<&str>, servers: u32) -> Result<Injection, String> {
+        let shape = Shape {
+            servers,
+            ..Shape::example()
+        };
+        ServerUpgrade.plan(argument, 0, &shape, &mut ChaCha8Rng::seed_from_u64(7))
+    }
+
+    #[test]
+    fn each_window_is_for_the_server_whose_turn_it_is_and_names_the_version() {
+        let injection = planned(Some("etcd:3.6"), 3).unwrap();
+        assert_eq!(injection.target, Target::NextUpgrade);
+        assert_eq!(injection.title, "ends in order, then starts from etcd:3.6");
+        assert_eq!(injection.acquires, Acquires::GoOn);
+        assert_eq!(planned(Some("etcd:3.6"), 1).unwrap().acquires, Acquires::Stop);
+        assert!(planned(None, 3).unwrap_err().contains("server-upgrade=/FOLDER"));
+        assert!(planned(Some("nonsense"), 3).unwrap_err().contains("`nonsense`"));
+    }
+
+    #[test]
+    fn only_servers_that_go_on_with_the_data_of_another_version_have_it() {
+        let zk = Shape::example();
+        let of = |id| Shape {
+            backend: backends::of(id),
+            ..Shape::example()
+        };
+        let obey = ServersObey {
+            kill: true,
+            pause: true,
+        };
+        let attached = Shape {
+            attached: Some(obey),
+            ..zk
+        };
+        for (shape, said) in [
+            (of(BackendId::Postgres), "pg_upgrade"),
+            (Shape { simulated: true, ..zk }, "--runtime local"),
+            (attached, "--servers"),
+        ] {
+            let refused = ServerUpgrade.applies(Some("image:1"), &shape).unwrap_err();
+            assert!(refused.contains(said) && refused.contains("hint"), "{refused}");
+        }
+        for shape in [
+            zk,
+            of(BackendId::Etcd),
+            of(BackendId::Mariadb),
+            Shape::one_redis(),
+            Shape { servers: 1, ..zk },
+            Shape { tls: true, ..zk },
+        ] {
+            assert_eq!(ServerUpgrade.applies(Some("image:1"), &shape), Ok(()));
+            assert!(
+                ServerUpgrade
+                    .applies(None, &shape)
+                    .unwrap_err()
+                    .contains("which version")
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_version_that_the_servers_of_a_run_cannot_come_from_is_refused_before_any_starts() {
+        let software = backends::of(BackendId::Etcd).software;
+        let folder = tempfile::tempdir().unwrap();
+        let attached = AttachedServers {
+            servers: Vec::new(),
+            commands: NodeCommands::default(),
+        };
+        let docker = Runtime::Docker {
+            image: "etcd:3.5".into(),
+        };
+        let at = folder.path().display().to_string();
+        let provide = async |version: &str, runtime: &Runtime| {
+            let provided = OtherVersion::read(version).unwrap().provide(runtime, software).await;
+            provided.map_err(|error| error.to_string())
+        };
+        for (version, runtime, said) in [
+            ("etcd:3.6", &Runtime::Local, "--runtime docker"),
+            ("etcd:3.6", &Runtime::Attached(attached), "for containers"),
+            ("/opt", &docker, "--runtime local"),
+            ("/no/such/folder", &Runtime::Local, "no folder /no/such/folder"),
+            (&at, &Runtime::Local, "etcd not found in"),
+        ] {
+            let refused = provide(version, runtime).await.unwrap_err();
+            assert!(refused.contains(said), "{refused}");
+        }
+        std::fs::create_dir_all(folder.path().join("usr/bin")).unwrap();
+        std::fs::write(folder.path().join("usr/bin/etcd"), "").unwrap();
+        assert_eq!(provide(&at, &Runtime::Local).await, Ok(()));
+    }
+
+    #[test]
+    fn what_says_the_same_version_as_before_is_no_upgrade() {
+        let upgraded = outcome("n1", Some("3.4.23"), Some("3.5.16"));
+        assert_eq!(upgraded.detail.as_deref(), Some("n1 from 3.4.23 to 3.5.16"));
+        assert_eq!((upgraded.evidence.get("servers_upgraded"), upgraded.missed), (1, None));
+        let same = outcome("n1", Some("3.5.16"), Some("3.5.16"));
+        assert_eq!(
+            (same.evidence.get("servers_upgraded"), same.evidence.get("servers_back")),
+            (0, 1)
+        );
+        assert!(same.missed.is_some_and(|why| why.contains("3.5.16, as before")));
+        let gone = outcome("n1", Some("3.4.23"), None);
+        assert_eq!(gone.detail.as_deref(), Some("n1 from 3.4.23 to ?"));
+        assert!(!gone.evidence.has_any(&[SERVERS_UPGRADED, SERVERS_BACK]));
+    }
+}

@@ -1,0 +1,198 @@
+//! Servers that are started from another version on their data, one after the other: what they say they are before and after, and who
+//! goes on meanwhile.
+//!
+//! Two versions come from this machine: its own programs, and those in the images that `make images` builds of a newer Debian.
+
+use crate::command::{Answer, Harness};
+
+/// Each window upgrades one server, the leader the last, and says from which version to which.
+fn assert_all_upgraded(answer: &Answer, servers: u64) {
+    answer.assert_exit(0);
+    let effect = &answer.diagnosis["effect"];
+    assert_eq!(answer.window_sum("servers_upgraded"), servers, "{effect:#}");
+    assert_eq!(answer.window_sum("servers_back"), servers);
+    let windows = effect["windows"].as_array().unwrap();
+    let upgraded: Vec<_> = windows.iter().filter(|window| window["had_effect"] == true).collect();
+    let mut names = Vec::new();
+    for window in &upgraded {
+        let (did, title) = (window["did"].as_str().unwrap(), window["title"].as_str().unwrap());
+        let (_, change) = did.split_once("1 server back, ").unwrap_or_else(|| panic!("{did}"));
+        let (name, versions) = change.split_once(" from ").unwrap_or_else(|| panic!("{did}"));
+        let (from, to) = versions.split_once(" to ").unwrap_or_else(|| panic!("{did}"));
+        assert!(from != to && from.contains('.') && to.contains('.'), "{did}");
+        assert!(title.starts_with(name), "{title}: {did}");
+        names.push(name);
+    }
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len() as u64, servers, "each of them once: {effect:#}");
+    let first = upgraded[0]["title"].as_str().unwrap();
+    assert!(first.contains("(follower)"), "{first}");
+    assert!(answer.acquires_under_faults() > 0, "the others go on");
+}
+
+#[test]
+fn what_cannot_be_upgraded_is_refused_with_what_can_be_done_instead() {
+    let harness = Harness::new();
+    for (words, exit, said) in [
+        (
+            "--backend redis --topology sentinel --fault server-upgrade=redis:8",
+            2,
+            "server-restart",
+        ),
+        ("--backend postgres --fault server-upgrade=postgres:18", 2, "pg_upgrade"),
+        ("--backend zk --fault server-upgrade", 2, "server-upgrade=/FOLDER"),
+        ("--backend zk --fault server-upgrade=zookeeper", 2, "IMAGE:TAG"),
+        (
+            "--backend zk --runtime simulated --fault server-upgrade=zookeeper:3.9",
+            2,
+            "--runtime local",
+        ),
+        (
+            "--backend etcd --runtime local --fault server-upgrade=./nothing",
+            4,
+            "no folder",
+        ),
+        (
+            "--backend etcd --runtime local --fault server-upgrade=.",
+            4,
+            "etcd not found in",
+        ),
+    ] {
+        let output = harness.output(&format!("run {words}"));
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(exit), "{words}: {stderr}");
+        assert!(stderr.contains(said), "{words}: {stderr}");
+    }
+    assert!(!harness.results().exists(), "no run has begun");
+}
+
+/// The folder of this machine's packages is no other version.
+#[test]
+fn an_upgrade_to_the_same_version_is_none_and_a_pass_would_mean_nothing() {
+    let words = "--runtime local --backend zk --fault server-upgrade=/ --lease 1s --time 12s --seed 5eed";
+    let answer = Harness::new().run(words);
+    answer.assert_exit(3);
+    let effect = &answer.diagnosis["effect"];
+    assert_eq!(answer.window_sum("servers_upgraded"), 0);
+    assert!(answer.window_sum("servers_back") >= 1, "{effect:#}");
+    let missed = effect["windows"][0]["missed"].as_str().unwrap_or_default();
+    assert!(missed.contains("as before"), "{effect:#}");
+}
+
+mod docker {
+    use std::path::Path;
+    use std::process::Command;
+
+    use super::*;
+    use crate::command::share_the_machine;
+
+    /// Standard output of a command that must succeed; `None`, and a line on stderr, where it does not.
+    fn said(command: &str) -> Option<String> {
+        let output = Command::new("sh").args(["-c", command]).output().ok()?;
+        if !output.status.success() {
+            let why = String::from_utf8_lossy(&output.stderr);
+            eprintln!("skipped: {command}: {why} (make images; apt-get install etcd-server libzookeeper-java)");
+            return None;
+        }
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    /// A container, or an image, of this test, which is removed with it.
+    struct Made(&'static str, String);
+
+    impl Drop for Made {
+        fn drop(&mut self) {
+            let _ = Command::new("docker").args([self.0, "--force", &self.1]).output();
+        }
+    }
+
+    /// A container of an image of newer packages, which does not run.
+    fn container(image: &str) -> Option<Made> {
+        said(&format!("docker create {image}")).map(|id| Made("rm", id))
+    }
+
+    /// An image with the etcd of this machine in place of a newer one; `None` where both are of one version.
+    fn older_etcd(newer: &str) -> Option<Made> {
+        let own = said("command -v etcd")?;
+        let made = container(newer)?;
+        let folder = tempfile::tempdir().unwrap();
+        let theirs = folder.path().join("etcd");
+        said(&format!("docker cp {}:/usr/bin/etcd {}", made.1, theirs.display()))?;
+        if std::fs::read(&own).ok()? == std::fs::read(&theirs).ok()? {
+            eprintln!("skipped: {newer} and this machine have one version of etcd");
+            return None;
+        }
+        said(&format!("docker cp --follow-link {own} {}:/usr/bin/etcd", made.1))?;
+        let image = format!("harness-etcd:upgrade-{}", std::process::id());
+        said(&format!("docker commit {} {image}", made.1))?;
+        Some(Made("rmi", image))
+    }
+
+    #[test]
+    fn an_etcd_mutex_goes_on_while_its_servers_are_upgraded() {
+        share_the_machine();
+        let newer = "harness-etcd:debian";
+        let Some(older) = older_etcd(newer) else { return };
+        let image = &older.1;
+        let answer = Harness::new().run(&format!(
+            "--runtime docker --image {image} --backend etcd --fault server-upgrade={newer} --locks 4 --lease 2s --window 3s --time 30s --seed 5eed"
+        ));
+        assert_all_upgraded(&answer, 3);
+        let run = answer.diagnosis["run"]["run"].as_str().expect("a run has a name");
+        let left = said(&format!("docker volume ls --quiet --filter label=harness.run={run}"));
+        assert_eq!(left.as_deref(), Some(""), "its data are gone with it");
+    }
+
+    #[test]
+    fn a_zookeeper_queue_goes_on_while_its_servers_are_upgraded() {
+        share_the_machine();
+        let Some(made) = container("harness-zk:debian") else {
+            return;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().display();
+        let unpacked = said(&format!("docker export {} | tar -x -C {at} usr/share/java", made.1));
+        if unpacked.is_none() {
+            return;
+        }
+        let jar = |root: &Path| std::fs::canonicalize(root.join("usr/share/java/zookeeper.jar")).ok();
+        let name = |root| Some(jar(root)?.file_name()?.to_owned());
+        let (own, theirs) = (name(Path::new("/")), name(folder.path()));
+        if own.is_none() || own == theirs {
+            eprintln!("skipped: {own:?} is of this machine, and {theirs:?} is no other version");
+            return;
+        }
+        let answer = Harness::new().run(&format!(
+            "--runtime local --backend zk --fault server-upgrade={at} --locks 4 --lease 1s --window 3s --time 24s --seed 5eed"
+        ));
+        assert_all_upgraded(&answer, 3);
+    }
+
+    #[test]
+    fn an_image_that_is_not_here_is_refused_before_a_run_begins() {
+        let harness = Harness::new();
+        let unknown = "registry.invalid/etcd:9";
+        for (words, said) in [
+            (
+                format!("--runtime docker --fault server-upgrade={unknown}"),
+                format!("no image {unknown}"),
+            ),
+            (
+                format!("--runtime local --fault server-upgrade={unknown}"),
+                "--runtime docker".to_owned(),
+            ),
+            (
+                "--runtime docker --fault server-upgrade=/opt".to_owned(),
+                "--runtime local".to_owned(),
+            ),
+        ] {
+            let output = harness.output(&format!("run --backend etcd {words}"));
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            let exit = if said.starts_with("no image") { 4 } else { 2 };
+            assert_eq!(output.status.code(), Some(exit), "{words}: {stderr}");
+            assert!(stderr.contains(&said), "{words}: {stderr}");
+        }
+        assert!(!harness.results().exists(), "no run has begun");
+    }
+}

@@ -32,6 +32,7 @@ mod operations;
 #[cfg(test)]
 mod oracle;
 mod order;
+mod permits;
 mod plan;
 mod possible;
 #[cfg(test)]
@@ -48,6 +49,7 @@ mod specs;
 mod stack;
 mod sweep;
 mod ties;
+mod turns;
 
 pub use collections::{Collected, CollectionOp, decide_queue, decide_set, decide_stack};
 pub use explanation::{Explanation, explain};

@@ -28,6 +28,7 @@ mod minimal;
 mod monitor;
 mod mutant;
 mod mutex_pass;
+mod numbered;
 mod operations;
 #[cfg(test)]
 mod oracle;
@@ -44,6 +45,7 @@ mod readings;
 mod register;
 mod replies;
 mod search;
+mod search_run;
 mod spec;
 mod specs;
 mod stack;

@@ -85,14 +85,14 @@ pub(crate) fn decide(context: &Context<'_>) -> Fairness {
         return decided;
     }
     let (served, jain) = served(context);
-    decided.total = served.iter().map(|served| served.replies.len() as u64).sum();
+    decided.total = served.iter().map(|served| served.count).sum();
     if decided.total == 0 {
         decided.verdict = Verdict::Inconclusive;
         return decided;
     }
-    let locks = served.into_iter().enumerate();
-    let mut passed: Vec<Passed> = locks
-        .flat_map(|(lock, served)| passed_over(context.history, lock, served))
+    let replies = replies_out_of_order(context.history, &served).into_iter().enumerate();
+    let mut passed: Vec<Passed> = replies
+        .flat_map(|(lock, replies)| passed_over(context.history, lock, replies))
         .collect();
     passed.sort_by_key(|passed| (Reverse(passed.times), passed.served.reply));
     decided.max = passed.first().map_or(0, |passed| passed.times);
@@ -123,11 +123,10 @@ pub(crate) fn decide(context: &Context<'_>) -> Fairness {
     decided
 }
 
-/// The acquires of one lock that were answered ok.
-#[derive(Debug, Clone, Default)]
+/// The order of one lock's acquires that were answered ok.
+#[derive(Debug, Clone, Copy, Default)]
 struct LockService {
-    /// The positions of their replies.
-    replies: Vec<u32>,
+    count: u64,
     /// The instants of the latest call and the latest reply so far.
     latest: (u64, u64),
     /// Some call or some reply came before that of an acquire that is before it in the file.
@@ -135,10 +134,10 @@ struct LockService {
 }
 
 impl LockService {
-    fn add(&mut self, reply: u32, (called, answered): (u64, u64)) {
+    fn add(&mut self, (called, answered): (u64, u64)) {
         self.out_of_order |= called < self.latest.0 || answered < self.latest.1;
         self.latest = (called.max(self.latest.0), answered.max(self.latest.1));
-        self.replies.push(reply);
+        self.count += 1;
     }
 }
 
@@ -157,21 +156,32 @@ fn served(context: &Context<'_>) -> (Vec<LockService>, f64) {
             *count += 1;
             if let Some(lock) = history.lock_number(event) {
                 let called = history.instant(event.mate);
-                served[lock].add(position, (called, history.instant_of(position, event)));
+                served[lock].add((called, history.instant_of(position, event)));
             }
         },
     );
     (served, jain(history, by_process))
 }
 
+/// The positions of the replies to acquires of each lock that did not serve in order, and of no other.
+fn replies_out_of_order(history: &History, served: &[LockService]) -> Vec<Vec<u32>> {
+    if served.iter().all(|served| !served.out_of_order) {
+        return Vec::new();
+    }
+    let mut replies = vec![Vec::new(); served.len()];
+    let is_served = |f, kind| f == F::Acquire && kind == Kind::Ok;
+    history.events.each_of(is_served, |position, event| {
+        if let Some(lock) = history.lock_number(event).filter(|lock| served[*lock].out_of_order) {
+            replies[lock].push(position);
+        }
+    });
+    replies
+}
+
 /// For each waiter that was passed over: how many asked after it and were served before it.
 ///
 /// Counting from the latest call backwards, a Fenwick tree over the order of service has those who asked later.
-fn passed_over(history: &History, lock: usize, served: LockService) -> Vec<Passed> {
-    if !served.out_of_order {
-        return Vec::new();
-    }
-    let mut served = served.replies;
+fn passed_over(history: &History, lock: usize, mut served: Vec<u32>) -> Vec<Passed> {
     if !served.is_sorted_by_key(|reply| history.instant(*reply)) {
         served.sort_by_key(|reply| history.instant(*reply));
     }

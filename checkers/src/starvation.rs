@@ -64,7 +64,10 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
     let mut found = Vec::new();
     let died = history.deaths();
     let bounded = context.bounds.starvation_ms.is_some();
-    let asked = asked(history);
+    // What starves a client is grants to others: of a lock with fewer, nothing need be known.
+    let least = limits::STARVED_GRANTS.min(limits::GRANTS_BESIDE_A_REFUSED) as usize;
+    let granted = context.holds.by_lock.iter().map(|holds| holds.len() >= least);
+    let asked = asked(history, &granted.collect::<Vec<bool>>());
     let last: Vec<LastGrants> = (0..asked.len()).map(|lock| LastGrants::of(context, lock)).collect();
     let never =
         |lock: usize, client: u32, asked: &AskedFor| last[lock].but_to(client).is_none_or(|ns| asked.acquired_ns > ns);
@@ -227,12 +230,15 @@ struct AskedFor {
     refused: bool,
 }
 
-/// The clients of all calls that count, by lock.
-fn asked(history: &History) -> Vec<FastMap<u32, AskedFor>> {
-    let mut all: Vec<FastMap<u32, AskedFor>> = vec![FastMap::default(); history.locks.len()];
+/// The clients of all calls that count, of each lock that is looked at.
+fn asked(history: &History, looked_at: &[bool]) -> Vec<FastMap<u32, AskedFor>> {
+    let mut all: Vec<FastMap<u32, AskedFor>> = vec![FastMap::default(); looked_at.len()];
+    if !looked_at.contains(&true) {
+        return all;
+    }
     history.events.each_call(F::Acquire, |_, call| {
         let answer = history.events.answer(call.mate);
-        let Some(lock) = lock_that_counts(history, call, answer) else {
+        let Some(lock) = lock_that_counts(history, call, answer).filter(|lock| looked_at[*lock]) else {
             return;
         };
         let client = history.client_of(call.process);

@@ -42,6 +42,10 @@ impl SequentialSpec for StoredText {
         }
     }
 
+    fn allows(&self, state: &String, op: &StoreOp) -> bool {
+        !matches!(&op.ask, Ask::Get(value) if value != state)
+    }
+
     fn is_observer(&self, op: &StoreOp) -> bool {
         matches!(op.ask, Ask::Get(_))
     }

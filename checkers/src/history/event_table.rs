@@ -4,6 +4,7 @@
 //! numbers of processes and locks in 16 bits. A block with an event that does not fit, as where there are 65,536 processes, keeps its
 //! events as they are.
 
+use std::ops::ControlFlow;
 use std::slice;
 
 use super::entry::{F, Mode};
@@ -194,20 +195,40 @@ impl EventTable {
     /// decoded, which would be most of what passing over them costs.
     #[inline]
     pub(crate) fn each_of(&self, wanted: impl Fn(F, Kind) -> bool, mut see: impl FnMut(u32, PackedEvent)) {
-        let wanted = WORDS.map(|(kind, f, _)| wanted(f, kind));
+        let sort = |f, kind| u8::from(wanted(f, kind));
+        let all = self.try_each_sorted(sort, |_, position, event| {
+            see(position, event);
+            ControlFlow::<()>::Continue(())
+        });
+        debug_assert!(all.is_continue(), "nothing ends it");
+    }
+
+    /// The same with the sort of each event, by its operation and kind, until `see` breaks off; 0 is that of events that are not wanted.
+    #[inline]
+    pub(crate) fn try_each_sorted<B>(
+        &self,
+        sort: impl Fn(F, Kind) -> u8,
+        mut see: impl FnMut(u8, u32, PackedEvent) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        // As many as there are bytes, so that no look-up has to be checked.
+        let mut sorts = [0; 1 << u8::BITS];
+        for (found, (kind, f, _)) in sorts.iter_mut().zip(WORDS) {
+            *found = sort(f, kind);
+        }
         for (first, block) in (0u32..).step_by(BLOCK).zip(&self.blocks) {
             match block {
                 EventBlock::Small { base, events } => {
                     for (position, small) in (first..).zip(events) {
-                        if wanted[small.words as usize] {
-                            see(position, base.event(*small, position));
+                        let sort = sorts[small.words as usize];
+                        if sort != 0 {
+                            see(sort, position, base.event(*small, position))?;
                         }
                     }
                 }
-                EventBlock::Large(events) => each_wanted(events, first, &wanted, &mut see),
+                EventBlock::Large(events) => each_wanted(events, first, &sorts, &mut see)?,
             }
         }
-        each_wanted(&self.tail, self.sealed as u32, &wanted, &mut see);
+        each_wanted(&self.tail, self.sealed as u32, &sorts, &mut see)
     }
 
     #[inline]
@@ -363,14 +384,19 @@ impl EventBlock {
     }
 }
 
-fn each_wanted(
+fn each_wanted<B>(
     events: &[PackedEvent],
     first: u32,
-    wanted: &[bool; WORD_COUNT],
-    see: &mut impl FnMut(u32, PackedEvent),
-) {
-    let some = (first..).zip(events).filter(|(_, event)| wanted[word(event)]);
-    some.for_each(|(position, event)| see(position, *event));
+    sorts: &[u8; 1 << u8::BITS],
+    see: &mut impl FnMut(u8, u32, PackedEvent) -> ControlFlow<B>,
+) -> ControlFlow<B> {
+    for (position, event) in (first..).zip(events) {
+        let sort = sorts[word(event)];
+        if sort != 0 {
+            see(sort, position, *event)?;
+        }
+    }
+    ControlFlow::Continue(())
 }
 
 /// The distance to a mate, where it fits.

@@ -1,131 +1,11 @@
 //! The pass over a history that finds the certain holds: what begins, changes and ends them.
 
+use super::own::OwnTable;
 use super::{Ended, Holds, LockHold};
 use crate::history::event::Kind;
-use crate::history::names::{FastMap, NONE};
+use crate::history::names::NONE;
 use crate::history::{F, History, Mode, PackedEvent};
 use crate::model::Model;
-
-/// What one process has of one lock: places in the holds of that lock.
-#[derive(Debug, Default)]
-struct OwnHolds {
-    /// Those that go on: several only of a semaphore.
-    active: Vec<u32>,
-    /// Acquires of the active hold that were not given back beyond the first; of reentrant locks only.
-    nested: u32,
-    /// Those that ended since the process last began with none at all: a lost signal may still arrive and end them earlier.
-    recent: Vec<u32>,
-}
-
-/// What one process has of all locks.
-#[derive(Debug, Default)]
-struct ProcessHolds {
-    by_lock: FastMap<u32, OwnHolds>,
-    /// Locks of which anything is in `by_lock`, so that a table that was large once is never walked.
-    locks: Vec<u32>,
-    /// Active holds of all locks.
-    active: usize,
-}
-
-impl ProcessHolds {
-    fn own(&mut self, lock: usize) -> &mut OwnHolds {
-        self.by_lock.entry(lock as u32).or_insert_with(|| {
-            self.locks.push(lock as u32);
-            OwnHolds::default()
-        })
-    }
-
-    /// The latest active hold of a lock.
-    fn latest(&self, lock: usize) -> Option<u32> {
-        self.by_lock.get(&(lock as u32))?.active.last().copied()
-    }
-
-    fn begin(&mut self, lock: usize, place: u32) {
-        if self.active == 0 {
-            self.forget(lock);
-        }
-        self.active += 1;
-        let own = self.own(lock);
-        own.nested = 0;
-        own.active.push(place);
-    }
-
-    /// The active hold was acquired once more.
-    fn deepen(&mut self, lock: usize) {
-        self.own(lock).nested += 1;
-    }
-
-    /// A release ends the latest acquire of the active hold that was not given back: the place of the hold, where that was the first.
-    fn give_up(&mut self, lock: usize) -> Option<u32> {
-        let own = self.by_lock.get_mut(&(lock as u32))?;
-        let place = *own.active.last()?;
-        if own.nested > 0 {
-            own.nested -= 1;
-            return None;
-        }
-        own.active.pop();
-        own.recent.push(place);
-        self.active -= 1;
-        Some(place)
-    }
-
-    /// An active hold is over.
-    fn end(&mut self, lock: usize, place: u32) {
-        self.active -= 1;
-        let own = self.own(lock);
-        if let Some(slot) = own.active.iter().rposition(|active| *active == place) {
-            own.active.remove(slot);
-        }
-        own.recent.push(place);
-    }
-
-    /// An active hold goes on as another one.
-    fn change(&mut self, lock: usize, before: u32, after: u32) {
-        self.end(lock, before);
-        self.active += 1;
-        self.own(lock).active.push(after);
-    }
-
-    /// Forgets what is over, before a hold of this lock begins. Most processes take one lock again and again: its memory is kept.
-    fn forget(&mut self, next: usize) {
-        if self.locks == [next as u32] {
-            self.own(next).recent.clear();
-            return;
-        }
-        for lock in self.locks.drain(..) {
-            self.by_lock.remove(&lock);
-        }
-    }
-
-    /// Takes out what it has of one lock, or of all: places by lock.
-    fn take(&mut self, one: Option<usize>) -> Vec<(u32, u32)> {
-        let mut taken = Vec::new();
-        let mut take = |lock: u32, own: &mut OwnHolds| {
-            self.active -= own.active.len();
-            taken.extend(
-                own.active
-                    .drain(..)
-                    .chain(own.recent.drain(..))
-                    .map(|place| (lock, place)),
-            );
-        };
-        match one {
-            Some(lock) => {
-                if let Some(own) = self.by_lock.get_mut(&(lock as u32)) {
-                    take(lock as u32, own);
-                }
-            }
-            None => {
-                for lock in self.locks.drain(..) {
-                    if let Some(mut own) = self.by_lock.remove(&lock) {
-                        take(lock, &mut own);
-                    }
-                }
-            }
-        }
-        taken
-    }
-}
 
 pub(super) struct Building<'a> {
     history: &'a History,
@@ -133,7 +13,7 @@ pub(super) struct Building<'a> {
     many: bool,
     shared: bool,
     holds: Vec<Vec<LockHold>>,
-    processes: Vec<ProcessHolds>,
+    own: OwnTable,
     /// The last downgrade that is answered ok, by process: its call.
     downgrade: Vec<u32>,
 }
@@ -147,7 +27,7 @@ impl<'a> Building<'a> {
             many: matches!(model, Model::Semaphore { .. }),
             shared: matches!(model, Model::ReadWrite),
             holds: vec![Vec::new(); history.locks.len()],
-            processes: (0..processes).map(|_| ProcessHolds::default()).collect(),
+            own: OwnTable::new(history.locks.len(), processes),
             downgrade: vec![NONE; processes],
         }
     }
@@ -159,7 +39,7 @@ impl<'a> Building<'a> {
             self.release(event, position);
         } else if self.shared && event.is_call(F::Acquire) && event.mode == Mode::Read {
             self.asked_to_read(event, position);
-        } else if matches!(event.f, F::Lost | F::Died) && (event.process as usize) < self.processes.len() {
+        } else if matches!(event.f, F::Lost | F::Died) && (event.process as usize) < self.downgrade.len() {
             self.end(event, position);
         }
     }
@@ -170,14 +50,14 @@ impl<'a> Building<'a> {
         };
         let instant = self.history.instant_of(position, event);
         let process = event.process as usize;
-        let held = self.processes[process].latest(lock).filter(|_| !self.many);
+        let held = self.own.latest(process, lock).filter(|_| !self.many);
         let after = self.holds[lock].len() as u32;
         let mut from = instant;
         if let Some(place) = held {
             let hold = &mut self.holds[lock][place as usize];
             if !(self.shared && hold.mode != event.mode) {
                 if self.reentrant {
-                    self.processes[process].deepen(lock);
+                    self.own.deepen(process, lock);
                 }
                 return;
             }
@@ -185,9 +65,13 @@ impl<'a> Building<'a> {
                 from = self.history.instant(event.mate).max(hold.from);
             }
             (hold.to, hold.end, hold.ended) = (from, position, Ended::Changed);
-            self.processes[process].change(lock, place, after);
+            self.own.change(process, lock, place, after);
         } else {
-            self.processes[process].begin(lock, after);
+            self.own.begin(process, lock, after);
+        }
+        if after == 0 {
+            // Of many locks, most have one hold.
+            self.holds[lock].reserve_exact(1);
         }
         self.holds[lock].push(LockHold {
             from,
@@ -218,8 +102,8 @@ impl<'a> Building<'a> {
         let Some(lock) = self.history.lock_number(event) else {
             return;
         };
-        let own = &mut self.processes[event.process as usize];
-        let Some(place) = own.latest(lock) else {
+        let process = event.process as usize;
+        let Some(place) = self.own.latest(process, lock) else {
             return;
         };
         let instant = self.history.instant(position);
@@ -234,7 +118,7 @@ impl<'a> Building<'a> {
             ..*before
         };
         (before.to, before.end, before.ended) = (instant, position, Ended::Changed);
-        own.change(lock, place, after);
+        self.own.change(process, lock, place, after);
         self.holds[lock].push(weaker);
     }
 
@@ -245,7 +129,7 @@ impl<'a> Building<'a> {
         if self.many {
             return self.give_back(lock, event, position);
         }
-        if let Some(place) = self.processes[event.process as usize].give_up(lock) {
+        if let Some(place) = self.own.give_up(event.process as usize, lock) {
             let hold = &mut self.holds[lock][place as usize];
             let instant = self.history.instant_of(position, event);
             (hold.to, hold.end, hold.ended) = (instant, position, Ended::Released);
@@ -258,10 +142,9 @@ impl<'a> Building<'a> {
         let (process, instant) = (event.process as usize, self.history.instant(position));
         let mut left = self.history.permits(event);
         while left > 0 {
-            let own = &mut self.processes[process];
-            let active = own.own(lock).active.iter().rev().copied();
             let same = |place: &u32| self.holds[lock][*place as usize].permits == left;
-            let Some(place) = active.clone().find(same).or_else(|| own.latest(lock)) else {
+            let found = self.own.active(process, lock).find(same);
+            let Some(place) = found.or_else(|| self.own.latest(process, lock)) else {
                 return;
             };
             let after = self.holds[lock].len() as u32;
@@ -276,12 +159,12 @@ impl<'a> Building<'a> {
                     permits: hold.permits - left,
                     ..*hold
                 };
-                own.change(lock, place, after);
+                self.own.change(process, lock, place, after);
                 self.holds[lock].push(rest);
                 return;
             }
-            own.end(lock, place);
             left -= hold.permits;
+            self.own.end(process, lock, place);
         }
     }
 
@@ -295,7 +178,7 @@ impl<'a> Building<'a> {
         let one = self.history.lock_number(event).filter(|_| event.f == F::Lost);
         let ended = if event.f == F::Died { Ended::Died } else { Ended::Lost };
         let instant = self.history.instant(position);
-        for (lock, place) in self.processes[event.process as usize].take(one) {
+        for (lock, place) in self.own.take(event.process as usize, one) {
             let hold = &mut self.holds[lock as usize][place as usize];
             if instant < hold.to {
                 (hold.to, hold.end, hold.ended) = (instant.max(hold.from), position, ended);

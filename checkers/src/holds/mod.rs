@@ -4,6 +4,7 @@
 //! than the truth. Whether the server thought so, too, is not asked here; see `grants`.
 
 mod building;
+mod own;
 
 use building::Building;
 

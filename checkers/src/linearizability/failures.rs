@@ -62,11 +62,13 @@ impl<T: Clone + Eq + Hash, const W: usize> FailedConfigurations<T, W> {
         }
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        self.map.capacity() * size_of::<(ConfigurationKey<T, W>, Spent<W>)>() + self.extra * size_of::<Mask<W>>()
+    }
+
     /// Forgets everything once it needs more than so many bytes: that costs time, never a verdict.
     pub(super) fn keep_within(&mut self, bytes: usize) {
-        let used =
-            self.map.capacity() * size_of::<(ConfigurationKey<T, W>, Spent<W>)>() + self.extra * size_of::<Mask<W>>();
-        if used > bytes {
+        if self.bytes() > bytes {
             self.map = FastMap::default();
             self.extra = 0;
         }

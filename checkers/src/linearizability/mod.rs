@@ -28,10 +28,12 @@ mod minimal;
 mod monitor;
 mod mutant;
 mod mutex_pass;
+mod numbered;
 mod operations;
 #[cfg(test)]
 mod oracle;
 mod order;
+mod permits;
 mod plan;
 mod possible;
 #[cfg(test)]
@@ -43,11 +45,13 @@ mod readings;
 mod register;
 mod replies;
 mod search;
+mod search_run;
 mod spec;
 mod specs;
 mod stack;
 mod sweep;
 mod ties;
+mod turns;
 
 pub use collections::{Collected, CollectionOp, decide_queue, decide_set, decide_stack};
 pub use explanation::{Explanation, explain};

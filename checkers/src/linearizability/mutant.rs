@@ -27,8 +27,14 @@ pub(super) const fn mutated(_: Mutant) -> bool {
     false
 }
 
+/// Whether some mutant is on: what takes the place of a sweep has none.
+#[cfg(not(test))]
+pub(super) const fn is_any() -> bool {
+    false
+}
+
 #[cfg(test)]
-pub(super) use switch::{mutated, with};
+pub(super) use switch::{is_any, mutated, with};
 
 #[cfg(test)]
 mod switch {
@@ -42,6 +48,10 @@ mod switch {
 
     pub(in super::super) fn mutated(mutant: Mutant) -> bool {
         CURRENT.get() == mutant
+    }
+
+    pub(in super::super) fn is_any() -> bool {
+        !mutated(Mutant::None)
     }
 
     /// Runs something with one mutant in place of the right sweep.

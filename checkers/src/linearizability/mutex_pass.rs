@@ -1,35 +1,76 @@
 //! The plain mutex where no two events have one instant, decided from the events themselves: the pass of [`super::anonymous`] without
 //! its operations.
 //!
+//! Where the answers that take a lock and those that give it back take turns, which is looked at first, there is nothing else to find out.
+//!
 //! An operation that is in flight is its process's call. Calls of each sort wait in the order in which they came, and go into a heap by
 //! their replies only when one of them has to take effect early: in most histories none ever has. Those that were answered in the
 //! meantime are dropped once they are as many as those that wait.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::ControlFlow;
 
-use super::order::{self, OrderedEvent};
+use super::order;
 use crate::history::event::Kind;
 use crate::history::names::NONE;
-use crate::history::{F, History, PackedEvent};
+use crate::history::{F, History};
 
 /// Calls that wait before those that were answered are looked for.
-const LEAST: usize = 64;
+const LEAST: usize = 256;
 
 /// For each lock the call that no order gets past, if there is one; `None` where events have one instant, or were written late.
 pub(super) fn blocked_calls(history: &History) -> Option<Vec<Option<u32>>> {
     if !order::is_strict(history) {
         return None;
     }
+    if alternates(history) {
+        return Some(vec![None; history.locks.len()]);
+    }
     let mut pass = MutexPass {
         history,
         locks: vec![PlainMutex::default(); history.locks.len()],
         open: vec![NONE; history.processes.len()],
     };
-    let matters = |f, kind| matches!(f, F::Acquire | F::Release) && matches!(kind, Kind::Invoke | Kind::Ok);
-    order::each_in_file(history, matters, |ordered, event| pass.see(ordered, event));
+    let sort = |f, kind| match (f, kind) {
+        (F::Release, Kind::Invoke) => GIVES,
+        (F::Acquire, Kind::Invoke) => TAKES,
+        (F::Release, Kind::Ok) => GIVES | ANSWERED,
+        (F::Acquire, Kind::Ok) => TAKES | ANSWERED,
+        _ => 0,
+    };
+    order::each_sorted_in_file(history, sort, |sort, ordered, event| {
+        pass.see(sort, ordered.position, ordered.lock, event.process, event.mate);
+    });
     Some(pass.locks.into_iter().map(|lock| lock.blocked).collect())
 }
+
+/// Whether the answers of each lock that took it and that gave it back take turns: then each operation may have taken effect when it was
+/// answered, and nothing need be kept of what is in flight.
+fn alternates(history: &History) -> bool {
+    let mut taken = vec![false; history.locks.len()];
+    let sort = |f, kind| match (f, kind) {
+        (F::Acquire, Kind::Ok) => TAKES,
+        (F::Release, Kind::Ok) => GIVES,
+        _ => 0,
+    };
+    let seen = order::try_each_sorted_in_file(history, sort, |sort, ordered, _| {
+        let takes = sort == TAKES;
+        match taken.get_mut(ordered.lock as usize) {
+            Some(taken) if *taken == takes => return ControlFlow::Break(()),
+            Some(taken) => *taken = takes,
+            None => {}
+        }
+        ControlFlow::Continue(())
+    });
+    seen.is_continue()
+}
+
+/// What an event is to this pass; 0 is nothing.
+const GIVES: u8 = 2;
+const TAKES: u8 = 3;
+/// Set where it is no call.
+const ANSWERED: u8 = 4;
 
 struct MutexPass<'a> {
     history: &'a History,
@@ -61,13 +102,20 @@ struct CallsInFlight {
 impl CallsInFlight {
     fn add(&mut self, call: u32, process: u32, open: &[u32]) {
         if self.waiting.len() >= self.limit {
-            self.waiting.retain(|(call, process)| open[*process as usize] == *call);
-            self.limit = LEAST.max(self.waiting.len() * 2);
+            self.drop_answered(open);
         }
         self.waiting.push((call, process));
     }
 
+    #[cold]
+    #[inline(never)]
+    fn drop_answered(&mut self, open: &[u32]) {
+        self.waiting.retain(|(call, process)| open[*process as usize] == *call);
+        self.limit = LEAST.max(self.waiting.len() * 2);
+    }
+
     /// The process whose call will be answered first; of those without an answer, the one that called first.
+    #[inline(never)]
     fn earliest(&mut self, history: &History, open: &[u32]) -> Option<u32> {
         for (call, process) in self.waiting.drain(..) {
             if open[process as usize] == call
@@ -96,16 +144,16 @@ fn answered_at(history: &History, call: u32) -> Option<u32> {
 }
 
 impl MutexPass<'_> {
-    #[inline]
-    fn see(&mut self, OrderedEvent { position, lock, .. }: OrderedEvent, event: PackedEvent) {
-        let takes = usize::from(event.f == F::Acquire);
-        let process = event.process as usize;
-        let call = match event.kind {
-            Kind::Invoke => NONE,
-            Kind::Ok if self.open[process] == event.mate => event.mate,
-            // It took effect early, or never.
-            _ => return,
-        };
+    /// Sees an event. It is told by numbers that fit into registers: to copy the event would take as long as the rest.
+    #[inline(never)]
+    fn see(&mut self, sort: u8, position: u32, lock: u32, process: u32, mate: u32) {
+        let takes = usize::from(sort & 1);
+        let process = process as usize;
+        let call = if sort & ANSWERED == 0 { NONE } else { mate };
+        // Else it took effect early, or never.
+        if call != NONE && self.open[process] != call {
+            return;
+        }
         let Some(lock) = self.locks.get_mut(lock as usize) else {
             return;
         };
@@ -114,7 +162,7 @@ impl MutexPass<'_> {
         }
         if call == NONE {
             self.open[process] = position;
-            lock.in_flight[takes].add(position, event.process, &self.open);
+            lock.in_flight[takes].add(position, process as u32, &self.open);
             return;
         }
         if lock.taken == (takes == 1) {

@@ -144,6 +144,21 @@ fn the_oracle_and_the_fast_paths_agree_on_every_lock_model() {
     LOCKS.into_iter().for_each(agrees);
 }
 
+/// Random histories of a semaphore say how many permits each acquire takes; those of a mutex take one each.
+#[test]
+fn the_oracle_and_the_fast_paths_agree_on_semaphores_of_single_permits() {
+    for permits in 1..=3 {
+        let (model, mut illegal) = (Model::Semaphore { permits }, 0);
+        for seed in 1..=histories() {
+            let history = random(seed, Model::OwnerMutex);
+            let (slow, quick) = (oracle(&history, &model), fast(&history, &model));
+            assert_eq!(slow, quick, "seed {seed} under {model}\n{}", show(&history));
+            illegal += u64::from(slow.contains(&false));
+        }
+        assert!(illegal * 100 >= histories(), "{illegal} illegal for {model}");
+    }
+}
+
 #[test]
 fn the_oracle_and_the_search_agree_on_registers() {
     REGISTERS.into_iter().for_each(agrees);

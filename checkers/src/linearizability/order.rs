@@ -7,6 +7,8 @@
 //! A grant that was lost before it was told, or at that instant, is void: its process never had the lock by what it was told. That
 //! of a process that died then is none: it was told.
 
+use std::ops::ControlFlow;
+
 use crate::history::event::Kind;
 use crate::history::names::{FastMap, FastSet, NONE};
 use crate::history::{F, History, Mode, OrderBasis, PackedEvent};
@@ -30,6 +32,18 @@ pub(crate) struct OrderedEvent {
     pub lock: u32,
     /// A grant that was lost by the time at which this answer told its process of it.
     pub void: bool,
+}
+
+impl OrderedEvent {
+    /// The event at a position of a history in strict order.
+    pub(super) fn in_file(history: &History, position: u32, lock: u32) -> Self {
+        Self {
+            instant: history.instant(position),
+            position,
+            lock,
+            void: false,
+        }
+    }
 }
 
 /// The events of a history's clients in order. `None` stands for the order of the file.
@@ -115,10 +129,35 @@ pub(super) fn each_in_file(
     wanted: impl Fn(F, Kind) -> bool,
     mut see: impl FnMut(OrderedEvent, PackedEvent),
 ) {
+    let sort = |f, kind| u8::from(wanted(f, kind));
+    each_sorted_in_file(history, sort, |_, ordered, event| see(ordered, event));
+}
+
+/// The same with the sort of each event, by its operation and kind; 0 is that of events that are not wanted.
+#[inline]
+pub(super) fn each_sorted_in_file(
+    history: &History,
+    sort: impl Fn(F, Kind) -> u8,
+    mut see: impl FnMut(u8, OrderedEvent, PackedEvent),
+) {
+    let all = try_each_sorted_in_file(history, sort, |sort, ordered, event| {
+        see(sort, ordered, event);
+        ControlFlow::<()>::Continue(())
+    });
+    debug_assert!(all.is_continue(), "nothing ends it");
+}
+
+/// The same until `see` breaks off.
+#[inline]
+pub(super) fn try_each_sorted_in_file<B>(
+    history: &History,
+    sort: impl Fn(F, Kind) -> u8,
+    mut see: impl FnMut(u8, OrderedEvent, PackedEvent) -> ControlFlow<B>,
+) -> ControlFlow<B> {
     let (clients, timed) = (history.processes.len(), history.order == OrderBasis::Time);
-    history.events.each_of(wanted, |position, event| {
+    history.events.try_each_sorted(sort, |sort, position, event| {
         if event.process as usize >= clients {
-            return;
+            return ControlFlow::Continue(());
         }
         let ordered = OrderedEvent {
             instant: if timed { event.time } else { position.into() },
@@ -126,8 +165,8 @@ pub(super) fn each_in_file(
             lock: history.lock_number(event).map_or(NONE, |lock| lock as u32),
             void: false,
         };
-        see(ordered, event);
-    });
+        see(sort, ordered, event)
+    })
 }
 
 /// By how much stamps may be wrong, and the events that are left out because of that.

@@ -30,6 +30,8 @@ pub(super) struct OpPlan {
     pub eager: bool,
     /// May be taken on behalf of another's reply.
     pub choice: bool,
+    /// Leaves every state as it is.
+    pub observer: bool,
     pub crashed: bool,
 }
 
@@ -46,6 +48,33 @@ pub(super) trait PlannedOperations<O> {
 
     /// The operation itself.
     fn op(&self, op: u32) -> &O;
+
+    /// Bytes that it keeps for the states that the search came to.
+    fn bytes_of_states(&self) -> usize {
+        0
+    }
+}
+
+impl<O, P: PlannedOperations<O>> PlannedOperations<O> for &mut P {
+    #[inline]
+    fn happening(&mut self, at: u32) -> Option<Happening> {
+        (**self).happening(at)
+    }
+
+    #[inline]
+    fn seen(&self, at: u32) -> Happening {
+        (**self).seen(at)
+    }
+
+    #[inline]
+    fn plan(&self, op: u32) -> &OpPlan {
+        (**self).plan(op)
+    }
+
+    #[inline]
+    fn op(&self, op: u32) -> &O {
+        (**self).op(op)
+    }
 }
 
 /// The whole plan of one search.
@@ -177,6 +206,7 @@ impl OpPlan {
             // An observer that nobody waits for need not happen.
             eager: (observer && !crashed) || (!observer && polarity == Polarity::Early),
             choice: !observer && polarity == Polarity::Neutral,
+            observer,
             crashed,
         }
     }

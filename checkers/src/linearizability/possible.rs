@@ -17,12 +17,8 @@ const MAX_SEEN: usize = 100_000;
 /// Whether some order of the events of one lock is legal; `None` when that was too much to find out.
 pub(super) fn is_legal(history: &History, model: &Model, lock: usize) -> Option<bool> {
     let mut sweep = Sweep {
-        history,
-        model,
-        locks: vec![Lock::new(); lock + 1],
-        leased: history.header.lease_ms.is_some(),
-        online: false,
         tied: true,
+        ..Sweep::of(history, model, vec![Lock::new(); lock + 1])
     };
     let mut possible = Some(vec![Lock::new()]);
     EventOrder::of(history).instants(history, |same| {

@@ -173,7 +173,7 @@ fn call(dice: &mut Dice, model: &Model, client: &mut RandomClient, style: &Histo
             entry.mode = Mode::Read;
         }
         let weighted = matches!(model, Model::Semaphore { .. });
-        entry.permits = Some(1 + if weighted { dice.below(2) as u32 } else { 0 });
+        entry.permits = weighted.then(|| 1 + dice.below(2) as u32);
     } else {
         entry.f = [F::Read, F::Write, F::Cas][dice.below(3) as usize];
         entry.value = (entry.f != F::Read).then(|| dice.below(3));
@@ -196,7 +196,8 @@ fn reply(
     entry: &mut Entry<'_>,
     quiet: bool,
 ) {
-    (entry.f, entry.mode, entry.permits) = (open.f, open.mode, Some(open.permits));
+    let weighted = matches!(model, Model::Semaphore { .. });
+    (entry.f, entry.mode, entry.permits) = (open.f, open.mode, weighted.then_some(open.permits));
     entry.lock = Some(NAMES[open.lock]);
     entry.kind = match dice.below(20) {
         0..=13 => Kind::Ok,

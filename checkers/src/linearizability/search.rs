@@ -9,11 +9,13 @@
 //! one of them did *not* spend never helps to spend now.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::time::Duration;
 
 use super::failures::FailedConfigurations;
 use super::mask::Mask;
-use super::plan::{Happening, NEVER, PlannedOperations, SearchPlan};
+use super::plan::{Happening, NEVER, PlannedOperations};
+use super::search_run::SearchRun;
 use super::spec::{Operation, SequentialSpec};
 use crate::options::{Budget, Clock};
 
@@ -36,11 +38,14 @@ pub enum Searched {
     },
 }
 
-/// Operations looked at between two looks at the clock: a configuration costs as many as are in flight.
-const CLOCK_EVERY: u64 = 1 << 14;
+/// Operations looked at between two looks at the clock: a configuration costs as many as are in flight. Of an object whose states are
+/// large, many more take as long as the first round of [`search_by_key`].
+const CLOCK_EVERY: u64 = 1 << 10;
 
 /// Why a search ended that took too long.
-const TIME_ENDED: &str = "the time budget ended";
+pub(super) const TIME_ENDED: &str = "the time budget ended";
+/// Why one ended whose states have numbers: another one, without, needs less memory.
+pub(super) const TOO_MANY_STATES: &str = "more states than can have numbers";
 /// The time of the first round in which many keys are searched.
 const FIRST_ROUND: Duration = Duration::from_millis(1);
 
@@ -59,8 +64,9 @@ type Placed<Op> = (Vec<usize>, Vec<Operation<Op>>);
 /// locality), so that none has to be kept in mind with those of another. Answers with the keys in order; the places of each answer are
 /// those in `operations`. `spec` is of one object.
 ///
-/// The budget is that of each key. It is spent in rounds of 1 ms, 4 ms and so on, and a round that finds a key without an order is the last:
-/// of the keys of one history some are decided at once, and others not in hours.
+/// The budget of time is that of each key. It is spent in rounds, up to 1 ms, 2 ms and so on, in which each search goes on where it was: of
+/// the keys of one history some are decided at once, and others not in hours. Once a key is found without an order, none goes on, and only
+/// keys that are decided at once are decided still.
 pub fn search_by_key<S: SequentialSpec, K: Ord>(
     spec: &S,
     operations: &[Operation<S::Op>],
@@ -77,22 +83,34 @@ where
         places.push(place);
         own.push(operation.clone());
     }
+    let searches = by_key.values().map(|(_, own)| SearchRun::new(spec, own, &[]));
+    let mut searches: Vec<SearchRun<'_, S>> = searches.collect();
     let mut found: Vec<Option<Searched>> = vec![None; by_key.len()];
+    // Half of the memory is that of the search that is on, the other half that of all others.
+    let (memory, kept) = (budget.memory / 2, budget.memory / 2 / by_key.len().max(1));
     let mut time = FIRST_ROUND.min(budget.time);
     loop {
-        for (found, (places, own)) in found.iter_mut().zip(by_key.values()) {
-            if found.is_none() || matches!(found, Some(Searched::Unknown { reason: TIME_ENDED, .. })) {
-                let searched = search(spec, own, Budget { time, ..budget }, clock);
-                *found = Some(in_places(searched, places));
+        let mut is_violated = false;
+        for ((found, search), (places, _)) in found.iter_mut().zip(&mut searches).zip(by_key.values()) {
+            let goes_on = match found {
+                None => true,
+                Some(Searched::Unknown { reason: TIME_ENDED, .. }) => !is_violated,
+                Some(_) => false,
+            };
+            if goes_on {
+                let time = if is_violated { Duration::ZERO } else { time };
+                *found = Some(in_places(search.go_on_until(Budget { time, memory }, clock), places));
+                search.keep_within(kept);
+                is_violated |= matches!(found, Some(Searched::NoOrder { .. }));
             }
         }
-        let any = |of: fn(&Searched) -> bool| found.iter().flatten().any(of);
-        let goes_on = any(|found| matches!(found, Searched::Unknown { reason: TIME_ENDED, .. }));
-        let is_violated = any(|found| matches!(found, Searched::NoOrder { .. }));
+        let is_open = |found: &Searched| matches!(found, Searched::Unknown { reason: TIME_ENDED, .. });
+        let goes_on = found.iter().flatten().any(is_open);
         if !goes_on || is_violated || time == budget.time {
+            drop(searches);
             return by_key.into_keys().zip(found.into_iter().flatten()).collect();
         }
-        time = (time * 4).min(budget.time);
+        time = (time * 2).min(budget.time);
     }
 }
 
@@ -115,9 +133,7 @@ pub(super) fn search_in_turn<S: SequentialSpec>(
     budget: Budget,
     clock: Clock,
 ) -> Searched {
-    let mut plan = SearchPlan::of(spec, operations, after);
-    let width = plan.width;
-    search_planned(spec, &mut plan, width, (budget, clock))
+    SearchRun::new(spec, operations, after).go_on_until(budget, clock)
 }
 
 /// Searches what is planned, of which so many operations are in flight at once at most.
@@ -127,16 +143,48 @@ pub(super) fn search_planned<S: SequentialSpec>(
     width: usize,
     (budget, clock): (Budget, Clock),
 ) -> Searched {
+    begun(spec, plan, width).go_on(budget, clock)
+}
+
+/// A search that has begun and may go on.
+pub(super) trait BegunSearch {
+    /// Goes on for so long.
+    fn go_on(&mut self, budget: Budget, clock: Clock) -> Searched;
+
+    /// Bytes that it needs to go on.
+    fn bytes(&self) -> usize;
+}
+
+/// A search at its beginning.
+pub(super) fn begun<'a, S, R, P>(spec: R, plan: P, width: usize) -> Box<dyn BegunSearch + 'a>
+where
+    S: SequentialSpec + 'a,
+    R: Deref<Target = S> + 'a,
+    P: PlannedOperations<S::Op> + 'a,
+{
     match width {
-        0..=64 => Search::<S, _, 1>::new(spec, plan, width).run(budget, clock),
-        65..=128 => Search::<S, _, 2>::new(spec, plan, width).run(budget, clock),
-        129..=256 => Search::<S, _, 4>::new(spec, plan, width).run(budget, clock),
-        257..=1024 => Search::<S, _, 16>::new(spec, plan, width).run(budget, clock),
-        1025..=4096 => Search::<S, _, 64>::new(spec, plan, width).run(budget, clock),
-        _ => Searched::Unknown {
+        0..=64 => Box::new(Search::<S, R, P, 1>::new(spec, plan, width)),
+        65..=128 => Box::new(Search::<S, R, P, 2>::new(spec, plan, width)),
+        129..=256 => Box::new(Search::<S, R, P, 4>::new(spec, plan, width)),
+        257..=1024 => Box::new(Search::<S, R, P, 16>::new(spec, plan, width)),
+        1025..=4096 => Box::new(Search::<S, R, P, 64>::new(spec, plan, width)),
+        _ => Box::new(TooWide),
+    }
+}
+
+/// In place of a search that has too many operations in flight at once.
+struct TooWide;
+
+impl BegunSearch for TooWide {
+    fn go_on(&mut self, _: Budget, _: Clock) -> Searched {
+        Searched::Unknown {
             reason: "more than 4,096 operations in flight at once",
             configurations: 0,
-        },
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        0
     }
 }
 
@@ -150,9 +198,9 @@ struct Frame<T, const W: usize> {
     cursor: u32,
 }
 
-struct Search<'a, S: SequentialSpec, P, const W: usize> {
-    spec: &'a S,
-    plan: &'a mut P,
+struct Search<S: SequentialSpec, R, P, const W: usize> {
+    spec: R,
+    plan: P,
     at: u32,
     state: S::State,
     taken: Mask<W>,
@@ -170,13 +218,33 @@ struct Search<'a, S: SequentialSpec, P, const W: usize> {
     work: u64,
 }
 
-impl<'a, S: SequentialSpec, P: PlannedOperations<S::Op>, const W: usize> Search<'a, S, P, W> {
-    fn new(spec: &'a S, plan: &'a mut P, width: usize) -> Self {
+impl<S, R, P, const W: usize> BegunSearch for Search<S, R, P, W>
+where
+    S: SequentialSpec,
+    R: Deref<Target = S>,
+    P: PlannedOperations<S::Op>,
+{
+    fn go_on(&mut self, budget: Budget, clock: Clock) -> Searched {
+        self.run(budget, clock)
+    }
+
+    fn bytes(&self) -> usize {
+        self.failed.bytes() + self.bytes_of_frames() + self.plan.bytes_of_states()
+    }
+}
+
+impl<S, R, P, const W: usize> Search<S, R, P, W>
+where
+    S: SequentialSpec,
+    R: Deref<Target = S>,
+    P: PlannedOperations<S::Op>,
+{
+    fn new(spec: R, plan: P, width: usize) -> Self {
         Self {
-            spec,
-            plan,
             at: 0,
             state: spec.initial(),
+            spec,
+            plan,
             taken: Mask::EMPTY,
             slots: vec![NEVER; width],
             eager: Mask::EMPTY,
@@ -191,7 +259,7 @@ impl<'a, S: SequentialSpec, P: PlannedOperations<S::Op>, const W: usize> Search<
         }
     }
 
-    fn run(mut self, budget: Budget, clock: Clock) -> Searched {
+    fn run(&mut self, budget: Budget, clock: Clock) -> Searched {
         let started = clock.now_ns();
         loop {
             let Some(happening) = self.plan.happening(self.at) else {
@@ -218,23 +286,28 @@ impl<'a, S: SequentialSpec, P: PlannedOperations<S::Op>, const W: usize> Search<
             }
             if self.work >= CLOCK_EVERY {
                 self.work = 0;
-                self.failed.keep_within(budget.memory);
-                if clock.now_ns() - started > budget.time.as_nanos() as u64 {
+                if let Some(reason) = self.ended_by(budget, clock.now_ns() - started) {
                     let configurations = self.configurations;
-                    return Searched::Unknown {
-                        reason: TIME_ENDED,
-                        configurations,
-                    };
-                }
-                if self.frames.len() * size_of::<Frame<S::State, W>>() > budget.memory {
-                    let configurations = self.configurations;
-                    return Searched::Unknown {
-                        reason: "the memory budget ended",
-                        configurations,
-                    };
+                    return Searched::Unknown { reason, configurations };
                 }
             }
         }
+    }
+
+    /// Which budget has ended, if one has.
+    fn ended_by(&mut self, budget: Budget, spent_ns: u64) -> Option<&'static str> {
+        self.failed.keep_within(budget.memory);
+        if spent_ns > budget.time.as_nanos() as u64 {
+            return Some(TIME_ENDED);
+        }
+        if self.plan.bytes_of_states() > budget.memory {
+            return Some(TOO_MANY_STATES);
+        }
+        (self.bytes_of_frames() > budget.memory).then_some("the memory budget ended")
+    }
+
+    fn bytes_of_frames(&self) -> usize {
+        self.frames.len() * size_of::<Frame<S::State, W>>()
     }
 
     /// Something must take effect before this reply can pass. False when nothing can.
@@ -320,11 +393,20 @@ impl<'a, S: SequentialSpec, P: PlannedOperations<S::Op>, const W: usize> Search<
         !in_flight || self.taken.has(first.slot)
     }
 
+    /// Goes to the state after an operation. False where its answer is impossible.
+    #[inline]
+    fn step(&mut self, op: u32) -> bool {
+        if self.plan.plan(op).observer {
+            return self.spec.allows(&self.state, self.plan.op(op));
+        }
+        let next = self.spec.step(self.state.clone(), self.plan.op(op));
+        next.map(|next| self.state = next).is_some()
+    }
+
     fn take(&mut self, op: u32) -> bool {
-        let Some(state) = self.spec.step(self.state.clone(), self.plan.op(op)) else {
+        if !self.step(op) {
             return false;
-        };
-        self.state = state;
+        }
         self.taken.set(self.plan.plan(op).slot);
         self.order.push(op);
         self.take_eager();
@@ -339,10 +421,7 @@ impl<'a, S: SequentialSpec, P: PlannedOperations<S::Op>, const W: usize> Search<
             let before = self.order.len();
             for slot in waiting.slots() {
                 let op = self.slots[slot as usize];
-                if self.follows(op)
-                    && let Some(state) = self.spec.step(self.state.clone(), self.plan.op(op))
-                {
-                    self.state = state;
+                if self.follows(op) && self.step(op) {
                     self.taken.set(slot);
                     self.order.push(op);
                 }

@@ -46,6 +46,12 @@ pub trait SequentialSpec {
         false
     }
 
+    /// Whether an observer's answer is the right one in a state. Where a state owns memory, one's own form of this spares a copy of it
+    /// for each try.
+    fn allows(&self, state: &Self::State, observer: &Self::Op) -> bool {
+        self.step(state.clone(), observer).is_some()
+    }
+
     /// Operations of one class have the same effect in every state; of two without a reply, the older one goes first.
     fn class(&self, _op: &Self::Op) -> Option<u64> {
         None

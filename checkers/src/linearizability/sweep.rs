@@ -14,7 +14,7 @@ use super::lock::{Active, Lock};
 use super::mutant::{Mutant, mutated};
 use super::order::{self, EventOrder, OrderedEvent};
 use super::replies::{denies, fencing_token, found_taken};
-use super::{Decision, possible, ties};
+use super::{Decision, permits, possible, ties, turns};
 use crate::history::event::Kind;
 use crate::history::names::NONE;
 use crate::history::{F, History, Mode, PackedEvent};
@@ -25,36 +25,24 @@ const TOO_MANY_ORDERS: &str = "more events of it have one time than all orders o
 
 /// Decides every lock of a history by one of the owner-aware models, by dense lock number: the first fault of each.
 pub(crate) fn sweep(history: &History, model: &Model) -> Vec<Decision> {
-    sweep_in(&EventOrder::of(history), history, model)
+    let short = turns::sweep_in_turns(history, model).or_else(|| permits::sweep_permits(history, model));
+    match short {
+        Some(sweep) if sweep.locks.is_empty() => vec![Decision::Legal; history.locks.len()],
+        Some(sweep) => sweep.finish(),
+        None => sweep_in(&EventOrder::of(history), history, model),
+    }
 }
 
 /// The same with the events in an order that is given.
 pub(super) fn sweep_in(order: &EventOrder, history: &History, model: &Model) -> Vec<Decision> {
-    let mut sweep = Sweep {
-        history,
-        model,
-        locks: vec![Lock::new(); history.locks.len()],
-        leased: history.header.lease_ms.is_some(),
-        online: false,
-        tied: false,
-    };
+    let mut sweep = Sweep::of(history, model, vec![Lock::new(); history.locks.len()]);
     if order.is_strict(history) {
         let matters = |f, kind| changes_something(model, f, kind, false);
         order::each_in_file(history, matters, |ordered, event| sweep.see_event(ordered, event));
     } else {
         order.instants(history, |same| sweep.see_instant(same));
     }
-    let faults = sweep.locks.into_iter().map(Lock::finish).enumerate();
-    let decide = |(lock, fault): (usize, Option<Counterexample>)| match fault {
-        None => Decision::Legal,
-        Some(fault) if !model.judges_busy() || !sweep.tied => Decision::Illegal(fault),
-        Some(fault) => match possible::is_legal(history, model, lock) {
-            Some(true) => Decision::Legal,
-            Some(false) => Decision::Illegal(fault),
-            None => Decision::Unknown(TOO_MANY_ORDERS),
-        },
-    };
-    faults.map(decide).collect()
+    sweep.finish()
 }
 
 /// Whether a sweep by a model does anything at an event that is no signal. Calls of acquires, and answers that are no grant, are looked
@@ -83,6 +71,36 @@ pub(super) struct Sweep<'a> {
 }
 
 impl<'a> Sweep<'a> {
+    /// A sweep over a history that is there, before its first event.
+    pub(super) fn of(history: &'a History, model: &'a Model, locks: Vec<Lock>) -> Self {
+        Self {
+            history,
+            model,
+            locks,
+            leased: history.header.lease_ms.is_some(),
+            online: false,
+            tied: false,
+        }
+    }
+
+    /// What was decided of each lock, after the last event.
+    fn finish(self) -> Vec<Decision> {
+        let Self {
+            history, model, tied, ..
+        } = self;
+        let faults = self.locks.into_iter().map(Lock::finish).enumerate();
+        let decide = |(lock, fault): (usize, Option<Counterexample>)| match fault {
+            None => Decision::Legal,
+            Some(fault) if !model.judges_busy() || !tied => Decision::Illegal(fault),
+            Some(fault) => match possible::is_legal(history, model, lock) {
+                Some(true) => Decision::Legal,
+                Some(false) => Decision::Illegal(fault),
+                None => Decision::Unknown(TOO_MANY_ORDERS),
+            },
+        };
+        faults.map(decide).collect()
+    }
+
     /// Sees all events of one instant.
     pub(super) fn see_instant(&mut self, same: &[OrderedEvent]) {
         match same {
@@ -112,24 +130,15 @@ impl<'a> Sweep<'a> {
         self.see_event(ordered, self.history.event(ordered.position));
     }
 
-    fn see_event(
-        &mut self,
-        OrderedEvent {
-            instant,
-            position,
-            lock,
-            void,
-        }: OrderedEvent,
-        event: PackedEvent,
-    ) {
-        let lock = lock as usize;
+    fn see_event(&mut self, ordered: OrderedEvent, event: PackedEvent) {
+        let (instant, position, lock) = (ordered.instant, ordered.position, ordered.lock as usize);
         if self.locks.get(lock).is_none_or(|lock| lock.fault.is_some()) {
             return;
         }
         if matches!(event.f, F::Lost | F::Died) {
             return self.lost(lock, event);
         }
-        if self.is_void(void) {
+        if self.is_void(ordered.void) {
             return self.got_in_vain(lock, event);
         }
         let fault = match (event.f, event.kind) {

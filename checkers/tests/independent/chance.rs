@@ -46,7 +46,8 @@ impl Lines {
             let entry = Entry {
                 lock: said.lock.map(|lock| NAMES[lock as usize]),
                 mode: said.mode,
-                permits: Some(said.permits),
+                // one permit need not be said
+                permits: Some(said.permits).filter(|permits| *permits > 1 || self.by_place),
                 token: said.token,
                 error: said.error,
                 value: said.value,

@@ -1,0 +1,305 @@
+//! What each process has of each lock, while the certain holds are found.
+
+use crate::history::names::{FastMap, NONE};
+
+/// Places in the holds of a lock, the latest last. Most often there is one: that takes no memory of its own.
+#[derive(Debug, Default)]
+struct Places {
+    /// One more than the first; 0 where there is none.
+    first: u32,
+    more: Option<Box<LaterPlaces>>,
+}
+
+#[derive(Debug, Default)]
+struct LaterPlaces(Vec<u32>);
+
+impl Places {
+    fn push(&mut self, place: u32) {
+        if self.first == 0 {
+            self.first = place + 1;
+        } else {
+            self.more.get_or_insert_default().0.push(place);
+        }
+    }
+
+    fn last(&self) -> Option<u32> {
+        self.more
+            .as_ref()
+            .and_then(|more| more.0.last().copied())
+            .or_else(|| self.first.checked_sub(1))
+    }
+
+    fn pop(&mut self) -> Option<u32> {
+        let more = self.more.as_mut().and_then(|more| more.0.pop());
+        more.or_else(|| std::mem::take(&mut self.first).checked_sub(1))
+    }
+
+    fn iter(&self) -> impl DoubleEndedIterator<Item = u32> {
+        let more = self.more.iter().flat_map(|more| more.0.iter().copied());
+        self.first.checked_sub(1).into_iter().chain(more)
+    }
+
+    fn len(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// Takes one out, if it is there.
+    fn remove(&mut self, place: u32) {
+        if let Some(at) = self
+            .more
+            .as_ref()
+            .and_then(|more| more.0.iter().rposition(|other| *other == place))
+        {
+            self.more.as_mut().expect("it is there").0.remove(at);
+        } else if self.first == place + 1 {
+            let next = self
+                .more
+                .as_mut()
+                .filter(|more| !more.0.is_empty())
+                .map(|more| more.0.remove(0));
+            self.first = next.map_or(0, |next| next + 1);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.first = 0;
+        if let Some(more) = &mut self.more {
+            more.0.clear();
+        }
+    }
+}
+
+/// What one process has of one lock: places in the holds of that lock.
+#[derive(Debug, Default)]
+pub(super) struct OwnHolds {
+    /// Those that go on: several only of a semaphore.
+    active: Places,
+    /// Those that ended since the process last began with none at all: a lost signal may still arrive and end them earlier.
+    recent: Places,
+    /// Acquires of the active hold that were not given back beyond the first; of reentrant locks only.
+    nested: u32,
+}
+
+/// What one process has of a lock of which no other had anything when it began.
+#[derive(Debug)]
+struct LockSlot {
+    /// `NONE` while it is free.
+    process: u32,
+    own: OwnHolds,
+}
+
+/// What one process has of all locks.
+#[derive(Debug, Default)]
+struct ProcessHolds {
+    /// What is not in the slot of its lock.
+    by_lock: FastMap<u32, OwnHolds>,
+    /// Locks of which it has anything, so that a table that was large once is never walked.
+    locks: Vec<u32>,
+    /// Active holds of all locks.
+    active: usize,
+}
+
+/// What all processes have of all locks. Most locks are one process's at a time, and most histories go through their locks in the order of
+/// their numbers, or have few: so each lock has a slot, and only what does not fit in there is looked up by its hash.
+#[derive(Debug)]
+pub(super) struct OwnTable {
+    slots: Vec<LockSlot>,
+    processes: Vec<ProcessHolds>,
+}
+
+impl OwnTable {
+    pub(super) fn new(locks: usize, processes: usize) -> Self {
+        let slot = || LockSlot {
+            process: NONE,
+            own: OwnHolds::default(),
+        };
+        Self {
+            slots: std::iter::repeat_with(slot).take(locks).collect(),
+            processes: (0..processes).map(|_| ProcessHolds::default()).collect(),
+        }
+    }
+
+    fn find(&mut self, process: usize, lock: usize) -> Option<&mut OwnHolds> {
+        let slot = &mut self.slots[lock];
+        if slot.process == process as u32 {
+            return Some(&mut slot.own);
+        }
+        let others = &mut self.processes[process].by_lock;
+        if others.is_empty() {
+            return None;
+        }
+        others.get_mut(&(lock as u32))
+    }
+
+    fn own(&mut self, process: usize, lock: usize) -> &mut OwnHolds {
+        let (slot, of_process) = (&mut self.slots[lock], &mut self.processes[process]);
+        let others = &mut of_process.by_lock;
+        if slot.process == NONE && (others.is_empty() || !others.contains_key(&(lock as u32))) {
+            slot.process = process as u32;
+            of_process.locks.push(lock as u32);
+        }
+        if slot.process == process as u32 {
+            return &mut slot.own;
+        }
+        others.entry(lock as u32).or_insert_with(|| {
+            of_process.locks.push(lock as u32);
+            OwnHolds::default()
+        })
+    }
+
+    /// Forgets what a process has of a lock, and says what that was.
+    fn remove(&mut self, process: usize, lock: u32) -> Option<OwnHolds> {
+        let slot = &mut self.slots[lock as usize];
+        if slot.process == process as u32 {
+            slot.process = NONE;
+            return Some(std::mem::take(&mut slot.own));
+        }
+        self.processes[process].by_lock.remove(&lock)
+    }
+
+    /// The latest active hold of a lock.
+    pub(super) fn latest(&mut self, process: usize, lock: usize) -> Option<u32> {
+        self.find(process, lock)?.active.last()
+    }
+
+    /// The active holds of a lock, the latest first.
+    pub(super) fn active(&mut self, process: usize, lock: usize) -> impl Iterator<Item = u32> {
+        let own = self.find(process, lock);
+        own.into_iter().flat_map(|own| own.active.iter().rev())
+    }
+
+    pub(super) fn begin(&mut self, process: usize, lock: usize, place: u32) {
+        if self.processes[process].active == 0 {
+            self.forget(process, lock);
+        }
+        self.processes[process].active += 1;
+        let own = self.own(process, lock);
+        own.nested = 0;
+        own.active.push(place);
+    }
+
+    /// The active hold was acquired once more.
+    pub(super) fn deepen(&mut self, process: usize, lock: usize) {
+        self.own(process, lock).nested += 1;
+    }
+
+    /// A release ends the latest acquire of the active hold that was not given back: the place of the hold, where that was the first.
+    pub(super) fn give_up(&mut self, process: usize, lock: usize) -> Option<u32> {
+        let own = self.find(process, lock)?;
+        let place = own.active.last()?;
+        if own.nested > 0 {
+            own.nested -= 1;
+            return None;
+        }
+        own.active.pop();
+        own.recent.push(place);
+        self.processes[process].active -= 1;
+        Some(place)
+    }
+
+    /// An active hold is over.
+    pub(super) fn end(&mut self, process: usize, lock: usize, place: u32) {
+        self.processes[process].active -= 1;
+        let own = self.own(process, lock);
+        own.active.remove(place);
+        own.recent.push(place);
+    }
+
+    /// An active hold goes on as another one.
+    pub(super) fn change(&mut self, process: usize, lock: usize, before: u32, after: u32) {
+        self.end(process, lock, before);
+        self.processes[process].active += 1;
+        self.own(process, lock).active.push(after);
+    }
+
+    /// Forgets what is over, before a hold of this lock begins. Most processes take one lock again and again: its memory is kept.
+    fn forget(&mut self, process: usize, next: usize) {
+        if self.processes[process].locks == [next as u32] {
+            self.own(process, next).recent.clear();
+            return;
+        }
+        self.remove_all(process, |_, _| {});
+    }
+
+    fn remove_all(&mut self, process: usize, mut see: impl FnMut(u32, OwnHolds)) {
+        let mut locks = std::mem::take(&mut self.processes[process].locks);
+        for lock in locks.drain(..) {
+            if let Some(own) = self.remove(process, lock) {
+                see(lock, own);
+            }
+        }
+        self.processes[process].locks = locks;
+    }
+
+    /// Takes out what a process has of one lock, or of all: places by lock.
+    pub(super) fn take(&mut self, process: usize, one: Option<usize>) -> Vec<(u32, u32)> {
+        let (mut taken, mut active) = (Vec::new(), 0);
+        let mut take = |lock: u32, own: &OwnHolds| {
+            active += own.active.len();
+            taken.extend(own.active.iter().chain(own.recent.iter()).map(|place| (lock, place)));
+        };
+        match one {
+            Some(lock) => {
+                if let Some(own) = self.find(process, lock) {
+                    take(lock as u32, own);
+                    own.active.clear();
+                    own.recent.clear();
+                }
+            }
+            None => self.remove_all(process, |lock, own| take(lock, &own)),
+        }
+        self.processes[process].active -= active;
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_a_list() {
+        let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
+        let (mut places, mut list) = (Places::default(), Vec::new());
+        for place in 0..10_000 {
+            dice ^= dice << 13;
+            dice ^= dice >> 7;
+            dice ^= dice << 17;
+            match dice % 7 {
+                0..3 => {
+                    places.push(place);
+                    list.push(place);
+                }
+                3..5 => assert_eq!(places.pop(), list.pop()),
+                5 if !list.is_empty() => places.remove(list.remove((dice >> 8) as usize % list.len())),
+                _ if dice % 97 == 6 => {
+                    places.clear();
+                    list.clear();
+                }
+                _ => places.remove(place),
+            }
+            assert_eq!(places.iter().collect::<Vec<_>>(), list);
+            assert_eq!((places.last(), places.len()), (list.last().copied(), list.len()));
+        }
+    }
+
+    #[test]
+    fn two_processes_of_one_lock_have_their_own() {
+        let mut own = OwnTable::new(2, 2);
+        own.begin(0, 0, 7);
+        own.begin(1, 0, 8);
+        own.begin(1, 1, 9);
+        assert_eq!(
+            (own.latest(0, 0), own.latest(1, 0), own.latest(1, 1)),
+            (Some(7), Some(8), Some(9))
+        );
+        assert_eq!(own.take(0, None), [(0, 7)]);
+        // the slot is free, and what the other one has stays where it is
+        assert_eq!((own.latest(0, 0), own.give_up(1, 0)), (None, Some(8)));
+        own.begin(0, 0, 10);
+        assert_eq!(own.take(1, Some(0)), [(0, 8)]);
+        assert_eq!(own.take(1, None), [(1, 9)]);
+        assert_eq!(own.take(0, None), [(0, 10)]);
+        assert_eq!(own.take(0, None), []);
+    }
+}

@@ -1,0 +1,274 @@
+//! Locks whose holds take turns: what almost every lock of almost every history is, decided with a few words a lock.
+//!
+//! The same rules as those of [`super::sweep`], for locks that one process has at a time, where no two events have one instant: an
+//! acquire that is answered finds the lock free, and a release comes from the process that has it. As soon as anything else happens to a
+//! lock, [`Sweep`] goes on with what is known of it, and has the word from there: nothing is decided here but that nothing happened.
+
+use super::lock::{Active, Lock};
+use super::mutant;
+use super::order::{self, OrderedEvent};
+use super::replies::{denies, fencing_token, found_taken};
+use super::sweep::{Sweep, changes_something};
+use crate::history::event::Kind;
+use crate::history::names::NONE;
+use crate::history::{F, History, PackedEvent};
+use crate::model::Model;
+
+/// What is known of one lock.
+#[derive(Debug, Clone, Copy)]
+struct LockTurn {
+    /// The process that has it; `NONE` while nobody has, `HANDED_ON` once a sweep goes on.
+    holder: u32,
+    /// The reply that began the last hold, and the call of the release that ended the last one that ended; `NONE` before.
+    turned: [u32; 2],
+}
+
+/// In place of a holder: no process has this number.
+const HANDED_ON: u32 = NONE - 1;
+
+/// The last token of one lock, and the position of the reply that told it; `NONE` before the first.
+type LastToken = (u64, u32);
+
+/// Sees all events of a history that is in strict order, by a model of which one process has a lock at a time; `None` where this is
+/// not so. Answers with the sweep that went on with some locks; it has none where there was no such lock, and all are legal.
+pub(super) fn sweep_in_turns<'a>(history: &'a History, model: &'a Model) -> Option<Sweep<'a>> {
+    let takes_turns = matches!(
+        model,
+        Model::OwnerMutex
+            | Model::Reentrant { .. }
+            | Model::Fenced
+            | Model::ReentrantFenced { .. }
+            | Model::ExactTryLock
+            | Model::Election
+    );
+    if !takes_turns || mutant::is_any() || !order::is_strict(history) {
+        return None;
+    }
+    let fenced = matches!(model, Model::Fenced | Model::ReentrantFenced { .. });
+    let locks = history.locks.len();
+    let mut pass = TurnsPass {
+        locks: vec![LockTurn::FIRST; locks],
+        tokens: vec![(0, NONE); if fenced { locks } else { 0 }],
+        sweep: Sweep::of(history, model, Vec::new()),
+    };
+    if fenced {
+        pass.see_all::<true>();
+    } else {
+        pass.see_all::<false>();
+    }
+    Some(pass.sweep)
+}
+
+struct TurnsPass<'a> {
+    /// By dense lock number.
+    locks: Vec<LockTurn>,
+    /// The same; of models with tokens only.
+    tokens: Vec<LastToken>,
+    /// Has all locks once one of them was handed on to it.
+    sweep: Sweep<'a>,
+}
+
+/// What an event is to this pass; 0 is nothing.
+pub(super) const GRANT: u8 = 1;
+pub(super) const RELEASE: u8 = 2;
+/// A release that may be denied.
+pub(super) const DENIABLE: u8 = 3;
+/// An acquire was refused, and that has to be explained.
+const REFUSAL: u8 = 4;
+/// The call of an acquire whose outcome may not be known.
+const CALL: u8 = 5;
+/// What says something to a sweep that went on.
+pub(super) const OTHER: u8 = 6;
+
+impl TurnsPass<'_> {
+    /// Sees all events. `TOKENS`: the model looks at tokens.
+    fn see_all<const TOKENS: bool>(&mut self) {
+        let (history, model) = (self.sweep.history, *self.sweep.model);
+        let judges = model.judges_busy();
+        let calls_matter = judges && !all_acquires_are_answered(history);
+        let sort = |f, kind| match (f, kind) {
+            (F::Acquire, Kind::Ok) => GRANT,
+            (F::Release, Kind::Invoke) if history.failed_releases == 0 => RELEASE,
+            (F::Release, Kind::Invoke) => DENIABLE,
+            (F::Acquire, Kind::Fail) if judges => REFUSAL,
+            (F::Acquire, Kind::Invoke) if calls_matter => CALL,
+            (F::Acquire, Kind::Invoke) => 0,
+            _ if changes_something(&model, f, kind, false) => OTHER,
+            _ => 0,
+        };
+        order::each_sorted_in_file(history, sort, |sort, ordered, event| {
+            let Some(lock) = self.locks.get_mut(ordered.lock as usize) else {
+                return;
+            };
+            if sort <= RELEASE {
+                // One comparison for both, since which of them comes next is often a matter of chance.
+                let grants = sort == GRANT;
+                let (before, after) = if grants {
+                    (NONE, event.process)
+                } else {
+                    (event.process, NONE)
+                };
+                if lock.holder == before && (!TOKENS || !grants || grows(&mut self.tokens, history, ordered, event)) {
+                    lock.holder = after;
+                    lock.turned[usize::from(!grants)] = ordered.position;
+                    return;
+                }
+            } else if lock.holder != HANDED_ON && (sort == OTHER || sort == REFUSAL && lock.holder != NONE) {
+                return;
+            }
+            self.see_other(sort, ordered.lock, ordered.position);
+        });
+    }
+
+    /// Sees what may be more than the next turn. Of the event, which has to be read again, the fast path needs little.
+    #[cold]
+    #[inline(never)]
+    fn see_other(&mut self, sort: u8, number: u32, position: u32) {
+        let history = self.sweep.history;
+        let event = history.event(position);
+        let lock = &mut self.locks[number as usize];
+        if lock.holder != HANDED_ON {
+            let reply = history.events.get(event.mate as usize);
+            match sort {
+                // A release that is denied goes on to a sweep.
+                DENIABLE if lock.holder == event.process && !reply.is_some_and(|reply| denies(history, reply)) => {
+                    (lock.holder, lock.turned[1]) = (NONE, position);
+                    return;
+                }
+                REFUSAL if lock.explains(history, event, position) => return,
+                CALL if reply.is_some_and(|reply| reply.kind != Kind::Info) => return,
+                _ => {}
+            }
+            self.hand_on(number as usize, position);
+        }
+        self.sweep.see(OrderedEvent::in_file(history, position, number));
+    }
+
+    /// Lets a sweep go on with a lock.
+    fn hand_on(&mut self, number: usize, position: u32) {
+        if self.sweep.locks.is_empty() {
+            self.sweep.locks = vec![Lock::new(); self.locks.len()];
+        }
+        let (history, model) = (self.sweep.history, self.sweep.model);
+        let lock = self.locks[number];
+        self.locks[number].holder = HANDED_ON;
+        let [got, released] = lock.turned;
+        let state = &mut self.sweep.locks[number];
+        if lock.holder != NONE {
+            let event = history.event(got);
+            state.taken = 1;
+            state.begin(Active {
+                process: event.process,
+                depth: 1,
+                permits: 1,
+                mode: event.mode,
+                token: fencing_token(history, model, event),
+                told: got,
+                got,
+            });
+        }
+        state.last_release = released;
+        state.last_token = self.tokens.get(number).copied().filter(|(_, told)| *told != NONE);
+        state.free_after = lock.free_after(history, position);
+        if state.free_after.is_some() && released != NONE {
+            state.freed_by = history.events.mate(released);
+        }
+    }
+}
+
+impl LockTurn {
+    const FIRST: Self = Self {
+        holder: NONE,
+        turned: [NONE; 2],
+    };
+
+    /// One more than the instant since which the lock is certainly free, at a position.
+    fn free_after(&self, history: &History, position: u32) -> Option<u64> {
+        let released = self.turned[1];
+        if self.holder != NONE {
+            return None;
+        }
+        if released == NONE {
+            return Some(0);
+        }
+        let reply = history.events.mate(released);
+        let answered = reply < position && history.event(reply).kind == Kind::Ok;
+        answered.then(|| history.instant(reply) + 1)
+    }
+
+    /// Whether a busy answer at a position says nothing that is not known: the lock was not free during all of the call.
+    fn explains(&self, history: &History, answer: PackedEvent, position: u32) -> bool {
+        let free_after = self.free_after(history, position);
+        let free = free_after.is_some_and(|after| history.instant(answer.mate) + 1 >= after);
+        !free || !found_taken(history, answer)
+    }
+}
+
+/// Whether the token of a grant is larger than that before, where the model looks at tokens; notes it if so.
+#[inline]
+fn grows(tokens: &mut [LastToken], history: &History, ordered: OrderedEvent, grant: PackedEvent) -> bool {
+    let Some(last) = tokens.get_mut(ordered.lock as usize) else {
+        return true;
+    };
+    let Some(token) = history.token(grant) else {
+        return true;
+    };
+    let is_larger = last.1 == NONE || token > last.0;
+    if is_larger {
+        *last = (token, ordered.position);
+    }
+    is_larger
+}
+
+/// Whether it is known of each acquire whether it was granted.
+fn all_acquires_are_answered(history: &History) -> bool {
+    let counts = &history.counts;
+    let answered = counts.acquires_ok + counts.acquires_fail + counts.releases_ok + history.failed_releases;
+    counts.acquires_info == 0 && counts.operations == answered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Decision;
+    use super::super::order::EventOrder;
+    use super::super::permits::sweep_permits;
+    use super::super::random::{LOCKS, random};
+    use super::super::sweep::{sweep, sweep_in};
+    use super::*;
+
+    /// What a short pass and the sweep say of histories that were written for one model.
+    fn same(model: Model, written_for: Model) {
+        let (mut short, mut handed_on, mut illegal) = (0, 0, 0);
+        for seed in 1..=20_000 {
+            let history = random(seed, written_for);
+            let found = sweep_in_turns(&history, &model).or_else(|| sweep_permits(&history, &model));
+            let whole = sweep_in(&EventOrder::of(&history), &history, &model);
+            assert_eq!(sweep(&history, &model), whole, "seed {seed} under {model}");
+            if let Some(found) = found {
+                short += 1;
+                handed_on += u32::from(!found.locks.is_empty());
+                let is_illegal = |decision: &Decision| matches!(decision, Decision::Illegal(_));
+                illegal += u32::from(whole.iter().any(is_illegal));
+            }
+        }
+        assert!(
+            illegal > 100 && illegal < handed_on && handed_on + 100 < short,
+            "{model}: of {short} {handed_on} were handed on, and {illegal} are illegal"
+        );
+    }
+
+    #[test]
+    fn the_short_passes_and_the_sweep_say_the_same() {
+        let none = [Model::Mutex, Model::ReadWrite, Model::TryLock];
+        for model in LOCKS.into_iter().filter(|model| !none.contains(model)) {
+            match model {
+                // Histories of semaphores say how many permits each acquire takes.
+                Model::Semaphore { .. } => {}
+                _ => same(model, model),
+            }
+        }
+        for permits in 1..=3 {
+            same(Model::Semaphore { permits }, Model::OwnerMutex);
+        }
+    }
+}

@@ -301,6 +301,7 @@ impl HistoryBuilder {
         Ok(symbol)
     }
 
+    #[inline]
     fn process_of(&mut self, fields: &EventFields) -> Result<u32, FormError> {
         let number = match fields.process {
             Process::Server => return Ok(SERVER),
@@ -335,6 +336,7 @@ impl HistoryBuilder {
     }
 
     /// The call that this reply answers, after checking that the process may act at all.
+    #[inline]
     fn pair(&mut self, fields: &EventFields, process: u32, lock: Symbol) -> Result<Option<AnsweredCall>, FormError> {
         let number = self.history.processes[process as usize];
         let state = self.states[process as usize];
@@ -394,6 +396,7 @@ impl HistoryBuilder {
     }
 
     /// Signals are stamped by the client or the observer that raised them, so only the recorder's own lines count.
+    #[inline]
     fn watch_time(&mut self, fields: &EventFields) {
         if fields.kind != Kind::Signal {
             self.history.inversions += u64::from(fields.time < self.latest_ns);
@@ -407,6 +410,7 @@ impl HistoryBuilder {
         self.history.end_ns = self.latest_ns;
     }
 
+    #[inline]
     fn store(
         &mut self,
         fields: &EventFields,

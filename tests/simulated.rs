@@ -320,8 +320,7 @@ fn each_defect_that_is_planted_in_a_recipe_is_found_within_a_thousand_experiment
 fn what_shrink_leaves_of_a_find_on_models_is_small_and_comes_each_time() {
     for (recipe, name) in [
         ("zk-predecessor-watch", "an unanswered create is forgotten"),
-        ("etcd-mutex", "who is woken is first"),
-        ("redis-set-px-lua", "a release compares nothing"),
+        ("redis-watchdog", "an error ends the renewal"),
     ] {
         let defect = Defect { name, recipe };
         assert!(DEFECTS.contains(&defect));

@@ -219,8 +219,9 @@ pub(super) struct Own {
     /// When it got what it holds, and the position of that reply.
     pub got: u64,
     pub got_at: u32,
-    /// One more than the instant of its last loss.
+    /// One more than the instant of its last loss, and the position of the signal.
     lost: u64,
+    lost_at: u32,
     /// One more than the place of the operation that ended the last hold in a way that nobody answered ok.
     ending: usize,
     /// One more than the place of the acquire that is in flight and will be answered ok.
@@ -281,7 +282,8 @@ impl OperationReader<'_> {
             .map(|_| history.instant(event.mate));
         // What is called after a loss, at the same instant, is not what was lost.
         let own = self.held.get(&(lock as u32, process));
-        let again = *self.model != Model::Mutex && own.is_some_and(|own| own.lost == instant + 1);
+        let after = own.filter(|own| *self.model != Model::Mutex && own.lost == instant + 1);
+        let (again, turn) = (after.is_some(), after.map_or(position, |own| own.lost_at.max(position)));
         let instant = replied.unwrap_or(u64::MAX).min(instant + u64::from(again));
         let token = reply.and_then(|reply| history.token(reply));
         let permits = history.permits(reply.unwrap_or(event));
@@ -294,6 +296,7 @@ impl OperationReader<'_> {
         match reply.map_or(Kind::Info, |reply| reply.kind) {
             Kind::Ok => {
                 self.all[lock].add(op, instant, replied, position);
+                *self.all[lock].turns.last_mut().expect("one was added") = turn;
                 self.held.entry((lock as u32, process)).or_default().asked = self.all[lock].operations.len();
             }
             Kind::Fail => {
@@ -430,6 +433,8 @@ impl OperationReader<'_> {
             asked.call = asked
                 .reply
                 .map_or(asked.call, |reply| reply.min(instant + 1).max(asked.call));
+            let turn = &mut self.all[lock].turns[place];
+            *turn = (*turn).max(position);
             let reads = matches!(before.op, LockOp::Acquire { mode: Mode::Read, .. });
             if *self.model == Model::ReadWrite && own.mode == Mode::Write && reads {
                 // A downgrade may have had its effect before the loss as well, and then it harms no one.
@@ -470,6 +475,7 @@ impl OperationReader<'_> {
             permits: 0,
             lapsed: if denied == 0 { lapsed } else { 0 },
             lost: instant + 1,
+            lost_at: position,
             ending,
             ..*own
         };

@@ -144,6 +144,15 @@ fn the_oracle_and_the_fast_paths_agree_on_every_lock_model() {
     LOCKS.into_iter().for_each(agrees);
 }
 
+/// A signal stands between the call and the answer of an acquire, all of one instant: what is told after it is not what was lost.
+#[test]
+fn a_grant_that_is_told_after_a_loss_of_its_instant_goes_on() {
+    let model = Model::Reentrant { limit: 2 };
+    let history = random(23_869, model);
+    assert_eq!(oracle(&history, &model), [false], "{}", show(&history));
+    assert_eq!(fast(&history, &model), [false]);
+}
+
 /// Random histories of a semaphore say how many permits each acquire takes; those of a mutex take one each.
 #[test]
 fn the_oracle_and_the_fast_paths_agree_on_semaphores_of_single_permits() {

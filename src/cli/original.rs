@@ -10,6 +10,7 @@ use super::experiment::{options_of, run_args};
 use super::hunt_args::ShrinkArgs;
 use crate::config::Config;
 use crate::hunt::record::causes;
+use crate::hunt::shrink::ShrinkGround;
 use crate::plan::Plan;
 use crate::plan::kept_windows::planned;
 use crate::report::Diagnosis;
@@ -31,12 +32,14 @@ pub struct Original {
 }
 
 impl Original {
-    /// When a run showed the violation: the same property, in the same class.
-    pub fn shown_in(&self, diagnosis: &Diagnosis) -> Option<Duration> {
+    /// When a run showed the violation: the same property, and on models the same class. On servers one cause may come in another class
+    /// each time.
+    pub fn shown_in(&self, diagnosis: &Diagnosis, ground: ShrinkGround) -> Option<Duration> {
         let causes = causes(diagnosis);
+        let any_class = ground == ShrinkGround::Servers;
         let mut same = causes
             .iter()
-            .filter(|(property, violation)| *property == self.property && violation.class == self.class);
+            .filter(|(property, violation)| *property == self.property && (any_class || violation.class == self.class));
         same.next().map(|(_, violation)| Duration::from_nanos(violation.at_ns))
     }
 }

@@ -271,7 +271,7 @@ impl Shrinker<'_> {
         } = experimented;
         let decision = decision.await.expect("deciding a history does not panic");
         let detected = match &decision.examined {
-            Ok(examined) => self.original.shown_in(&examined.diagnosis),
+            Ok(examined) => self.original.shown_in(&examined.diagnosis, self.ground),
             Err(why) => {
                 return Err(Failure {
                     exit: Exit::Bug,
@@ -297,7 +297,7 @@ impl Shrinker<'_> {
         let examined = tokio::task::spawn_blocking(move || examined_in_memory(config, &place)).await;
         let diagnosis = examined.expect("a run on models does not panic");
         let diagnosis = diagnosis.map_err(Failure::environment)?;
-        let detected = diagnosis.and_then(|diagnosis| self.original.shown_in(&diagnosis));
+        let detected = diagnosis.and_then(|diagnosis| self.original.shown_in(&diagnosis, self.ground));
         // most of hundreds of runs show nothing
         if detected.is_some() {
             self.say(left, true, started.elapsed());

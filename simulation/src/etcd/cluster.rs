@@ -207,9 +207,15 @@ impl SimulatedEtcd {
         etcd.members[member].add_work(self.clock() + after, work);
     }
 
-    /// A message for another member, or for itself at once.
+    /// A message for another member, behind all that was sent to others before, or for itself at once.
     pub(super) fn tell(self, from: usize, to: usize, work: MemberWork) {
-        let after = if from == to { 0 } else { self.latency() };
+        let mut after = 0;
+        if from != to {
+            let last = &self.0.get().members[from].last_told;
+            let at = (self.clock() + self.latency()).max(last.get());
+            last.set(at);
+            after = at - self.clock();
+        }
         // what is sent to a process that is gone is lost
         if self.is_running(to) {
             self.give(to, after, work);

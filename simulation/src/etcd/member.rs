@@ -53,6 +53,8 @@ pub(super) struct Member {
     pub connections: RefCell<BTreeMap<u64, MemberConnection>>,
     pub is_running: Cell<bool>,
     pub last_apply: Cell<u64>,
+    /// When the last message of this member is with the one that it was sent to.
+    pub last_told: Cell<u64>,
     pub silent_since: Cell<Option<u64>>,
     pub view: watch::Sender<LeaderView>,
     proposals: AnswersDue<EtcdAnswer>,
@@ -83,6 +85,7 @@ impl Member {
             connections: RefCell::default(),
             is_running: Cell::new(false),
             last_apply: Cell::new(0),
+            last_told: Cell::new(0),
             silent_since: Cell::new(None),
             view: watch::channel(view).0,
             proposals: RefCell::default(),

@@ -135,13 +135,7 @@ impl SimulatedZk {
             return;
         }
         let entries = zk.log.borrow().len();
-        let way = if origin.server == server { 0 } else { zk.latency() };
-        let at = (self.clock() + way).max(zk.servers[origin.server].last_apply.get());
-        self.give(
-            &zk.servers[origin.server],
-            at - self.clock(),
-            Work::Synced(origin, entries),
-        );
+        self.tell(zk, server, origin.server, Work::Synced(origin, entries));
     }
 
     /// The server that was asked to `sync` hears from the leader.

@@ -102,6 +102,8 @@ pub(super) struct ZkServer {
     /// Whether it takes sessions: there is a leader, and it is in step with it.
     pub serves: Cell<bool>,
     pub last_apply: Cell<u64>,
+    /// When the last message of this server is with the leader, to which it has one connection.
+    last_told: Cell<u64>,
     pub silent_since: Cell<Option<u64>>,
 }
 
@@ -121,6 +123,7 @@ impl SimulatedZk {
             is_running: Cell::new(false),
             serves: Cell::new(true),
             last_apply: Cell::new(0),
+            last_told: Cell::new(0),
             silent_since: Cell::new(None),
         };
         let tick = nanoseconds(tick);
@@ -201,10 +204,19 @@ impl SimulatedZk {
         }
     }
 
-    /// A message for another server, or for itself at once.
+    /// A message for another server, behind all that was sent to it before, or for itself at once. Followers speak with the leader alone.
     pub(super) fn tell(self, zk: &EnsembleState, from: usize, to: usize, work: Work) {
-        let after = if from == to { 0 } else { zk.latency() };
-        self.give(&zk.servers[to], after, work);
+        if from == to {
+            return self.give(&zk.servers[to], 0, work);
+        }
+        let last = match zk.leader.get() {
+            Some(leader) if leader == from => &zk.servers[to].last_apply,
+            _ => &zk.servers[from].last_told,
+        };
+        let now = self.clock();
+        let at = (now + zk.latency()).max(last.get());
+        last.set(at);
+        self.give(&zk.servers[to], at - now, work);
     }
 
     pub(super) fn perform(self, zk: &EnsembleState, server: usize, work: Work) {

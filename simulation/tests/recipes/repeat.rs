@@ -26,15 +26,15 @@ fn trace(recipe: &str, seed: u64, disturbance: Disturbance) -> String {
 /// do that, a change of the machine, the build or a dependency must not.
 const GOLDEN: [(&str, Disturbance, u64); 6] = [
     ("etcd-mutex", Disturbance::Partitions, 6_281_029_113_878_935_506),
-    ("etcd-lock-rpc", Disturbance::Servers, 7_433_643_195_415_774_960),
+    ("etcd-lock-rpc", Disturbance::Servers, 17_073_329_823_514_359_965),
     ("redis-pubsub", Disturbance::None, 11_555_190_209_015_324_352),
     ("redis-watchdog", Disturbance::Partitions, 11_849_576_888_261_248_929),
     (
         "zk-predecessor-watch",
         Disturbance::Partitions,
-        17_677_647_058_667_276_653,
+        9_388_519_818_150_116_846,
     ),
-    ("zk-parent-watch", Disturbance::Servers, 12_393_828_149_739_386_062),
+    ("zk-parent-watch", Disturbance::Servers, 10_413_051_945_248_434_735),
 ];
 
 #[test]

@@ -103,7 +103,10 @@ mod docker {
 
     impl Drop for Made {
         fn drop(&mut self) {
-            let _ = Command::new("docker").args([self.0, "--force", &self.1]).output();
+            // with the volumes that its image declares
+            let volumes = (self.0 == "rm").then_some("--volumes");
+            let mut removal = Command::new("docker");
+            let _ = removal.args([self.0, "--force"]).args(volumes).arg(&self.1).output();
         }
     }
 

@@ -188,9 +188,10 @@ impl Shrinker<'_> {
         });
         while self.number < most && !self.is_over() {
             let Some(candidate) = search.candidate() else { break };
+            let config = self.config(&candidate)?;
             let failed = match self.ground {
                 // with other options the plan may have fewer windows
-                _ if planned(&self.config(&candidate)?).is_err() => false,
+                _ if planned(&config).is_err() => false,
                 ShrinkGround::Servers => {
                     let Some(trial) = self.trial(&candidate).await? else {
                         break;
@@ -199,7 +200,7 @@ impl Shrinker<'_> {
                     self.keep(trial)?;
                     failed
                 }
-                ShrinkGround::Models => self.in_memory(&candidate).await?.is_some(),
+                ShrinkGround::Models => self.in_memory(&candidate, config).await?.is_some(),
             };
             search.came_to(failed);
         }
@@ -239,7 +240,8 @@ impl Shrinker<'_> {
                 world: best.world + runs,
                 ..best.clone()
             };
-            hits += u32::from(self.in_memory(&elsewhere).await?.is_some());
+            let config = self.config(&elsewhere)?;
+            hits += u32::from(self.in_memory(&elsewhere, config).await?.is_some());
         }
         Ok((runs, hits, detected))
     }
@@ -289,9 +291,8 @@ impl Shrinker<'_> {
     }
 
     /// Runs what is left on models, without a file; when it showed the violation.
-    async fn in_memory(&mut self, left: &ShrinkCandidate) -> Result<Option<Duration>, Failure> {
+    async fn in_memory(&mut self, left: &ShrinkCandidate, config: Config) -> Result<Option<Duration>, Failure> {
         self.number += 1;
-        let config = self.config(left)?;
         let place = Arc::clone(&self.place);
         let started = Instant::now();
         let examined = tokio::task::spawn_blocking(move || examined_in_memory(config, &place)).await;

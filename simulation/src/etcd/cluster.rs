@@ -20,7 +20,7 @@ use super::lessor::LessorClock;
 use super::member::{Member, RequestId};
 use super::request::StoredKey;
 use super::store::StoreChange;
-use crate::network::{Port, peer_latency};
+use crate::network::{Port, arrives_behind, peer_latency};
 use crate::process::SimulatedProcess;
 use crate::world::{Kept, World};
 
@@ -212,9 +212,7 @@ impl SimulatedEtcd {
         let mut after = 0;
         if from != to {
             let last = &self.0.get().members[from].last_told;
-            let at = (self.clock() + self.latency()).max(last.get());
-            last.set(at);
-            after = at - self.clock();
+            after = arrives_behind(last, self.clock() + self.latency()) - self.clock();
         }
         // what is sent to a process that is gone is lost
         if self.is_running(to) {
@@ -299,8 +297,7 @@ impl SimulatedEtcd {
         };
         for (place, member) in etcd.members.iter().enumerate() {
             let after = agreed + if place == leader { 0 } else { self.latency() };
-            let at = (self.clock() + after).max(member.last_apply.get());
-            member.last_apply.set(at);
+            let at = arrives_behind(&member.last_apply, self.clock() + after);
             self.give(place, at - self.clock(), MemberWork::Apply(number));
         }
     }

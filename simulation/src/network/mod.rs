@@ -18,7 +18,7 @@ pub use connection::ClientSide;
 pub use link::{ConnectionRefused, LinkLatency, SimulatedLink};
 pub(crate) use message::CallDigest;
 pub use message::{LinkHook, LinkTraffic, MessageVerdict, PassingKind, PassingMessage, WireMessage};
-pub(crate) use peers::peer_latency;
+pub(crate) use peers::{arrives_behind, peer_latency};
 pub(crate) use port::keep_waker;
 pub use port::{Port, PortEvent, PortListener, ServerSide};
 pub use transit::ConnectionEnding;

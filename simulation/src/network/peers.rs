@@ -1,4 +1,6 @@
-//! How long messages between servers are under way.
+//! Messages between servers: how long they are under way, in order.
+
+use std::cell::Cell;
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -18,4 +20,11 @@ pub(crate) fn peer_latency(dice: &mut ChaCha8Rng) -> u64 {
     let drawn = dice.next_u64();
     let (least, spread) = if drawn.is_multiple_of(SELDOM) { LATE } else { PROMPT };
     least + drawn / SELDOM % spread
+}
+
+/// When a message arrives that takes until `earliest`: not before the last one on its connection, which it is from now on.
+pub(crate) fn arrives_behind(last: &Cell<u64>, earliest: u64) -> u64 {
+    let at = earliest.max(last.get());
+    last.set(at);
+    at
 }

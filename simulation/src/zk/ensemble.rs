@@ -20,7 +20,7 @@ use super::request::{ZkAnswer, ZkCode, ZkMessage, ZkRequest};
 use super::tree::{ZkTransaction, ZkTree};
 use super::work::{Proposal, RequestOrigin, Work};
 use crate::events::Event;
-use crate::network::{Port, peer_latency};
+use crate::network::{Port, arrives_behind, peer_latency};
 use crate::process::SimulatedProcess;
 use crate::task::TaskId;
 use crate::work_queue::WorkQueue;
@@ -214,8 +214,7 @@ impl SimulatedZk {
             _ => &zk.servers[from].last_told,
         };
         let now = self.clock();
-        let at = (now + zk.latency()).max(last.get());
-        last.set(at);
+        let at = arrives_behind(last, now + zk.latency());
         self.give(&zk.servers[to], at - now, work);
     }
 
@@ -286,8 +285,7 @@ impl SimulatedZk {
         let now = self.clock();
         for (number, own) in zk.servers.iter().enumerate() {
             let after = agreed + if number == server { 0 } else { zk.latency() };
-            let at = (now + after).max(own.last_apply.get());
-            own.last_apply.set(at);
+            let at = arrives_behind(&own.last_apply, now + after);
             self.give(own, at - now, Work::Apply(entry));
         }
     }

@@ -14,15 +14,17 @@ use super::settings::{parse_run, run_options};
 use super::stdout::{print, print_json};
 use super::suites::{RECORD, before, relative, suites};
 use super::{Failure, look};
+use crate::cluster::RuntimeRequest;
 use crate::config::heading::describes_experiment;
 use crate::config::setting::{OptionName, Setting, SettingOrigin, over};
 use crate::config::suggest::unknown_word;
 use crate::exit::Exit;
 use crate::plan::kept_windows::planned;
 use crate::report::words::many;
+use crate::simulated;
 use crate::store;
 use crate::suite::record::{self, Record, RowRecord};
-use crate::suite::{RowOutcome, Suite, SuiteRow, file, junit, page, render};
+use crate::suite::{RowLeftOut, RowOutcome, Suite, SuiteRow, file, junit, page, render};
 
 /// The suite's page.
 const PAGE: &str = "index.html";
@@ -52,22 +54,26 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
     let in_file = |error| Failure::usage(format!("{}: {error}", path.display()));
     let mut suite = file::read(&text, &name, &options).map_err(in_file)?;
     let set = set(&args.set, &options)?;
-    for row in &mut suite.rows {
-        row.settings = over(&set, &row.settings);
-        row.retries = args.retries.unwrap_or(row.retries);
-    }
     let is_wanted = |row: &SuiteRow| args.filter.is_empty() || args.filter.iter().any(|text| row.name.contains(text));
-    let mut jobs = Vec::new();
-    for row in suite.rows.iter().filter(|row| is_wanted(row)) {
-        let time = check(row).map_err(|sentence| {
+    suite.rows.retain(is_wanted);
+    let (mut jobs, mut left_out) = (Vec::new(), Vec::new());
+    for mut row in std::mem::take(&mut suite.rows) {
+        row.retries = args.retries.unwrap_or(row.retries);
+        let refused = |sentence| {
             Failure::usage(format!(
                 "{}: line {}: row `{}`: {sentence}",
                 path.display(),
                 row.line,
                 row.name
             ))
-        })?;
-        jobs.push(Job { row: row.clone(), time });
+        };
+        match check(&row, &set).map_err(refused)? {
+            RowCheck::Runs { settings, time } => {
+                row.settings = settings;
+                jobs.push(Job { row, time });
+            }
+            RowCheck::LeftOut(why) => left_out.push(RowLeftOut { name: row.name, why }),
+        }
     }
     if args.rerun_unsure {
         let rows = unsure(args, &suite.name)?;
@@ -80,11 +86,18 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
         } else {
             " with such a name"
         };
-        return Err(Failure::usage(format!("{} has no row{named}", path.display())));
+        let that = match left_out.first() {
+            None => String::new(),
+            Some(row) => format!(" that models of servers can run: {}", row.why),
+        };
+        return Err(Failure::usage(format!("{} has no row{named}{that}", path.display())));
     }
     jobs.retain(|job| args.shard.is_none_or(|shard| shard.takes(&job.row.name)));
     Ok(Ready {
-        record: record(args, &suite, wanted, &jobs),
+        record: Record {
+            left_out,
+            ..record(args, &suite, wanted, &jobs)
+        },
         jobs,
     })
 }
@@ -131,10 +144,47 @@ pub fn set(given: &[String], options: &[OptionName]) -> Result<Vec<Setting>, Fai
     given.iter().map(setting).collect()
 }
 
-/// The length of a row's experiment, or why `harness run` would refuse the row.
-fn check(row: &SuiteRow) -> Result<Duration, String> {
-    let run = parse_run(row.words()).map_err(|error| refusal(&error))?;
+/// A row that `harness run` takes.
+enum RowCheck {
+    Runs {
+        settings: Vec<Setting>,
+        time: Duration,
+    },
+    /// `--set runtime=simulated` asks for models, which cannot run it, for this reason. With the runtime of the file it runs.
+    LeftOut(String),
+}
+
+/// Whether a row can be run with the settings of `--set`, or why `harness run` would refuse it.
+fn check(row: &SuiteRow, set: &[Setting]) -> Result<RowCheck, String> {
+    let settings = over(set, &row.settings);
+    let refused = match length(&settings) {
+        Ok(time) => return Ok(RowCheck::Runs { settings, time }),
+        Err(refused) => refused,
+    };
+    let (runtime, others): (Vec<Setting>, Vec<Setting>) = set
+        .iter()
+        .cloned()
+        .partition(|setting| setting.option.name == "runtime");
+    let asks_for_models = runtime
+        .iter()
+        .any(|setting| setting.value.as_deref() == Some("simulated"));
+    if !asks_for_models || length(&over(&others, &row.settings)).is_err() {
+        return Err(refused);
+    }
+    let why = refused.lines().next().unwrap_or_default();
+    Ok(RowCheck::LeftOut(
+        why.trim_start_matches("--runtime simulated: ").to_owned(),
+    ))
+}
+
+/// The length of an experiment with these settings, or why `harness run` would refuse them.
+fn length(settings: &[Setting]) -> Result<Duration, String> {
+    let words = settings.iter().filter_map(Setting::word);
+    let run = parse_run(words).map_err(|error| refusal(&error))?;
     let config = run.config(0)?;
+    if let (RuntimeRequest::Simulated, Some(why)) = (config.runtime, simulated::refusal(&config)) {
+        return Err(why);
+    }
     planned(&config).map_err(|error| error.to_string())?;
     Ok(config.time)
 }
@@ -148,6 +198,7 @@ fn record(args: &SuiteArgs, suite: &Suite, wanted: Vec<String>, jobs: &[Job]) ->
         started: store::minute_now(),
         shard: args.shard,
         wanted,
+        left_out: Vec::new(),
         took_ms: 0,
         rows: jobs.iter().map(|job| RowRecord::of(&job.row)).collect(),
         exit: 0,
@@ -179,8 +230,12 @@ fn dry_run(args: &SuiteArgs, ready: &Ready) -> Exit {
     let line = |job: &Job| format!("{:<width$}  {}\n", job.row.name, job.row.words().join(" "));
     let time: Duration = ready.jobs.iter().map(|job| job.time).sum();
     let rows: String = ready.jobs.iter().map(line).collect();
+    let left_out = ready.record.left_out.iter();
+    let left_out: String = left_out
+        .map(|row| format!("{:<width$}  left out: {}\n", row.name, row.why))
+        .collect();
     print(&format!(
-        "{rows}{}, {}s of experiments\n",
+        "{rows}{left_out}{}, {}s of experiments\n",
         many(ready.jobs.len() as u64, "row"),
         time.as_secs()
     ));
@@ -380,6 +435,28 @@ mod tests {
         record.rows[1].judged = RowOutcome::AsExpected;
         keep(&record);
         assert!(ready_from(TWO, &words).err().unwrap().contains("nothing to run again"));
+    }
+
+    #[test]
+    fn rows_that_models_cannot_run_are_left_out_where_all_are_sent_to_models() {
+        const MIXED: &str = "[[group]]\nbackend = \"zk\"\nruntime = \"local\"\nrows = [\n{ recipe = \"zk-polling\" },\n{ recipe = \"zk-curator\" },\n\
+                             { recipe = \"zk-polling\", fault = \"server-replace\", time = \"60s\" },\n]";
+        let models = ["--set", "runtime=simulated"];
+        let ready = ready_from(MIXED, &models).unwrap();
+        assert_eq!(ready.record.wanted, ["zk-polling / none"]);
+        let left: Vec<_> = ready.record.left_out.iter().collect();
+        assert_eq!(left.len(), 2, "{left:?}");
+        assert_eq!(left[0].name, "zk-curator / none");
+        assert!(left[0].why.starts_with("zk-curator is a client library"), "{left:?}");
+        assert_eq!(left[1].name, "zk-polling / server-replace");
+
+        // what no runtime takes is wrong, and so is a row that asks for models itself
+        let wrong = MIXED.replace("zk-curator", "zk-courator");
+        assert!(ready_from(&wrong, &models).err().unwrap().contains("zk-courator"));
+        let own = MIXED.replace("\"local\"", "\"simulated\"");
+        assert!(ready_from(&own, &[]).err().unwrap().contains("zk-curator"));
+        let none = ready_from(MIXED, &["--set", "runtime=simulated", "--filter", "curator"]);
+        assert!(none.err().unwrap().contains("no row with such a name that models"));
     }
 
     #[test]

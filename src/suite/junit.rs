@@ -1,12 +1,12 @@
 //! A suite's record as JUnit XML by `quick-junit`: a test case a row. A row that is not as expected is a failure; one that
-//! proved nothing, or was not run, is an error.
+//! proved nothing, or was not run, is an error; one that was left out is skipped.
 
 use std::time::Duration;
 
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::judge::RowOutcome;
-use super::record::{Record, RowRecord};
+use super::record::{Record, RowLeftOut, RowRecord};
 use crate::report::junit::{document, line, lines};
 
 pub fn junit(record: &Record) -> String {
@@ -14,6 +14,7 @@ pub fn junit(record: &Record) -> String {
     let mut suite = TestSuite::new(line(&record.suite));
     suite.set_time(time);
     suite.add_test_cases(record.rows.iter().map(case));
+    suite.add_test_cases(record.left_out.iter().map(left_out));
     for case in &mut suite.test_cases {
         case.set_classname(line(&record.suite));
     }
@@ -39,6 +40,12 @@ fn case(row: &RowRecord) -> TestCase {
         case.set_system_out(lines(&output.join("\n")));
     }
     case
+}
+
+fn left_out(row: &RowLeftOut) -> TestCase {
+    let mut status = TestCaseStatus::skipped();
+    status.set_message(line(&row.why));
+    TestCase::new(line(&row.name), status)
 }
 
 fn status(judged: RowOutcome, reasons: &[&str]) -> TestCaseStatus {
@@ -87,6 +94,18 @@ mod tests {
         assert_eq!(failure.attribute("message"), Some("a reason <VIOLATED>"));
         let error = |case: &roxmltree::Node<'_, '_>| case.children().any(|child| child.has_tag_name("error"));
         assert_eq!(cases.iter().filter(|case| error(case)).count(), 2, "{text}");
+    }
+
+    #[test]
+    fn a_row_that_was_left_out_is_skipped() {
+        let mut record = record(None, &[], &[("a", &[RowOutcome::AsExpected])]);
+        record.left_out = vec![RowLeftOut {
+            name: "b".into(),
+            why: "no model of it".into(),
+        }];
+        let text = junit(&record);
+        assert!(text.contains(r#"tests="2" skipped="1""#), "{text}");
+        assert!(text.contains(r#"<skipped message="no model of it"/>"#), "{text}");
     }
 
     #[test]

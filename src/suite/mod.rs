@@ -17,7 +17,7 @@ use harness_checkers::{Property, Verdict};
 use serde::{Deserialize, Serialize};
 
 pub use judge::{Judgement, RowOutcome};
-pub use record::{Record, RowAttempt, RowRecord};
+pub use record::{Record, RowAttempt, RowLeftOut, RowRecord};
 
 use crate::config::setting::Setting;
 use crate::report::diagnosis::Outcome;

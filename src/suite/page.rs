@@ -6,7 +6,7 @@ use std::fmt::Write;
 use maud::{Markup, html};
 
 use super::judge::RowOutcome;
-use super::record::{Record, RowRecord};
+use super::record::{Record, RowLeftOut, RowRecord};
 use super::render::{again, outcome, sum, verdicts};
 use super::since::Since;
 use crate::report::diagnosis::Outcome;
@@ -46,6 +46,7 @@ pub fn page(record: &Record, before: Option<(&str, &Record)>) -> String {
                     }
                 }
             }
+            @if !record.left_out.is_empty() { (left_out(&record.left_out)) }
         }
         footer {
             "A name leads to the report of the row's last run. A canary is a lock that is known to be broken: it must fail, \
@@ -198,6 +199,20 @@ fn row(row: &RowRecord) -> Markup {
     }
 }
 
+fn left_out(rows: &[RowLeftOut]) -> Markup {
+    html! {
+        section {
+            h2 { "Left out" }
+            div.scroll {
+                table {
+                    thead { tr { th { "row" } th { "why" } } }
+                    tbody { @for row in rows { tr { td.head { (row.name) } td { (row.why) } } } }
+                }
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,7 +251,22 @@ mod tests {
         assert!(above.contains("--client 'python3 my lock.py'"), "{above}");
         assert!(above.contains("no machine has run it"), "{above}");
         assert_eq!(table.matches("<tr data-outcome=").count(), 3);
-        assert!(!page.contains("<h2>Since"));
+        assert!(!page.contains("<h2>Since") && !page.contains("<h2>Left out"));
+    }
+
+    #[test]
+    fn rows_that_were_left_out_have_a_table_below() {
+        let mut now = record(None, &[], &[("a", OK)]);
+        now.left_out = vec![RowLeftOut {
+            name: "b <c>".into(),
+            why: "no model".into(),
+        }];
+        let page = page(&now, None);
+        let (_, below) = page.split_once("<h2>Left out</h2>").unwrap();
+        assert!(
+            below.contains(r#"<td class="head">b &lt;c&gt;</td><td>no model</td>"#),
+            "{below}"
+        );
     }
 
     #[test]

@@ -78,6 +78,13 @@ impl RowRecord {
     }
 }
 
+/// A row that was left out: the runtime that `--set` names for all rows cannot run it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowLeftOut {
+    pub name: String,
+    pub why: String,
+}
+
 /// A suite's record: of one shard, or of all joined.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -90,6 +97,9 @@ pub struct Record {
     pub shard: Option<Shard>,
     /// The rows that all shards have together.
     pub wanted: Vec<String>,
+    /// Rows of the suite's file that no shard runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<RowLeftOut>,
     pub took_ms: u64,
     pub rows: Vec<RowRecord>,
     pub exit: u8,
@@ -239,6 +249,7 @@ pub mod tests {
             started: "20261121-0645".into(),
             shard: shard.map(|text| Shard::read(text).unwrap()),
             wanted: wanted.iter().map(|name| (*name).to_owned()).collect(),
+            left_out: Vec::new(),
             took_ms: 61_000,
             rows: rows.iter().map(row).collect(),
             exit: 0,

@@ -51,15 +51,23 @@ fn indented(columns: usize, text: &str) -> impl Iterator<Item = ScreenText> {
         .map(move |line| ScreenText::from(" ".repeat(columns)) + line)
 }
 
+/// As tables show a row that was left out.
+pub(super) const LEFT_OUT: &str = "left out";
+
 /// The table, and one line that sums it up.
 pub fn table(record: &Record, folder: &str, look: Look) -> String {
-    let widths = record.rows.iter().map(|row| row.name.chars().count());
+    let names = record.rows.iter().map(|row| &row.name);
+    let names = names.chain(record.left_out.iter().map(|row| &row.name));
+    let widths = names.map(|name| name.chars().count());
     let width = widths.max().unwrap_or(0);
     let empty = ScreenText::default;
     let mut lines = vec![headline(record, look), empty()];
     for row in &record.rows {
         let rest = format!("  {:<width$}  {}{}", row.name, verdicts(row), retried(row));
         lines.push(ScreenText::from("  ") + judged(row, look) + &rest);
+    }
+    for row in &record.left_out {
+        lines.push(format!("  {LEFT_OUT:<9}  {:<width$}  {}", row.name, row.why).into());
     }
     for row in record.rows.iter().filter(|row| row.judged != RowOutcome::AsExpected) {
         lines.extend([empty(), look.bold("x") + " " + look.bold(&row.name)]);
@@ -88,18 +96,21 @@ pub fn markdown(record: &Record) -> String {
             row.took_ms() as f64 / 1000.0
         );
     }
-    let mut left_out = 0;
+    for row in &record.left_out {
+        let _ = writeln!(text, "| {LEFT_OUT} | {} | {} | | |", plain(&row.name), plain(&row.why));
+    }
+    let mut untold = 0;
     for row in record.rows.iter().filter(|row| row.judged != RowOutcome::AsExpected) {
         let why = fenced(&details(row, "").join("\n"));
         let part = format!("\n**{}**\n\n```\n{why}\n```\n", plain(&row.name));
         if text.len() + part.len() > SUMMARY_BYTES {
-            left_out += 1;
+            untold += 1;
         } else {
             text.push_str(&part);
         }
     }
-    if left_out > 0 {
-        let _ = writeln!(text, "\nThe reasons of {left_out} more rows are in `suite.json`.");
+    if untold > 0 {
+        let _ = writeln!(text, "\nThe reasons of {untold} more rows are in `suite.json`.");
     }
     no_commands(&text)
 }
@@ -145,9 +156,10 @@ pub(super) fn sum(record: &Record) -> String {
         (of(RowOutcome::Interrupted), "interrupted", "interrupted"),
         (of(RowOutcome::NotRun), "not run", "not run"),
     ];
+    let left_out = (record.left_out.len(), LEFT_OUT, LEFT_OUT);
     // a shard may have no row
     let rows = (record.count(|_| true), "row", "rows");
-    let some = counts.iter().filter(|(count, ..)| *count > 0);
+    let some = counts.iter().chain([&left_out]).filter(|(count, ..)| *count > 0);
     let shown = some
         .chain([&rows])
         .map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }));
@@ -255,6 +267,7 @@ fn straight(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite::RowLeftOut;
     use crate::suite::record::tests::record;
 
     const LOOK: Look = Look::PLAIN;
@@ -300,6 +313,22 @@ mod tests {
             ),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_row_that_was_left_out_is_named_with_its_reason_and_counted() {
+        let mut left = mixed();
+        left.left_out = vec![RowLeftOut {
+            name: "zk-curator / none | a long name".into(),
+            why: "it makes its own connections".into(),
+        }];
+        let text = table(&left, "results/suite", LOOK);
+        let line = "  left out   zk-curator / none | a long name  it makes its own connections\n";
+        assert!(text.contains(line), "{text}");
+        assert!(text.contains("1 not run, 1 left out, 4 rows"), "{text}");
+        let text = markdown(&left);
+        let line = "| left out | zk-curator / none \\| a long name | it makes its own connections | | |\n";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]

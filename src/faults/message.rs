@@ -9,6 +9,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::kill::CLIENTS_KILLED;
+use super::message_arguments::{DELAY_REPLY, DELAY_REQUEST, DROP_REPLY, DROP_REQUEST, KILL};
 use super::message_words::{accepted_in_words, in_words, killed_in_words, result_in_words};
 use super::points::{MessagePoint, MessagePoints, OFTEN, spoken};
 use super::{
@@ -45,15 +46,6 @@ const ACCEPTED: &str = "accepted";
 const MESSAGES_DROPPED: EvidenceCounter = EvidenceCounter::new("messages_dropped", "message", "dropped");
 const MESSAGES_DELAYED: EvidenceCounter = EvidenceCounter::new("messages_delayed", "message", "delayed");
 
-const DROP: &str = "MESSAGE[:K][:WHOSE][:refuse=TIME], such as create:2:waiter:refuse=2s: the K-th of them (drawn), of \
-                    anyone, holder, worker, releaser, waiter or idle; then the connection ends, and the client is refused for \
-                    a time; of replies, :accepted counts those that do not say that nothing was done (no error, nil or zero); any:57 is the 57th message of all, pings aside (default: each that clients send, in each state, by turns)";
-const DELAY: &str = "MESSAGE[:K][:WHOSE][:TIME], such as DEL:1:releaser:3s: the K-th of them (drawn), of anyone, \
-                     holder, worker, releaser, waiter or idle, goes on so much later, a quarter more than the lease unless \
-                     said; any:57 is the 57th message of all, pings aside (default: each that clients send, in each state, by turns)";
-const KILL: &str = "MESSAGE[:K][:WHOSE], such as SETNX:1:waiter: when the K-th of them (drawn), of anyone, holder, worker, \
-                    releaser, waiter or idle, was carried out (default: each that clients send, in each state, by turns)";
-
 impl Fault for OnMessage {
     fn definition(&self) -> FaultDefinition {
         let (name, summary) = match self {
@@ -78,7 +70,7 @@ impl Fault for OnMessage {
         let dropped = FaultDefinition {
             name,
             summary,
-            argument: DROP,
+            argument: DROP_REQUEST,
             family: FaultFamily::Messages,
             pace: Pace::Message,
             verb: "cut off",
@@ -87,9 +79,17 @@ impl Fault for OnMessage {
             no_effect_hint: None,
         };
         match self {
-            Self::DropRequest | Self::DropReply => dropped,
+            Self::DropRequest => dropped,
+            Self::DropReply => FaultDefinition {
+                argument: DROP_REPLY,
+                ..dropped
+            },
             Self::DelayRequest | Self::DelayReply => FaultDefinition {
-                argument: DELAY,
+                argument: if self.is_of_replies() {
+                    DELAY_REPLY
+                } else {
+                    DELAY_REQUEST
+                },
                 verb: "slowed",
                 counters: &[MESSAGES_DELAYED],
                 trace: &[MESSAGES_DELAYED],

@@ -26,6 +26,7 @@ mod kill;
 mod latency;
 mod loss;
 mod message;
+mod message_arguments;
 mod message_words;
 mod partition;
 mod pause;

@@ -97,7 +97,7 @@ async fn about(software: &ServerSoftware) -> String {
         Ok(image) => format!("image {image} is there"),
         Err(why) => format!("no: {why}"),
     };
-    format!("{:<6} local   {local}\n       docker  {docker}\n", software.backend)
+    format!("{:<9}local   {local}\n{:<9}docker  {docker}\n", software.backend, "")
 }
 
 /// `is_known`: nothing was left alone, and everything could be looked at.

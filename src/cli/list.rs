@@ -12,6 +12,7 @@ use crate::config::{ANY_FAULT, NO_FAULT};
 use crate::exit::Exit;
 use crate::faults::FAULTS;
 use crate::report::comparison::RunSummary;
+use crate::report::words::many;
 use crate::report::{FORMATS, ReportFormat};
 use crate::store;
 
@@ -102,8 +103,9 @@ fn backends() -> Vec<ListEntry> {
         ListEntry {
             name: backend.to_string(),
             about: format!(
-                "{}, {} servers, image {image}, default recipe {default}",
-                software.product, software.nodes
+                "{}, {}, image {image}, default recipe {default}",
+                software.product,
+                many(software.nodes.into(), "server")
             ),
             facts: json!({ "product": software.product, "nodes": software.nodes, "image": image, "recipe": default }),
         }

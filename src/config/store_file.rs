@@ -81,7 +81,7 @@ fn describe(text: &str, file: &Path) -> Result<StoreDescription, TomlError> {
         ports,
         keeps_data: table
             .get("keeps-data")
-            .is_some_and(|at| at.switch("keeps-data") == Ok(true)),
+            .map_or(Ok(false), |at| at.switch("keeps-data"))?,
         kill: kill(&table)?,
         local,
         docker,
@@ -340,6 +340,10 @@ mod tests {
         for (text, named) in [
             ("", "`ports`"),
             ("ports = [80]", "[local] command or a [docker] image"),
+            (
+                "ports = [80]\nkeeps-data = \"yes\"\n[local]\ncommand = \"x\"",
+                "line 2: `keeps-data` must be true or false",
+            ),
             (
                 "prots = [80]",
                 "line 1: there is no key `prots`\nhint: did you mean `ports`?",

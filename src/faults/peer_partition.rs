@@ -93,7 +93,7 @@ pub fn applies(kind: &str, shape: &Shape) -> Result<(), String> {
         }
         Peering::Direct => {
             return Err(format!(
-                "partition={kind} needs a proxy between the servers, and the servers of {product} take none"
+                "partition={kind} needs a proxy between the servers, and the servers of {product} take none\nhint: --fault partition cuts clients off from servers, server-pause stops one"
             ));
         }
     }

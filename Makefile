@@ -21,7 +21,7 @@ FEATURES = $(if $(filter quick,$(PROFILE)),$(shell timeout 10 docker version >/d
 quick: can-build
 	cargo build --profile $(PROFILE) --locked $(FEATURES)
 
-run: quick ## a real ZooKeeper (BACKEND=etcd, redis) under partitions (FAULT=...), and the verdict
+run: quick ## a real ZooKeeper (BACKEND=etcd, redis, postgres, mariadb) under partitions (FAULT=...), and the verdict
 	@if scripts/provide $(BACKEND); then runtime=auto; else runtime=simulated; \
 	  echo "make run: no server can be provided here, so models stand in for them; docs/simulation.md says what that shows"; fi; \
 	set -x; target/$(PROFILE)/harness run --backend $(BACKEND) --fault $(FAULT) --runtime $$runtime $(ARGS)
@@ -59,7 +59,7 @@ canaries: build servers ## small defects planted in locks, each to be found by a
 catches: build servers ## known bugs of lock libraries, found by hunts that are told nothing, for docs/catches.md (10 minutes; ARGS="--only redlock")
 	@scripts/catches $(ARGS)
 
-soak: build servers ## random combinations for an hour on each backend, and what they leave behind (ARGS="--minutes 5 redis")
+soak: build servers ## random combinations for an hour each on ZooKeeper, etcd and Redis, and what they leave behind (ARGS="--minutes 5 redis")
 	@scripts/soak $(ARGS)
 
 kills: build servers images ## kills runs, suites and hunts at 200 random moments, here and in namespaces and containers, and looks at what is left (45 minutes; ARGS="--kills 20")

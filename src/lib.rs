@@ -1,6 +1,6 @@
 //! Chaos and linearizability tests for distributed lock implementations.
 //!
-//! `docs/ARCHITECTURE.md` has the way of the data, the rooms and the invariants; `docs/GLOSSARY.md` has the words. The
+//! `docs/ARCHITECTURE.md` has the way of the data, the modules and the invariants; `docs/GLOSSARY.md` has the words. The
 //! invariants that a change here can break:
 //!
 //! - A certain hold is never longer than the truth: calls are stamped before they are sent, replies after they are read,

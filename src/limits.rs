@@ -1,4 +1,4 @@
-//! Bounds that several rooms use, by name, with their reason. A bound of one room is a constant there.
+//! Bounds that several modules use, by name, with their reason. A bound of one module is a constant there.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a link did, counted: the evidence that a fault bit.
+//! What a link did, counted: the evidence that a fault had an effect.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,7 +1,7 @@
 //! The taps of a link: they count its messages, one tap for each connection, and ask the message rules of the link.
 //!
 //! A [`LinkTap`] belongs to a link and outlives its connections; a [`ConnectionTap`] belongs to one connection and is shared by its two
-//! lanes. Neither holds a byte back by itself: a tap says where to stop, and the lane stops there. A network that carries messages
+//! pumps. Neither holds a byte back by itself: a tap says where to stop, and the pump stops there. A network that carries messages
 //! and not bytes tells its taps of each message, and they say the same.
 
 use std::collections::{HashSet, VecDeque};

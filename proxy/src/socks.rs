@@ -1,6 +1,6 @@
 //! SOCKS5 as servers speak it to their way out (RFC 1928): no authentication, CONNECT, addresses and names.
 //!
-//! Pure: bytes in, what they ask or why they are refused out. Reading, dialling and answering is `egress`'s.
+//! Pure: bytes in, what they ask or why they are refused out. `peer_proxy` reads, dials and answers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,7 +1,7 @@
 //! Backends: everything that the harness knows about one store product is a [`Backend`] in a folder here.
 //!
 //! To add a backend, name it in [`BackendId`], write its folder with a `static BACKEND`, and follow the compiler to [`of`].
-//! The other rooms ask the value and know no product.
+//! The other modules ask the value and know no product.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -137,7 +137,7 @@ pub enum CliCommand {
 
 #[derive(Debug, Args)]
 pub struct ClientCheckArgs {
-    /// A command that speaks the client protocol on stdin and stdout
+    /// A command that speaks the client protocol on stdin and stdout, or the name of an adapter
     #[arg(value_name = "CMD")]
     pub client: String,
     /// Store that holds the locks
@@ -389,7 +389,7 @@ pub struct RunArgs {
     pub config: Config,
     #[command(flatten)]
     pub recipe: RecipeArgs,
-    /// Lock under test: a command that speaks the client protocol on stdin and stdout
+    /// Lock under test: a command that speaks the client protocol on stdin and stdout, or the name of an adapter
     #[arg(long, help_heading = LOCK, value_name = "CMD", value_parser = NonEmptyStringValueParser::new(), conflicts_with_all = ["recipe", "holder", "guid", "interval", "reentrant"])]
     pub client: Option<String>,
     /// What the client promises, where it does not say so itself: a list such as `owner=own,renews=false`

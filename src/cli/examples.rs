@@ -15,8 +15,8 @@ pub const RUN_SHORT: &str = "See --help for details and examples.";
 pub const RUN: &str = "\
 Examples:
   harness run --backend zk --fault partition=holder,latency --time 2m
-      Cut off the holder and delay messages, in turns, for two minutes.
-  harness run --backend redis --recipe redis-setnx --fault pause-holder --repeat 10 --until fail
+      Cut off the holder and delay messages, side by side, for two minutes.
+  harness run --backend redis --recipe redis-set-px-lua --fault pause-holder --repeat 10 --until fail
       Look for a violation with up to ten seeds.
   harness run --backend etcd --client './my-lock --verbose' --clients 20 --locks 4
       Test your own lock with 20 clients on 4 locks.

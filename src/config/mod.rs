@@ -279,7 +279,7 @@ pub struct Config {
     /// Have servers and clients speak TLS, with certificates made for the run, and refuse a peer that has none
     ///
     /// Links end it and begin it again, so that faults find messages. Clients are given their files in variables of their environment
-    /// (docs/authentication.md).
+    /// (docs/tls.md).
     #[arg(long, help_heading = SERVERS)]
     pub tls: bool,
     /// Time for the servers to serve

@@ -30,13 +30,13 @@ const CLOCK_READINGS: EvidenceCounter = EvidenceCounter::new("clock_readings", "
 
 /// Why it is refused for clients that read no wall clock.
 pub const NO_CONCERN: &str = "clock: these clients compare no times of day (wall_clock=false), so that a stepped clock cannot concern them\n\
-     hint: --recipe redis-getset, a --client that promises wall_clock=true, or --fault clock=server on redis";
+     hint: --recipe redis-getset, a --client that promises wall_clock=true, or --fault clock=server on redis, postgres or mariadb";
 
 impl Fault for ClockFault {
     fn definition(&self) -> FaultDefinition {
         FaultDefinition {
             name: "clock",
-            summary: "the wall clock of one client, or of one Redis server, is stepped",
+            summary: "the wall clock of one client, or of one server of Redis, PostgreSQL or MariaDB, is stepped",
             argument: "waiter, holder, client or server, and how far: holder-5s (default: waiter, two leases forward)",
             family: FaultFamily::Clients,
             pace: Pace::Long,

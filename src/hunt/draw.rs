@@ -259,7 +259,7 @@ impl HuntSpace {
         options
     }
 
-    /// From a millisecond to half a lease, or to a lease and a half; each order of magnitude as often as the others.
+    /// From a millisecond to a third of a lease, or to a lease and a half; each order of magnitude as often as the others.
     fn hold(&self, rng: &mut ChaCha8Rng) -> Duration {
         let longest = if self.long_holds {
             self.lease * 3 / 2

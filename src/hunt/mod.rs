@@ -9,12 +9,14 @@
 //! ```
 //!
 //! Everything here is pure; `cli::hunt` runs the experiments. An experiment is a list of options of `harness run`, drawn
-//! from the seed of the campaign and its number, so any of them can be repeated as a run by itself, in any order and by any
-//! number of jobs. The draws go by turns through three kinds, since each finds what the others do not:
+//! from the seed of the campaign and its number, so any of them can be repeated as a run by itself. The draws
+//! go by turns through four kinds, and on models through a fifth, since each finds what the others do not:
 //!
+//! - **any**: every fault that such a lock withstands, a few at a time;
 //! - **aimed**: one or two windows, longer than the lease, on the holder, a waiter, the servers or the network;
 //! - **message**: single messages that are lost or late;
-//! - **load**: many locks that come and go, short waits, tries, holds of every length, under a mild fault or none.
+//! - **load**: many locks that come and go, short waits, tries, holds of every length, under a mild fault or none;
+//! - **points**: up to six acts on the n-th message of the run, whatever that is.
 //!
 //! Without `--fault` a hunt has every fault that a correct lock with a lease withstands ([`faults`]): a violation is then a
 //! defect of the lock. A fault that no such lock withstands (`pause-holder`, `failover`) is used only where it is named.

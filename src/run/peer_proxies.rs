@@ -1,4 +1,4 @@
-//! PeerAddress proxies of a run: every connection between two servers passes a link that faults can act on.
+//! Peer proxies of a run: every connection between two servers passes a link that faults can act on.
 
 use std::collections::BTreeMap;
 use std::io;

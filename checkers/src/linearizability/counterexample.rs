@@ -1,4 +1,4 @@
-//! Why a history is not linearizable: the few events that prove it. Positions, not words; see `explain` for those.
+//! Why a history is not linearizable: the few events that prove it. Positions, not words; those are in `narrative::linearizability`.
 
 /// The proof that one lock's operations have no legal order.
 #[derive(Debug, Clone, PartialEq, Eq)]

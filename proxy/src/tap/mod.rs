@@ -3,7 +3,7 @@
 //!
 //! A tap never alters what it reads. It keeps a bounded part of what it has seen, answers the same whatever pieces a stream
 //! comes in, and panics on nothing. When a stream is not what its protocol says, the tap has lost its place: it says so
-//! once, and reads no further. Start at [`TapParser`]; what its findings are used for is in `wire`.
+//! once, and reads no further. Start at [`TapParser`]; what its findings are used for is in `link_tap`.
 
 mod commands;
 mod frames;

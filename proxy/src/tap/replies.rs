@@ -1,4 +1,4 @@
-//! Observation Redis sends: values of RESP2 and RESP3, one in another.
+//! What Redis sends: values of RESP2 and RESP3, one in another.
 
 use super::TapError;
 use super::lines::{KEPT, LINE, keep, line, number};

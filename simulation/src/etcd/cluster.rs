@@ -6,7 +6,7 @@
 //!
 //! What is left out: consensus (an election is a duration, and what a leader has put into the log stays there), links between members that
 //! faults could be put on, disks, learners, the throttle of revocations; and what a leader does that was stopped and goes on before it hears
-//! of its successor: it hears of it first (etcd before 3.4.30 could revoke leases there: <https://github.com/etcd-io/etcd/issues/15247>).
+//! of its successor: it hears of it first (etcd before 3.4.31 and 3.5.13 could revoke leases there: <https://github.com/etcd-io/etcd/issues/15247>).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

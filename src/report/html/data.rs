@@ -1,6 +1,6 @@
 //! What the page's scripts draw from: the timeline, packed. `page/data.js` unpacks it; the two are one format.
 //!
-//! Times are microseconds. A lane's turns are one flat list of [`FIELDS`] numbers each, see [`turn`].
+//! Times are microseconds. A lane's turns are one flat list of numbers, see [`turn`].
 
 use std::fmt::Write;
 

@@ -123,7 +123,7 @@ impl LeaseSession {
             deleted.map_err(refused)?;
             self.leftovers.pop();
         }
-        self.give_up_doubtful_lease(&session);
+        self.give_up_doubtful_lease();
         let now = self.now();
         if let Some(keeper) = self.keeper.as_ref().filter(|keeper| !keeper.is_over(now)) {
             let keeper = keeper.clone();
@@ -149,12 +149,12 @@ impl LeaseSession {
 
     /// A careful client gives up a lease under which a call was not answered, once it holds nothing. What the server does late would
     /// stand until the lease ends, so it is revoked: a create that comes after that is refused.
-    fn give_up_doubtful_lease(&mut self, session: &Rc<dyn EtcdSession>) {
+    fn give_up_doubtful_lease(&mut self) {
         if !self.context.is_careful() || !self.held.is_empty() || !self.unanswered.get() {
             return;
         }
-        if let Some(keeper) = self.keeper.take() {
-            let (session, lease) = (session.clone(), keeper.lease);
+        if let (Some(session), Some(keeper)) = (self.session.clone(), self.keeper.take()) {
+            let lease = keeper.lease;
             let revoking = async move {
                 // one that is not answered ends by itself
                 let _ = session.revoke_lease(lease).await;
@@ -171,9 +171,11 @@ impl LeaseSession {
         }
     }
 
-    /// Remembers a key that may be there, to delete it before the next acquire.
+    /// Remembers a key that may be there, to delete it before the next acquire. A client that rests until then would keep the key from
+    /// all others by renewing its lease, so a careful one gives the lease up at once.
     pub(super) fn add_leftover(&mut self, key: OwnKey) {
         self.leftovers.push(key);
+        self.give_up_doubtful_lease();
     }
 
     /// Forgets a lock that was lost and never released; its key may be there still, and is deleted before the next

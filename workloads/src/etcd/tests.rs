@@ -230,6 +230,27 @@ fn a_delete_that_stays_unknown_is_repeated_before_the_next_acquire() {
 }
 
 #[test]
+fn a_key_that_an_unknown_release_left_ends_with_its_lease_while_its_client_rests() {
+    for (policy, ends) in [(Policy::Careful, true), (Policy::Naive, false)] {
+        in_virtual_time(async |host| {
+            let etcd = FakeEtcd::new();
+            let (mut lock, _) = client_of("etcd-mutex", policy, &etcd, &host);
+            lock.acquire(&wait(0)).await.unwrap();
+            for _ in 0..100 {
+                etcd.fail("delete", EtcdCallFault::LoseRequest);
+            }
+            etcd.fail("revoke", EtcdCallFault::LoseRequest);
+            assert!(matches!(lock.release("l").await, Err(LockError::Unknown(_))));
+            sleep(10).await;
+            etcd.mend();
+            sleep(10_000).await;
+            let (mut other, _) = careful("etcd-mutex", &etcd, &host);
+            assert_eq!(other.acquire(&wait(0)).await.is_ok(), ends, "{policy:?}");
+        });
+    }
+}
+
+#[test]
 fn one_release_wakes_one_waiter_of_a_mutex_and_one_a_process_of_a_queue() {
     for recipe in ["etcd-mutex", "etcd-queue"] {
         in_virtual_time(async |host| {

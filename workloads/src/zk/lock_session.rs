@@ -21,7 +21,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 pub(super) struct LockSession {
     pub context: ZkContext,
-    pub leftovers: Leftovers,
+    leftovers: Leftovers,
     session: Option<Rc<dyn ZkSession>>,
     held: BTreeMap<String, HeldNode>,
 }
@@ -104,6 +104,31 @@ impl LockSession {
                 Err(SessionError::Lost(_)) => self.end_session(),
                 Err(error) => return Err(LockError::refused(format!("cleaning up first: {error}"))),
             }
+        }
+    }
+
+    /// Remembers a node whose delete was not answered, to delete it before the next acquire.
+    pub(super) fn leave_node(&mut self, path: String) {
+        self.leftovers.add_path(path);
+        self.end_doubtful_session();
+    }
+
+    /// The same of a create that was not answered; the node's name would begin with `guid`.
+    pub(super) fn leave_create(&mut self, parent: &str, guid: &str) {
+        self.leftovers.add_create(parent, guid);
+        self.end_doubtful_session();
+    }
+
+    /// A client that rests until its next acquire would keep what it left there by keeping its session alive. A careful one that holds
+    /// nothing ends the session, and the node goes with it.
+    fn end_doubtful_session(&mut self) {
+        if !self.context.is_careful() || !self.held.is_empty() {
+            return;
+        }
+        if let Some(session) = self.session.take() {
+            // one whose end is not heard of expires
+            let closing = async move { session.close().await };
+            self.context.host.spawn(Box::pin(closing)).detach();
         }
     }
 
@@ -280,7 +305,7 @@ impl LockSession {
         match self.remove(session, &path, limit).await {
             Ok(_) => refused,
             Err(error) => {
-                self.leftovers.add_path(path);
+                self.leave_node(path);
                 LockError::Unknown(error.to_string())
             }
         }
@@ -315,7 +340,7 @@ impl LockSession {
             }
             Err(error) => {
                 if !has_defect("zk-predecessor-watch", "an unanswered delete is forgotten") {
-                    self.leftovers.add_path(path);
+                    self.leave_node(path);
                 }
                 Err(error.on_release())
             }

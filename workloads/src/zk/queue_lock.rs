@@ -5,7 +5,7 @@
 //!    adopt it or create another;
 //! 2. look at the queue until the client is first, or the wait is over;
 //! 3. delete the node to release, or to give up. A delete whose reply is lost is repeated, and remembered until it is
-//!    surely done.
+//!    surely done; a careful client that holds nothing else ends its session then.
 
 use std::time::Duration;
 
@@ -146,7 +146,7 @@ impl<R: QueueRule> QueueLock<R> {
                 Ok(None) if self.base.now() < limits.deadline => {}
                 Ok(None) => return Err(LockError::refused(unknown)),
                 Err(_) => {
-                    self.base.leftovers.add_create(&parent, &guid);
+                    self.base.leave_create(&parent, &guid);
                     return Err(LockError::Unknown(unknown));
                 }
             }

@@ -272,27 +272,32 @@ fn a_delete_whose_reply_was_lost_is_a_release() {
     });
 }
 
+/// A careful client's session ends, since a client that rests would keep the node by it.
 #[test]
-fn a_node_that_could_not_be_deleted_is_deleted_before_the_next_acquire() {
-    in_virtual_time(async |host| {
-        let zk = FakeZk::default();
-        let (mut lock, _) = careful(QUEUE, &zk, &host);
-        lock.acquire(&wait(0)).await.unwrap();
-        zk.fail("delete", ZkCallFault::LoseRequest);
-        zk.fail(
-            "exists",
-            ZkCallFault::First(Box::new(|zk| zk.set_connection(1, ConnectionState::Disconnected))),
-        );
-        for _ in 0..200 {
+fn a_node_that_could_not_be_deleted_goes_with_the_session_or_before_the_next_acquire() {
+    for (policy, left) in [(Policy::Careful, 0), (Policy::Naive, 1)] {
+        in_virtual_time(async |host| {
+            let zk = FakeZk::default();
+            let (mut lock, _) = client_of(options(QUEUE, policy), &zk, &host);
+            lock.acquire(&wait(0)).await.unwrap();
             zk.fail("delete", ZkCallFault::LoseRequest);
-            zk.fail("exists", ZkCallFault::LoseRequest);
-        }
-        assert!(matches!(lock.release("l").await, Err(LockError::Unknown(_))));
-        zk.forgive();
-        assert_eq!(zk.contenders().len(), 1);
-        lock.acquire(&wait(0)).await.unwrap();
-        assert_eq!(zk.contenders().len(), 1, "only the new one");
-    });
+            zk.fail(
+                "exists",
+                ZkCallFault::First(Box::new(|zk| zk.set_connection(1, ConnectionState::Disconnected))),
+            );
+            for _ in 0..200 {
+                zk.fail("delete", ZkCallFault::LoseRequest);
+                zk.fail("exists", ZkCallFault::LoseRequest);
+                zk.fail("sync", ZkCallFault::LoseRequest);
+            }
+            assert!(matches!(lock.release("l").await, Err(LockError::Unknown(_))));
+            zk.forgive();
+            sleep(10_000).await;
+            assert_eq!(zk.contenders().len(), left, "{policy:?}");
+            lock.acquire(&wait(0)).await.unwrap();
+            assert_eq!(zk.contenders().len(), 1, "{policy:?}: only the new one");
+        });
+    }
 }
 
 #[test]

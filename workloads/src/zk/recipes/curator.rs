@@ -73,7 +73,7 @@ impl LockClient for Curator {
             }
             Ok(Retried { answer: None, .. }) => Err(LockError::refused("own node is gone")),
             _ => {
-                self.base.leftovers.add_path(path);
+                self.base.leave_node(path);
                 Err(LockError::Unknown(
                     "the connection broke while the lock was granted".into(),
                 ))

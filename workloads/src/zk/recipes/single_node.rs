@@ -118,7 +118,7 @@ impl SingleNode {
                         .map(|node| node.path)
                 }
                 Err(error) => {
-                    self.base.leftovers.add_path(path);
+                    self.base.leave_node(path);
                     return LockError::Unknown(error.to_string());
                 }
             }

@@ -100,7 +100,7 @@ impl LeaseSession {
 
     /// The session and a lease that is not over; what was left from before is deleted first.
     ///
-    /// A careful client takes a new lease when a call under the old one was not answered ([`Self::give_up_doubtful_lease`]). The key of a lease has one name: a delete
+    /// A careful client takes a new lease when a call under the old one was not answered ([`Self::give_up_lease`]). The key of a lease has one name: a delete
     /// that a stopped server held back, or the clean-up of its lock service after a client that went elsewhere, would delete
     /// the key of the next hold.
     ///
@@ -123,7 +123,9 @@ impl LeaseSession {
             deleted.map_err(refused)?;
             self.leftovers.pop();
         }
-        self.give_up_doubtful_lease();
+        if self.unanswered.get() && self.holds_nothing_and_is_careful() {
+            self.give_up_lease();
+        }
         let now = self.now();
         if let Some(keeper) = self.keeper.as_ref().filter(|keeper| !keeper.is_over(now)) {
             let keeper = keeper.clone();
@@ -147,12 +149,14 @@ impl LeaseSession {
         self.unanswered.set(false);
     }
 
-    /// A careful client gives up a lease under which a call was not answered, once it holds nothing. What the server does late would
-    /// stand until the lease ends, so it is revoked: a create that comes after that is refused.
-    fn give_up_doubtful_lease(&mut self) {
-        if !self.context.is_careful() || !self.held.is_empty() || !self.unanswered.get() {
-            return;
-        }
+    /// Whether it may give up its lease.
+    fn holds_nothing_and_is_careful(&self) -> bool {
+        self.held.is_empty() && self.context.is_careful()
+    }
+
+    /// Renews the lease no more. What the server does late of its calls would stand until it ends, so it is revoked: a create that comes
+    /// after that is refused.
+    fn give_up_lease(&mut self) {
         if let (Some(session), Some(keeper)) = (self.session.clone(), self.keeper.take()) {
             let lease = keeper.lease;
             let revoking = async move {
@@ -175,7 +179,9 @@ impl LeaseSession {
     /// all others by renewing its lease, so a careful one gives the lease up at once.
     pub(super) fn add_leftover(&mut self, key: OwnKey) {
         self.leftovers.push(key);
-        self.give_up_doubtful_lease();
+        if self.holds_nothing_and_is_careful() {
+            self.give_up_lease();
+        }
     }
 
     /// Forgets a lock that was lost and never released; its key may be there still, and is deleted before the next

@@ -230,23 +230,25 @@ fn a_delete_that_stays_unknown_is_repeated_before_the_next_acquire() {
 }
 
 #[test]
-fn a_key_that_an_unknown_release_left_ends_with_its_lease_while_its_client_rests() {
+fn a_key_that_a_release_left_ends_with_its_lease_while_its_client_rests() {
     for (policy, ends) in [(Policy::Careful, true), (Policy::Naive, false)] {
-        in_virtual_time(async |host| {
-            let etcd = FakeEtcd::new();
-            let (mut lock, _) = client_of("etcd-mutex", policy, &etcd, &host);
-            lock.acquire(&wait(0)).await.unwrap();
-            for _ in 0..100 {
-                etcd.fail("delete", EtcdCallFault::LoseRequest);
-            }
-            etcd.fail("revoke", EtcdCallFault::LoseRequest);
-            assert!(matches!(lock.release("l").await, Err(LockError::Unknown(_))));
-            sleep(10).await;
-            etcd.mend();
-            sleep(10_000).await;
-            let (mut other, _) = careful("etcd-mutex", &etcd, &host);
-            assert_eq!(other.acquire(&wait(0)).await.is_ok(), ends, "{policy:?}");
-        });
+        for fault in [EtcdCallFault::LoseRequest, EtcdCallFault::Refuse] {
+            in_virtual_time(async |host| {
+                let etcd = FakeEtcd::new();
+                let (mut lock, _) = client_of("etcd-mutex", policy, &etcd, &host);
+                lock.acquire(&wait(0)).await.unwrap();
+                for _ in 0..100 {
+                    etcd.fail("delete", fault);
+                }
+                etcd.fail("revoke", EtcdCallFault::LoseRequest);
+                assert!(lock.release("l").await.is_err());
+                sleep(10).await;
+                etcd.mend();
+                sleep(10_000).await;
+                let (mut other, _) = careful("etcd-mutex", &etcd, &host);
+                assert_eq!(other.acquire(&wait(0)).await.is_ok(), ends, "{policy:?}");
+            });
+        }
     }
 }
 

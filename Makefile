@@ -32,8 +32,8 @@ servers: ## programs and, where Docker runs, images for all backends
 images: ## server images from Debian packages, for machines that reach no registry
 	@images/build.sh
 
-test: can-build servers ## every test, on real servers of all backends, on every runtime that this machine has
-	@scripts/provide-browser
+test: can-build ## every test, on real servers of all backends, on every runtime that this machine has
+	@scripts/provide-and-build-tests
 	@scripts/test
 
 nightly: build servers ## the truth table, every lock under every fault (half an hour; ARGS="--jobs 2", "--filter redis")

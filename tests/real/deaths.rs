@@ -132,7 +132,7 @@ mod docker {
     #[test]
     fn a_container_that_is_removed_ends_the_run() {
         let harness = Harness::new();
-        let run = without_its_container(&harness, &["rm", "-f"]);
+        let run = without_its_container(&harness, &["rm", "-f", "--volumes"]);
         // it ends first, and may be seen in between
         ended_by_itself(&harness, run, "n1", &["its container was removed", "exit status 137"]);
     }

@@ -60,6 +60,8 @@ struct Wake {
     /// The process's next word on the lock was that it had acquired it.
     useful: bool,
     reader: bool,
+    /// It may be of a watch that an earlier acquire of its client left when it gave up.
+    leftover: bool,
 }
 
 /// One release and the waiters that it woke.
@@ -281,7 +283,7 @@ impl Judge<'_> {
     fn hand_over(&self, release: Release, wakes: &[Wake]) -> HandOver {
         let (shared, header) = (self.context.model == Model::ReadWrite, &self.context.history.header);
         let mut clients = BTreeMap::new();
-        for wake in wakes.iter().rev() {
+        for wake in wakes.iter().rev().filter(|wake| wake.useful || !wake.leftover) {
             clients.insert(wake.client, wake);
         }
         let mut woken: Vec<u32> = clients.values().map(|wake| wake.position).collect();
@@ -359,6 +361,7 @@ fn traffic(context: &Context<'_>) -> Vec<LockTraffic> {
                 client,
                 useful: false,
                 reader: false,
+                leftover: false,
             });
         } else if event.is_call(F::Acquire) {
             all[lock].asked.push(event.time);

@@ -1,6 +1,7 @@
 //! The herd as taps saw it on the wire, to compare with the clients' `woken` signals.
 //!
-//! A notification counts where its client had asked for the lock and had no answer yet. Counts of messages are of all
+//! A notification counts where its client had asked for the lock and had no answer yet. An acquire that gave up may leave its watch, as
+//! libraries of ZooKeeper do: for each such acquire of a client one of its notifications counts only if it got the lock. Counts of messages are of all
 //! links and all locks together, since a message does not say which hand-over it belongs to.
 
 use super::{LockTraffic, Wake};
@@ -77,6 +78,8 @@ struct AcquireAttempt {
     answered: u64,
     got: bool,
     reader: bool,
+    /// How many acquires of the lock by this client ended without it before this one was called.
+    gave_up_before: u64,
     /// The place, among the lock's, of the last notification in it.
     last: Option<usize>,
 }
@@ -86,6 +89,8 @@ pub(super) fn notified(context: &Context<'_>, signals: &[LockTraffic]) -> Vec<Lo
     let history = context.history;
     let mut all: Vec<LockTraffic> = signals.iter().map(LockTraffic::without_wakes).collect();
     let mut attempts = attempts(context);
+    // by client and lock, the notifications that watches of earlier acquires may have had
+    let mut leftovers: FastMap<(u32, usize), u64> = FastMap::default();
     let notifications = |f, _| f == F::Notified;
     history.events.each_of(notifications, |position, event| {
         let client = history.client_of(event.process);
@@ -94,9 +99,17 @@ pub(super) fn notified(context: &Context<'_>, signals: &[LockTraffic]) -> Vec<Lo
         };
         let place = attempts.partition_point(|attempt| attempt.called <= event.time);
         let attempt = place.checked_sub(1).and_then(|place| attempts.get_mut(place));
-        let Some(attempt) = attempt.filter(|attempt| attempt.lock == lock && event.time <= attempt.answered) else {
+        let Some(attempt) = attempt.filter(|attempt| attempt.lock == lock) else {
             return;
         };
+        let waits = event.time <= attempt.answered;
+        let gave_up = attempt.gave_up_before + u64::from(!waits && !attempt.got);
+        let seen = leftovers.entry((client, lock)).or_default();
+        let leftover = *seen < gave_up;
+        *seen += u64::from(leftover);
+        if !waits {
+            return;
+        }
         attempt.last = Some(all[lock].wakes.len());
         all[lock].wakes.push(Wake {
             ns: event.time,
@@ -104,6 +117,7 @@ pub(super) fn notified(context: &Context<'_>, signals: &[LockTraffic]) -> Vec<Lo
             client,
             useful: false,
             reader: attempt.reader,
+            leftover,
         });
     });
     for attempt in attempts.values().flatten().filter(|attempt| attempt.got) {
@@ -135,11 +149,18 @@ fn attempts(context: &Context<'_>) -> FastMap<u32, Vec<AcquireAttempt>> {
                 answered: reply.map_or(u64::MAX, |reply| reply.time),
                 got: reply.is_some_and(|reply| reply.kind == Kind::Ok),
                 reader: event.mode == Mode::Read,
+                gave_up_before: 0,
                 last: None,
             });
     });
     for attempts in attempts.values_mut() {
         attempts.sort_by_key(|attempt| attempt.called);
+        let mut gave_up: FastMap<usize, u64> = FastMap::default();
+        for attempt in attempts {
+            let before = gave_up.entry(attempt.lock).or_default();
+            attempt.gave_up_before = *before;
+            *before += u64::from(!attempt.got);
+        }
     }
     attempts
 }

@@ -4,8 +4,6 @@
 //! pumps. Neither holds a byte back by itself: a tap says where to stop, and the pump stops there. A network that carries messages
 //! and not bytes tells its taps of each message, and they say the same.
 
-use std::collections::{HashSet, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -16,14 +14,11 @@ use super::label::{ClientLabels, Label, LabelScheme};
 use super::link::Layer;
 use super::lost_replies::{LostReplies, LostReply};
 use super::message_rule::{MessageAction, MessageRule, RequestSeen};
+use super::message_state::{AwaitedReply, MessageState};
+use super::sessions::{SeenSession, Sessions};
 use super::tap::{MessageName, Observation, Protocol, Sender, TapError, TapParser};
 use super::tap_counts::{MessageCounters, Tally, TapCounts};
 use crate::clock::monotonic_ns;
-
-/// Requests of one wait whose prints are remembered, so that one that is asked again is seen.
-const REMEMBERED: usize = 256;
-/// Requests of a connection whose replies a rule waits for, to see which of them was accepted.
-const PENDING: usize = 64;
 
 /// A notification that passed a link towards its client.
 #[derive(Debug, Clone)]
@@ -48,6 +43,7 @@ pub struct TapHub {
     /// How many requests of a name were accepted, and how many refused.
     answered: Mutex<Tally<MessageName, [u64; 2]>>,
     lost_replies: LostReplies,
+    sessions: Sessions,
     /// Connections on which a tap lost its place, and the first reason.
     lost: Mutex<(u64, Option<(String, TapError)>)>,
 }
@@ -68,6 +64,7 @@ impl TapHub {
             passed: Mutex::default(),
             answered: Mutex::default(),
             lost_replies: LostReplies::default(),
+            sessions: Sessions::default(),
             lost: Mutex::default(),
         })
     }
@@ -104,6 +101,11 @@ impl TapHub {
     /// What was asked again after replies that were dropped though their requests were accepted.
     pub fn lost_replies(&self) -> Vec<LostReply> {
         self.lost_replies.all()
+    }
+
+    /// The sessions and leases that servers gave to clients, in their order.
+    pub fn sessions(&self) -> Vec<SeenSession> {
+        self.sessions.all()
     }
 
     /// Whether some requests of this name were accepted and others refused so far.
@@ -214,51 +216,6 @@ struct TapState {
     messages: MessageState,
 }
 
-type PrintSet = HashSet<u64, BuildHasherDefault<PrintHasher>>;
-
-/// Prints are hashes themselves.
-#[derive(Default)]
-struct PrintHasher(u64);
-
-impl Hasher for PrintHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, print: u64) {
-        self.0 = (self.0 ^ print).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-/// What is remembered of the messages of a connection.
-#[derive(Default)]
-struct MessageState {
-    /// The request whose answer is meant.
-    awaited: Option<(u64, Arc<MessageRule>)>,
-    /// Requests that a rule means if they are accepted.
-    pending: VecDeque<PendingRequest>,
-    /// Prints of what the client asked since its role changed for the `changes`th time.
-    asked: PrintSet,
-    changes: u64,
-    /// The request that the client is in the middle of.
-    name: Option<MessageName>,
-}
-
-/// A request that is meant if its reply says that it was accepted.
-struct PendingRequest {
-    number: u64,
-    rule: Arc<MessageRule>,
-    name: MessageName,
-    label: Label,
-    at: u64,
-}
-
 impl ConnectionTap {
     pub fn new(link: &Arc<LinkTap>) -> Self {
         Self {
@@ -275,18 +232,24 @@ impl ConnectionTap {
     pub(super) fn observe(&self, side: Sender, chunk: &[u8]) -> Option<TapStop> {
         let mut state = self.state();
         let state = &mut *state;
+        state.tap.keep_words(self.link.ruled.load(Relaxed));
         let mut stop = None;
         for heard in state.tap.observe(side, chunk) {
             let now = monotonic_ns();
             let then = match &heard.what {
                 Observation::Request { number, name } => self.request_begins(*number, *name, now, &mut state.messages),
-                Observation::Asked { print, .. } => {
+                Observation::Asked { number, print, words } => {
+                    state.messages.keep_words(*number, words);
                     self.request_ends(*print, &mut state.messages);
                     None
                 }
                 Observation::Answering { number, refused } => self.answer(*number, *refused, now, &mut state.messages),
                 Observation::Reply { number, name, refused } => {
                     self.reply_ends(*number, *name, *refused, now, &mut state.messages)
+                }
+                Observation::Session { name } => {
+                    self.link.hub.sessions.note(self.link.client, name, now);
+                    None
                 }
                 Observation::Notification { name, subject } => {
                     self.notification(*name, subject, now);
@@ -343,31 +306,22 @@ impl ConnectionTap {
         let rules: Vec<Arc<MessageRule>> = self.link.rules().iter().map(|(_, rule)| Arc::clone(rule)).collect();
         let (of_accepted, of_all): (Vec<_>, Vec<_>) = rules.into_iter().partition(|rule| rule.spec.accepted);
         for rule in of_accepted.into_iter().filter(|rule| rule.may_take(asked)) {
-            // some are never answered: PostgreSQL skips what follows an error
-            if state.pending.len() == PENDING {
-                state.pending.pop_front();
-            }
-            state.pending.push_back(PendingRequest {
-                number,
-                rule,
-                name,
-                label,
-                at: now,
-            });
+            state.may_mean(number, rule, asked);
         }
         let rule = of_all.into_iter().find(|rule| rule.takes(asked))?;
         match rule.spec.action {
             MessageAction::DropRequest => Some(StopAction::End(rule)),
             MessageAction::DelayRequest(time) => Some(Self::wait(rule, time, now)),
             MessageAction::DropReply | MessageAction::DelayReply(_) => {
-                state.awaited = Some((number, rule));
+                state.awaits(number, rule);
                 None
             }
         }
     }
 
     fn request_ends(&self, print: u64, state: &mut MessageState) {
-        let again = self.is_repeated(print, &mut state.asked, &mut state.changes);
+        let (label, changes) = self.link.hub.labels.get(self.link.client);
+        let again = state.has_asked(print, changes) && self.link.hub.labels.is_retrying(label);
         if again && !state.name.is_some_and(is_idle_talk) {
             self.link.count(|counters| &counters.retries);
         }
@@ -394,54 +348,21 @@ impl ConnectionTap {
     }
 
     fn answer(&self, number: u64, refused: bool, now: u64, state: &mut MessageState) -> Option<StopAction> {
-        let rule = self.rule_of_reply(number, refused, state)?;
+        let (client, link) = (self.link.client, &self.link.name);
+        let AwaitedReply { rule, words, .. } = state.rule_of_reply(number, refused, client, link)?;
         match rule.spec.action {
             _ if rule.is_lifted() => None,
             MessageAction::DelayReply(time) => Some(Self::wait(rule, time, now)),
-            _ => Some(StopAction::End(rule)),
+            _ => {
+                state.dropped = (!refused).then_some(words);
+                Some(StopAction::End(rule))
+            }
         }
-    }
-
-    /// The rule that means this reply: the one that took its request, or the first that takes it since it was accepted.
-    fn rule_of_reply(&self, number: u64, refused: bool, state: &mut MessageState) -> Option<Arc<MessageRule>> {
-        let awaited = state.awaited.take_if(|(wanted, _)| *wanted == number);
-        let mut taken = awaited.map(|(_, rule)| rule);
-        state.pending.retain(|pending| {
-            if pending.number != number {
-                return true;
-            }
-            let asked = RequestSeen {
-                name: pending.name,
-                client: self.link.client,
-                link: &self.link.name,
-                label: pending.label,
-                at: pending.at,
-            };
-            if taken.is_none() && !refused && pending.rule.takes(asked) {
-                taken = Some(Arc::clone(&pending.rule));
-            }
-            false
-        });
-        taken
     }
 
     fn wait(rule: Arc<MessageRule>, time: Duration, now: u64) -> StopAction {
         rule.holds(time, now);
         StopAction::Wait(rule, time)
-    }
-
-    /// Whether a client that waits asked the same since it began to wait.
-    fn is_repeated(&self, print: u64, asked: &mut PrintSet, changes: &mut u64) -> bool {
-        let (label, now) = self.link.hub.labels.get(self.link.client);
-        if *changes != now {
-            *changes = now;
-            asked.clear();
-        }
-        let known = match asked.len() < REMEMBERED {
-            true => !asked.insert(print),
-            false => asked.contains(&print),
-        };
-        known && self.link.hub.labels.is_retrying(label)
     }
 
     /// A notification of the server passes.
@@ -464,22 +385,20 @@ impl ConnectionTap {
     /// What a rule meant came to pass on this connection.
     pub fn done(&self, rule: &MessageRule, now: u64) {
         rule.done(self.link.client, now);
-        let lost = rule.spec.accepted && rule.spec.action == MessageAction::DropReply;
-        if let Some(matched) = rule.matched().filter(|_| lost) {
+        let dropped = self.state().messages.dropped.take();
+        if let (Some(words), Some(matched)) = (dropped, rule.matched()) {
             let name = MessageName::new(matched.message.as_bytes());
             let changes = self.link.hub.labels.get(self.link.client).1;
             let replies = &self.link.hub.lost_replies;
-            replies.note_loss(LostReply::new(self.link.client, name, matched.at, changes));
+            replies.note_loss(LostReply::new(self.link.client, name, matched.at, changes, words));
         }
     }
 }
 
 impl Drop for ConnectionTap {
-    /// A rule whose answer never came applies to the next request.
     fn drop(&mut self) {
-        let awaited = self.state.get_mut().map(|state| state.messages.awaited.take());
-        if let Ok(Some((_, rule))) = awaited {
-            rule.missed();
+        if let Ok(state) = self.state.get_mut() {
+            state.messages.end();
         }
     }
 }

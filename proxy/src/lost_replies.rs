@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use super::tap::MessageName;
+use super::tap::{MessageName, RequestWords};
 
 /// Lost replies after which is noted what their clients asked again.
 const MOST: usize = 1024;
@@ -21,18 +21,21 @@ pub struct LostReply {
     pub refused: u64,
     /// When they were refused: each, or each second, fourth, … of them.
     pub times: Vec<u64>,
+    /// The words of that request, its name first, where its protocol has them.
+    pub words: RequestWords,
     /// How often the label of the client had changed.
     changes: u64,
 }
 
 impl LostReply {
-    pub(super) fn new(client: u32, name: MessageName, at: u64, changes: u64) -> Self {
+    pub(super) fn new(client: u32, name: MessageName, at: u64, changes: u64, words: RequestWords) -> Self {
         Self {
             client,
             name,
             at,
             refused: 0,
             times: Vec::new(),
+            words,
             changes,
         }
     }

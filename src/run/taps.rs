@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use harness_checkers::history::event::{Fields, Process};
-use harness_checkers::history::{AskedAgain, MessageCounts, RequestCount, TapTotals};
+use harness_checkers::history::{AskedAgain, ClientSession, MessageCounts, RequestCount, TapTotals};
 use tokio::sync::mpsc;
 
 use super::clients::pool::LogicalClient;
@@ -74,11 +74,19 @@ pub fn summary(links: &Links, run: &RunContext) -> TapTotals {
         time_ns: run.clock.stamp_of(again.at),
         refused: again.refused,
         refused_ns: again.times.iter().map(|at| run.clock.stamp_of(*at)).collect(),
+        words: again.words.into_iter().map(String::from).collect(),
+    });
+    let sessions = run.exchange.sessions().into_iter();
+    let sessions = sessions.map(|session| ClientSession {
+        client: format!("c{}", session.client),
+        name: session.name.into(),
+        time_ns: run.clock.stamp_of(session.at),
     });
     TapTotals {
         clients,
         requests: requests.collect(),
         asked_again: asked_again.collect(),
+        sessions: sessions.collect(),
         lost,
         why,
     }

@@ -36,8 +36,8 @@ pub use entry::{Entry, F, Mode};
 pub use error::{FormError, ReadError};
 pub use export::write_edn;
 pub use nemesis::{
-    AskedAgain, ChurnFact, MessageCounts, NemesisFact, ObserverFact, PhaseFact, ProxyChange, RequestCount,
-    SeenViolation, TapTotals,
+    AskedAgain, ChurnFact, ClientSession, MessageCounts, NemesisFact, ObserverFact, PhaseFact, ProxyChange,
+    RequestCount, SeenViolation, TapTotals,
 };
 pub use read::ReadOptions;
 pub use standstills::Standstill;

@@ -146,6 +146,9 @@ pub struct TapTotals {
     /// What clients asked again after a reply that was dropped though its request was accepted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub asked_again: Vec<AskedAgain>,
+    /// The sessions and leases that servers gave to clients, in their order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sessions: Vec<ClientSession>,
     /// Connections on which a tap lost its place in the protocol, so that their counts are too low.
     pub lost: u64,
     /// Where and why the first of them did.
@@ -167,6 +170,21 @@ pub struct AskedAgain {
     pub refused: u64,
     /// When they were refused, in nanoseconds of the history: each, or each second, fourth, … of them.
     pub refused_ns: Vec<u64>,
+    /// The words of the request whose reply was dropped, its name first, where the protocol has them and the history keeps them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub words: Vec<String>,
+}
+
+/// A session or a lease that a server gave to a client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientSession {
+    /// `c3`
+    pub client: String,
+    /// As a server shows the owner of a lock: `0x1a2b`.
+    pub name: String,
+    /// When the client was told first, in nanoseconds of the history.
+    #[serde(rename = "time")]
+    pub time_ns: u64,
 }
 
 /// How often clients in one state sent a request.

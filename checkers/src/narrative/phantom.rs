@@ -98,6 +98,14 @@ fn orphan_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>) -> Violation {
         at(granted_ns)
     );
     violation.because.push(history.because(text, &[grant.granted]));
+    if let Some(session) = orphan.session {
+        let text = format!(
+            "{owner} is the session that {} was given at {}, and the client asked again meanwhile, and was refused.",
+            session.client,
+            at(session.time_ns)
+        );
+        violation.because.push(history.because(text, &[]));
+    }
     until_its_end(context, grant, &mut violation);
     violation.likely = Some(
         "the acquire gives up with its request or its place in the queue left behind: remove it before `fail`, and answer \

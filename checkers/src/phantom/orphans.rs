@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::grants::ServerGrant;
 use crate::history::event::{Kind, Origin};
 use crate::history::names::{FastMap, FastSet, NONE};
-use crate::history::{AskedAgain, F, NemesisFact, PhaseFact, RevokeCause};
+use crate::history::{AskedAgain, ClientSession, F, NemesisFact, PhaseFact, RevokeCause, TapTotals};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::model::Model;
@@ -27,6 +27,8 @@ pub(crate) struct OrphanGrant<'a> {
     pub stood_ns: u64,
     /// What its client asked while it stood.
     pub refused: Option<Refusals<'a>>,
+    /// The owner's session as the wire showed it, where no acquire that was answered `ok` names it.
+    pub session: Option<&'a ClientSession>,
     /// Whether an acquire that was answered `ok` under another name may have left it: one that asks under a new name at each
     /// attempt, on a machine that has too much to do.
     doubtful: bool,
@@ -78,8 +80,7 @@ impl Ask {
 
     /// Whether a message of the client that a tap names, as `c3`, at a time was sent for it.
     fn sent(&self, client: &str, at_ns: u64) -> bool {
-        let client = client.strip_prefix('c').and_then(|number| number.parse().ok());
-        client == Some(self.client) && self.call_ns <= at_ns && at_ns <= self.reply_ns
+        client_number(client) == Some(self.client) && self.call_ns <= at_ns && at_ns <= self.reply_ns
     }
 }
 
@@ -98,6 +99,7 @@ pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<Orp
         .collect();
     let asks = asks(context);
     let clients = clients_by_owner(context);
+    let sessions = sessions(context);
     let fresh = has_fresh_names(context);
     let calm = calm::spans(context, None);
     let asked_again: Vec<&AskedAgain> = asked_again(context).collect();
@@ -128,6 +130,7 @@ pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<Orp
                 asks,
                 asked_again: &asked_again,
                 client: clients.get(&grant.owner).copied(),
+                session: history.name(grant.owner).and_then(|name| sessions.get(name).copied()),
                 not_before_ns,
             };
             let orphan = if again { None } else { judge.orphan(grant) };
@@ -139,13 +142,36 @@ pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<Orp
     found
 }
 
-/// What clients asked again after lost replies, as the end of the history has it.
-fn asked_again<'a>(context: &Context<'a>) -> impl Iterator<Item = &'a AskedAgain> {
+/// What taps told at the end of the history.
+fn wire<'a>(context: &Context<'a>) -> impl Iterator<Item = &'a TapTotals> {
     let lines = context.history.nemesis().iter();
-    lines.flat_map(|line| match &line.fact {
-        NemesisFact::Phase(PhaseFact::End { wire: Some(wire), .. }) => wire.asked_again.as_slice(),
-        _ => &[],
+    lines.filter_map(|line| match &line.fact {
+        NemesisFact::Phase(PhaseFact::End { wire, .. }) => wire.as_ref(),
+        _ => None,
     })
+}
+
+/// What clients asked again after lost replies.
+fn asked_again<'a>(context: &Context<'a>) -> impl Iterator<Item = &'a AskedAgain> {
+    wire(context).flat_map(|wire| wire.asked_again.as_slice())
+}
+
+/// The sessions by their names; without those that two clients had, which say nothing of either.
+fn sessions<'a>(context: &Context<'a>) -> FastMap<&'a str, &'a ClientSession> {
+    let mut known: FastMap<&str, Option<&ClientSession>> = FastMap::default();
+    for session in wire(context).flat_map(|wire| &wire.sessions) {
+        let first = known.entry(&session.name).or_insert(Some(session));
+        first.take_if(|first| first.client != session.client);
+    }
+    known
+        .into_iter()
+        .filter_map(|(name, session)| Some((name, session?)))
+        .collect()
+}
+
+/// The number of a client that is named, as `c3`.
+fn client_number(name: &str) -> Option<u32> {
+    name.strip_prefix('c')?.parse().ok()
 }
 
 /// The acquires of each lock, by the time of their calls.
@@ -244,6 +270,8 @@ struct OrphanJudge<'j, 'a> {
     asked_again: &'j [&'a AskedAgain],
     /// The client that goes by the owner's name, if any acquire named it.
     client: Option<u32>,
+    /// The owner's session, if the wire showed to whom it was given.
+    session: Option<&'a ClientSession>,
     /// The server gave the lock no earlier than this, by what clients did with the grants before and by when the last of them ended.
     not_before_ns: u64,
 }
@@ -260,13 +288,28 @@ impl<'a> OrphanJudge<'_, 'a> {
         (grant.owner != NONE && by_itself && whole).then_some((granted_ns, ended_ns, lag_ns))
     }
 
+    /// The session where no acquire named its client, and that client.
+    fn by_wire(&self) -> Option<(&'a ClientSession, u32)> {
+        let session = self.session.filter(|_| self.client.is_none())?;
+        Some((session, client_number(&session.client)?))
+    }
+
+    /// The client that the server gave the lock to, if it is known.
+    fn owner(&self) -> Option<u32> {
+        self.client.or(self.by_wire().map(|(_, client)| client))
+    }
+
+    /// The acquires that the owner of the grant may have made.
+    fn own(&self) -> impl Iterator<Item = &Ask> {
+        let client = self.owner();
+        let since_ns = self.by_wire().map_or(0, |(session, _)| session.time_ns);
+        let is_own = move |ask: &&Ask| client.is_none_or(|client| ask.client == client) && ask.reply_ns >= since_ns;
+        self.asks.iter().filter(is_own)
+    }
+
     fn orphan(&self, grant: &'a ServerGrant) -> Option<OrphanGrant<'a>> {
         let (granted_ns, ended_ns, lag_ns) = self.stand(grant)?;
-        let own = || {
-            self.asks
-                .iter()
-                .filter(|ask| self.client.is_none_or(|client| ask.client == client))
-        };
+        let own = || self.own();
         // the line of a grant comes late and never early, so what was called after it is not meant
         let refused = own().filter(|ask| ask.kind == Kind::Fail && ask.call_ns <= granted_ns);
         let patience_ns = self.context.lease_ns + limits::AFTERMATH_NS;
@@ -275,7 +318,16 @@ impl<'a> OrphanJudge<'_, 'a> {
         // of all that can be meant, the one that was answered last: the grant stood for that long after any of them
         let meant = struck.or_else(|| recent.max_by_key(|ask| ask.reply_ns))?;
         let stood_ns = ended_ns.saturating_sub(granted_ns.max(meant.reply_ns));
-        if stood_ns <= self.context.lease_ns / 2 + lag_ns {
+        // what only the wire shows to be its client's must have outlived a lease that nobody renews twice, and its client must have
+        // been refused again meanwhile: one that is cut off for as long as its session lasts may not know
+        let session = self.by_wire().map(|(session, _)| session).filter(|_| struck.is_none());
+        let least_ns = if session.is_some() {
+            self.context.lease_ns * 2
+        } else {
+            self.context.lease_ns / 2
+        };
+        let asked_on = |ask: &Ask| ask.kind == Kind::Fail && ask.call_ns >= meant.reply_ns && ask.reply_ns <= ended_ns;
+        if stood_ns <= least_ns + lag_ns || (session.is_some() && !own().any(asked_on)) {
             return None;
         }
         let unknown = |ask: &Ask| ask.kind == Kind::Info && self.may_happen_late(ask, granted_ns, patience_ns);
@@ -284,13 +336,14 @@ impl<'a> OrphanJudge<'_, 'a> {
             struck.is_none() && own().any(|ask| ask.kind == Kind::Ok && ask.was_in_flight(granted_ns, lag_ns));
         let calm = self.is_calm(granted_ns.saturating_sub(patience_ns), granted_ns);
         // a client whose name it is has been answered with another grant, or this one is its own
-        let by_another = answered && (self.client.is_some() || !calm);
+        let by_another = answered && (self.client.is_some() || session.is_some() || !calm);
         (!explained && !by_another).then_some(OrphanGrant {
             grant,
             call: meant.call,
             reply: meant.reply,
             stood_ns,
             refused: None,
+            session,
             doubtful: answered,
         })
     }
@@ -312,16 +365,18 @@ impl<'a> OrphanJudge<'_, 'a> {
         let may_be_of = |other: &Ask| {
             other.kind == Kind::Info && other.client != ask.client && other.was_in_flight(granted_ns, lag_ns)
         };
-        let is_its_own = match self.client {
-            Some(client) => client == ask.client,
-            None => !self.asks.iter().any(may_be_of),
-        };
+        let name = self.context.history.name(grant.owner);
+        let is_named = name.is_some_and(|name| refused.again.words.iter().any(|word| word == name));
+        let owner = self.owner();
+        let is_its_own =
+            is_named || owner.map_or_else(|| !self.asks.iter().any(may_be_of), |owner| owner == ask.client);
         is_its_own.then_some(OrphanGrant {
             grant,
             call: ask.call,
             reply: ask.reply,
             stood_ns: ended_ns.saturating_sub(granted_ns),
             refused: Some(refused),
+            session: None,
             doubtful: false,
         })
     }
@@ -341,7 +396,8 @@ impl<'a> OrphanJudge<'_, 'a> {
                 && message.accepted
                 && self.not_before_ns <= at
                 && (at..=at.saturating_add(lag_ns)).contains(&granted_ns);
-            let of_a_grant = |ask: &&Ask| ask.kind == Kind::Fail && self.client.is_none_or(|own| own == ask.client);
+            let owner = self.owner();
+            let of_a_grant = |ask: &&Ask| ask.kind == Kind::Fail && owner.is_none_or(|own| own == ask.client);
             let mut sent = self.asks.iter().filter(|ask| ask.sent(&message.client, at));
             sent.find(|ask| came_of_it && of_a_grant(ask))
         })

@@ -3,6 +3,9 @@
 use super::lines::{KEPT, LINE, keep, line, number};
 use super::{RequestDigest, TapError};
 
+/// RequestWords of one command that are kept: a script with its keys and arguments.
+const MOST_WORDS: usize = 32;
+
 /// What the client's side is in the middle of.
 #[derive(Default)]
 pub(super) struct CommandParser {
@@ -14,6 +17,8 @@ pub(super) struct CommandParser {
     pub(super) count: usize,
     /// The first two.
     pub(super) words: [Vec<u8>; 2],
+    /// The first of them all, where they are asked for.
+    pub(super) all_words: Option<Vec<Vec<u8>>>,
     pub(super) print: RequestDigest,
     pub(super) named: bool,
 }
@@ -32,6 +37,13 @@ pub(super) enum CommandStep {
 }
 
 impl CommandParser {
+    pub(super) fn new(keeps_words: bool) -> Self {
+        Self {
+            all_words: keeps_words.then(Vec::new),
+            ..Self::default()
+        }
+    }
+
     /// Takes one step into what is left of the chunk.
     pub(super) fn step(&mut self, rest: &[u8]) -> Result<usize, TapError> {
         let length = match self.at {
@@ -73,15 +85,26 @@ impl CommandParser {
             CommandStep::Argument(left) => {
                 let part = &rest[..rest.len().min(left)];
                 self.print.add(part);
+                let text = &part[..part.len().min(left.saturating_sub(2))];
                 if let Some(word) = self.words.get_mut(self.count) {
-                    let text = part.len().min(left.saturating_sub(2));
-                    keep(word, &part[..text]);
+                    keep(word, text);
                 }
+                self.keep_of_all(text);
                 self.argument(left - part.len());
                 part.len()
             }
         };
         Ok(length)
+    }
+
+    fn keep_of_all(&mut self, text: &[u8]) {
+        let Some(words) = self.all_words.as_mut().filter(|_| self.count < MOST_WORDS) else {
+            return;
+        };
+        if words.len() == self.count {
+            words.push(Vec::new());
+        }
+        keep(&mut words[self.count], text);
     }
 
     fn argument(&mut self, left: usize) {

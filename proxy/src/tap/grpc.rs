@@ -5,13 +5,19 @@ use std::collections::HashMap;
 
 use super::frames::{CONTINUATION, DATA, END_HEADERS, END_STREAM, FRAME_HEAD, Frames, HEADERS, RST_STREAM};
 use super::hpack::HpackDecoder;
-use super::watch_events::{WatchEvents, WatchKind};
-use super::{MessageName, Observation, Observed, RequestDigest, TapError, refusals};
+use super::watch_events::{WatchEvents, WatchKind, number_in};
+use super::{MessageName, Observation, Observed, RequestDigest, RequestWords, TapError, refusals};
 
 /// What a client sends first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Streams that are open at once.
 const MAX_STREAMS: usize = 8192;
+/// Bytes of the answer to a grant of a lease that are kept.
+const KEPT: usize = 64;
+/// The method that grants a lease.
+const LEASE_GRANT: &[u8] = b"LeaseGrant";
+/// The field of its answer that is the lease.
+const LEASE_ID: u64 = 2;
 /// Flag and length before a message.
 const MESSAGE_HEAD: usize = 5;
 
@@ -55,6 +61,8 @@ struct MessageParser {
     left: usize,
     print: RequestDigest,
     watch_events: WatchEvents,
+    /// Its beginning, where it names a lease.
+    kept: Option<Vec<u8>>,
 }
 
 /// What a piece of a message means.
@@ -76,6 +84,9 @@ impl MessageParser {
             }
             let [_, length @ ..] = self.head;
             self.left = u32::from_be_bytes(length) as usize;
+            if let Some(kept) = &mut self.kept {
+                kept.clear();
+            }
             self.print = RequestDigest::default();
             self.watch_events = WatchEvents::new(watched);
             if self.left == 0 {
@@ -86,6 +97,10 @@ impl MessageParser {
         let body = &part[..part.len().min(self.left)];
         self.left -= body.len();
         self.print.add(body);
+        if let Some(kept) = &mut self.kept {
+            let room = KEPT.saturating_sub(kept.len());
+            kept.extend_from_slice(&body[..body.len().min(room)]);
+        }
         // a compressed message cannot be walked over
         if watched != WatchKind::Nothing && self.head[0] == 0 {
             self.watch_events.over(body);
@@ -157,7 +172,10 @@ impl GrpcReader {
                 _ => WatchKind::Nothing,
             },
             requests: MessageParser::default(),
-            answers: MessageParser::default(),
+            answers: MessageParser {
+                kept: (method == LEASE_GRANT).then(Vec::new),
+                ..MessageParser::default()
+            },
             asked: 0,
             answered: 0,
             answering: false,
@@ -187,7 +205,11 @@ impl GrpcReader {
                 let (number, print) = (number(stream, call.asked), call.requests.print.state);
                 heard.push(Observed {
                     at,
-                    what: Observation::Asked { number, print },
+                    what: Observation::Asked {
+                        number,
+                        print,
+                        words: RequestWords::default(),
+                    },
                 });
             }
         }
@@ -273,6 +295,12 @@ impl GrpcReader {
                     at,
                     what: Observation::Reply { number, name, refused },
                 });
+            }
+            if over && let Some(name) = call.lease() {
+                heard.push(Observed {
+                    at,
+                    what: Observation::Session { name },
+                });
             } else if over && call.watched != WatchKind::Nothing {
                 heard.push(Observed {
                     at,
@@ -284,6 +312,13 @@ impl GrpcReader {
 }
 
 impl Call {
+    /// The lease that an answer grants.
+    fn lease(&self) -> Option<Box<str>> {
+        let kept = self.answers.kept.as_ref().filter(|_| self.answers.head[0] == 0)?;
+        let lease = number_in(kept, LEASE_ID).filter(|lease| *lease != 0)?;
+        Some(format!("0x{lease:x}").into())
+    }
+
     /// What a message of a watch is: events, or the answer to a request.
     fn notification(&mut self, stream: u32) -> Observation {
         let watch_events = &self.answers.watch_events;

@@ -43,8 +43,13 @@ pub struct Observed {
 pub enum Observation {
     /// A request begins. Its number is its own on this connection.
     Request { number: u64, name: MessageName },
-    /// A request is over; equal requests have equal prints, their numbers apart.
-    Asked { number: u64, print: u64 },
+    /// A request is over; equal requests have equal prints, their numbers apart. Its words are there where they are kept
+    /// ([`TapParser::keep_words`]) and the protocol has them: the arguments of a command of Redis, its name first.
+    Asked {
+        number: u64,
+        print: u64,
+        words: RequestWords,
+    },
     /// Something that belongs to the answer to a request and is no message by itself.
     Answering { number: u64, refused: bool },
     /// The answer to a request begins; `refused` where it is known by the end of the chunk that it says that nothing was done.
@@ -53,9 +58,14 @@ pub enum Observation {
         name: MessageName,
         refused: bool,
     },
+    /// The server names the session or lease that the client has from now on, as a server shows the owner of a lock: `0x1a2b`.
+    Session { name: Box<str> },
     /// The server tells of a change, unasked: what happened, and to what.
     Notification { name: MessageName, subject: Box<str> },
 }
+
+/// The words of a request, its name first.
+pub type RequestWords = Box<[Box<str>]>;
 
 /// Why a tap reads no further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,6 +181,13 @@ impl TapParser {
             self.lost = if speaks_tls { Some(TLS) } else { read.err() };
         }
         &self.heard
+    }
+
+    /// Whether the words of requests that begin from now on are kept.
+    pub fn keep_words(&mut self, keep: bool) {
+        if let ProtocolReader::Resp(resp) = &mut self.reader {
+            resp.keep_words(keep);
+        }
     }
 
     /// Why it reads no further, if it does not.

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::mysql_answer::{AnswerReader, AnswerShape};
-use super::{MessageName, Observation, Observed, RequestDigest, TLS, TapError, refusals};
+use super::{MessageName, Observation, Observed, RequestDigest, RequestWords, TLS, TapError, refusals};
 
 /// The longest packet; a longer payload goes on in the next.
 const LONGEST: usize = 0xff_ffff;
@@ -306,7 +306,11 @@ impl MysqlReader {
         });
         for what in [
             Observation::Request { number, name },
-            Observation::Asked { number, print },
+            Observation::Asked {
+                number,
+                print,
+                words: RequestWords::default(),
+            },
         ] {
             heard.push(Observed { at, what });
         }

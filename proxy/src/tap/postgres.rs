@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{MessageName, Observation, Observed, RequestDigest, TLS, TapError, refusals};
+use super::{MessageName, Observation, Observed, RequestDigest, RequestWords, TLS, TapError, refusals};
 
 /// The longest message: what the server itself takes.
 const LONGEST: u32 = 1 << 30;
@@ -232,7 +232,11 @@ impl PostgresReader {
         });
         for what in [
             Observation::Request { number, name },
-            Observation::Asked { number, print },
+            Observation::Asked {
+                number,
+                print,
+                words: RequestWords::default(),
+            },
         ] {
             heard.push(Observed { at, what });
         }

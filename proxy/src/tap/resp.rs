@@ -14,6 +14,7 @@ const MAX_UNANSWERED: usize = 65_536;
 
 #[derive(Default)]
 pub(super) struct RespReader {
+    keeps_words: bool,
     commands: CommandParser,
     replies: ReplyParser,
     /// Commands without an answer.
@@ -29,12 +30,16 @@ pub(super) struct RespReader {
 }
 
 impl RespReader {
+    pub(super) fn keep_words(&mut self, keep: bool) {
+        self.keeps_words = keep;
+    }
+
     pub(super) fn client(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
         let (mut here, mut start) = (0, 0);
         while here < chunk.len() {
             if self.commands.at == CommandStep::Start {
                 start = here;
-                self.commands = CommandParser::default();
+                self.commands = CommandParser::new(self.keeps_words);
                 self.commands.at = if chunk[here] == b'*' {
                     CommandStep::Count
                 } else {
@@ -109,6 +114,7 @@ impl RespReader {
             what: Observation::Asked {
                 number: self.requests,
                 print: commands.print.state,
+                words: commands.all_words.iter().flatten().map(text).collect(),
             },
         });
         Ok(())
@@ -223,6 +229,10 @@ impl RespReader {
         });
         Ok(())
     }
+}
+
+fn text(word: &Vec<u8>) -> Box<str> {
+    String::from_utf8_lossy(word).into()
 }
 
 fn reply(at: usize, number: u64, name: MessageName, refused: bool) -> Observed {

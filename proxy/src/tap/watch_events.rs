@@ -151,6 +151,21 @@ fn field(mut message: &[u8], wanted: u64) -> Option<&[u8]> {
     None
 }
 
+/// The first field of that number that is a number itself, in a message that may be cut short.
+pub(super) fn number_in(mut message: &[u8], wanted: u64) -> Option<u64> {
+    while !message.is_empty() {
+        let tag = varint(&mut message)?;
+        let value = varint(&mut message)?;
+        match tag & 7 {
+            0 if tag >> 3 == wanted => return Some(value),
+            0 => {}
+            2 => message = message.get(usize::try_from(value).ok()?..)?,
+            _ => return None,
+        }
+    }
+    None
+}
+
 fn varint(message: &mut &[u8]) -> Option<u64> {
     let mut value = 0_u64;
     for shift in (0..64).step_by(7) {

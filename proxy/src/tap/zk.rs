@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::messages::zk_request;
-use super::{MessageName, Observation, Observed, RequestDigest, TapError};
+use super::{MessageName, Observation, Observed, RequestDigest, RequestWords, TapError};
 
 /// The longest record. Servers take one megabyte unless told otherwise.
 const LONGEST: u32 = 64 << 20;
@@ -19,6 +19,8 @@ const REQUEST_HEAD: usize = 8;
 const REPLY_HEAD: usize = 4;
 /// Where the error of an answer is.
 const REPLY_ERROR: usize = 12;
+/// Where the answer that opens a session names it.
+const SESSION: std::ops::Range<usize> = 8..16;
 /// The number of what no request asked for.
 const NOTIFICATION: i32 = -1;
 /// Number, transaction and error of an answer: what precedes the body.
@@ -33,6 +35,8 @@ pub(super) struct ZkReader {
     /// Requests so far.
     requests: u64,
     opened: bool,
+    /// The server is in the middle of the answer that opens the session.
+    opening: bool,
     /// What the record is that the client is in the middle of.
     print: RequestDigest,
 }
@@ -123,6 +127,7 @@ impl ZkReader {
                     what: Observation::Asked {
                         number: self.requests,
                         print,
+                        words: RequestWords::default(),
                     },
                 });
             }
@@ -174,8 +179,13 @@ impl ZkReader {
                 let opens = matches!(self.unanswered.front(), Some((_, 1, _)));
                 if opens || xid != NOTIFICATION {
                     self.server.named = true;
+                    self.opening = opens;
                     self.answered(if opens { 0 } else { xid }, start, heard)?;
                 }
+            }
+            if whole && std::mem::take(&mut self.opening) {
+                let what = self.session().map(|name| Observation::Session { name });
+                heard.extend(what.map(|what| Observed { at: start, what }));
             }
             if whole && !self.server.named {
                 heard.push(Observed {
@@ -199,6 +209,13 @@ impl ZkReader {
             what: Observation::Reply { number, name, refused },
         });
         Ok(())
+    }
+
+    /// What the answer that opens a session calls it; nothing where the session that was asked for is over.
+    fn session(&self) -> Option<Box<str>> {
+        let bytes = self.server.kept.get(SESSION)?;
+        let session = u64::from_be_bytes(bytes.try_into().ok()?);
+        (session != 0).then(|| format!("0x{session:x}").into())
     }
 
     /// Kind and state, then the path after its length.

@@ -404,8 +404,11 @@ async fn what_is_refused_after_a_lost_reply_is_counted_until_its_client_does_som
     assert_eq!((counted.client, counted.name, counted.at), (1, set, 5));
     assert_eq!((counted.refused, &counted.times[..]), (2, &[10, 12][..]));
 
-    first.done(armed.rule(), 6);
+    drop(armed);
+    let armed = rig.drops_accepted(1);
     rig.exchange.labels.set(1, WAITS);
+    first.request(2, set, 2, 5);
+    assert!(matches!(first.reply(2, set, false, 6), Some(StopAction::End(_))));
     first.done(armed.rule(), 6);
     (0..1000).for_each(|at| assert!(again.reply(at, set, true, at).is_none()));
     let many = rig.exchange.lost_replies().pop().expect("the last one");

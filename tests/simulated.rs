@@ -437,6 +437,36 @@ fn faults_of_every_family_act_on_models() {
 }
 
 /// What a run wrote, without the header, which names the run.
+#[test]
+fn a_message_that_does_not_come_gives_way_to_one_that_comes_often() {
+    let harness = Harness::new();
+    let windows = |words: &str| {
+        let answer = harness.simulated(&format!("--backend redis --seed 3 {words}"));
+        answer.diagnosis["effect"]["windows"]
+            .as_array()
+            .expect("windows")
+            .clone()
+    };
+    let did = |window: &serde_json::Value| window["did"].as_str().unwrap_or_default().to_owned();
+    let gives_way = |window: &serde_json::Value| did(window).contains("in place of `");
+    let any = windows("--fault any --time 30s");
+    let given_way: Vec<_> = any.iter().filter(|window| gives_way(window)).collect();
+    assert!(!given_way.is_empty(), "{any:#?}");
+    assert!(
+        given_way.iter().all(|window| window["had_effect"] == true),
+        "{given_way:#?}"
+    );
+    // one that is named is waited for, whatever else comes
+    let named = windows("--fault drop-reply=GETDEL:1 --time 20s");
+    assert!(!named.is_empty());
+    assert!(
+        named
+            .iter()
+            .all(|window| window["had_effect"] == false && !gives_way(window)),
+        "{named:#?}"
+    );
+}
+
 fn lines_of(run: &Path) -> Vec<String> {
     let history = fs::read_to_string(run.join("history.jsonl")).expect("a run has a history");
     history.lines().skip(1).map(str::to_owned).collect()

@@ -231,14 +231,37 @@ pub struct ActiveRule {
 impl ActiveRule {
     /// Puts `rule` on every one of `links`, which all have taps.
     pub fn apply(links: Vec<impl Into<AnyLink>>, layer: Layer, rule: MessageRule) -> Self {
-        let rule = Arc::new(rule);
-        let links: Vec<AnyLink> = links.into_iter().map(Into::into).collect();
-        for link in &links {
-            if let Some(tap) = link.tap() {
-                tap.arm(layer, Arc::clone(&rule));
-            }
+        let active = Self {
+            links: links.into_iter().map(Into::into).collect(),
+            layer,
+            rule: Arc::new(rule),
+        };
+        active.arm();
+        active
+    }
+
+    fn arm(&self) {
+        for tap in self.links.iter().filter_map(|link| link.tap()) {
+            tap.arm(self.layer, Arc::clone(&self.rule));
         }
-        Self { links, layer, rule }
+    }
+
+    /// Lifts the rule, and puts another one in its place.
+    pub fn replace(&mut self, rule: MessageRule) {
+        self.lift();
+        self.rule = Arc::new(rule);
+        self.arm();
+    }
+
+    fn lift(&self) {
+        self.rule.lift();
+        for link in &self.links {
+            if let Some(tap) = link.tap() {
+                tap.disarm(self.layer);
+            }
+            // what the rule held back goes on
+            link.wake_connections();
+        }
     }
 
     pub fn rule(&self) -> &MessageRule {
@@ -248,13 +271,6 @@ impl ActiveRule {
 
 impl Drop for ActiveRule {
     fn drop(&mut self) {
-        self.rule.lift();
-        for link in &self.links {
-            if let Some(tap) = link.tap() {
-                tap.disarm(self.layer);
-            }
-            // what the rule held back goes on
-            link.wake_connections();
-        }
+        self.lift();
     }
 }

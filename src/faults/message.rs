@@ -10,13 +10,14 @@ use rand_chacha::ChaCha8Rng;
 
 use super::kill::CLIENTS_KILLED;
 use super::message_arguments::{DELAY_REPLY, DELAY_REQUEST, DROP_REPLY, DROP_REQUEST, KILL};
-use super::message_words::{accepted_in_words, in_words, killed_in_words, result_in_words};
-use super::points::{MessagePoint, MessagePoints, OFTEN, spoken};
+use super::message_words::{accepted_in_words, in_words};
+use super::next_message::NextMessage;
+use super::points::{MessagePoints, spoken};
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, ClientHosts, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed,
     Inject, Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, parse_duration,
 };
-use crate::client_role::{ANYONE, FILTERS, filter_of};
+use crate::client_role::{ANYONE, FILTERS};
 use crate::clock::GroundClock;
 use crate::config::suggest::similar;
 use crate::evidence::{Evidence, EvidenceCounter};
@@ -269,49 +270,6 @@ enum MessageChoice {
     Next(NextMessage),
 }
 
-/// The message that this fault has acted on the least so far, of those that clients of this run send.
-#[derive(Debug, Clone, Copy)]
-struct NextMessage {
-    fault: &'static str,
-    /// Of a message that comes often.
-    occurrence: u32,
-    action: MessageAction,
-    /// It acts when the reply comes.
-    of_replies: bool,
-}
-
-impl NextMessage {
-    fn in_words(&self, kills: bool) -> String {
-        let which = "the message struck least so far";
-        if kills {
-            return killed_in_words(which);
-        }
-        result_in_words(which, self.action, None)
-    }
-
-    /// `None` while no client has sent anything.
-    fn choose(&self, points: &MessagePoints) -> Option<MessageRuleSpec> {
-        let MessagePoint {
-            name,
-            label,
-            passed,
-            aimed,
-            sometimes_refused,
-        } = points.next(self.fault)?;
-        let often = passed >= OFTEN;
-        // of a hundred attempts to take a lock that is held one succeeds, and that one counts: by turns with any of them
-        let accepted = self.of_replies && often && sometimes_refused && aimed.is_multiple_of(2);
-        Some(MessageRuleSpec {
-            message: MessageKind::exactly(name),
-            occurrence: if often && !accepted { self.occurrence } else { 1 },
-            whose: filter_of(label),
-            accepted,
-            action: self.action,
-            refuse: None,
-        })
-    }
-}
-
 impl Inject for MessageInjection {
     fn needs(&self) -> Needs {
         Needs::default()
@@ -328,15 +286,20 @@ impl Inject for MessageInjection {
     fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
         Box::pin(async move {
             let links: Vec<_> = context.env.links.values().cloned().collect();
-            let meant = match self.choice {
-                MessageChoice::Named(meant) => meant,
-                MessageChoice::Next(next) => next
-                    .choose(&context.env.points)
-                    .ok_or(NotInjected::Missed("no client has sent a message"))?,
+            let points = &context.env.points;
+            let (meant, instead) = match self.choice {
+                MessageChoice::Named(meant) => (meant, None),
+                MessageChoice::Next(next) => {
+                    let meant = next.choose(points);
+                    let meant = meant.ok_or(NotInjected::Missed("no client has sent a message"))?;
+                    (meant, Some((next, Arc::clone(points))))
+                }
             };
             let armed = ActiveRule::apply(links, context.number, MessageRule::new(meant));
             Ok(HealOnDrop::new(AwaitedMessage {
                 armed,
+                instead,
+                did_not_come: None,
                 clock: context.env.clock,
                 kills: self.kills.then(|| Arc::clone(&context.env.clients)),
                 killed: 0,
@@ -349,6 +312,10 @@ impl Inject for MessageInjection {
 /// A rule that waits for its message, or has found it.
 struct AwaitedMessage {
     armed: ActiveRule,
+    /// What chooses another message where this one does not come.
+    instead: Option<(NextMessage, Arc<MessagePoints>)>,
+    /// The message that was meant at first, if another one took its place.
+    did_not_come: Option<MessageRuleSpec>,
     clock: GroundClock,
     /// Where the process of the client that sent it is killed: who knows that process.
     kills: Option<Arc<dyn ClientHosts>>,
@@ -361,6 +328,27 @@ impl AwaitedMessage {
             self.armed.rule().spec.action,
             MessageAction::DropRequest | MessageAction::DropReply
         )
+    }
+
+    /// Waits half of the time for the message that is meant, and if none came until then, means one that comes often.
+    async fn give_way(&mut self, until: u64) {
+        let Some((next, points)) = self.instead.take() else {
+            return;
+        };
+        let now = self.clock.now_ns();
+        let half = now + until.saturating_sub(now) / 2;
+        let rule = self.armed.rule();
+        if self.clock.until(half, rule.found()).await.is_some() || rule.matched().is_some() {
+            return;
+        }
+        let meant = rule.spec;
+        let another = next.choose_instead(&points);
+        if let Some(another) =
+            another.filter(|another| (another.message, another.whose) != (meant.message, meant.whose))
+        {
+            self.did_not_come = Some(meant);
+            self.armed.replace(MessageRule::new(another));
+        }
     }
 
     /// Kills the process of the client whose message was found.
@@ -434,6 +422,7 @@ impl ActiveFault for AwaitedMessage {
     fn act(&mut self, until: u64) -> BoxFuture<'_, ()> {
         let clock = self.clock;
         Box::pin(async move {
+            self.give_way(until).await;
             let rule = self.armed.rule();
             if self.kills.is_none() {
                 let over = async { clock.sleep_until(rule.found().await).await };
@@ -449,9 +438,15 @@ impl ActiveFault for AwaitedMessage {
     }
 
     fn heal(&mut self, _: Duration, _: bool) -> BoxFuture<'_, Healed> {
+        let instead = self.did_not_come.filter(|_| self.found().is_some());
+        let instead = instead.map(|meant| {
+            let (name, whose) = (meant.message.name(), meant.whose.name());
+            format!("in place of `{name}` of {whose}, which did not come")
+        });
         let healed = Healed {
             message: self.found(),
             missed: self.missed(),
+            detail: instead,
             ..Healed::from(self.evidence())
         };
         Box::pin(std::future::ready(healed))

@@ -28,6 +28,7 @@ mod loss;
 mod message;
 mod message_arguments;
 mod message_words;
+mod next_message;
 mod partition;
 mod pause;
 mod pooler;

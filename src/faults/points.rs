@@ -78,9 +78,19 @@ impl MessagePoints {
     /// The message whose turn it is for `fault`, and notes that: each once; then all as often as each other, but those less often
     /// that may never come again, and those first and twice as often whose replies decide something: some accept, others refuse.
     pub fn next(&self, fault: &'static str) -> Option<MessagePoint> {
+        self.next_of(fault, 0)
+    }
+
+    /// The same, of the messages that come again soon.
+    pub fn next_that_comes_often(&self, fault: &'static str) -> Option<MessagePoint> {
+        self.next_of(fault, OFTEN)
+    }
+
+    fn next_of(&self, fault: &'static str, least: u64) -> Option<MessagePoint> {
         let mut turns = self.turns.lock().expect("no one panics while choosing a message");
         let PointTurns { rng, of } = &mut *turns;
         let sent = self.taps.requests().into_iter();
+        let sent = sent.filter(|(_, _, passed)| *passed >= least);
         let mut due = |(name, label, passed): &(MessageName, Label, u64)| {
             let turn = of.entry((fault, *name, *label)).or_insert_with(|| PointTurn {
                 aimed: 0,
@@ -136,6 +146,10 @@ mod tests {
             .map(|_| points.next("drop-request").unwrap().name.to_string())
             .collect();
         assert_eq!(others.len(), 3, "the turns of each fault begin anew");
+        let often: BTreeSet<String> = (0..20)
+            .map(|_| points.next_that_comes_often("kill-after").unwrap().name.to_string())
+            .collect();
+        assert_eq!(often, BTreeSet::from(["EVALSHA".to_owned(), "SET".to_owned()]));
         let first_of = |seed| {
             let points = MessagePoints::new(&taps, seed);
             points.next("drop-reply").unwrap().name.to_string()

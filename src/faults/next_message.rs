@@ -1,0 +1,59 @@
+//! Which message a fault acts on that is given none: decided when its window starts, and once more where that message does not come.
+
+use super::message_words::{killed_in_words, result_in_words};
+use super::points::{MessagePoint, MessagePoints, OFTEN};
+use crate::client_role::filter_of;
+use harness_proxy::tap::MessageKind;
+use harness_proxy::{MessageAction, MessageRuleSpec};
+
+/// The message that this fault has acted on the least so far, of those that clients of this run send.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NextMessage {
+    pub fault: &'static str,
+    /// Of a message that comes often.
+    pub occurrence: u32,
+    pub action: MessageAction,
+    /// It acts when the reply comes.
+    pub of_replies: bool,
+}
+
+impl NextMessage {
+    pub fn in_words(&self, kills: bool) -> String {
+        let which = "the message struck least so far";
+        if kills {
+            return killed_in_words(which);
+        }
+        result_in_words(which, self.action, None)
+    }
+
+    /// `None` while no client has sent anything.
+    pub fn choose(&self, points: &MessagePoints) -> Option<MessageRuleSpec> {
+        Some(self.rule_for(points.next(self.fault)?))
+    }
+
+    /// What is meant instead of a message that does not come.
+    pub fn choose_instead(&self, points: &MessagePoints) -> Option<MessageRuleSpec> {
+        Some(self.rule_for(points.next_that_comes_often(self.fault)?))
+    }
+
+    fn rule_for(&self, point: MessagePoint) -> MessageRuleSpec {
+        let MessagePoint {
+            name,
+            label,
+            passed,
+            aimed,
+            sometimes_refused,
+        } = point;
+        let often = passed >= OFTEN;
+        // of a hundred attempts to take a lock that is held one succeeds, and that one counts: by turns with any of them
+        let accepted = self.of_replies && often && sometimes_refused && aimed.is_multiple_of(2);
+        MessageRuleSpec {
+            message: MessageKind::exactly(name),
+            occurrence: if often && !accepted { self.occurrence } else { 1 },
+            whose: filter_of(label),
+            accepted,
+            action: self.action,
+            refuse: None,
+        }
+    }
+}

@@ -120,10 +120,7 @@ fn one(
     interrupt: &watch::Receiver<bool>,
 ) -> Result<Exit, Failure> {
     let config = args.config(seed).map_err(Failure::usage)?;
-    if let (RuntimeRequest::Simulated, Some(why)) = (config.runtime, simulated::refusal(&config)) {
-        return Err(Failure::usage(why));
-    }
-    let plan = planned(&config).map_err(Failure::usage)?;
+    let plan = possible(&config).map_err(Failure::usage)?;
     if args.dry_run {
         dry_run(args, &config, &plan);
         return Ok(Exit::Holds);
@@ -219,15 +216,22 @@ async fn choice(config: Config, plan: Plan) -> Result<(RuntimeChoice, Config, Pl
         runtime: RuntimeRequest::Simulated,
         ..config
     };
-    // some faults cannot be simulated
-    match (simulated::refusal(&simulated), planned(&simulated)) {
-        (None, Ok(plan)) => {
+    match possible(&simulated) {
+        Ok(plan) => {
             let first = why.lines().next().unwrap_or_default();
             let choice = RuntimeChoice::simulated(format!("there are no real ones here: {first}"));
             Ok((choice, simulated, plan))
         }
-        _ => Err(ClusterError::Nothing(why)),
+        Err(_) => Err(ClusterError::Nothing(why)),
     }
+}
+
+/// The plan of a run, or why there is none: models cannot run everything.
+pub(super) fn possible(config: &Config) -> Result<Plan, String> {
+    if let (RuntimeRequest::Simulated, Some(why)) = (config.runtime, simulated::refusal(config)) {
+        return Err(why);
+    }
+    planned(config).map_err(|error| error.to_string())
 }
 
 /// The [`choice`], or `None` where the user interrupts it. That it takes long is said once: what follows has its own lines.

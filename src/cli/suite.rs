@@ -10,18 +10,16 @@ use super::args::{ColorWhen, SuiteArgs};
 use super::experiment::refusal;
 use super::github::Github;
 use super::rows::{self, Job, Ready};
+use super::run::possible;
 use super::settings::{parse_run, run_options};
 use super::stdout::{print, print_json};
 use super::suites::{RECORD, before, relative, suites};
 use super::{Failure, look};
-use crate::cluster::RuntimeRequest;
 use crate::config::heading::describes_experiment;
 use crate::config::setting::{OptionName, Setting, SettingOrigin, over};
 use crate::config::suggest::unknown_word;
 use crate::exit::Exit;
-use crate::plan::kept_windows::planned;
 use crate::report::words::many;
-use crate::simulated;
 use crate::store;
 use crate::suite::record::{self, Record, RowRecord};
 use crate::suite::{RowLeftOut, RowOutcome, Suite, SuiteRow, file, junit, page, render};
@@ -182,10 +180,7 @@ fn length(settings: &[Setting]) -> Result<Duration, String> {
     let words = settings.iter().filter_map(Setting::word);
     let run = parse_run(words).map_err(|error| refusal(&error))?;
     let config = run.config(0)?;
-    if let (RuntimeRequest::Simulated, Some(why)) = (config.runtime, simulated::refusal(&config)) {
-        return Err(why);
-    }
-    planned(&config).map_err(|error| error.to_string())?;
+    possible(&config)?;
     Ok(config.time)
 }
 

@@ -185,17 +185,12 @@ impl WindowRun {
 
     fn write_heal(&self, healed: Healed, before: CounterReadings, title: &str, lasted: Duration) {
         let fault = &self.window.fault;
-        let did = [
+        let (counted, detail) = (
             healed.evidence.in_words(fault.counters),
             healed.detail.unwrap_or_default(),
-        ];
-        let effect = did
-            .iter()
-            .filter(|words| !words.is_empty())
-            .cloned()
-            .collect::<Vec<_>>()
-            .join(", ");
-        let mut words = vec![effect.clone()];
+        );
+        let effect = listed([counted.clone(), detail.clone()]);
+        let mut words = vec![counted];
         let matched = healed.message.map(|message| MessageMatch {
             message: message.message,
             client: message.client,
@@ -212,8 +207,8 @@ impl WindowRun {
             } = matched;
             format!("`{message}` of {client} ({role}) at {at:.3}s")
         }));
+        words.push(detail);
         words.extend(healed.missed.clone());
-        words.retain(|word| !word.is_empty());
         let heal = WindowHeal {
             number: Some(self.window.number),
             evidence: healed.evidence.iter().chain(before.until_now(&self.run)).collect(),
@@ -231,7 +226,7 @@ impl WindowRun {
             fault: fault.name.to_owned(),
             heal,
         });
-        let evidence = words.join(", ");
+        let evidence = listed(words);
         self.run.progress().send(match fault.pace {
             Pace::Message => ProgressEvent::Struck {
                 title: format!("{} {}", fault.name, self.window.number),
@@ -249,6 +244,12 @@ impl WindowRun {
     fn headline(&self, title: &str) -> String {
         format!("{} {}   {title}", self.window.fault.name, self.window.number)
     }
+}
+
+/// What there is of these words, with commas between.
+fn listed(words: impl IntoIterator<Item = String>) -> String {
+    let said: Vec<String> = words.into_iter().filter(|words| !words.is_empty()).collect();
+    said.join(", ")
 }
 
 /// What the clients had seen at some moment.

@@ -3,7 +3,7 @@
 use super::lines::{KEPT, LINE, keep, line, number};
 use super::{RequestDigest, TapError};
 
-/// RequestWords of one command that are kept: a script with its keys and arguments.
+/// Words of one command that are kept: a script with its keys and arguments.
 const MOST_WORDS: usize = 32;
 
 /// What the client's side is in the middle of.

@@ -7,10 +7,13 @@ use std::collections::VecDeque;
 
 use super::commands::{CommandParser, CommandStep};
 use super::replies::{ReplyKind, ReplyParser, ReplyStep};
-use super::{MessageName, Observation, Observed, TapError, refusals};
+use super::{MessageName, Observation, Observed, RequestWords, TapError, refusals};
 
 /// Commands without an answer yet.
 const MAX_UNANSWERED: usize = 65_536;
+
+/// Commands that may say a password, so that their words are not kept.
+const SECRET: [&str; 5] = ["ACL", "AUTH", "CONFIG", "HELLO", "MIGRATE"];
 
 #[derive(Default)]
 pub(super) struct RespReader {
@@ -114,7 +117,11 @@ impl RespReader {
             what: Observation::Asked {
                 number: self.requests,
                 print: commands.print.state,
-                words: commands.all_words.iter().flatten().map(text).collect(),
+                words: if SECRET.contains(&name.as_str()) {
+                    RequestWords::default()
+                } else {
+                    commands.all_words.iter().flatten().map(text).collect()
+                },
             },
         });
         Ok(())

@@ -368,6 +368,8 @@ fn words_of_a_command_are_kept_where_they_are_asked_for() {
         panic!("{heard:?}");
     };
     assert!(words[1].len() < 1000, "the beginning of a long word");
+    let heard = tap.observe(Sender::Client, b"*2\r\n$4\r\nauth\r\n$6\r\nsecret\r\n");
+    assert!(!format!("{heard:?}").contains("secret"), "{heard:?}");
 }
 
 #[test]

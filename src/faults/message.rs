@@ -292,7 +292,9 @@ impl Inject for MessageInjection {
                 MessageChoice::Next(next) => {
                     let meant = next.choose(points);
                     let meant = meant.ok_or(NotInjected::Missed("no client has sent a message"))?;
-                    (meant, Some((next, Arc::clone(points))))
+                    // a lock needs the time that passes without a kill: another waits in the queue until its lease is over
+                    let instead = (!self.kills).then(|| (next, Arc::clone(points)));
+                    (meant, instead)
                 }
             };
             let armed = ActiveRule::apply(links, context.number, MessageRule::new(meant));

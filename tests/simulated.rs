@@ -436,7 +436,6 @@ fn faults_of_every_family_act_on_models() {
     assert_eq!(harness.simulated(words).exit, 0);
 }
 
-/// What a run wrote, without the header, which names the run.
 #[test]
 fn a_message_that_does_not_come_gives_way_to_one_that_comes_often() {
     let harness = Harness::new();
@@ -467,6 +466,7 @@ fn a_message_that_does_not_come_gives_way_to_one_that_comes_often() {
     );
 }
 
+/// What a run wrote, without the header, which names the run.
 fn lines_of(run: &Path) -> Vec<String> {
     let history = fs::read_to_string(run.join("history.jsonl")).expect("a run has a history");
     history.lines().skip(1).map(str::to_owned).collect()

@@ -1,14 +1,15 @@
 //! The herd as taps saw it on the wire, to compare with the clients' `woken` signals.
 //!
 //! A notification counts where its client had asked for the lock and had no answer yet. An acquire that gave up may leave its watch, as
-//! libraries of ZooKeeper do: for each such acquire of a client one of its notifications counts only if it got the lock. Counts of messages are of all
-//! links and all locks together, since a message does not say which hand-over it belongs to.
+//! libraries of ZooKeeper do: for each such acquire of a client one of its notifications counts only if it got the lock.
+//!
+//! Counts of messages are of all links and all locks together, since a message does not say which hand-over it belongs to.
 
 use super::{LockTraffic, Wake};
 use crate::context::Context;
 use crate::history::event::Kind;
 use crate::history::names::FastMap;
-use crate::history::{F, Mode, NemesisFact, PhaseFact};
+use crate::history::{F, Mode};
 
 /// Signals and wire may differ by this number of wakes, or by this share of them in percent: a notification passes a link a
 /// moment before its client says so, and the end of a run may fall in between.
@@ -63,12 +64,7 @@ impl PerHandOver {
 
 /// On how many connections a tap lost its place, by the run's own account.
 pub(super) fn lost(context: &Context<'_>) -> u64 {
-    let lines = context.history.nemesis();
-    let told = lines.iter().map(|line| match &line.fact {
-        NemesisFact::Phase(PhaseFact::End { wire: Some(wire), .. }) => wire.lost,
-        _ => 0,
-    });
-    told.sum()
+    context.history.tap_totals().map(|taps| taps.lost).sum()
 }
 
 /// An acquire: when it was called and answered, and what came of it.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::History;
-use super::nemesis::{NemesisFact, PHASE};
+use super::nemesis::{NemesisFact, PHASE, PhaseFact, TapTotals};
 use super::window_facts::{WindowHeal, WindowStart};
 
 /// The last phase: a history that has phases and not this one was cut short.
@@ -155,6 +155,14 @@ impl History {
     /// All lines of the nemesis.
     pub fn nemesis(&self) -> &[Nemesis] {
         &self.parsed
+    }
+
+    /// What taps told at the end of the run.
+    pub(crate) fn tap_totals(&self) -> impl Iterator<Item = &TapTotals> {
+        self.parsed.iter().filter_map(|line| match &line.fact {
+            NemesisFact::Phase(PhaseFact::End { wire, .. }) => wire.as_ref(),
+            _ => None,
+        })
     }
 
     /// The fault windows, by start.

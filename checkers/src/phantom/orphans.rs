@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::grants::ServerGrant;
 use crate::history::event::{Kind, Origin};
 use crate::history::names::{FastMap, FastSet, NONE};
-use crate::history::{AskedAgain, ClientSession, F, NemesisFact, PhaseFact, RevokeCause, TapTotals};
+use crate::history::{AskedAgain, ClientSession, F, RevokeCause};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::model::Model;
@@ -142,24 +142,15 @@ pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<Orp
     found
 }
 
-/// What taps told at the end of the history.
-fn wire<'a>(context: &Context<'a>) -> impl Iterator<Item = &'a TapTotals> {
-    let lines = context.history.nemesis().iter();
-    lines.filter_map(|line| match &line.fact {
-        NemesisFact::Phase(PhaseFact::End { wire, .. }) => wire.as_ref(),
-        _ => None,
-    })
-}
-
 /// What clients asked again after lost replies.
 fn asked_again<'a>(context: &Context<'a>) -> impl Iterator<Item = &'a AskedAgain> {
-    wire(context).flat_map(|wire| wire.asked_again.as_slice())
+    context.history.tap_totals().flat_map(|taps| &taps.asked_again)
 }
 
 /// The sessions by their names; without those that two clients had, which say nothing of either.
 fn sessions<'a>(context: &Context<'a>) -> FastMap<&'a str, &'a ClientSession> {
     let mut known: FastMap<&str, Option<&ClientSession>> = FastMap::default();
-    for session in wire(context).flat_map(|wire| &wire.sessions) {
+    for session in context.history.tap_totals().flat_map(|taps| &taps.sessions) {
         let first = known.entry(&session.name).or_insert(Some(session));
         first.take_if(|first| first.client != session.client);
     }
@@ -309,9 +300,10 @@ impl<'a> OrphanJudge<'_, 'a> {
 
     fn orphan(&self, grant: &'a ServerGrant) -> Option<OrphanGrant<'a>> {
         let (granted_ns, ended_ns, lag_ns) = self.stand(grant)?;
-        let own = || self.own();
         // the line of a grant comes late and never early, so what was called after it is not meant
-        let refused = own().filter(|ask| ask.kind == Kind::Fail && ask.call_ns <= granted_ns);
+        let refused = self
+            .own()
+            .filter(|ask| ask.kind == Kind::Fail && ask.call_ns <= granted_ns);
         let patience_ns = self.context.lease_ns + limits::AFTERMATH_NS;
         let recent = refused.filter(|ask| granted_ns.saturating_sub(ask.reply_ns) <= patience_ns);
         let struck = self.struck(granted_ns, lag_ns);
@@ -327,13 +319,15 @@ impl<'a> OrphanJudge<'_, 'a> {
             self.context.lease_ns / 2
         };
         let asked_on = |ask: &Ask| ask.kind == Kind::Fail && ask.call_ns >= meant.reply_ns && ask.reply_ns <= ended_ns;
-        if stood_ns <= least_ns + lag_ns || (session.is_some() && !own().any(asked_on)) {
+        if stood_ns <= least_ns + lag_ns || (session.is_some() && !self.own().any(asked_on)) {
             return None;
         }
         let unknown = |ask: &Ask| ask.kind == Kind::Info && self.may_happen_late(ask, granted_ns, patience_ns);
-        let explained = struck.is_none() && own().any(unknown);
-        let answered =
-            struck.is_none() && own().any(|ask| ask.kind == Kind::Ok && ask.was_in_flight(granted_ns, lag_ns));
+        let explained = struck.is_none() && self.own().any(unknown);
+        let answered = struck.is_none()
+            && self
+                .own()
+                .any(|ask| ask.kind == Kind::Ok && ask.was_in_flight(granted_ns, lag_ns));
         let calm = self.is_calm(granted_ns.saturating_sub(patience_ns), granted_ns);
         // a client whose name it is has been answered with another grant, or this one is its own
         let by_another = answered && (self.client.is_some() || session.is_some() || !calm);

@@ -120,7 +120,12 @@ impl RespReader {
                 words: if SECRET.contains(&name.as_str()) {
                     RequestWords::default()
                 } else {
-                    commands.all_words.iter().flatten().map(text).collect()
+                    commands
+                        .all_words
+                        .iter()
+                        .flatten()
+                        .map(|word| String::from_utf8_lossy(word).into())
+                        .collect()
                 },
             },
         });
@@ -236,10 +241,6 @@ impl RespReader {
         });
         Ok(())
     }
-}
-
-fn text(word: &Vec<u8>) -> Box<str> {
-    String::from_utf8_lossy(word).into()
 }
 
 fn reply(at: usize, number: u64, name: MessageName, refused: bool) -> Observed {

@@ -69,6 +69,8 @@ struct Ask {
     call_ns: u64,
     /// When it was answered, or its process died; the end of time without either.
     reply_ns: u64,
+    /// When its process died, or the end of time.
+    left_ns: u64,
     kind: Kind,
 }
 
@@ -178,13 +180,14 @@ fn asks(context: &Context<'_>) -> Vec<Vec<Ask>> {
             continue;
         };
         let reply = history.events.get(event.mate as usize);
-        let left_ns = || died.get(&event.process).copied().unwrap_or(u64::MAX);
+        let left_ns = died.get(&event.process).copied().unwrap_or(u64::MAX);
         asks[lock].push(Ask {
             call: position as u32,
             reply: reply.map_or(NONE, |_| event.mate),
             client: history.client_of(event.process),
             call_ns: event.time,
-            reply_ns: reply.map_or_else(left_ns, |reply| reply.time),
+            reply_ns: reply.map_or(left_ns, |reply| reply.time),
+            left_ns,
             kind: reply.map_or(Kind::Info, |reply| reply.kind),
         });
     }
@@ -290,10 +293,11 @@ impl<'a> OrphanJudge<'_, 'a> {
         self.client.or(self.by_wire().map(|(_, client)| client))
     }
 
-    /// The acquires that the owner of the grant may have made.
+    /// The acquires that the owner of the grant may have made: none that was over when the owner's session began.
     fn own(&self) -> impl Iterator<Item = &Ask> {
         let client = self.owner();
-        let since_ns = self.by_wire().map_or(0, |(session, _)| session.time_ns);
+        let of_it = |session: &&ClientSession| client.is_some() && client_number(&session.client) == client;
+        let since_ns = self.session.filter(of_it).map_or(0, |session| session.time_ns);
         let is_own = move |ask: &&Ask| client.is_none_or(|client| ask.client == client) && ask.reply_ns >= since_ns;
         self.asks.iter().filter(is_own)
     }
@@ -318,8 +322,13 @@ impl<'a> OrphanJudge<'_, 'a> {
         } else {
             self.context.lease_ns / 2
         };
+        // a process that dies right after its answer can remove nothing any more
+        let could_remove_ns = meant
+            .left_ns
+            .min(ended_ns)
+            .saturating_sub(granted_ns.max(meant.reply_ns));
         let asked_on = |ask: &Ask| ask.kind == Kind::Fail && ask.call_ns >= meant.reply_ns && ask.reply_ns <= ended_ns;
-        if stood_ns <= least_ns + lag_ns || (session.is_some() && !self.own().any(asked_on)) {
+        if could_remove_ns <= least_ns + lag_ns || (session.is_some() && !self.own().any(asked_on)) {
             return None;
         }
         let unknown = |ask: &Ask| ask.kind == Kind::Info && self.may_happen_late(ask, granted_ns, patience_ns);

@@ -350,6 +350,22 @@ mod tests {
     }
 
     #[test]
+    fn any_kills_clients_in_the_first_two_thirds_of_its_windows_and_kill_to_the_end() {
+        let last_kill = |seed, fault| {
+            let plan = minute(seed, &[fault]);
+            let mut kills = plan.windows.iter().filter(|window| window.fault.kills_clients());
+            kills
+                .next_back()
+                .map(|window| window.start.div_duration_f64(plan.phases.faults))
+        };
+        for seed in 0..20 {
+            let of_any = last_kill(seed, ANY_FAULT).unwrap();
+            assert!((0.4..0.66).contains(&of_any), "{of_any}");
+            assert!(last_kill(seed, "kill").unwrap() > 0.8);
+        }
+    }
+
+    #[test]
     fn any_has_a_partition_every_other_time_and_other_faults_between_with_each_seed() {
         let lane = |seed| {
             let windows = plan(&config(seed, 60, 2000, &[ANY_FAULT])).unwrap().windows;

@@ -9,6 +9,7 @@ use crate::config::{Clients, Config};
 use rand_chacha::ChaCha8Rng;
 
 use super::Injection;
+use super::kill::CLIENTS_KILLED;
 use crate::evidence::EvidenceCounter;
 use harness_proxy::tap::Protocol;
 
@@ -97,6 +98,13 @@ pub struct FaultDefinition {
     pub trace: &'static [EvidenceCounter],
     /// What to change when no window had an effect, where this fault knows better than the general advice.
     pub no_effect_hint: Option<&'static str>,
+}
+
+impl FaultDefinition {
+    /// Whether it ends processes of clients, and with them the sessions that they had.
+    pub fn kills_clients(&self) -> bool {
+        self.counters.iter().any(|counter| counter.key == CLIENTS_KILLED.key)
+    }
 }
 
 /// Something that can go wrong on purpose.

@@ -18,6 +18,9 @@ const WAIT_FOR_MESSAGE: Duration = Duration::from_secs(5);
 const ROOM_FOR_SHORT: Duration = Duration::from_secs(20);
 /// What `any` does every other time in the lane of its family: it shows more defects than all others of that lane.
 const OFTEN: &str = "partition";
+/// How much of the faults phase of `any`, at its end, is without kills of clients. A client that is killed takes its session with it,
+/// and what that had left on the servers; only the calm after the last window shows what stays there.
+const WITHOUT_KILLS: f64 = 0.35;
 /// The shortest wait that is worth a window.
 const LEAST_WAIT: Duration = Duration::from_secs(1);
 
@@ -106,16 +109,24 @@ impl Lane<'_> {
         let mut windows = Vec::new();
         let any = self.config.has_any_fault();
         let is_point = requests[0].argument.as_deref().is_some_and(is_point);
+        let is_often = any && requests[0].name == OFTEN;
         // lanes do not open their windows at the same moment
         let mut start = match is_point {
             true => Duration::ZERO,
             false => self.config.lease.mul_f64(0.25) * self.number,
         };
-        for place in 0.. {
-            let (which, turn) = self.turn(place, &requests);
-            let request = &requests[which];
-            let fault = fault_named(&request.name)
-                .ok_or_else(|| PlanError::Argument(format!("no fault `{}`", request.name)))?;
+        let faults = requests.iter().map(|request| {
+            fault_named(&request.name).ok_or_else(|| PlanError::Argument(format!("no fault `{}`", request.name)))
+        });
+        let faults: Vec<&dyn Fault> = faults.collect::<Result<_, _>>()?;
+        let kills = |fault: &&dyn Fault| fault.definition().kills_clients();
+        let spares_clients = any && !faults.iter().all(kills);
+        let mut turns = (0..).map(|place| turn(place, requests.len(), is_often));
+        loop {
+            let spared = spares_clients && start > room.mul_f64(1.0 - WITHOUT_KILLS);
+            let next = turns.find(|(which, _)| !(spared && kills(&faults[*which])));
+            let (which, turn) = next.expect("turns have no end");
+            let (request, fault) = (&requests[which], faults[which]);
             let pace = self.pace(fault, request, requests.len(), room);
             let injection = self.injection(fault, request, turn as u32)?;
             let dense = self.config.grants.is_some();
@@ -135,20 +146,11 @@ impl Lane<'_> {
                 false => (Duration::MAX, Duration::MAX),
             };
             let length = typed.map_or(length.min(longest), |typed| typed.min(survivable));
-            if start + length > room || (is_point && place > 0) {
+            if start + length > room || (is_point && !windows.is_empty()) {
                 break;
             }
-            let full = target_holder_works(self.config);
             let typed = typed.is_some_and(|typed| typed == length);
-            // in a shorter window its release falls into it, too: else it may never meet the fault
-            let released_in_it = (length / 2).max(length.saturating_sub(self.config.lease / 2));
-            let holder_works = if injection.action.needs().works_past_heal {
-                full.max(length + self.config.lease / 2)
-            } else if typed || length >= full {
-                full
-            } else {
-                released_in_it
-            };
+            let holder_works = self.holder_works(&injection, length, typed);
             let takes = injection.takes;
             windows.push(PlannedWindow {
                 number: 0,
@@ -166,18 +168,6 @@ impl Lane<'_> {
             };
         }
         Ok(windows)
-    }
-
-    /// Which request a window is of, and how many windows it had before.
-    fn turn(&self, place: usize, requests: &[FaultRequest]) -> (usize, usize) {
-        let others = requests.len() - 1;
-        match place / 2 {
-            _ if others == 0 || requests[0].name != OFTEN || !self.config.has_any_fault() => {
-                (place % requests.len(), place / requests.len())
-            }
-            pair if place.is_multiple_of(2) => (0, pair),
-            pair => (1 + pair % others, pair / others),
-        }
     }
 
     /// A message that is named alone is acted on once at a time: what one act leaves behind would hide what the next one does.
@@ -201,6 +191,19 @@ impl Lane<'_> {
             .and_then(|()| fault.plan(argument, turn, self.shape, &mut self.rng))
             .and_then(through_proxy)
             .map_err(PlanError::Argument)
+    }
+
+    /// How long the target of a window of this length works.
+    fn holder_works(&self, injection: &Injection, length: Duration, typed: bool) -> Duration {
+        let full = target_holder_works(self.config);
+        if injection.action.needs().works_past_heal {
+            full.max(length + self.config.lease / 2)
+        } else if typed || length >= full {
+            full
+        } else {
+            // in a shorter window its release falls into it, too: else it may never meet the fault
+            (length / 2).max(length.saturating_sub(self.config.lease / 2))
+        }
     }
 
     /// In a run that ends with its grants: shorter than the lease or longer, but for a fault that shows nothing in a short window.
@@ -242,5 +245,16 @@ impl Lane<'_> {
             Pace::Long | Pace::Varied if length > lease => length + lease.mul_f64(self.rng.random_range(0.5..1.0)),
             Pace::Long | Pace::Varied => length + lease.mul_f64(self.rng.random_range(0.2..0.5)),
         }
+    }
+}
+
+/// Which of a lane's requests its n-th window is of, and how many windows that one had before. `is_often`: the first one has every
+/// other window.
+fn turn(place: usize, requests: usize, is_often: bool) -> (usize, usize) {
+    let others = requests - 1;
+    match place / 2 {
+        _ if others == 0 || !is_often => (place % requests, place / requests),
+        pair if place.is_multiple_of(2) => (0, pair),
+        pair => (1 + pair % others, pair / others),
     }
 }

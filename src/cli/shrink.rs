@@ -33,7 +33,7 @@ use crate::store;
 const FAULTLESS: Duration = Duration::from_secs(12);
 /// Runs in which less is tried, where the user names no number.
 const RUNS_ON_SERVERS: u32 = 20;
-const RUNS_ON_MODELS: u32 = 2000;
+const RUNS_ON_MODELS: u32 = 3000;
 
 pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     if args.compares_versions() {
@@ -181,13 +181,13 @@ impl Shrinker<'_> {
     async fn search(&mut self) -> Result<ShrinkResult, Failure> {
         let given = self.original.options.iter().map(|(name, _)| name.as_str());
         let given: Vec<&str> = given.collect();
-        let mut search = Shrinking::of(self.ground, self.original.whole(), self.original.suspect, &given);
         let most = self.args.runs.unwrap_or(match self.ground {
             ShrinkGround::Servers => RUNS_ON_SERVERS,
             ShrinkGround::Models => RUNS_ON_MODELS,
         });
-        while self.number < most && !self.is_over() {
-            let Some(candidate) = search.candidate() else { break };
+        let Original { suspect, .. } = self.original;
+        let mut search = Shrinking::of(self.ground, self.original.whole(), *suspect, &given, most);
+        while let Some(candidate) = search.candidate().filter(|_| !self.is_over()) {
             let config = self.config(&candidate)?;
             let failed = match self.ground {
                 // with other options the plan may have fewer windows

@@ -20,7 +20,13 @@ const WAIT: &str = "wait";
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
 /// In how many worlds less is tried at most.
 const MOST_WORLDS: u32 = 48;
+/// In how many worlds each of many windows is tried alone.
+const WORLDS_ALONE: u32 = 16;
+/// So many runs without a violation are enough of one order.
+const PATIENCE: u32 = 400;
 const FEW_WINDOWS: usize = 6;
+/// So many windows can be followed.
+const MOST_LEFT: usize = 3;
 /// One client alone needs more windows than a few do: on models there are this many until windows have been left out.
 const FEW_CLIENTS: u32 = 3;
 
@@ -47,6 +53,18 @@ pub struct ShrinkCandidate {
     pub world: u32,
 }
 
+impl ShrinkCandidate {
+    /// Whether a person can follow it.
+    fn is_small(&self) -> bool {
+        self.windows.len() <= MOST_LEFT && self.clients <= FEW_CLIENTS
+    }
+
+    /// The less, the better it is understood: windows and clients first.
+    fn size(&self) -> (usize, u32, Option<u32>) {
+        (self.windows.len() + self.clients as usize, self.locks, self.grants)
+    }
+}
+
 fn milliseconds<S: Serializer>(wait: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     wait.map(|wait| wait.as_secs_f64() * 1e3).serialize(serializer)
 }
@@ -62,13 +80,18 @@ pub enum ShrinkGround {
 }
 
 impl ShrinkGround {
-    /// What is cut down, in this order. Where a try costs next to nothing, windows come late: the more of them there are, and
-    /// the shorter the waits, the fewer clients show the violation.
-    fn parts(self) -> &'static [ShrinkPart] {
-        use ShrinkPart::{Clients, Grants, Locks, Options, Wait, Windows};
+    /// What is cut down, in which orders: a later one begins again with everything, where the one before it left [too
+    /// much](ShrinkCandidate::is_small). Where a try costs next to nothing, windows come late first: the more of them there are, and
+    /// the shorter the waits, the fewer clients show the violation; but short waits may need more windows than long ones.
+    fn orders(self) -> &'static [&'static [ShrinkPart]] {
+        use ShrinkPart::{Clients, Grants, Locks, Options, Wait, WindowAlone, Windows};
         match self {
-            Self::Servers => &[Windows, Clients, Locks, Options],
-            Self::Models => &[Wait, Clients, Locks, Options, Windows, Grants],
+            Self::Servers => &[&[Windows, Clients, Locks, Options]],
+            Self::Models => &[
+                &[Wait, Clients, Locks, Options, WindowAlone, Windows, Grants],
+                &[WindowAlone, Windows, Clients, Locks, Options, Wait, Grants],
+                &[Clients, Locks, Options, WindowAlone, Windows, Wait, Grants],
+            ],
         }
     }
 
@@ -80,6 +103,8 @@ impl ShrinkGround {
             (Self::Servers, ShrinkPart::Windows) if !candidate.windows.is_empty() => 2,
             (Self::Servers, _) => 1,
             (Self::Models, ShrinkPart::Clients) => worlds(32),
+            // each candidate has its world
+            (Self::Models, ShrinkPart::WindowAlone) => 1,
             // there are few ways to leave some of a few windows out
             (Self::Models, ShrinkPart::Windows) if candidate.windows.len() <= FEW_WINDOWS => worlds(32),
             (Self::Models, _) => worlds(8),
@@ -91,6 +116,9 @@ impl ShrinkGround {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ShrinkPart {
     Windows,
+    /// Where there are many windows: each of them alone, by turns, in one world after the other. A violation that seldom comes may
+    /// need many windows to come in a few worlds, and one of them in some.
+    WindowAlone,
     Clients,
     Locks,
     Options,
@@ -102,8 +130,18 @@ enum ShrinkPart {
 #[derive(Debug)]
 pub struct Shrinking {
     ground: ShrinkGround,
-    /// The least that failed.
+    original: ShrinkCandidate,
+    /// In which of the orders of its ground it is cut down now.
+    order: usize,
+    /// The least that failed in an order before this one.
+    best_before: Option<ShrinkCandidate>,
+    /// The least that failed in this order.
     best: ShrinkCandidate,
+    /// How many runs there are at most, and how many there were.
+    most: u32,
+    runs: u32,
+    /// Runs in this order since one failed.
+    in_vain: u32,
     /// What the parts began with this time, and whether it is the first.
     before: ShrinkCandidate,
     is_first_round: bool,
@@ -124,10 +162,17 @@ pub struct Shrinking {
 }
 
 impl Shrinking {
-    /// Begins with a run that failed. `suspect` is the window in which its violation fell, `given` are the options that it was given.
-    pub fn of(ground: ShrinkGround, failed: ShrinkCandidate, suspect: Option<u32>, given: &[&str]) -> Self {
+    /// Begins with a run that failed, and ends after at most `most` others. `suspect` is the window in which its violation fell,
+    /// `given` are the options that it was given.
+    pub fn of(ground: ShrinkGround, failed: ShrinkCandidate, suspect: Option<u32>, given: &[&str], most: u32) -> Self {
         let mut shrinking = Self {
             ground,
+            original: failed.clone(),
+            order: 0,
+            best_before: None,
+            most,
+            runs: 0,
+            in_vain: 0,
             before: failed.clone(),
             is_first_round: true,
             best: failed,
@@ -147,14 +192,34 @@ impl Shrinking {
 
     /// The least that failed so far.
     pub fn best(&self) -> &ShrinkCandidate {
-        &self.best
+        let before = self.best_before.as_ref();
+        before.map_or(&self.best, |before| {
+            if before.size() <= self.best.size() {
+                before
+            } else {
+                &self.best
+            }
+        })
     }
 
     /// What to run next; `None` when nothing is left to try.
     pub fn candidate(&mut self) -> Option<ShrinkCandidate> {
-        if self.running.is_some() {
-            return self.ran();
+        if self.runs >= self.most {
+            return None;
         }
+        if self.in_vain >= PATIENCE {
+            // without another order, or a need for it, this one goes on
+            self.next_order();
+        }
+        self.runs += 1;
+        self.in_vain += 1;
+        match self.running {
+            Some(_) => self.ran(),
+            None => self.queued(),
+        }
+    }
+
+    fn queued(&mut self) -> Option<ShrinkCandidate> {
         loop {
             while let Some(candidate) = self.queue.pop_front() {
                 let is_new = self.part() != ShrinkPart::Windows || self.tried.insert(candidate.windows.clone());
@@ -185,6 +250,7 @@ impl Shrinking {
         }
         let is_complement = ran.windows.len() * 2 > self.best.windows.len();
         self.best = ran;
+        self.in_vain = 0;
         self.longest = self.longest.max(tries);
         match part {
             ShrinkPart::Windows => {
@@ -192,6 +258,7 @@ impl Shrinking {
                 self.queue.clear();
                 self.divide();
             }
+            ShrinkPart::WindowAlone => self.queue.clear(),
             ShrinkPart::Clients => self.fewer_clients(),
             ShrinkPart::Locks => {}
             ShrinkPart::Options => self.rest_of_options(),
@@ -211,7 +278,7 @@ impl Shrinking {
     }
 
     fn part(&self) -> ShrinkPart {
-        self.ground.parts()[self.part]
+        self.ground.orders()[self.order][self.part]
     }
 
     fn begin_part(&mut self) {
@@ -227,6 +294,7 @@ impl Shrinking {
                 }
                 self.divide();
             }
+            ShrinkPart::WindowAlone => self.each_window_alone(),
             ShrinkPart::Clients => {
                 self.too_few = match self.ground {
                     ShrinkGround::Models if self.is_first_round => FEW_CLIENTS - 1,
@@ -254,17 +322,36 @@ impl Shrinking {
                 return Some(());
             }
         }
-        if self.part + 1 < self.ground.parts().len() {
+        if self.part + 1 < self.ground.orders()[self.order].len() {
             self.part += 1;
         } else {
             let is_less = self.best != self.before;
             if self.ground == ShrinkGround::Servers || !is_less {
-                return None;
+                return self.next_order();
             }
             self.before = self.best.clone();
             self.is_first_round = false;
             self.part = 0;
         }
+        self.begin_part();
+        Some(())
+    }
+
+    /// Begins again with everything, if there is another order and this one left too much.
+    fn next_order(&mut self) -> Option<()> {
+        if self.order + 1 == self.ground.orders().len() || self.best().is_small() {
+            return None;
+        }
+        self.best_before = Some(self.best().clone());
+        self.order += 1;
+        self.best = self.original.clone();
+        self.before = self.original.clone();
+        self.is_first_round = true;
+        self.part = 0;
+        self.longest = 1;
+        self.in_vain = 0;
+        self.running = None;
+        self.queue.clear();
         self.begin_part();
         Some(())
     }
@@ -289,6 +376,22 @@ impl Shrinking {
         for piece in windows.chunks(size) {
             let rest = windows.iter().filter(|window| !piece.contains(window)).copied();
             self.queue.push_back(self.with_windows(rest.collect()));
+        }
+    }
+
+    /// The suspect first, as elsewhere.
+    fn each_window_alone(&mut self) {
+        if self.best.windows.len() <= MOST_LEFT {
+            return;
+        }
+        let mut windows = self.best.windows.clone();
+        windows.sort_by_key(|window| Some(*window) != self.suspect);
+        for later in 0..WORLDS_ALONE {
+            for window in &windows {
+                let mut alone = self.with_windows(vec![*window]);
+                alone.world += later;
+                self.queue.push_back(alone);
+            }
         }
     }
 
@@ -356,12 +459,14 @@ mod tests {
 
     use super::*;
 
+    const MOST: u32 = 2_000;
+
     /// Runs the search against a lock that fails when `fails` says so; returns what is left and how many runs it took.
     fn search(mut shrinking: Shrinking, fails: impl Fn(&ShrinkCandidate) -> bool) -> (ShrinkCandidate, u32) {
         let mut runs = 0;
         while let Some(candidate) = shrinking.candidate() {
             runs += 1;
-            assert!(runs < 2_000, "it has no end");
+            assert!(runs <= MOST, "it has no end");
             shrinking.came_to(fails(&candidate));
         }
         (shrinking.best().clone(), runs)
@@ -381,7 +486,13 @@ mod tests {
     }
 
     fn on_servers(windows: Vec<u32>, clients: u32, locks: u32, suspect: Option<u32>, given: &[&str]) -> Shrinking {
-        Shrinking::of(ShrinkGround::Servers, failed(windows, clients, locks), suspect, given)
+        Shrinking::of(
+            ShrinkGround::Servers,
+            failed(windows, clients, locks),
+            suspect,
+            given,
+            MOST,
+        )
     }
 
     fn has(candidate: &ShrinkCandidate, windows: &[u32]) -> bool {
@@ -459,7 +570,7 @@ mod tests {
             wait: Some(Duration::from_secs(1)),
             ..failed((1..=12).collect(), 6, 2)
         };
-        let shrinking = Shrinking::of(ShrinkGround::Models, original, Some(9), &["hold", "wait"]);
+        let shrinking = Shrinking::of(ShrinkGround::Models, original, Some(9), &["hold", "wait"], MOST);
         // three clients are enough once the load is the default one, and only in some worlds
         let (best, _) = search(shrinking, |candidate| {
             let enough = if candidate.without.contains("hold") { 3 } else { 5 };
@@ -476,12 +587,34 @@ mod tests {
     }
 
     #[test]
+    fn what_needs_many_windows_with_a_short_wait_is_cut_down_from_all_of_it_again() {
+        let original = ShrinkCandidate {
+            wait: Some(Duration::from_secs(1)),
+            ..failed((1..=12).collect(), 3, 1)
+        };
+        // with its wait one window is enough
+        let fails = |candidate: &ShrinkCandidate| {
+            let windows = if candidate.wait == Some(Duration::from_secs(1)) {
+                1
+            } else {
+                5
+            };
+            candidate.clients >= 2 && candidate.windows.len() >= windows
+        };
+        let given = Some(9);
+        let shrinking = Shrinking::of(ShrinkGround::Models, original.clone(), given, &["wait"], MOST);
+        assert_eq!(search(shrinking, fails).0.windows.len(), 1);
+        let few = Shrinking::of(ShrinkGround::Models, original, given, &["wait"], 3);
+        assert!(search(few, fails).1 <= 3);
+    }
+
+    #[test]
     fn on_servers_there_is_one_world_and_the_length_stays() {
         let original = ShrinkCandidate {
             grants: Some(100),
             ..failed(vec![1, 2, 3], 6, 1)
         };
-        let mut shrinking = Shrinking::of(ShrinkGround::Servers, original, None, &[]);
+        let mut shrinking = Shrinking::of(ShrinkGround::Servers, original, None, &[], MOST);
         while let Some(candidate) = shrinking.candidate() {
             assert_eq!((candidate.world, candidate.grants), (0, Some(100)));
             shrinking.came_to(has(&candidate, &[2]));

@@ -37,6 +37,8 @@ struct HuntPoint {
 pub struct MessageCell {
     /// As it is typed: `drop-reply=SET:waiter`.
     pub fault: String,
+    /// It never struck its message, and was not yet aimed at it [`PATIENCE`] times: such cells go first.
+    pub open: bool,
     /// How often it struck or was aimed at: the least goes first.
     pub tries: u64,
     /// The message passes seldom, and something must bring it about.
@@ -92,6 +94,7 @@ impl HuntCoverage {
             let rare = point.passed < OFTEN * point.experiments;
             let cell = |fault: &&'static str| MessageCell {
                 fault: format!("{fault}={name}"),
+                open: point.struck_by(fault) == 0 && point.aimed_at(fault) < PATIENCE,
                 tries: point.struck_by(fault).max(point.aimed_at(fault)),
                 rare,
             };
@@ -178,11 +181,16 @@ pub(super) mod tests {
         );
         assert_eq!(coverage.cells().len(), 10);
         let struck = cell(&coverage, "drop-reply=SET:waiter");
-        assert_eq!((struck.tries, struck.rare), (2, false));
+        assert_eq!((struck.open, struck.tries, struck.rare), (false, 2, false));
         let aimed = cell(&coverage, "kill-after=SCRIPT:releaser");
-        assert_eq!((aimed.tries, aimed.rare), (1, true));
+        assert_eq!((aimed.open, aimed.tries, aimed.rare), (true, 1, true));
         assert_eq!(cell(&coverage, "drop-reply=SCRIPT:releaser").tries, 0);
         assert_eq!((coverage.struck().struck, coverage.struck().cells), (1, 10));
+        for _ in 1..PATIENCE {
+            let again = ["kill-after=SCRIPT:1:releaser".into()];
+            coverage.add(&experiment("SCRIPT:releaser", 1, &[]), &again);
+        }
+        assert!(!cell(&coverage, "kill-after=SCRIPT:releaser").open);
     }
 
     #[test]

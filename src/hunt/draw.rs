@@ -64,8 +64,8 @@ pub enum HuntTurn {
 
 impl HuntTurn {
     const ALL: [Self; 4] = [Self::Any, Self::Aimed, Self::Message, Self::Load];
-    /// While there are messages that nothing was tried on: an experiment strikes about ten of a hundred.
-    const UNTRIED: [Self; 6] = [
+    /// While there are messages that nothing struck: an experiment strikes about ten of a hundred.
+    const OPEN: [Self; 6] = [
         Self::Any,
         Self::Message,
         Self::Aimed,
@@ -122,15 +122,15 @@ impl HuntSpace {
             of(&self.faults.on_messages),
             of(&self.faults.mild),
         );
-        // many messages once, while there are some that nothing was tried on; then, by turns, few of them again and again
-        let untried = self.faults.cells.iter().any(|cell| cell.tries == 0);
-        let turns = self.turns(aimed.len(), on_messages.len(), untried);
+        // many messages once, while there are some that nothing struck; then, by turns, few of them again and again
+        let open = self.faults.cells.iter().any(|cell| cell.open);
+        let turns = self.turns(aimed.len(), on_messages.len(), open);
         let turn = turns[(index % turns.len() as u64) as usize];
-        let many = untried || !self.faults.cells.is_empty() && (index / turns.len() as u64).is_multiple_of(2);
+        let many = open || !self.faults.cells.is_empty() && (index / turns.len() as u64).is_multiple_of(2);
         let (faults, mut options) = match turn {
             HuntTurn::Any => (vec![ANY_FAULT.to_owned()], Vec::new()),
             HuntTurn::Aimed => (some(&aimed, TWO_AIMED, &mut rng), window_of(self.lease, &mut rng)),
-            HuntTurn::Message if many => (self.untried(&mut rng), Vec::new()),
+            HuntTurn::Message if many => (self.least_tried(&mut rng), Vec::new()),
             HuntTurn::Message => (
                 numbered(some(&on_messages, TWO_MESSAGES, &mut rng), &mut rng),
                 vec![("window", ms(self.lease))],
@@ -172,19 +172,15 @@ impl HuntSpace {
         }
     }
 
-    /// Faults on messages that were tried the least. A rare message comes with a new session: where there is one among them, a lane
+    /// Faults on messages that nothing struck, then those that were tried the least. A rare message comes with a new session: where there is one among them, a lane
     /// of the plan brings sessions about beside those that wait for messages.
-    fn untried(&self, rng: &mut ChaCha8Rng) -> Vec<String> {
-        let mut cells: Vec<(u64, u32, &MessageCell)> = self
-            .faults
-            .cells
-            .iter()
-            .map(|cell| (cell.tries, rng.random(), cell))
-            .collect();
-        cells.sort_by_key(|(tries, order, _)| (*tries, *order));
-        let mut chosen: Vec<&MessageCell> = cells.iter().take(CELLS).map(|(.., cell)| *cell).collect();
-        // a rare one holds its lane up for seconds: the others go before it
-        chosen.sort_by_key(|cell| cell.rare);
+    fn least_tried(&self, rng: &mut ChaCha8Rng) -> Vec<String> {
+        let cells = self.faults.cells.iter();
+        let mut cells: Vec<(u32, &MessageCell)> = cells.map(|cell| (rng.random(), cell)).collect();
+        cells.sort_by_key(|(order, cell)| (!cell.open, cell.tries, *order));
+        let mut chosen: Vec<&MessageCell> = cells.iter().take(CELLS).map(|(_, cell)| *cell).collect();
+        // what is awaited from the start is awaited the longest
+        chosen.sort_by_key(|cell| !cell.rare);
         let mut bring = BRINGS_SESSIONS
             .into_iter()
             .filter(|fault| chosen.iter().any(|cell| cell.rare) && self.faults.aimed.iter().any(|aimed| aimed == fault))
@@ -206,10 +202,10 @@ impl HuntSpace {
     }
 
     /// What experiments are about, one after the other: what there are faults for.
-    fn turns(&self, aimed: usize, on_messages: usize, untried: bool) -> Vec<HuntTurn> {
-        let all: &[HuntTurn] = match (self.points, untried) {
+    fn turns(&self, aimed: usize, on_messages: usize, open: bool) -> Vec<HuntTurn> {
+        let all: &[HuntTurn] = match (self.points, open) {
             (true, _) => &HuntTurn::MANY,
-            (false, true) => &HuntTurn::UNTRIED,
+            (false, true) => &HuntTurn::OPEN,
             (false, false) => &HuntTurn::ALL,
         };
         let possible = |turn: &&HuntTurn| match turn {
@@ -437,6 +433,7 @@ mod tests {
         let mut space = space();
         let cell = |message: &str, tries, rare| MessageCell {
             fault: format!("drop-reply={message}:waiter"),
+            open: tries == 0,
             tries,
             rare,
         };
@@ -462,10 +459,16 @@ mod tests {
             chosen(&draws[1]),
             "those that were tried as often as each other take turns"
         );
+        space.faults.cells[7].open = true;
+        let again = space.draw(5, 1, &BTreeSet::new());
+        assert!(
+            again.faults().any(|fault| fault.starts_with("drop-reply=M7:")),
+            "it was awaited in vain: {again:?}"
+        );
         space.faults.cells.push(cell("SCRIPT", 0, true));
         let draw = space.draw(5, 1, &BTreeSet::new());
         let faults: Vec<&str> = draw.faults().collect();
-        assert!(faults.contains(&"drop-reply=SCRIPT:1:waiter"), "{faults:?}");
+        assert_eq!(faults[0], "drop-reply=SCRIPT:1:waiter", "it is awaited the longest");
         let lane: Vec<&&str> = faults.iter().skip(LANES - 1).step_by(LANES).collect();
         assert!(
             lane.len() > 4

@@ -1,8 +1,8 @@
 //! HL011, calls in time: an acquire is answered by the end of its wait, a release soon, a release that was answered ok has freed
 //! the lock, and one that was answered `fail` has not.
 //!
-//! Judged where no fault excuses it. The driver of a run gives up on a client that does not answer; that counts as
-//! late, too.
+//! Judged where no fault excuses it; a call that was made under a fault, when the bound of HL005 is over after it. The driver of a
+//! run gives up on a client that does not answer; that counts as late, too.
 
 use crate::calm::{self, CalmSpan, span_of};
 use crate::context::Context;
@@ -19,13 +19,7 @@ use crate::phantom::ObserverSight;
 /// A call that was not done in time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum LateCall<'a> {
-    /// `call`: the position of an acquire or a release, answered `late_ns` after it had to be, or not at all.
-    Unanswered {
-        lock: usize,
-        call: u32,
-        reply: Option<u32>,
-        late_ns: u64,
-    },
+    Unanswered(UnansweredCall),
     /// The grant stayed although the release was answered ok.
     GrantStays {
         hold: &'a LockHold,
@@ -41,10 +35,24 @@ pub(crate) enum LateCall<'a> {
     },
 }
 
+/// An acquire or a release that was not answered in time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UnansweredCall {
+    pub lock: usize,
+    /// The positions of the call, and of its answer if one came at all.
+    pub call: u32,
+    pub reply: Option<u32>,
+    /// When it was to be answered: the end of its wait, or of the fault under which it was made.
+    pub due_ns: u64,
+    /// How much later it was answered, or its process ended, and how much is allowed.
+    pub late_ns: u64,
+    pub bound_ns: u64,
+}
+
 impl LateCall<'_> {
     pub(crate) fn late_ns(&self) -> u64 {
         match self {
-            Self::Unanswered { late_ns, .. } => *late_ns,
+            Self::Unanswered(call) => call.late_ns,
             Self::GrantStays { stays_ns, .. } => *stays_ns,
             Self::Denied { .. } => 0,
         }
@@ -89,6 +97,7 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> CallsInTime<'a> {
 fn unanswered(context: &Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTime<'_>) {
     let history = context.history;
     let died = history.deaths();
+    let progress_ns = context.progress_ns();
     let is_judged = |f, kind| matches!(f, F::Acquire | F::Release) && kind == Kind::Invoke;
     history.events.each_of(is_judged, |position, event| {
         let wait_ns = match event.f {
@@ -105,21 +114,33 @@ fn unanswered(context: &Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTim
         let answer = history.events.answer(event.mate);
         let over_ns = || died[event.process as usize].min(history.end_ns);
         let answered_ns = answer.map_or_else(over_ns, |(_, ns)| ns);
-        let due_ns = event.time + wait_ns;
-        let from_ns = due_ns.min(answered_ns);
-        // what was sent while a fault was on may be lost, and is not answered in time by anybody
-        let Some(span) = span_of(calm, event.time, answered_ns) else {
+        let wait_ends_ns = event.time + wait_ns;
+        let whole = span_of(calm, event.time, answered_ns);
+        let Some(span) = whole.or_else(|| span_of(calm, answered_ns, answered_ns)) else {
             return;
         };
-        decided.judged += 1;
-        let late_ns = answered_ns - from_ns;
-        if late_ns > decided.bound_ns + span.retransmission_ns {
-            decided.late.push(LateCall::Unanswered {
+        // what was sent while a fault was on may be lost, and is not answered in time by anybody; but it is by when the lock must have
+        // moved again
+        let (due_ns, bound_ns) = match whole {
+            Some(_) => (wait_ends_ns, decided.bound_ns),
+            None => (
+                wait_ends_ns.max(span.from_ns),
+                progress_ns.max(decided.bound_ns) + span.patience_ns,
+            ),
+        };
+        let bound_ns = bound_ns + span.retransmission_ns;
+        let late_ns = answered_ns.saturating_sub(due_ns);
+        let is_late = late_ns > bound_ns;
+        decided.judged += u64::from(whole.is_some() || is_late);
+        if is_late {
+            decided.late.push(LateCall::Unanswered(UnansweredCall {
                 lock,
                 call: position,
                 reply: answer.map(|_| event.mate),
+                due_ns,
                 late_ns,
-            });
+                bound_ns,
+            }));
         }
     });
 }

@@ -53,6 +53,11 @@ impl<'a> Context<'a> {
         starting_at(model, history.initial)
     }
 
+    /// Within which a free lock is acquired by a live waiter, in nanoseconds.
+    pub(crate) fn progress_ns(&self) -> u64 {
+        limits::ns(self.bounds.progress_ms.unwrap_or(limits::PROGRESS_MS))
+    }
+
     pub(crate) fn new(history: &'a History, options: &'a Options) -> Self {
         let model = Self::model(history, options);
         let (asked, header) = (&options.bounds, &history.header.bounds);

@@ -119,7 +119,7 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
 
 /// How long a client may ask in vain, in nanoseconds.
 pub(crate) fn bound_ns(context: &Context<'_>) -> u64 {
-    let usual_ns = limits::ns(context.bounds.progress_ms.unwrap_or(limits::PROGRESS_MS)) + context.lease_ns;
+    let usual_ns = context.progress_ns() + context.lease_ns;
     context.bounds.starvation_ms.map_or(usual_ns, limits::ns)
 }
 

@@ -1,7 +1,7 @@
 //! HL011 in words: which call was answered late, or said that it was done when it was not.
 
 use super::{at, finding, length, many, violated};
-use crate::calls::{CallsInTime, LateCall};
+use crate::calls::{CallsInTime, LateCall, UnansweredCall};
 use crate::context::Context;
 use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::grants::ServerGrant;
@@ -39,12 +39,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &CallsInTime<'_>) -> Finding 
 
 fn describe(context: &Context<'_>, late: &LateCall<'_>) -> Violation {
     let mut violation = match *late {
-        LateCall::Unanswered {
-            lock,
-            call,
-            reply,
-            late_ns,
-        } => unanswered(context, lock, call, reply, late_ns),
+        LateCall::Unanswered(call) => unanswered(context, call),
         LateCall::GrantStays {
             hold,
             grant,
@@ -59,7 +54,15 @@ fn describe(context: &Context<'_>, late: &LateCall<'_>) -> Violation {
     violation
 }
 
-fn unanswered(context: &Context<'_>, lock: usize, call: u32, reply: Option<u32>, late_ns: u64) -> Violation {
+fn unanswered(context: &Context<'_>, late: UnansweredCall) -> Violation {
+    let UnansweredCall {
+        lock,
+        call,
+        reply,
+        due_ns,
+        late_ns,
+        bound_ns,
+    } = late;
     let history = context.history;
     let event = history.event(call);
     let (who, what) = (history.who(event.process), event.f.name());
@@ -81,6 +84,12 @@ fn unanswered(context: &Context<'_>, lock: usize, call: u32, reply: Option<u32>,
     violation.events.push(history.step(call, format!("call of the {what}")));
     let text = format!("{who} called {what} at {}{wait}.", at(event.time));
     violation.because.push(history.because(text, &[call]));
+    let text = format!(
+        "Since {} nothing excuses that it is not answered, for longer than the limit of {}.",
+        at(due_ns),
+        length(bound_ns)
+    );
+    violation.because.push(history.because(text, &[]));
     let text = match reply {
         Some(reply) => {
             violation.events.push(history.step(reply, "its answer"));

@@ -8,7 +8,6 @@ use crate::calm::{self, CalmSpan};
 use crate::context::Context;
 use crate::finding::Verdict;
 use crate::history::OrderBasis;
-use crate::limits;
 use deadlock::LongHolds;
 use owners::OwnerNames;
 pub(crate) use owners::StuckOwner;
@@ -108,7 +107,7 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
         return ProgressOutcome::HealsUnknown;
     }
     let (waits, after) = Waits::of(context, healed_ns.unwrap_or(0));
-    let bound_ns = limits::ns(context.bounds.progress_ms.unwrap_or(limits::PROGRESS_MS));
+    let bound_ns = context.progress_ns();
     let retransmission_ns = healed_ns.map_or(0, |healed_ns| calm::retransmission_ns(context, healed_ns));
     let owners = OwnerNames::of(context);
     let spans = calm::spans(context, healed_ns);

@@ -31,7 +31,8 @@ impl ClientDriver {
         self.run.note_release(lock, grant.token, grant.owner.as_deref());
         for _ in 0..INNER_HOLDS {
             let op = ClientOp::Release { lock: lock.to_owned() };
-            let answer = self.ask(op, self.workload.patience).await;
+            let patience = self.workload.patience;
+            let answer = self.process.ask(&self.client, op, patience, &self.run).await;
             match answer {
                 ClientReply::Message(Message::Ok { .. } | Message::Info { .. }) => {}
                 ClientReply::Message(_) => break,

@@ -4,6 +4,7 @@
 //! The driver is the application. It decides how long a lock is held, stops at once when the client's library says that the
 //! lock is lost, and otherwise believes what an application would believe.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -443,8 +444,15 @@ impl ClientDriver {
         }
     }
 
-    pub(super) async fn ask(&self, op: ClientOp, within: Duration) -> ClientReply {
-        self.process.ask(&self.client, op, within, &self.run).await
+    /// Asks for what the history has. In the recovery a client that does not answer is not given up: what faults left behind is
+    /// judged there, and a process that is killed takes it along.
+    async fn ask(&self, op: ClientOp, within: Duration) -> ClientReply {
+        let mut answer = pin!(self.process.answer(&self.client, op, &self.run));
+        match self.run.clock.within(within, answer.as_mut()).await {
+            Some(answer) => answer,
+            None if self.run.recovers() => answer.await,
+            None => ClientReply::Silent,
+        }
     }
 
     /// Sets what the client does from now on, for taps and faults that look at its messages.

@@ -101,15 +101,18 @@ impl ClientProcess {
 
     /// Sends a client's request to the current child and waits `within` this time for the reply.
     pub async fn ask(&self, client: &LogicalClient, op: ClientOp, within: Duration, run: &RunContext) -> ClientReply {
+        let answered = run.clock.within(within, self.answer(client, op, run)).await;
+        answered.unwrap_or(ClientReply::Silent)
+    }
+
+    /// The answer to a request, however long it takes.
+    pub async fn answer(&self, client: &LogicalClient, op: ClientOp, run: &RunContext) -> ClientReply {
         let Some(child) = self.child() else {
             return ClientReply::Gone;
         };
         let op = in_the_store(op, &run.spec.config.attach);
-        match run.clock.within(within, child.ask(client.number, op)).await {
-            Some(Some(message)) => ClientReply::Message(message),
-            Some(None) => ClientReply::Gone,
-            None => ClientReply::Silent,
-        }
+        let answer = child.ask(client.number, op).await;
+        answer.map_or(ClientReply::Gone, ClientReply::Message)
     }
 
     pub fn clients(&self) -> Vec<u32> {

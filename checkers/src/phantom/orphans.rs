@@ -333,10 +333,11 @@ impl<'a> OrphanJudge<'_, 'a> {
         }
         let unknown = |ask: &Ask| ask.kind == Kind::Info && self.may_happen_late(ask, granted_ns, patience_ns);
         let explained = struck.is_none() && self.own().any(unknown);
-        let answered = struck.is_none()
-            && self
-                .own()
-                .any(|ask| ask.kind == Kind::Ok && ask.was_in_flight(granted_ns, lag_ns));
+        // what was answered before the server can have given this grant was answered with another one
+        let may_be_its_answer = |ask: &Ask| {
+            ask.kind == Kind::Ok && ask.was_in_flight(granted_ns, lag_ns) && ask.reply_ns >= self.not_before_ns
+        };
+        let answered = struck.is_none() && self.own().any(may_be_its_answer);
         let calm = self.is_calm(granted_ns.saturating_sub(patience_ns), granted_ns);
         // a client whose name it is has been answered with another grant, or this one is its own
         let by_another = answered && (self.client.is_some() || session.is_some() || !calm);

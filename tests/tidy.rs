@@ -150,6 +150,10 @@ impl Source {
     }
 }
 
+/// What stands in the top folder beside folders.
+const TOP_FILES: &str = ".dockerignore .gitignore CHANGELOG.md CONTRIBUTING.md Cargo.lock Cargo.toml LICENSE-APACHE LICENSE-MIT \
+                         Makefile README.md SECURITY.md build.rs deny.toml rustfmt.toml";
+
 fn sources() -> Vec<Source> {
     let mut found = Vec::new();
     let roots = [
@@ -446,22 +450,37 @@ fn the_crates_form_a_star() {
     }
 }
 
-/// What was built or downloaded is not kept, what a fuzzer found is. Where the source was unpacked from an archive, git knows nothing of it.
-#[test]
-fn only_text_is_committed() {
+/// The files that git knows, from the top folder; none where the source was unpacked from an archive.
+fn committed() -> Vec<PathBuf> {
     let mut git = std::process::Command::new("git");
     let listed = git
         .args(["ls-files", "-z"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output();
     let names = listed.map(|output| output.stdout).unwrap_or_default();
-    let names = names
-        .split(|byte| *byte == 0)
-        .filter(|name| !name.is_empty() && !name.starts_with(b"checkers/fuzz/corpus/"));
-    let path = |name: &[u8]| Path::new(env!("CARGO_MANIFEST_DIR")).join(OsStr::from_bytes(name));
-    let is_text = |path: &PathBuf| fs::read(path).map_or(true, |bytes| std::str::from_utf8(&bytes).is_ok());
-    let others = names.map(path).filter(|path| !is_text(path));
+    let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect()
+}
+
+/// What was built or downloaded is not kept, what a fuzzer found is.
+#[test]
+fn only_text_is_committed() {
+    let bytes = |path: &PathBuf| fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path));
+    let is_text = |path: &PathBuf| bytes(path).map_or(true, |bytes| std::str::from_utf8(&bytes).is_ok());
+    let files = committed().into_iter();
+    let others = files.filter(|path| !path.starts_with("checkers/fuzz/corpus") && !is_text(path));
     assert_none(others.map(|path| format!("{}: `git rm` it", path.display())).collect());
+}
+
+#[test]
+fn a_file_of_the_top_folder_is_one_that_readers_and_tools_look_for() {
+    let top = committed().into_iter().filter(|path| path.components().count() == 1);
+    let others = top.filter(|path| !TOP_FILES.split(' ').any(|name| path.as_os_str() == name));
+    assert_none(
+        others
+            .map(|path| format!("{}: put it where it belongs", path.display()))
+            .collect(),
+    );
 }
 
 #[test]

@@ -172,8 +172,8 @@ impl HuntSpace {
         }
     }
 
-    /// Faults on messages that nothing struck, then those that were tried the least. A rare message comes with a new session: where there is one among them, a lane
-    /// of the plan brings sessions about beside those that wait for messages.
+    /// Faults on messages that nothing struck, then those that were tried the least. A rare message comes with a new session: where
+    /// there is one among them, a lane of the plan brings sessions about beside those that wait for messages.
     fn least_tried(&self, rng: &mut ChaCha8Rng) -> Vec<String> {
         let cells = self.faults.cells.iter();
         let mut cells: Vec<(u32, &MessageCell)> = cells.map(|cell| (rng.random(), cell)).collect();

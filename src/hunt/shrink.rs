@@ -80,9 +80,9 @@ pub enum ShrinkGround {
 }
 
 impl ShrinkGround {
-    /// What is cut down, in which orders: a later one begins again with everything, where the one before it left [too
-    /// much](ShrinkCandidate::is_small). Where a try costs next to nothing, windows come late first: the more of them there are, and
-    /// the shorter the waits, the fewer clients show the violation; but short waits may need more windows than long ones.
+    /// What is cut down, in which orders: a later one begins again with everything, where the one before it left more than a person
+    /// can follow. On models windows come late in the first one: the more of them there are, and the shorter the waits, the fewer clients
+    /// show the violation. But short waits may need more windows than long ones.
     fn orders(self) -> &'static [&'static [ShrinkPart]] {
         use ShrinkPart::{Clients, Grants, Locks, Options, Wait, WindowAlone, Windows};
         match self {

@@ -201,44 +201,16 @@ fn a_lock_that_ends_its_process_before_its_lease_ends_is_never_held_twice() {
     assert!(died > 3, "{died} processes ended by themselves");
 }
 
-/// Answers for two seconds, and then nothing.
-const STOPS_ANSWERING: &str = r#"
-import json, socket, sys, time, uuid
-
-began = time.monotonic()
-
-def ask(*words):
-    redis.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in map(str.encode, words)))
-    return replies.readline()
-
-for line in sys.stdin:
-    request = json.loads(line)
-    answer = {"type": "ok", "id": request["id"]}
-    if request["op"] == "open":
-        lease = request["lease_ms"]
-        host, port = request["endpoints"][0].rsplit(":", 1)
-        redis = socket.create_connection((host, int(port)))
-        replies = redis.makefile("rb")
-    elif request["op"] == "acquire":
-        if time.monotonic() - began > 2:
-            time.sleep(600)
-        key, owner = "harness:" + request["lock"], uuid.uuid4().hex
-        if not ask("SET", key, owner, "NX", "PX", str(lease)).startswith(b"+OK"):
-            time.sleep(0.01)
-            answer = {"type": "fail", "id": request["id"], "error": "busy"}
-    elif request["op"] == "release":
-        ask("EVAL", "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) end return 0", "1", key, owner)
-    print(json.dumps(answer), flush=True)
-"#;
-
 #[test]
 fn a_client_that_does_not_answer_is_killed_before_the_recovery_and_left_alone_in_it() {
     let harness = Harness::new();
-    let script = harness.folder.path().join("stops.py");
-    std::fs::write(&script, STOPS_ANSWERING).unwrap();
     let words = "run --json --runtime local --backend redis --clients 2 --lease 1s --wait 100ms --answer-limit 400ms --time 12s --client";
-    let mut command = harness.command(words);
-    command.arg(format!("python3 {}", script.display())).output().unwrap();
+    let client = concat!(
+        "python3 ",
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/strangers/stops_answering.py"
+    );
+    harness.command(words).arg(client).output().unwrap();
     let history = std::fs::read_to_string(harness.results().join("latest/history.jsonl")).unwrap();
     let (before, recovery) = history.split_once(r#""phase":"recovery""#).expect("it recovers");
     let given_up = |lines: &str| lines.matches("the client did not answer").count();

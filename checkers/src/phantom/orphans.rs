@@ -170,17 +170,14 @@ fn client_number(name: &str) -> Option<u32> {
 /// The acquires of each lock, by the time of their calls.
 fn asks(context: &Context<'_>) -> Vec<Vec<Ask>> {
     let history = context.history;
-    let mut died: FastMap<u32, u64> = FastMap::default();
-    for event in history.events.iter().filter(|event| event.f == F::Died) {
-        died.entry(event.process).or_insert(event.time);
-    }
+    let died = history.deaths();
     let mut asks = vec![Vec::new(); history.locks.len()];
     for (position, event) in history.events.iter().enumerate() {
         let Some(lock) = history.lock_number(event).filter(|_| event.is_call(F::Acquire)) else {
             continue;
         };
         let reply = history.events.get(event.mate as usize);
-        let left_ns = died.get(&event.process).copied().unwrap_or(u64::MAX);
+        let left_ns = died[event.process as usize];
         asks[lock].push(Ask {
             call: position as u32,
             reply: reply.map_or(NONE, |_| event.mate),

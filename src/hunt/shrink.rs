@@ -165,17 +165,30 @@ impl Shrinking {
     /// Begins with a run that failed, and ends after at most `most` others. `suspect` is the window in which its violation fell,
     /// `given` are the options that it was given.
     pub fn of(ground: ShrinkGround, failed: ShrinkCandidate, suspect: Option<u32>, given: &[&str], most: u32) -> Self {
+        let given = OPTIONS.into_iter().filter(|option| given.contains(option)).collect();
+        Self::in_order(0, ground, failed, suspect, given, most)
+    }
+
+    /// Begins with everything, in one of the orders of the ground.
+    fn in_order(
+        order: usize,
+        ground: ShrinkGround,
+        original: ShrinkCandidate,
+        suspect: Option<u32>,
+        given: Vec<&'static str>,
+        most: u32,
+    ) -> Self {
         let mut shrinking = Self {
             ground,
-            original: failed.clone(),
-            order: 0,
+            order,
             best_before: None,
+            best: original.clone(),
+            before: original.clone(),
+            original,
             most,
             runs: 0,
             in_vain: 0,
-            before: failed.clone(),
             is_first_round: true,
-            best: failed,
             part: 0,
             queue: VecDeque::new(),
             pieces: 2,
@@ -184,7 +197,7 @@ impl Shrinking {
             longest: 1,
             running: None,
             suspect,
-            given: OPTIONS.into_iter().filter(|option| given.contains(option)).collect(),
+            given,
         };
         shrinking.begin_part();
         shrinking
@@ -342,17 +355,13 @@ impl Shrinking {
         if self.order + 1 == self.ground.orders().len() || self.best().is_small() {
             return None;
         }
-        self.best_before = Some(self.best().clone());
-        self.order += 1;
-        self.best = self.original.clone();
-        self.before = self.original.clone();
-        self.is_first_round = true;
-        self.part = 0;
-        self.longest = 1;
-        self.in_vain = 0;
-        self.running = None;
-        self.queue.clear();
-        self.begin_part();
+        let (original, given) = (self.original.clone(), self.given.clone());
+        let next = Self::in_order(self.order + 1, self.ground, original, self.suspect, given, self.most);
+        *self = Self {
+            best_before: Some(self.best().clone()),
+            runs: self.runs,
+            ..next
+        };
         Some(())
     }
 

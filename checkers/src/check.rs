@@ -154,10 +154,11 @@ fn answers(context: &Context<'_>) -> Vec<PropertyAnswer> {
     if !is_side_by_side(context.history) {
         return (0..CHECKS.len()).map(|place| answer(context, place)).collect();
     }
-    let next = AtomicUsize::new(0);
+    // the last ones are the longest, since holds are derived already
+    let begun = AtomicUsize::new(0);
     let decide_some = || {
-        let places = iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
-        let places = places.take_while(|place| *place < CHECKS.len());
+        let begun = iter::repeat_with(|| begun.fetch_add(1, Ordering::Relaxed));
+        let places = begun.map_while(|begun| (CHECKS.len() - 1).checked_sub(begun));
         places.map(|place| (place, answer(context, place))).collect::<Vec<_>>()
     };
     let mut answers: Vec<(usize, PropertyAnswer)> = thread::scope(|scope| {

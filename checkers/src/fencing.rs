@@ -79,8 +79,7 @@ pub(crate) fn decide(context: &Context<'_>) -> Fencing {
         decided.late_writes = late_writes(context);
         return decided;
     }
-    for lock in 0..context.history.locks.len() {
-        let LockTokens { count, breaks } = tickets::of_lock(context, lock);
+    for LockTokens { count, breaks } in tickets::of_locks(context) {
         decided.tokens += count;
         decided.break_count += breaks.len() as u64;
         let room = limits::MAX_VIOLATIONS - decided.breaks.len();

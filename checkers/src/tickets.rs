@@ -6,6 +6,8 @@
 
 use crate::context::Context;
 use crate::grants::ServerGrant;
+use crate::history::F;
+use crate::history::event::Kind;
 use crate::history::names::{FastMap, FastSet};
 use crate::holds::{Ended, LockHold};
 use crate::model::Model;
@@ -55,6 +57,46 @@ pub(crate) struct LockTokens {
     pub breaks: Vec<TokenBreak>,
 }
 
+/// Looks at the tokens of each lock.
+pub(crate) fn of_locks(context: &Context<'_>) -> impl Iterator<Item = LockTokens> {
+    let in_order = answered_in_order(context).into_iter().enumerate();
+    in_order.map(|(lock, in_order)| {
+        if !in_order || is_observed(context, lock) {
+            return of_lock(context, lock);
+        }
+        let count = context.holds.by_lock[lock].len() as u64;
+        LockTokens {
+            count,
+            ..Default::default()
+        }
+    })
+}
+
+/// For each lock whether every acquire that was answered ok came with a larger token than those before it: no hold of it breaks the
+/// order then. One pass in the order of the file tells; the holds of one lock lie far apart in a large one.
+fn answered_in_order(context: &Context<'_>) -> Vec<bool> {
+    let history = context.history;
+    let mut locks = vec![(true, None); history.locks.len()];
+    let is_granted = |f, kind| f == F::Acquire && kind == Kind::Ok;
+    history.events.each_of(is_granted, |position, event| {
+        let Some(lock) = history.lock_number(event) else { return };
+        let (in_order, last) = &mut locks[lock];
+        let answer = history
+            .token(event)
+            .map(|token| (history.instant_of(position, event), token));
+        *in_order &= answer.is_some_and(|(instant, token)| {
+            last.is_none_or(|(instant_before, token_before)| instant_before < instant && token_before < token)
+        });
+        *last = answer;
+    });
+    locks.into_iter().map(|(in_order, _)| in_order).collect()
+}
+
+/// Whether the observer told the tokens of a lock.
+fn is_observed(context: &Context<'_>, lock: usize) -> bool {
+    context.grants.watched().tokens && context.grants.of_lock(lock).any(|grant| grant.token.is_some())
+}
+
 /// Looks at the tokens of one lock.
 pub(crate) fn of_lock(context: &Context<'_>, lock: usize) -> LockTokens {
     let holds = context.holds.by_lock[lock].iter();
@@ -62,8 +104,7 @@ pub(crate) fn of_lock(context: &Context<'_>, lock: usize) -> LockTokens {
         let token = hold.token(context.history)?;
         Some(Ticket { token, hold })
     });
-    let watched = context.grants.watched().tokens;
-    let observed = watched && context.grants.of_lock(lock).any(|grant| grant.token.is_some());
+    let observed = is_observed(context, lock);
     let (mut count, mut last, mut in_order) = (0, None, true);
     for Ticket { token, hold } in tickets.clone() {
         count += 1;
@@ -192,4 +233,62 @@ fn by_the_server(context: &Context<'_>, lock: usize, tickets: &[Ticket<'_>]) -> 
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{History, ReadOptions};
+    use crate::options::Options;
+
+    /// A history of three processes and two locks that comes from a number: nobody keeps to anything.
+    fn random(mut dice: u64) -> History {
+        let mut roll = |sides: u64| {
+            dice ^= dice << 13;
+            dice ^= dice >> 7;
+            dice ^= dice << 17;
+            (dice >> 33) % sides
+        };
+        let mut text = String::from(
+            r#"{"format":"harness-history","version":1,"run":"r","model":"mutex","promises":{"tokens":true}}"#,
+        );
+        let (mut time, mut token, mut called) = (0, 1, [None::<(&str, u64)>; 3]);
+        for index in 1..=40 {
+            time += roll(3);
+            let process = roll(3) as usize;
+            let line = match called[process].take() {
+                None => {
+                    let f = if roll(2) == 0 { "acquire" } else { "release" };
+                    let lock = roll(2);
+                    called[process] = Some((f, lock));
+                    format!(r#""type":"invoke","f":"{f}","lock":"l{lock}""#)
+                }
+                Some(("acquire", lock)) if roll(8) > 0 => {
+                    token += [1, 1, 1, 1, 1, 1, 2, 0][roll(8) as usize];
+                    format!(r#""type":"ok","f":"acquire","lock":"l{lock}","token":{token}"#)
+                }
+                Some((f, lock)) => format!(r#""type":"ok","f":"{f}","lock":"l{lock}""#),
+            };
+            text += &format!("\n{{\"index\":{index},\"time\":{time},\"process\":{process},{line}}}");
+        }
+        History::read(text.as_bytes(), &ReadOptions::default()).expect(&text)
+    }
+
+    #[test]
+    fn one_pass_over_all_locks_finds_what_each_lock_shows() {
+        let (options, mut in_order, mut broken) = (Options::default(), 0, 0);
+        for dice in 1..=2_000 {
+            let history = random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(dice));
+            let context = Context::new(&history, &options);
+            let each: Vec<LockTokens> = (0..history.locks.len()).map(|lock| of_lock(&context, lock)).collect();
+            let all: Vec<LockTokens> = of_locks(&context).collect();
+            assert_eq!(format!("{all:?}"), format!("{each:?}"), "{dice}");
+            in_order += answered_in_order(&context)
+                .into_iter()
+                .filter(|in_order| *in_order)
+                .count();
+            broken += each.iter().filter(|lock| !lock.breaks.is_empty()).count();
+        }
+        assert!(in_order > 100 && broken > 100, "{in_order} in order, {broken} broken");
+    }
 }

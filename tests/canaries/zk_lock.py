@@ -98,6 +98,7 @@ class Canary(Lock):
         self.held[lock] = path
         try:
             node = self.call(self.zk.exists_async, path)
+            owner = self.owner()
         except UNKNOWN:
             del self.held[lock]
             self.left(lock, name)
@@ -107,7 +108,14 @@ class Canary(Lock):
             raise Fail("the session ended meanwhile")
         if self.zk.state != KazooState.CONNECTED and DEFECT not in ("no-doubt", "doubts-when-expired", "uses-a-dead-session"):
             self.lost(lock, self.zk.state)  # the listener was called before the lock was in `held`
-        return node and node.czxid, f"0x{self.zk.client_id[0] & 0xFFFFFFFFFFFFFFFF:x}"
+        return node and node.czxid, owner
+
+    def owner(self):
+        """The session, as servers show it."""
+        session = self.zk.client_id
+        if session is None:  # without a connection kazoo does not tell
+            raise TimeoutError("the connection is lost")
+        return f"0x{session[0] & 0xFFFFFFFFFFFFFFFF:x}"
 
     def create(self, lock, name):
         return self.call(self.zk.create_async, f"/canary/{lock}/{name}-", b"", ephemeral=True, sequence=True, makepath=True)

@@ -1,11 +1,13 @@
-//! Text in blocks of whole lines, parsed side by side: one thread reads, as many as there are processors parse, and the caller
-//! takes the blocks in the order of the file.
+//! Text in blocks of whole lines, parsed side by side: as many threads as there are processors cut blocks off the input and parse
+//! them, and the caller takes them in the order of the file.
 //!
-//! Threads of the standard library and bounded channels do it: blocks are dealt in turn, so nothing is stolen or reordered, and a
-//! pool of a library would bring nothing but itself. Without threads, or for a text of one block, the caller's thread does it all.
+//! No thread has one part of the work: each does what is to be done next, so no processor is idle while there is something. With a
+//! thread for each part, one waits for another that is not running. A pool of a library has no order and no bound of what is under way.
+//! Without threads, or for a text of one block, the caller's thread does it all.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read};
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use super::error::ReadError;
@@ -13,10 +15,12 @@ use super::lines::LineBlock;
 
 /// Bytes of a block: large enough that handing it over costs nothing, small enough that it stays in a processor's cache.
 const BLOCK_BYTES: usize = 1 << 18;
-/// Blocks that may wait before and after each parser. More do not make it faster.
-const QUEUE: usize = 2;
-/// Parsers side by side at most: one thread takes what they parse, and is no faster than a few of them.
-const MAX_PARSERS: usize = 4;
+/// Blocks that may be under way for each thread.
+const UNDER_WAY: usize = 4;
+/// Blocks that wait to be parsed before a thread that can cut parses.
+const AHEAD: usize = 2;
+/// Threads side by side at most: one thread takes what they parse, and is no faster than a few of them.
+const MAX_THREADS: usize = 5;
 
 /// Reads all blocks of an input, parses them, and gives them to `take` in order.
 ///
@@ -33,11 +37,11 @@ pub(super) fn each_block(
     };
     let mut first = LineBlock::default();
     cutter.fill(&mut first)?;
-    let parsers = thread::available_parallelism().map_or(1, |processors| processors.get().min(MAX_PARSERS));
-    if cutter.ended || parsers == 1 {
+    let threads = thread::available_parallelism().map_or(1, |processors| processors.get().min(MAX_THREADS));
+    if cutter.ended || threads == 1 {
         one_by_one(cutter, first, take)
     } else {
-        side_by_side(cutter, first, parsers, take)
+        side_by_side(cutter, first, threads, take)
     }
 }
 
@@ -59,64 +63,185 @@ fn one_by_one(
 fn side_by_side(
     cutter: BlockCutter<impl Read + Send>,
     first: LineBlock,
-    parsers: usize,
+    threads: usize,
     mut take: impl FnMut(&mut LineBlock) -> Result<(), ReadError>,
 ) -> Result<(), ReadError> {
+    let queue = BlockQueue {
+        cutter: Mutex::new(cutter),
+        state: Mutex::new(BlockQueueState::of(first, threads)),
+        changed: Condvar::new(),
+    };
     thread::scope(|scope| {
-        let (mut to_parse, mut parsed) = (Vec::new(), Vec::new());
-        for _ in 0..parsers {
-            let (sender, blocks) = mpsc::sync_channel(QUEUE);
-            let (done, receiver) = mpsc::sync_channel(QUEUE);
-            to_parse.push(sender);
-            parsed.push(receiver);
-            scope.spawn(move || parse_each(&blocks, &done));
+        // a thread that ends before the others, by an error or a panic, leaves nothing to wait for
+        let _end = EndOfBlocks(&queue);
+        for _ in 1..threads {
+            scope.spawn(|| {
+                let _end = EndOfBlocks(&queue);
+                queue.help();
+            });
         }
-        let (give_back, used) = mpsc::channel();
-        let (failed, failure) = mpsc::sync_channel(1);
-        scope.spawn(move || {
-            if let Err(error) = deal(cutter, first, &to_parse, &used) {
-                // The receiver is gone only when the caller has an error already.
-                let _ = failed.send(error);
-            }
-        });
-        for parsed in (0..parsers).cycle().map(|turn| &parsed[turn]) {
-            let Ok(mut block) = parsed.recv() else {
-                // The blocks came to an end, or the input did not let itself be read.
-                return failure.recv().map_or(Ok(()), Err);
-            };
+        while let Some(mut block) = queue.next() {
             take(&mut block)?;
-            // The reader may have ended before, and needs no more blocks then.
-            let _ = Sender::send(&give_back, block);
+            queue.locked().used.push(block);
         }
-        Ok(())
+        queue.locked().error.take().map_or(Ok(()), Err)
     })
 }
 
-fn parse_each(blocks: &Receiver<LineBlock>, done: &SyncSender<LineBlock>) {
-    for mut block in blocks {
-        block.parse();
-        if done.send(block).is_err() {
-            return;
+/// Blocks on their way from the input to the caller.
+struct BlockQueue<R> {
+    /// Of the thread that cuts.
+    cutter: Mutex<BlockCutter<R>>,
+    state: Mutex<BlockQueueState>,
+    changed: Condvar,
+}
+
+struct BlockQueueState {
+    /// What waits to be parsed, with the places of the blocks in the file.
+    cut: VecDeque<(u64, LineBlock)>,
+    parsed: BTreeMap<u64, LineBlock>,
+    /// What the caller has taken, to be filled again.
+    used: Vec<LineBlock>,
+    /// How many were cut, and how many the caller has taken.
+    cuts: u64,
+    taken: u64,
+    /// How many may be under way.
+    most: u64,
+    is_cutting: bool,
+    /// Nothing more will be cut.
+    is_cut: bool,
+    error: Option<ReadError>,
+    /// A thread ended, and the others are to end.
+    is_over: bool,
+}
+
+/// What a thread does next.
+enum BlockStep {
+    Cut(LineBlock),
+    Parse(u64, LineBlock),
+    Take(LineBlock),
+    Wait,
+    End,
+}
+
+impl BlockQueueState {
+    fn of(first: LineBlock, threads: usize) -> Self {
+        Self {
+            cut: VecDeque::from([(0, first)]),
+            parsed: BTreeMap::new(),
+            used: Vec::new(),
+            cuts: 1,
+            taken: 0,
+            most: (threads * UNDER_WAY) as u64,
+            is_cutting: false,
+            is_cut: false,
+            error: None,
+            is_over: false,
+        }
+    }
+
+    fn step_of_caller(&mut self) -> BlockStep {
+        if let Some(block) = self.parsed.remove(&self.taken) {
+            self.taken += 1;
+            return BlockStep::Take(block);
+        }
+        self.step(1)
+    }
+
+    /// Cuts where so many blocks do not wait to be parsed, and parses otherwise.
+    fn step(&mut self, ahead: usize) -> BlockStep {
+        let may_cut = !self.is_cutting && !self.is_cut && self.cuts - self.taken < self.most;
+        if self.is_over {
+            BlockStep::End
+        } else if may_cut && self.cut.len() < ahead {
+            self.is_cutting = true;
+            BlockStep::Cut(self.used.pop().unwrap_or_default())
+        } else if let Some((place, block)) = self.cut.pop_front() {
+            BlockStep::Parse(place, block)
+        } else if self.is_cut && self.taken == self.cuts {
+            BlockStep::End
+        } else {
+            BlockStep::Wait
         }
     }
 }
 
-/// Cuts the input and deals its blocks to the parsers in turn, until the input or the parsers end.
-fn deal(
-    mut cutter: BlockCutter<impl Read>,
-    first: LineBlock,
-    parsers: &[SyncSender<LineBlock>],
-    used: &Receiver<LineBlock>,
-) -> Result<(), ReadError> {
-    let mut block = first;
-    for parser in parsers.iter().cycle() {
-        if parser.send(block).is_err() || cutter.ended {
-            break;
-        }
-        block = used.try_recv().unwrap_or_default();
-        cutter.fill(&mut block)?;
+impl<R: Read> BlockQueue<R> {
+    fn locked(&self) -> MutexGuard<'_, BlockQueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    Ok(())
+
+    /// The next block in the order of the file. The caller cuts and parses where it is not there yet, but parses first: only one
+    /// thread can cut.
+    fn next(&self) -> Option<LineBlock> {
+        loop {
+            match self.awaited(BlockQueueState::step_of_caller) {
+                BlockStep::Take(block) => {
+                    self.changed.notify_all();
+                    return Some(block);
+                }
+                BlockStep::End => return None,
+                step => self.carry_out(step),
+            }
+        }
+    }
+
+    /// Cuts and parses until the end.
+    fn help(&self) {
+        loop {
+            match self.awaited(|state| state.step(AHEAD)) {
+                BlockStep::End => return,
+                step => self.carry_out(step),
+            }
+        }
+    }
+
+    fn awaited(&self, step: impl Fn(&mut BlockQueueState) -> BlockStep) -> BlockStep {
+        let mut state = self.locked();
+        loop {
+            match step(&mut state) {
+                BlockStep::Wait => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                step => return step,
+            }
+        }
+    }
+
+    fn carry_out(&self, step: BlockStep) {
+        match step {
+            BlockStep::Cut(block) => self.cut(block),
+            BlockStep::Parse(place, mut block) => {
+                block.parse();
+                self.locked().parsed.insert(place, block);
+            }
+            BlockStep::Take(_) | BlockStep::Wait | BlockStep::End => {}
+        }
+        self.changed.notify_all();
+    }
+
+    fn cut(&self, mut block: LineBlock) {
+        let mut cutter = self.cutter.lock().unwrap_or_else(PoisonError::into_inner);
+        let filled = cutter.fill(&mut block);
+        let mut state = self.locked();
+        state.is_cutting = false;
+        state.is_cut = cutter.ended || filled.is_err();
+        if let Err(error) = filled {
+            state.error = Some(error);
+        } else {
+            let place = state.cuts;
+            state.cuts += 1;
+            state.cut.push_back((place, block));
+        }
+    }
+}
+
+/// Ends the work of all threads when it is dropped.
+struct EndOfBlocks<'a, R: Read>(&'a BlockQueue<R>);
+
+impl<R: Read> Drop for EndOfBlocks<'_, R> {
+    fn drop(&mut self) {
+        self.0.locked().is_over = true;
+        self.0.changed.notify_all();
+    }
 }
 
 /// Cuts an input into blocks behind newlines.
@@ -160,5 +285,96 @@ impl<R: Read> BlockCutter<R> {
             // A line that is longer than a block.
             text.resize(filled * 2, 0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Cursor};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    const THREADS: usize = 3;
+    const LINES: u64 = 40_000;
+
+    fn text() -> Vec<u8> {
+        let line = |index| {
+            format!(r#"{{"index":{index},"time":{index},"process":1,"type":"invoke","f":"acquire","lock":"l0"}}"#)
+                + "\n"
+        };
+        (0..LINES).map(line).collect::<String>().into_bytes()
+    }
+
+    fn read(
+        input: impl Read + Send,
+        take: impl FnMut(&mut LineBlock) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        let mut cutter = BlockCutter {
+            input,
+            rest: Vec::new(),
+            ended: false,
+        };
+        let mut first = LineBlock::default();
+        cutter.fill(&mut first)?;
+        side_by_side(cutter, first, THREADS, take)
+    }
+
+    /// The indices of all events, in the order in which they came, and the error after them.
+    fn indices(input: impl Read + Send) -> (Vec<u64>, Option<ReadError>) {
+        let mut indices = Vec::new();
+        let ended = read(input, |block| {
+            indices.extend(block.events.iter().map(|event| event.index));
+            Ok(())
+        });
+        (indices, ended.err())
+    }
+
+    /// An input that ends otherwise than by its end.
+    struct Ends<F: FnMut() -> io::Result<usize>>(F);
+
+    impl<F: FnMut() -> io::Result<usize>> Read for Ends<F> {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            (self.0)()
+        }
+    }
+
+    #[test]
+    fn blocks_come_in_the_order_of_the_file() {
+        assert!(text().len() > 8 * BLOCK_BYTES, "several blocks a thread");
+        for _ in 0..20 {
+            let (indices, error) = indices(Cursor::new(text()));
+            assert!(error.is_none());
+            assert!(indices.into_iter().eq(0..LINES));
+        }
+    }
+
+    #[test]
+    fn what_was_read_before_an_error_comes_before_it() {
+        let broken = Ends(|| Err(io::Error::other("the disk is gone")));
+        let (indices, error) = indices(Cursor::new(text()).chain(broken));
+        let whole_blocks = (text().len() / BLOCK_BYTES - 1) * BLOCK_BYTES / (text().len() / LINES as usize + 1);
+        assert!(indices.len() > whole_blocks, "{} of {whole_blocks}", indices.len());
+        assert!(indices.iter().copied().eq(0..indices.len() as u64));
+        assert!(error.is_some_and(|error| error.to_string().contains("the disk is gone")));
+    }
+
+    #[test]
+    fn an_error_of_the_caller_ends_the_other_threads() {
+        let endless = io::repeat(b'\n');
+        let mut blocks = 0;
+        let ended = read(endless, |_| {
+            blocks += 1;
+            if blocks < 5 { Ok(()) } else { Err(ReadError::Empty) }
+        });
+        assert!(matches!(ended, Err(ReadError::Empty)));
+        assert_eq!(blocks, 5);
+    }
+
+    #[test]
+    fn a_panic_of_any_thread_is_one_of_the_caller() {
+        let panics = Ends(|| panic!("an input that panics"));
+        let read = || indices(Cursor::new(text()).chain(panics));
+        assert!(catch_unwind(AssertUnwindSafe(read)).is_err());
     }
 }

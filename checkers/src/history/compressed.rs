@@ -39,9 +39,13 @@ impl Compression {
     }
 }
 
+/// Less than a decoder gives at once: what is asked for more than this is not copied through the buffer.
+#[cfg(any(feature = "gzip", feature = "zstd"))]
+const BUFFER_BYTES: usize = 1 << 15;
+
 #[cfg(any(feature = "gzip", feature = "zstd"))]
 fn buffered<'a>(decoder: impl std::io::Read + Send + 'a) -> Box<dyn BufRead + Send + 'a> {
-    Box::new(std::io::BufReader::with_capacity(super::read::BUFFER_BYTES, decoder))
+    Box::new(std::io::BufReader::with_capacity(BUFFER_BYTES, decoder))
 }
 
 #[cfg(not(all(feature = "gzip", feature = "zstd")))]

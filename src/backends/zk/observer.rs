@@ -124,9 +124,11 @@ impl ZkObserver {
                 biased;
                 () = log.clock.sleep_until(beat) => {
                     let asked = log.clock.now_ns();
-                    let proven = log.clock.within(SILENCE, self.ensemble.queries.proves()).await == Some(true);
-                    // nothing from before it was asked is still to come
-                    heard = if proven { heard.max(asked) } else { heard };
+                    let proof = log.clock.within(SILENCE, self.ensemble.queries.proves());
+                    let proven = self.listening(proof, log.clock).await == Some(true);
+                    // nothing from before it was asked is still to come, but some may wait to be recorded
+                    let recorded = self.ahead.front().map_or(asked, |next| next.at.min(asked));
+                    heard = if proven { heard.max(recorded) } else { heard };
                     beat = log.clock.after(every);
                     proven
                 }
@@ -275,10 +277,19 @@ fn contender(owner: Option<NodeOwner>) -> Contender {
 
 #[cfg(test)]
 mod tests {
-    use harness_workloads::BackendId;
+    use std::net::SocketAddr;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
+    use harness_checkers::history::event::Fields;
+    use harness_workloads::BackendId;
+    use tokio::sync::{mpsc, watch};
+
+    use super::super::ensemble::NodeQueries;
     use super::*;
     use crate::backends;
+    use crate::backends::observer::ObservationSink;
+    use crate::cluster::Endpoints;
 
     fn nodes(pattern: &str, value: KeyValue) -> LockNodes {
         let mut keys = LockKeys::default_of(backends::of(BackendId::Zk));
@@ -310,5 +321,128 @@ mod tests {
         assert_eq!(below.root, "/apps");
         assert_eq!(below.lock_under("l2"), Some(("l2".into(), "/apps/l2/leases".into())));
         assert_eq!(below.lock_of_contender("/apps/l2/leases/x"), Some("l2".into()));
+    }
+
+    /// A server of which a test says what it tells, and which answers slowly.
+    struct SlowServer {
+        /// How many more proofs it answers.
+        proofs: AtomicU64,
+    }
+
+    impl NodeQueries for SlowServer {
+        fn children(&self, _: &str) -> BoxFuture<'static, Vec<String>> {
+            Box::pin(async { Vec::new() })
+        }
+
+        fn owner(&self, path: &str) -> BoxFuture<'static, Option<NodeOwner>> {
+            let number = place(path) as i64;
+            Box::pin(async move {
+                tokio::time::sleep(Duration::from_millis(if number == 3 { 60 } else { 0 })).await;
+                Some(NodeOwner {
+                    session: number,
+                    czxid: number,
+                })
+            })
+        }
+
+        fn beat(&self) -> Duration {
+            Duration::from_millis(10)
+        }
+
+        fn proves(&self) -> BoxFuture<'static, bool> {
+            let answers = self
+                .proofs
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+            Box::pin(async move {
+                if answers.is_err() {
+                    std::future::pending::<()>().await;
+                }
+                true
+            })
+        }
+
+        fn why(&self, _: &str) -> BoxFuture<'static, Unasked> {
+            Box::pin(async {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                Unasked::Unknown
+            })
+        }
+    }
+
+    struct ToldChanges(mpsc::UnboundedReceiver<(NodeChange, String)>);
+
+    impl NodeChanges for ToldChanges {
+        fn next(&mut self) -> BoxFuture<'_, Option<(NodeChange, String)>> {
+            Box::pin(self.0.recv())
+        }
+    }
+
+    struct ClosedEnsemble;
+
+    impl EnsembleSource for ClosedEnsemble {
+        fn open(&self, _: &EndpointsReceiver, _: &str) -> BoxFuture<'static, Result<OpenedEnsemble, String>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    /// Since when the ensemble was out of hearing.
+    #[derive(Default)]
+    struct LostHearing(Mutex<Option<u64>>);
+
+    impl ObservationSink for LostHearing {
+        fn signal(&self, _: &'static str, _: Fields<'_>, _: u64) {}
+
+        fn lost(&self, _: &str, heard: u64) {
+            *self.0.lock().unwrap() = Some(heard);
+        }
+
+        fn back(&self, _: &str) {}
+
+        fn released_at(&self, _: &str, _: &Contender) -> Option<u64> {
+            None
+        }
+
+        fn watches(&self, _: SocketAddr) {}
+    }
+
+    #[tokio::test]
+    async fn what_was_told_and_not_recorded_before_the_connection_ended_is_out_of_hearing() {
+        let (tell, told) = mpsc::unbounded_channel();
+        let (_endpoints, endpoints) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
+        let server = Arc::new(SlowServer {
+            proofs: AtomicU64::new(u64::MAX),
+        });
+        let observer = ZkObserver {
+            source: Arc::new(ClosedEnsemble),
+            endpoints,
+            nodes: nodes("/harness/{lock}", KeyValue::Sequential),
+            ensemble: OpenedEnsemble {
+                queries: Arc::clone(&server) as Arc<dyn NodeQueries>,
+                changes: Box::new(ToldChanges(told)),
+            },
+            ahead: VecDeque::new(),
+        };
+        let (lost, clock) = (Arc::new(LostHearing::default()), GroundClock::Real);
+        let sink = Arc::clone(&lost) as Arc<dyn ObservationSink>;
+        let observing = tokio::spawn(observer.observe(ObservationLog::new(sink, clock)));
+        let say = |kind, number: u32| tell.send((kind, format!("/harness/l0/x-lock-{number:010}"))).unwrap();
+        say(NodeChange::Created, 1);
+        say(NodeChange::Created, 2);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        // while it asks why the first went, it hears of the others
+        say(NodeChange::Deleted, 1);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        say(NodeChange::Created, 3);
+        say(NodeChange::Deleted, 2);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let told_ns = clock.now_ns();
+        // the one proof that is answered before the second is recorded says nothing of it
+        server.proofs.store(1, Ordering::Relaxed);
+        while lost.0.lock().unwrap().is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        observing.abort();
+        let heard = lost.0.lock().unwrap().unwrap();
+        assert!(heard <= told_ns, "{} ms too late", (heard - told_ns) / 1_000_000);
     }
 }

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read};
+use std::num::NonZero;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -30,6 +31,15 @@ pub(super) fn each_block(
     input: impl Read + Send,
     take: impl FnMut(&mut LineBlock) -> Result<(), ReadError>,
 ) -> Result<(), ReadError> {
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    by_threads(processors.min(MAX_THREADS), input, take)
+}
+
+fn by_threads(
+    threads: usize,
+    input: impl Read + Send,
+    take: impl FnMut(&mut LineBlock) -> Result<(), ReadError>,
+) -> Result<(), ReadError> {
     let mut cutter = BlockCutter {
         input,
         rest: Vec::new(),
@@ -37,7 +47,6 @@ pub(super) fn each_block(
     };
     let mut first = LineBlock::default();
     cutter.fill(&mut first)?;
-    let threads = thread::available_parallelism().map_or(1, |processors| processors.get().min(MAX_THREADS));
     if cutter.ended || threads == 1 {
         one_by_one(cutter, first, take)
     } else {
@@ -306,24 +315,10 @@ mod tests {
         (0..LINES).map(line).collect::<String>().into_bytes()
     }
 
-    fn read(
-        input: impl Read + Send,
-        take: impl FnMut(&mut LineBlock) -> Result<(), ReadError>,
-    ) -> Result<(), ReadError> {
-        let mut cutter = BlockCutter {
-            input,
-            rest: Vec::new(),
-            ended: false,
-        };
-        let mut first = LineBlock::default();
-        cutter.fill(&mut first)?;
-        side_by_side(cutter, first, THREADS, take)
-    }
-
     /// The indices of all events, in the order in which they came, and the error after them.
     fn indices(input: impl Read + Send) -> (Vec<u64>, Option<ReadError>) {
         let mut indices = Vec::new();
-        let ended = read(input, |block| {
+        let ended = by_threads(THREADS, input, |block| {
             indices.extend(block.events.iter().map(|event| event.index));
             Ok(())
         });
@@ -363,7 +358,7 @@ mod tests {
     fn an_error_of_the_caller_ends_the_other_threads() {
         let endless = io::repeat(b'\n');
         let mut blocks = 0;
-        let ended = read(endless, |_| {
+        let ended = by_threads(THREADS, endless, |_| {
             blocks += 1;
             if blocks < 5 { Ok(()) } else { Err(ReadError::Empty) }
         });

@@ -16,7 +16,7 @@ use crate::history::event::Kind;
 use crate::history::{F, History};
 use crate::limits;
 use crate::starvation::{self, Starved};
-use crate::tickets::{self, TokenBreak};
+use crate::tickets::{self, LockTokens, TokenBreak};
 
 /// One acquire that was answered ok.
 #[derive(Debug, Clone, Copy)]
@@ -101,8 +101,8 @@ pub(crate) fn decide(context: &Context<'_>) -> Fairness {
     decided.ordered = promises.fifo
         && promises.orders_tokens()
         && context.holds.iter().any(|hold| hold.token(context.history).is_some());
-    for lock in (0..context.history.locks.len()).filter(|_| decided.ordered) {
-        let breaks = tickets::of_lock(context, lock).breaks;
+    let by_lock = decided.ordered.then(|| tickets::of_locks(context));
+    for LockTokens { breaks, .. } in by_lock.into_iter().flatten() {
         decided.count += breaks.len() as u64;
         let room = limits::MAX_VIOLATIONS - decided.breaks.len();
         decided.breaks.extend(breaks.into_iter().take(room));

@@ -98,7 +98,7 @@ fn is_observed(context: &Context<'_>, lock: usize) -> bool {
 }
 
 /// Looks at the tokens of one lock.
-pub(crate) fn of_lock(context: &Context<'_>, lock: usize) -> LockTokens {
+fn of_lock(context: &Context<'_>, lock: usize) -> LockTokens {
     let holds = context.holds.by_lock[lock].iter();
     let tickets = holds.filter_map(|hold| {
         let token = hold.token(context.history)?;

@@ -241,6 +241,26 @@ mod tests {
             prop_assert_eq!(format!("{:?}", plan(&config)), format!("{:?}", plan(&config)));
         }
 
+        // message faults alone are closer together the more clients there are
+        #[test]
+        fn fewer_clients_have_the_same_windows_against_fewer_clients(
+            seed: u64, grants in proptest::option::of(1u32..300), clients in 2u32..20,
+        ) {
+            let of = |clients| {
+                let mut config = config(seed, 60, 2000, &["partition", "kill", "pause-waiter"]);
+                config.grants = grants;
+                config.clients = clients;
+                plan(&config).unwrap().windows
+            };
+            let same = |window: &PlannedWindow| (window.lane, window.fault.name, window.start, window.length);
+            let (many, few) = (of(20), of(clients));
+            prop_assert_eq!(many.iter().map(same).collect::<Vec<_>>(), few.iter().map(same).collect::<Vec<_>>());
+            for (many, few) in many.iter().zip(&few) {
+                let (many, few) = (&many.injection, &few.injection);
+                prop_assert!(many.title == few.title || matches!(few.target, Target::Clients(_)), "{} {}", many.title, few.title);
+            }
+        }
+
         #[test]
         fn windows_of_a_lane_follow_each_other_and_heal_before_the_recovery(
             seed: u64, seconds in 30u64..300, lease_ms in 500u64..4000,

@@ -48,7 +48,7 @@ fn the_catches_of_the_readme_are_found_on_models_too() {
     let harness = Harness::new();
     for (words, property) in [
         (
-            "--recipe redis-set-px-del --holder naive --clients 10 --hold 100ms --fault partition=holder --seed 4",
+            "--recipe redis-set-px-del --holder naive --clients 10 --hold 100ms --fault partition=holder --seed 1",
             "HL001",
         ),
         ("--fault pause-holder --seed 1", "HL001"),

@@ -58,6 +58,7 @@ impl Fault for Partition {
         if peer_partition::KINDS.contains(&kind) {
             return Ok(peer_partition::plan(kind, shape, rng));
         }
+        let reset_on_heal = rng.random_bool(0.5);
         let both = Behaviour::BLACKHOLE;
         let (target, behaviour, title) = match kind {
             "client" => {
@@ -100,7 +101,7 @@ impl Fault for Partition {
         let on_links = LinkInjection {
             behaviour,
             reset_first: false,
-            reset_on_heal: rng.random_bool(0.5),
+            reset_on_heal,
         };
         let acquires = match &target {
             Target::Servers(servers) => acquires_without(servers.len(), shape),

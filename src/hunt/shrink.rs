@@ -20,6 +20,8 @@ const WAIT: &str = "wait";
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
 /// In how many worlds less is tried at most.
 const MOST_WORLDS: u32 = 48;
+/// In how many worlds three clients or a few more are tried.
+const WORLDS_FOR_FEW_CLIENTS: u32 = 128;
 /// In how many worlds each of many windows is tried alone.
 const WORLDS_ALONE: u32 = 16;
 /// So many runs without a violation are enough of one order.
@@ -98,10 +100,12 @@ impl ShrinkGround {
     /// Tries of a candidate before it counts as one that does not fail. A violation that took `longest` worlds to come comes in one of
     /// about as many.
     fn tries(self, part: ShrinkPart, candidate: &ShrinkCandidate, longest: u32) -> u32 {
-        let worlds = |least: u32| least.max(longest * 3).min(MOST_WORLDS);
+        let worlds = |least: u32| (longest * 3).min(MOST_WORLDS).max(least);
         match (self, part) {
             (Self::Servers, ShrinkPart::Windows) if !candidate.windows.is_empty() => 2,
             (Self::Servers, _) => 1,
+            // with more than these a person cannot follow it
+            (Self::Models, ShrinkPart::Clients) if candidate.clients >= FEW_CLIENTS => worlds(WORLDS_FOR_FEW_CLIENTS),
             (Self::Models, ShrinkPart::Clients) => worlds(32),
             // each candidate has its world
             (Self::Models, ShrinkPart::WindowAlone) => 1,

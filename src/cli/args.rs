@@ -175,7 +175,7 @@ pub struct SuiteArgs {
     #[arg(long, value_name = "M/N", value_parser = Shard::read)]
     pub shard: Option<Shard>,
     /// Merge the records of shards that are found in these folders
-    #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["file", "shard", "filter", "rerun_unsure", "set", "jobs", "retries", "dry_run"])]
+    #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["file", "shard", "filter", "rerun_unsure", "set", "seeds", "jobs", "retries", "dry_run"])]
     pub merge: Vec<PathBuf>,
     /// Run only rows whose name contains this text; can be repeated
     #[arg(long, value_name = "TEXT")]
@@ -186,6 +186,10 @@ pub struct SuiteArgs {
     /// Set an option of `harness run` in every row, such as `runtime=docker`; can be repeated
     #[arg(long, value_name = "OPTION=VALUE")]
     pub set: Vec<String>,
+    /// Run each row with N seeds on models of servers, in memory: its expectation must come true with each of them. A row that
+    /// names a seed runs with that one alone
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub seeds: Option<u32>,
     /// Rows that run at the same time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub jobs: u32,

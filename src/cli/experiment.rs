@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use harness_checkers::{Options, ReadOptions, check};
+use tokio::sync::watch;
 
 use super::args::RunArgs;
 use super::check::{Examined, examine};
 use super::report;
-use super::series::SeriesPlace;
 use super::settings::{parse_run, run_options};
 use crate::cluster::RuntimeChoice;
 use crate::config::Config;
@@ -130,7 +130,11 @@ pub fn decided(folder: &RunFolder, info: RunInfo) -> (Stored, Result<Examined, S
 }
 
 /// Makes a run on models in memory, on this thread, and decides it; `None` when the user interrupted it.
-pub fn examined_in_memory(config: Config, place: &SeriesPlace) -> Result<Option<Diagnosis>, String> {
+pub fn examined_in_memory(
+    config: Config,
+    choice: &RuntimeChoice,
+    stop: &watch::Receiver<bool>,
+) -> Result<Option<Diagnosis>, String> {
     let plan = planned(&config).map_err(|error| error.to_string())?;
     let outcome = simulated::execute_here(RunSpec {
         config,
@@ -138,9 +142,9 @@ pub fn examined_in_memory(config: Config, place: &SeriesPlace) -> Result<Option<
         name: String::new(),
         folder: RunFolder(PathBuf::new()),
         in_memory: true,
-        choice: place.choice.clone(),
+        choice: choice.clone(),
         progress: ProgressSender::unheard(),
-        interrupt: place.stop.clone(),
+        interrupt: stop.clone(),
     });
     if outcome.interrupted {
         return Ok(None);

@@ -121,7 +121,7 @@ impl HuntJob {
 
     fn in_memory(&self, draw: &HuntDraw) -> ExperimentOutcome {
         let config = self.state.space.config(draw);
-        match config.and_then(|config| examined_in_memory(config, &self.place)) {
+        match config.and_then(|config| examined_in_memory(config, &self.place.choice, &self.place.stop)) {
             Ok(Some(diagnosis)) => ExperimentOutcome::Decided(Box::new(diagnosis), String::new()),
             Ok(None) => ExperimentOutcome::Stopped,
             Err(why) => ExperimentOutcome::Failed(why),

@@ -33,6 +33,7 @@ mod proxy;
 mod replay;
 mod report;
 mod resolve;
+mod row_seeds;
 mod rows;
 mod run;
 mod series;

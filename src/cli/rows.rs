@@ -12,17 +12,20 @@ use nix::sys::signal::Signal;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, watch};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::check::exit_of;
 use super::interrupt::interrupted;
+use super::row_seeds::{RowSeeds, SEED, examine};
+use crate::config::setting::{OptionName, Setting, SettingOrigin};
 use crate::exit::Exit;
 use crate::process;
 use crate::report::Diagnosis;
 use crate::report::terminal::Look;
 use crate::suite::SuiteRow;
 use crate::suite::judge::{Judgement, RowOutcome, judge, judge_canary};
-use crate::suite::record::{Record, RowAttempt, RowRecord};
+use crate::suite::record::{Record, RowAttempt, RowRecord, SeedCounts};
 use crate::suite::render::{self, progress};
 
 /// Time for a row of a suite to end beyond its own: servers start and stop, a long history is checked.
@@ -36,6 +39,28 @@ const RUNS: &str = "runs";
 pub struct Job {
     pub row: SuiteRow,
     pub time: Duration,
+    /// The seeds that are all tried on models, in place of one run.
+    pub seeds: Option<RowSeeds>,
+}
+
+impl Job {
+    /// The same as one run with this seed.
+    fn with_seed(&self, seed: u64) -> Self {
+        let mut row = self.row.clone();
+        row.settings.push(Setting {
+            option: OptionName {
+                name: SEED.to_owned(),
+                switch: false,
+            },
+            value: Some(format!("{seed:08x}")),
+            origin: SettingOrigin::Flag,
+        });
+        Self {
+            row,
+            time: self.time,
+            seeds: None,
+        }
+    }
 }
 
 /// The results folder and log of one row. They are separate, because rows run at the same time.
@@ -136,6 +161,12 @@ async fn work(
 /// Runs a row, and reruns it while it is inconclusive and has retries left.
 async fn row(job: &Job, index: usize, folder: &Path, stop: &watch::Receiver<bool>) -> RowRecord {
     let mut record = RowRecord::of(&job.row);
+    if let Some(seeds) = job.seeds {
+        let (counts, attempt) = with_seeds(job, seeds, &RowFolder::of(folder, index, 0), stop).await;
+        record.seeds = Some(counts);
+        record.add(attempt);
+        return record;
+    }
     for number in 0..=job.row.retries {
         record.add(attempt(job, &RowFolder::of(folder, index, number), stop.clone()).await);
         if !record.judged.proves_nothing() || *stop.borrow() {
@@ -143,6 +174,62 @@ async fn row(job: &Job, index: usize, folder: &Path, stop: &watch::Receiver<bool
         }
     }
     record
+}
+
+/// Tries each of the seeds on models, in memory. The run that decides is made again with its files, unless it is as expected.
+async fn with_seeds(
+    job: &Job,
+    seeds: RowSeeds,
+    place: &RowFolder<'_>,
+    stop: &watch::Receiver<bool>,
+) -> (SeedCounts, RowAttempt) {
+    let started = Instant::now();
+    let took_ms = || started.elapsed().as_millis() as u64;
+    let (row, stopped) = (job.row.clone(), stop.clone());
+    let examined = match spawn_blocking(move || examine(&row, seeds, &stopped)).await {
+        Ok(examined) => examined,
+        Err(panic) => {
+            let why = format!("a run on models ended without an outcome: {panic}");
+            return (SeedCounts::default(), failed(RowOutcome::Bug, why, took_ms()));
+        }
+    };
+    let counts = examined.counts.clone();
+    let decisive = examined.decisive().filter(|_| counts.made == seeds.count);
+    let attempt = match decisive {
+        None => failed(RowOutcome::Interrupted, "not all seeds were tried".into(), took_ms()),
+        Some(decisive) if decisive.judgement.judged == RowOutcome::AsExpected => {
+            let nothing = failed(RowOutcome::AsExpected, String::new(), 0);
+            told(decisive.diagnosis, nothing)
+        }
+        Some(decisive) => {
+            let again = attempt(&job.with_seed(decisive.seed), place, stop.clone()).await;
+            if [decisive.judgement.judged, RowOutcome::Interrupted].contains(&again.judged) {
+                again
+            } else {
+                let in_memory = decisive.judgement;
+                let why = format!(
+                    "seed {:08x} came out {} in memory and {} with its files: {}",
+                    decisive.seed,
+                    in_memory.judged.word(),
+                    again.judged.word(),
+                    in_memory.why.join("; ")
+                );
+                RowAttempt {
+                    judged: RowOutcome::Bug,
+                    why: vec![why],
+                    ..again
+                }
+            }
+        }
+    };
+    let took_ms = took_ms();
+    (counts, RowAttempt { took_ms, ..attempt })
+}
+
+/// How a run of the row is judged.
+pub fn judged(row: &SuiteRow, exit: Option<Exit>, diagnosis: Option<&Diagnosis>) -> Judgement {
+    let judgement = judge(&row.expect, exit, diagnosis);
+    if row.canary { judge_canary(judgement) } else { judgement }
 }
 
 /// One run of a row.
@@ -156,11 +243,7 @@ async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) 
     };
     let diagnosis: Option<Diagnosis> = serde_json::from_slice(&printed).ok();
     let exit = code.and_then(|code| Exit::ALL.into_iter().find(|exit| i32::from(exit.code()) == code));
-    let mut judgement = judge(&job.row.expect, exit, diagnosis.as_ref());
-    if job.row.canary {
-        judgement = judge_canary(judgement);
-    }
-    let Judgement { judged, mut why } = judgement;
+    let Judgement { judged, mut why } = judged(&job.row, exit, diagnosis.as_ref());
     if why.is_empty() && judged != RowOutcome::AsExpected {
         why.extend(last_words(&place.log));
     }
@@ -169,30 +252,33 @@ async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) 
         why,
         exit: code.and_then(|code| u8::try_from(code).ok()),
         took_ms,
-        ..told(diagnosis, place)
+        run: diagnosis
+            .as_ref()
+            .and_then(|diagnosis| diagnosis.run.as_ref())
+            .map(|run| format!("{}/{}", place.runs, run.run)),
+        ..told(diagnosis, failed(RowOutcome::NotRun, String::new(), 0))
     }
 }
 
-/// The parts of an attempt that come from the diagnosis.
-fn told(diagnosis: Option<Diagnosis>, place: &RowFolder<'_>) -> RowAttempt {
-    let nothing = failed(RowOutcome::NotRun, String::new(), 0);
-    let Some(diagnosis) = diagnosis else { return nothing };
+/// `attempt` with what the diagnosis says, if there is one.
+fn told(diagnosis: Option<Diagnosis>, attempt: RowAttempt) -> RowAttempt {
+    let Some(diagnosis) = diagnosis else { return attempt };
     let findings = diagnosis.findings.iter();
     RowAttempt {
         exit: Some(exit_of(&diagnosis).code()),
         outcome: Some(diagnosis.outcome),
         verdicts: findings.map(|finding| (finding.property, finding.verdict)).collect(),
         effect: diagnosis.effect.evidence,
-        run: diagnosis.run.as_ref().map(|run| format!("{}/{}", place.runs, run.run)),
         again: diagnosis.run.map(|run| run.again).unwrap_or_default(),
-        ..nothing
+        ..attempt
     }
 }
 
+/// An attempt without a verdict; `sentence` says why, if it is not empty.
 fn failed(judged: RowOutcome, sentence: String, took_ms: u64) -> RowAttempt {
     RowAttempt {
         judged,
-        why: vec![sentence],
+        why: Vec::from_iter(Some(sentence).filter(|sentence| !sentence.is_empty())),
         exit: None,
         outcome: None,
         verdicts: Default::default(),

@@ -101,7 +101,7 @@ pub fn fresh_seed() -> u64 {
 }
 
 /// `count` seeds: the first, and others drawn from it.
-fn seeds(first: u64, count: u32) -> impl Iterator<Item = u64> {
+pub fn seeds(first: u64, count: u32) -> impl Iterator<Item = u64> {
     let mut rng = ChaCha8Rng::seed_from_u64(first);
     (0..count).map(move |number| {
         if number == 0 {

@@ -295,7 +295,8 @@ impl Shrinker<'_> {
         self.number += 1;
         let place = Arc::clone(&self.place);
         let started = Instant::now();
-        let examined = tokio::task::spawn_blocking(move || examined_in_memory(config, &place)).await;
+        let examined =
+            tokio::task::spawn_blocking(move || examined_in_memory(config, &place.choice, &place.stop)).await;
         let diagnosis = examined.expect("a run on models does not panic");
         let diagnosis = diagnosis.map_err(Failure::environment)?;
         let detected = diagnosis.and_then(|diagnosis| self.original.shown_in(&diagnosis, self.ground));

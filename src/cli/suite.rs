@@ -6,11 +6,12 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::args::{ColorWhen, SuiteArgs};
+use super::args::{ColorWhen, SuiteArgs, parse_seed};
 use super::experiment::refusal;
 use super::github::Github;
+use super::row_seeds::{RowSeeds, SEED};
 use super::rows::{self, Job, Ready};
-use super::run::possible;
+use super::run::{fresh_seed, possible};
 use super::settings::{parse_run, run_options};
 use super::stdout::{print, print_json};
 use super::suites::{RECORD, before, relative, suites};
@@ -24,6 +25,9 @@ use crate::store;
 use crate::suite::record::{self, Record, RowRecord};
 use crate::suite::{RowLeftOut, RowOutcome, Suite, SuiteRow, file, junit, page, render};
 
+const RUNTIME: &str = "runtime";
+/// The runtime of models of servers.
+const MODELS: &str = "simulated";
 /// The suite's page.
 const PAGE: &str = "index.html";
 /// Depth of the search for records to merge: an artifact in an artifact, not a whole disk.
@@ -51,13 +55,14 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
     let options = run_options(describes_experiment);
     let in_file = |error| Failure::usage(format!("{}: {error}", path.display()));
     let mut suite = file::read(&text, &name, &options).map_err(in_file)?;
-    let set = set(&args.set, &options)?;
+    let mut set = set(&args.set, &options)?;
+    let seeds = args.seeds.map(|count| taken_as_seeds(&mut set, count)).transpose()?;
     let is_wanted = |row: &SuiteRow| args.filter.is_empty() || args.filter.iter().any(|text| row.name.contains(text));
     suite.rows.retain(is_wanted);
     let (mut jobs, mut left_out) = (Vec::new(), Vec::new());
     for mut row in std::mem::take(&mut suite.rows) {
         row.retries = args.retries.unwrap_or(row.retries);
-        let refused = |sentence| {
+        let refused = |sentence: String| {
             Failure::usage(format!(
                 "{}: line {}: row `{}`: {sentence}",
                 path.display(),
@@ -68,7 +73,12 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
         match check(&row, &set).map_err(refused)? {
             RowCheck::Runs { settings, time } => {
                 row.settings = settings;
-                jobs.push(Job { row, time });
+                let seeds = seeds.filter(|_| row.value(SEED).is_none());
+                if seeds.is_some() && row.value(RUNTIME) != Some(MODELS) {
+                    let sentence = "--seeds needs models of servers\nhint: --set runtime=simulated";
+                    return Err(refused(sentence.to_owned()));
+                }
+                jobs.push(Job { row, time, seeds });
             }
             RowCheck::LeftOut(why) => left_out.push(RowLeftOut { name: row.name, why }),
         }
@@ -142,6 +152,15 @@ pub fn set(given: &[String], options: &[OptionName]) -> Result<Vec<Setting>, Fai
     given.iter().map(setting).collect()
 }
 
+/// The seeds that each row is to have, of which `--set seed=` is the first.
+fn taken_as_seeds(set: &mut Vec<Setting>, count: u32) -> Result<RowSeeds, Failure> {
+    let place = set.iter().position(|setting| setting.option.name == SEED);
+    let typed = place.and_then(|place| set.remove(place).value);
+    let first = typed.map_or_else(|| Ok(fresh_seed()), |typed| parse_seed(&typed));
+    let first = first.map_err(|why| Failure::usage(format!("--set seed: {why}")))?;
+    Ok(RowSeeds { first, count })
+}
+
 /// A row that `harness run` takes.
 enum RowCheck {
     Runs {
@@ -159,13 +178,9 @@ fn check(row: &SuiteRow, set: &[Setting]) -> Result<RowCheck, String> {
         Ok(time) => return Ok(RowCheck::Runs { settings, time }),
         Err(refused) => refused,
     };
-    let (runtime, others): (Vec<Setting>, Vec<Setting>) = set
-        .iter()
-        .cloned()
-        .partition(|setting| setting.option.name == "runtime");
-    let asks_for_models = runtime
-        .iter()
-        .any(|setting| setting.value.as_deref() == Some("simulated"));
+    let (runtime, others): (Vec<Setting>, Vec<Setting>) =
+        set.iter().cloned().partition(|setting| setting.option.name == RUNTIME);
+    let asks_for_models = runtime.iter().any(|setting| setting.value.as_deref() == Some(MODELS));
     if !asks_for_models || length(&over(&others, &row.settings)).is_err() {
         return Err(refused);
     }

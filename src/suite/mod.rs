@@ -87,6 +87,12 @@ pub struct SuiteRow {
 }
 
 impl SuiteRow {
+    /// The value of an option, where it has one.
+    pub fn value(&self, option: &str) -> Option<&str> {
+        let setting = self.settings.iter().find(|setting| setting.option.name == option);
+        setting.and_then(|setting| setting.value.as_deref())
+    }
+
     /// The arguments of `harness run`.
     pub fn words(&self) -> Vec<String> {
         self.settings.iter().filter_map(Setting::word).collect()

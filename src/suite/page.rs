@@ -193,7 +193,7 @@ fn row(row: &RowRecord) -> Markup {
             td.head { (report(row)) }
             td data-label="verdicts" { (verdicts(row).trim()) @if wanted { ", as expected" } }
             td { (row.last().map_or("", |attempt| &attempt.effect)) }
-            td.number data-label="runs" { (row.attempts.len()) }
+            td.number data-label="runs" { (row.runs()) }
             td.number { (clock(row.took_ms())) }
         }
     }

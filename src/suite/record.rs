@@ -9,6 +9,7 @@ use super::judge::RowOutcome;
 use super::{Expectation, Shard, SuiteRow};
 use crate::exit::Exit;
 use crate::report::diagnosis::Outcome;
+use crate::report::words::many;
 
 pub const SCHEMA: &str = "harness-suite/1";
 
@@ -33,6 +34,43 @@ pub struct RowAttempt {
     pub again: Vec<String>,
 }
 
+/// What a row with many seeds came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeedCounts {
+    /// The first seed; the others are drawn from it, as `--repeat` of `harness run` draws them.
+    pub first: String,
+    pub made: u32,
+    pub as_expected: u32,
+    /// Those that proved nothing.
+    pub unsure: u32,
+    /// The seeds of all others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<String>,
+}
+
+impl SeedCounts {
+    /// Counts an experiment.
+    pub fn add(&mut self, judged: RowOutcome, seed: u64) {
+        self.made += 1;
+        match judged {
+            RowOutcome::AsExpected => self.as_expected += 1,
+            RowOutcome::Unsure => self.unsure += 1,
+            _ => self.others.push(format!("{seed:08x}")),
+        }
+    }
+
+    /// `200 seeds, 3 unsure, 1 otherwise`
+    fn words(&self) -> String {
+        let mut words = many(u64::from(self.made), "seed");
+        for (count, what) in [(self.unsure as usize, "unsure"), (self.others.len(), "otherwise")] {
+            if count > 0 {
+                words += &format!(", {count} {what}");
+            }
+        }
+        words
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RowRecord {
     pub name: String,
@@ -42,8 +80,10 @@ pub struct RowRecord {
     pub canary: bool,
     /// Of the last attempt; the row's verdict.
     pub judged: RowOutcome,
-    /// In order; all but the last proved nothing.
+    /// In order; all but the last proved nothing. Of a row with many seeds there is one, whose outcome is that of the row.
     pub attempts: Vec<RowAttempt>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seeds: Option<SeedCounts>,
 }
 
 impl RowRecord {
@@ -56,6 +96,7 @@ impl RowRecord {
             canary: row.canary,
             judged: RowOutcome::NotRun,
             attempts: Vec::new(),
+            seeds: None,
         }
     }
 
@@ -67,6 +108,12 @@ impl RowRecord {
 
     pub fn retries(&self) -> usize {
         self.attempts.len().saturating_sub(1)
+    }
+
+    /// How many runs there were: `2`, or `200 seeds, 3 unsure`.
+    pub fn runs(&self) -> String {
+        let runs = || self.attempts.len().to_string();
+        self.seeds.as_ref().map_or_else(runs, SeedCounts::words)
     }
 
     pub fn took_ms(&self) -> u64 {
@@ -197,6 +244,7 @@ fn missing(name: &str) -> RowRecord {
         canary: false,
         judged: RowOutcome::NotRun,
         attempts: Vec::new(),
+        seeds: None,
     }
 }
 

@@ -92,7 +92,7 @@ pub fn markdown(record: &Record) -> String {
             row.judged.word(),
             plain(&row.name),
             plain(&verdicts(row)),
-            row.attempts.len(),
+            row.runs(),
             row.took_ms() as f64 / 1000.0
         );
     }
@@ -186,8 +186,9 @@ fn judged(row: &RowRecord, look: Look) -> ScreenText {
 
 fn retried(row: &RowRecord) -> String {
     match row.attempts.len() {
+        _ if row.seeds.is_some() => format!("   ({})", row.runs()),
         0 | 1 => String::new(),
-        runs => format!("   ({runs} runs)"),
+        _ => format!("   ({} runs)", row.runs()),
     }
 }
 

@@ -151,3 +151,55 @@ fn shards_run_apart_join_to_the_suite_and_a_missing_one_is_no_pass() {
         assert_eq!(exit == 4, missing, "{stderr}");
     }
 }
+
+#[test]
+fn each_row_has_many_seeds_on_models_and_one_that_is_not_as_expected_is_kept() {
+    let harness = Harness::new();
+    let path = harness.folder.path().join("three.toml");
+    let text = "[defaults]\nbackend = \"redis\"\nlease = \"1s\"\ntime = \"10s\"\n\
+                [[row]]\nname = \"holds\"\nfault = \"partition=holder\"\n\
+                [[row]]\nname = \"has its seed\"\nseed = \"7\"\n\
+                [[row]]\nname = \"no expiry\"\nrecipe = \"redis-setnx\"\nfault = \"kill-holder\"\n";
+    std::fs::write(&path, text).expect("a suite can be written");
+    let file = path.display().to_string();
+    let models = ["--set", "runtime=simulated", "--set", "seed=5eed"];
+    let words = [&[file.as_str(), "--seeds", "5"][..], &models].concat();
+    let (exit, record, stderr) = suite(&harness, &words);
+    assert_eq!(exit, 1, "{stderr}");
+    let [holds, one, no_expiry] = record["rows"].as_array().expect("rows").as_slice() else {
+        panic!("{record}")
+    };
+    assert_eq!(holds["judged"], "as-expected", "{holds}");
+    assert_eq!(holds["seeds"]["first"], "00005eed");
+    assert_eq!(holds["seeds"]["made"], 5);
+    assert_eq!(holds["seeds"]["others"], Value::Null);
+    assert_eq!(holds["attempts"][0]["run"], Value::Null, "it is in memory");
+    assert_eq!((&one["judged"], &one["seeds"]), (&"as-expected".into(), &Value::Null));
+    assert!(one["attempts"][0]["run"].is_string(), "{one}");
+
+    assert_eq!(no_expiry["judged"], "unexpected");
+    let others = no_expiry["seeds"]["others"].as_array().expect("seeds");
+    assert_eq!((others.len(), &others[0]), (5, &"00005eed".into()), "{no_expiry}");
+    let attempt = &no_expiry["attempts"][0];
+    assert!(attempt["again"].to_string().contains("00005eed"), "{attempt}");
+    let runs = harness.results().join(record_folder(&harness));
+    let run = runs.join(attempt["run"].as_str().expect("it is kept"));
+    assert!(run.join("history.jsonl").is_file(), "{}", run.display());
+
+    let (exit, _, stderr) = suite(&harness, &[&file, "--seeds", "5"]);
+    assert_eq!(exit, 2);
+    assert!(
+        stderr.contains("--seeds needs models") && stderr.contains("runtime=simulated"),
+        "{stderr}"
+    );
+}
+
+/// The folder of the one suite that ran.
+fn record_folder(harness: &Harness) -> String {
+    let entries = std::fs::read_dir(harness.results()).expect("there are results");
+    let names = entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+    names
+        .into_iter()
+        .find(|name| name.contains("-suite-"))
+        .expect("a suite ran")
+}

@@ -1,0 +1,100 @@
+//! A suite's row with many seeds, each of them an experiment on models in memory: what the row expects must come of each.
+
+use std::collections::BTreeMap;
+
+use tokio::sync::watch;
+
+use super::args::RunArgs;
+use super::check::exit_of;
+use super::experiment::{examined_in_memory, refusal};
+use super::rows::judged;
+use super::run::seeds;
+use super::settings::parse_run;
+use crate::cluster::RuntimeChoice;
+use crate::report::Diagnosis;
+use crate::suite::SuiteRow;
+use crate::suite::judge::{Judgement, RowOutcome};
+use crate::suite::record::SeedCounts;
+
+/// The option of `harness run` that a row with many seeds has a value of for each.
+pub const SEED: &str = "seed";
+
+/// The seeds of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowSeeds {
+    pub first: u64,
+    pub count: u32,
+}
+
+/// What the experiments of a row came to.
+#[derive(Debug, Default)]
+pub struct SeedsExamined {
+    pub counts: SeedCounts,
+    /// The first experiment that came out so.
+    firsts: BTreeMap<RowOutcome, SeedExamined>,
+}
+
+/// One experiment of a row.
+#[derive(Debug)]
+pub struct SeedExamined {
+    pub seed: u64,
+    pub judgement: Judgement,
+    /// None where the experiment could not be made.
+    pub diagnosis: Option<Diagnosis>,
+}
+
+impl SeedsExamined {
+    /// The experiment whose outcome is that of the row: the worst. Those that prove nothing are passed over as long as more prove
+    /// something. `None` where none was made.
+    pub fn decisive(mut self) -> Option<SeedExamined> {
+        let few_unsure = self.counts.unsure < self.counts.as_expected;
+        let passed_over = |judged: &RowOutcome| *judged == RowOutcome::Unsure && few_unsure;
+        let worst = self.firsts.keys().copied().find(|judged| !passed_over(judged))?;
+        self.firsts.remove(&worst)
+    }
+
+    fn add(&mut self, examined: SeedExamined) {
+        let judged = examined.judgement.judged;
+        self.counts.add(judged, examined.seed);
+        self.firsts.entry(judged).or_insert(examined);
+    }
+}
+
+/// Makes the experiments of a row, one after the other, on this thread, until the user interrupts.
+pub fn examine(row: &SuiteRow, of: RowSeeds, stop: &watch::Receiver<bool>) -> SeedsExamined {
+    let mut examined = SeedsExamined::default();
+    examined.counts.first = format!("{:08x}", of.first);
+    let args = parse_run(row.words()).map_err(|error| refusal(&error));
+    for seed in seeds(of.first, of.count) {
+        let made = args.as_ref().map_err(Clone::clone);
+        match made.and_then(|args| diagnosed(args, seed, stop)) {
+            Ok(Some(diagnosis)) => examined.add(SeedExamined {
+                seed,
+                judgement: judged(row, Some(exit_of(&diagnosis)), Some(&diagnosis)),
+                diagnosis: Some(diagnosis),
+            }),
+            Ok(None) => break,
+            Err(why) => examined.add(SeedExamined {
+                seed,
+                judgement: Judgement {
+                    judged: RowOutcome::Bug,
+                    why: vec![why],
+                },
+                diagnosis: None,
+            }),
+        }
+    }
+    examined
+}
+
+/// Makes one experiment; `None` when the user interrupted.
+fn diagnosed(args: &RunArgs, seed: u64, stop: &watch::Receiver<bool>) -> Result<Option<Diagnosis>, String> {
+    if *stop.borrow() {
+        return Ok(None);
+    }
+    examined_in_memory(
+        args.config(seed)?,
+        &RuntimeChoice::simulated("--seeds".to_owned()),
+        stop,
+    )
+}

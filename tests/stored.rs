@@ -301,3 +301,43 @@ fn a_check_online_ends_as_the_check_of_the_whole_history_does() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("check the finished history"));
 }
+
+#[test]
+fn what_foreign_text_says_reaches_no_terminal_and_no_runner_as_a_command() {
+    let hostile = r"x\n::error::pwned ##[add-mask]y \u001b[2J\u0007\u202e";
+    let results = Results::new();
+    for run in [FIRST, SECOND] {
+        let folder = results.add(run, "hl001_stale_holder");
+        let history = read(&folder, "history.jsonl").replace("\"l0\"", &format!("\"{hostile}\""));
+        std::fs::write(folder.join("history.jsonl"), history).unwrap();
+        let mut info: Value = serde_json::from_str(&read(&folder, "run.json")).unwrap();
+        for field in ["recipe", "fault", "product", "runtime"] {
+            info[field] = serde_json::from_str(&format!("\"{hostile}\"")).unwrap();
+        }
+        std::fs::write(folder.join("run.json"), info.to_string()).unwrap();
+        results.shown(&format!("report {run}"));
+    }
+    std::fs::write(
+        results.0.path().join("unreadable.jsonl"),
+        format!("{{\"type\":\"{hostile}\"}}\n"),
+    )
+    .unwrap();
+    let history = format!("results/{FIRST}/history.jsonl");
+    for words in [
+        format!("check {FIRST}"),
+        format!("check --online {history}"),
+        format!("compare {FIRST} {SECOND}"),
+        "list runs".to_owned(),
+        "check unreadable.jsonl".to_owned(),
+    ] {
+        let output = results.harness(&words);
+        let told = [output.stdout, output.stderr]
+            .map(|bytes| String::from_utf8(bytes).unwrap())
+            .concat();
+        assert!(told.len() > 20, "{words}: {told}");
+        let control = |letter: char| letter.is_control() && letter != '\n' || letter == '\u{202e}';
+        assert!(!told.contains(control), "{words}: {told:?}");
+        let is_command = |line: &&str| line.trim_start().starts_with("::") || line.contains("##[");
+        assert_eq!(told.lines().find(is_command), None, "{words}");
+    }
+}

@@ -6,8 +6,10 @@ use super::Failure;
 use super::args::ClientCheckArgs;
 use super::interrupt::interrupted;
 use super::settings::parse_run;
-use super::stdout::{print, print_json};
+use super::stdout::{print, print_json, print_plain};
+use super::unclaimed;
 use crate::cluster::ClusterError;
+use crate::cluster::leftovers::Claim;
 use crate::config::Config;
 use crate::exit::Exit;
 use crate::run::RunError;
@@ -18,17 +20,17 @@ const SCHEMA: &str = "harness-client-check/1";
 
 pub fn client_check(args: &ClientCheckArgs) -> Result<Exit, Failure> {
     let config = config(args)?;
-    let folder = std::env::temp_dir().join(format!("harness-client-check-{}", std::process::id()));
+    let claim = Claim::make("client-check").map_err(unclaimed)?;
     let made = super::runtime().block_on(async {
         let chosen = config.choose_runtime().await;
         let spec = ClientCheckSpec {
             runtime: chosen.map_err(Failure::environment)?.runtime,
             config,
-            folder: folder.clone(),
+            folder: claim.folder().to_owned(),
             interrupt: interrupted(),
             on_remark: match args.json {
                 true => Box::new(|_| {}),
-                false => Box::new(|remark| print(&line(remark))),
+                false => Box::new(|remark| print_plain(&line(remark))),
             },
         };
         match check_client(spec).await {
@@ -37,7 +39,7 @@ pub fn client_check(args: &ClientCheckArgs) -> Result<Exit, Failure> {
         }
     });
     // the logs are quoted where they matter
-    let _ = std::fs::remove_dir_all(&folder);
+    drop(claim);
     let Some(made) = made? else {
         return Ok(Exit::Interrupted);
     };

@@ -5,7 +5,7 @@ use harness_workloads::Wakeup;
 use serde_json::{Value, json};
 
 use super::args::{ListArgs, ListWhat};
-use super::stdout::{print, print_json};
+use super::stdout::{print_json, print_plain};
 use crate::adapters::{self, Adapter};
 use crate::backends::{self, Backend};
 use crate::config::{ANY_FAULT, NO_FAULT};
@@ -57,7 +57,7 @@ pub fn list(args: &ListArgs) -> Exit {
             ListWhat::Runs => usize::MAX,
             _ => terminal_size::terminal_size().map_or(COLUMNS, |(width, _)| MOST_COLUMNS.min(width.0.into())),
         };
-        print(&table(&rows, columns));
+        print_plain(&table(&rows, columns));
     }
     Exit::Holds
 }

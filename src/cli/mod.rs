@@ -45,8 +45,9 @@ mod stdout;
 mod suite;
 mod suites;
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use args::{CliCommand, ColorWhen};
@@ -104,7 +105,7 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
         CliCommand::Shrink(args) => return shrink::shrink(&args, color),
         CliCommand::Replay(args) => return replay::replay(&args),
         CliCommand::Suite(args) => return suite::suite(&args, color),
-        CliCommand::Check(args) => return check::check(&args, look(color, std::io::stdout().is_terminal())),
+        CliCommand::Check(args) => return check::check(&args, look(color, io::stdout().is_terminal())),
         CliCommand::Report(args) => return report::report(&args),
         CliCommand::Compare(args) => return compare::compare(&args),
         CliCommand::Export(args) => return export::export(&args),
@@ -123,6 +124,11 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
+/// A temporary folder could not be made.
+fn unclaimed((path, error): (PathBuf, io::Error)) -> Failure {
+    Failure::environment(format!("could not write {}: {error}", path.display()))
+}
+
 /// Prints what clap says: an error, or the help or version that was asked for.
 fn refuse(error: &clap::Error) -> Exit {
     if error.use_stderr() {
@@ -135,7 +141,7 @@ fn refuse(error: &clap::Error) -> Exit {
 
 /// Prints an error on stderr.
 fn complain(exit: Exit, error: impl std::fmt::Display) -> Exit {
-    eprintln!("error: {error}");
+    eprintln!("error: {}", stdout::plain(&error.to_string()));
     exit
 }
 
@@ -182,16 +188,16 @@ fn runtime() -> tokio::runtime::Runtime {
 const RUNTIME_FILES: usize = 8;
 
 /// Opens so many files at the same time, and closes them again.
-fn files_can_be_opened(files: usize) -> std::io::Result<()> {
+fn files_can_be_opened(files: usize) -> io::Result<()> {
     let open = std::iter::repeat_with(|| std::fs::File::open("/dev/null"));
-    open.take(files).collect::<std::io::Result<Vec<_>>>().map(drop)
+    open.take(files).collect::<io::Result<Vec<_>>>().map(drop)
 }
 
 /// Threads besides the workers: of the proxy, of what starts processes, and for calls that block.
 const OTHER_THREADS: usize = 6;
 
 /// Starts so many threads at the same time, and ends them again.
-fn threads_can_be_started(threads: usize) -> std::io::Result<()> {
+fn threads_can_be_started(threads: usize) -> io::Result<()> {
     let (go_on, wait) = std::sync::mpsc::channel::<()>();
     let wait = Arc::new(Mutex::new(wait));
     let start = |_| {
@@ -199,7 +205,7 @@ fn threads_can_be_started(threads: usize) -> std::io::Result<()> {
         // it waits for its turn, or until the other end is dropped
         std::thread::Builder::new().spawn(move || drop(wait.lock().map(|wait| wait.recv())))
     };
-    let started: std::io::Result<Vec<_>> = (0..threads).map(start).collect();
+    let started: io::Result<Vec<_>> = (0..threads).map(start).collect();
     drop(go_on);
     for thread in started? {
         let _ = thread.join();

@@ -11,8 +11,9 @@ use serde::Serialize;
 use super::Failure;
 use super::args::CheckArgs;
 use super::check::{STDIN, unreadable};
-use super::stdout::{print, print_json};
+use super::stdout::{print_json, print_plain};
 use crate::exit::Exit;
+use crate::report::escape::line;
 use crate::store::Stored;
 
 /// What was decided online.
@@ -71,7 +72,7 @@ pub fn check(stored: &Stored, args: &CheckArgs) -> Result<Exit, Failure> {
     if args.json {
         print_json(&verdict);
     } else {
-        print(&verdict.text(stored));
+        print_plain(&verdict.text(stored));
     }
     Ok(exit)
 }
@@ -82,9 +83,9 @@ impl OnlineVerdict {
         let mut text = format!("{outcome}  {name}   HL002 online, {model}, {} events\n", self.events);
         // Writing to a string does not fail.
         if let Some(violation) = &self.violation {
-            let _ = writeln!(text, "\nx {}  {}\n", violation.id, violation.summary);
+            let _ = writeln!(text, "\nx {}  {}\n", violation.id, line(&violation.summary));
             for (number, because) in violation.because.iter().enumerate() {
-                let _ = writeln!(text, "   {}   {}", number + 1, because.text);
+                let _ = writeln!(text, "   {}   {}", number + 1, line(&because.text));
             }
             let indices: Vec<String> = violation.events.iter().map(|event| event.index.to_string()).collect();
             let _ = writeln!(text, "   proof   events {}", indices.join(", "));

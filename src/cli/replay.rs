@@ -10,7 +10,9 @@ use super::args::ReplayArgs;
 use super::check::find;
 use super::experiment::{options_of, run_args};
 use super::stdout::print;
+use super::unclaimed;
 use crate::cluster::RuntimeChoice;
+use crate::cluster::leftovers::Claim;
 use crate::event::ProgressSender;
 use crate::exit::Exit;
 use crate::plan::kept_windows::planned;
@@ -28,10 +30,10 @@ pub fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
     };
     let before = fs::read(&stored.history)
         .map_err(|error| Failure::environment(format!("could not read {}: {error}", stored.history.display())))?;
-    let folder = std::env::temp_dir().join(format!("harness-replay-{}", std::process::id()));
-    let made = again(info, &folder);
+    let claim = Claim::make("replay").map_err(unclaimed)?;
+    let made = again(info, claim.folder());
     // what was made again is what there is already, or is told line by line
-    let _ = fs::remove_dir_all(&folder);
+    drop(claim);
     let (same, told) = compared(&before, &made?);
     print(&format!("{told}\n"));
     if same {
@@ -57,8 +59,6 @@ fn again(info: &RunInfo, folder: &Path) -> Result<Vec<u8>, Failure> {
     let args = run_args(&options, folder).map_err(Failure::usage)?;
     let config = args.config(args.seed.unwrap_or_default()).map_err(Failure::usage)?;
     let plan = planned(&config).map_err(Failure::usage)?;
-    fs::create_dir_all(folder)
-        .map_err(|error| Failure::environment(format!("could not make {}: {error}", folder.display())))?;
     let spec = RunSpec {
         config,
         plan,

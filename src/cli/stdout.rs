@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::exit::Exit;
+use crate::report::escape::{lines, no_commands};
 
 /// Whether output was lost. It is a fact about the process, since stdout is.
 static LOST: AtomicBool = AtomicBool::new(false);
@@ -12,6 +13,16 @@ static LOST: AtomicBool = AtomicBool::new(false);
 pub fn print(text: &str) {
     let mut out = io::stdout().lock();
     note(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+}
+
+/// Prints text without colours on stdout; what a history, a client or a server put into it reaches no terminal as a command.
+pub fn print_plain(text: &str) {
+    print(&plain(text));
+}
+
+/// Text without control characters and without workflow commands.
+pub fn plain(text: &str) -> String {
+    no_commands(&lines(text))
 }
 
 /// Prints a value as JSON.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use super::confinement::confine;
 use super::container_request;
 use super::docker_network::Network;
 use super::image_name::in_two_parts;
-use super::leftovers::{Found, LeftAlone, Leftover, OWNER_LABEL, RUN_LABEL, Sight};
+use super::leftovers::{Found, LeftAlone, Leftover, OWNER_LABEL, RUN_LABEL, Sight, engine_is_expected};
 use super::local::IN_ORDER;
 use super::software::{KillSignal, NodeAddress, NodeSetup};
 use super::{BoxFuture, ClusterError, ClusterSpec, NO_OTHER_VERSION, Node, OtherVersion, RunningNodes, StartedNodes};
@@ -406,7 +406,7 @@ pub async fn pull(image: &str) -> Result<(), String> {
 pub async fn leftovers(sight: Sight, found: &mut Found) {
     let engine = match engine().await {
         Ok(engine) => engine,
-        Err(_) if !is_expected() => return,
+        Err(_) if !engine_is_expected() => return,
         Err(error) => {
             found.unknown.push(format!("containers and networks: {error}"));
             return;
@@ -436,11 +436,6 @@ pub async fn leftovers(sight: Sight, found: &mut Found) {
         }
         Err(error) => found.unknown.push(format!("networks: {error}")),
     }
-}
-
-/// Whether there is an engine that should answer.
-fn is_expected() -> bool {
-    std::env::var_os("DOCKER_HOST").is_some() || Path::new("/var/run/docker.sock").exists()
 }
 
 /// The run of something whose harness is gone.

@@ -268,8 +268,13 @@ impl Sight {
 /// Folders and processes of runs whose harness is gone, among the claims in the folder `within`.
 fn local(within: &Path, sight: Sight) -> Found {
     let mut found = Found::default();
-    let Ok(entries) = fs::read_dir(within) else {
-        return found;
+    let entries = match fs::read_dir(within) {
+        Ok(entries) => entries,
+        Err(error) => {
+            let what = format!("processes and folders of runs: {}: {error}", within.display());
+            found.unknown.push(what);
+            return found;
+        }
     };
     let claimed = entries
         .flatten()
@@ -375,7 +380,17 @@ pub async fn all(sight: Sight) -> Found {
     }));
     #[cfg(feature = "docker")]
     super::docker::leftovers(sight, &mut found).await;
+    #[cfg(not(feature = "docker"))]
+    if engine_is_expected() {
+        let what = "containers and networks: this harness was built without docker";
+        found.unknown.push(what.to_owned());
+    }
     found
+}
+
+/// Whether there is a container engine that should answer.
+pub fn engine_is_expected() -> bool {
+    std::env::var_os("DOCKER_HOST").is_some() || Path::new("/var/run/docker.sock").exists()
 }
 
 /// Removes a leftover; of entries on servers only the note, since the backend removes them. The error says why it is still there.

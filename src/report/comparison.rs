@@ -8,6 +8,7 @@ use harness_checkers::{Finding, Property, Violation};
 use serde::{Deserialize, Serialize};
 
 use super::diagnosis::Outcome;
+use super::escape::line;
 use super::words::many;
 use crate::store::RunInfo;
 
@@ -126,7 +127,7 @@ pub fn render(comparison: &Comparison, (before, after): (&RunSummary, &RunSummar
         let run = summary
             .run
             .as_ref()
-            .map(|run| format!("{}   {} / {}", run.run, run.recipe, run.fault));
+            .map(|run| format!("{}   {} / {}", line(&run.run), line(&run.recipe), line(&run.fault)));
         lines.push(format!(
             "{label:<8}{:<7} {}",
             summary.outcome.word(),
@@ -148,7 +149,11 @@ pub fn render(comparison: &Comparison, (before, after): (&RunSummary, &RunSummar
                 (before, 0) => format!("{before}"),
                 (before, after) => format!("{before}, now {after}"),
             };
-            lines.push(format!("{label:<8}{:<28} {}   ({counts})", kind.name(), kind.summary));
+            lines.push(format!(
+                "{label:<8}{:<28} {}   ({counts})",
+                kind.name(),
+                line(&kind.summary)
+            ));
         }
     }
     if comparison.new.len() + comparison.still.len() + comparison.gone.len() == 0 {

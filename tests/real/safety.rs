@@ -183,6 +183,18 @@ fn where_the_engine_does_not_answer_nothing_is_said_of_containers() {
 }
 
 #[test]
+fn where_the_temporary_folder_cannot_be_read_nothing_is_said_of_runs() {
+    let harness = Harness::new();
+    let mut command = harness.command("doctor");
+    let said = String::from_utf8(command.env("TMPDIR", "/nonexistent").output().unwrap().stdout).unwrap();
+    assert!(
+        said.contains("unknown  processes and folders of runs: /nonexistent"),
+        "{said}"
+    );
+    assert!(!said.contains("earlier runs left nothing\n"), "{said}");
+}
+
+#[test]
 fn a_limit_of_processes_is_a_sentence_and_no_panic() {
     // root is held to no such limit
     if !nix::unistd::geteuid().is_root() {

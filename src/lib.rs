@@ -29,6 +29,7 @@ pub mod exit;
 pub mod faults;
 pub mod hunt;
 pub mod limits;
+pub mod own_delays;
 pub mod ownership;
 pub mod plan;
 pub mod process;

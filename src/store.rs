@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
+use crate::own_delays::OwnDelays;
+
 pub use retention::{only_ours, prune};
 
 /// The file that says what a run is; a folder with it is a run.
@@ -80,6 +82,9 @@ pub struct RunInfo {
     /// The machine: `linux x86_64, 2 cores`.
     #[serde(default)]
     pub machine: String,
+    /// How late harness itself was, once the run has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_delays: Option<OwnDelays>,
     pub recipe: String,
     pub attitude: Option<String>,
     pub fault: String,
@@ -106,6 +111,11 @@ impl RunInfo {
 
     pub fn is_simulated(&self) -> bool {
         self.runtime == Self::SIMULATED
+    }
+
+    /// That its machine had too much to do, if so.
+    pub fn busy_machine(&self) -> Option<String> {
+        self.own_delays.as_ref()?.in_words()
     }
 
     /// What the servers were, for reports: `docker`, `local`, or plainly that they were models.

@@ -45,6 +45,7 @@ fn info() -> RunInfo {
         image: Some("zookeeper:3.9".into()),
         image_digest: Some("sha256:0e1f".into()),
         machine: "linux x86_64, 2 cores".into(),
+        own_delays: None,
         recipe: "zk-predecessor-watch".into(),
         attitude: Some("naive".into()),
         fault: "partition".into(),

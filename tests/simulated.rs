@@ -626,3 +626,14 @@ fn a_thousand_clients_share_four_processes() {
     answer.assert_exit(0);
     assert_eq!(answer.diagnosis["run"]["clients"], 1000);
 }
+
+#[test]
+fn the_recovery_lasts_until_each_of_many_clients_had_a_turn() {
+    let harness = Harness::new();
+    // one turn of all clients takes 30 seconds, and the bound for one of them is 20
+    let words = "--backend zk --recipe zk-predecessor-watch --clients 60 --hold 500ms --vary 0s --fault partition --seed 1 --time 60s";
+    let answer = harness.simulated(words);
+    answer.assert_exit(0);
+    let length = answer.diagnosis["length_ns"].as_u64().expect("a length");
+    assert!(length > 70_000_000_000, "{length}");
+}

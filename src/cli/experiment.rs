@@ -57,6 +57,7 @@ pub fn begin(
         image: choice.runtime.image().map(str::to_owned),
         image_digest,
         machine: machine(),
+        own_delays: None,
         recipe: config.recipe_name().to_owned(),
         attitude: config.attitude().map(str::to_owned),
         fault: config.fault_text(),
@@ -90,6 +91,7 @@ fn machine() -> String {
 pub fn outcome_of(ended: &RunOutcome, info: RunInfo) -> RunInfo {
     RunInfo {
         version: ended.version.clone(),
+        own_delays: ended.own_delays.clone(),
         status: match (&ended.error, ended.interrupted) {
             (Some(_), _) => RunStatus::Failed,
             (None, true) => RunStatus::Interrupted,

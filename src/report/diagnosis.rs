@@ -224,6 +224,7 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
         .filter(|note| !note.starts_with("the history is partial"))
         .chain(churn.map(Churn::in_words))
         .chain(manual_changes(history))
+        .chain(known.info.as_ref().and_then(RunInfo::busy_machine))
         .collect();
     let drawings = drawings(history, &findings.findings, &effect, known.brief);
     let Counts {

@@ -18,6 +18,7 @@ use super::register::GuardedRegister;
 use super::setup::Routes;
 use super::terms::Terms;
 use crate::event::ProgressSender;
+use crate::own_delays::OwnDelays;
 use harness_proxy::TapHub;
 use harness_workloads::IssuedBy;
 
@@ -41,7 +42,7 @@ pub struct RunContext {
     pub observed: watch::Sender<Option<SocketAddr>>,
     /// When TCP has surely sent again what faults dropped, in nanoseconds of the run's clock.
     sent_again_ns: AtomicU64,
-    /// Whether the lock was acquired as often as it was to be.
+    /// Whether the lock was acquired as often as it was to be: clients acquire once more, in the recovery.
     has_grants: watch::Sender<bool>,
     /// Whether every client is to acquire once before the run ends.
     recovers: watch::Sender<bool>,
@@ -64,6 +65,7 @@ pub struct RunCounters {
     pub delay_us: AtomicU64,
     /// How often harness stood still.
     pub stalls: AtomicU64,
+    own_delays: Mutex<Option<OwnDelays>>,
     recent: Mutex<VecDeque<Duration>>,
     /// The last thing a client said when it could not acquire.
     last_error: Mutex<Option<String>>,
@@ -170,9 +172,14 @@ impl RunContext {
     pub fn acquired(&self, after: Duration) {
         self.counters.acquired(after);
         let wanted = self.spec.config.grants;
-        if wanted.is_some_and(|grants| self.counters.acquires.load(Relaxed) >= u64::from(grants))
-            && !self.has_its_grants()
-        {
+        if wanted.is_some_and(|grants| self.counters.acquires.load(Relaxed) >= u64::from(grants)) {
+            self.leave_last_turns();
+        }
+    }
+
+    /// From now on a client that had its turn of the recovery leaves the lock to those that wait for theirs.
+    pub fn leave_last_turns(&self) {
+        if !self.has_its_grants() {
             self.has_grants.send_replace(true);
         }
     }
@@ -226,6 +233,16 @@ impl RunContext {
 }
 
 impl RunCounters {
+    pub fn note_own_delays(&self, delays: OwnDelays) {
+        *self.own_delays.lock().expect("no one panics while holding the delays") = Some(delays);
+    }
+
+    /// As they were noted last.
+    pub fn own_delays(&self) -> Option<OwnDelays> {
+        let delays = self.own_delays.lock();
+        delays.expect("no one panics while holding the delays").clone()
+    }
+
     pub fn acquired(&self, after: Duration) {
         self.acquires.fetch_add(1, Relaxed);
         let mut recent = self.recent.lock().expect("no one panics while holding the latencies");

@@ -11,6 +11,7 @@ pub mod client_check;
 mod clients;
 mod clock;
 mod context;
+mod delays;
 mod ground;
 mod history_file;
 mod observer;
@@ -23,7 +24,6 @@ mod register;
 mod roles;
 mod schedule;
 mod setup;
-mod stalls;
 mod taps;
 mod targeting;
 mod terms;
@@ -41,6 +41,7 @@ use crate::clock::GroundClock;
 use crate::cluster::{ClusterError, RuntimeChoice};
 use crate::config::Config;
 use crate::event::ProgressSender;
+use crate::own_delays::OwnDelays;
 use crate::plan::Plan;
 use crate::wall_clock::Clocks;
 pub use clients::child::{ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent};
@@ -128,6 +129,8 @@ pub struct RunOutcome {
     pub history: Option<History>,
     /// Why it could not be made or go on, if so.
     pub error: Option<RunError>,
+    /// How late harness itself was; `None` in virtual time.
+    pub own_delays: Option<OwnDelays>,
     /// Everything that still has to be stopped; the history does not depend on it.
     pub teardown: Teardown,
 }
@@ -190,6 +193,8 @@ pub async fn execute_on(servers: Option<RunServers>, spec: RunSpec) -> RunOutcom
     outcome.teardown.config = spec.config.attach.is_attached().then(|| spec.config.clone());
     let made = attempt(Arc::new(spec), &mut outcome).await;
     outcome.error = made.err();
+    let run = outcome.teardown.run.as_ref();
+    outcome.own_delays = run.and_then(|run| run.counters.own_delays());
     outcome
 }
 

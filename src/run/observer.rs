@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use harness_checkers::history::event::{Fields, Process};
 use harness_checkers::history::{NemesisFact, ObserverFact};
@@ -9,7 +10,7 @@ use harness_checkers::history::{NemesisFact, ObserverFact};
 use super::clients::holders::GrantId;
 use super::context::RunContext;
 use super::ground::ConnectObserver;
-use crate::backends::observer::{ObservationLog, ObservationSink};
+use crate::backends::observer::{ObservationLog, ObservationSink, Observer};
 use crate::backends::owners::Contender;
 use crate::clock::RunningTask;
 use crate::cluster::EndpointsReceiver;
@@ -22,7 +23,36 @@ pub async fn start(
 ) -> Result<RunningTask, String> {
     let observer = observe(endpoints, run.terms.keys.clone()).await?;
     let clock = run.clock.by;
-    Ok(clock.spawn(observer.run(ObservationLog::new(run, clock))))
+    let log = ObservationLog::new(run, clock);
+    Ok(clock.spawn(observed(observer, log)))
+}
+
+/// Observes, and writes down when this task did not run: what it was told meanwhile it read late.
+async fn observed(observer: Box<dyn Observer>, log: ObservationLog) {
+    if log.clock.is_virtual() {
+        return observer.run(log).await;
+    }
+    let observing = observer.run(log.clone());
+    tokio::join!(biased; observing, note_delays(&log));
+}
+
+/// A timer in the task of the observer shows how late the observer is. It is set this often.
+const EVERY: Duration = Duration::from_millis(50);
+/// A timer that comes later than this shows that the observer was late, by more than its grants may be.
+const LATE: Duration = Duration::from_millis(100);
+/// The source that is lost while the observer is late.
+const OWN_TASK: &str = "observer";
+
+async fn note_delays(log: &ObservationLog) {
+    loop {
+        let set = log.clock.now_ns();
+        log.clock.sleep(EVERY).await;
+        let slept = Duration::from_nanos(log.clock.now_ns().saturating_sub(set));
+        if slept > EVERY + LATE {
+            log.lost(OWN_TASK, set);
+            log.back(OWN_TASK);
+        }
+    }
 }
 
 impl ObservationSink for RunContext {
@@ -57,5 +87,84 @@ impl ObservationSink for RunContext {
 
     fn watches(&self, address: SocketAddr) {
         self.observed.send_replace(Some(address));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use harness_simulation::World;
+
+    use super::*;
+    use crate::clock::GroundClock;
+    use crate::cluster::BoxFuture;
+
+    /// What an observer wrote: sources that were lost, with the reading since when, and sources that are back.
+    #[derive(Default)]
+    struct Written(Mutex<Vec<(String, Option<u64>)>>);
+
+    impl ObservationSink for Written {
+        fn signal(&self, _: &'static str, _: Fields<'_>, _: u64) {}
+
+        fn lost(&self, source: &str, heard: u64) {
+            self.0.lock().unwrap().push((source.to_owned(), Some(heard)));
+        }
+
+        fn back(&self, source: &str) {
+            self.0.lock().unwrap().push((source.to_owned(), None));
+        }
+
+        fn released_at(&self, _: &str, _: &Contender) -> Option<u64> {
+            None
+        }
+
+        fn watches(&self, _: SocketAddr) {}
+    }
+
+    /// Keeps its thread busy for so long, and then waits.
+    struct Busy(Duration);
+
+    impl Observer for Busy {
+        fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()> {
+            Box::pin(async move {
+                log.clock.sleep(Duration::from_millis(1)).await;
+                std::thread::sleep(self.0);
+                log.clock.sleep(Duration::from_secs(1)).await;
+            })
+        }
+    }
+
+    #[test]
+    fn an_observer_that_did_not_run_was_out_of_hearing() {
+        let written = Arc::new(Written::default());
+        let log = ObservationLog::new(written.clone(), GroundClock::Real);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        let before = GroundClock::Real.now_ns();
+        runtime.block_on(async {
+            let observing = observed(Box::new(Busy(Duration::from_millis(400))), log);
+            let _ = tokio::time::timeout(Duration::from_millis(600), observing).await;
+        });
+        let after = GroundClock::Real.now_ns();
+        let written = written.0.lock().unwrap();
+        let (source, since) = &written[0];
+        assert_eq!(source, OWN_TASK);
+        assert!((before..after - 400_000_000).contains(&since.unwrap()));
+        assert_eq!(written[1], (OWN_TASK.to_owned(), None));
+    }
+
+    #[test]
+    fn an_observer_that_runs_in_time_writes_nothing_of_itself() {
+        let written = Arc::new(Written::default());
+        let sink = written.clone();
+        World::run(7, |world| async move {
+            let clock = GroundClock::Virtual(world);
+            let log = ObservationLog::new(sink, clock);
+            let _ = clock.within(Duration::from_secs(2), note_delays(&log)).await;
+        });
+        assert!(written.0.lock().unwrap().is_empty());
     }
 }

@@ -28,6 +28,8 @@ use harness_proxy::api::Api;
 const LOOK: Duration = Duration::from_millis(50);
 /// Time for the observer to connect.
 const OBSERVER_OPEN: Duration = Duration::from_secs(15);
+/// Pauses between its attempts, in milliseconds: on a busy machine one attempt takes longer than it may.
+const OBSERVER_PAUSES_MS: [u64; 4] = [100, 200, 400, 800];
 /// How long a run that was stopped may take to heal.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -99,10 +101,22 @@ impl PhaseRunner {
     /// Starts the observer, where there is one.
     async fn observer(&self) -> Result<Option<RunningTask>, String> {
         let Some(observe) = &self.observe else { return Ok(None) };
-        let starting = observer::start(observe, self.endpoints.clone(), Arc::clone(&self.run));
+        let mut failed = None;
+        let connecting = async {
+            for pause in OBSERVER_PAUSES_MS.into_iter().map(Some).chain([None]) {
+                match observer::start(observe, self.endpoints.clone(), Arc::clone(&self.run)).await {
+                    Ok(task) => return Some(task),
+                    Err(why) => failed = Some(why),
+                }
+                if let Some(pause) = pause {
+                    self.run.clock.sleep(Duration::from_millis(pause)).await;
+                }
+            }
+            None
+        };
+        let connected = self.run.clock.within(OBSERVER_OPEN, connecting).await.flatten();
         let late = || format!("the observer did not connect within {}s", OBSERVER_OPEN.as_secs());
-        let started = self.run.clock.within(OBSERVER_OPEN, starting).await;
-        started.unwrap_or_else(|| Err(late())).map(Some)
+        connected.map(Some).ok_or_else(|| failed.unwrap_or_else(late))
     }
 
     async fn phases(&self) -> Result<(), RunError> {
@@ -195,8 +209,9 @@ impl PhaseRunner {
         Ok(true)
     }
 
-    /// No faults, until the planned time is over and every client acquired, or the bound for that is over. Returns the
-    /// clients that did not.
+    /// No faults, until the planned time is over and every client acquired, or the bound for that is over, which is longer where a turn
+    /// of all clients takes long. After the planned time clients that acquired leave the lock to the others. Returns the clients that did
+    /// not.
     async fn recovery(&self) -> Result<Vec<String>, RunError> {
         let run = &self.run;
         let config = &run.spec.config;
@@ -211,11 +226,22 @@ impl PhaseRunner {
         let planned = run.spec.plan.phases.recovery;
         // a client may have begun to wait just before the recovery
         let at_most = planned.max(config.progress_bound + config.wait + run.until_sent_again());
+        let all_before: u64 = before.iter().sum();
         loop {
             self.elapse(LOOK).await?;
             let unfinished = self.below(before.iter().map(|before| before + 1));
             let lasted = run.clock.now() - began;
-            if lasted >= at_most || (unfinished.is_empty() && lasted >= planned) {
+            if lasted >= planned {
+                run.leave_last_turns();
+            }
+            let grants = run.clients.acquired().into_iter().sum::<u64>() - all_before;
+            let turn = lasted.mul_f64(before.len() as f64 / grants.max(1) as f64);
+            let for_turns = if grants > 0 {
+                (turn * 2).min(config.time)
+            } else {
+                Duration::ZERO
+            };
+            if lasted >= at_most.max(for_turns) || (unfinished.is_empty() && lasted >= planned) {
                 return Ok(unfinished);
             }
         }

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::clients::holders::Holding;
+use super::delays;
 use super::roles::ServerRoles;
-use super::stalls;
 use crate::clock::RunningTask;
 use crate::cluster::RoleProbe;
 use crate::event::{ProgressEvent, ProgressSnapshot};
@@ -16,7 +16,7 @@ const EVERY: Duration = Duration::from_millis(250);
 /// Holders that fit a line.
 const SHOWN: usize = 3;
 
-/// Starts the ticker, the watch over the servers' roles that it shows, and the watch for stalls. A run in virtual time is over before
+/// Starts the ticker, the watch over the servers' roles that it shows, and the watch for harness's own delays. A run in virtual time is over before
 /// a screen is drawn, and does not stall.
 pub fn start(run: &Arc<RunContext>, probe: RoleProbe) -> RunningTask {
     let run = Arc::clone(run);
@@ -26,7 +26,7 @@ pub fn start(run: &Arc<RunContext>, probe: RoleProbe) -> RunningTask {
         if run.clock.by.is_virtual() {
             return watching.await;
         }
-        tokio::join!(biased; tick(&run, &roles), watching, stalls::watch(&run));
+        tokio::join!(biased; tick(&run, &roles), watching, delays::watch(&run));
     })
 }
 

@@ -1,0 +1,83 @@
+//! How late harness itself was in a run: a timer shows when it did not run, and the system says how long processes waited for a
+//! processor.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A timer that comes later than this is worth a note.
+const NOTED: Duration = Duration::from_millis(250);
+/// A larger share of time in which some process waited for a processor is worth a note.
+const NOTED_PERCENT: f64 = 50.0;
+/// Pressure stall information of Linux: <https://docs.kernel.org/accounting/psi.html>.
+const PRESSURE: &str = "/proc/pressure/cpu";
+
+/// The delays of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OwnDelays {
+    /// How late a timer came at most.
+    pub timer_ms: f64,
+    /// How often harness stood still for more than half a second.
+    pub stalls: u64,
+    /// In how much of the run some process of the machine waited for a processor; `None` where the system does not say.
+    pub waited_percent: Option<f64>,
+}
+
+impl OwnDelays {
+    /// A note about a machine that had too much to do.
+    pub fn in_words(&self) -> Option<String> {
+        let late = self.timer_ms > NOTED.as_secs_f64() * 1e3;
+        let waited = self.waited_percent.filter(|percent| *percent > NOTED_PERCENT);
+        if !late && waited.is_none() {
+            return None;
+        }
+        let waited =
+            waited.map(|percent| format!(", and processes waited for a processor in {percent:.0}% of the time"));
+        Some(format!(
+            "the machine was busy: a timer of harness came up to {:.2}s late{}",
+            self.timer_ms / 1e3,
+            waited.unwrap_or_default()
+        ))
+    }
+}
+
+/// How long some process has waited for a processor since the system was started.
+pub fn waited() -> Option<Duration> {
+    waited_in(&std::fs::read_to_string(PRESSURE).ok()?)
+}
+
+/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=51863107`, the total in microseconds.
+fn waited_in(pressure: &str) -> Option<Duration> {
+    let some = pressure.lines().find(|line| line.starts_with("some "))?;
+    let total = some.split(' ').find_map(|field| field.strip_prefix("total="))?;
+    total.parse().ok().map(Duration::from_micros)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_that_processes_waited_is_read() {
+        let pressure =
+            "some avg10=1.50 avg60=0.38 avg300=0.08 total=51863107\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
+        assert_eq!(waited_in(pressure), Some(Duration::from_micros(51_863_107)));
+        assert_eq!(waited_in(""), None);
+        assert_eq!(waited_in("some avg10=0.00"), None);
+    }
+
+    #[test]
+    fn a_machine_with_little_to_do_is_worth_no_note() {
+        let delays = |timer_ms, waited_percent| OwnDelays {
+            timer_ms,
+            stalls: 0,
+            waited_percent,
+        };
+        assert_eq!(delays(40.0, Some(12.0)).in_words(), None);
+        assert_eq!(delays(40.0, None).in_words(), None);
+        let late = delays(310.0, None).in_words().unwrap();
+        assert!(late.ends_with("0.31s late"), "{late}");
+        let busy = delays(40.0, Some(62.4)).in_words().unwrap();
+        assert!(busy.ends_with("waited for a processor in 62% of the time"), "{busy}");
+    }
+}

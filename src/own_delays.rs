@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use nix::unistd::{SysconfVar, sysconf};
 use serde::{Deserialize, Serialize};
 
 /// A timer that comes later than this is worth a note.
@@ -11,6 +12,8 @@ const NOTED: Duration = Duration::from_millis(250);
 const NOTED_PERCENT: f64 = 50.0;
 /// Pressure stall information of Linux: <https://docs.kernel.org/accounting/psi.html>.
 const PRESSURE: &str = "/proc/pressure/cpu";
+/// <https://man7.org/linux/man-pages/man5/proc_loadavg.5.html>
+const LOAD: &str = "/proc/loadavg";
 
 /// The delays of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -19,6 +22,8 @@ pub struct OwnDelays {
     pub timer_ms: f64,
     /// How often harness stood still for more than half a second.
     pub stalls: u64,
+    /// How many processes of the machine ran or waited for each processor, on average; `None` where the system does not say.
+    pub per_processor: Option<f64>,
     /// In how much of the run some process of the machine waited for a processor; `None` where the system does not say.
     pub waited_percent: Option<f64>,
 }
@@ -39,6 +44,19 @@ impl OwnDelays {
             waited.unwrap_or_default()
         ))
     }
+}
+
+/// How many processes run or wait now, for each processor.
+pub fn runnable() -> Option<f64> {
+    let runnable = runnable_in(&std::fs::read_to_string(LOAD).ok()?)?;
+    let processors = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok()??;
+    // the one that asks runs
+    Some(runnable.saturating_sub(1) as f64 / processors.max(1) as f64)
+}
+
+/// `0.20 0.18 0.12 3/80 11206`: three of 80 processes and threads.
+fn runnable_in(load: &str) -> Option<u64> {
+    load.split(' ').nth(3)?.split_once('/')?.0.parse().ok()
 }
 
 /// How long some process has waited for a processor since the system was started.
@@ -62,6 +80,7 @@ mod tests {
         let pressure =
             "some avg10=1.50 avg60=0.38 avg300=0.08 total=51863107\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
         assert_eq!(waited_in(pressure), Some(Duration::from_micros(51_863_107)));
+        assert_eq!(runnable_in("0.20 0.18 0.12 3/80 11206\n"), Some(3));
         assert_eq!(waited_in(""), None);
         assert_eq!(waited_in("some avg10=0.00"), None);
     }
@@ -71,6 +90,7 @@ mod tests {
         let delays = |timer_ms, waited_percent| OwnDelays {
             timer_ms,
             stalls: 0,
+            per_processor: None,
             waited_percent,
         };
         assert_eq!(delays(40.0, Some(12.0)).in_words(), None);

@@ -130,7 +130,7 @@ fn unanswered(context: &Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTim
         };
         let bound_ns = bound_ns + span.retransmission_ns;
         let late_ns = answered_ns.saturating_sub(due_ns);
-        let is_late = late_ns > bound_ns;
+        let is_late = context.busy.counted_ns(due_ns, answered_ns) > bound_ns;
         decided.judged += u64::from(whole.is_some() || is_late);
         if is_late {
             decided.late.push(LateCall::Unanswered(UnansweredCall {

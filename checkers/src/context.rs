@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use crate::grants::{Grants, ServerGrant};
 use crate::history::event::Bounds;
 use crate::history::names::{FastSet, NONE, Symbol};
-use crate::history::{History, Mode, OrderBasis, Standstill, Window};
+use crate::history::{BusyTime, History, Mode, OrderBasis, Standstill, Window};
 use crate::holds::{Holds, LockHold};
 use crate::limits;
 use crate::linearizability::Decision;
@@ -29,6 +29,8 @@ pub(crate) struct Context<'a> {
     pub not_watched: Option<NotWatched>,
     pub windows: Vec<Window>,
     pub standstills: Vec<Standstill>,
+    /// When the machine had far too much to do.
+    pub busy: BusyTime,
     /// Overlaps of certain holds, worst first: many violations follow from one.
     pub overlaps: Vec<Overlap>,
     /// Overlaps that are left out of these, since a machine that stood still explains them.
@@ -72,6 +74,7 @@ impl<'a> Context<'a> {
             grants,
             windows: history.windows(),
             standstills: history.standstills(),
+            busy: history.busy_time(),
             overlaps: Vec::new(),
             excused: Vec::new(),
             conflicts: Vec::new(),

@@ -57,7 +57,7 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> SilentLosses<'a> {
     for silence in context.holds.iter().filter_map(|hold| silence(context, hold)) {
         decided.taken += 1;
         decided.longest_ns = decided.longest_ns.max(silence.length_ns());
-        if silence.length_ns() > decided.bound_ns {
+        if context.busy.counted_ns(silence.since_ns, silence.to_ns) > decided.bound_ns {
             decided.silences.push(silence);
         }
     }

@@ -6,18 +6,57 @@ use std::time::Duration;
 
 use harness_checkers::history::NemesisFact;
 
-use crate::own_delays::{OwnDelays, waited};
+use crate::own_delays::{OwnDelays, runnable, waited};
 use crate::run::context::RunContext;
 
 /// A timer is set this often.
 const EVERY: Duration = Duration::from_millis(50);
 /// A timer that comes later than this shows a stall. On a machine three times too busy some come 0.1 s late.
 const STALL: Duration = Duration::from_millis(500);
+/// Over this time processes are counted.
+const SECOND: Duration = Duration::from_secs(1);
+/// More processes than these, for each processor, are written into the history.
+const WRITTEN: f64 = 6.0;
+
+/// How many processes ran or waited for each processor, since a time.
+struct ProcessCount {
+    since: Duration,
+    sum: f64,
+    looks: u32,
+}
+
+impl ProcessCount {
+    fn new(since: Duration) -> Self {
+        Self {
+            since,
+            sum: 0.0,
+            looks: 0,
+        }
+    }
+
+    fn add(&mut self, per_processor: f64) {
+        self.sum += per_processor;
+        self.looks += 1;
+    }
+
+    fn mean(&self) -> Option<f64> {
+        (self.looks > 0).then(|| self.sum / f64::from(self.looks))
+    }
+
+    fn fact(&self, now: Duration) -> NemesisFact {
+        NemesisFact::Busy {
+            lasted_ms: (now - self.since).as_millis() as u64,
+            per_processor: (self.mean().unwrap_or(0.0) * 10.0).round() / 10.0,
+        }
+    }
+}
+
 /// Looks until it is dropped.
 pub async fn watch(run: &RunContext) {
     let (began, waited_before) = (run.clock.now(), waited());
     let counters = &run.counters;
     let (mut latest, mut stalls) = (Duration::ZERO, 0);
+    let (mut second, mut all) = (ProcessCount::new(began), ProcessCount::new(began));
     loop {
         let set = run.clock.now();
         run.clock.sleep(EVERY).await;
@@ -31,12 +70,23 @@ pub async fn watch(run: &RunContext) {
             let lasted_ms = late.as_millis() as u64;
             run.recorder.nemesis(&NemesisFact::Stall { lasted_ms });
         }
+        if let Some(per_processor) = runnable() {
+            second.add(per_processor);
+            all.add(per_processor);
+        }
+        if now - second.since >= SECOND {
+            if second.mean().is_some_and(|mean| mean > WRITTEN) {
+                run.recorder.nemesis(&second.fact(now));
+            }
+            second = ProcessCount::new(now);
+        }
         let waited = waited()
             .zip(waited_before)
             .map(|(now, before)| now.saturating_sub(before));
         counters.note_own_delays(OwnDelays {
             timer_ms: latest.as_secs_f64() * 1e3,
             stalls,
+            per_processor: all.mean(),
             waited_percent: waited.map(|waited| waited.as_secs_f64() / (now - began).as_secs_f64() * 100.0),
         });
     }

@@ -6,6 +6,7 @@ mod access;
 mod answers;
 mod blocks;
 mod builder;
+mod busy;
 mod compressed;
 mod datum;
 mod entry;
@@ -20,6 +21,7 @@ mod lines;
 pub(crate) mod names;
 mod nemesis;
 pub(crate) mod packed;
+mod phase_fact;
 mod read;
 mod recorded;
 mod renewals;
@@ -32,13 +34,12 @@ mod windows;
 pub use access::{AcquireTimes, Counts};
 pub use answers::{Refusal, RevokeCause, Role};
 pub use builder::HistoryBuilder;
+pub(crate) use busy::BusyTime;
 pub use entry::{Entry, F, Mode};
 pub use error::{FormError, ReadError};
 pub use export::write_edn;
-pub use nemesis::{
-    AskedAgain, ChurnFact, ClientSession, MessageCounts, NemesisFact, ObserverFact, PhaseFact, ProxyChange,
-    RequestCount, SeenViolation, TapTotals,
-};
+pub use nemesis::{ChurnFact, NemesisFact, ObserverFact, ProxyChange};
+pub use phase_fact::{AskedAgain, ClientSession, MessageCounts, PhaseFact, RequestCount, SeenViolation, TapTotals};
 pub use read::ReadOptions;
 pub use standstills::Standstill;
 pub use stream::EventStream;

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::History;
-use super::nemesis::{NemesisFact, PHASE, PhaseFact, TapTotals};
+use super::nemesis::{NemesisFact, PHASE};
+use super::phase_fact::{PhaseFact, TapTotals};
 use super::window_facts::{WindowHeal, WindowStart};
 
 /// The last phase: a history that has phases and not this one was cut short.

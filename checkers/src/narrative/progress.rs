@@ -54,13 +54,17 @@ fn after_heal(context: &Context<'_>, decided: &ProgressAfterHeal) -> Finding {
             let free = length(decided.longest_free_ns);
             said(format!("longest wait for a free lock{since} {free} ({limit})"))
         }
-        Verdict::Inconclusive if decided.asked == 0 => said(format!("nobody asked for the lock{since}")),
-        Verdict::Inconclusive => {
-            let left = length(context.history.end_ns.saturating_sub(decided.healed_ns));
-            said(format!(
-                "nobody acquired{since}, and the history ends {left} later ({limit})"
-            ))
-        }
+        Verdict::Inconclusive => said(match decided.excused_ns {
+            Some(stuck_ns) => {
+                let stuck = length(stuck_ns);
+                format!("a lock was stuck for {stuck} on a machine that had far too much to do ({limit})")
+            }
+            None if decided.asked == 0 => format!("nobody asked for the lock{since}"),
+            None => {
+                let left = length(context.history.end_ns.saturating_sub(decided.healed_ns));
+                format!("nobody acquired{since}, and the history ends {left} later ({limit})")
+            }
+        }),
     };
     told.figures
         .insert("longest_wait_ms".into(), decided.longest_ns as f64 / 1e6);

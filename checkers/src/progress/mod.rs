@@ -90,6 +90,8 @@ pub(crate) struct ProgressAfterHeal {
     pub longest_ns: u64,
     pub longest_free_ns: u64,
     pub stuck: Vec<Stuck>,
+    /// The longest that a lock was stuck while the machine had too much to do for that to count.
+    pub excused_ns: Option<u64>,
 }
 
 /// Decides HL005.
@@ -138,10 +140,14 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
     if healed_ns.is_none() && stuck.is_empty() {
         return ProgressOutcome::NeverHealed;
     }
+    let counts = |stuck: &Stuck| context.busy.counted_ns(stuck.from_ns, stuck.to_ns) > bound_ns;
+    let (stuck, excused): (Vec<Stuck>, Vec<Stuck>) = stuck.into_iter().partition(counts);
+    let excused_ns = excused.iter().map(|stuck| stuck.to_ns - stuck.from_ns).max();
     let healed_ns = healed_ns.unwrap_or(0);
     let verdict = match (stuck.is_empty(), after.acquired) {
         (false, _) => Verdict::Violated,
         (true, 0) => Verdict::Inconclusive,
+        (true, _) if excused_ns.is_some() => Verdict::Inconclusive,
         (true, _) => Verdict::Holds,
     };
     ProgressOutcome::Decided(ProgressAfterHeal {
@@ -154,6 +160,7 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
         longest_ns: after.longest_ns,
         longest_free_ns: waits::longest_free_ns(context, healed_ns),
         stuck,
+        excused_ns,
     })
 }
 

@@ -1,0 +1,105 @@
+//! Times in which the machine had far too much to do: processes waited for a processor for most of the time, and what a lock did not do
+//! in them says little of the lock.
+
+use super::History;
+use super::nemesis::NemesisFact;
+
+/// So many processes that run or wait for each processor are borne: locks, servers and clients go on, if slowly.
+const BORNE: f64 = 6.0;
+
+/// A span of them, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct BusySpan {
+    from_ns: u64,
+    to_ns: u64,
+    /// How many times more there was to do than is borne; more than one.
+    times: f64,
+}
+
+/// All of them, by time; they do not overlap.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct BusyTime(Vec<BusySpan>);
+
+impl BusyTime {
+    pub(super) fn of(history: &History) -> Self {
+        let mut spans: Vec<BusySpan> = Vec::new();
+        for line in history.nemesis() {
+            let NemesisFact::Busy {
+                lasted_ms,
+                per_processor,
+            } = line.fact
+            else {
+                continue;
+            };
+            let to_ns = line.time_ns;
+            let before = spans.last().map_or(0, |span| span.to_ns);
+            let from_ns = to_ns.saturating_sub(lasted_ms.saturating_mul(1_000_000)).max(before);
+            let times = per_processor / BORNE;
+            if from_ns < to_ns && times > 1.0 {
+                spans.push(BusySpan { from_ns, to_ns, times });
+            }
+        }
+        Self(spans)
+    }
+
+    /// How much of the time between two times counts: all of it on a machine that bears what there is to do, a third of what passed
+    /// while there was three times as much.
+    pub(crate) fn counted_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
+        let length = to_ns.saturating_sub(from_ns);
+        let lost = self
+            .within(from_ns, to_ns)
+            .map(|(ns, times)| ns as f64 * (1.0 - 1.0 / times));
+        length.saturating_sub(lost.sum::<f64>() as u64)
+    }
+
+    fn within(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = (u64, f64)> {
+        let first = self.0.partition_point(|span| span.to_ns <= from_ns);
+        let spans = self.0[first..].iter().take_while(move |span| span.from_ns < to_ns);
+        spans.map(move |span| {
+            (
+                span.to_ns.min(to_ns).saturating_sub(span.from_ns.max(from_ns)),
+                span.times,
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::ReadOptions;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn busy(lines: &[(u64, u64, f64)]) -> BusyTime {
+        let mut text =
+            r#"{"format":"harness-history","version":1,"run":"r","model":"mutex","locks":["l0"],"lease_ms":2000}"#
+                .to_owned();
+        for (index, (time, lasted_ms, per_processor)) in lines.iter().enumerate() {
+            text += &format!(
+                "\n{{\"index\":{},\"time\":{time},\"process\":\"nemesis\",\"type\":\"info\",\"f\":\"busy\",\"phase\":\"over\",\
+                 \"lasted_ms\":{lasted_ms},\"per_processor\":{per_processor}}}",
+                index + 1
+            );
+        }
+        BusyTime::of(&History::read(text.as_bytes(), &ReadOptions::default()).unwrap())
+    }
+
+    #[test]
+    fn time_on_a_machine_with_too_much_to_do_counts_for_less() {
+        let busy = busy(&[
+            (5 * SECOND, 1000, 24.0),
+            (6 * SECOND, 1000, 12.0),
+            (9 * SECOND, 1000, 5.9),
+        ]);
+        assert_eq!(busy.counted_ns(0, 4 * SECOND), 4 * SECOND);
+        assert_eq!(busy.counted_ns(4 * SECOND, 5 * SECOND), SECOND / 4);
+        assert_eq!(
+            busy.counted_ns(3 * SECOND, 7 * SECOND),
+            2 * SECOND + SECOND / 4 + SECOND / 2
+        );
+        let half = 4 * SECOND + SECOND / 2;
+        assert_eq!(busy.counted_ns(half, half + SECOND), SECOND / 8 + SECOND / 4);
+        assert_eq!(busy.counted_ns(8 * SECOND, 10 * SECOND), 2 * SECOND, "that is borne");
+    }
+}

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::faults::{ON_MESSAGES, without_number};
+use super::faults::{ON_MESSAGES, without_number_or_time};
 use crate::report::coverage::Coverage;
 
 /// A message that passes so often in an experiment comes while a fault waits for it.
@@ -69,7 +69,7 @@ impl HuntCoverage {
             }
         }
         for fault in faults {
-            let fault = without_number(fault);
+            let fault = without_number_or_time(fault);
             if let Some((name, point)) = fault
                 .split_once('=')
                 .and_then(|(name, of)| Some((name, self.0.get_mut(of)?)))

@@ -1,6 +1,7 @@
 //! What one experiment of a hunt is: options of `harness run`, drawn from the seed of the hunt and the experiment's number.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Duration;
 
 use super::coverage::MessageCell;
@@ -28,6 +29,8 @@ const ANY_WINDOWS: usize = 1000;
 /// Share of aimed experiments with two faults at once. Two messages do not stand in each other's way.
 const TWO_AIMED: f64 = 0.3;
 const TWO_MESSAGES: f64 = 0.8;
+/// Delays, in leases, that are shorter than what a client waits for an answer.
+const SHORT_DELAYS: Range<f64> = 0.02..0.45;
 
 /// Acts of an experiment with single acts, and the logarithm of the last message that is drawn for one.
 const MOST_POINTS: u32 = 6;
@@ -131,10 +134,11 @@ impl HuntSpace {
             HuntTurn::Any => (vec![ANY_FAULT.to_owned()], Vec::new()),
             HuntTurn::Aimed => (some(&aimed, TWO_AIMED, &mut rng), window_of(self.lease, &mut rng)),
             HuntTurn::Message if many => (self.least_tried(&mut rng), Vec::new()),
-            HuntTurn::Message => (
-                numbered(some(&on_messages, TWO_MESSAGES, &mut rng), &mut rng),
-                vec![("window", ms(self.lease))],
-            ),
+            HuntTurn::Message => {
+                let faults = numbered(some(&on_messages, TWO_MESSAGES, &mut rng), &mut rng);
+                let faults = faults.into_iter().map(|fault| self.by_some_time(fault, &mut rng));
+                (faults.collect(), vec![("window", ms(self.lease))])
+            }
             HuntTurn::Points => (self.points(&on_messages, &mut rng), Vec::new()),
             HuntTurn::Load => {
                 let others = if mild.is_empty() { &aimed } else { &mild };
@@ -196,9 +200,19 @@ impl HuntSpace {
                 *[1, 1, 2, 3].choose(rng).expect("there are some")
             };
             let (fault, whose) = cell.fault.split_once(':').unwrap_or((&cell.fault, "anyone"));
-            faults.push(format!("{fault}:{number}:{whose}"));
+            faults.push(self.by_some_time(format!("{fault}:{number}:{whose}"), rng));
         }
         faults
+    }
+
+    /// A fault that delays a message, with a time by turns: longer than a lease where none is said, and shorter than what a client waits
+    /// for an answer, so that messages change places and nobody gives up. Any other as it is.
+    fn by_some_time(&self, fault: String, rng: &mut ChaCha8Rng) -> String {
+        if !fault.starts_with("delay-") || !fault.contains('=') || rng.random_bool(0.5) {
+            return fault;
+        }
+        let time = self.lease.mul_f64(rng.random_range(SHORT_DELAYS));
+        format!("{fault}:{}", ms(time))
     }
 
     /// What experiments are about, one after the other: what there are faults for.
@@ -352,7 +366,9 @@ fn ms(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::parse_duration;
     use crate::faults::Shape;
+    use crate::hunt::faults::without_number_or_time;
 
     fn space() -> HuntSpace {
         HuntSpace {
@@ -426,6 +442,29 @@ mod tests {
         for index in 0..30 {
             assert_eq!(fault_of(&space.draw(3, index, &BTreeSet::new())), "partition=holder");
         }
+    }
+
+    #[test]
+    fn a_message_is_delayed_for_longer_than_a_lease_or_for_less_than_a_client_waits() {
+        let mut space = space();
+        let cell = |number| MessageCell {
+            fault: format!("delay-reply=M{number}:waiter"),
+            open: true,
+            tries: 0,
+            rare: false,
+        };
+        space.faults.cells = (0..CELLS).map(cell).collect();
+        let lease = space.lease;
+        let mut draws = (0..40).map(|index| space.draw(5, index, &BTreeSet::new()));
+        let draw = draws.find(|draw| draw.turn == HuntTurn::Message).expect("there is one");
+        let times = draw.faults().map(|fault| fault.split(':').nth(3).map(parse_duration));
+        let (said, unsaid): (Vec<_>, Vec<_>) = times.partition(Option::is_some);
+        assert!(said.len() >= 3 && unsaid.len() >= 3, "{draw:?}");
+        for time in said.into_iter().flatten() {
+            assert!(time.is_ok_and(|time| time < lease / 2), "{draw:?}");
+        }
+        let faults: BTreeSet<String> = draw.faults().map(without_number_or_time).collect();
+        assert!(faults.contains("delay-reply=M3:waiter"), "{faults:?}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use super::coverage::MessageCell;
+use crate::config::parse_duration;
 use crate::faults::{Shape, fault_named};
 
 /// Faults on the network, the servers and the clients, with the arguments that make their kinds.
@@ -175,9 +176,10 @@ pub fn name(text: &str) -> &str {
     text.split_once('=').map_or(text, |(name, _)| name)
 }
 
-/// `drop-reply=SET:waiter` of `drop-reply=SET:2:waiter`.
-pub fn without_number(fault: &str) -> String {
-    let parts = fault.split(':').filter(|part| part.parse::<u32>().is_err());
+/// `delay-reply=SET:waiter` of `delay-reply=SET:2:waiter:300ms`.
+pub fn without_number_or_time(fault: &str) -> String {
+    let is_name = |part: &&str| part.parse::<u32>().is_err() && parse_duration(part).is_err();
+    let parts = fault.split(':').filter(is_name);
     parts.collect::<Vec<_>>().join(":")
 }
 

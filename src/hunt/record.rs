@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::coverage::HuntCoverage;
 use super::draw::what_it_strikes;
-use super::faults::{name, without_number};
+use super::faults::{name, without_number_or_time};
 use crate::exit::Exit;
 use crate::report::Diagnosis;
 use crate::report::diagnosis::Outcome;
@@ -221,7 +221,7 @@ impl HuntRecord {
             let mut typed = faults.iter().filter(|fault| window.fault == name(fault));
             // one of several with one name, or of any faults, is known by its name alone
             let fault = match (typed.next(), typed.next()) {
-                (Some(fault), None) => without_number(fault),
+                (Some(fault), None) => without_number_or_time(fault),
                 _ => window.fault.clone(),
             };
             let count = self.faults.entry(fault).or_default();

@@ -1,4 +1,5 @@
-//! The fixtures of `docs/fixtures` pass with a lock that holds, and fail, with the proof as their message, with one that does not.
+//! The fixtures of `docs/fixtures` pass with a lock that holds, and fail, with the proof as their message, with one that does not; and the
+//! shards of a night on Kubernetes are joined by the one that ends last.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -134,4 +135,97 @@ fn the_fixture_of_junit() {
         let launcher = "org.junit.platform.console.ConsoleLauncher";
         run("java", &["-cp", &path, launcher, "--scan-class-path", "."], folder)
     });
+}
+
+/// A night of two pods, on models; `harness` is the program of that name in the folder.
+struct Night(tempfile::TempDir);
+
+impl Night {
+    const SHARDS: usize = 2;
+
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_harness"), folder.path().join("harness")).unwrap();
+        let rows = ["a", "b", "c", "d", "e"].map(|name| format!("[[row]]\nname = \"{name}\"\n"));
+        let suite = format!(
+            "[defaults]\nbackend = \"redis\"\nruntime = \"simulated\"\nlease = \"1s\"\ntime = \"8s\"\n{}\
+             [[row]]\nname = \"no expiry\"\nrecipe = \"redis-setnx\"\nfault = \"kill-holder\"\ntime = \"12s\"\n",
+            rows.concat()
+        );
+        fs::write(folder.path().join("suite.toml"), suite).unwrap();
+        Self(folder)
+    }
+
+    /// What a pod runs.
+    fn pod(&self, index: usize) -> Command {
+        let mut pod = Command::new("sh");
+        pod.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/kubernetes/night.sh"));
+        let path = std::env::var("PATH").unwrap();
+        pod.env("PATH", format!("{}:{path}", self.0.path().display()));
+        pod.env("RESULTS", self.0.path().join("results"));
+        pod.env("NIGHT", "harness-suite-1")
+            .env("SUITE", self.0.path().join("suite.toml"));
+        pod.env("SHARDS", Self::SHARDS.to_string())
+            .env("JOB_COMPLETION_INDEX", index.to_string());
+        pod.stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null());
+        pod
+    }
+
+    /// The rows that were joined: name and outcome; `None` where nothing was.
+    fn joined(&self) -> Option<Vec<(String, String)>> {
+        let mut folders = fs::read_dir(self.0.path().join("results/harness-suite-1/joined")).ok()?;
+        let record = folders.find_map(|entry| fs::read_to_string(entry.unwrap().path().join("suite.json")).ok())?;
+        let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+        let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+        let rows = record["rows"].as_array().unwrap().iter();
+        Some(rows.map(|row| (text(&row["name"]), text(&row["judged"]))).collect())
+    }
+}
+
+#[test]
+fn the_shard_that_ends_last_joins_the_night() {
+    let night = Night::new();
+    let first = night.pod(0).status().unwrap().code();
+    assert_eq!(night.joined(), None, "a shard is missing");
+    let last = night.pod(1).status().unwrap().code();
+    let joined = night.joined().expect("both have ended");
+    assert_eq!(joined.len(), 6, "{joined:?}");
+    let (ok, broken): (Vec<_>, Vec<_>) = joined.iter().partition(|(_, judged)| judged == "as-expected");
+    assert_eq!((ok.len(), broken[0].0.as_str()), (5, "no expiry"));
+    assert_eq!(
+        last,
+        Some(1),
+        "it is the exit code of all, whichever shard has the row: the first had {first:?}"
+    );
+}
+
+#[test]
+fn shards_that_end_together_are_joined_once() {
+    let night = Night::new();
+    let mut pods: Vec<_> = (0..Night::SHARDS)
+        .map(|index| night.pod(index).spawn().unwrap())
+        .collect();
+    let codes: Vec<_> = pods.iter_mut().map(|pod| pod.wait().unwrap().code()).collect();
+    assert!(codes.contains(&Some(1)), "{codes:?}");
+    assert_eq!(night.joined().expect("both have ended").len(), 6);
+}
+
+#[test]
+fn a_pod_whose_servers_did_not_start_has_not_ended() {
+    let night = Night::new();
+    let harness = night.0.path().join("harness");
+    fs::remove_file(&harness).unwrap();
+    fs::write(&harness, "#!/bin/sh\nexit 4\n").unwrap();
+    fs::set_permissions(&harness, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for index in 0..Night::SHARDS {
+        assert_eq!(
+            night.pod(index).status().unwrap().code(),
+            Some(4),
+            "Kubernetes tries it again"
+        );
+    }
+    assert_eq!(night.joined(), None);
+    let ended = fs::read_dir(night.0.path().join("results/harness-suite-1/ended")).unwrap();
+    assert_eq!(ended.count(), 0);
 }

@@ -628,6 +628,20 @@ fn a_thousand_clients_share_four_processes() {
 }
 
 #[test]
+fn names_of_runs_tell_small_seeds_apart_and_a_misspelt_fault_has_a_suggestion() {
+    let harness = Harness::new();
+    for seed in ["1", "2"] {
+        harness.simulated(&format!("--backend redis --time 8s --lease 1s --seed {seed}"));
+    }
+    let names: Vec<_> = harness.runs().iter().map(|run| run.display().to_string()).collect();
+    assert!(names[0].ends_with("-0001") && names[1].ends_with("-0002"), "{names:?}");
+    let output = harness.output("run --backend redis --fault parttion");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("`partition`"), "{said}");
+}
+
+#[test]
 fn the_recovery_lasts_until_each_of_many_clients_had_a_turn() {
     let harness = Harness::new();
     // one turn of all clients takes 30 seconds, and the bound for one of them is 20

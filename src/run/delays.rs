@@ -1,5 +1,5 @@
-//! Looks how late harness itself is. What is longer than a lease matters to the verdict, so stalls are written into the history; the rest
-//! is known at the end.
+//! Looks how late harness itself is, and how much the machine has to do. Stalls and seconds with far too much to do matter to the
+//! verdict, so they are written into the history; the rest is known at the end.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
 use crate::history::names::{FastSet, NONE};
-use crate::history::{F, NemesisFact, ObserverFact};
+use crate::history::{BusyTime, F, NemesisFact, ObserverFact};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::range_max::RangeMax;
@@ -116,6 +116,8 @@ pub(crate) struct ObserverSight {
     by_ns: RangeMax,
     /// When it heard nothing of a server, by its own word.
     blind: Vec<Span>,
+    /// When the machine had far too much to do.
+    busy: BusyTime,
 }
 
 impl ObserverSight {
@@ -147,6 +149,7 @@ impl ObserverSight {
             by_ns: RangeMax::of(delays.iter().map(|delay| delay.by_ns)),
             delays: delays.iter().map(|delay| delay.at_ns).collect(),
             blind: blind(context),
+            busy: context.busy.clone(),
         }
     }
 
@@ -155,9 +158,11 @@ impl ObserverSight {
         self.blind.iter().all(|span| span.to_ns < from || span.from_ns > to)
     }
 
-    /// How late it may have been about a time: twice as late as it is seen to have been near it.
+    /// How late it may have been about a time: twice as late as it is seen to have been near it, and later than usual on a machine with
+    /// far too much to do.
     pub(crate) fn lag_ns(&self, ns: u64) -> u64 {
-        limits::OBSERVER_LAG_NS.max(self.measured_ns(ns).unwrap_or(0))
+        let usual = limits::OBSERVER_LAG_NS as f64 * self.busy.times_about(ns);
+        self.measured_ns(ns).unwrap_or(0).max(usual as u64)
     }
 
     /// The same, by nothing but what the history shows; `None` where it shows nothing near that time.

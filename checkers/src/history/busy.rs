@@ -7,6 +7,9 @@ use super::nemesis::NemesisFact;
 /// So many processes that run or wait for each processor are borne: locks, servers and clients go on, if slowly.
 const BORNE: f64 = 6.0;
 
+/// What there was to do is known by the second.
+const ABOUT_NS: u64 = 1_000_000_000;
+
 /// A span of them, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct BusySpan {
@@ -50,6 +53,13 @@ impl BusyTime {
             .within(from_ns, to_ns)
             .map(|(ns, times)| ns as f64 * (1.0 - 1.0 / times));
         length.saturating_sub(lost.sum::<f64>() as u64)
+    }
+
+    /// How many times longer than usual something may take about a time, of which processes wait for a processor; 1 on a machine that
+    /// bears what there is to do.
+    pub(crate) fn times_about(&self, ns: u64) -> f64 {
+        let about = self.within(ns.saturating_sub(ABOUT_NS), ns.saturating_add(ABOUT_NS));
+        about.map(|(_, times)| times).fold(1.0, f64::max)
     }
 
     fn within(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = (u64, f64)> {
@@ -100,6 +110,9 @@ mod tests {
         );
         let half = 4 * SECOND + SECOND / 2;
         assert_eq!(busy.counted_ns(half, half + SECOND), SECOND / 8 + SECOND / 4);
+        assert_eq!(busy.times_about(2 * SECOND + SECOND / 2), 1.0);
+        assert_eq!(busy.times_about(3 * SECOND + SECOND / 2), 4.0);
+        assert_eq!(busy.times_about(6 * SECOND + SECOND / 2), 2.0);
         assert_eq!(busy.counted_ns(8 * SECOND, 10 * SECOND), 2 * SECOND, "that is borne");
     }
 }

@@ -21,13 +21,11 @@ use crate::config::setting::{OptionName, Setting, SettingOrigin, over};
 use crate::config::suggest::unknown_word;
 use crate::exit::Exit;
 use crate::report::words::many;
-use crate::store;
+use crate::store::{self, RunInfo};
 use crate::suite::record::{self, Record, RowRecord};
 use crate::suite::{RowLeftOut, RowOutcome, Suite, SuiteRow, file, junit, page, render};
 
 const RUNTIME: &str = "runtime";
-/// The runtime of models of servers.
-const MODELS: &str = "simulated";
 /// The suite's page.
 const PAGE: &str = "index.html";
 /// Depth of the search for records to merge: an artifact in an artifact, not a whole disk.
@@ -74,7 +72,7 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
             RowCheck::Runs { settings, time } => {
                 row.settings = settings;
                 let seeds = seeds.filter(|_| row.value(SEED).is_none());
-                if seeds.is_some() && row.value(RUNTIME) != Some(MODELS) {
+                if seeds.is_some() && row.value(RUNTIME) != Some(RunInfo::SIMULATED) {
                     let sentence = "--seeds needs models of servers\nhint: --set runtime=simulated";
                     return Err(refused(sentence.to_owned()));
                 }
@@ -180,7 +178,9 @@ fn check(row: &SuiteRow, set: &[Setting]) -> Result<RowCheck, String> {
     };
     let (runtime, others): (Vec<Setting>, Vec<Setting>) =
         set.iter().cloned().partition(|setting| setting.option.name == RUNTIME);
-    let asks_for_models = runtime.iter().any(|setting| setting.value.as_deref() == Some(MODELS));
+    let asks_for_models = runtime
+        .iter()
+        .any(|setting| setting.value.as_deref() == Some(RunInfo::SIMULATED));
     if !asks_for_models || length(&over(&others, &row.settings)).is_err() {
         return Err(refused);
     }

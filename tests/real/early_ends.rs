@@ -5,7 +5,7 @@ use crate::command::{Harness, processes_of};
 #[test]
 fn a_run_on_a_broken_lock_ends_at_its_first_violation() {
     let harness = Harness::new();
-    let words = "--runtime local --backend redis --recipe redis-set-px-del --holder naive --lease 1s --hold 300ms --seed 6 \
+    let words = "--runtime local --backend redis --recipe redis-set-px-del --holder naive --lease 1s --hold 300ms --seed 16 \
                  --fault partition=holder --time 120s --stop-on-violation";
     let answer = harness.run(words);
     answer.assert_exit(1);

@@ -27,7 +27,7 @@ fn careful_holds_while_its_holder_is_cut_off(runtime: &str, backend: &str) {
 }
 
 /// No heal of this seed resets connections.
-const NAIVE: &str = "--lease 1s --hold 300ms --seed 6";
+const NAIVE: &str = "--lease 1s --hold 300ms --seed 16";
 
 /// `time` has windows enough that something late meets a holder in one of them.
 fn naive_is_caught(runtime: &str, backend: &str, recipe: &str, time: &str) -> crate::command::Answer {

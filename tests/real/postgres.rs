@@ -29,7 +29,7 @@ fn a_release_that_does_not_compare_frees_the_next_holders_lease() {
     let words =
         "--runtime local --backend postgres --recipe pg-row-lease-no-compare --holder naive --fault partition=holder";
     let answer = Harness::new().run(&format!(
-        "{words} --clients 10 --hold 100ms --lease 1s --time 14s --seed 6"
+        "{words} --clients 10 --hold 100ms --lease 1s --time 14s --seed 16"
     ));
     answer.assert_exit(1);
     assert_eq!(answer.verdict("HL001"), "violated");

@@ -62,6 +62,13 @@ impl GroundClock {
         }
     }
 
+    /// Sleeps, and returns how much later than asked this task went on.
+    pub async fn lateness_of(self, time: Duration) -> Duration {
+        let set = self.now_ns();
+        self.sleep(time).await;
+        Duration::from_nanos(self.now_ns().saturating_sub(set)).saturating_sub(time)
+    }
+
     /// Waits until the clock shows `reading`. Sets no timer when it does already, since the shortest one takes a millisecond.
     pub async fn sleep_until(self, reading: u64) {
         let left = reading.saturating_sub(self.now_ns());

@@ -46,12 +46,15 @@ impl OwnDelays {
     }
 }
 
-/// How many processes run or wait now, for each processor.
-pub fn runnable() -> Option<f64> {
+/// How many processors the machine has, whatever this process may use of them.
+pub fn processors() -> Option<i64> {
+    sysconf(SysconfVar::_NPROCESSORS_ONLN).ok()?
+}
+
+/// How many processes of the machine run or wait now, without the one that asks.
+pub fn runnable() -> Option<u64> {
     let runnable = runnable_in(&std::fs::read_to_string(LOAD).ok()?)?;
-    let processors = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok()??;
-    // the one that asks runs
-    Some(runnable.saturating_sub(1) as f64 / processors.max(1) as f64)
+    Some(runnable.saturating_sub(1))
 }
 
 /// `0.20 0.18 0.12 3/80 11206`: three of 80 processes and threads.

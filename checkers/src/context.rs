@@ -74,7 +74,7 @@ impl<'a> Context<'a> {
             grants,
             windows: history.windows(),
             standstills: history.standstills(),
-            busy: history.busy_time(),
+            busy: BusyTime::of(history),
             overlaps: Vec::new(),
             excused: Vec::new(),
             conflicts: Vec::new(),

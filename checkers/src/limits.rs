@@ -10,6 +10,9 @@ pub const PROGRESS_MS: u64 = 10_000;
 pub const LEASE_MS: u64 = 2_000;
 /// How much later than it happened the observer may have seen something. Server lines prove nothing finer.
 pub const OBSERVER_LAG_NS: u64 = 250_000_000;
+/// So many processes that run or wait for each processor are borne: locks, servers and clients go on, if slowly. With more, time counts
+/// for less.
+pub const PROCESSES_BORNE: f64 = 6.0;
 /// Between the two lines by which the observer tells of a value that was written over another one: it asks for the new value
 /// when it hears of the change.
 pub const REWRITE_NS: u64 = 20_000_000;

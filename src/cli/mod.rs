@@ -53,6 +53,7 @@ use std::sync::{Arc, Mutex};
 use args::{CliCommand, ColorWhen};
 use clap::FromArgMatches;
 
+use crate::cluster::ClusterError;
 use crate::exit::Exit;
 use crate::process;
 use crate::report::terminal::Look;
@@ -125,8 +126,8 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
 }
 
 /// A temporary folder could not be made.
-fn unclaimed((path, error): (PathBuf, io::Error)) -> Failure {
-    Failure::environment(format!("could not write {}: {error}", path.display()))
+fn unclaimed((path, source): (PathBuf, io::Error)) -> Failure {
+    Failure::environment(ClusterError::Write { path, source })
 }
 
 /// Prints what clap says: an error, or the help or version that was asked for.

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::check::exit_of;
 use super::interrupt::interrupted;
-use super::row_seeds::{RowSeeds, SEED, examine};
+use super::row_seeds::{RowSeeds, SEED, SeedExamined, examine};
 use crate::config::setting::{OptionName, Setting, SettingOrigin};
 use crate::exit::Exit;
 use crate::process;
@@ -198,32 +198,37 @@ async fn with_seeds(
     let attempt = match decisive {
         None => failed(RowOutcome::Interrupted, "not all seeds were tried".into(), took_ms()),
         Some(decisive) if decisive.judgement.judged == RowOutcome::AsExpected => {
-            let nothing = failed(RowOutcome::AsExpected, String::new(), 0);
-            told(decisive.diagnosis, nothing)
+            told(decisive.diagnosis, nothing(RowOutcome::AsExpected))
         }
-        Some(decisive) => {
-            let again = attempt(&job.with_seed(decisive.seed), place, stop.clone()).await;
-            if [decisive.judgement.judged, RowOutcome::Interrupted].contains(&again.judged) {
-                again
-            } else {
-                let in_memory = decisive.judgement;
-                let why = format!(
-                    "seed {:08x} came out {} in memory and {} with its files: {}",
-                    decisive.seed,
-                    in_memory.judged.word(),
-                    again.judged.word(),
-                    in_memory.why.join("; ")
-                );
-                RowAttempt {
-                    judged: RowOutcome::Bug,
-                    why: vec![why],
-                    ..again
-                }
-            }
-        }
+        Some(decisive) => with_files(job, decisive, place, stop).await,
     };
     let took_ms = took_ms();
     (counts, RowAttempt { took_ms, ..attempt })
+}
+
+/// Makes a run in memory again, with its files. It is the same again.
+async fn with_files(
+    job: &Job,
+    in_memory: SeedExamined,
+    place: &RowFolder<'_>,
+    stop: &watch::Receiver<bool>,
+) -> RowAttempt {
+    let SeedExamined { seed, judgement, .. } = in_memory;
+    let again = attempt(&job.with_seed(seed), place, stop.clone()).await;
+    if [judgement.judged, RowOutcome::Interrupted].contains(&again.judged) {
+        return again;
+    }
+    let why = format!(
+        "seed {seed:08x} came out {} in memory and {} with its files: {}",
+        judgement.judged.word(),
+        again.judged.word(),
+        judgement.why.join("; ")
+    );
+    RowAttempt {
+        judged: RowOutcome::Bug,
+        why: vec![why],
+        ..again
+    }
 }
 
 /// How a run of the row is judged.
@@ -256,7 +261,7 @@ async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) 
             .as_ref()
             .and_then(|diagnosis| diagnosis.run.as_ref())
             .map(|run| format!("{}/{}", place.runs, run.run)),
-        ..told(diagnosis, failed(RowOutcome::NotRun, String::new(), 0))
+        ..told(diagnosis, nothing(RowOutcome::NotRun))
     }
 }
 
@@ -274,16 +279,25 @@ fn told(diagnosis: Option<Diagnosis>, attempt: RowAttempt) -> RowAttempt {
     }
 }
 
-/// An attempt without a verdict; `sentence` says why, if it is not empty.
+/// An attempt without a verdict; `sentence` says why.
 fn failed(judged: RowOutcome, sentence: String, took_ms: u64) -> RowAttempt {
     RowAttempt {
+        why: vec![sentence],
+        took_ms,
+        ..nothing(judged)
+    }
+}
+
+/// An attempt of which nothing else is known.
+fn nothing(judged: RowOutcome) -> RowAttempt {
+    RowAttempt {
         judged,
-        why: Vec::from_iter(Some(sentence).filter(|sentence| !sentence.is_empty())),
+        why: Vec::new(),
         exit: None,
         outcome: None,
         verdicts: Default::default(),
         effect: String::new(),
-        took_ms,
+        took_ms: 0,
         run: None,
         again: Vec::new(),
     }

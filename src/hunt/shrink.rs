@@ -18,7 +18,7 @@ const WAIT: &str = "wait";
 
 /// A shorter wait is not tried.
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
-/// In how many worlds less is tried at most.
+/// In how many worlds less is tried at most, where a violation that came late asks for more than usual.
 const MOST_WORLDS: u32 = 48;
 /// In how many worlds three clients or a few more are tried.
 const WORLDS_FOR_FEW_CLIENTS: u32 = 128;

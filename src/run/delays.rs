@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use harness_checkers::history::NemesisFact;
+use harness_checkers::limits::PROCESSES_BORNE;
 
-use crate::own_delays::{OwnDelays, runnable, waited};
+use crate::own_delays::{OwnDelays, processors, runnable, waited};
 use crate::run::context::RunContext;
 
 /// A timer is set this often.
@@ -15,8 +16,6 @@ const EVERY: Duration = Duration::from_millis(50);
 const STALL: Duration = Duration::from_millis(500);
 /// Over this time processes are counted.
 const SECOND: Duration = Duration::from_secs(1);
-/// More processes than these, for each processor, are written into the history.
-const WRITTEN: f64 = 6.0;
 
 /// How many processes ran or waited for each processor, since a time.
 struct ProcessCount {
@@ -53,41 +52,41 @@ impl ProcessCount {
 
 /// Looks until it is dropped.
 pub async fn watch(run: &RunContext) {
-    let (began, waited_before) = (run.clock.now(), waited());
+    let (began, waited_before, processors) = (run.clock.now(), waited(), processors());
     let counters = &run.counters;
-    let (mut latest, mut stalls) = (Duration::ZERO, 0);
+    let (mut latest, mut waited_percent) = (Duration::ZERO, None);
     let (mut second, mut all) = (ProcessCount::new(began), ProcessCount::new(began));
     loop {
-        let set = run.clock.now();
-        run.clock.sleep(EVERY).await;
+        let late = run.clock.by.lateness_of(EVERY).await;
         let now = run.clock.now();
-        let late = now.saturating_sub(set + EVERY);
         counters.delay_us.fetch_max(late.as_micros() as u64, Relaxed);
         latest = latest.max(late);
         if late > STALL {
-            stalls += 1;
             counters.stalls.fetch_add(1, Relaxed);
             let lasted_ms = late.as_millis() as u64;
             run.recorder.nemesis(&NemesisFact::Stall { lasted_ms });
         }
-        if let Some(per_processor) = runnable() {
+        if let Some((runnable, processors)) = runnable().zip(processors) {
+            let per_processor = runnable as f64 / processors as f64;
             second.add(per_processor);
             all.add(per_processor);
         }
         if now - second.since >= SECOND {
-            if second.mean().is_some_and(|mean| mean > WRITTEN) {
+            if second.mean().is_some_and(|mean| mean > PROCESSES_BORNE) {
                 run.recorder.nemesis(&second.fact(now));
             }
             second = ProcessCount::new(now);
+            let waited = waited().zip(waited_before);
+            waited_percent = waited.map(|(now_waited, before)| {
+                let waited = now_waited.saturating_sub(before);
+                waited.as_secs_f64() / (now - began).as_secs_f64() * 100.0
+            });
         }
-        let waited = waited()
-            .zip(waited_before)
-            .map(|(now, before)| now.saturating_sub(before));
         counters.note_own_delays(OwnDelays {
             timer_ms: latest.as_secs_f64() * 1e3,
-            stalls,
+            stalls: counters.stalls.load(Relaxed),
             per_processor: all.mean(),
-            waited_percent: waited.map(|waited| waited.as_secs_f64() / (now - began).as_secs_f64() * 100.0),
+            waited_percent,
         });
     }
 }

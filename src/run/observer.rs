@@ -46,9 +46,7 @@ const OWN_TASK: &str = "observer";
 async fn note_delays(log: &ObservationLog) {
     loop {
         let set = log.clock.now_ns();
-        log.clock.sleep(EVERY).await;
-        let slept = Duration::from_nanos(log.clock.now_ns().saturating_sub(set));
-        if slept > EVERY + LATE {
+        if log.clock.lateness_of(EVERY).await > LATE {
             log.lost(OWN_TASK, set);
             log.back(OWN_TASK);
         }

@@ -103,16 +103,14 @@ impl PhaseRunner {
         let Some(observe) = &self.observe else { return Ok(None) };
         let mut failed = None;
         let connecting = async {
-            for pause in OBSERVER_PAUSES_MS.into_iter().map(Some).chain([None]) {
+            let mut pauses = OBSERVER_PAUSES_MS.into_iter();
+            loop {
                 match observer::start(observe, self.endpoints.clone(), Arc::clone(&self.run)).await {
                     Ok(task) => return Some(task),
                     Err(why) => failed = Some(why),
                 }
-                if let Some(pause) = pause {
-                    self.run.clock.sleep(Duration::from_millis(pause)).await;
-                }
+                self.run.clock.sleep(Duration::from_millis(pauses.next()?)).await;
             }
-            None
         };
         let connected = self.run.clock.within(OBSERVER_OPEN, connecting).await.flatten();
         let late = || format!("the observer did not connect within {}s", OBSERVER_OPEN.as_secs());
@@ -226,7 +224,6 @@ impl PhaseRunner {
         let planned = run.spec.plan.phases.recovery;
         // a client may have begun to wait just before the recovery
         let at_most = planned.max(config.progress_bound + config.wait + run.until_sent_again());
-        let all_before: u64 = before.iter().sum();
         loop {
             self.elapse(LOOK).await?;
             let unfinished = self.below(before.iter().map(|before| before + 1));
@@ -234,17 +231,20 @@ impl PhaseRunner {
             if lasted >= planned {
                 run.leave_last_turns();
             }
-            let grants = run.clients.acquired().into_iter().sum::<u64>() - all_before;
-            let turn = lasted.mul_f64(before.len() as f64 / grants.max(1) as f64);
-            let for_turns = if grants > 0 {
-                (turn * 2).min(config.time)
-            } else {
-                Duration::ZERO
-            };
-            if lasted >= at_most.max(for_turns) || (unfinished.is_empty() && lasted >= planned) {
+            let is_over = lasted >= at_most && lasted >= self.two_turns(&before, lasted).min(config.time);
+            if is_over || (unfinished.is_empty() && lasted >= planned) {
                 return Ok(unfinished);
             }
         }
+    }
+
+    /// How long two turns of all clients take, as far as their grants in this time tell; nothing where there were none.
+    fn two_turns(&self, before: &[u64], lasted: Duration) -> Duration {
+        let grants = self.run.clients.acquired().iter().sum::<u64>() - before.iter().sum::<u64>();
+        if grants == 0 {
+            return Duration::ZERO;
+        }
+        lasted.mul_f64(2.0 * before.len() as f64 / grants as f64)
     }
 
     /// The clients that acquired less often than is `wanted` of each, in the order of the clients.

@@ -16,8 +16,8 @@ const EVERY: Duration = Duration::from_millis(250);
 /// Holders that fit a line.
 const SHOWN: usize = 3;
 
-/// Starts the ticker, the watch over the servers' roles that it shows, and the watch for harness's own delays. A run in virtual time is over before
-/// a screen is drawn, and does not stall.
+/// Starts the ticker, the watch over the servers' roles that it shows, and the watch for harness's own delays. A run in virtual time is
+/// over before a screen is drawn, and does not stall.
 pub fn start(run: &Arc<RunContext>, probe: RoleProbe) -> RunningTask {
     let run = Arc::clone(run);
     run.clock.by.spawn(async move {

@@ -3,9 +3,7 @@
 
 use super::History;
 use super::nemesis::NemesisFact;
-
-/// So many processes that run or wait for each processor are borne: locks, servers and clients go on, if slowly.
-const BORNE: f64 = 6.0;
+use crate::limits;
 
 /// What there was to do is known by the second.
 const ABOUT_NS: u64 = 1_000_000_000;
@@ -24,7 +22,7 @@ struct BusySpan {
 pub(crate) struct BusyTime(Vec<BusySpan>);
 
 impl BusyTime {
-    pub(super) fn of(history: &History) -> Self {
+    pub(crate) fn of(history: &History) -> Self {
         let mut spans: Vec<BusySpan> = Vec::new();
         for line in history.nemesis() {
             let NemesisFact::Busy {
@@ -37,7 +35,7 @@ impl BusyTime {
             let to_ns = line.time_ns;
             let before = spans.last().map_or(0, |span| span.to_ns);
             let from_ns = to_ns.saturating_sub(lasted_ms.saturating_mul(1_000_000)).max(before);
-            let times = per_processor / BORNE;
+            let times = per_processor / limits::PROCESSES_BORNE;
             if from_ns < to_ns && times > 1.0 {
                 spans.push(BusySpan { from_ns, to_ns, times });
             }

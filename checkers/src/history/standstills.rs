@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use super::answers::Role;
-use super::busy::BusyTime;
 use super::nemesis::NemesisFact;
 use super::{History, Window};
 
@@ -74,11 +73,6 @@ impl Standstill {
 }
 
 impl History {
-    /// When the machine had far too much to do.
-    pub(crate) fn busy_time(&self) -> BusyTime {
-        BusyTime::of(self)
-    }
-
     /// All standstills, by their end.
     pub fn standstills(&self) -> Vec<Standstill> {
         if self.nemesis.is_empty() {

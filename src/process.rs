@@ -5,6 +5,7 @@
 //! (<https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html>), and runtime threads may end. So one thread that
 //! lives as long as harness, the spawner, starts them all.
 
+use std::collections::HashSet;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::LazyLock;
@@ -191,7 +192,31 @@ pub fn marked(owner: impl Fn(Identity) -> bool) -> Vec<MarkedProcess> {
     processes().filter_map(of_owner).collect()
 }
 
+/// The processes that live and came of this one, by their parents.
+pub fn descendants(pid: u32) -> Vec<u32> {
+    let parents: Vec<(u32, u32)> = processes().filter_map(|pid| Some((pid, living_parent(pid)?))).collect();
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        found.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+fn living_parent(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // the command's name is in parentheses and may hold anything; state and parent follow
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let lives = fields.next()? != "Z";
+    lives.then(|| fields.next()?.parse().ok()).flatten()
+}
+
 /// Kills what came of the processes that this harness started and outlived them. Only for the end: it spares nothing.
+///
+/// A process that left the group and the session of its parent and threw away its environment is still a descendant: this
+/// process is the parent of orphans below it ([`adopt_orphans`]). A marked one may be the child of another. After
+/// [`may_stay_without_mark`] only marked ones are killed.
 pub fn end_offspring() {
     if !STARTED_ANY.load(Relaxed) {
         return;
@@ -200,11 +225,16 @@ pub fn end_offspring() {
     let end = Instant::now() + GONE;
     // one that was killed is there for a moment, and one may start another while it is looked
     loop {
-        let left = marked(|owner| owner == own);
+        let mut left = if MAY_STAY.load(Relaxed) {
+            Vec::new()
+        } else {
+            descendants(own.pid)
+        };
+        left.extend(marked(|owner| owner == own).iter().map(|one| one.identity.pid));
         if left.is_empty() || Instant::now() >= end {
             break;
         }
-        for one in left {
+        for one in left.into_iter().filter_map(Identity::of) {
             let _ = one.kill();
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -215,6 +245,12 @@ pub fn end_offspring() {
 const GONE: Duration = Duration::from_secs(2);
 
 static STARTED_ANY: AtomicBool = AtomicBool::new(false);
+static MAY_STAY: AtomicBool = AtomicBool::new(false);
+
+/// Processes without a mark may be daemons that are to stay, such as a server which a command of the user starts.
+pub fn may_stay_without_mark() {
+    MAY_STAY.store(true, Relaxed);
+}
 
 struct SpawnRequest {
     command: Command,
@@ -227,14 +263,62 @@ static SPAWNER: LazyLock<mpsc::Sender<SpawnRequest>> = LazyLock::new(|| {
     std::thread::Builder::new()
         .name("spawner".into())
         .spawn(move || {
-            for mut request in incoming {
-                let _inside = request.on.enter();
-                let _ = request.reply.send(request.command.spawn());
+            adopt_orphans();
+            let mut started = HashSet::new();
+            loop {
+                match incoming.recv_timeout(BETWEEN_REAPINGS) {
+                    Ok(mut request) => {
+                        let _inside = request.on.enter();
+                        let child = request.command.spawn();
+                        started.extend(child.as_ref().ok().and_then(Child::id));
+                        let _ = request.reply.send(child);
+                    }
+                    Err(mpsc::RecvTimeoutError::Timeout) => reap_orphans(&started),
+                    Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                }
             }
         })
         .expect("a thread can be started");
     requests
 });
+
+/// How often orphans that ended are looked for, while no process is started.
+const BETWEEN_REAPINGS: Duration = Duration::from_secs(1);
+
+/// Makes this process the parent of the processes below it whose own parent ends, so that they can be found
+/// (<https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBREAPER.2const.html>).
+fn adopt_orphans() {
+    // a kernel without it leaves them to the first process, and the mark finds most of them
+    #[cfg(target_os = "linux")]
+    let _ = nix::sys::prctl::set_child_subreaper(true);
+}
+
+/// Reaps the orphans that ended, whose entries would count against the limit of processes. The children that were started
+/// here are left to their handles: the spawned ones by number, all others since they stay in the group of this process.
+fn reap_orphans(started: &HashSet<u32>) {
+    use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
+
+    let looked = waitid(
+        Id::All,
+        WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT,
+    );
+    if matches!(looked, Err(_) | Ok(WaitStatus::StillAlive)) {
+        return;
+    }
+    let (own, own_group) = (std::process::id(), nix::unistd::getpgrp().as_raw());
+    for pid in processes().filter(|pid| !started.contains(pid)) {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after_name = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+        let fields: Vec<&str> = after_name.split_whitespace().take(3).collect();
+        let [state, parent, group] = fields[..] else {
+            continue;
+        };
+        if state == "Z" && parent.parse() == Ok(own) && group.parse() != Ok(own_group) {
+            let pid = Pid::from_raw(i32::try_from(pid).unwrap_or_default());
+            let _ = waitpid(pid, Some(WaitPidFlag::WNOHANG));
+        }
+    }
+}
 
 /// Starts `command` as a child that dies with harness and is killed when its handle is dropped.
 pub async fn spawn(mut command: Command) -> io::Result<Child> {
@@ -325,6 +409,10 @@ fn activity_in(stat: &str) -> Activity {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use tokio::io::{AsyncBufReadExt, BufReader};
+
     use super::*;
 
     #[test]
@@ -364,6 +452,25 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         assert!(marked(|_| false).is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_orphan_is_adopted_and_reaped_and_a_child_is_left_to_its_handle() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "env -i setsid sleep 0.2 & echo $!; exec sleep 60.75"]);
+        command.stdout(std::process::Stdio::piped());
+        let mut child = spawn(command).await.unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let orphan: u32 = lines.next_line().await.unwrap().unwrap().parse().unwrap();
+        // it ends after its parent
+        assert!(signal(&child, Signal::SIGKILL));
+        let gone = || !std::path::Path::new(&format!("/proc/{orphan}")).exists();
+        while !gone() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        tokio::time::sleep(BETWEEN_REAPINGS * 2).await;
+        let status = child.wait().await.unwrap();
+        assert_eq!(status.signal(), Some(Signal::SIGKILL as i32));
     }
 
     #[test]

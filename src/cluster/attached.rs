@@ -18,6 +18,7 @@ use super::leftovers::Claim;
 use super::software::NodeAddress;
 use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes, StartedNodes};
 use crate::limits::{LOG_TAIL_LINES, READY_POLL};
+use crate::process;
 
 /// Time for a command of the user to end.
 const COMMAND: Duration = Duration::from_secs(60);
@@ -239,6 +240,7 @@ impl Orders {
         let mut output = open().map_err(failed)?;
         let _ = writeln!(output, "$ {command}");
         let errors = output.try_clone().map_err(failed)?;
+        process::may_stay_without_mark();
         let mut child = self
             .about(node)
             .command(&command)

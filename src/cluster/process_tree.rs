@@ -36,13 +36,18 @@ pub async fn end(child: &mut Child) {
 /// The processes that came of the server, all of which were sent the signal; `None` where the server was not there.
 fn signal_all(child: &Child, signal: Signal) -> Option<Vec<Pid>> {
     let pid = child.id()?;
-    let before = descendants(pid);
+    let before = process::descendants(pid);
     let sent = process::signal(child, signal);
     // what was started until then
-    let mut all = descendants(pid);
+    let mut all = process::descendants(pid);
     all.extend(before);
     all.sort_unstable();
     all.dedup();
+    let all: Vec<Pid> = all
+        .into_iter()
+        .filter_map(|pid| i32::try_from(pid).ok())
+        .map(Pid::from_raw)
+        .collect();
     for pid in &all {
         // it may have ended
         let _ = kill(*pid, signal);
@@ -52,27 +57,6 @@ fn signal_all(child: &Child, signal: Signal) -> Option<Vec<Pid>> {
 
 fn is_there(pid: Pid) -> bool {
     u32::try_from(pid.as_raw()).is_ok_and(|pid| process::started_at(pid).is_some())
-}
-
-/// The processes that came of this one.
-fn descendants(pid: u32) -> Vec<Pid> {
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let parents: Vec<(i32, i32)> = processes
-        .filter_map(|entry| {
-            let pid = entry.file_name().to_str()?.parse().ok()?;
-            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
-            // the command's name is in parentheses and may hold anything; state and parent follow
-            let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
-            Some((pid, parent))
-        })
-        .collect();
-    let mut found: Vec<i32> = i32::try_from(pid).into_iter().collect();
-    let mut next = 0;
-    while let Some(parent) = found.get(next).copied() {
-        found.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
-        next += 1;
-    }
-    found.into_iter().skip(1).map(Pid::from_raw).collect()
 }
 
 #[cfg(test)]
@@ -89,8 +73,8 @@ mod tests {
         let mut child = process::spawn(command).await.unwrap();
         let pid = child.id().unwrap();
         let sleeping = loop {
-            if let [sleeping] = descendants(pid)[..] {
-                break u32::try_from(sleeping.as_raw()).unwrap();
+            if let [sleeping] = process::descendants(pid)[..] {
+                break sleeping;
             }
             sleep(Duration::from_millis(5)).await;
         };

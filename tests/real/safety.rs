@@ -102,10 +102,25 @@ fn an_api_with_a_token_wants_it_and_one_without_is_warned_of_where_others_reach_
     );
 }
 
-/// A client that starts a process in a session of its own, and is a lock that every client always gets.
+#[test]
+fn a_run_warns_of_an_api_that_others_reach() {
+    let harness = Harness::new();
+    let run = |at: &str| {
+        let words = format!("run --runtime local --backend redis --fault none --lease 1s --time 7s --proxy-api {at}");
+        let output = harness.output(&words);
+        String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout)
+    };
+    let said = run("0.0.0.0:0");
+    assert!(said.contains("warning: ") && !said.contains("\\nhint"), "{said}");
+    assert!(said.contains("hint: --proxy-api-token-file"), "{said}");
+    let said = run("127.0.0.1:0");
+    assert!(said.contains("PASS") && !said.contains("warning"), "{said}");
+}
+
+/// A client that starts a process in a session of its own, with or without its environment, and is a lock that every client always gets.
 const PARENT: &str = r#"
 import json, subprocess, sys
-subprocess.Popen(["setsid", "sleep", sys.argv[1]], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+subprocess.Popen([*sys.argv[2:], "setsid", "sleep", sys.argv[1]], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 for line in sys.stdin:
     request = json.loads(line)
     print(json.dumps({"type": "ok", "id": request["id"]}), flush=True)
@@ -131,7 +146,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 /// A run with such clients, and the command line of what they start.
-fn parents(harness: &Harness, time: &str, sleep: u32) -> (Child, String) {
+fn parents(harness: &Harness, time: &str, sleep: u32, by: &str) -> (Child, String) {
     let script = harness.folder.path().join("parent.py");
     std::fs::write(&script, PARENT).unwrap();
     // no other test has the same
@@ -139,7 +154,7 @@ fn parents(harness: &Harness, time: &str, sleep: u32) -> (Child, String) {
     let words = format!("run --quiet --runtime local --backend redis --lease 1s --time {time} --clients 2 --client");
     let mut command = harness.command(&words);
     command
-        .arg(format!("python3 {} {length}", script.display()))
+        .arg(format!("python3 {} {length} {by}", script.display()))
         .env("TMPDIR", harness.folder.path());
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     (child, format!("sleep {length}"))
@@ -148,7 +163,16 @@ fn parents(harness: &Harness, time: &str, sleep: u32) -> (Child, String) {
 #[test]
 fn what_clients_start_ends_with_the_run() {
     let harness = Harness::new();
-    let (mut child, sleeps) = parents(&harness, "7s", 901);
+    let (mut child, sleeps) = parents(&harness, "7s", 901, "");
+    until("the start", || !alive(&sleeps).is_empty());
+    child.wait().unwrap();
+    assert_eq!(alive(&sleeps), Vec::<u32>::new());
+}
+
+#[test]
+fn what_clients_start_without_their_environment_ends_with_the_run() {
+    let harness = Harness::new();
+    let (mut child, sleeps) = parents(&harness, "7s", 903, "env -i");
     until("the start", || !alive(&sleeps).is_empty());
     child.wait().unwrap();
     assert_eq!(alive(&sleeps), Vec::<u32>::new());
@@ -157,7 +181,7 @@ fn what_clients_start_ends_with_the_run() {
 #[test]
 fn what_clients_of_a_killed_run_started_is_found_and_removed() {
     let harness = Harness::new();
-    let (mut child, sleeps) = parents(&harness, "60s", 902);
+    let (mut child, sleeps) = parents(&harness, "60s", 902, "");
     until("the start", || alive(&sleeps).len() > 1);
     child.kill().unwrap();
     child.wait().unwrap();

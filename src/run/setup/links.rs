@@ -167,8 +167,10 @@ impl ClientLinks {
         let token = token.map_or_else(|| Ok(ApiToken::default()), ApiToken::read);
         let token = token.map_err(RunError::Proxy)?;
         if let Some(warning) = token.warning(at) {
-            let text = format!("warning: {warning}\nhint: --proxy-api-token-file FILE makes it ask for one");
-            run.progress().send(ProgressEvent::Note(text));
+            let hint = "hint: --proxy-api-token-file FILE makes it ask for one";
+            for line in [format!("warning: {warning}"), hint.to_owned()] {
+                run.progress().send(ProgressEvent::Note(line));
+            }
         }
         let api = Api::serve(&self.proxy, links, (at, token), run.spec.config.seed, on_change)
             .map_err(|error| RunError::Proxy(format!("could not serve the API at {at}: {error}")))?;

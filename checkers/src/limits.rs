@@ -20,6 +20,8 @@ pub const REWRITE_NS: u64 = 20_000_000;
 pub const OVERWRITE_NS: u64 = 500_000;
 /// How far away the observer's own lines may be for it to count as having been live in between.
 pub const OBSERVER_GAP_NS: u64 = 5_000_000_000;
+/// The share of holds with a name that must be joined to a grant of the server before their answers count as those of the server.
+pub const JOINED_PERCENT: u64 = 50;
 /// Pauses between two attempts of one waiter that still count as one wait.
 pub const RETRY_GAP_NS: u64 = 1_000_000_000;
 /// How long before and after a reply of "not acquired" the waiter's node may have gone away.

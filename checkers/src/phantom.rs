@@ -47,7 +47,7 @@ pub(crate) enum WrongGrant<'a> {
 
 /// What was decided about HL007.
 pub(crate) struct PhantomGrants<'a> {
-    /// Not applicable when the lock was not watched; inconclusive when no hold could be joined to a grant.
+    /// Not applicable when the lock was not watched; inconclusive when too few holds could be joined to a grant.
     pub verdict: Verdict,
     /// Holds whose reply named a token or an owner of the server's.
     pub known: u64,
@@ -89,7 +89,7 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
     }
     if decided.count > 0 {
         decided.verdict = Verdict::Violated;
-    } else if decided.joined > 0 {
+    } else if decided.joined > 0 && decided.joined * 100 >= decided.known * limits::JOINED_PERCENT {
         decided.verdict = Verdict::Holds;
     }
     decided

@@ -13,13 +13,14 @@ use crate::phantom::{OrphanGrant, PhantomGrants, Refusals, WrongGrant};
 pub(crate) fn tell(context: &Context<'_>, decided: &PhantomGrants<'_>) -> Finding {
     let said = |evidence: &str| finding(Property::Hl007, decided.verdict, evidence);
     let known = many(decided.known, "hold", "holds");
+    let joined = many(decided.joined, "hold", "holds");
     let mut told = match decided.verdict {
         Verdict::NotApplicable => return said(not_watched(context)),
-        Verdict::Inconclusive => said("no acquire could be joined to a grant of the server"),
-        Verdict::Holds => {
-            let joined = many(decided.joined, "hold", "holds");
-            said(&format!("{joined} of {known} known to the server"))
-        }
+        Verdict::Inconclusive if decided.joined == 0 => said("no acquire could be joined to a grant of the server"),
+        Verdict::Inconclusive => said(&format!(
+            "only {joined} of {known} could be joined to a grant of the server"
+        )),
+        Verdict::Holds => said(&format!("{joined} of {known} known to the server")),
         Verdict::Violated => {
             let orphans = decided
                 .wrong

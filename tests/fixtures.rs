@@ -172,6 +172,28 @@ impl Night {
         pod
     }
 
+    /// A pod that hunts a lock which keeps its key when its holder is killed.
+    fn hunter(&self, index: usize) -> Command {
+        let mut pod = self.pod(index);
+        pod.env_remove("SUITE").env(
+            "HUNT",
+            "--runtime simulated --backend redis --recipe redis-setnx --fault kill-holder --experiments 20 --quiet",
+        );
+        pod
+    }
+
+    /// The record that was merged of the hunts, and its folder.
+    fn merged_hunts(&self) -> Option<(serde_json::Value, PathBuf)> {
+        let folders = fs::read_dir(self.0.path().join("results/harness-suite-1/joined")).ok()?;
+        let mut records = folders.map(|entry| entry.unwrap().path().join("hunt.json"));
+        let record = records.find(|path| path.exists())?;
+        let text = fs::read_to_string(&record).unwrap();
+        Some((
+            serde_json::from_str(&text).unwrap(),
+            record.parent().unwrap().to_owned(),
+        ))
+    }
+
     /// The rows that were joined: name and outcome; `None` where nothing was.
     fn joined(&self) -> Option<Vec<(String, String)>> {
         let mut folders = fs::read_dir(self.0.path().join("results/harness-suite-1/joined")).ok()?;
@@ -209,6 +231,47 @@ fn shards_that_end_together_are_joined_once() {
     let codes: Vec<_> = pods.iter_mut().map(|pod| pod.wait().unwrap().code()).collect();
     assert!(codes.contains(&Some(1)), "{codes:?}");
     assert_eq!(night.joined().expect("both have ended").len(), 6);
+}
+
+#[test]
+fn the_hunt_that_ends_last_merges_what_all_found() {
+    let night = Night::new();
+    assert_eq!(night.hunter(0).status().unwrap().code(), Some(1));
+    assert!(night.merged_hunts().is_none(), "a hunt is missing");
+    assert_eq!(night.hunter(1).status().unwrap().code(), Some(1));
+    let (merged, folder) = night.merged_hunts().expect("both have ended");
+    assert_eq!(merged["counts"]["experiments"], 40);
+    assert_eq!(merged["merged"].as_array().unwrap().len(), 2, "{merged}");
+    let finds = merged["finds"].as_array().unwrap();
+    assert_eq!(finds[0]["property"], "HL005");
+    assert_eq!(finds[0]["count"], merged["counts"]["violated"], "{merged}");
+    assert!(
+        folder
+            .join(finds[0]["run"].as_str().unwrap())
+            .join("history.jsonl")
+            .exists(),
+        "the way to its run"
+    );
+    // none of the two goes on as the other
+    let harness = |words: &[&str]| run(env!("CARGO_BIN_EXE_harness"), words, night.0.path());
+    let refused = harness(&["hunt", "--continue", folder.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        said(&refused).contains("2 hunts, each of which goes on by itself"),
+        "{}",
+        said(&refused)
+    );
+    let again = harness(&["hunt", "--merge", "results/harness-suite-1", "--json"]);
+    assert_eq!(again.status.code(), Some(1), "{}", said(&again));
+    let again: serde_json::Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!(again["counts"], merged["counts"], "the merged record is not counted");
+    let nothing = harness(&["hunt", "--merge", "results/none"]);
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(
+        said(&nothing).contains("results/none contains no hunt.json"),
+        "{}",
+        said(&nothing)
+    );
 }
 
 #[test]

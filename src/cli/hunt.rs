@@ -1,4 +1,5 @@
-//! `harness hunt`: short experiments one after the other, until a property is violated or the time is over.
+//! `harness hunt`: short experiments one after the other, until a property is violated or the time is over; `--merge` merges the
+//! records of hunts.
 
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -14,6 +15,7 @@ use super::hunt_jobs::{HuntJob, HuntState, JobStep};
 use super::hunt_screen::HuntScreen;
 use super::hunt_space::SpaceOfHunt;
 use super::interrupt::interrupted;
+use super::merging;
 use super::metrics::Metrics;
 use super::run::fresh_seed;
 use super::series::{self, ExperimentSeries, Experimented, RUNNING_SERVERS, RUNS, SeriesPlace, SeriesStep};
@@ -39,6 +41,9 @@ const LENGTH: Duration = Duration::from_secs(600);
 const FRAME: Duration = Duration::from_millis(500);
 
 pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
+    if !args.merge.is_empty() {
+        return merge(args, color);
+    }
     let (mut record, folder) = match &args.go_on {
         Some(folder) => resumed(args, folder)?,
         None => (begun(args)?, PathBuf::new()),
@@ -60,19 +65,41 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
         series::remove_logs(&folder);
         series::remove_runs_but(&folder, record.finds.iter().map(|find| find.run.as_str()));
     }
-    keep(&folder, &record)?;
+    tell(args, &record, &folder, color)
+}
+
+/// Keeps the record, and prints what became of the hunt.
+fn tell(args: &HuntArgs, record: &HuntRecord, folder: &Path, color: ColorWhen) -> Result<Exit, Failure> {
+    keep(folder, record)?;
     super::report::write_index(&args.results).map_err(Failure::environment)?;
     if args.json {
-        print_json(&record);
+        print_json(record);
     } else {
         let shown = folder.display().to_string();
         print(&render::summary(
-            &record,
+            record,
             &shown,
             look(color, io::stdout().is_terminal()),
         ));
     }
     Ok(record.exit())
+}
+
+fn merge(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
+    let mut records: Vec<HuntRecord> = Vec::new();
+    for (from, mut record) in merging::read_all::<HuntRecord>(&args.merge, RECORD, "a hunt's record")? {
+        for find in &mut record.finds {
+            find.run = merging::whole(&from, &find.run);
+        }
+        records.push(record);
+    }
+    let mut merged = crate::hunt::merge(records).map_err(Failure::usage)?;
+    let name = format!("{}-hunt-merged", store::minute_now());
+    let (_, folder) = store::create(&args.results, &name).map_err(Failure::environment)?;
+    for find in &mut merged.finds {
+        find.run = merging::seen_from(&folder, &find.run)?;
+    }
+    tell(args, &merged, &folder, color)
 }
 
 /// The record of a hunt that begins.
@@ -124,6 +151,14 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<(HuntRecord, PathBuf), Fail
     })?;
     let mut record: HuntRecord = serde_json::from_slice(&text)
         .map_err(|error| Failure::usage(format!("{} is not the record of a hunt: {error}", path.display())))?;
+    if !record.merged.is_empty() {
+        let why = format!(
+            "{} is of {} hunts, each of which goes on by itself\nhint: harness hunt --continue with the folder of one of them",
+            path.display(),
+            record.merged.len()
+        );
+        return Err(Failure::usage(why));
+    }
     let left = record.for_ms.saturating_sub(record.took_ms);
     let more = args
         .length

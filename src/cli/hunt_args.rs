@@ -17,7 +17,7 @@ const MIN_HUNT: Duration = Duration::from_secs(1);
 #[derive(Debug, Args)]
 pub struct HuntArgs {
     /// Store that holds the locks
-    #[arg(long, help_heading = LOCK, required_unless_present = "go_on")]
+    #[arg(long, help_heading = LOCK, required_unless_present_any = ["go_on", "merge"])]
     pub backend: Option<String>,
     /// Lock under test: a command that speaks the client protocol, or the name of an adapter
     #[arg(long, help_heading = LOCK, value_name = "CMD", conflicts_with = "recipe")]
@@ -67,6 +67,18 @@ pub struct HuntArgs {
         conflicts_with_all = ["backend", "client", "promise", "recipe", "lease", "faults", "seed", "set"]
     )]
     pub go_on: Option<PathBuf>,
+    /// Merge the records of hunts for one lock that are found in these folders, as pods of a campaign leave them
+    #[arg(
+        long,
+        help_heading = AGAIN,
+        value_name = "DIR",
+        num_args = 1..,
+        conflicts_with_all = [
+            "backend", "client", "promise", "recipe", "lease", "faults", "seed", "runtime", "set", "length", "experiments", "until",
+            "jobs", "go_on", "metrics"
+        ]
+    )]
+    pub merge: Vec<PathBuf>,
 
     /// Serve figures of what goes on at this address, such as 127.0.0.1:9184, for Prometheus: `/metrics`
     #[arg(long, help_heading = OUTPUT, value_name = "ADDRESS")]

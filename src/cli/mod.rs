@@ -25,6 +25,7 @@ mod hunt_space;
 mod init;
 mod interrupt;
 mod list;
+mod merging;
 mod metrics;
 mod online;
 mod original;

@@ -9,12 +9,13 @@ use std::time::Duration;
 use super::args::{ColorWhen, SuiteArgs, parse_seed};
 use super::experiment::refusal;
 use super::github::Github;
+use super::merging;
 use super::row_seeds::{RowSeeds, SEED};
 use super::rows::{self, Job, Ready};
 use super::run::{fresh_seed, possible};
 use super::settings::{parse_run, run_options};
 use super::stdout::{print, print_json};
-use super::suites::{RECORD, before, relative, suites};
+use super::suites::{RECORD, before, suites};
 use super::{Failure, look};
 use crate::config::heading::describes_experiment;
 use crate::config::setting::{OptionName, Setting, SettingOrigin, over};
@@ -28,8 +29,6 @@ use crate::suite::{RowLeftOut, RowOutcome, Suite, SuiteRow, file, junit, page, r
 const RUNTIME: &str = "runtime";
 /// The suite's page.
 const PAGE: &str = "index.html";
-/// Depth of the search for records to merge: an artifact in an artifact, not a whole disk.
-const MERGE_DEPTH: usize = 4;
 
 pub fn suite(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Failure> {
     if args.merge.is_empty() {
@@ -308,25 +307,10 @@ fn tell(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) -> R
 }
 
 fn merge(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Failure> {
-    let mut found = Vec::new();
-    for place in &args.merge {
-        let before = found.len();
-        records_below(place, MERGE_DEPTH, &mut found);
-        if found.len() == before {
-            return Err(Failure::usage(format!("{} contains no {RECORD}", place.display())));
-        }
-    }
     let mut records = Vec::new();
-    for path in &found {
-        let text = fs::read(path)
-            .map_err(|error| Failure::environment(format!("could not read {}: {error}", path.display())))?;
-        let mut record: Record = serde_json::from_slice(&text)
-            .map_err(|error| Failure::usage(format!("{} is not a suite's record: {error}", path.display())))?;
-        let from = path.parent().unwrap_or(Path::new("")).to_owned();
-        let from = fs::canonicalize(&from).unwrap_or(from);
+    for (from, mut record) in merging::read_all::<Record>(&args.merge, RECORD, "a suite's record")? {
         for run in record.runs_mut() {
-            let path = from.join(run.as_str());
-            *run = fs::canonicalize(&path).unwrap_or(path).display().to_string();
+            *run = merging::whole(&from, run);
         }
         records.push(record);
     }
@@ -336,31 +320,10 @@ fn merge(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Failure> {
     }
     let mut joined = record::merge(records).map_err(Failure::usage)?;
     let folder = folder(args, &joined)?;
-    let own = fs::canonicalize(&folder).map_err(Failure::environment)?;
     for run in joined.runs_mut() {
-        *run = relative(&own, Path::new(run.as_str())).display().to_string();
+        *run = merging::seen_from(&folder, run)?;
     }
     tell(args, &joined, &folder, color)
-}
-
-/// The records in `place` and its folders. Runs of a suite and links are not followed.
-fn records_below(place: &Path, depth: usize, found: &mut Vec<PathBuf>) {
-    let record = place.join(RECORD);
-    if record.is_file() {
-        found.push(record);
-        return;
-    }
-    let entries = fs::read_dir(place).into_iter().flatten().flatten();
-    let mut folders: Vec<PathBuf> = entries
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .map(|entry| entry.path())
-        .collect();
-    folders.sort();
-    if depth > 0 {
-        folders
-            .iter()
-            .for_each(|folder| records_below(folder, depth - 1, found));
-    }
 }
 
 #[cfg(test)]

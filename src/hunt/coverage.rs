@@ -79,6 +79,22 @@ impl HuntCoverage {
         }
     }
 
+    /// Adds what another hunt covers.
+    pub fn take_in(&mut self, other: Self) {
+        let add = |to: &mut BTreeMap<String, u64>, from: BTreeMap<String, u64>| {
+            for (fault, count) in from {
+                *to.entry(fault).or_default() += count;
+            }
+        };
+        for (argument, more) in other.0 {
+            let point = self.0.entry(argument).or_default();
+            point.passed += more.passed;
+            point.experiments += more.experiments;
+            add(&mut point.strikes, more.strikes);
+            add(&mut point.aimed, more.aimed);
+        }
+    }
+
     /// Whether clients sent a message of this name, in whichever state.
     pub fn has_passed(&self, message: &str) -> bool {
         let name = |point: &str| point.split(':').next() == Some(message);

@@ -34,10 +34,12 @@ pub mod coverage;
 pub mod draw;
 pub mod faults;
 pub mod hit_rate;
+pub mod merge;
 pub mod record;
 pub mod render;
 
 pub mod shrink;
 
 pub use draw::{HuntDraw, HuntSpace};
+pub use merge::merge;
 pub use record::{ExperimentResult, HuntFind, HuntRecord};

@@ -130,6 +130,9 @@ pub struct HuntRecord {
     pub interrupted: bool,
     /// The longest time between two experiments of one job.
     pub longest_gap_ms: u64,
+    /// The seeds of the hunts that it was merged from; none in the record of one hunt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merged: Vec<String>,
 }
 
 impl HuntRecord {
@@ -234,9 +237,7 @@ impl HuntRecord {
         }
         let mut struck: BTreeMap<&str, FaultCount> = BTreeMap::new();
         for (fault, count) in &self.faults {
-            let sum = struck.entry(what_it_strikes(fault)).or_default();
-            sum.windows += count.windows;
-            sum.with_effect += count.with_effect;
+            *struck.entry(what_it_strikes(fault)).or_default() += *count;
         }
         let never = struck
             .into_iter()

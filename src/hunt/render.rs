@@ -126,10 +126,13 @@ pub fn summary(record: &HuntRecord, folder: &str, look: Look) -> String {
         .into_iter()
         .filter_map(|option| record.option(option))
         .collect();
+    let seed = match record.merged.len() {
+        0 => format!("seed {}", record.seed),
+        hunts => format!("{} (seeds {})", many(hunts as u64, "hunt"), record.seed),
+    };
     let title = format!(
-        "  hunt {}   seed {}, {}, {}",
+        "  hunt {}   {seed}, {}, {}",
         what.join(" / "),
-        record.seed,
         clock(record.took_ms),
         rate(record)
     );
@@ -158,7 +161,9 @@ pub fn summary(record: &HuntRecord, folder: &str, look: Look) -> String {
         );
     }
     lines.extend([ScreenText::default(), ScreenText::from("  results  ") + folder]);
-    lines.push(ScreenText::from("  go on    harness hunt --continue ") + quoted(folder));
+    if record.merged.is_empty() {
+        lines.push(ScreenText::from("  go on    harness hunt --continue ") + quoted(folder));
+    }
     ScreenText::join(&lines) + "\n"
 }
 
@@ -175,8 +180,21 @@ fn how_often(count: u64, experiments: u64) -> String {
     }
 }
 
+/// The path of a find's run. That of a merged hunt leads out of the folder of its record: `results/merged/../shard-0/runs/x` is
+/// `results/shard-0/runs/x`.
+fn run_path(folder: &str, run: &str) -> String {
+    let mut parts: Vec<&str> = folder.split('/').collect();
+    for part in run.split('/') {
+        match (part, parts.last()) {
+            ("..", Some(&last)) if !matches!(last, "" | "." | "..") => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
 fn details(find: &HuntFind, experiments: u64, folder: &str) -> Vec<String> {
-    let path = format!("{folder}/{}", find.run);
+    let path = run_path(folder, &find.run);
     let again: Vec<String> = find.again.iter().map(|word| quoted(word)).collect();
     let times = how_often(find.count, experiments);
     let fault = if find.fault.is_empty() { "no fault" } else { &find.fault };
@@ -275,6 +293,18 @@ mod tests {
     use super::*;
 
     const PLAIN: Look = Look::PLAIN;
+
+    #[test]
+    fn the_path_of_a_run_is_the_shortest() {
+        assert_eq!(run_path("results/a-hunt", "runs/7"), "results/a-hunt/runs/7");
+        assert_eq!(
+            run_path("results/joined/merged", "../../shard-2/a-hunt/runs/7"),
+            "results/shard-2/a-hunt/runs/7"
+        );
+        assert_eq!(run_path("merged", "../../a/runs/7"), "../a/runs/7");
+        assert_eq!(run_path("/r/m", "../../b/runs/7"), "/b/runs/7");
+        assert_eq!(run_path("../m", "../../b/runs/7"), "../../b/runs/7");
+    }
 
     #[test]
     fn a_line_says_what_became_of_an_experiment_and_a_new_find_where_it_is() {

@@ -1,0 +1,65 @@
+//! The records of shards of a suite, and of hunts side by side, found in folders, and the ways from a merged record to their runs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+
+use super::Failure;
+use super::suites::relative;
+
+/// Depth of the search for records: an artifact in an artifact, not a whole disk.
+const DEPTH: usize = 4;
+
+/// The records called `name` in these folders, each with the folder that it is in; `what` is what one is called.
+pub fn read_all<T: DeserializeOwned>(places: &[PathBuf], name: &str, what: &str) -> Result<Vec<(PathBuf, T)>, Failure> {
+    let mut found = Vec::new();
+    for place in places {
+        let before = found.len();
+        records_below(place, name, DEPTH, &mut found);
+        if found.len() == before {
+            return Err(Failure::usage(format!("{} contains no {name}", place.display())));
+        }
+    }
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path)
+            .map_err(|error| Failure::environment(format!("could not read {}: {error}", path.display())))?;
+        let record = serde_json::from_str(&text)
+            .map_err(|error| Failure::usage(format!("{} is not {what}: {error}", path.display())))?;
+        let from = path.parent().unwrap_or(Path::new("")).to_owned();
+        Ok((fs::canonicalize(&from).unwrap_or(from), record))
+    };
+    found.into_iter().map(read).collect()
+}
+
+/// The records in `place` and its folders. Runs and links are not followed.
+fn records_below(place: &Path, name: &str, depth: usize, found: &mut Vec<PathBuf>) {
+    let record = place.join(name);
+    if record.is_file() {
+        found.push(record);
+        return;
+    }
+    let entries = fs::read_dir(place).into_iter().flatten().flatten();
+    let mut folders: Vec<PathBuf> = entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect();
+    folders.sort();
+    if depth > 0 {
+        folders
+            .iter()
+            .for_each(|folder| records_below(folder, name, depth - 1, found));
+    }
+}
+
+/// The whole path of a run that a record in `from` names.
+pub fn whole(from: &Path, run: &str) -> String {
+    let path = from.join(run);
+    fs::canonicalize(&path).unwrap_or(path).display().to_string()
+}
+
+/// The way to a run, by its whole path, from the folder of a merged record.
+pub fn seen_from(folder: &Path, run: &str) -> Result<String, Failure> {
+    let folder = fs::canonicalize(folder).map_err(Failure::environment)?;
+    Ok(relative(&folder, Path::new(run)).display().to_string())
+}

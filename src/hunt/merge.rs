@@ -1,0 +1,175 @@
+//! The records of hunts that went on side by side, each with its own seed, as one.
+
+use std::collections::BTreeSet;
+use std::ops::AddAssign;
+
+use super::HuntRecord;
+use super::record::{FaultCount, HuntCounts, HuntFind};
+
+/// Merges hunts for the same lock. Times are those of the longest of them, as they went on at the same time.
+pub fn merge(mut records: Vec<HuntRecord>) -> Result<HuntRecord, String> {
+    // the record of an earlier merge may be in the same folder
+    records.retain(|record| record.merged.is_empty());
+    let mut records = records.into_iter();
+    let Some(mut all) = records.next() else {
+        return Err("there is nothing to merge".into());
+    };
+    all.merged.push(all.seed.clone());
+    for other in records {
+        if sorted(&other) != sorted(&all) {
+            return Err(format!(
+                "the hunts with the seeds {} and {} have different options",
+                all.merged[0], other.seed
+            ));
+        }
+        if all.merged.contains(&other.seed) {
+            return Err(format!(
+                "two hunts have the seed {}: is one of them there twice?",
+                other.seed
+            ));
+        }
+        all.merged.push(other.seed.clone());
+        take_in(&mut all, other);
+    }
+    all.seed = all.merged.join(", ");
+    all.open.clear();
+    Ok(all)
+}
+
+fn sorted(record: &HuntRecord) -> BTreeSet<&(String, String)> {
+    record.options.iter().collect()
+}
+
+fn take_in(all: &mut HuntRecord, other: HuntRecord) {
+    all.started = all.started.clone().min(other.started);
+    all.for_ms = all.for_ms.max(other.for_ms);
+    all.took_ms = all.took_ms.max(other.took_ms);
+    all.at_most = all.at_most.zip(other.at_most).map(|(one, more)| one + more);
+    all.next += other.next;
+    all.counts += other.counts;
+    for (fault, count) in other.faults {
+        *all.faults.entry(fault).or_default() += count;
+    }
+    all.left_out.retain(|message| other.left_out.contains(message));
+    all.coverage.take_in(other.coverage);
+    all.contract = all.contract.take().or(other.contract);
+    all.error = all.error.take().or(other.error);
+    all.errors_in_a_row = all.errors_in_a_row.max(other.errors_in_a_row);
+    all.interrupted |= other.interrupted;
+    all.longest_gap_ms = all.longest_gap_ms.max(other.longest_gap_ms);
+    for find in other.finds {
+        match all.finds.iter_mut().find(|known| known.is_of_cause(&find)) {
+            Some(known) => known.count_also(find),
+            None => all.finds.push(find),
+        }
+    }
+}
+
+impl AddAssign for HuntCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.experiments += other.experiments;
+        self.held += other.held;
+        self.violated += other.violated;
+        self.unsure += other.unsure;
+        self.failed += other.failed;
+    }
+}
+
+impl AddAssign for FaultCount {
+    fn add_assign(&mut self, other: Self) {
+        self.windows += other.windows;
+        self.with_effect += other.with_effect;
+    }
+}
+
+impl HuntFind {
+    fn is_of_cause(&self, other: &Self) -> bool {
+        (self.property, &self.class) == (other.property, &other.class)
+    }
+
+    /// The one that came first is the one that is shown.
+    fn count_also(&mut self, other: Self) {
+        let count = self.count + other.count;
+        if other.at_ms < self.at_ms {
+            *self = other;
+        }
+        self.count = count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::coverage;
+    use super::super::record::tests::{record, result};
+    use super::*;
+    use crate::exit::Exit;
+
+    fn hunt(seed: &str, took_ms: u64) -> HuntRecord {
+        HuntRecord {
+            seed: seed.into(),
+            took_ms,
+            ..record()
+        }
+    }
+
+    #[test]
+    fn counts_are_added_and_the_find_that_came_first_is_shown() {
+        let stale = [("HL001", "stale-holder", None)];
+        let mut one = hunt("1", 50_000);
+        one.add(&result(9, &[("partition=holder", true)], &stale));
+        one.add(&result(10, &[("drop-reply=SET:1", false)], &[("HL005", "lost", None)]));
+        one.add(&result(11, &[("drop-reply=SET:1", false)], &[]));
+        one.coverage
+            .add(&coverage::tests::experiment("SET:waiter", 500, &[]), &[]);
+        let mut other = hunt("2", 60_000);
+        other.add(&result(3, &[("reset", true)], &stale));
+        other.add(&result(4, &[("drop-reply=SET:1", true)], &[]));
+        other
+            .coverage
+            .add(&coverage::tests::experiment("SET:waiter", 500, &[]), &[]);
+        let separate = (one.coverage.clone(), other.coverage.clone());
+        assert!(one.left_out.contains("SET") && other.left_out.is_empty());
+
+        let all = merge(vec![one, other]).unwrap();
+        assert_eq!(
+            (all.counts.experiments, all.counts.violated, all.counts.held),
+            (5, 3, 2)
+        );
+        assert_eq!(
+            (all.took_ms, all.seed.as_str(), all.exit()),
+            (60_000, "1, 2", Exit::Violated)
+        );
+        let finds: Vec<_> = all
+            .finds
+            .iter()
+            .map(|find| (find.class.as_str(), find.count, find.experiment))
+            .collect();
+        assert_eq!(finds, [("stale-holder", 2, 3), ("lost", 1, 10)]);
+        let drops = all.faults["drop-reply=SET"];
+        assert_eq!((drops.windows, drops.with_effect), (3, 1));
+        assert!(all.left_out.is_empty(), "one of them struck it");
+        let mut together = separate.0;
+        together.take_in(separate.1);
+        assert_eq!(all.coverage, together);
+        assert!(together.has_passed("SET"));
+    }
+
+    #[test]
+    fn hunts_for_different_locks_or_the_same_hunt_twice_are_not_merged() {
+        let mut other = hunt("2", 1);
+        other.options.push(("recipe".into(), "redlock".into()));
+        let refused = merge(vec![hunt("1", 1), other]).unwrap_err();
+        assert!(refused.contains("different options"), "{refused}");
+        let refused = merge(vec![hunt("1", 1), hunt("1", 1)]).unwrap_err();
+        assert!(refused.contains("there twice"), "{refused}");
+        let merged = merge(vec![hunt("1", 1), hunt("2", 1)]).unwrap();
+        assert_eq!(merge(vec![merged.clone(), hunt("1", 1)]).unwrap().merged, ["1"]);
+        assert!(merge(vec![merged]).is_err(), "nothing is left");
+    }
+
+    #[test]
+    fn hunts_that_proved_nothing_prove_nothing_together() {
+        let all = merge(vec![hunt("1", 1), hunt("2", 1)]).unwrap();
+        assert_eq!(all.exit(), Exit::Inconclusive);
+    }
+}

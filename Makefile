@@ -3,6 +3,8 @@
 SHELL := /bin/bash
 FAULT ?= partition
 BACKEND ?= zk
+# where rustup puts cargo, for a shell that was started before
+export PATH := $(PATH):$(HOME)/.cargo/bin
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
@@ -13,18 +15,8 @@ can-build: # before anything is installed
 build: can-build ## the release binary, target/release/harness
 	cargo build --release --locked
 
-# Where there is no release build yet, `make run` builds without optimization, which takes a third of the time: the first verdict
-# waits for nothing else. Without a Docker engine the crates for containers are left out.
-PROFILE := $(if $(wildcard target/release/harness),release,quick)
-FEATURES = $(if $(filter quick,$(PROFILE)),$(shell timeout 10 docker version >/dev/null 2>&1 || echo --no-default-features))
-
-quick: can-build
-	cargo build --profile $(PROFILE) --locked $(FEATURES)
-
-run: quick ## a real ZooKeeper (BACKEND=etcd, redis, postgres, mariadb) under partitions (FAULT=...), and the verdict
-	@if scripts/provide $(BACKEND); then runtime=auto; else runtime=simulated; \
-	  echo "make run: no server can be provided here, so models stand in for them; docs/simulation.md says what that shows"; fi; \
-	set -x; target/$(PROFILE)/harness run --backend $(BACKEND) --fault $(FAULT) --runtime $$runtime $(ARGS)
+run: ## a real ZooKeeper (BACKEND=etcd, redis, postgres, mariadb) under partitions (FAULT=...), and the verdict
+	@scripts/run $(BACKEND) $(FAULT) $(ARGS)
 
 servers: ## programs and, where Docker runs, images for all backends
 	@scripts/provide --all
@@ -94,4 +86,4 @@ lint: ## rustfmt and clippy
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-.PHONY: help can-build build quick dist run servers images test adapters libraries strangers no-fault canaries catches nightly soak kills bench conformance wheel check-page kubernetes workflows fmt lint
+.PHONY: help can-build build dist run servers images test adapters libraries strangers no-fault canaries catches nightly soak kills bench conformance wheel check-page kubernetes workflows fmt lint

@@ -1,0 +1,188 @@
+//! `make run` on machines that lack something: the shortest way that works there, or one sentence with the way out.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Scripts that it needs.
+const SCRIPTS: [&str; 5] = [
+    "Makefile",
+    "scripts/run",
+    "scripts/can-build",
+    "scripts/provide",
+    "scripts/apt-install",
+];
+/// What any machine has.
+const TOOLS: [&str; 12] = [
+    "bash", "sh", "make", "dirname", "basename", "env", "id", "timeout", "mkdir", "cat", "chmod", "expand",
+];
+/// `cargo build` makes a harness that writes down how it was called.
+const CARGO: &str = r#"echo "cargo $*" >> "$CALLS"
+mkdir -p "target/$3"
+printf '#!/bin/sh\necho "harness $*" >> "$CALLS"\n' > "target/$3/harness"
+chmod +x "target/$3/harness""#;
+const DOCKER: &str = r#"echo "docker $*" >> "$CALLS""#;
+
+/// A copy of the scripts, on a machine with a few programs and no more.
+struct BareMachine {
+    folder: tempfile::TempDir,
+}
+
+impl BareMachine {
+    fn with(programs: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        for file in SCRIPTS {
+            let copy = folder.path().join(file);
+            fs::create_dir_all(copy.parent().unwrap()).unwrap();
+            fs::copy(root.join(file), copy).unwrap();
+        }
+        let backend = folder.path().join("src/backends/redis");
+        fs::create_dir_all(&backend).unwrap();
+        fs::write(backend.join("image"), "redis:7\n").unwrap();
+        write_program(
+            &backend.join("packages"),
+            "command -v redis-server >/dev/null || echo redis-server",
+        );
+        let bin = folder.path().join("bin");
+        fs::create_dir(&bin).unwrap();
+        for tool in TOOLS {
+            let found = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+                .map(|place| place.join(tool))
+                .find(|path| path.exists());
+            symlink(found.unwrap_or_else(|| panic!("{tool} is not here")), bin.join(tool)).unwrap();
+        }
+        for (name, script) in programs {
+            write_program(&bin.join(name), script);
+        }
+        Self { folder }
+    }
+
+    fn make_run(&self) -> Output {
+        Command::new("make")
+            .args(["run", "BACKEND=redis", "ARGS=--time 20s"])
+            .current_dir(self.folder.path())
+            .env_clear()
+            .env("PATH", self.folder.path().join("bin"))
+            .env("HOME", "/nonexistent")
+            .env("CALLS", self.calls_file())
+            .output()
+            .unwrap()
+    }
+
+    fn calls_file(&self) -> PathBuf {
+        self.folder.path().join("calls")
+    }
+
+    /// What was called, without the looks whether an engine answers.
+    fn calls(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.calls_file()).unwrap_or_default();
+        let lines = text.lines().filter(|line| *line != "docker version");
+        lines.map(str::to_owned).collect()
+    }
+}
+
+fn write_program(path: &Path, script: &str) {
+    fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+const COMPILER: (&str, &str) = ("cc", "");
+
+#[test]
+fn without_rust_and_engine_it_says_where_rust_comes_from() {
+    let machine = BareMachine::with(&[COMPILER]);
+    let output = machine.make_run();
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(
+        said(&output).contains("there is no cargo here: https://rustup.rs"),
+        "{}",
+        said(&output)
+    );
+    assert_eq!(machine.calls(), Vec::<String>::new());
+}
+
+#[test]
+fn without_rust_and_with_an_engine_harness_is_built_and_run_in_a_container() {
+    let machine = BareMachine::with(&[("docker", DOCKER)]);
+    let output = machine.make_run();
+    assert!(output.status.success(), "{}", said(&output));
+    let [built, ran] = &machine.calls()[..] else {
+        panic!("{:?}", machine.calls());
+    };
+    assert_eq!(built, "docker build --file deploy/Dockerfile --tag harness .");
+    assert!(ran.starts_with("docker run --rm --init --tmpfs /tmp --user "), "{ran}");
+    let words = "harness run --backend redis --fault partition --runtime local --results /results --time 20s";
+    assert!(ran.ends_with(words), "{ran}");
+}
+
+#[test]
+fn an_image_that_cannot_be_built_ends_with_both_sentences() {
+    let machine = BareMachine::with(&[("docker", r#"echo "docker $*" >> "$CALLS"; [ "$1" = version ]"#)]);
+    let output = machine.make_run();
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("there is no cargo here"), "{}", said(&output));
+    assert!(
+        said(&output).contains("the image cannot be built here"),
+        "{}",
+        said(&output)
+    );
+    assert_eq!(machine.calls().len(), 1, "nothing was run");
+}
+
+#[test]
+fn without_a_compiler_it_is_installed_or_named() {
+    let output = BareMachine::with(&[("cargo", CARGO)]).make_run();
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("needs a C compiler"), "{}", said(&output));
+    assert!(said(&output).contains("no apt-get"), "{}", said(&output));
+
+    let machine = BareMachine::with(&[("cargo", CARGO), ("redis-server", "")]);
+    let install = machine.folder.path().join("scripts/apt-install");
+    write_program(&install, r#"echo "apt-install $*" >> "$CALLS""#);
+    let output = machine.make_run();
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(machine.calls()[0], "apt-install gcc libc6-dev");
+}
+
+#[test]
+fn without_an_engine_the_crates_for_containers_are_left_out_and_without_servers_models_run() {
+    let machine = BareMachine::with(&[COMPILER, ("cargo", CARGO)]);
+    let output = machine.make_run();
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(
+        machine.calls(),
+        [
+            "cargo build --profile quick --locked --no-default-features",
+            "harness run --backend redis --fault partition --runtime simulated --time 20s"
+        ]
+    );
+    assert!(said(&output).contains("models stand in for them"), "{}", said(&output));
+
+    let machine = BareMachine::with(&[COMPILER, ("cargo", CARGO), ("redis-server", "")]);
+    let output = machine.make_run();
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(machine.calls()[1].contains("--runtime auto"), "{:?}", machine.calls());
+}
+
+#[test]
+fn a_release_build_is_taken_where_there_is_one() {
+    let machine = BareMachine::with(&[COMPILER, ("cargo", CARGO), ("docker", DOCKER)]);
+    fs::create_dir_all(machine.folder.path().join("target/release")).unwrap();
+    fs::write(machine.folder.path().join("target/release/harness"), "").unwrap();
+    let output = machine.make_run();
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(
+        machine
+            .calls()
+            .iter()
+            .any(|call| call == "cargo build --profile release --locked"),
+        "{:?}",
+        machine.calls()
+    );
+}

@@ -3,25 +3,29 @@
 
 use std::net::SocketAddr;
 
-use reqwest::Method;
-use reqwest::blocking::Client;
 use serde::Serialize;
 use serde_json::Value;
+use ureq::http::{Method, Request};
+use url::Url;
 
 use crate::limits::REMOTE_CALL;
 
 pub struct ToxiproxyHttp {
-    client: Client,
+    agent: ureq::Agent,
     address: SocketAddr,
 }
 
 impl ToxiproxyHttp {
-    /// Blocks: not to be made where a runtime runs.
-    pub fn new(address: SocketAddr) -> Result<Self, String> {
-        let client = Client::builder().timeout(REMOTE_CALL).no_proxy().build();
-        client
-            .map(|client| Self { client, address })
-            .map_err(|error| format!("no HTTP client: {error}"))
+    pub fn new(address: SocketAddr) -> Self {
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(REMOTE_CALL))
+            .http_status_as_error(false)
+            .proxy(None)
+            .max_idle_connections(0);
+        Self {
+            agent: config.build().new_agent(),
+            address,
+        }
     }
 
     pub fn get(&self, path: &[&str]) -> Result<Value, String> {
@@ -46,18 +50,26 @@ impl ToxiproxyHttp {
     ) -> Result<Value, String> {
         let said = format!("{method} /{}", path.join("/"));
         let failed = |why: String| format!("{said}: {why}");
-        let mut url = reqwest::Url::parse(&format!("http://{}/", self.address)).expect("an address makes a URL");
+        let mut url = Url::parse(&format!("http://{}/", self.address)).expect("an address makes a URL");
         url.path_segments_mut()
             .expect("it has a path")
             .pop_if_empty()
             .extend(path);
-        let mut request = self.client.request(method, url);
-        if let Some(body) = body {
-            request = request.json(body);
-        }
-        let response = request.send().map_err(|error| failed(error.to_string()))?;
+        let request = Request::builder().method(method).uri(url.as_str());
+        let sent = match body {
+            Some(body) => {
+                let text = serde_json::to_string(body).map_err(|error| failed(error.to_string()))?;
+                let request = request.header("Content-Type", "application/json").body(text);
+                self.agent.run(request.map_err(|error| failed(error.to_string()))?)
+            }
+            None => self
+                .agent
+                .run(request.body(()).map_err(|error| failed(error.to_string()))?),
+        };
+        let mut response = sent.map_err(|error| failed(error.to_string()))?;
         let status = response.status().as_u16();
-        let text = response.text().map_err(|error| failed(error.to_string()))?;
+        let text = response.body_mut().read_to_string();
+        let text = text.map_err(|error| failed(error.to_string()))?;
         if !good.contains(&status) {
             return Err(failed(format!("status {status}: {}", text.trim())));
         }

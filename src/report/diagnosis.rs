@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use harness_checkers::history::event::Kind;
-use harness_checkers::history::{NemesisFact, PhaseFact, SeenViolation};
+use harness_checkers::history::{NemesisFact, PhaseFact, SeenViolation, Standstill};
 use harness_checkers::{Counts, Finding, Findings, History, Verdict};
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +52,7 @@ impl Outcome {
 /// What to do about a run that proves nothing.
 enum Hint {
     ServerEnded,
+    ServerDidNotServe,
     StoodStill,
     EndedEarly,
     Unfinished,
@@ -61,9 +62,19 @@ enum Hint {
 }
 
 impl Hint {
+    fn of_standstills(standstills: &[Standstill]) -> Self {
+        match standstills.iter().any(|span| span.server.is_some()) {
+            true => Self::ServerDidNotServe,
+            false => Self::StoodStill,
+        }
+    }
+
     fn text(&self) -> &'static str {
         match self {
             Self::ServerEnded => "read its log, and run it again: what followed says nothing about the lock",
+            Self::ServerDidNotServe => {
+                "see what that server did then, and run it again: what happened meanwhile is not judged"
+            }
             Self::StoodStill => "run it again on a machine with less to do: what happened meanwhile is not judged",
             Self::EndedEarly => "run it again without --stop-on-violation",
             Self::Partial => "run it again to its end: what is missing may violate what is there does not",
@@ -185,11 +196,10 @@ fn rest_hint(history: &History, findings: &Findings, effect: &RunEffect, unsure:
 }
 
 /// What stood still for longer than a lease: shorter ones are what locks are made to stand.
-fn long_standstills(history: &History) -> Vec<String> {
+fn long_standstills(history: &History) -> Vec<Standstill> {
     let lease_ns = history.header().lease_ms.unwrap_or_default() * 1_000_000;
     let standstills = history.standstills().into_iter();
-    let long = standstills.filter(|span| span.is_longer_than(lease_ns));
-    long.map(|span| span.in_words()).collect()
+    standstills.filter(|span| span.is_longer_than(lease_ns)).collect()
 }
 
 /// Puts it all together.
@@ -202,7 +212,7 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
     let ended_early = seen_violation(history).map(ended_early);
     let hint = match () {
         () if !server_ends.is_empty() => Some(Hint::ServerEnded),
-        () if !standstills.is_empty() => Some(Hint::StoodStill),
+        () if !standstills.is_empty() => Some(Hint::of_standstills(&standstills)),
         () if ended_early.is_some() => Some(Hint::EndedEarly),
         () => Some(Hint::Unfinished).filter(|_| !unfinished.is_empty() && effect.hint.is_none()),
     };
@@ -211,7 +221,7 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
     let mut unsure = unsure(history, &findings, &effect, churn, &unfinished);
     let rest = rest_hint(history, &findings, &effect, &unsure);
     effect.hint = effect.hint.or(rest);
-    unsure.splice(0..0, standstills);
+    unsure.splice(0..0, standstills.iter().map(Standstill::in_words));
     unsure.splice(0..0, server_ends.iter().map(|(at_ns, end)| end.in_words(*at_ns)));
     // the history itself says why that run failed
     let status = known.info.as_ref().map(|info| info.status);

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::chromium::BrowserPage;
-use crate::sample::{Sample, hostile, long, long_tokens};
+use crate::sample::{Sample, hostile, long, long_tokens, many_locks};
 
 const HISTORIES: [&str; 12] = [
     "hl001_granted_twice",
@@ -80,6 +80,26 @@ fn the_timeline_and_the_charts_open_at_the_first_violation_and_have_its_drawings
     let stretch: [u64; 2] = serde_json::from_value(page.value(STRETCH)).unwrap();
     assert_eq!(stretch, [0, 20_000_000]);
     assert_eq!(page.value("document.getElementById('stretch').hidden"), true);
+    page.assert_quiet();
+}
+
+#[test]
+fn the_timeline_opens_at_the_rows_of_the_first_violation() {
+    let mut page = BrowserPage::new();
+    for (lock, is_far_down) in [(46, true), (0, false)] {
+        let sample = many_locks(lock);
+        let first = &sample.diagnosis.findings[0].violations[0];
+        assert_eq!((first.id.as_str(), &first.lock), ("HL001-1", &format!("l{lock}")));
+        let file = page.file("page.html", &sample.page());
+        page.open(&file, "");
+        page.wait(DRAWN);
+        page.shoot(&format!("many_locks-{lock}"));
+        for client in ["c1", "c2"] {
+            point_until(&mut page, &format!("{client} on l{lock}"));
+        }
+        let is_scrolled = page.value("document.getElementById('lanes').scrollTop > 0");
+        assert_eq!(is_scrolled, is_far_down, "l{lock}");
+    }
     page.assert_quiet();
 }
 

@@ -135,6 +135,35 @@ pub fn hostile() -> Sample {
     Sample::of(History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap())
 }
 
+/// Two clients that hold each of fifty locks in turn, and one of the locks both at once.
+pub fn many_locks(at_once: usize) -> Sample {
+    let names: Vec<String> = (0..50).map(|lock| format!("\"l{lock}\"")).collect();
+    let head = format!(
+        r#"{{"format":"harness-history","version":1,"locks":[{}],"model":"mutex"}}"#,
+        names.join(",")
+    );
+    let mut lines = vec![head];
+    for (lock, name) in names.iter().enumerate() {
+        let from = lock as u64 * 1000;
+        let second = if lock == at_once { from + 200 } else { from + 500 };
+        let mut calls = Vec::new();
+        for (process, got, end) in [(1, from + 100, from + 400), (2, second, second + 300)] {
+            calls.extend([
+                (got - 10, process, "invoke", "acquire"),
+                (got, process, "ok", "acquire"),
+                (end, process, "invoke", "release"),
+                (end + 10, process, "ok", "release"),
+            ]);
+        }
+        calls.sort_unstable();
+        for (time, process, kind, f) in calls {
+            let rest = format!(r#""process":{process},"type":"{kind}","f":"{f}","lock":{name}"#);
+            push(&mut lines, time * 1_000_000, &rest);
+        }
+    }
+    Sample::of(History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap())
+}
+
 /// Two clients that hold at once, with tokens as ZooKeeper numbers them, and whom the server had as the owner.
 pub fn long_tokens() -> Sample {
     let mut lines =

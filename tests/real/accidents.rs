@@ -261,6 +261,11 @@ fn a_full_disk_ends_the_run_with_the_name_of_the_file() {
     let output = harness.output(&words);
     let run_file = mount.join("latest/run.json");
     let info: Value = serde_json::from_slice(&std::fs::read(run_file).unwrap()).unwrap();
+    // a file is written beside its place and put there whole
+    let run = std::fs::read_dir(mount.join("latest")).unwrap();
+    let files = std::fs::read_dir(&mount).unwrap().chain(run).flatten();
+    let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
+    let half: Vec<String> = names.filter(|name| name.contains(".new-")).collect();
     let unmounted = Command::new("umount").arg("-l").arg(&mount).status();
     assert!(unmounted.is_ok_and(|status| status.success()));
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -270,6 +275,7 @@ fn a_full_disk_ends_the_run_with_the_name_of_the_file() {
         "{stderr}"
     );
     assert_eq!(info["status"], "failed", "{info:#}");
+    assert_eq!(half, Vec::<String>::new());
 }
 
 #[test]

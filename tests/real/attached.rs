@@ -237,6 +237,37 @@ fn servers_are_touched_by_the_commands_that_were_given_and_by_nothing_else() {
 }
 
 #[test]
+fn a_running_server_that_dies_is_named_and_no_lock_is_blamed() {
+    let harness = Harness::new();
+    let mut redis = Running::redis(harness.folder.path(), EVENTS);
+    let words = format!(
+        "run --backend redis --servers 127.0.0.1:{} --yes --lease 1s --time 12s --fault none --results results",
+        redis.port
+    );
+    let mut command = harness.command(&words);
+    // what cannot be removed from a dead server stays noted there
+    command.env("TMPDIR", harness.folder.path());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let history = harness.results().join("latest/history.jsonl");
+    until("the faults phase", || {
+        std::fs::read_to_string(&history).is_ok_and(|text| text.contains(r#""phase":"faults""#))
+    });
+    redis.child.kill().unwrap();
+    let output = child.wait_with_output().unwrap();
+    let screen = String::from_utf8_lossy(&output.stdout);
+    assert!(screen.contains("UNSURE"), "{screen}{}", said(&output));
+    assert!(screen.contains("n1 did not serve to the end from"), "{screen}");
+    assert!(screen.contains("see what that server did then"), "{screen}");
+    // its entries went with it, as far as anybody knows
+    assert!(said(&output).contains("could not be removed"), "{}", said(&output));
+    let checked = Answer::of(harness.output("check latest --json"));
+    checked.assert_exit(3);
+    for property in ["HL001", "HL005", "HL007", "HL011"] {
+        assert_ne!(checked.verdict(property), "violated", "{property}");
+    }
+}
+
+#[test]
 fn what_a_killed_run_left_is_shown_and_removed() {
     let harness = Harness::new();
     let redis = Running::redis(harness.folder.path(), EVENTS);

@@ -38,6 +38,8 @@ lanes.forEach((lane, place) => {
     tall += LANE;
   }
 });
+// Before the first picture: what is opened at may be far down.
+if (scroller) document.getElementById("tall").style.height = tall + "px";
 // From the first lane of a lock to its last row.
 const extents = new Map();
 {
@@ -125,7 +127,6 @@ function steps(width) {
 function paint() {
   paintOverview();
   const width = scroller.clientWidth, height = Math.min(tall, TALLEST), offset = scroller.scrollTop;
-  document.getElementById("tall").style.height = tall + "px";
   canvas.style.height = height + "px";
   const pen = sized(canvas, width, height);
   const [a, b] = [toAxis(view.from), toAxis(view.to)];

@@ -319,7 +319,7 @@ impl<'a> Comparing<'a> {
                 return Err(Failure { exit, sentence });
             }
         };
-        let run = VersionRun::of(diagnosis, self.original.property, &self.original.class);
+        let run = VersionRun::of(diagnosis, self.original.property, self.original.class());
         let why = (run == VersionRun::Unsure).then(|| why_unsure(diagnosis, self.original.property));
         if run == VersionRun::Showed {
             series::keep_run(&mut decision, &folder, server_logs.as_deref()).map_err(Failure::environment)?;
@@ -333,9 +333,7 @@ impl<'a> Comparing<'a> {
     }
 
     fn result(&self) -> Result<BisectResult, Failure> {
-        let Original {
-            name, property, class, ..
-        } = self.original;
+        let Original { name, property, .. } = self.original;
         let answer = self.search.answer();
         let (began, wrong) = match answer {
             BisectAnswer::Between { holds, fails, wrong } => (holds + 1..fails + 1, Some(wrong)),
@@ -357,7 +355,7 @@ impl<'a> Comparing<'a> {
             schema: SCHEMA,
             run: name.clone(),
             property: *property,
-            class: class.clone(),
+            class: self.original.class().to_owned(),
             kind: self.kind,
             versions: versions
                 .map(|((tally, version), why)| VersionResult {

@@ -19,7 +19,7 @@ use super::merging;
 use super::metrics::Metrics;
 use super::run::fresh_seed;
 use super::series::{self, ExperimentSeries, Experimented, RUNNING_SERVERS, RUNS, SeriesPlace, SeriesStep};
-use super::settings::run_options;
+use super::settings::{run_options, warn_of_variables};
 use super::stdout::{print, print_json};
 use super::suite::set;
 use super::{Failure, look};
@@ -44,6 +44,7 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
     if !args.merge.is_empty() {
         return merge(args, color);
     }
+    warn_of_variables("hunt");
     let (mut record, folder) = match &args.go_on {
         Some(folder) => resumed(args, folder)?,
         None => (begun(args)?, PathBuf::new()),

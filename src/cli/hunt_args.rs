@@ -115,7 +115,7 @@ pub struct ShrinkArgs {
     /// Runs of one version at most, with --bisect-image or --bisect-client
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     pub bisect_runs: u32,
-    /// Runs in which less is tried, at most [default: 20, on models 2000]
+    /// Runs in which less is tried, at most [default: 20, on models 3000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["bisect_image", "bisect_client"])]
     pub runs: Option<u32>,
     /// Runs of what is left, or of the newest version, for its hit rate

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use harness_checkers::{Options, Property, ReadOptions};
+use harness_checkers::{Options, Property, ReadOptions, Violation};
 
 use super::Failure;
 use super::check::{examine, unreadable};
@@ -22,7 +22,8 @@ pub struct Original {
     /// The options of `harness run` that make it again.
     pub options: Vec<(String, String)>,
     pub property: Property,
-    pub class: String,
+    /// The classes of its violations of that property, the first in front.
+    pub classes: Vec<String>,
     /// The window in which its violation fell.
     pub suspect: Option<u32>,
     /// Its windows, by number in its plan.
@@ -32,16 +33,25 @@ pub struct Original {
 }
 
 impl Original {
-    /// When a run showed the violation: the same property, and on models the same class. On servers one cause may come in another class
-    /// each time.
-    pub fn shown_in(&self, diagnosis: &Diagnosis, ground: ShrinkGround) -> Option<Duration> {
-        let causes = causes(diagnosis);
-        let any_class = ground == ShrinkGround::Servers;
-        let mut same = causes
-            .iter()
-            .filter(|(property, violation)| *property == self.property && (any_class || violation.class == self.class));
-        same.next().map(|(_, violation)| Duration::from_nanos(violation.at_ns))
+    /// The class of its first violation.
+    pub fn class(&self) -> &str {
+        &self.classes[0]
     }
+
+    /// The violation that a run shows again: of the same property, and on models of a class that the original run has. On servers one
+    /// cause may come in another class each time.
+    pub fn shown_in<'a>(&self, diagnosis: &'a Diagnosis, ground: ShrinkGround) -> Option<&'a Violation> {
+        let any_class = ground == ShrinkGround::Servers;
+        let mut same = causes(diagnosis).into_iter().filter(|(property, violation)| {
+            *property == self.property && (any_class || self.classes.contains(&violation.class))
+        });
+        same.next().map(|(_, violation)| violation)
+    }
+}
+
+/// When a violation was seen, from the start of the run.
+pub fn seen_after(violation: &Violation) -> Duration {
+    Duration::from_nanos(violation.at_ns)
 }
 
 /// Reads the run and what is violated in it.
@@ -60,6 +70,7 @@ pub fn original(args: &ShrinkArgs) -> Result<Original, Failure> {
             "{why}\nhint: `harness list runs` shows the runs that failed"
         )));
     };
+    let of_property = causes.iter().filter(|(other, _)| other == property);
     let options = options_of(&info.again);
     let run = run_args(&options, &args.results).map_err(Failure::usage)?;
     let config = run.config(run.seed.unwrap_or_default()).map_err(Failure::usage)?;
@@ -68,7 +79,7 @@ pub fn original(args: &ShrinkArgs) -> Result<Original, Failure> {
         name: info.run,
         options,
         property: *property,
-        class: violation.class.clone(),
+        classes: of_property.map(|(_, violation)| violation.class.clone()).collect(),
         suspect: violation.window,
         windows: plan.windows.iter().map(|window| window.number).collect(),
         config,

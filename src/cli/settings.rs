@@ -42,6 +42,25 @@ pub fn run_options(wanted: impl Fn(&str) -> bool) -> Vec<OptionName> {
     options(&run_command(), wanted).map(|(option, _)| option).collect()
 }
 
+/// Says which variables set an option of `harness run`, for a command that takes none of them.
+pub fn warn_of_variables(command: &str) {
+    for option in run_options(|_| true) {
+        let variable = variable_of(&option);
+        if env::var_os(&variable).is_some() {
+            eprintln!(
+                "warning: {variable} is read by `harness run` and sets nothing for `harness {command}`\n\
+                 hint: --set {}=VALUE sets it in every run",
+                option.name
+            );
+        }
+    }
+}
+
+/// `HARNESS_LEASE`, for `--lease`.
+fn variable_of(option: &OptionName) -> String {
+    format!("{PREFIX}{}", option.name.replace('-', "_").to_uppercase())
+}
+
 /// Reads words as `harness run` does, without any other layer.
 pub fn parse_run(words: impl IntoIterator<Item = String>) -> Result<RunArgs, clap::Error> {
     let matches = run_command().no_binary_name(true).try_get_matches_from(words)?;
@@ -146,8 +165,7 @@ impl Sources {
     }
 
     fn variables(&self, options: &[OptionName]) -> Result<Vec<Setting>, String> {
-        let variable = |option: &OptionName| format!("{PREFIX}{}", option.name.replace('-', "_").to_uppercase());
-        let known: Vec<String> = options.iter().map(variable).collect();
+        let known: Vec<String> = options.iter().map(variable_of).collect();
         let read = |(name, value): (&String, &OsString)| {
             let Some(index) = known.iter().position(|known| known == name) else {
                 let known = known.iter().map(String::as_str).chain([PROFILE]);

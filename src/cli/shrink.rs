@@ -14,7 +14,7 @@ use super::bisect;
 use super::experiment::{examined_in_memory, run_args};
 use super::hunt_args::ShrinkArgs;
 use super::interrupt::interrupted;
-use super::original::{Original, original, set_option};
+use super::original::{Original, original, seen_after, set_option};
 use super::series::{self, ExperimentSeries, Experimented, RUNNING_SERVERS, RUNS, SeriesPlace, SeriesStep};
 use super::shrink_screen::{SHRINK_SCHEMA, ShrinkResult, progress_line, summary};
 use super::stdout::{print, print_json};
@@ -120,6 +120,7 @@ impl Original {
 /// A run of what is left: when it showed the violation, and its files.
 struct Trial {
     detected: Option<Duration>,
+    class: Option<String>,
     experimented: PathBuf,
     server_logs: Option<PathBuf>,
     decision: series::RunDecision,
@@ -137,8 +138,9 @@ struct Shrinker<'a> {
     look: Look,
     until: Instant,
     number: u32,
-    /// The last run that failed.
+    /// The last run that failed, and the class of its violation.
     kept: Option<PathBuf>,
+    class: Option<String>,
 }
 
 async fn cut_down(args: &ShrinkArgs, original: &Original, folder: &Path, looks: Look) -> Result<ShrinkResult, Failure> {
@@ -171,6 +173,7 @@ async fn cut_down(args: &ShrinkArgs, original: &Original, folder: &Path, looks: 
         until: Instant::now() + args.limit,
         number: 0,
         kept: None,
+        class: None,
     };
     let result = shrinker.search().await;
     shrinker.series.end().await;
@@ -272,7 +275,7 @@ impl Shrinker<'_> {
             ..
         } = experimented;
         let decision = decision.await.expect("deciding a history does not panic");
-        let detected = match &decision.examined {
+        let shown = match &decision.examined {
             Ok(examined) => self.original.shown_in(&examined.diagnosis, self.ground),
             Err(why) => {
                 return Err(Failure {
@@ -281,9 +284,10 @@ impl Shrinker<'_> {
                 });
             }
         };
-        self.say(left, detected.is_some(), started.elapsed());
+        self.say(left, shown.is_some(), started.elapsed());
         Ok(Some(Trial {
-            detected,
+            detected: shown.map(seen_after),
+            class: shown.map(|violation| violation.class.clone()),
             experimented: folder,
             server_logs,
             decision,
@@ -299,7 +303,10 @@ impl Shrinker<'_> {
             tokio::task::spawn_blocking(move || examined_in_memory(config, &place.choice, &place.stop)).await;
         let diagnosis = examined.expect("a run on models does not panic");
         let diagnosis = diagnosis.map_err(Failure::environment)?;
-        let detected = diagnosis.and_then(|diagnosis| self.original.shown_in(&diagnosis, self.ground));
+        let shown = diagnosis
+            .as_ref()
+            .and_then(|diagnosis| self.original.shown_in(diagnosis, self.ground));
+        let detected = shown.map(seen_after);
         // most of hundreds of runs show nothing
         if detected.is_some() {
             self.say(left, true, started.elapsed());
@@ -315,6 +322,7 @@ impl Shrinker<'_> {
         }
         series::keep_run(&mut trial.decision, &trial.experimented, trial.server_logs.as_deref())
             .map_err(Failure::environment)?;
+        self.class = trial.class;
         if let Some(before) = self.kept.replace(trial.experimented) {
             series::remove_run(&before);
         }
@@ -339,7 +347,6 @@ impl Shrinker<'_> {
         let Original {
             name,
             property,
-            class,
             windows,
             config,
             plan,
@@ -354,7 +361,7 @@ impl Shrinker<'_> {
             schema: SHRINK_SCHEMA,
             run: name.clone(),
             property: *property,
-            class: class.clone(),
+            class: self.class.clone().unwrap_or_else(|| self.original.class().to_owned()),
             windows_before: windows.len(),
             clients_before: config.clients,
             locks_before: config.locks,

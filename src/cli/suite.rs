@@ -13,7 +13,7 @@ use super::merging;
 use super::row_seeds::{RowSeeds, SEED};
 use super::rows::{self, Job, Ready};
 use super::run::{fresh_seed, possible};
-use super::settings::{parse_run, run_options};
+use super::settings::{parse_run, run_options, warn_of_variables};
 use super::stdout::{print, print_json};
 use super::suites::{RECORD, before, suites};
 use super::{Failure, look};
@@ -32,6 +32,7 @@ const PAGE: &str = "index.html";
 
 pub fn suite(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Failure> {
     if args.merge.is_empty() {
+        warn_of_variables("suite");
         run(args, ready(args)?, color)
     } else {
         merge(args, color)

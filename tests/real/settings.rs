@@ -45,6 +45,33 @@ fn every_value_is_shown_with_where_it_comes_from() {
 }
 
 #[test]
+fn a_hunt_and_a_suite_say_that_a_variable_sets_nothing_for_them() {
+    let harness = Harness::new();
+    let suite = "[[row]]\nbackend = \"redis\"\nruntime = \"simulated\"\ntime = \"8s\"\nlease = \"1s\"\n";
+    fs::write(harness.folder.path().join("suite.toml"), suite).expect("a file can be written");
+    for words in [
+        "hunt --runtime simulated --backend redis --experiments 1 --seed 1",
+        "suite suite.toml --dry-run",
+    ] {
+        let said = |variable: &str| {
+            let output = harness
+                .command(words)
+                .env(variable, "3s")
+                .output()
+                .expect("harness starts");
+            String::from_utf8_lossy(&output.stderr).into_owned()
+        };
+        let warned = said("HARNESS_LEASE");
+        assert!(
+            warned.contains("warning: HARNESS_LEASE is read by `harness run`"),
+            "{warned}"
+        );
+        assert!(warned.contains("hint: --set lease=VALUE"), "{warned}");
+        assert!(!said("HARNESS_CHROMIUM").contains("warning"));
+    }
+}
+
+#[test]
 fn a_run_takes_what_the_file_says_and_its_words_make_it_again_without_the_file() {
     let harness = with_file(TOML);
     let answer = harness.run("--profile short");

@@ -205,11 +205,10 @@ pub fn descendants(pid: u32) -> Vec<u32> {
 }
 
 fn living_parent(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // the command's name is in parentheses and may hold anything; state and parent follow
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let lives = fields.next()? != "Z";
-    lives.then(|| fields.next()?.parse().ok()).flatten()
+    let stat = stat_of(pid);
+    let fields = fields_in(&stat);
+    let lives = *fields.first()? != "Z";
+    lives.then(|| fields.get(1)?.parse().ok()).flatten()
 }
 
 /// Kills what came of the processes that this harness started and outlived them. Only for the end: it spares nothing.
@@ -307,10 +306,8 @@ fn reap_orphans(started: &HashSet<u32>) {
     }
     let (own, own_group) = (std::process::id(), nix::unistd::getpgrp().as_raw());
     for pid in processes().filter(|pid| !started.contains(pid)) {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let after_name = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-        let fields: Vec<&str> = after_name.split_whitespace().take(3).collect();
-        let [state, parent, group] = fields[..] else {
+        let stat = stat_of(pid);
+        let [state, parent, group, ..] = fields_in(&stat)[..] else {
             continue;
         };
         if state == "Z" && parent.parse() == Ok(own) && group.parse() != Ok(own_group) {
@@ -354,14 +351,24 @@ fn die_with_parent(_: &mut Command) {}
 /// When the kernel started a process, in clock ticks since boot: its number may be given to another process later. `None`
 /// when there is no such process.
 pub fn started_at(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // the command's name is in parentheses and may hold anything; the fields after it are plain
-    let fields = stat.rsplit_once(')')?.1;
-    let state = fields.split_whitespace().next()?;
-    if state == "Z" {
+    let stat = stat_of(pid);
+    let fields = fields_in(&stat);
+    if *fields.first()? == "Z" {
         return None;
     }
-    fields.split_whitespace().nth(19)?.parse().ok()
+    fields.get(19)?.parse().ok()
+}
+
+/// `/proc/PID/stat`; empty where there is no such process.
+fn stat_of(pid: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default()
+}
+
+/// The fields of `/proc/PID/stat` from `state`, the third, on.
+fn fields_in(stat: &str) -> Vec<&str> {
+    // the command's name is in parentheses and may hold anything; the fields after it are plain
+    let after_name = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    after_name.split_whitespace().collect()
 }
 
 /// Sends a signal to a process that [`spawn`] made and to whatever it started. Returns whether it was there.
@@ -385,18 +392,13 @@ pub enum Activity {
 ///
 /// The fields are those of `/proc/PID/stat`, <https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html>.
 pub fn activity(pid: u32) -> Activity {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    activity_in(&stat)
+    activity_in(&stat_of(pid))
 }
 
 fn activity_in(stat: &str) -> Activity {
     const PF_EXITING: u64 = 0x4;
     const KILLED: u64 = 1 << (Signal::SIGKILL as u64 - 1);
-    // from `state`, the third field, on
-    let Some((_, fields)) = stat.rsplit_once(')') else {
-        return Activity::Ending;
-    };
-    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let fields = fields_in(stat);
     let number = |field: usize| fields.get(field - 3).and_then(|text| text.parse::<u64>().ok());
     let (flags, pending) = (number(9).unwrap_or_default(), number(31).unwrap_or_default());
     match fields.first() {

@@ -104,7 +104,9 @@ fn a_redis_that_lost_its_last_second_has_two_holders_and_one_that_kept_it_has_no
     assert_eq!(lost.verdict("HL001"), "violated");
     assert!(lost.window_sum("files_set_back") > 0);
     // the slow disk makes the server keep its log
-    let kept = run(&format!("{plan} --time 30s --fault server-kill=one:200ms:kept,slow-disk=one:1ms"));
+    let kept = run(&format!(
+        "{plan} --time 30s --fault server-kill=one:200ms:kept,slow-disk=one:1ms"
+    ));
     assert_eq!(kept.verdict("HL001"), "holds", "{}", kept.stderr);
     assert_eq!(kept.window_sum("files_set_back"), 0);
     assert!(kept.window_sum("servers_killed") > 0);

@@ -1,16 +1,19 @@
 //! The generated client of etcd's own API, as far as locks need it: [`etcdserverpb`] for keys, leases and watches,
 //! [`v3lockpb`] and [`v3electionpb`] for the server's own lock and election.
+//!
+//! The code is generated from `proto/*.proto` and kept in `proto/generated`, so that a build compiles no protobuf compiler.
+//! `tests/generated.rs` generates it again and compares.
 
 #![expect(missing_docs, unused_qualifications, reason = "generated")]
 
 pub mod etcdserverpb {
-    tonic::include_proto!("etcdserverpb");
+    include!("../../proto/generated/etcdserverpb.rs");
 }
 
 pub mod v3lockpb {
-    tonic::include_proto!("v3lockpb");
+    include!("../../proto/generated/v3lockpb.rs");
 }
 
 pub mod v3electionpb {
-    tonic::include_proto!("v3electionpb");
+    include!("../../proto/generated/v3electionpb.rs");
 }

@@ -132,9 +132,14 @@ fn derived<'a>(history: &'a History, options: &'a Options) -> (Context<'a>, [u64
         return (context, [since(), 0]);
     }
     thread::scope(|scope| {
-        let early = scope.spawn(|| (linearizability::decided_early(history, options), since()));
+        let decide = || (linearizability::decided_early(history, options), since());
+        let early = thread::Builder::new().spawn_scoped(scope, decide);
         let mut context = Context::new(history, options);
         let spent = since();
+        // where a limit of the machine allows no other thread, it is decided with the other properties
+        let Ok(early) = early else {
+            return (context, [spent, 0]);
+        };
         let (decisions, early) = early.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         context.decisions = decisions;
         (context, [spent, early])
@@ -163,7 +168,7 @@ fn answers(context: &Context<'_>) -> Vec<PropertyAnswer> {
     };
     let mut answers: Vec<(usize, PropertyAnswer)> = thread::scope(|scope| {
         let others: Vec<_> = (1..processors().min(CHECKS.len()))
-            .map(|_| scope.spawn(decide_some))
+            .filter_map(|_| thread::Builder::new().spawn_scoped(scope, decide_some).ok())
             .collect();
         let mut answers: Vec<(usize, PropertyAnswer)> = decide_some();
         for other in others {

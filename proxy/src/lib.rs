@@ -60,7 +60,7 @@ pub use translate::{in_words, toxics_for};
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use busy_poll::ProxyRuntime;
 use byte_meter::MeterSide;
@@ -79,15 +79,22 @@ pub struct Proxy {
 
 impl Proxy {
     pub fn start() -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let on = ProxyRuntime::new(runtime.handle().clone());
         let (stop, stopped) = oneshot::channel::<()>();
+        let (built, runtime) = mpsc::channel();
+        // its thread builds the runtime: one that is dropped where there is no thread for it panics in a caller that is async
         let thread = std::thread::Builder::new().name("proxy".into()).spawn(move || {
-            scheduling::before_all_others();
-            let _ = runtime.block_on(stopped);
+            match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                Err(error) => drop(built.send(Err(error))),
+                Ok(runtime) => {
+                    let _ = built.send(Ok(runtime.handle().clone()));
+                    scheduling::before_all_others();
+                    let _ = runtime.block_on(stopped);
+                }
+            }
         })?;
+        let handle = runtime.recv().map_err(io::Error::other)??;
         Ok(Self {
-            on,
+            on: ProxyRuntime::new(handle),
             tls: None,
             stop: Some(stop),
             thread: Some(thread),

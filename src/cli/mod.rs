@@ -174,7 +174,8 @@ fn runtime() -> tokio::runtime::Runtime {
     let needed = workers + OTHER_THREADS;
     if let Err(error) = threads_can_be_started(needed) {
         refused(format!(
-            "this machine does not let harness start {needed} threads: {error}\nhint: raise `ulimit -u`, or the limit of processes of the container"
+            "this machine does not let harness start {needed} threads: {}",
+            process::not_started(error)
         ));
     }
     let built = files_can_be_opened(RUNTIME_FILES)

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use harness_checkers::history::event::{Header, Line};
 
+use crate::process::not_started;
+
 /// Bytes of history that may wait for the disk before recording blocks.
 const RECORDER_BUFFER: usize = 64 << 20;
 /// The history reaches the disk at least this often, so that a killed run leaves a history.
@@ -50,7 +52,8 @@ impl HistoryFile {
         let writing = Arc::clone(&file);
         let thread = std::thread::Builder::new()
             .name("recorder".into())
-            .spawn(move || write(&writing, sink))?;
+            .spawn(move || write(&writing, sink))
+            .map_err(not_started)?;
         let closer = HistoryFileCloser {
             file: Arc::clone(&file),
             thread: Some(thread),

@@ -78,7 +78,9 @@ pub enum RecorderCloser {
 pub fn start(path: Option<&Path>, header: &Header, clock: RunClock) -> io::Result<(Recorder, RecorderCloser)> {
     let (sink, closer) = match path {
         Some(path) => {
-            let (file, closer) = HistoryFile::start(File::create(path)?, header)?;
+            let started = HistoryFile::start(File::create(path)?, header);
+            // a file without a header is no history
+            let (file, closer) = started.inspect_err(|_| drop(std::fs::remove_file(path)))?;
             (RecorderSink::File(file), RecorderCloser::File(closer))
         }
         None => {

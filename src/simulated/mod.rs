@@ -26,6 +26,7 @@ pub use refusal::refusal;
 
 use crate::backends::Backend;
 use crate::clock::GroundClock;
+use crate::process::not_started;
 use crate::run::{self, Ground, PlayedRun, RunError, RunOutcome, RunSpec};
 
 /// How often a run looks whether the user wants it to end, in virtual time. A world hears nothing of other threads.
@@ -42,7 +43,10 @@ pub async fn execute(spec: RunSpec) -> RunOutcome {
         Ok(thread) => thread,
         Err(error) => {
             return RunOutcome {
-                error: Some(RunError::Clients(format!("no thread for the simulation: {error}"))),
+                error: Some(RunError::Clients(format!(
+                    "no thread for the simulation: {}",
+                    not_started(error)
+                ))),
                 ..RunOutcome::default()
             };
         }

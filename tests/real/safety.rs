@@ -225,6 +225,8 @@ fn a_limit_of_processes_is_a_sentence_and_no_panic() {
         eprintln!("skipped: becoming another user takes root");
         return;
     }
+    // a user with no other process
+    const USER: u32 = 61234;
     let folder = tempfile::tempdir().unwrap();
     let open =
         |path: &Path| std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -232,24 +234,57 @@ fn a_limit_of_processes_is_a_sentence_and_no_panic() {
     let program = folder.path().join("harness");
     std::fs::copy(env!("CARGO_BIN_EXE_harness"), &program).unwrap();
     open(&program);
-    let mut command = Command::new("setpriv");
-    // a user with no other process
-    command.args([
-        "--reuid=61234",
-        "--regid=61234",
-        "--clear-groups",
-        "prlimit",
-        "--nproc=3:3",
-    ]);
-    let output = command
-        .arg(&program)
-        .args(["doctor"])
-        .current_dir("/")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(4), "{said}");
+    let work = folder.path().join("work");
+    std::fs::create_dir(&work).unwrap();
+    std::os::unix::fs::chown(&work, Some(USER), Some(USER)).unwrap();
+    let limited = |limit: u32, words: &str| {
+        let mut command = Command::new("setpriv");
+        command
+            .args([
+                &format!("--reuid={USER}"),
+                &format!("--regid={USER}"),
+                "--clear-groups",
+                "prlimit",
+            ])
+            .arg(format!("--nproc={limit}:{limit}"))
+            .arg(&program)
+            .args(words.split(' '))
+            .env("TMPDIR", &work)
+            .current_dir(&work);
+        let output = command.output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let (code, said) = limited(3, "doctor");
+    assert_eq!(code, Some(4), "{said}");
     assert!(said.contains("ulimit -u") && !said.contains("panicked"), "{said}");
+
+    // where the limit is met before the proxy, the recorder, the clients and the server, until all can be started
+    let run = "run --runtime local --backend redis --time 8s --lease 1s --quiet";
+    let refused: Vec<_> = (3..60)
+        .map(|limit| (limit, limited(limit, run)))
+        .take_while(|(_, (code, _))| !matches!(code, Some(0 | 3)))
+        .collect();
+    for (limit, (code, said)) in &refused {
+        assert_eq!(*code, Some(4), "{limit}: {said}");
+        assert!(
+            said.contains("ulimit -u") && !said.contains("panicked"),
+            "{limit}: {said}"
+        );
+    }
+    for words in ["threads", "for the proxy", "history.jsonl", "could not start"] {
+        let met = refused.iter().any(|(_, (_, said))| said.contains(words));
+        assert!(met, "no limit that is met at `{words}`: {refused:?}");
+    }
+    assert!(refused.len() < 57, "a run starts with some limit");
+    let left: Vec<_> = std::fs::read_dir(&work)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .filter(|name| name.to_string_lossy().starts_with("harness-run"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]

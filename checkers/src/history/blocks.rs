@@ -84,10 +84,12 @@ fn side_by_side(
         // a thread that ends before the others, by an error or a panic, leaves nothing to wait for
         let _end = EndOfBlocks(&queue);
         for _ in 1..threads {
-            scope.spawn(|| {
+            let help = || {
                 let _end = EndOfBlocks(&queue);
                 queue.help();
-            });
+            };
+            // where a limit of the machine allows no other thread, this one does the work of all
+            let _ = thread::Builder::new().spawn_scoped(scope, help);
         }
         while let Some(mut block) = queue.next() {
             take(&mut block)?;

@@ -17,6 +17,7 @@ use crate::cluster::{leftover_proxies::ClaimedProxies, leftovers::Claim};
 use crate::config::{Config, ProxyChoice};
 use crate::event::ProgressEvent;
 use crate::faults::Links;
+use crate::process::not_started;
 use crate::run::context::RunContext;
 use crate::run::setup::open_files;
 use crate::run::{RunError, RunSpec};
@@ -42,7 +43,8 @@ impl ClientLinks {
     /// One link for each client and server, in the order of both, with no fault on.
     pub async fn open(spec: &RunSpec, cluster: &Cluster, exchange: &Arc<TapHub>) -> Result<Self, RunError> {
         open_files::make_room(&spec.config).map_err(RunError::Proxy)?;
-        let mut proxy = Proxy::start().map_err(|error| RunError::Proxy(format!("no thread for the proxy: {error}")))?;
+        let mut proxy = Proxy::start()
+            .map_err(|error| RunError::Proxy(format!("no thread for the proxy: {}", not_started(error))))?;
         if let Some(tls) = cluster.tls() {
             proxy.end_tls(tls.server().map_err(RunError::Proxy)?);
         }

@@ -15,6 +15,7 @@ use crate::event::ProgressEvent;
 use crate::faults::Links;
 use crate::limits::SERVER_BACK;
 use crate::plan::Plan;
+use crate::process::not_started;
 use crate::run::context::RunContext;
 use crate::run::ground::ConnectObserver;
 use crate::run::peer_proxies::PeerLinks;
@@ -194,8 +195,12 @@ fn peer_proxy(spec: &RunSpec) -> Result<Option<Arc<PeerLinks>>, RunError> {
     if !spec.plan.servers_through_proxy && !announced {
         return Ok(None);
     }
-    let proxy = PeerLinks::new(spec.config.seed ^ 0xbe_7ee4)
-        .map_err(|error| RunError::Proxy(format!("no thread for the proxy between servers: {error}")))?;
+    let proxy = PeerLinks::new(spec.config.seed ^ 0xbe_7ee4).map_err(|error| {
+        RunError::Proxy(format!(
+            "no thread for the proxy between servers: {}",
+            not_started(error)
+        ))
+    })?;
     if announced {
         return Ok(Some(proxy));
     }

@@ -3,8 +3,8 @@
 use super::{at, finding, length, many, violated};
 use crate::context::Context;
 use crate::finding::{Because, Finding, Property, Verdict, Violation};
-use crate::history::F;
 use crate::history::names::NONE;
+use crate::history::{F, MessageMatch, Window};
 use crate::limits;
 use crate::progress::{ProgressAfterHeal, ProgressOutcome, Stuck, StuckClass, StuckOwner, Waiter};
 
@@ -89,6 +89,10 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
     violation.window = context.window_before(stuck.from_ns).map(|window| window.number);
     let waited = length(stuck.to_ns - stuck.from_ns);
     violation.summary = summary(stuck.class, &violation.lock, &waited);
+    let dropped = dropped_message(context, stuck);
+    violation
+        .because
+        .extend(dropped.as_ref().map(|dropped| dropped.because(context)));
     violation.because.extend(healed(context, stuck.from_ns));
     let (text, positions) = owner_sentence(context, &stuck.owner);
     violation.events.extend(
@@ -108,7 +112,9 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
         violation.events.push(history.step(call, "asked for the lock"));
         violation.because.push(history.because(text, &[call]));
     }
-    violation.likely = Some(never_worked(context).unwrap_or_else(|| likely(stuck).to_owned()));
+    let of_message = || dropped.as_ref().and_then(DroppedMessage::likely);
+    let likely = never_worked(context).or_else(of_message);
+    violation.likely = Some(likely.unwrap_or_else(|| likely_of(stuck).to_owned()));
     violation
         .figures
         .insert("stuck_ms".into(), (stuck.to_ns - stuck.from_ns) as f64 / 1e6);
@@ -217,7 +223,88 @@ fn never_worked(context: &Context<'_>) -> Option<String> {
     }
 }
 
-fn likely(stuck: &Stuck) -> &'static str {
+/// A message that a fault dropped while its client asked for the lock that is stuck, or released it.
+struct DroppedMessage<'a> {
+    window: &'a Window,
+    message: &'a MessageMatch,
+    /// The position of the client's call.
+    call: u32,
+    f: F,
+}
+
+impl DroppedMessage<'_> {
+    fn because(&self, context: &Context<'_>) -> Because {
+        let Window { fault, number, .. } = self.window;
+        let MessageMatch { message, client, .. } = self.message;
+        let what = if self.is_reply() { "the reply to " } else { "" };
+        let doing = if self.f == F::Release { "released" } else { "asked for" };
+        let when = at(self.message.time_ns);
+        let text = format!(
+            "{fault} {number} dropped {what}`{message}` of {client} at {when}, while {client} {doing} the lock."
+        );
+        context.history.because(text, &[self.call])
+    }
+
+    /// What is lost without a request; `None` for a reply, whose request did what it should.
+    fn likely(&self) -> Option<String> {
+        let MessageMatch { message, client, .. } = self.message;
+        let advice = match self.f {
+            _ if self.is_reply() => return None,
+            F::Release => "send a release again until it is answered, and let the lock expire",
+            _ => {
+                "what was sent before it stayed: take the lock and set its expiry in one request, or undo what was done \
+                 when a request fails"
+            }
+        };
+        Some(format!("`{message}` of {client} never reached the server: {advice}"))
+    }
+
+    fn is_reply(&self) -> bool {
+        self.window.fault.starts_with("drop-reply")
+    }
+}
+
+/// The last one after which nobody acquired the lock, of an owner that left it without an answer.
+fn dropped_message<'a>(context: &'a Context<'_>, stuck: &Stuck) -> Option<DroppedMessage<'a>> {
+    if !matches!(stuck.owner, StuckOwner::Ghost { .. } | StuckOwner::Unsure { .. }) {
+        return None;
+    }
+    let history = context.history;
+    let lock = history.locks[stuck.lock];
+    let drops = context
+        .windows
+        .iter()
+        .filter(|window| window.fault.starts_with("drop-"));
+    let drops = drops.filter_map(|window| Some((window, window.healed.as_ref()?.matched.as_ref()?)));
+    let before = drops.filter(|(_, message)| message.done && message.time_ns <= stuck.to_ns);
+    let (window, message) = before.max_by_key(|(_, message)| message.time_ns)?;
+    let client: u32 = message.client.strip_prefix('c')?.parse().ok()?;
+    let (mut call, mut acquired) = (None, false);
+    history.events.each_of(
+        |f, _| matches!(f, F::Acquire | F::Release),
+        |position, event| {
+            if event.lock != lock {
+                return;
+            }
+            let later = event.time > message.time_ns;
+            acquired |= later && event.time <= stuck.to_ns && event.is_ok(F::Acquire);
+            let is_call = event.is_call(F::Acquire) || event.is_call(F::Release);
+            if is_call && !later && history.client_of(event.process) == client {
+                let answered = history.events.answer(event.mate).map_or(u64::MAX, |(_, at)| at);
+                call = (answered > message.time_ns).then_some((position, event.f));
+            }
+        },
+    );
+    let (call, f) = call.filter(|_| !acquired)?;
+    Some(DroppedMessage {
+        window,
+        message,
+        call,
+        f,
+    })
+}
+
+fn likely_of(stuck: &Stuck) -> &'static str {
     match (stuck.class, &stuck.owner) {
         (StuckClass::Ghost, _) => {
             "an acquire whose reply was lost left its node or key behind: find it again by a GUID, or delete it on failure"

@@ -314,7 +314,11 @@ fn event_of(keys: &LockKeys, push: &[RespValue]) -> Option<(String, KeyChange)> 
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use harness_workloads::BackendId;
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
     use crate::backends;
@@ -361,6 +365,85 @@ mod tests {
         let list = keys("{lock}", KeyValue::List);
         assert_eq!(event(&list, "l0", "lpush"), Some(("l0".into(), KeyChange::Written)));
         assert_eq!(event(&list, "l0", "hset"), None);
+    }
+
+    /// A server that a test plays.
+    struct PlayedServer(BufReader<TcpStream>);
+
+    impl PlayedServer {
+        async fn line(&mut self) -> String {
+            let mut line = String::new();
+            self.0.read_line(&mut line).await.unwrap();
+            line.trim_end().to_owned()
+        }
+
+        /// The words of the next command.
+        async fn command(&mut self) -> String {
+            let words = self.line().await[1..].parse().unwrap();
+            let mut command = Vec::new();
+            for _ in 0..words {
+                self.line().await;
+                command.push(self.line().await);
+            }
+            command.join(" ")
+        }
+
+        async fn answer(&mut self, expected: &str, reply: &str) {
+            assert_eq!(self.command().await, expected);
+            self.say(reply).await;
+        }
+
+        async fn say(&mut self, text: &str) {
+            self.0.get_mut().write_all(text.as_bytes()).await.unwrap();
+        }
+    }
+
+    fn push(key: &str, event: &str) -> String {
+        let channel = format!("__keyspace@0__:{key}");
+        let words = ["pmessage", "x", &channel, event].map(|word| format!("${}\r\n{word}\r\n", word.len()));
+        format!(">4\r\n{}", words.concat())
+    }
+
+    #[tokio::test]
+    async fn owners_are_asked_for_together_and_an_answer_is_about_the_last_event() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(async move {
+            let mut server = PlayedServer(BufReader::new(listener.accept().await.unwrap().0));
+            server.answer("HELLO 3", "%1\r\n+server\r\n+redis\r\n").await;
+            let set = format!("CONFIG SET notify-keyspace-events {EVENTS}");
+            server.answer(&set, "+OK\r\n").await;
+            let events = [("0", "set"), ("1", "set"), ("0", "del"), ("0", "set")];
+            let pushes = events.map(|(lock, event)| push(&format!("harness:l{lock}"), event));
+            server
+                .answer("PSUBSCRIBE __keyspace@*__:harness:*", &pushes.concat())
+                .await;
+            // nothing is answered before all is asked
+            for lock in ["l0", "l1", "l0"] {
+                assert_eq!(server.command().await, format!("GET harness:{lock}"));
+            }
+            server.say("$1\r\nb\r\n$1\r\nc\r\n$1\r\nb\r\n").await;
+            server
+        });
+        let following = async {
+            let keyspaces = RedisServerKeyspaces { login: None };
+            let keys = keys("harness:{lock}", KeyValue::String);
+            let mut keyspace = keyspaces.open(address, &keys).await.unwrap();
+            let mut told = Vec::new();
+            for _ in 0..4 {
+                let (lock, change) = keyspace.event().await.unwrap();
+                let owner = match change {
+                    KeyChange::Written => keyspace.owner_of(&lock).await.unwrap(),
+                    KeyChange::Gone(_) => Some("gone".to_owned()),
+                };
+                told.push(format!("{lock} {}", owner.unwrap_or_else(|| "unnamed".to_owned())));
+            }
+            told
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(30), following).await;
+        let told = waited.expect("the questions wait for answers to earlier ones");
+        assert_eq!(told, ["l0 unnamed", "l1 c", "l0 gone", "l0 b"]);
+        drop(serving.await.unwrap());
     }
 
     #[test]

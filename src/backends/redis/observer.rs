@@ -308,7 +308,157 @@ fn first(endpoints: &EndpointsReceiver) -> SocketAddr {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Mutex;
+
+    use harness_checkers::history::event::Fields;
+    use harness_simulation::World;
+    use harness_workloads::BackendId;
+    use tokio::sync::watch;
+
     use super::*;
+    use crate::backends;
+    use crate::backends::observer::ObservationSink;
+    use crate::clock::GroundClock;
+    use crate::cluster::Endpoints;
+
+    /// An event of the key of a lock, and what is answered to the question who owns it, after how many milliseconds.
+    type PlayedEvent = (&'static str, KeyChange, Option<&'static str>, u64);
+
+    const GONE: KeyChange = KeyChange::Gone(Unasked::Deleted);
+
+    struct PlayedKeyspace {
+        events: VecDeque<PlayedEvent>,
+        asked: Option<PlayedEvent>,
+        clock: GroundClock,
+    }
+
+    impl Keyspace for PlayedKeyspace {
+        fn event(&mut self) -> BoxFuture<'_, Result<(String, KeyChange), String>> {
+            self.asked = self.events.pop_front();
+            let event = self.asked.ok_or("closed".to_owned());
+            Box::pin(async move { event.map(|(lock, change, ..)| (lock.to_owned(), change)) })
+        }
+
+        fn owner_of<'a>(&'a mut self, _: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
+            let (_, _, owner, milliseconds) = self.asked.unwrap();
+            Box::pin(async move {
+                self.clock.sleep(Duration::from_millis(milliseconds)).await;
+                Ok(owner.map(str::to_owned))
+            })
+        }
+
+        fn held(&mut self) -> BoxFuture<'_, Result<Vec<(String, String)>, String>> {
+            Box::pin(async { Ok(Vec::new()) })
+        }
+    }
+
+    struct OnePlay(Vec<PlayedEvent>, GroundClock);
+
+    impl KeyspaceSource for OnePlay {
+        fn open(&self, _: SocketAddr, _: &LockKeys) -> BoxFuture<'static, Result<Box<dyn Keyspace>, String>> {
+            let keyspace = PlayedKeyspace {
+                events: self.0.iter().copied().collect(),
+                asked: None,
+                clock: self.1,
+            };
+            Box::pin(async move { Ok(Box::new(keyspace) as Box<dyn Keyspace>) })
+        }
+    }
+
+    #[derive(Default)]
+    struct ToldLines(Mutex<Vec<String>>);
+
+    impl ObservationSink for ToldLines {
+        fn signal(&self, name: &'static str, fields: Fields<'_>, _: u64) {
+            let words = [fields.lock, Some(fields.owner.unwrap_or("unnamed")), fields.cause];
+            let words: Vec<_> = words.into_iter().flatten().collect();
+            self.0.lock().unwrap().push(format!("{name} {}", words.join(" ")));
+        }
+
+        fn lost(&self, _: &str, heard: u64) {
+            let milliseconds = heard / 1_000_000;
+            self.0.lock().unwrap().push(format!("lost at {milliseconds} ms"));
+        }
+
+        fn back(&self, _: &str) {
+            self.0.lock().unwrap().push("back".to_owned());
+        }
+
+        fn released_at(&self, _: &str, _: &Contender) -> Option<u64> {
+            None
+        }
+
+        fn watches(&self, _: SocketAddr) {}
+    }
+
+    /// What an observer writes down of these events.
+    fn observed(events: &[PlayedEvent]) -> Vec<String> {
+        World::run(7, |world| async move {
+            let clock = GroundClock::Virtual(world);
+            let (_endpoints, receiver) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
+            let at = first(&receiver);
+            let keys = LockKeys::default_of(backends::of(BackendId::Redis));
+            let source = Arc::new(OnePlay(events.to_vec(), clock));
+            let mut observer = RedisObserver {
+                endpoints: receiver,
+                at,
+                connection: source.open(at, &keys).await.unwrap(),
+                keys,
+                source,
+                master: OneMaster::fixed(),
+                late: false,
+            };
+            let told = Arc::new(ToldLines::default());
+            let log = ObservationLog::new(Arc::clone(&told) as Arc<dyn ObservationSink>, clock);
+            observer.watch(&mut KeyOwners::new(), &log).await;
+            told.0.lock().unwrap().clone()
+        })
+    }
+
+    #[test]
+    fn what_is_answered_late_is_out_of_sight_until_an_answer_is_in_time() {
+        let written = KeyChange::Written;
+        let told = observed(&[
+            ("l0", written, Some("a"), 40),
+            ("l1", written, Some("b"), 150),
+            ("l2", written, Some("c"), 150),
+            ("l3", written, Some("d"), 40),
+        ]);
+        let lines = [
+            "granted l0 a",
+            "lost at 40 ms",
+            "granted l1 b",
+            "granted l2 c",
+            "back",
+            "granted l3 d",
+        ];
+        assert_eq!(told, lines);
+    }
+
+    #[test]
+    fn an_owner_that_was_gone_before_the_answer_is_unnamed() {
+        let told = observed(&[("l0", KeyChange::Written, None, 1), ("l0", GONE, None, 1)]);
+        assert_eq!(told, ["granted l0 unnamed", "revoked l0 unnamed"]);
+    }
+
+    #[test]
+    fn the_end_of_an_owner_whose_successor_was_read_ahead_is_not_the_successors() {
+        let told = observed(&[
+            ("l0", KeyChange::Written, Some("a"), 1),
+            // the answer to an event that is not told is about the owner after it
+            ("l0", KeyChange::Written, Some("c"), 1),
+            ("l0", GONE, Some("c"), 1),
+            ("l0", GONE, None, 1),
+        ]);
+        let lines = [
+            "granted l0 a",
+            "revoked l0 a overwritten",
+            "granted l0 c",
+            "revoked l0 c deleted",
+        ];
+        assert_eq!(told, lines);
+    }
 
     #[test]
     fn only_the_first_to_overwrite_a_deadline_that_has_passed_owns_the_lock() {

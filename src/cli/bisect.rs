@@ -228,14 +228,8 @@ impl<'a> Comparing<'a> {
             self.number += 1;
             if !self.args.quiet {
                 let took = started.elapsed();
-                let line = progress_line(
-                    self.number,
-                    &self.versions[version],
-                    run,
-                    why.as_deref(),
-                    took,
-                    self.look,
-                );
+                let version = &self.versions[version];
+                let line = progress_line(self.number, version, run, why.as_deref(), took, self.look);
                 eprintln!("{line}");
             }
             self.whys[version] = why;

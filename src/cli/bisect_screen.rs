@@ -17,7 +17,7 @@ pub fn progress_line(
     why: Option<&str>,
     took: Duration,
     look: Look,
-) -> ScreenText {
+) -> String {
     let word = match run {
         VersionRun::Showed => look.paint("1;31", "violated"),
         VersionRun::Held => look.paint("32", "held    "),
@@ -26,7 +26,9 @@ pub fn progress_line(
     };
     let first_line = why.and_then(|why| why.lines().next());
     let why = first_line.map_or_else(String::new, |why| format!("   {why}"));
-    ScreenText::from(format!("[{number:>2}] ")) + word + &format!("  {version}   {:.1}s{why}", took.as_secs_f64())
+    let rest = format!("  {version}   {:.1}s{why}", took.as_secs_f64());
+    let line = ScreenText::from(format!("[{number:>2}] ")) + word + &rest;
+    ScreenText::join_in_columns(vec![line], look.columns)
 }
 
 /// The answer in words.
@@ -90,12 +92,14 @@ pub fn summary(result: &BisectResult, folder: &Path, look: Look) -> String {
     }
     if !result.again.is_empty() {
         let again: Vec<String> = result.again.iter().map(|word| quoted(word)).collect();
-        lines.push(ScreenText::from("  again     ") + again.join(" "));
+        lines.extend(ScreenText::command("  again     ", &again, look.columns));
     }
     if let Some(kept) = &result.kept {
-        lines.push(ScreenText::from("  see       harness check ") + quoted(&folder.join(kept).display().to_string()));
+        let path = quoted(&folder.join(kept).display().to_string());
+        let words = ["harness", "check", &path].map(str::to_owned);
+        lines.extend(ScreenText::command("  see       ", &words, look.columns));
     }
-    ScreenText::join(&lines) + "\n"
+    ScreenText::join_in_columns(lines, look.columns) + "\n"
 }
 
 /// `violated  ./lock-1.1   1 of 1 run`

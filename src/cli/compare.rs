@@ -6,7 +6,7 @@ use serde_json::json;
 use super::Failure;
 use super::args::CompareArgs;
 use super::check::{examine, find, unreadable};
-use super::stdout::{print_json, print_plain};
+use super::stdout::{print_json, print_table};
 use crate::exit::Exit;
 use crate::report::comparison::{self, RunSummary};
 use crate::store::RunInfo;
@@ -30,7 +30,7 @@ pub fn compare(args: &CompareArgs) -> Result<Exit, Failure> {
         object["after"] = json!(name(&after));
         print_json(&object);
     } else {
-        print_plain(&comparison::render(&compared, (&before, &after)));
+        print_table(&comparison::render(&compared, (&before, &after)));
     }
     Ok(match compared.new.is_empty() {
         true => Exit::Holds,

@@ -5,7 +5,7 @@ use harness_workloads::Wakeup;
 use serde_json::{Value, json};
 
 use super::args::{ListArgs, ListWhat};
-use super::stdout::{print_json, print_plain};
+use super::stdout::{print_json, print_plain, print_table};
 use crate::adapters::{self, Adapter};
 use crate::backends::{self, Backend};
 use crate::config::{ANY_FAULT, NO_FAULT};
@@ -52,12 +52,15 @@ pub fn list(args: &ListArgs) -> Exit {
         });
         print_json(&objects.collect::<Vec<_>>());
     } else {
-        // a run keeps its line, whatever its length, so that lists of runs can be searched by line
-        let columns = match args.what {
-            ListWhat::Runs => usize::MAX,
-            _ => terminal_size::terminal_size().map_or(COLUMNS, |(width, _)| MOST_COLUMNS.min(width.0.into())),
-        };
-        print_plain(&table(&rows, columns));
+        match args.what {
+            // in a pipe a run keeps its line, whatever its length, so that lists of runs can be searched by line
+            ListWhat::Runs => print_table(&table(&rows, usize::MAX)),
+            _ => {
+                let columns =
+                    terminal_size::terminal_size().map_or(COLUMNS, |(width, _)| MOST_COLUMNS.min(width.0.into()));
+                print_plain(&table(&rows, columns));
+            }
+        }
     }
     Exit::Holds
 }

@@ -143,7 +143,10 @@ fn refuse(error: &clap::Error) -> Exit {
 
 /// Prints an error on stderr.
 fn complain(exit: Exit, error: impl std::fmt::Display) -> Exit {
-    eprintln!("error: {}", stdout::plain(&error.to_string()));
+    eprintln!(
+        "{}",
+        stdout::in_columns(&format!("error: {error}"), io::stderr().is_terminal())
+    );
     exit
 }
 
@@ -159,11 +162,16 @@ fn look(when: ColorWhen, terminal: bool) -> Look {
         ColorWhen::Auto if set("NO_COLOR") => false,
         ColorWhen::Auto => set("CLICOLOR_FORCE") || terminal,
     };
-    let columns = terminal.then(terminal_size::terminal_size).flatten();
     Look {
         color,
-        columns: columns.map(|(width, _)| LEAST_COLUMNS.max(width.0.into())),
+        columns: columns(terminal),
     }
+}
+
+/// The width of a terminal; `None` of what is none.
+fn columns(terminal: bool) -> Option<usize> {
+    let size = terminal.then(terminal_size::terminal_size).flatten();
+    size.map(|(width, _)| LEAST_COLUMNS.max(width.0.into()))
 }
 
 /// The async runtime of a command. Where the machine grants too few threads or files for it, this ends the process: a runtime

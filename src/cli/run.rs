@@ -18,7 +18,7 @@ use super::experiment::{begin, decided, exit_of_error, outcome_of};
 use super::github::Github;
 use super::interrupt::interrupted;
 use super::metrics::Metrics;
-use super::stdout::{print, print_json};
+use super::stdout::{print_json, print_table};
 use super::{Failure, complain, consent, look, report};
 use crate::adapters;
 use crate::cluster::{self, ClusterError, RuntimeChoice, RuntimeRequest};
@@ -140,16 +140,13 @@ fn dry_run(args: &RunArgs, config: &Config, plan: &Plan) {
     if args.json {
         return print_json(plan);
     }
-    print(&format!(
-        "{}\n{}\n",
-        title(config, None, None),
-        plan_in_words(config, plan)
-    ));
+    let mut lines = vec![title(config, None, None), plan_in_words(config, plan)];
     if plan.servers_through_proxy {
-        print("      the servers reach each other through the proxy, since faults are injected between them\n");
+        let text = "      the servers reach each other through the proxy, since faults are injected between them";
+        lines.push(text.to_owned());
     }
     if plan.replicas > 0 {
-        print("      n2 is the replica of n1; clients connect to the one that is the master\n");
+        lines.push("      n2 is the replica of n1; clients connect to the one that is the master".to_owned());
     }
     for window in &plan.windows {
         let (start, end) = (window.start.as_secs_f64(), (window.start + window.length).as_secs_f64());
@@ -157,11 +154,12 @@ fn dry_run(args: &RunArgs, config: &Config, plan: &Plan) {
             "reset" => ", reset on heal",
             _ => "",
         };
-        print(&format!(
-            "  window {}   faults +{start:.1}s to +{end:.1}s   {}: {}{heal}\n",
+        lines.push(format!(
+            "  window {}   faults +{start:.1}s to +{end:.1}s   {}: {}{heal}",
             window.number, window.fault.name, window.injection.title
         ));
     }
+    print_table(&lines.join("\n"));
 }
 
 fn title(config: &Config, version: Option<&str>, choice: Option<&RuntimeChoice>) -> String {

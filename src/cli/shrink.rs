@@ -333,8 +333,7 @@ impl Shrinker<'_> {
         if self.args.quiet {
             return;
         }
-        let line = progress_line(self.number, left, failed, took, self.look);
-        eprintln!("{line}");
+        eprintln!("{}", progress_line(self.number, left, failed, took, self.look));
     }
 
     fn result(

@@ -47,12 +47,14 @@ pub struct ShrinkResult {
 }
 
 /// `[ 3] violated  window 3, 2 clients, 1 lock   8.1s`
-pub fn progress_line(number: u32, left: &ShrinkCandidate, failed: bool, took: Duration, look: Look) -> ScreenText {
+pub fn progress_line(number: u32, left: &ShrinkCandidate, failed: bool, took: Duration, look: Look) -> String {
     let word = match failed {
         true => look.paint("1;31", "violated"),
         false => look.paint("32", "held    "),
     };
-    ScreenText::from(format!("[{number:>2}] ")) + word + &format!("  {}   {:.1}s", in_words(left), took.as_secs_f64())
+    let rest = format!("  {}   {:.1}s", in_words(left), took.as_secs_f64());
+    let line = ScreenText::from(format!("[{number:>2}] ")) + word + &rest;
+    ScreenText::join_in_columns(vec![line], look.columns)
 }
 
 /// `windows 3 7, 2 clients, 1 lock, 12 grants, wait 250ms, world 7`
@@ -116,9 +118,11 @@ pub fn summary(result: &ShrinkResult, folder: &Path, look: Look) -> String {
             "  It did not come again: it is rare, or depends on what this machine did. More runs: --confirm 20.",
         ));
     }
-    lines.push(ScreenText::from("  again     ") + again.join(" "));
+    lines.extend(ScreenText::command("  again     ", &again, look.columns));
     if let Some(kept) = &result.kept {
-        lines.push(ScreenText::from("  see       harness check ") + quoted(&folder.join(kept).display().to_string()));
+        let path = quoted(&folder.join(kept).display().to_string());
+        let words = ["harness", "check", &path].map(str::to_owned);
+        lines.extend(ScreenText::command("  see       ", &words, look.columns));
     }
-    ScreenText::join(&lines) + "\n"
+    ScreenText::join_in_columns(lines, look.columns) + "\n"
 }

@@ -1,10 +1,12 @@
 //! Output on stdout: a closed pipe, as in `harness … | head`, is not an error; a full disk is, and changes the exit code.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::columns;
 use crate::exit::Exit;
 use crate::report::escape::{lines, no_commands};
+use crate::report::screen::ScreenText;
 
 /// Whether output was lost. It is a fact about the process, since stdout is.
 static LOST: AtomicBool = AtomicBool::new(false);
@@ -18,6 +20,17 @@ pub fn print(text: &str) {
 /// Prints text without colours on stdout; what a history, a client or a server put into it reaches no terminal as a command.
 pub fn print_plain(text: &str) {
     print(&plain(text));
+}
+
+/// Prints lines of a table on stdout: on a terminal no word is broken, and into a file or a pipe each goes as one line.
+pub fn print_table(text: &str) {
+    print(&(in_columns(text, io::stdout().is_terminal()) + "\n"));
+}
+
+/// Lines as [`plain`] has them, on a terminal in lines that it has room for.
+pub fn in_columns(text: &str, terminal: bool) -> String {
+    let lines = text.lines().map(ScreenText::from);
+    ScreenText::join_in_columns(lines.collect(), columns(terminal))
 }
 
 /// Text without control characters and without workflow commands.

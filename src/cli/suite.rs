@@ -14,7 +14,7 @@ use super::row_seeds::{RowSeeds, SEED};
 use super::rows::{self, Job, Ready};
 use super::run::{fresh_seed, possible};
 use super::settings::{parse_run, run_options, warn_of_variables};
-use super::stdout::{print, print_json};
+use super::stdout::{print, print_json, print_table};
 use super::suites::{RECORD, before, suites};
 use super::{Failure, look};
 use crate::config::heading::describes_experiment;
@@ -244,8 +244,8 @@ fn dry_run(args: &SuiteArgs, ready: &Ready) -> Exit {
     let left_out: String = left_out
         .map(|row| format!("{:<width$}  left out: {}\n", row.name, row.why))
         .collect();
-    print(&format!(
-        "{rows}{left_out}{}, {}s of experiments\n",
+    print_table(&format!(
+        "{rows}{left_out}{}, {}s of experiments",
         many(ready.jobs.len() as u64, "row"),
         time.as_secs()
     ));

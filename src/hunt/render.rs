@@ -41,13 +41,12 @@ pub fn line(result: &ExperimentResult, is_new: bool, look: Look) -> String {
     };
     let number = format!("[{:>3}] ", result.index + 1);
     let took = result.took_ms as f64 / 1000.0;
-    let first = ScreenText::from(number)
-        + word
-        + &format!(
-            "  {faults:<FAULTS$} {took:>5.1}s  {}",
-            rest.lines().next().unwrap_or_default()
-        );
-    format!("{}\n", first.to_string().trim_end())
+    let rest = format!(
+        "  {faults:<FAULTS$} {took:>5.1}s  {}",
+        rest.lines().next().unwrap_or_default()
+    );
+    let line = ScreenText::from(number) + word + rest.trim_end();
+    ScreenText::join_in_columns(vec![line], look.columns) + "\n"
 }
 
 /// `HL005 ghost`
@@ -74,7 +73,7 @@ pub fn block(record: &HuntRecord, now: &[String], look: Look) -> String {
     let lines = rows
         .iter()
         .map(|(name, text)| ScreenText::from(" ") + look.dim(&format!("{name:<7}")) + " " + text);
-    format!("\n{}", ScreenText::join(&lines.collect::<Vec<_>>()))
+    format!("\n{}", ScreenText::join_in_columns(lines.collect(), look.columns))
 }
 
 fn finds(record: &HuntRecord) -> String {
@@ -154,17 +153,15 @@ pub fn summary(record: &HuntRecord, folder: &str, look: Look) -> String {
             ScreenText::default(),
             look.bold("x") + " " + look.bold(&cause(find.property.id(), &find.class)),
         ]);
-        lines.extend(
-            details(find, record.counts.experiments, folder)
-                .into_iter()
-                .map(|line| ScreenText::from("    ") + line),
-        );
+        lines.extend(details(find, record.counts.experiments));
+        lines.extend(commands(find, folder, look));
     }
     lines.extend([ScreenText::default(), ScreenText::from("  results  ") + folder]);
     if record.merged.is_empty() {
-        lines.push(ScreenText::from("  go on    harness hunt --continue ") + quoted(folder));
+        let words = ["harness", "hunt", "--continue", &quoted(folder)].map(str::to_owned);
+        lines.extend(ScreenText::command("  go on    ", &words, look.columns));
     }
-    ScreenText::join(&lines) + "\n"
+    ScreenText::join_in_columns(lines, look.columns) + "\n"
 }
 
 /// `once in 4 experiments`, `3 times in 4,000 experiments (1 in 1,333)`
@@ -193,9 +190,7 @@ fn run_path(folder: &str, run: &str) -> String {
     parts.join("/")
 }
 
-fn details(find: &HuntFind, experiments: u64, folder: &str) -> Vec<String> {
-    let path = run_path(folder, &find.run);
-    let again: Vec<String> = find.again.iter().map(|word| quoted(word)).collect();
+fn details(find: &HuntFind, experiments: u64) -> Vec<ScreenText> {
     let times = how_often(find.count, experiments);
     let fault = if find.fault.is_empty() { "no fault" } else { &find.fault };
     let mut lines = vec![
@@ -212,10 +207,23 @@ fn details(find: &HuntFind, experiments: u64, folder: &str) -> Vec<String> {
             find.property.id()
         )
     }));
-    lines.push(format!("see      harness check {}", quoted(&path)));
-    lines.push(format!("cut down harness shrink {}", quoted(&path)));
-    lines.push(format!("again    {}", again.join(" ")));
+    lines.into_iter().map(|line| ScreenText::from("    ") + line).collect()
+}
+
+/// What to type to see a find, and to go on with it.
+fn commands(find: &HuntFind, folder: &str, look: Look) -> Vec<ScreenText> {
+    let path = quoted(&run_path(folder, &find.run));
+    let of_run = |command: &str| vec!["harness".to_owned(), command.to_owned(), path.clone()];
+    let again = find.again.iter().map(|word| quoted(word)).collect();
+    let all = [
+        ("    see      ", of_run("check")),
+        ("    cut down ", of_run("shrink")),
+        ("    again    ", again),
+    ];
+    let lines = all.iter();
     lines
+        .flat_map(|(label, words)| ScreenText::command(label, words, look.columns))
+        .collect()
 }
 
 /// How many windows of which faults had an effect, and which faults never had one.

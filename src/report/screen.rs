@@ -6,6 +6,13 @@ use std::ops::Add;
 
 use super::diagnosis::Outcome;
 use super::escape::{line, no_command};
+use super::words::wrap_words;
+
+/// The end of a line of a command that goes on.
+const CONTINUED: &str = " \\";
+
+/// Where a line goes on that has no column to go on under.
+const INDENT: usize = 6;
 
 /// A part of a line. Text that becomes one is escaped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,9 +24,30 @@ impl ScreenText {
         let lines = lines.iter().map(|line| no_command(&line.0));
         lines.collect::<Vec<_>>().join("\n")
     }
-}
 
-impl ScreenText {
+    /// The same, each in lines of at most `columns`; see [`Self::in_columns`].
+    pub fn join_in_columns(lines: Vec<Self>, columns: Option<usize>) -> String {
+        let lines = lines.into_iter().flat_map(|line| line.in_columns(columns));
+        Self::join(&lines.collect::<Vec<_>>())
+    }
+
+    /// A command behind a label, in lines that a shell takes as one; `words` are quoted.
+    pub fn command(label: &str, words: &[String], columns: Option<usize>) -> Vec<Self> {
+        let indent = label.chars().count();
+        let width = columns.map_or(usize::MAX, |columns| columns.saturating_sub(indent + CONTINUED.len()));
+        let mut lines = wrap_words(words.iter().map(String::as_str), width);
+        if let Some((_, all_but_last)) = lines.split_last_mut() {
+            all_but_last.iter_mut().for_each(|line| *line += CONTINUED);
+        }
+        let labels = [label.to_owned()]
+            .into_iter()
+            .chain(std::iter::repeat(" ".repeat(indent)));
+        labels
+            .zip(lines)
+            .map(|(label, line)| Self::from(label + &line))
+            .collect()
+    }
+
     /// Lines of at most `columns`, all after the first indented; no word is broken, and colours take no room.
     pub fn wrapped(self, columns: Option<usize>, indent: usize) -> Vec<Self> {
         let Some(columns) = columns.filter(|columns| room(&self.0) > *columns) else {
@@ -41,6 +69,16 @@ impl ScreenText {
             spaces += 1;
         }
         lines.into_iter().map(Self).collect()
+    }
+
+    /// Lines of at most `columns` of a line of a table; what does not fit goes on under its last column that leaves room for it.
+    pub fn in_columns(self, columns: Option<usize>) -> Vec<Self> {
+        let most = columns.unwrap_or(0) / 2;
+        let gaps = self.0.trim_end().match_indices("  ");
+        let behind = gaps.map(|(gap, _)| &self.0[..self.0.len() - self.0[gap..].trim_start_matches(' ').len()]);
+        let starts = behind.map(room);
+        let indent = starts.filter(|start| *start <= most).last().unwrap_or(INDENT);
+        self.wrapped(columns, indent)
     }
 }
 
@@ -153,6 +191,33 @@ mod tests {
                 "{columns:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_line_of_a_table_goes_on_under_its_last_column() {
+        let line = ScreenText::from("still   HL005   it is stuck for 60s");
+        let lines = |columns| ScreenText::join(&line.clone().in_columns(Some(columns)));
+        assert_eq!(lines(34), "still   HL005   it is stuck for\n                60s");
+        assert_eq!(lines(20), "still   HL005   it\n        is stuck for\n        60s");
+        assert_eq!(lines(35), line.to_string());
+        let apart = ScreenText::from("a     b     c d e f g h");
+        assert_eq!(
+            ScreenText::join(&apart.in_columns(Some(18))),
+            "a     b     c d e\n      f g h"
+        );
+        let plain = ScreenText::from("no table, only a sentence");
+        assert_eq!(
+            ScreenText::join(&plain.in_columns(Some(12))),
+            "no table,\n      only a\n      sentence"
+        );
+    }
+
+    #[test]
+    fn a_command_goes_on_as_a_shell_takes_it() {
+        let words = ["harness", "run", "--lock", "'a b'"].map(str::to_owned);
+        let lines = |columns| ScreenText::join(&ScreenText::command("again  ", &words, columns));
+        assert_eq!(lines(None), "again  harness run --lock 'a b'");
+        assert_eq!(lines(Some(20)), "again  harness run \\\n       --lock \\\n       'a b'");
     }
 
     #[test]

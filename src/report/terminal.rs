@@ -9,7 +9,7 @@ use super::escape;
 pub use super::screen::Look;
 use super::screen::ScreenText;
 use super::summary;
-use super::words::{axis, span, stretch, wrap, wrap_words};
+use super::words::{axis, span, stretch, wrap};
 
 /// Columns of text.
 const WIDTH: usize = 92;
@@ -305,15 +305,8 @@ fn pointers(diagnosis: &Diagnosis, look: Look) -> Vec<ScreenText> {
         lines.push(flush("exact", &exact));
     }
     if let Some(again) = summary::again(diagnosis) {
-        let wrapped = wrap_words(again.iter().map(String::as_str), look.at_most(WIDTH).saturating_sub(20));
-        let last = wrapped.len().saturating_sub(1);
-        for (number, line) in wrapped.iter().enumerate() {
-            let label = if number == 0 { "again" } else { "" };
-            lines.push(flush(
-                label,
-                &format!("{line}{}", if number < last { " \\" } else { "" }),
-            ));
-        }
+        let label = flush("again", "").to_string();
+        lines.extend(ScreenText::command(&label, &again, Some(look.at_most(WIDTH))));
         lines.push(flush("", &format!("({})", summary::made_again(diagnosis))));
     }
     lines

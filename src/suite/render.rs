@@ -1,6 +1,6 @@
 //! A suite's record as people see it: a line a row while it runs, one table at its end, and the same as Markdown.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::path::{Component, Path, PathBuf};
 
 use harness_checkers::{Property, Verdict};
@@ -43,7 +43,7 @@ pub fn progress(row: &RowRecord, place: &SuiteProgress, look: Look) -> String {
             lines.extend(indented(8, why));
         }
     }
-    ScreenText::join(&lines) + "\n"
+    ScreenText::join_in_columns(lines, look.columns) + "\n"
 }
 
 fn indented(columns: usize, text: &str) -> impl Iterator<Item = ScreenText> {
@@ -71,10 +71,10 @@ pub fn table(record: &Record, folder: &str, look: Look) -> String {
     }
     for row in record.rows.iter().filter(|row| row.judged != RowOutcome::AsExpected) {
         lines.extend([empty(), look.bold("x") + " " + look.bold(&row.name)]);
-        lines.extend(details(row, folder).iter().flat_map(|detail| indented(4, detail)));
+        lines.extend(details(row, folder).iter().flat_map(|detail| detail.on_screen(look)));
     }
     lines.extend([empty(), sum(record).into(), format!("  results  {folder}").into()]);
-    ScreenText::join(&lines) + "\n"
+    ScreenText::join_in_columns(lines, look.columns) + "\n"
 }
 
 /// What a job summary may have: GitHub takes 64 KiB of one step, and none of it when it is more.
@@ -101,7 +101,9 @@ pub fn markdown(record: &Record) -> String {
     }
     let mut untold = 0;
     for row in record.rows.iter().filter(|row| row.judged != RowOutcome::AsExpected) {
-        let why = fenced(&details(row, "").join("\n"));
+        let details = details(row, "");
+        let why = details.iter().map(RowDetail::to_string);
+        let why = fenced(&why.collect::<Vec<_>>().join("\n"));
         let part = format!("\n**{}**\n\n```\n{why}\n```\n", plain(&row.name));
         if text.len() + part.len() > SUMMARY_BYTES {
             untold += 1;
@@ -224,8 +226,33 @@ fn otherwise(expect: &Expectation, property: Property, verdict: Verdict) -> Stri
     }
 }
 
+/// What is told of a row that is not as expected.
+enum RowDetail {
+    Reason(String),
+    /// What to type: a label, and the quoted words.
+    Command(String, Vec<String>),
+}
+
+impl RowDetail {
+    fn on_screen(&self, look: Look) -> Vec<ScreenText> {
+        match self {
+            Self::Reason(why) => indented(4, why).collect(),
+            Self::Command(label, words) => ScreenText::command(&format!("    {label}"), words, look.columns),
+        }
+    }
+}
+
+impl fmt::Display for RowDetail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reason(why) => f.write_str(why),
+            Self::Command(label, words) => write!(f, "{label}{}", words.join(" ")),
+        }
+    }
+}
+
 /// Why a row is not as expected, and what to type to see more; runs are found from `folder`.
-fn details(row: &RowRecord, folder: &str) -> Vec<String> {
+fn details(row: &RowRecord, folder: &str) -> Vec<RowDetail> {
     let mut lines = Vec::new();
     for (number, attempt) in row.attempts.iter().enumerate() {
         let which = if row.attempts.len() > 1 {
@@ -233,22 +260,25 @@ fn details(row: &RowRecord, folder: &str) -> Vec<String> {
         } else {
             String::new()
         };
-        lines.extend(attempt.why.iter().map(|why| format!("{which}{why}")));
+        let reasons = attempt.why.iter().map(|why| RowDetail::Reason(format!("{which}{why}")));
+        lines.extend(reasons);
         lines.extend(attempt.run.as_ref().map(|run| {
-            format!(
-                "{which}harness check {}",
-                straight(&Path::new(folder).join(run)).display()
-            )
+            let path = straight(&Path::new(folder).join(run)).display().to_string();
+            RowDetail::Command(which, ["harness", "check", &quoted(&path)].map(str::to_owned).into())
         }));
     }
-    lines.extend(row.last().map(again).filter(|again| !again.is_empty()));
+    let again = row.last().map(again_in_words).filter(|again| !again.is_empty());
+    lines.extend(again.map(|words| RowDetail::Command(String::new(), words)));
     lines
 }
 
 /// What a shell makes the same plan of.
 pub(super) fn again(attempt: &RowAttempt) -> String {
-    let words = attempt.again.iter().map(|word| quoted(word));
-    words.collect::<Vec<_>>().join(" ")
+    again_in_words(attempt).join(" ")
+}
+
+fn again_in_words(attempt: &RowAttempt) -> Vec<String> {
+    attempt.again.iter().map(|word| quoted(word)).collect()
 }
 
 /// A path without detours: `a/../b` is `b`. Nothing in it may be a link.

@@ -154,12 +154,12 @@ fn owner_sentence(context: &Context<'_>, owner: &StuckOwner) -> (String, Vec<u32
             )
         }
         StuckOwner::Ghost { process, granted } => {
-            let who = process.map_or("nobody this history knows".to_owned(), |process| history.who(process));
             let since = at(time(granted));
-            (
-                format!("The server shows {who} as the owner since {since}, which does not hold it."),
-                vec![granted],
-            )
+            let text = match process.map(|process| history.who(process)) {
+                Some(who) => format!("The server shows {who} as the owner since {since}, which does not hold it."),
+                None => format!("The server shows an owner since {since} that is no client of this history."),
+            };
+            (text, vec![granted])
         }
         StuckOwner::WaitsInTurn { process, got, call } => {
             let (who, since, asked) = (history.who(process), at(time(got)), at(time(call)));

@@ -121,7 +121,7 @@ impl LockSession {
 
     /// A client that rests until its next acquire would keep what it left there by keeping its session alive. A careful one that holds
     /// nothing ends the session, and the node goes with it.
-    fn end_doubtful_session(&mut self) {
+    pub(super) fn end_doubtful_session(&mut self) {
         if !self.context.is_careful() || !self.held.is_empty() {
             return;
         }

@@ -8,6 +8,9 @@
 //! The library does not report what wakes it, so `woken` is never raised. It reports a lost connection to a holder that
 //! asks; a careful client does. A try-lock is a short wait, since the library has none.
 //!
+//! Where a server is silent for two fifths of the session's timeout the library reports another error than a lost connection, and
+//! does not look for its node, which then has the lock for as long as the session lives. A careful client ends the session.
+//!
 //! Source: `Client::lock` of the crate, <https://docs.rs/zookeeper-client/latest/zookeeper_client/struct.Client.html>, after
 //! Apache Curator's `InterProcessMutex`: <https://curator.apache.org/docs/recipes-shared-reentrant-lock>.
 
@@ -59,7 +62,10 @@ impl LockClient for Curator {
                 self.base.end_session();
                 return Err(error.into());
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                self.base.end_doubtful_session();
+                return Err(error.into());
+            }
         };
         // the library gives a path and no more: the token and a fresh proof have to be asked for
         let proof = self.base.proof(&*session);

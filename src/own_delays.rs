@@ -20,6 +20,9 @@ const LOAD: &str = "/proc/loadavg";
 pub struct OwnDelays {
     /// How late a timer came at most.
     pub timer_ms: f64,
+    /// How long a line of the history waited at most until the recorder gave it its time.
+    #[serde(default)]
+    pub recorder_ms: f64,
     /// How often harness stood still for more than half a second.
     pub stalls: u64,
     /// How many processes of the machine ran or waited for each processor, on average; `None` where the system does not say.
@@ -31,16 +34,20 @@ pub struct OwnDelays {
 impl OwnDelays {
     /// A note about a machine that had too much to do.
     pub fn in_words(&self) -> Option<String> {
-        let late = self.timer_ms > NOTED.as_secs_f64() * 1e3;
+        let noted_ms = NOTED.as_secs_f64() * 1e3;
+        let late = self.timer_ms > noted_ms;
         let waited = self.waited_percent.filter(|percent| *percent > NOTED_PERCENT);
-        if !late && waited.is_none() {
+        let recorded = Some(self.recorder_ms).filter(|wait_ms| *wait_ms > noted_ms);
+        if !late && waited.is_none() && recorded.is_none() {
             return None;
         }
         let waited =
             waited.map(|percent| format!(", and processes waited for a processor in {percent:.0}% of the time"));
+        let recorded = recorded.map(|wait_ms| format!(", a line of the history waited up to {:.2}s", wait_ms / 1e3));
         Some(format!(
-            "the machine was busy: a timer of harness came up to {:.2}s late{}",
+            "the machine was busy: a timer of harness came up to {:.2}s late{}{}",
             self.timer_ms / 1e3,
+            recorded.unwrap_or_default(),
             waited.unwrap_or_default()
         ))
     }
@@ -92,6 +99,7 @@ mod tests {
     fn a_machine_with_little_to_do_is_worth_no_note() {
         let delays = |timer_ms, waited_percent| OwnDelays {
             timer_ms,
+            recorder_ms: 0.0,
             stalls: 0,
             per_processor: None,
             waited_percent,
@@ -100,6 +108,15 @@ mod tests {
         assert_eq!(delays(40.0, None).in_words(), None);
         let late = delays(310.0, None).in_words().unwrap();
         assert!(late.ends_with("0.31s late"), "{late}");
+        let slow_disk = OwnDelays {
+            recorder_ms: 400.0,
+            ..delays(40.0, None)
+        };
+        let slow_disk = slow_disk.in_words().unwrap();
+        assert!(
+            slow_disk.ends_with("a line of the history waited up to 0.40s"),
+            "{slow_disk}"
+        );
         let busy = delays(40.0, Some(62.4)).in_words().unwrap();
         assert!(busy.ends_with("waited for a processor in 62% of the time"), "{busy}");
     }

@@ -98,6 +98,9 @@ pub enum CliCommand {
         /// Remove what earlier runs left behind
         #[arg(long)]
         clean: bool,
+        /// Give up what --clean cannot remove from servers that runs only used, since they are gone
+        #[arg(long, requires = "clean")]
+        forget: bool,
         /// Include runs of other process namespaces and machines, which cannot be seen from here and may go on
         #[arg(long)]
         all: bool,

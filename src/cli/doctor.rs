@@ -7,7 +7,7 @@ use harness_workloads::Login;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::stdout::{print, print_json};
+use super::stdout::{print, print_json, print_table};
 use crate::backends;
 use crate::backends::stored_data::RunTraces;
 use crate::cluster::leftovers::{self, Found, LeftAlone, Leftover, Sight};
@@ -15,26 +15,41 @@ use crate::cluster::{Endpoints, ServerSoftware, image_present, look_up};
 use crate::config::parse_backend;
 use crate::exit::Exit;
 
-pub fn doctor(clean: bool, all: bool, json: bool) -> Exit {
+/// What is to be done about leftovers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cleaning {
+    Nothing,
+    All,
+    /// What cannot be removed from the servers of others is not told of again.
+    AllOrForget,
+}
+
+pub fn doctor(cleaning: Cleaning, all: bool, json: bool) -> Exit {
     let sight = if all { Sight::OverOrUnseen } else { Sight::Over };
     let runtime = super::runtime();
-    let exit = runtime.block_on(examine(clean, sight, json));
+    let exit = runtime.block_on(examine(cleaning, sight, json));
     runtime.shutdown_background();
     exit
 }
 
-async fn examine(clean: bool, sight: Sight, json: bool) -> Exit {
+async fn examine(cleaning: Cleaning, sight: Sight, json: bool) -> Exit {
     let Found {
         leftovers: mut found,
         left_alone,
         unknown,
     } = leftovers::all(sight).await;
-    let mut stuck = Vec::new();
-    if clean {
+    let (mut stuck, mut forgotten) = (Vec::new(), Vec::new());
+    if cleaning != Cleaning::Nothing {
         for leftover in std::mem::take(&mut found) {
             match remove(&leftover).await {
                 Ok(()) if !json => print(&format!("removed  {leftover}\n")),
                 Ok(()) => {}
+                Err(error) if cleaning == Cleaning::AllOrForget && leftover.is_elsewhere() => {
+                    match leftovers::forget(&leftover) {
+                        Ok(()) => forgotten.push((leftover, error)),
+                        Err(error) => stuck.push((leftover, error)),
+                    }
+                }
                 Err(error) => stuck.push((leftover, error)),
             }
         }
@@ -47,17 +62,24 @@ async fn examine(clean: bool, sight: Sight, json: bool) -> Exit {
     if json {
         let servers = backends::all()
             .map(|backend| json!({ "backend": backend.name(), "missing": (backend.software.missing)() }));
-        let stuck = stuck
-            .iter()
-            .map(|(leftover, error)| json!({ "leftover": leftover, "error": error }));
+        let with_errors = |some: &[(Leftover, String)]| {
+            let each = some.iter();
+            each.map(|(leftover, error)| json!({ "leftover": leftover, "error": error }))
+                .collect::<Vec<_>>()
+        };
         print_json(&json!({
-            "servers": servers.collect::<Vec<_>>(), "leftovers": found, "stuck": stuck.collect::<Vec<_>>(),
-            "left_alone": left_alone, "unknown": unknown,
+            "servers": servers.collect::<Vec<_>>(), "leftovers": found, "stuck": with_errors(&stuck),
+            "forgotten": with_errors(&forgotten), "left_alone": left_alone, "unknown": unknown,
         }));
         return exit;
     }
-    for (leftover, error) in &stuck {
-        print(&format!("stuck    {leftover}: {error}\n"));
+    for (word, some) in [("stuck  ", &stuck), ("forgot ", &forgotten)] {
+        for (leftover, error) in some {
+            print_table(&format!("{word}  {leftover}: {error}"));
+        }
+    }
+    if stuck.iter().any(|(leftover, _)| leftover.is_elsewhere()) {
+        print("hint: `harness doctor --clean --forget` gives up what is on servers that are gone\n");
     }
     for backend in backends::all() {
         print(&about(backend.software).await);

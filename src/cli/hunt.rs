@@ -35,7 +35,7 @@ use crate::simulated;
 use crate::store;
 
 /// The record of a hunt; a folder that contains it is a hunt's.
-const RECORD: &str = "hunt.json";
+pub const RECORD: &str = "hunt.json";
 const LENGTH: Duration = Duration::from_secs(600);
 /// Between two drawings of the live screen.
 const FRAME: Duration = Duration::from_millis(500);

@@ -53,6 +53,7 @@ use std::sync::{Arc, Mutex};
 
 use args::{CliCommand, ColorWhen};
 use clap::FromArgMatches;
+use doctor::Cleaning;
 
 use crate::cluster::ClusterError;
 use crate::exit::Exit;
@@ -114,7 +115,19 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
         CliCommand::List(args) => list::list(&args),
         CliCommand::Adapters { names, backend } => return adapters::install(&names, backend.as_deref()),
         CliCommand::Explain { property } => return explain::explain(&property),
-        CliCommand::Doctor { clean, all, json } => doctor::doctor(clean, all, json),
+        CliCommand::Doctor {
+            clean,
+            forget,
+            all,
+            json,
+        } => {
+            let cleaning = match (clean, forget) {
+                (false, _) => Cleaning::Nothing,
+                (true, false) => Cleaning::All,
+                (true, true) => Cleaning::AllOrForget,
+            };
+            doctor::doctor(cleaning, all, json)
+        }
         CliCommand::Proxy {
             listen,
             token_file,

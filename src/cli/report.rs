@@ -13,12 +13,14 @@ use serde_json::Value;
 use super::Failure;
 use super::args::ReportArgs;
 use super::check::{Examined, examine, examine_this, find, unreadable};
+use super::hunt;
 use super::stdout::print;
-use super::suites::suites;
+use super::suites::{records, suites};
 use crate::exit::Exit;
+use crate::hunt::{HuntFind, HuntRecord, render};
 use crate::report::diagnosis::Outcome;
-use crate::report::index::{self, Listed, ListedSuite};
-use crate::report::terminal::{Look, render};
+use crate::report::index::{self, Listed, ListedFind, ListedHunt, ListedSuite};
+use crate::report::terminal::{self, Look};
 use crate::report::{Diagnosis, FORMATS, Report, ReportFormat, SCHEMA, Timeline, proven};
 use crate::store::{self, StoreError, Stored};
 use crate::suite::{self, Record, RowOutcome};
@@ -160,8 +162,30 @@ pub fn write_index(results: &Path) -> Result<Option<PathBuf>, StoreError> {
         .map(|name| listed(results, name))
         .collect();
     let suites: Vec<ListedSuite> = suites(results).into_iter().map(suite).collect();
-    store::write_text(&path, &index::render(&listed, left_out, &suites))?;
+    let hunts: Vec<ListedHunt> = records(results, hunt::RECORD)
+        .into_iter()
+        .map(|(name, record)| listed_hunt(results, name, &record))
+        .collect();
+    store::write_text(&path, &index::render(&listed, left_out, &suites, &hunts))?;
     Ok(Some(path))
+}
+
+fn listed_hunt(results: &Path, name: String, record: &HuntRecord) -> ListedHunt {
+    let find = |find: &HuntFind| {
+        let page = Path::new(&name).join(&find.run).join(PAGE);
+        ListedFind {
+            kind: render::cause(find.property.id(), &find.class),
+            summary: find.summary.clone(),
+            count: find.count,
+            page: results.join(&page).is_file().then(|| page.display().to_string()),
+        }
+    };
+    ListedHunt {
+        outcome: Outcome::of(record.exit()),
+        counts: render::counts(record),
+        finds: record.finds.iter().map(find).collect(),
+        name,
+    }
 }
 
 fn suite((name, record): (String, Record)) -> ListedSuite {
@@ -205,7 +229,7 @@ impl Log {
     }
 
     pub fn verdict(&mut self, diagnosis: &Diagnosis) {
-        let _ = write!(self, "\n{}", render(diagnosis, Look::PLAIN));
+        let _ = write!(self, "\n{}", terminal::render(diagnosis, Look::PLAIN));
     }
 }
 

@@ -1,7 +1,9 @@
-//! Records of suites in a results folder, and relative paths between folders.
+//! Records of suites and hunts in a results folder, and relative paths between folders.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
 
 use crate::suite::Record;
 
@@ -10,11 +12,16 @@ pub const RECORD: &str = "suite.json";
 
 /// The suites in a results folder, oldest first: the name of each folder, and its record.
 pub fn suites(results: &Path) -> Vec<(String, Record)> {
+    records(results, RECORD)
+}
+
+/// The records of this name in the folders of a results folder, oldest first: the name of each folder, and its record.
+pub fn records<T: DeserializeOwned>(results: &Path, file: &str) -> Vec<(String, T)> {
     let entries = fs::read_dir(results).into_iter().flatten().flatten();
-    let mut found: Vec<(String, Record)> = entries
+    let mut found: Vec<(String, T)> = entries
         .filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
-            let text = fs::read(entry.path().join(RECORD)).ok()?;
+            let text = fs::read(entry.path().join(file)).ok()?;
             Some((name, serde_json::from_slice(&text).ok()?))
         })
         .collect();

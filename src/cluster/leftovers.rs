@@ -158,6 +158,21 @@ pub enum Leftover {
     },
 }
 
+impl Leftover {
+    /// The claim of what is on servers that the run only used.
+    fn claim_of_elsewhere(&self) -> Option<&Path> {
+        match self {
+            Self::Proxies { claim, .. } | Self::Outages { claim, .. } | Self::Traces { claim, .. } => Some(claim),
+            _ => None,
+        }
+    }
+
+    /// Whether it is on servers that the run only used, which may be gone for good.
+    pub fn is_elsewhere(&self) -> bool {
+        self.claim_of_elsewhere().is_some()
+    }
+}
+
 impl std::fmt::Display for Leftover {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -425,6 +440,14 @@ pub async fn remove(leftover: &Leftover) -> Result<(), String> {
         Leftover::Network { id, .. } => super::docker::remove_network(id).await,
         #[cfg(not(feature = "docker"))]
         Leftover::Container { .. } | Leftover::Network { .. } => Err("this harness was built without docker".into()),
+    }
+}
+
+/// Gives up what is on servers of others: it stays there, and is not told of again.
+pub fn forget(leftover: &Leftover) -> Result<(), String> {
+    match leftover.claim_of_elsewhere() {
+        Some(claim) => fs::remove_dir_all(claim).map_err(|error| error.to_string()),
+        None => Err("it is on this machine".into()),
     }
 }
 

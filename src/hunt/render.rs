@@ -50,7 +50,7 @@ pub fn line(result: &ExperimentResult, is_new: bool, look: Look) -> String {
 }
 
 /// `HL005 ghost`
-fn cause(id: &str, class: &str) -> String {
+pub fn cause(id: &str, class: &str) -> String {
     format!("{id} {class}")
 }
 
@@ -89,7 +89,8 @@ fn finds(record: &HuntRecord) -> String {
     }
 }
 
-fn counts(record: &HuntRecord) -> String {
+/// `300 experiments: 174 held, 105 violated, 21 unsure`
+pub fn counts(record: &HuntRecord) -> String {
     let counts = record.counts;
     let parts = [
         (counts.held, "held"),

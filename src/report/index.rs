@@ -47,17 +47,38 @@ pub struct ListedSuite {
     pub rows: Vec<(String, Outcome)>,
 }
 
+/// One hunt as the index lists it.
+pub struct ListedHunt {
+    /// The name of its folder.
+    pub name: String,
+    pub outcome: Outcome,
+    /// How many experiments came to what.
+    pub counts: String,
+    pub finds: Vec<ListedFind>,
+}
+
+/// A kind of violation that a hunt found.
+pub struct ListedFind {
+    /// `HL005 ghost`
+    pub kind: String,
+    pub summary: String,
+    /// Experiments that showed it.
+    pub count: u64,
+    /// The path of the page of the first of them, from the index, if there is one.
+    pub page: Option<String>,
+}
+
 /// The outcome of a run without a verdict, for the filter.
 const NO_VERDICT: &str = "NONE";
-/// Suites that are named.
-const SUITES: usize = 20;
+/// Suites that are named, and hunts.
+const NEWEST: usize = 20;
 
 /// The page; `left_out` older runs are not listed.
-pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite]) -> String {
+pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite], hunts: &[ListedHunt]) -> String {
     let since = since_last_time(runs);
     let outcome_of = |run: &Listed| run.summary.as_ref().map(|summary| summary.outcome);
     let count = |outcome: Outcome| runs.iter().filter(|run| outcome_of(run) == Some(outcome)).count();
-    let only_suites = runs.is_empty() && !suites.is_empty();
+    let elsewhere = runs.is_empty() && !(suites.is_empty() && hunts.is_empty());
     let boxes = [Outcome::Fail, Outcome::Error, Outcome::Unsure, Outcome::Pass];
     let boxes = boxes.map(|outcome| {
         let word = outcome.word();
@@ -69,8 +90,8 @@ pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite]) -> Strin
         header.index {
             h1 { "All runs" }
             p.what {
-                @if only_suites {
-                    "The runs of a suite are on its own page."
+                @if elsewhere {
+                    "The runs of a suite are on its own page, the finds of a hunt have theirs."
                 } @else {
                     (many(runs.len() as u64, "run")) ", newest first. A name leads to the run's own report."
                 }
@@ -78,8 +99,9 @@ pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite]) -> Strin
         }
         main {
             (newest_suites(suites))
+            (newest_hunts(hunts))
             (over_time(runs, suites))
-            div hidden[only_suites] {
+            div hidden[elsewhere] {
                 section { h2 { "Since the time before" } (news(runs, &since)) }
                 @if left_out > 0 {
                     p.left-out { (thousands(left_out as u64)) " older runs are not listed." }
@@ -128,7 +150,7 @@ fn newest_suites(suites: &[ListedSuite]) -> Markup {
             section {
                 h2 { "Suites" }
                 ul {
-                    @for suite in suites.iter().rev().take(SUITES) {
+                    @for suite in suites.iter().rev().take(NEWEST) {
                         @let word = suite.outcome.word();
                         li {
                             b class=(word.to_lowercase()) { (sign(suite.outcome)) " " (word) } " "
@@ -138,6 +160,39 @@ fn newest_suites(suites: &[ListedSuite]) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// The newest hunts, each with what it found.
+fn newest_hunts(hunts: &[ListedHunt]) -> Markup {
+    html! {
+        @if !hunts.is_empty() {
+            section {
+                h2 { "Hunts" }
+                ul {
+                    @for hunt in hunts.iter().rev().take(NEWEST) {
+                        @let word = hunt.outcome.word();
+                        li {
+                            b class=(word.to_lowercase()) { (sign(hunt.outcome)) " " (word) } " "
+                            (hunt.name) ": " (hunt.counts)
+                            @if !hunt.finds.is_empty() {
+                                ul { @for find in &hunt.finds { li { (found(find)) } } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn found(find: &ListedFind) -> Markup {
+    html! {
+        @match &find.page {
+            Some(page) => a href=(page) { (find.kind) },
+            None => (find.kind),
+        }
+        " ×" (thousands(find.count)) ": " (prose(&find.summary))
     }
 }
 

@@ -84,6 +84,7 @@ pub async fn watch(run: &RunContext) {
         }
         counters.note_own_delays(OwnDelays {
             timer_ms: latest.as_secs_f64() * 1e3,
+            recorder_ms: run.recorder.longest_wait().as_secs_f64() * 1e3,
             stalls: counters.stalls.load(Relaxed),
             per_processor: all.mean(),
             waited_percent,

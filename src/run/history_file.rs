@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use harness_checkers::history::event::{Header, Line};
 
@@ -22,6 +22,14 @@ struct RecorderBuffer {
     lines: u64,
     closed: bool,
     failed: Option<io::Error>,
+    /// How long a line waited at most, for other lines or for the disk.
+    longest_wait: Duration,
+}
+
+impl RecorderBuffer {
+    fn has_room(&self) -> bool {
+        self.bytes.len() <= RECORDER_BUFFER || self.failed.is_some()
+    }
 }
 
 /// The file of a history that goes on.
@@ -68,10 +76,8 @@ impl HistoryFile {
     /// Adds the line that `line` makes of its number and of what is read of the clock while no other line can be added. Once the disk
     /// takes no more, nothing is added.
     pub fn add<'a>(&self, stamp: impl FnOnce() -> u64, line: impl FnOnce(u64, u64) -> Line<'a>) -> u64 {
-        let mut buffer = self.lock();
-        while buffer.bytes.len() > RECORDER_BUFFER && buffer.failed.is_none() {
-            buffer = self.moved.wait(buffer).expect("no one panics while recording a line");
-        }
+        let free = self.buffer.try_lock().ok().filter(|buffer| buffer.has_room());
+        let mut buffer = free.unwrap_or_else(|| self.wait_for_room());
         let time = stamp();
         if buffer.failed.is_some() {
             return time;
@@ -81,6 +87,20 @@ impl HistoryFile {
         serde_json::to_writer(&mut buffer.bytes, &line).expect("a line is plain data");
         buffer.bytes.push(b'\n');
         time
+    }
+
+    fn wait_for_room(&self) -> MutexGuard<'_, RecorderBuffer> {
+        let asked = Instant::now();
+        let buffer = self.lock();
+        let waited = self.moved.wait_while(buffer, |buffer| !buffer.has_room());
+        let mut buffer = waited.expect("no one panics while recording a line");
+        buffer.longest_wait = buffer.longest_wait.max(asked.elapsed());
+        buffer
+    }
+
+    /// How long a line waited at most until it had its time.
+    pub fn longest_wait(&self) -> Duration {
+        self.lock().longest_wait
     }
 
     /// Why the disk takes no more, if so.
@@ -146,5 +166,44 @@ impl HistoryFileCloser {
 impl Drop for HistoryFileCloser {
     fn drop(&mut self) {
         self.finish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harness_checkers::history::event::{Fields, Kind, Process};
+
+    use super::*;
+
+    #[test]
+    fn the_wait_of_a_line_for_the_recorder_is_known() {
+        let header = serde_json::from_str(r#"{"format":"harness-history","version":1}"#).unwrap();
+        let (file, _closer) = HistoryFile::start(io::sink(), &header).unwrap();
+        assert_eq!(file.longest_wait(), Duration::ZERO);
+        let line = |index, time| Line {
+            index,
+            time,
+            process: Process::Nemesis,
+            client: None,
+            kind: Kind::Info,
+            f: "note",
+            fields: Fields::default(),
+            extra: serde_json::Map::new(),
+        };
+        // the other thread may come after the end of this wait
+        for tries in 1.. {
+            assert!(tries < 100, "no line waited");
+            let adding = std::thread::scope(|scope| {
+                let held = file.lock();
+                let adding = scope.spawn(|| file.add(|| 0, line));
+                std::thread::sleep(Duration::from_millis(5));
+                drop(held);
+                adding.join()
+            });
+            adding.unwrap();
+            if file.longest_wait() > Duration::ZERO {
+                break;
+            }
+        }
     }
 }

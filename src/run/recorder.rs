@@ -166,6 +166,14 @@ impl Recorder {
         }
     }
 
+    /// How long a line waited at most for the recorder. In virtual time none waits.
+    pub fn longest_wait(&self) -> Duration {
+        match &self.sink {
+            RecorderSink::File(file) if !self.clock.by.is_virtual() => file.longest_wait(),
+            _ => Duration::ZERO,
+        }
+    }
+
     /// The time in the history of a reading of `CLOCK_MONOTONIC`.
     pub fn time_of(&self, reading: u64) -> u64 {
         self.clock.stamp_of(reading)

@@ -381,7 +381,7 @@ fn nothing_in_a_name_becomes_markup() {
 
 #[test]
 fn the_index_filters_runs_and_needs_no_script_to_list_them() {
-    use harness::report::index::{Listed, ListedSuite, render};
+    use harness::report::index::{Listed, ListedFind, ListedHunt, ListedSuite, render};
     let listed = |name: &str, sample: &str| {
         let diagnosis = Sample::golden(sample).diagnosis;
         Listed {
@@ -422,10 +422,25 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
         rows: vec![("zk / <b>partition".into(), outcome), ("steady".into(), Pass)],
     };
     let nights = [night(Fail), night(Pass), night(Fail)];
+    let find = |page: Option<&str>| ListedFind {
+        kind: "HL005 ghost".into(),
+        summary: "nobody got `<b>l0`".into(),
+        count: 1089,
+        page: page.map(str::to_owned),
+    };
+    let hunt = ListedHunt {
+        name: "20261121-0645-hunt-zk".into(),
+        outcome: Fail,
+        counts: "4,000 experiments: 1 held".into(),
+        finds: vec![find(Some("20261121-0645-hunt-zk/runs/7/report.html")), find(None)],
+    };
     let mut page = BrowserPage::new();
-    let file = page.file("index.html", &render(&runs, 7, &nights));
+    let file = page.file("index.html", &render(&runs, 7, &nights, &[hunt]));
     page.open(&file, "");
     page.shoot("index");
+    let found =
+        "document.querySelector('a[href=\"20261121-0645-hunt-zk/runs/7/report.html\"]').closest('li').innerText";
+    assert_eq!(page.value(found), "HL005 ghost ×1,089: nobody got <b>l0");
     assert_headings(&mut page);
     assert_eq!(page.value("document.querySelectorAll('#runs tbody tr').length"), 4);
     let last = "document.querySelector('#runs tbody tr:last-child').innerText.split(/\\s+/).slice(0, 7).join(' ')";

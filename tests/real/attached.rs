@@ -293,6 +293,43 @@ fn what_a_killed_run_left_is_shown_and_removed() {
 }
 
 #[test]
+fn what_is_on_a_server_that_is_gone_is_given_up_when_that_is_asked_for() {
+    let harness = Harness::new();
+    let redis = Running::redis(harness.folder.path(), EVENTS);
+    let words = format!(
+        "run --backend redis --recipe redis-setnx --servers 127.0.0.1:{} --yes --hold 2s --time 60s",
+        redis.port
+    );
+    let mut child = harness
+        .command(&words)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    until("a lock", || redis.keys().len() == 1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let at = format!("on redis at 127.0.0.1:{}", redis.port);
+    drop(redis);
+
+    let refused = harness.output("doctor --forget");
+    assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+    let doctor = |words: &str| String::from_utf8_lossy(&harness.output(words).stdout).into_owned();
+    let stuck = doctor("doctor --clean");
+    let of_this = |text: &str, word: &str| text.lines().any(|line| line.starts_with(word) && line.contains(&at));
+    assert!(
+        of_this(&stuck, "stuck") && stuck.contains("--clean --forget"),
+        "{stuck}"
+    );
+    let shown = doctor("doctor");
+    assert!(of_this(&shown, "left"), "it is still known: {shown}");
+    let forgotten = doctor("doctor --clean --forget");
+    assert!(of_this(&forgotten, "forgot"), "{forgotten}");
+    let after = doctor("doctor");
+    assert!(!after.contains(&at), "{after}");
+}
+
+#[test]
 fn etcd_is_tested_and_left_as_it_was() {
     let harness = Harness::new();
     let (port, peer) = (free_port(), free_port());

@@ -86,7 +86,9 @@ pub fn render(report: &Report<'_>) -> String {
                 p #stretch .quiet hidden {}
                 (latency) (herd) (queue)
             }
-            section #reproduce { h2 { "Reproduce" } (reproduce) }
+            // a history of another recorder has no command that makes it again
+            @let title = summary::again(diagnosis).map_or("Recorded", |_| "Reproduce");
+            section #reproduce { h2 { (title) } (reproduce) }
         }
         (PreEscaped(include_str!("../page/footer.html")))
         script #data type="application/json" { (data) }

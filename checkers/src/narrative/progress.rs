@@ -259,16 +259,32 @@ impl DroppedMessage<'_> {
         Some(format!("`{message}` of {client} never reached the server: {advice}"))
     }
 
+    /// Whether what its client did then is what left this owner: a waiter whose message is dropped meanwhile has no part in it.
+    fn may_be_why(&self, context: &Context<'_>, owner: &StuckOwner, client: u32) -> bool {
+        let history = context.history;
+        match *owner {
+            StuckOwner::Ghost { process, granted } => {
+                let (at_ns, granted_ns) = (self.message.time_ns, history.event(granted).time);
+                match process {
+                    Some(process) => {
+                        let before_the_grant = at_ns <= granted_ns + limits::OBSERVER_LAG_NS;
+                        history.client_of(process) == client && (self.f == F::Release || before_the_grant)
+                    }
+                    None => self.f == F::Acquire && at_ns.abs_diff(granted_ns) <= limits::OBSERVER_LAG_NS,
+                }
+            }
+            StuckOwner::Unsure { process, .. } => history.client_of(process) == client && self.f == F::Release,
+            _ => false,
+        }
+    }
+
     fn is_reply(&self) -> bool {
         self.window.fault.starts_with("drop-reply")
     }
 }
 
-/// The last one after which nobody acquired the lock, of an owner that left it without an answer.
+/// The last one, if nobody acquired the lock after it and it may be why the owner stays.
 fn dropped_message<'a>(context: &'a Context<'_>, stuck: &Stuck) -> Option<DroppedMessage<'a>> {
-    if !matches!(stuck.owner, StuckOwner::Ghost { .. } | StuckOwner::Unsure { .. }) {
-        return None;
-    }
     let history = context.history;
     let lock = history.locks[stuck.lock];
     let drops = context
@@ -296,12 +312,13 @@ fn dropped_message<'a>(context: &'a Context<'_>, stuck: &Stuck) -> Option<Droppe
         },
     );
     let (call, f) = call.filter(|_| !acquired)?;
-    Some(DroppedMessage {
+    let dropped = DroppedMessage {
         window,
         message,
         call,
         f,
-    })
+    };
+    dropped.may_be_why(context, &stuck.owner, client).then_some(dropped)
 }
 
 fn likely_of(stuck: &Stuck) -> &'static str {

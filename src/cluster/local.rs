@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -257,17 +257,22 @@ fn fixed_ports(base: u16, wanted: usize, per_node: usize) -> Result<Vec<u16>, Cl
     Ok(ports)
 }
 
-/// Ports that this process has looked for so far.
-static SOUGHT: AtomicUsize = AtomicUsize::new(0);
+/// How many ports this process has looked at so far.
+static LOOKED_AT: Mutex<usize> = Mutex::new(0);
 
 /// Ports that are free, found by listening on them. Runs that start at the same time begin their search at different ports,
 /// in several processes and in one: a port that was found is free until its server listens.
 fn free_ports(wanted: usize) -> Option<Vec<u16>> {
     let span = usize::from(SERVER_PORTS.end - SERVER_PORTS.start);
-    let sought = SOUGHT.fetch_add(wanted, Relaxed);
-    let start = (std::process::id() as usize * 61 + sought) % span;
-    let candidates = (0..span).map(|offset| SERVER_PORTS.start + ((start + offset) % span) as u16);
+    let mut looked_at = LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner);
+    let start = std::process::id() as usize * 61 + *looked_at;
+    let mut offsets = 0..span;
+    let candidates = offsets
+        .by_ref()
+        .map(|offset| SERVER_PORTS.start + ((start + offset) % span) as u16);
     let found: Vec<u16> = candidates.filter(|port| bind(*port).is_ok()).take(wanted).collect();
+    // with those that were taken: the next search begins behind the last one that was found
+    *looked_at += offsets.start;
     (found.len() == wanted).then_some(found)
 }
 
@@ -500,6 +505,9 @@ mod tests {
 
     #[test]
     fn free_ports_are_distinct_and_below_the_range_of_outgoing_connections() {
+        let last = *free_ports(1).unwrap().last().unwrap();
+        // one of the next nine is taken, so that the search goes further
+        let taken = (last + 1..last + 9).find_map(|port| bind(port).ok());
         let mut ports = free_ports(9).unwrap();
         ports.dedup();
         assert_eq!(ports.len(), 9);
@@ -509,5 +517,6 @@ mod tests {
             for_another.iter().all(|port| !ports.contains(port)),
             "the first nine are not taken yet"
         );
+        drop(taken);
     }
 }

@@ -192,6 +192,8 @@ impl BrowserPage {
         let Some(folder) = std::env::var_os("HARNESS_SHOTS") else {
             return;
         };
+        // a page is laid out without the scroll bar that the picture would be cut off at
+        self.call("Emulation.setScrollbarsHidden", json!({ "hidden": true }));
         let shot = self.call("Page.captureScreenshot", json!({ "captureBeyondViewport": true }));
         let command = format!("base64 -d > {}/{name}.png", Path::new(&folder).display());
         let mut decode = Command::new("sh")

@@ -27,10 +27,15 @@ pub fn print_table(text: &str) {
     print(&(in_columns(text, io::stdout().is_terminal()) + "\n"));
 }
 
-/// Lines as [`plain`] has them, on a terminal in lines that it has room for.
+/// Lines as [`plain`] has them, on a terminal in lines that it has room for; without the last end of a line.
 pub fn in_columns(text: &str, terminal: bool) -> String {
-    let lines = text.lines().map(ScreenText::from);
-    ScreenText::join_in_columns(lines.collect(), columns(terminal))
+    let text = text.trim_end_matches('\n');
+    let Some(columns) = columns(terminal) else {
+        return plain(text);
+    };
+    // a tab would take as much room as its place says
+    let lines = text.lines().map(|line| ScreenText::from(line.replace('\t', "    ")));
+    ScreenText::join_in_columns(lines.collect(), Some(columns))
 }
 
 /// Text without control characters and without workflow commands.
@@ -60,5 +65,19 @@ pub fn exit_with_output(exit: Exit) -> Exit {
     match LOST.load(Ordering::Relaxed) {
         true => exit.and(Exit::Environment),
         false => exit,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_there_is_no_terminal_lines_and_tabs_stay_as_they_are() {
+        let trace = "error: it ended:\n\tat org.apache.zookeeper\u{1b}[2J\n";
+        assert_eq!(
+            in_columns(trace, false),
+            "error: it ended:\n\tat org.apache.zookeeper\\u{1b}[2J"
+        );
     }
 }

@@ -73,12 +73,14 @@ impl ScreenText {
 
     /// Lines of at most `columns` of a line of a table; what does not fit goes on under its last column that leaves room for it.
     pub fn in_columns(self, columns: Option<usize>) -> Vec<Self> {
-        let most = columns.unwrap_or(0) / 2;
+        let Some(columns) = columns else {
+            return vec![self];
+        };
         let gaps = self.0.trim_end().match_indices("  ");
         let behind = gaps.map(|(gap, _)| &self.0[..self.0.len() - self.0[gap..].trim_start_matches(' ').len()]);
         let starts = behind.map(room);
-        let indent = starts.filter(|start| *start <= most).last().unwrap_or(INDENT);
-        self.wrapped(columns, indent)
+        let indent = starts.filter(|start| *start <= columns / 2).last().unwrap_or(INDENT);
+        self.wrapped(Some(columns), indent)
     }
 }
 

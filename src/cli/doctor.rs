@@ -44,13 +44,15 @@ async fn examine(cleaning: Cleaning, sight: Sight, json: bool) -> Exit {
             match remove(&leftover).await {
                 Ok(()) if !json => print(&format!("removed  {leftover}\n")),
                 Ok(()) => {}
-                Err(error) if cleaning == Cleaning::AllOrForget && leftover.is_elsewhere() => {
-                    match leftovers::forget(&leftover) {
-                        Ok(()) => forgotten.push((leftover, error)),
-                        Err(error) => stuck.push((leftover, error)),
+                Err(error) => {
+                    let forgets = cleaning == Cleaning::AllOrForget;
+                    let claim = leftover.claim_elsewhere().filter(|_| forgets);
+                    match claim.map(leftovers::remove_claim) {
+                        None => stuck.push((leftover, error)),
+                        Some(Ok(())) => forgotten.push((leftover, error)),
+                        Some(Err(error)) => stuck.push((leftover, error)),
                     }
                 }
-                Err(error) => stuck.push((leftover, error)),
             }
         }
     }
@@ -78,7 +80,7 @@ async fn examine(cleaning: Cleaning, sight: Sight, json: bool) -> Exit {
             print_table(&format!("{word}  {leftover}: {error}"));
         }
     }
-    if stuck.iter().any(|(leftover, _)| leftover.is_elsewhere()) {
+    if stuck.iter().any(|(leftover, _)| leftover.claim_elsewhere().is_some()) {
         print("hint: `harness doctor --clean --forget` gives up what is on servers that are gone\n");
     }
     for backend in backends::all() {

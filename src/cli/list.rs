@@ -12,7 +12,7 @@ use crate::config::{ANY_FAULT, NO_FAULT};
 use crate::exit::Exit;
 use crate::faults::FAULTS;
 use crate::report::comparison::RunSummary;
-use crate::report::words::many;
+use crate::report::words::{many, wrap_words};
 use crate::report::{FORMATS, ReportFormat};
 use crate::store;
 
@@ -72,30 +72,13 @@ fn table(rows: &[ListEntry], columns: usize) -> String {
         let about = row
             .about
             .lines()
-            .flat_map(|line| wrap(line, columns.saturating_sub(names + 2)));
+            .flat_map(|line| wrap_words(line.split(' '), columns.saturating_sub(names + 2)));
         about.enumerate().map(move |(number, line)| {
             let name = if number == 0 { &row.name } else { "" };
             format!("{name:<names$}  {line}\n")
         })
     });
     lines.collect()
-}
-
-/// Lines of at most `columns`, where no word is longer.
-fn wrap(text: &str, columns: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    let mut words = text.split(' ');
-    lines[0].push_str(words.next().unwrap_or_default());
-    for word in words {
-        let last = lines.last_mut().expect("there is a first line");
-        if last.chars().count() + 1 + word.chars().count() > columns {
-            lines.push(word.to_owned());
-        } else {
-            last.push(' ');
-            last.push_str(word);
-        }
-    }
-    lines
 }
 
 fn backends() -> Vec<ListEntry> {

@@ -159,17 +159,12 @@ pub enum Leftover {
 }
 
 impl Leftover {
-    /// The claim of what is on servers that the run only used.
-    fn claim_of_elsewhere(&self) -> Option<&Path> {
+    /// The claim of what is on servers that the run only used, which may be gone for good; without it that is not told of again.
+    pub fn claim_elsewhere(&self) -> Option<&Path> {
         match self {
             Self::Proxies { claim, .. } | Self::Outages { claim, .. } | Self::Traces { claim, .. } => Some(claim),
             _ => None,
         }
-    }
-
-    /// Whether it is on servers that the run only used, which may be gone for good.
-    pub fn is_elsewhere(&self) -> bool {
-        self.claim_of_elsewhere().is_some()
     }
 }
 
@@ -428,11 +423,11 @@ pub async fn remove(leftover: &Leftover) -> Result<(), String> {
         }
         Leftover::Outages { servers, claim, .. } => {
             servers.iter().try_for_each(ClaimedOutage::undo)?;
-            fs::remove_dir_all(claim).map_err(|error| error.to_string())
+            remove_claim(claim)
         }
         Leftover::Proxies { proxies, claim, .. } => {
             proxies.remove().await?;
-            fs::remove_dir_all(claim).map_err(|error| error.to_string())
+            remove_claim(claim)
         }
         #[cfg(feature = "docker")]
         Leftover::Container { id, .. } => super::docker::remove_container(id).await,
@@ -443,12 +438,9 @@ pub async fn remove(leftover: &Leftover) -> Result<(), String> {
     }
 }
 
-/// Gives up what is on servers of others: it stays there, and is not told of again.
-pub fn forget(leftover: &Leftover) -> Result<(), String> {
-    match leftover.claim_of_elsewhere() {
-        Some(claim) => fs::remove_dir_all(claim).map_err(|error| error.to_string()),
-        None => Err("it is on this machine".into()),
-    }
+/// Removes the folder in which a run noted what it has.
+pub fn remove_claim(claim: &Path) -> Result<(), String> {
+    fs::remove_dir_all(claim).map_err(|error| error.to_string())
 }
 
 fn kill(identity: Identity, claim: &Path) -> Result<(), String> {

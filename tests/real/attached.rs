@@ -267,11 +267,9 @@ fn a_running_server_that_dies_is_named_and_no_lock_is_blamed() {
     }
 }
 
-#[test]
-fn what_a_killed_run_left_is_shown_and_removed() {
-    let harness = Harness::new();
-    let redis = Running::redis(harness.folder.path(), EVENTS);
-    redis.ask(&["SET", "other", "1"]);
+/// Kills a run when it has a lock on this server. Returns how its entries there are told of.
+fn killed_with_a_lock(harness: &Harness, redis: &Running) -> String {
+    let before = redis.keys().len();
     let words = format!(
         "run --backend redis --recipe redis-setnx --servers 127.0.0.1:{} --yes --hold 2s --time 60s",
         redis.port
@@ -282,10 +280,18 @@ fn what_a_killed_run_left_is_shown_and_removed() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    until("a lock", || redis.keys().len() > 1);
+    until("a lock", || redis.keys().len() > before);
     child.kill().unwrap();
     child.wait().unwrap();
-    let at = format!("on redis at 127.0.0.1:{}", redis.port);
+    format!("on redis at 127.0.0.1:{}", redis.port)
+}
+
+#[test]
+fn what_a_killed_run_left_is_shown_and_removed() {
+    let harness = Harness::new();
+    let redis = Running::redis(harness.folder.path(), EVENTS);
+    redis.ask(&["SET", "other", "1"]);
+    let at = killed_with_a_lock(&harness, &redis);
     let shown = String::from_utf8_lossy(&harness.output("doctor").stdout).into_owned();
     assert!(shown.contains(&at), "{shown}");
     harness.output("doctor --clean");
@@ -296,20 +302,7 @@ fn what_a_killed_run_left_is_shown_and_removed() {
 fn what_is_on_a_server_that_is_gone_is_given_up_when_that_is_asked_for() {
     let harness = Harness::new();
     let redis = Running::redis(harness.folder.path(), EVENTS);
-    let words = format!(
-        "run --backend redis --recipe redis-setnx --servers 127.0.0.1:{} --yes --hold 2s --time 60s",
-        redis.port
-    );
-    let mut child = harness
-        .command(&words)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    until("a lock", || redis.keys().len() == 1);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let at = format!("on redis at 127.0.0.1:{}", redis.port);
+    let at = killed_with_a_lock(&harness, &redis);
     drop(redis);
 
     let refused = harness.output("doctor --forget");

@@ -259,33 +259,20 @@ impl DroppedMessage<'_> {
         Some(format!("`{message}` of {client} never reached the server: {advice}"))
     }
 
-    /// Whether what its client did then is what left this owner: a waiter whose message is dropped meanwhile has no part in it.
-    fn may_be_why(&self, context: &Context<'_>, owner: &StuckOwner, client: u32) -> bool {
-        let history = context.history;
-        match *owner {
-            StuckOwner::Ghost { process, granted } => {
-                let (at_ns, granted_ns) = (self.message.time_ns, history.event(granted).time);
-                match process {
-                    Some(process) => {
-                        let before_the_grant = at_ns <= granted_ns + limits::OBSERVER_LAG_NS;
-                        history.client_of(process) == client && (self.f == F::Release || before_the_grant)
-                    }
-                    None => self.f == F::Acquire && at_ns.abs_diff(granted_ns) <= limits::OBSERVER_LAG_NS,
-                }
-            }
-            StuckOwner::Unsure { process, .. } => history.client_of(process) == client && self.f == F::Release,
-            _ => false,
-        }
-    }
-
     fn is_reply(&self) -> bool {
         self.window.fault.starts_with("drop-reply")
     }
 }
 
-/// The last one, if nobody acquired the lock after it and it may be why the owner stays.
+/// The last one, if nobody acquired the lock after it, and what its client did then may be what left the owner: a waiter whose
+/// message is dropped meanwhile has no part in it.
 fn dropped_message<'a>(context: &'a Context<'_>, stuck: &Stuck) -> Option<DroppedMessage<'a>> {
     let history = context.history;
+    let (owner, granted) = match stuck.owner {
+        StuckOwner::Ghost { process, granted } => (process, Some(granted)),
+        StuckOwner::Unsure { process, .. } => (Some(process), None),
+        _ => return None,
+    };
     let lock = history.locks[stuck.lock];
     let drops = context
         .windows
@@ -295,6 +282,9 @@ fn dropped_message<'a>(context: &'a Context<'_>, stuck: &Stuck) -> Option<Droppe
     let before = drops.filter(|(_, message)| message.done && message.time_ns <= stuck.to_ns);
     let (window, message) = before.max_by_key(|(_, message)| message.time_ns)?;
     let client: u32 = message.client.strip_prefix('c')?.parse().ok()?;
+    if owner.is_some_and(|process| history.client_of(process) != client) {
+        return None;
+    }
     let (mut call, mut acquired) = (None, false);
     history.events.each_of(
         |f, _| matches!(f, F::Acquire | F::Release),
@@ -312,13 +302,21 @@ fn dropped_message<'a>(context: &'a Context<'_>, stuck: &Stuck) -> Option<Droppe
         },
     );
     let (call, f) = call.filter(|_| !acquired)?;
-    let dropped = DroppedMessage {
+    let left_the_owner = match f {
+        F::Release => owner.is_some(),
+        _ => granted.is_some_and(|granted| {
+            let granted_ns = history.event(granted).time;
+            let apart_ns = message.time_ns.abs_diff(granted_ns);
+            let before = owner.is_some() && message.time_ns <= granted_ns;
+            before || apart_ns <= limits::OBSERVER_LAG_NS
+        }),
+    };
+    left_the_owner.then_some(DroppedMessage {
         window,
         message,
         call,
         f,
-    };
-    dropped.may_be_why(context, &stuck.owner, client).then_some(dropped)
+    })
 }
 
 fn likely_of(stuck: &Stuck) -> &'static str {

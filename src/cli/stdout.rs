@@ -33,7 +33,7 @@ pub fn in_columns(text: &str, terminal: bool) -> String {
     let Some(columns) = columns(terminal) else {
         return plain(text);
     };
-    // a tab would take as much room as its place says
+    // the room that a tab takes depends on where it stands
     let lines = text.lines().map(|line| ScreenText::from(line.replace('\t', "    ")));
     ScreenText::join_in_columns(lines.collect(), Some(columns))
 }

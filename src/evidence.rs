@@ -44,6 +44,10 @@ pub const STOPPED_MS: EvidenceCounter = EvidenceCounter::new("stopped_ms", "ms",
 pub const HOLDERS: EvidenceCounter = EvidenceCounter::new("holders", "target", "held a lock");
 /// Servers that served again by the end of the heal.
 pub const SERVERS_BACK: EvidenceCounter = EvidenceCounter::new("servers_back", "server", "back");
+/// Replicas that took the place of their master.
+pub const SERVERS_PROMOTED: EvidenceCounter = EvidenceCounter::new("servers_promoted", "replica", "promoted");
+/// Client processes that a fault killed.
+pub const CLIENTS_KILLED: EvidenceCounter = EvidenceCounter::new("clients_killed", "client process", "killed");
 
 impl Evidence {
     /// What links counted.

@@ -13,7 +13,7 @@
 //!   container, a folder) carries the name of its owner ([`cluster::leftovers`]).
 //! - The plan is a function of the configuration and the seed ([`plan`]). Verdicts are a function of the history.
 //! - A pass needs evidence: faults without effect make a run inconclusive ([`report::effect`]).
-//! - A module imports only from the layers under it; `tests/tidy.rs` has the layers.
+//! - A module imports only from the layers under it; `tests/tidy/main.rs` has the layers.
 
 pub mod adapters;
 pub mod backends;

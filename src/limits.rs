@@ -10,6 +10,8 @@ pub const SERVER_CHANGED: Duration = Duration::from_secs(120);
 pub const READY_POLL: Duration = Duration::from_millis(50);
 /// Time for one such question.
 pub const PROBE: Duration = Duration::from_secs(1);
+/// Time for a server to end in order.
+pub const IN_ORDER: Duration = Duration::from_secs(10);
 /// Time for a window to find its target: a holder, a waiter, a leader.
 pub const AIM: Duration = Duration::from_secs(3);
 /// Lines of a server's log that an error repeats.

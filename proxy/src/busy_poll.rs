@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::pump::Direction;
+use super::direction::Direction;
 use crate::clock::monotonic_ns;
 use crate::limits::{BUSY_POLL, CROWDED, LOADAVG_READ, QUICK_REPLY};
 

@@ -12,8 +12,8 @@ use tokio::sync::watch;
 
 use super::behaviour::{Behaviour, Cut};
 use super::counters::{LinkCounters, count};
-use super::link::LinkState;
-use super::pump::Direction;
+use super::direction::{ConnectionEnd, Direction};
+use super::link_state::LinkState;
 
 /// The side of an external proxy that a link is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,13 +38,6 @@ pub struct ByteMeter {
     unanswered: AtomicBool,
     /// Which of the two ends of the connection went first.
     gone: OnceLock<ConnectionEnd>,
-}
-
-/// An end of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConnectionEnd {
-    Client,
-    Upstream,
 }
 
 impl ByteMeter {

@@ -15,9 +15,10 @@ use super::behaviour::Cut;
 use super::busy_poll::{BusyPoll, ReplyPredictor};
 use super::byte_meter::{ByteMeter, MeterSide};
 use super::counters::{LinkCounters, LiveConnection, count};
-use super::link::{EndMode, LinkState, Upstream};
+use super::direction::Direction;
+use super::link_state::{Disconnect, EndMode, LinkState, Upstream};
 use super::link_tap::{ConnectionTap, LinkTap};
-use super::pump::{ConnectionContext, Direction, Disconnect, Pump};
+use super::pump::{ConnectionContext, Pump};
 use crate::clock::monotonic_ns;
 use crate::limits::DIAL;
 
@@ -211,7 +212,7 @@ async fn cut(
             context.budget.store(bytes.unwrap_or(u64::MAX), Relaxed);
         }
         let resets =
-            [Direction::ToServer, Direction::ToClient].map(|direction| direction.flow(&now, context.seed).reset_after);
+            [Direction::ToServer, Direction::ToClient].map(|direction| now.flow(direction, context.seed).reset_after);
         let soonest = resets.into_iter().flatten().min();
         if soonest != reset_after {
             reset_after = soonest;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::behaviour::Flow;
 #[cfg(feature = "api")]
-use super::pump::Direction;
+use super::direction::Direction;
 use crate::counts::LinkCounts;
 
 /// Counters of one link, written by its connections and read when a fault is applied and healed.

@@ -17,12 +17,14 @@ mod clock;
 mod connection;
 mod counters;
 mod counts;
+mod direction;
 mod external;
 mod label;
 mod limits;
 mod link;
 mod link_control;
 mod link_fault;
+mod link_state;
 mod link_tap;
 mod lost_replies;
 mod message_rule;
@@ -44,9 +46,10 @@ pub use behaviour::{Behaviour, Bursts, Cut, Flow, Loss, Slice};
 pub use counts::LinkCounts;
 pub use external::{ExternalProxyDriver, PendingReply};
 pub use label::{ClientLabels, Label, LabelScheme, LabelSet};
-pub use link::{Layer, Link, Upstream};
+pub use link::Link;
 pub use link_control::{AnyLink, LinkControl};
 pub use link_fault::LinkFault;
+pub use link_state::{Layer, Upstream};
 pub use link_tap::{ConnectionTap, LinkTap, StopAction, TapHub, TapNotification};
 pub use lost_replies::LostReply;
 pub use message_rule::{ClientFilter, MatchedMessage, MessageAction, MessageRule, MessageRuleSpec};
@@ -154,7 +157,7 @@ impl Proxy {
         prefix: &str,
         wanted: &[(String, SocketAddr)],
     ) -> Result<Vec<Arc<Link>>, String> {
-        use external::ExternalProxy;
+        use link::ExternalProxy;
         let failed = |error: io::Error| format!("no meter next to {}: {error}", toxiproxy.name());
         let meter = |name: &str, listen, upstream: SocketAddr, side| {
             let route = Route {

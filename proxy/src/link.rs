@@ -5,10 +5,9 @@
 //! A link between servers does not take connections itself: they come through a [`PeerProxy`](super::PeerProxy).
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,64 +20,16 @@ use tokio::task::JoinHandle;
 
 use super::behaviour::Behaviour;
 use super::blackhole::{Blackhole, Drops};
-use super::bottleneck::Bottleneck;
 use super::busy_poll::ProxyRuntime;
 use super::byte_meter::MeterSide;
 use super::connection::{Connection, LinkShared};
 use super::counters::{LinkCounters, count};
-use super::external::ExternalProxy;
+use super::external::ExternalProxyDriver;
+use super::link_state::{EndMode, Layer, LinkState, SharedBandwidth, Upstream};
 use super::link_tap::LinkTap;
-use super::pump::Disconnect;
 use super::toxic::Toxic;
 use crate::counts::LinkCounts;
 use crate::limits::BLACKHOLE_READ;
-
-/// What the connections of a link obey.
-#[derive(Debug, Clone)]
-pub(super) struct LinkState {
-    pub behaviour: Behaviour,
-    /// What an external proxy next to this link does, to be counted and not obeyed.
-    pub shadow: Behaviour,
-    /// Bandwidth that is shared with other links, by layer.
-    pub bottlenecks: Arc<[SharedBandwidth]>,
-    /// What the API put on.
-    pub toxics: Arc<[Toxic]>,
-    pub upstream: Upstream,
-    /// Connections from before the current epoch end.
-    pub epoch: u64,
-    /// How they do.
-    pub end_mode: EndMode,
-}
-
-impl LinkState {
-    fn drop_bottlenecks(&mut self, layer: Layer) {
-        let stay = self.bottlenecks.iter().filter(|shared| shared.layer != layer);
-        self.bottlenecks = stay.cloned().collect();
-    }
-}
-
-/// Where a link leads.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Upstream {
-    Address(SocketAddr),
-    /// `host:port`, looked up for each connection.
-    Name(Arc<str>),
-}
-
-impl From<SocketAddr> for Upstream {
-    fn from(address: SocketAddr) -> Self {
-        Self::Address(address)
-    }
-}
-
-impl fmt::Display for Upstream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Address(address) => address.fmt(f),
-            Self::Name(name) => f.write_str(name),
-        }
-    }
-}
 
 /// What a link does with what clients write.
 #[derive(Debug)]
@@ -96,34 +47,6 @@ pub(super) struct Route {
     pub upstream: Upstream,
 }
 
-/// A bottleneck of a layer, both ways.
-#[derive(Debug, Clone)]
-pub(super) struct SharedBandwidth {
-    pub layer: Layer,
-    pub to_server: Arc<Bottleneck>,
-    pub to_client: Arc<Bottleneck>,
-}
-
-/// How the link ends connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EndMode {
-    Reset,
-    /// As a peer would.
-    Close,
-}
-
-impl EndMode {
-    pub fn disconnect(self) -> Disconnect {
-        match self {
-            Self::Reset => Disconnect::Cut,
-            Self::Close => Disconnect::Closed,
-        }
-    }
-}
-
-/// The name of a layer: the number of the fault window that put it on.
-pub type Layer = u32;
-
 /// One proxied connection path, from a client to a server or from a server to a server.
 #[derive(Debug)]
 pub struct Link {
@@ -135,6 +58,37 @@ pub struct Link {
     on: ProxyRuntime,
     /// Does what this link only counts.
     external: Option<ExternalProxy>,
+}
+
+/// The external side of a link: a proxy there, and the meter between it and the server.
+#[derive(Debug)]
+pub struct ExternalProxy {
+    pub driver: Arc<dyn ExternalProxyDriver>,
+    /// What the remote calls it.
+    pub proxy: String,
+    /// From the remote to the server.
+    pub back: Arc<Link>,
+}
+
+impl ExternalProxy {
+    pub fn counts(&self, front: LinkCounts) -> LinkCounts {
+        front.plus(self.back.counts())
+    }
+
+    /// Bytes that are inside the remote now, or were lost there, by what both meters saw; those apart that came over
+    /// connections which began in a partition. Only differences mean something.
+    pub fn inside(&self, front: &LinkCounters) -> i64 {
+        let at = |stats: &LinkCounters| {
+            let read = |counter: &AtomicU64| counter.load(Relaxed) as i64;
+            read(&stats.entered) - read(&stats.bytes) - read(&stats.unanswered)
+        };
+        at(front) + at(self.back.counters())
+    }
+
+    /// The remote dials the meter, whatever becomes of the server.
+    pub fn redirect(&self, upstream: Upstream) {
+        self.back.redirect(upstream);
+    }
 }
 
 /// Where a link takes connections, while it does.

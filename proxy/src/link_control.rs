@@ -4,7 +4,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::behaviour::Behaviour;
-use super::link::{Layer, Link, Upstream};
+use super::link::Link;
+use super::link_state::{Layer, Upstream};
 use super::link_tap::LinkTap;
 use crate::counts::LinkCounts;
 

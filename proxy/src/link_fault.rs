@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::behaviour::Behaviour;
 use super::bottleneck::Bottleneck;
-use super::external::{ExternalProxy, ExternalProxyDriver, PendingReply, answer};
-use super::link::{Layer, Link, SharedBandwidth};
+use super::external::{ExternalProxyDriver, PendingReply, answer};
+use super::link::{ExternalProxy, Link};
 use super::link_control::{AnyLink, LinkControl};
+use super::link_state::{Layer, SharedBandwidth};
 use super::translate::toxics_for;
 use crate::counts::LinkCounts;
 use tokio::time::Instant;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::label::{ClientLabels, Label, LabelScheme};
-use super::link::Layer;
+use super::link_state::Layer;
 use super::lost_replies::{LostReplies, LostReply};
 use super::message_rule::{MessageAction, MessageRule, RequestSeen};
 use super::message_state::{AwaitedReply, MessageState};

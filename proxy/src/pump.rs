@@ -18,77 +18,24 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::behaviour::{Behaviour, Flow};
+use crate::behaviour::Flow;
 use crate::blackhole::{Blackhole, Drops};
 use crate::bottleneck::Bottleneck;
 use crate::busy_poll::ReplyPredictor;
-use crate::byte_meter::{ByteMeter, ConnectionEnd};
+use crate::byte_meter::ByteMeter;
 use crate::clock::monotonic_ns;
 use crate::counters::{LinkCounters, count};
+use crate::direction::Direction;
 use crate::limits::CHUNK;
-use crate::link::LinkState;
+use crate::link_state::{Disconnect, LinkState};
 use crate::link_tap::{ConnectionTap, StopAction, TapStop};
 use crate::message_rule::MessageRule;
 use crate::queue::{Due, SendQueue, WRITE_CHUNKS};
 use crate::scheduling;
-use crate::tap::Sender;
-use crate::toxic::{ToxicStream, with_toxics};
 
 thread_local! {
     /// A chunk is read into this and written from it. Only what cannot be written at once is copied.
     static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; CHUNK].into());
-}
-
-/// Which of the two directions of a link a pump carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
-    ToServer,
-    ToClient,
-}
-
-impl Direction {
-    pub fn of(self, behaviour: &Behaviour) -> Flow {
-        match self {
-            Self::ToServer => behaviour.to_server,
-            Self::ToClient => behaviour.to_client,
-        }
-    }
-
-    /// Who sends what the pump carries.
-    fn sender(self) -> Sender {
-        match self {
-            Self::ToServer => Sender::Client,
-            Self::ToClient => Sender::Server,
-        }
-    }
-
-    /// Where its bytes come from, and where they go.
-    fn ends(self) -> [ConnectionEnd; 2] {
-        match self {
-            Self::ToServer => [ConnectionEnd::Client, ConnectionEnd::Upstream],
-            Self::ToClient => [ConnectionEnd::Upstream, ConnectionEnd::Client],
-        }
-    }
-
-    /// What bytes of this direction obey on the connection with this seed.
-    pub fn flow(self, state: &LinkState, connection: u64) -> Flow {
-        let stream = match self {
-            Self::ToServer => ToxicStream::Upstream,
-            Self::ToClient => ToxicStream::Downstream,
-        };
-        with_toxics(self.of(&state.behaviour), &state.toxics, stream, connection)
-    }
-}
-
-/// How a pump ended when it did not end with the end of its stream.
-#[derive(Debug)]
-pub(super) enum Disconnect {
-    /// One of the two peers reset or is gone: the other one must see a reset.
-    Peer,
-    /// The link resets the connection: its byte budget is used up, its time is over, or a rule ends it.
-    Cut,
-    /// The link ends the connection as a peer would.
-    Closed,
 }
 
 /// What both pumps of a connection share.
@@ -200,7 +147,7 @@ impl<'a> Pump<'a> {
             });
             self.bottlenecks.clear();
             self.bottlenecks.extend(shared);
-            let flow = self.direction.flow(&state, self.shared.seed);
+            let flow = state.flow(self.direction, self.shared.seed);
             let drops = if state.behaviour.is_blackhole() {
                 Drops::EverythingSoon
             } else {

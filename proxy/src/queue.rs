@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use crate::behaviour::Flow;
 use crate::limits::{CHUNK, LINK_BUFFER, LINK_CHUNKS};
+use crate::link_state::Disconnect;
 use crate::message_rule::MessageRule;
-use crate::pump::Disconnect;
 
 /// A slowed flow sends this often; each piece is what the rate allows in that time.
 const PIECES_PER_SECOND: u32 = 20;

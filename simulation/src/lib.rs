@@ -16,16 +16,11 @@
 mod conformance;
 mod dice;
 pub mod etcd;
-mod events;
 mod mutants;
 pub mod network;
-mod process;
 pub mod redis;
-mod task;
 mod work_queue;
 mod world;
 pub mod zk;
 
-pub use process::SimulatedProcess;
-pub use task::SimulatedTask;
-pub use world::{Kept, World, WorldSleep};
+pub use world::{Kept, SimulatedProcess, SimulatedTask, World, WorldSleep};

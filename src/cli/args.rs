@@ -12,6 +12,7 @@ use harness_workloads::Policy;
 use super::examples;
 use super::hunt_args::{HuntArgs, ShrinkArgs};
 use super::init::Language;
+use super::seeds::parse_seed;
 use crate::backends;
 use crate::config::heading::{AGAIN, CONFIGURATION, FAULTS, LOAD, LOCK, OUTPUT, SERVERS};
 use crate::config::setting::Setting;
@@ -482,8 +483,4 @@ fn parse_keep(text: &str) -> Result<u32, String> {
     number
         .filter(|keep| *keep > 0)
         .ok_or_else(|| "expected a number from 1, or `all`".to_owned())
-}
-
-pub fn parse_seed(text: &str) -> Result<u64, String> {
-    u64::from_str_radix(text, 16).map_err(|_| "expected up to 16 hexadecimal digits".to_owned())
 }

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use harness_checkers::{Property, Verdict};
-use serde::Serialize;
 use tokio::sync::watch;
 
 use super::args::{ColorWhen, RunArgs};
-use super::bisect_screen::{progress_line, sentence, summary};
+use super::bisect_screen::{BisectResult, VersionKind, VersionResult, progress_line, sentence, summary};
 use super::experiment::run_args;
 use super::hunt_args::ShrinkArgs;
 use super::interrupt::interrupted;
@@ -22,62 +21,12 @@ use super::{Failure, look};
 use crate::cluster::RuntimeRequest;
 use crate::config::Clients;
 use crate::exit::Exit;
-use crate::hunt::bisect::{BisectAnswer, BisectLimits, Bisecting, VersionRun, VersionState};
-use crate::hunt::hit_rate::HitRate;
+use crate::hunt::bisect::{BisectAnswer, BisectLimits, Bisecting, VersionRun};
 use crate::report::Diagnosis;
 use crate::report::screen::Look;
 use crate::store;
 
 const SCHEMA: &str = "harness-bisect/1";
-
-/// What the versions are versions of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum VersionKind {
-    Image,
-    Client,
-}
-
-/// One version, as `--json` prints it.
-#[derive(Debug, Serialize)]
-pub struct VersionResult {
-    /// The image or the command.
-    pub version: String,
-    pub state: VersionState,
-    /// Of the runs that prove something.
-    pub hit_rate: HitRate,
-    pub unsure: u32,
-    /// Why its last run proves nothing, or why it could not be made.
-    pub why: Option<String>,
-}
-
-/// What the runs came to, as `--json` prints it.
-#[derive(Debug, Serialize)]
-pub struct BisectResult {
-    pub schema: &'static str,
-    /// The run with the violation.
-    pub run: String,
-    pub property: Property,
-    pub class: String,
-    pub kind: VersionKind,
-    /// The oldest first.
-    pub versions: Vec<VersionResult>,
-    /// Runs without the violation after which a version counts as one that does not have it.
-    pub needed: Option<u32>,
-    /// The 95 % Wilson interval of the hit rate of the newest version.
-    pub interval: (f64, f64),
-    /// The versions of which one began it, the last of which has it; empty where there is no answer.
-    pub began: Vec<String>,
-    /// How likely it was none of them.
-    pub wrong: Option<f64>,
-    /// The answer, or why there is none.
-    pub answer: String,
-    /// The words that run the first version that is known to have it.
-    pub again: Vec<String>,
-    /// Its last run that failed.
-    pub kept: Option<String>,
-    pub interrupted: bool,
-}
 
 pub fn bisect(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     let versions = versions(args)?;

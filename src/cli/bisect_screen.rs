@@ -3,11 +3,62 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::bisect::{BisectResult, VersionResult};
+use harness_checkers::Property;
+use serde::Serialize;
+
 use crate::hunt::bisect::{BisectAnswer, VersionRun, VersionState};
 use crate::hunt::hit_rate::HitRate;
 use crate::report::screen::{Look, ScreenText};
 use crate::report::words::{many, quoted};
+
+/// What the versions are versions of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VersionKind {
+    Image,
+    Client,
+}
+
+/// One version, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub struct VersionResult {
+    /// The image or the command.
+    pub version: String,
+    pub state: VersionState,
+    /// Of the runs that prove something.
+    pub hit_rate: HitRate,
+    pub unsure: u32,
+    /// Why its last run proves nothing, or why it could not be made.
+    pub why: Option<String>,
+}
+
+/// What the runs came to, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub struct BisectResult {
+    pub schema: &'static str,
+    /// The run with the violation.
+    pub run: String,
+    pub property: Property,
+    pub class: String,
+    pub kind: VersionKind,
+    /// The oldest first.
+    pub versions: Vec<VersionResult>,
+    /// Runs without the violation after which a version counts as one that does not have it.
+    pub needed: Option<u32>,
+    /// The 95 % Wilson interval of the hit rate of the newest version.
+    pub interval: (f64, f64),
+    /// The versions of which one began it, the last of which has it; empty where there is no answer.
+    pub began: Vec<String>,
+    /// How likely it was none of them.
+    pub wrong: Option<f64>,
+    /// The answer, or why there is none.
+    pub answer: String,
+    /// The words that run the first version that is known to have it.
+    pub again: Vec<String>,
+    /// Its last run that failed.
+    pub kept: Option<String>,
+    pub interrupted: bool,
+}
 
 /// `[ 3] held      ./lock-1.0   8.1s`
 pub fn progress_line(
@@ -121,10 +172,7 @@ fn version_row(version: &VersionResult) -> String {
 
 #[cfg(test)]
 mod tests {
-    use harness_checkers::Property;
-
     use super::*;
-    use crate::cli::bisect::VersionKind;
 
     fn version(version: &str, state: VersionState, hits: u32, runs: u32) -> VersionResult {
         VersionResult {

@@ -1,19 +1,17 @@
 //! `harness check`: checks a stored history. A live run ends by calling the same function, so the two cannot disagree.
 
 use std::fs;
-use std::io::{self, BufReader};
-use std::path::Path;
-use std::time::Instant;
 
-use harness_checkers::{Certificate, History, Model, Options, OrderDrawing, ReadError, ReadOptions, check as decide};
+use harness_checkers::{Model, Options, OrderDrawing};
 
 use super::args::CheckArgs;
+use super::examined::{Examined, examine, exit_of, find, unreadable};
 use super::stdout::{print, print_json};
 use super::{Failure, online};
 use crate::exit::Exit;
+use crate::report::Diagnosis;
 use crate::report::terminal::{Look, render};
-use crate::report::{Diagnosis, diagnose, diagnosis::KnownRun};
-use crate::store::{self, RunInfo, RunStatus, Stored, write_json};
+use crate::store::{Stored, write_json};
 
 pub fn check(args: &CheckArgs, look: Look) -> Result<Exit, Failure> {
     let stored = find(&args.stored.read.results, &args.stored.wanted)?;
@@ -59,86 +57,6 @@ fn page_of(stored: &Stored, examined: &Examined) -> String {
     OrderDrawing::page(&stored.history.display().to_string(), &drawings)
 }
 
-/// The name of stdin in place of a history file.
-pub const STDIN: &str = "-";
-
-/// The stored run or history that `wanted` names, or the history on stdin.
-pub fn find(results: &Path, wanted: &str) -> Result<Stored, Failure> {
-    if wanted != STDIN {
-        return store::find(results, wanted).map_err(Failure::usage);
-    }
-    Ok(Stored {
-        folder: None,
-        history: STDIN.into(),
-        info: None,
-    })
-}
-
-/// Reads the history of a stored run, or the one on stdin.
-pub fn open(stored: &Stored, options: &ReadOptions) -> Result<History, ReadError> {
-    if stored.history == Path::new(STDIN) {
-        History::read(BufReader::new(io::stdin()), options)
-    } else {
-        History::open(&stored.history, options)
-    }
-}
-
-/// The failure to read a history. A run may have ended before it had one.
-pub fn unreadable(stored: &Stored, error: ReadError) -> Failure {
-    match &stored.info {
-        Some(info) if !stored.history.exists() => Failure::usage(before_its_history(info)),
-        _ => Failure::usage(format!("{}: {error}", stored.history.display())),
-    }
-}
-
-fn before_its_history(info: &RunInfo) -> String {
-    let run = &info.run;
-    match (info.status, &info.error) {
-        (RunStatus::Running, _) => format!("{run} goes on, and its history has not begun yet"),
-        (RunStatus::Failed, Some(error)) => format!("{run} failed before its history began: {error}"),
-        (status, _) => {
-            let word = status.word();
-            format!(
-                "{run} was {word} before its history began, so there is nothing to decide\nhint: make it again: {}",
-                info.again.join(" ")
-            )
-        }
-    }
-}
-
-/// What was decided, and its proof where one was asked for.
-pub struct Examined {
-    pub diagnosis: Diagnosis,
-    pub history: History,
-    pub certificates: Vec<Certificate>,
-}
-
-/// Reads a history and decides.
-pub fn examine(stored: &Stored, read: &ReadOptions, options: &Options) -> Result<Examined, ReadError> {
-    let started = Instant::now();
-    let history = open(stored, read)?;
-    Ok(examine_this(stored, history, options, started))
-}
-
-/// Decides from a history that was read since `started`.
-pub fn examine_this(stored: &Stored, history: History, options: &Options, started: Instant) -> Examined {
-    let mut findings = decide(&history, options);
-    let certificates = std::mem::take(&mut findings.certificates);
-    let path = stored.folder.as_ref().unwrap_or(&stored.history).display().to_string();
-    let known = KnownRun {
-        info: stored.info.clone(),
-        page: super::report::page_of(stored),
-        path,
-        check_ns: started.elapsed().as_nanos() as u64,
-        brief: false,
-    };
-    Examined {
-        diagnosis: diagnose(&history, findings, known),
-        history,
-        certificates,
-    }
-}
-
 /// Prints a diagnosis on stdout.
 pub fn show(diagnosis: &Diagnosis, json: bool, look: Look) {
     if json {
@@ -146,11 +64,4 @@ pub fn show(diagnosis: &Diagnosis, json: bool, look: Look) {
     } else {
         print(&render(diagnosis, look));
     }
-}
-
-pub fn exit_of(diagnosis: &Diagnosis) -> Exit {
-    Exit::ALL
-        .into_iter()
-        .find(|exit| exit.code() == diagnosis.exit)
-        .expect("a diagnosis ends with one of the codes")
 }

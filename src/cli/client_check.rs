@@ -9,7 +9,7 @@ use super::settings::parse_run;
 use super::stdout::{print, print_json, print_plain};
 use super::unclaimed;
 use crate::cluster::ClusterError;
-use crate::cluster::leftovers::Claim;
+use crate::cluster::leftovers::claim::Claim;
 use crate::config::Config;
 use crate::exit::Exit;
 use crate::run::RunError;

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::Failure;
 use super::args::CompareArgs;
-use super::check::{examine, find, unreadable};
+use super::examined::{examine, find, unreadable};
 use super::stdout::{print_json, print_table};
 use crate::exit::Exit;
 use crate::report::comparison::{self, RunSummary};

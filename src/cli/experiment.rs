@@ -6,10 +6,9 @@ use harness_checkers::{Options, ReadOptions, check};
 use tokio::sync::watch;
 
 use super::args::RunArgs;
-use super::check::{Examined, examine};
-use super::report;
-use super::settings::{parse_run, run_options};
-use crate::cluster::RuntimeChoice;
+use super::examined::{Examined, examine, examine_nothing};
+use super::settings::{parse_run, refusal, run_options};
+use crate::cluster::{RuntimeChoice, RuntimeRequest};
 use crate::config::Config;
 use crate::config::setting::{OptionName, Setting, SettingOrigin};
 use crate::event::ProgressSender;
@@ -21,6 +20,14 @@ use crate::report::{Diagnosis, diagnose};
 use crate::run::{RunError, RunFolder, RunOutcome, RunSpec};
 use crate::simulated;
 use crate::store::{self, RUN_SCHEMA, RunInfo, RunStatus, StoreError, Stored};
+
+/// The plan of a run, or why there is none: models cannot run everything.
+pub fn possible(config: &Config) -> Result<Plan, String> {
+    if let (RuntimeRequest::Simulated, Some(why)) = (config.runtime, simulated::refusal(config)) {
+        return Err(why);
+    }
+    planned(config).map_err(|error| error.to_string())
+}
 
 /// Creates the run's folder with `run.json` and `plan.json` before anything is started.
 pub fn begin(
@@ -126,7 +133,7 @@ pub fn decided(folder: &RunFolder, info: RunInfo) -> (Stored, Result<Examined, S
         let examined = examine(&stored, &ReadOptions::default(), &Options::default());
         examined.map_err(|error| format!("{}: {error}", stored.history.display()))
     } else {
-        Ok(report::examine_nothing(&stored))
+        Ok(examine_nothing(&stored))
     };
     (stored, examined, told)
 }
@@ -180,13 +187,6 @@ pub fn run_args(options: &[(String, String)], results: &Path) -> Result<RunArgs,
         settings,
         ..args
     })
-}
-
-/// Why clap refuses the options of a run, without the usage.
-pub fn refusal(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let sentence = text.trim_start_matches("error: ").split("\n\n").next();
-    sentence.unwrap_or_default().to_owned()
 }
 
 /// The options in the words that make a run again: `harness run --backend zk --client=-x --reentrant --no-config`.

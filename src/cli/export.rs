@@ -7,7 +7,7 @@ use harness_checkers::{History, write_edn};
 
 use super::Failure;
 use super::args::{ExportArgs, ExportFormat};
-use super::check::{find, open, unreadable};
+use super::examined::{find, open, unreadable};
 use crate::exit::Exit;
 
 pub fn export(args: &ExportArgs) -> Result<Exit, Failure> {

@@ -17,11 +17,11 @@ use super::hunt_space::SpaceOfHunt;
 use super::interrupt::interrupted;
 use super::merging;
 use super::metrics::Metrics;
-use super::run::fresh_seed;
+use super::records::HUNT_RECORD;
+use super::seeds::fresh_seed;
 use super::series::{self, ExperimentSeries, Experimented, RUNNING_SERVERS, RUNS, SeriesPlace, SeriesStep};
-use super::settings::{run_options, warn_of_variables};
+use super::settings::{run_options, set, warn_of_variables};
 use super::stdout::{print, print_json};
-use super::suite::set;
 use super::{Failure, look};
 use crate::cluster::{Runtime, RuntimeRequest};
 use crate::config::heading::describes_experiment;
@@ -34,8 +34,6 @@ use crate::report::terminal::Look;
 use crate::simulated;
 use crate::store;
 
-/// The record of a hunt; a folder that contains it is a hunt's.
-pub const RECORD: &str = "hunt.json";
 const LENGTH: Duration = Duration::from_secs(600);
 /// Between two drawings of the live screen.
 const FRAME: Duration = Duration::from_millis(500);
@@ -88,7 +86,7 @@ fn tell(args: &HuntArgs, record: &HuntRecord, folder: &Path, color: ColorWhen) -
 
 fn merge(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
     let mut records: Vec<HuntRecord> = Vec::new();
-    for (from, mut record) in merging::read_all::<HuntRecord>(&args.merge, RECORD, "a hunt's record")? {
+    for (from, mut record) in merging::read_all::<HuntRecord>(&args.merge, HUNT_RECORD, "a hunt's record")? {
         for find in &mut record.finds {
             find.run = merging::whole(&from, &find.run);
         }
@@ -145,7 +143,7 @@ fn begun(args: &HuntArgs) -> Result<HuntRecord, Failure> {
 
 /// The record of a hunt that goes on. One whose time is over goes on for as long again, or for as long as `--for` says.
 fn resumed(args: &HuntArgs, folder: &Path) -> Result<(HuntRecord, PathBuf), Failure> {
-    let path = folder.join(RECORD);
+    let path = folder.join(HUNT_RECORD);
     let text = fs::read(&path).map_err(|error| {
         let hint = "hint: the folder of a hunt in results/, such as results/20261122-0930-hunt-redis";
         Failure::usage(format!("could not read {}: {error}\n{hint}", path.display()))
@@ -198,7 +196,7 @@ fn made(args: &HuntArgs, record: &HuntRecord, space: &SpaceOfHunt) -> Result<Pat
 }
 
 fn keep(folder: &Path, record: &HuntRecord) -> Result<(), Failure> {
-    store::write_json(&folder.join(RECORD), record).map_err(Failure::environment)
+    store::write_json(&folder.join(HUNT_RECORD), record).map_err(Failure::environment)
 }
 
 /// Goes on until the time is over, the user interrupts, or there is a find and that is enough.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::args::parse_seed;
+use super::seeds::parse_seed;
 use crate::config::heading::{AGAIN, FAULTS, LOCK, OUTPUT, SERVERS};
 use crate::config::{duration_within, parse_duration};
 use crate::limits::MAX_TIME;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 
 use super::Failure;
-use super::suites::relative;
+use super::records::relative;
 
 /// Depth of the search for records: an artifact in an artifact, not a whole disk.
 const DEPTH: usize = 4;

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::Failure;
 use super::args::CheckArgs;
-use super::check::{STDIN, unreadable};
+use super::examined::{STDIN, unreadable};
 use super::stdout::{print_json, print_plain};
 use crate::exit::Exit;
 use crate::report::escape::line;

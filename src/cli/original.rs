@@ -5,7 +5,7 @@ use std::time::Duration;
 use harness_checkers::{Options, Property, ReadOptions, Violation};
 
 use super::Failure;
-use super::check::{examine, unreadable};
+use super::examined::{examine, unreadable};
 use super::experiment::{options_of, run_args};
 use super::hunt_args::ShrinkArgs;
 use crate::config::Config;

@@ -7,12 +7,12 @@ use tokio::sync::watch;
 
 use super::Failure;
 use super::args::ReplayArgs;
-use super::check::find;
+use super::examined::find;
 use super::experiment::{options_of, run_args};
 use super::stdout::print;
 use super::unclaimed;
 use crate::cluster::RuntimeChoice;
-use crate::cluster::leftovers::Claim;
+use crate::cluster::leftovers::claim::Claim;
 use crate::event::ProgressSender;
 use crate::exit::Exit;
 use crate::plan::kept_windows::planned;

@@ -5,28 +5,25 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
-use harness_checkers::{History, Options, ReadOptions};
+use harness_checkers::{History, Options};
 use serde_json::Value;
 
 use super::Failure;
 use super::args::ReportArgs;
-use super::check::{Examined, examine, examine_this, find, unreadable};
-use super::hunt;
+use super::examined::{Examined, PAGE, examine, find, page_of, unreadable};
+use super::records::{hunts, suites};
 use super::stdout::print;
-use super::suites::{records, suites};
 use crate::exit::Exit;
 use crate::hunt::{HuntFind, HuntRecord, render};
 use crate::report::diagnosis::Outcome;
-use crate::report::index::{self, Listed, ListedFind, ListedHunt, ListedSuite};
+use crate::report::index;
+use crate::report::listed::{Listed, ListedFind, ListedHunt, ListedSuite};
 use crate::report::terminal::{self, Look};
 use crate::report::{Diagnosis, FORMATS, Report, ReportFormat, SCHEMA, Timeline, proven};
 use crate::store::{self, StoreError, Stored};
 use crate::suite::{self, Record, RowOutcome};
 
-/// The page of a run, to which other pages link.
-const PAGE: &str = "report.html";
 /// The page of all runs.
 const INDEX: &str = "index.html";
 /// Number of runs in the index: it is written after every run, and reads a verdict for each.
@@ -129,19 +126,6 @@ fn with_report<T>(stored: &Stored, diagnosis: &Diagnosis, history: &History, the
     })
 }
 
-/// The path of a run's page, if it has been written.
-pub fn page_of(stored: &Stored) -> Option<String> {
-    let page = stored.folder.as_ref()?.join(PAGE);
-    page.is_file().then(|| page.display().to_string())
-}
-
-/// The diagnosis of a run that recorded nothing.
-pub fn examine_nothing(stored: &Stored) -> Examined {
-    const HEADER: &str = r#"{"format":"harness-history","version":1}"#;
-    let history = History::read(HEADER.as_bytes(), &ReadOptions::default()).expect("a header is a history");
-    examine_this(stored, history, &Options::default(), Instant::now())
-}
-
 /// Removes passing runs beyond the newest `keep`, and writes the index.
 pub fn tidy_up(results: &Path, keep: u32) -> Result<(), StoreError> {
     store::prune(results, keep as usize)?;
@@ -162,7 +146,7 @@ pub fn write_index(results: &Path) -> Result<Option<PathBuf>, StoreError> {
         .map(|name| listed(results, name))
         .collect();
     let suites: Vec<ListedSuite> = suites(results).into_iter().map(suite).collect();
-    let hunts: Vec<ListedHunt> = records(results, hunt::RECORD)
+    let hunts: Vec<ListedHunt> = hunts(results)
         .into_iter()
         .map(|(name, record)| listed_hunt(results, name, &record))
         .collect();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use harness_workloads::{Contract, RecipeOptions, find_recipe, recipes};
 
 use super::args::{OnOff, RecipeArgs, RunArgs};
-use super::run::fresh_seed;
+use super::seeds::fresh_seed;
 use super::settings::run_options;
 use crate::adapters::{self, Adapter};
 use crate::backends::{Backend, BackendOptions, Topology};

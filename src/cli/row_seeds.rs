@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use tokio::sync::watch;
 
 use super::args::RunArgs;
-use super::check::exit_of;
-use super::experiment::{examined_in_memory, refusal};
-use super::rows::judged;
-use super::run::seeds;
-use super::settings::parse_run;
+use super::examined::exit_of;
+use super::experiment::examined_in_memory;
+use super::seeds::seeds;
+use super::settings::{parse_run, refusal};
 use crate::cluster::RuntimeChoice;
 use crate::report::Diagnosis;
 use crate::suite::SuiteRow;
@@ -70,7 +69,7 @@ pub fn examine(row: &SuiteRow, of: RowSeeds, stop: &watch::Receiver<bool>) -> Se
         match made.and_then(|args| diagnosed(args, seed, stop)) {
             Ok(Some(diagnosis)) => examined.add(SeedExamined {
                 seed,
-                judgement: judged(row, Some(exit_of(&diagnosis)), Some(&diagnosis)),
+                judgement: row.judge(Some(exit_of(&diagnosis)), Some(&diagnosis)),
                 diagnosis: Some(diagnosis),
             }),
             Ok(None) => break,

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::check::exit_of;
+use super::examined::exit_of;
 use super::interrupt::interrupted;
 use super::row_seeds::{RowSeeds, SEED, SeedExamined, examine};
 use crate::config::setting::{OptionName, Setting, SettingOrigin};
@@ -24,7 +24,7 @@ use crate::process;
 use crate::report::Diagnosis;
 use crate::report::terminal::Look;
 use crate::suite::SuiteRow;
-use crate::suite::judge::{Judgement, RowOutcome, judge, judge_canary};
+use crate::suite::judge::{Judgement, RowOutcome};
 use crate::suite::record::{Record, RowAttempt, RowRecord, SeedCounts};
 use crate::suite::render::{self, progress};
 
@@ -231,12 +231,6 @@ async fn with_files(
     }
 }
 
-/// How a run of the row is judged.
-pub fn judged(row: &SuiteRow, exit: Option<Exit>, diagnosis: Option<&Diagnosis>) -> Judgement {
-    let judgement = judge(&row.expect, exit, diagnosis);
-    if row.canary { judge_canary(judgement) } else { judgement }
-}
-
 /// One run of a row.
 async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) -> RowAttempt {
     let started = Instant::now();
@@ -248,7 +242,7 @@ async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) 
     };
     let diagnosis: Option<Diagnosis> = serde_json::from_slice(&printed).ok();
     let exit = code.and_then(|code| Exit::ALL.into_iter().find(|exit| i32::from(exit.code()) == code));
-    let Judgement { judged, mut why } = judged(&job.row, exit, diagnosis.as_ref());
+    let Judgement { judged, mut why } = job.row.judge(exit, diagnosis.as_ref());
     if why.is_empty() && judged != RowOutcome::AsExpected {
         why.extend(last_words(&place.log));
     }

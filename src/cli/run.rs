@@ -1,23 +1,22 @@
 //! `harness run`: runs one experiment, or repeats it with derived seeds, and reports each verdict.
 
-use std::hash::{BuildHasher, Hasher};
 use std::io::IsTerminal;
 use std::pin::pin;
 use std::time::Duration;
 
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::args::{ColorWhen, RunArgs, Until};
-use super::check::{exit_of, show};
-use super::experiment::{begin, decided, exit_of_error, outcome_of};
+use super::check::show;
+use super::examined::exit_of;
+use super::experiment::{begin, decided, exit_of_error, outcome_of, possible};
 use super::github::Github;
 use super::interrupt::interrupted;
 use super::metrics::Metrics;
+use super::seeds::{fresh_seed, seeds};
 use super::stdout::{print_json, print_table};
 use super::{Failure, complain, consent, look, report};
 use crate::adapters;
@@ -25,7 +24,7 @@ use crate::cluster::{self, ClusterError, RuntimeChoice, RuntimeRequest};
 use crate::config::Config;
 use crate::event::{ProgressEvent, ProgressSender};
 use crate::exit::Exit;
-use crate::plan::{Plan, kept_windows::planned};
+use crate::plan::Plan;
 use crate::report::words::many;
 use crate::run::{self, RunFolder, RunSpec};
 use crate::simulated;
@@ -93,23 +92,6 @@ fn repeat(args: &RunArgs, first: u64, shown: Shown<'_>, runtime: &Runtime, inter
         eprintln!("hit rate: {fails} of {decided} runs violated a property");
     }
     worst
-}
-
-/// A random seed, short enough to be typed.
-pub fn fresh_seed() -> u64 {
-    u64::from(std::hash::RandomState::new().build_hasher().finish() as u32)
-}
-
-/// `count` seeds: the first, and others drawn from it.
-pub fn seeds(first: u64, count: u32) -> impl Iterator<Item = u64> {
-    let mut rng = ChaCha8Rng::seed_from_u64(first);
-    (0..count).map(move |number| {
-        if number == 0 {
-            first
-        } else {
-            u64::from(rng.random::<u32>())
-        }
-    })
 }
 
 fn one(
@@ -222,14 +204,6 @@ async fn choice(config: Config, plan: Plan) -> Result<(RuntimeChoice, Config, Pl
         }
         Err(_) => Err(ClusterError::Nothing(why)),
     }
-}
-
-/// The plan of a run, or why there is none: models cannot run everything.
-pub(super) fn possible(config: &Config) -> Result<Plan, String> {
-    if let (RuntimeRequest::Simulated, Some(why)) = (config.runtime, simulated::refusal(config)) {
-        return Err(why);
-    }
-    planned(config).map_err(|error| error.to_string())
 }
 
 /// The [`choice`], or `None` where the user interrupts it. That it takes long is said once: what follows has its own lines.

@@ -12,7 +12,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
 use super::args::RunArgs;
-use super::check::Examined;
+use super::examined::Examined;
 use super::experiment::{begin, decided, outcome_of};
 use super::report;
 use crate::cluster::{ClusterError, Runtime, RuntimeChoice};

@@ -22,7 +22,7 @@ use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 
 use super::args::{Cli, RunArgs};
 use super::discovery::{self, FILE};
-use super::{complain, refuse};
+use super::{Failure, complain, refuse};
 use crate::config::heading::is_configurable;
 use crate::config::setting::{OptionName, Setting, SettingOrigin, settings};
 use crate::config::suggest::{similar, unknown_word};
@@ -65,6 +65,33 @@ fn variable_of(option: &OptionName) -> String {
 pub fn parse_run(words: impl IntoIterator<Item = String>) -> Result<RunArgs, clap::Error> {
     let matches = run_command().no_binary_name(true).try_get_matches_from(words)?;
     RunArgs::from_arg_matches(&matches)
+}
+
+/// Why clap refuses the options of a run, without the usage.
+pub fn refusal(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let sentence = text.trim_start_matches("error: ").split("\n\n").next();
+    sentence.unwrap_or_default().to_owned()
+}
+
+/// The settings of `--set`.
+pub fn set(given: &[String], options: &[OptionName]) -> Result<Vec<Setting>, Failure> {
+    let setting = |given: &String| {
+        let refused = |why: &str| Failure::usage(format!("--set {given}: {why}"));
+        let (key, value) = given.split_once('=').ok_or_else(|| refused("expected OPTION=VALUE"))?;
+        let names = options.iter().map(|option| option.name.as_str());
+        let option = options.iter().find(|option| option.name == key);
+        let option = option.ok_or_else(|| refused(&unknown_word("option", key, names, "see `harness run --help`")))?;
+        if option.switch && !["true", "false"].contains(&value) {
+            return Err(refused("expected true or false"));
+        }
+        Ok(Setting {
+            option: option.clone(),
+            value: Some(value.to_owned()),
+            origin: SettingOrigin::Flag,
+        })
+    };
+    given.iter().map(setting).collect()
 }
 
 /// The options of a run: the flags in `typed`, completed by the other layers. What is wrong is printed.

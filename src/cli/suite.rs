@@ -6,20 +6,19 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::args::{ColorWhen, SuiteArgs, parse_seed};
-use super::experiment::refusal;
+use super::args::{ColorWhen, SuiteArgs};
+use super::experiment::possible;
 use super::github::Github;
 use super::merging;
+use super::records::{SUITE_RECORD, before, suites};
 use super::row_seeds::{RowSeeds, SEED};
 use super::rows::{self, Job, Ready};
-use super::run::{fresh_seed, possible};
-use super::settings::{parse_run, run_options, warn_of_variables};
+use super::seeds::{fresh_seed, parse_seed};
+use super::settings::{parse_run, refusal, run_options, set, warn_of_variables};
 use super::stdout::{print, print_json, print_table};
-use super::suites::{RECORD, before, suites};
 use super::{Failure, look};
 use crate::config::heading::describes_experiment;
-use crate::config::setting::{OptionName, Setting, SettingOrigin, over};
-use crate::config::suggest::unknown_word;
+use crate::config::setting::{Setting, over};
 use crate::exit::Exit;
 use crate::report::words::many;
 use crate::store::{self, RunInfo};
@@ -130,26 +129,6 @@ fn unsure(args: &SuiteArgs, suite: &str) -> Result<Vec<String>, Failure> {
     Ok(rows)
 }
 
-/// The settings of `--set`.
-pub fn set(given: &[String], options: &[OptionName]) -> Result<Vec<Setting>, Failure> {
-    let setting = |given: &String| {
-        let refused = |why: &str| Failure::usage(format!("--set {given}: {why}"));
-        let (key, value) = given.split_once('=').ok_or_else(|| refused("expected OPTION=VALUE"))?;
-        let names = options.iter().map(|option| option.name.as_str());
-        let option = options.iter().find(|option| option.name == key);
-        let option = option.ok_or_else(|| refused(&unknown_word("option", key, names, "see `harness run --help`")))?;
-        if option.switch && !["true", "false"].contains(&value) {
-            return Err(refused("expected true or false"));
-        }
-        Ok(Setting {
-            option: option.clone(),
-            value: Some(value.to_owned()),
-            origin: SettingOrigin::Flag,
-        })
-    };
-    given.iter().map(setting).collect()
-}
-
 /// The seeds that each row is to have, of which `--set seed=` is the first.
 fn taken_as_seeds(set: &mut Vec<Setting>, count: u32) -> Result<RowSeeds, Failure> {
     let place = set.iter().position(|setting| setting.option.name == SEED);
@@ -224,7 +203,7 @@ fn run(args: &SuiteArgs, ready: Ready, color: ColorWhen) -> Result<Exit, Failure
     let folder = folder(args, &ready.record)?;
     let runtime = super::runtime();
     let seeing = look(color, io::stderr().is_terminal());
-    let keep = |record: &Record| store::write_json(&folder.join(RECORD), record).map_err(Failure::environment);
+    let keep = |record: &Record| store::write_json(&folder.join(SUITE_RECORD), record).map_err(Failure::environment);
     keep(&ready.record)?;
     let record = runtime.block_on(rows::run(ready, &folder, args.jobs, seeing, &keep))?;
     runtime.shutdown_background();
@@ -273,7 +252,7 @@ fn folder(args: &SuiteArgs, record: &Record) -> Result<PathBuf, Failure> {
 
 /// Writes the record and the reports, and prints the table.
 fn tell(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) -> Result<Exit, Failure> {
-    store::write_json(&folder.join(RECORD), record).map_err(Failure::environment)?;
+    store::write_json(&folder.join(SUITE_RECORD), record).map_err(Failure::environment)?;
     let summary = render::markdown(record);
     let name = folder
         .file_name()
@@ -309,7 +288,7 @@ fn tell(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) -> R
 
 fn merge(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Failure> {
     let mut records = Vec::new();
-    for (from, mut record) in merging::read_all::<Record>(&args.merge, RECORD, "a suite's record")? {
+    for (from, mut record) in merging::read_all::<Record>(&args.merge, SUITE_RECORD, "a suite's record")? {
         for run in record.runs_mut() {
             *run = merging::whole(&from, run);
         }
@@ -398,7 +377,7 @@ mod tests {
         let keep = |record: &Record| {
             let suite = folder.path().join("20261122-0700-nightly");
             fs::create_dir_all(&suite).unwrap();
-            store::write_json(&suite.join(RECORD), record).unwrap();
+            store::write_json(&suite.join(SUITE_RECORD), record).unwrap();
         };
         record.rows[0].judged = RowOutcome::Unexpected;
         record.rows[1].judged = RowOutcome::Unsure;

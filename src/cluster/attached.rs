@@ -13,9 +13,9 @@ use tokio::net::lookup_host;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::leftover_outages::ClaimedOutage;
-use super::leftovers::Claim;
-use super::software::NodeAddress;
+use super::leftovers::claim::Claim;
+use super::leftovers::outages::ClaimedOutage;
+use super::peering::NodeAddress;
 use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes, StartedNodes};
 use crate::limits::{LOG_TAIL_LINES, READY_POLL};
 use crate::process;

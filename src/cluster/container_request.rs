@@ -8,11 +8,9 @@ use testcontainers::bollard::models::{HostConfig, Mount as EngineMount, MountTyp
 use testcontainers::core::Mount;
 use testcontainers::{ContainerRequest, GenericImage, ImageExt};
 
-use super::docker::engine;
+use super::engine::{RUN_LABEL, engine};
 use super::image_name::in_two_parts;
-use super::leftovers::RUN_LABEL;
-use super::software::ContainerSpec;
-use super::upgrade::KeptData;
+use super::software::{ContainerSpec, KeptData};
 use crate::disks::DiskGate;
 use crate::wall_clock::WallClock;
 

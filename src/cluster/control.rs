@@ -15,8 +15,8 @@ use harness_tls::TlsRelay;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot, watch};
 
 use super::membership::{ClusterMember, Membership};
+use super::ready::Serving;
 use super::replication::Replication;
-use super::software::Serving;
 use super::upgrade::UpgradedNodes;
 use super::{ClusterError, Endpoints, Node, RoleProbe, RunningNodes, ServerAccess};
 use crate::clock::{GroundClock, RunningTask};
@@ -164,6 +164,16 @@ impl NodeControl {
             self.clock().sleep(READY_POLL).await;
         }
         true
+    }
+
+    /// The nodes that still are of the version with which the run began.
+    pub fn not_upgraded(&self) -> Vec<u32> {
+        self.upgraded.others()
+    }
+
+    /// The version that a node says it is, `None` when it does not serve.
+    pub async fn version(&self, node: u32) -> Option<String> {
+        self.serving(node).await.map(|serving| serving.version)
     }
 }
 

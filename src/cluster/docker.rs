@@ -3,7 +3,6 @@
 //! testcontainers has no reaper, so every container and network carries a label that names its run and its harness;
 //! what a killed harness left is found by it. Addresses are the containers' own: mapped ports change on every restart.
 
-use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -11,13 +10,8 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use testcontainers::bollard::Docker;
 use testcontainers::bollard::errors::Error as BollardError;
-use testcontainers::bollard::query_parameters::{
-    KillContainerOptionsBuilder, ListContainersOptionsBuilder, ListNetworksOptionsBuilder,
-    RemoveContainerOptionsBuilder, RenameContainerOptionsBuilder,
-};
-use testcontainers::core::client::docker_client_instance;
+use testcontainers::bollard::query_parameters::KillContainerOptionsBuilder;
 use testcontainers::core::logs::LogFrame;
 use testcontainers::runners::AsyncRunner;
 use testcontainers::{ContainerAsync, GenericImage, ImageExt, TestcontainersError};
@@ -27,18 +21,12 @@ use tokio::time::{sleep, timeout};
 use super::confinement::confine;
 use super::container_request;
 use super::docker_network::Network;
-use super::image_name::in_two_parts;
-use super::leftovers::{Found, LeftAlone, Leftover, OWNER_LABEL, RUN_LABEL, Sight, engine_is_expected};
-use super::local::IN_ORDER;
-use super::software::{KillSignal, NodeAddress, NodeSetup};
+use super::engine::{OWNER_LABEL, RUN_LABEL, engine, remove_container, rename};
+use super::peering::NodeAddress;
+use super::software::{KillSignal, NodeSetup};
 use super::{BoxFuture, ClusterError, ClusterSpec, NO_OTHER_VERSION, Node, OtherVersion, RunningNodes, StartedNodes};
-use crate::limits::READY_POLL;
+use crate::limits::{IN_ORDER, READY_POLL};
 use crate::process::Identity;
-
-/// Time for the container engine to answer a question that costs it nothing.
-const ENGINE: Duration = Duration::from_secs(5);
-/// Time for an image to be pulled.
-const IMAGE_PULL: Duration = Duration::from_secs(180);
 
 const NO_DISKS: &str = "the disk of a server can be filled, or lose what was not synced, only where it is a file system of its own, and containers \
      have none\nhint: --runtime local";
@@ -344,171 +332,5 @@ impl Containers {
         let options = KillContainerOptionsBuilder::new().signal(signal).build();
         let killed = engine().await?.kill_container(self.id(node), Some(options)).await;
         killed.map_err(|error| ClusterError::Engine(error.to_string()))
-    }
-}
-
-/// The longest run's name within a name of the engine's. Containers are found by their names, a label of which may have 63
-/// letters: this one, `harness-`, a process number and what the container is.
-const RUN_LETTERS: usize = 35;
-/// Its end, which tells runs of one minute apart, and is kept.
-const RUN_END: usize = 5;
-
-/// What the names of everything that this process makes for a run begin with: letters that the engine and name servers take.
-pub fn engine_name(run: &str) -> String {
-    let letter = |letter: char| match letter {
-        'a'..='z' | 'A'..='Z' | '0'..='9' | '-' => letter,
-        _ => '-',
-    };
-    let mut plain: String = run.chars().map(letter).collect();
-    if plain.len() > RUN_LETTERS {
-        plain.replace_range(RUN_LETTERS - RUN_END..plain.len() - RUN_END, "");
-    }
-    format!("harness-{plain}-{}", std::process::id())
-}
-
-/// The engine's client, if an engine answers.
-pub async fn engine() -> Result<Docker, ClusterError> {
-    let asked = async {
-        let engine = docker_client_instance().await.map_err(|error| error.to_string())?;
-        engine.ping().await.map_err(|error| error.to_string())?;
-        Ok(engine)
-    };
-    timeout(ENGINE, asked)
-        .await
-        .unwrap_or_else(|_| Err(format!("no answer within {}s", ENGINE.as_secs())))
-        .map_err(ClusterError::Engine)
-}
-
-pub async fn has_image(image: &str) -> bool {
-    match engine().await {
-        Ok(engine) => engine.inspect_image(image).await.is_ok(),
-        Err(_) => false,
-    }
-}
-
-/// What an image's name means now: the digest under which a registry has it, or the image's own where none does.
-pub async fn digest(image: &str) -> Option<String> {
-    let found = engine().await.ok()?.inspect_image(image).await.ok()?;
-    let in_registry = found.repo_digests.unwrap_or_default().into_iter().next();
-    in_registry.or(found.id)
-}
-
-/// Pulls an image. The error says why it could not.
-pub async fn pull(image: &str) -> Result<(), String> {
-    let (name, tag) = in_two_parts(image);
-    match timeout(IMAGE_PULL, GenericImage::new(name, tag).pull_image()).await {
-        Ok(pulled) => pulled.map(|_| ()).map_err(|error| error.to_string()),
-        Err(_) => Err(format!("not there after {}s", IMAGE_PULL.as_secs())),
-    }
-}
-
-/// Adds the containers and networks of runs whose harness is gone, and what cannot be known about them.
-pub async fn leftovers(sight: Sight, found: &mut Found) {
-    let engine = match engine().await {
-        Ok(engine) => engine,
-        Err(_) if !engine_is_expected() => return,
-        Err(error) => {
-            found.unknown.push(format!("containers and networks: {error}"));
-            return;
-        }
-    };
-    let filters: HashMap<String, Vec<String>> = [("label".to_owned(), vec![OWNER_LABEL.to_owned()])].into();
-    let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
-    match engine.list_containers(Some(options)).await {
-        Ok(containers) => {
-            for container in containers {
-                let id = container.id.unwrap_or_default();
-                let run = orphaned(container.labels.as_ref(), sight, &mut found.left_alone);
-                found.leftovers.extend(run.map(|run| Leftover::Container { run, id }));
-            }
-        }
-        Err(error) => found.unknown.push(format!("containers: {error}")),
-    }
-    let options = ListNetworksOptionsBuilder::new().filters(&filters).build();
-    // a network goes only after the containers on it
-    match engine.list_networks(Some(options)).await {
-        Ok(networks) => {
-            for network in networks {
-                let id = network.id.unwrap_or_default();
-                let run = orphaned(network.labels.as_ref(), sight, &mut found.left_alone);
-                found.leftovers.extend(run.map(|run| Leftover::Network { run, id }));
-            }
-        }
-        Err(error) => found.unknown.push(format!("networks: {error}")),
-    }
-}
-
-/// The run of something whose harness is gone.
-fn orphaned(labels: Option<&HashMap<String, String>>, sight: Sight, alone: &mut LeftAlone) -> Option<String> {
-    let labels = labels?;
-    let owner = Identity::from_label(labels.get(OWNER_LABEL)?)?;
-    match sight.is_over(owner) {
-        Some(true) => Some(labels.get(RUN_LABEL).cloned().unwrap_or_default()),
-        Some(false) => None,
-        None => {
-            alone.out_of_sight += 1;
-            None
-        }
-    }
-}
-
-/// Removes a container; one that another process removes at the same time is waited for.
-pub async fn remove_container(id: &str) -> Result<(), String> {
-    let engine = engine().await.map_err(|error| error.to_string())?;
-    let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-    let removed = match engine.remove_container(id, Some(options)).await {
-        Err(BollardError::DockerResponseServerError { status_code: 409, .. }) => {
-            let gone = async {
-                while engine.inspect_container(id, None).await.is_ok() {
-                    sleep(READY_POLL).await;
-                }
-            };
-            return timeout(ENGINE, gone)
-                .await
-                .map_err(|_| "another process removes it, and it is still there".to_owned());
-        }
-        removed => removed,
-    };
-    or_gone(removed)
-}
-
-/// Gives a container another name.
-async fn rename(id: &str, name: &str) -> Result<(), ClusterError> {
-    let options = RenameContainerOptionsBuilder::new().name(name).build();
-    let renamed = engine().await?.rename_container(id, options).await;
-    renamed.map_err(|error| ClusterError::Engine(error.to_string()))
-}
-
-pub async fn remove_network(id: &str) -> Result<(), String> {
-    let engine = engine().await.map_err(|error| error.to_string())?;
-    or_gone(engine.remove_network(id).await)
-}
-
-/// What is not there any more counts as removed.
-fn or_gone(removed: Result<(), BollardError>) -> Result<(), String> {
-    match removed {
-        Err(BollardError::DockerResponseServerError { status_code: 404, .. }) => Ok(()),
-        removed => removed.map_err(|error| error.to_string()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_of_the_engines_is_one_that_name_servers_take_however_many_faults_there_are() {
-        let short = engine_name("20261121-1600-zk-none-de4a");
-        assert!(short.starts_with("harness-20261121-1600-zk-none-de4a-"), "{short}");
-        let long = engine_name("20261121-1600-zk-partition+kill+pause-holder+latency+clock-de4a");
-        assert!(long.starts_with("harness-20261121-1600-zk-"), "{long}");
-        assert!(long.contains("-de4a-"), "{long}");
-        let pid = std::process::id().to_string().len();
-        assert!(long.len() - pid + "4194304-toxiproxy".len() <= 63, "{long}");
-        assert!(
-            long.chars()
-                .all(|letter| letter == '-' || letter.is_ascii_alphanumeric()),
-            "{long}"
-        );
     }
 }

@@ -4,8 +4,7 @@ use std::net::IpAddr;
 
 use testcontainers::bollard::models::NetworkCreateRequest;
 
-use super::docker::{engine, engine_name};
-use super::leftovers::{OWNER_LABEL, RUN_LABEL};
+use super::engine::{OWNER_LABEL, RUN_LABEL, engine, engine_name};
 use super::{ClusterError, ClusterSpec};
 use crate::process::Identity;
 

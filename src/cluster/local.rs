@@ -14,13 +14,15 @@ use nix::sys::signal::Signal;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::leftovers::Claim;
-use super::software::{KillSignal, NodeAddress, NodeSetup};
+use super::leftovers::claim::Claim;
+use super::peering::NodeAddress;
+use super::software::{KillSignal, NodeSetup};
 use super::volumes::Volumes;
 use super::{
     BoxFuture, ClusterError, ClusterSpec, NO_DISKS, NO_OTHER_VERSION, Node, OtherVersion, RunningNodes, StartedNodes,
     process_tree,
 };
+use crate::limits::IN_ORDER;
 use crate::process;
 
 /// Servers listen below the range from which the kernel takes ports for outgoing connections.
@@ -28,8 +30,6 @@ const SERVER_PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// What the name of a server's file begins with in the folder of a run, where its product does not say which files it has.
 pub const CONFIGURATION: &str = "config-";
-/// Time for a server to end in order.
-pub(super) const IN_ORDER: Duration = Duration::from_secs(10);
 
 /// Server processes, in the order of their nodes.
 pub struct Processes {
@@ -469,11 +469,6 @@ fn lines_of_no_space(log: &Path, after: u64) -> u64 {
         .lines()
         .filter(|line| NO_SPACE.iter().any(|words| line.contains(words)));
     lines.count() as u64
-}
-
-/// Where temporary folders of runs are.
-pub fn temporary_folder() -> PathBuf {
-    std::env::temp_dir()
 }
 
 #[cfg(test)]

@@ -15,17 +15,19 @@ mod docker;
 #[cfg(feature = "docker")]
 mod docker_network;
 mod endpoints;
+#[cfg(feature = "docker")]
+mod engine;
 pub mod image_name;
-pub mod leftover_outages;
-pub mod leftover_proxies;
-pub mod leftover_traces;
 pub mod leftovers;
 mod local;
 mod membership;
 mod peering;
 mod process_tree;
+mod programs;
 mod queries;
 mod ready;
+mod replacement;
+mod replicas;
 mod replication;
 mod runtime;
 #[cfg(feature = "docker")]
@@ -40,21 +42,21 @@ pub use control::{CommandOutcome, NodeCommand, NodeControl};
 pub use endpoints::{Endpoints, EndpointsReceiver, ObservedEndpoint, ServerAccess};
 pub use local::CONFIGURATION;
 pub use membership::{ClusterMember, Membership, NotRemoved};
-pub use peering::{PeerProxies, Peering};
+pub use peering::{NodeAddress, PeerProxies, Peering};
+pub use programs::{find_program, lacks, missing_program};
 pub use queries::{RoleProbe, ServerQueries};
-pub use replication::{BoxFuture, Replication};
+pub use ready::{ProbedServer, Readiness, ReadinessQuestion, ServerProbe, Serving};
+pub use replication::Replication;
 pub use runtime::{Runtime, RuntimeChoice, RuntimeRequest, choose, image_present};
 #[cfg(feature = "docker")]
 pub use sidecar::Sidecar;
-pub use software::{
-    ContainerSpec, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, ProbedServer, Readiness, ReadinessQuestion,
-    ServerProbe, ServerSoftware, Serving, find_program, missing_program,
-};
+pub use software::{ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, ServerSoftware};
 pub use tls::{CONTAINER_FOLDER, RunTls, ServerTlsPaths};
-pub use upgrade::{KeptData, OtherVersion, lacks};
+pub use upgrade::OtherVersion;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -220,6 +222,9 @@ pub enum ClusterError {
     #[error("{0}")]
     Nothing(String),
 }
+
+/// The future of a method of a trait object.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 const NO_DISKS: &str = "these servers are not on file systems of their own";
 const NO_OTHER_VERSION: &str = "there is no other version of these servers";

@@ -7,7 +7,19 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use super::replication::Replication;
-use super::software::NodeAddress;
+
+/// One node as its own and its peers' configuration name it.
+#[derive(Debug, Clone)]
+pub struct NodeAddress {
+    /// `n1`, `n2`, …
+    pub name: String,
+    /// From 1.
+    pub number: u32,
+    /// A name or an address that its peers can reach.
+    pub host: String,
+    /// The ports it listens on, one for each of [`ServerSoftware::ports`](super::ServerSoftware::ports); the first serves clients.
+    pub ports: Vec<u16>,
+}
 
 /// How the servers of a product reach each other, as far as a proxy can be put between them.
 #[derive(Clone, Copy)]

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::software::{ProbedServer, ServerSoftware, Serving};
-use super::{BoxFuture, ClusterMember, Endpoints, EndpointsReceiver, Membership, Peering, Replication, ready};
+use super::ready::{ProbedServer, Serving};
+use super::software::ServerSoftware;
+use super::{BoxFuture, ClusterMember, Endpoints, EndpointsReceiver, Membership, Peering, Replication};
 use crate::clock::GroundClock;
 
 /// Asks servers for what they are, and tells those that replicate what to be.
@@ -35,7 +36,7 @@ impl ServerQueries for SocketQueries {
             first: false,
             ..self.servers[node].clone()
         };
-        Box::pin(async move { ready::ask(self.software, &server).await })
+        Box::pin(async move { self.software.question.ask(&server).await })
     }
 
     fn replication(&self) -> Option<&dyn Replication> {

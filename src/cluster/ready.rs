@@ -1,15 +1,87 @@
-//! Waiting for servers to serve: asking them, not counting seconds or reading logs.
+//! Whether servers serve, and waiting until they do: by asking them, not by counting seconds or reading logs.
 
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use harness_workloads::Login;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::software::{ProbedServer, Readiness, ReadinessQuestion, ServerSoftware, Serving};
-use super::{ClusterError, ClusterSpec, Node, RunningNodes};
+use super::peering::NodeAddress;
+use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes};
 use crate::limits::{LOG_TAIL_LINES, PROBE, READY_POLL};
+
+/// What a server that serves said about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Serving {
+    /// `leader`, `follower`, `master`, `replica`, …: the product's own word.
+    pub role: String,
+    /// Whether that role is the one that decides: a fault that targets the leader targets this server.
+    pub leads: bool,
+    pub version: String,
+}
+
+/// A server's answer to the question whether it serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Readiness {
+    Serving(Serving),
+    /// It answers and does not serve yet; why.
+    NotYet(String),
+    /// The answer is not complete; read on.
+    Unfinished,
+}
+
+/// How a server is asked whether it serves.
+pub enum ReadinessQuestion {
+    /// By bytes, over its client port.
+    Bytes {
+        /// The bytes to send to it.
+        question: fn(server: &ProbedServer) -> Vec<u8>,
+        /// Reads all bytes answered so far, and whether the server has closed the connection.
+        answer: fn(bytes: &[u8], closed: bool) -> Readiness,
+    },
+    Probe(&'static dyn ServerProbe),
+}
+
+impl ReadinessQuestion {
+    /// Asks one server whether it serves. The error says why not.
+    pub async fn ask(&self, server: &ProbedServer) -> Result<Serving, String> {
+        let (question, answer) = match self {
+            Self::Bytes { question, answer } => (*question, *answer),
+            Self::Probe(probe) => return probe.ask(server).await,
+        };
+        timeout(PROBE, converse(question, answer, server))
+            .await
+            .unwrap_or_else(|_| Err("it does not answer".into()))
+    }
+}
+
+/// Finds out whether a server serves. It bounds the time of its own questions.
+pub trait ServerProbe: Sync {
+    /// The error says why it does not serve.
+    fn ask<'a>(&'a self, server: &'a ProbedServer) -> BoxFuture<'a, Result<Serving, String>>;
+}
+
+/// A server that is asked whether it serves.
+#[derive(Debug, Clone)]
+pub struct ProbedServer {
+    /// Every node of the cluster, this one included.
+    pub nodes: Arc<[NodeAddress]>,
+    /// The index of this node in `nodes`.
+    pub me: usize,
+    /// Where it serves clients.
+    pub address: SocketAddr,
+    /// Who logs in to ask; `None` where everyone may.
+    pub login: Option<Arc<Login>>,
+    pub log: PathBuf,
+    /// Whether its peers reach it and it reaches them through proxies.
+    pub peers_by_proxy: bool,
+    /// Whether it was started for the first time, so that its log has no lines of an earlier start.
+    pub first: bool,
+}
 
 /// Waits until every node serves; returns the version they run.
 pub async fn wait(
@@ -23,7 +95,7 @@ pub async fn wait(
     let (mut version, mut told) = (String::new(), String::new());
     for (node, server) in nodes.iter().zip(servers) {
         loop {
-            match ask(software, server).await {
+            match software.question.ask(server).await {
                 Ok(serving) => {
                     version = serving.version;
                     break;
@@ -31,11 +103,11 @@ pub async fn wait(
                 Err(why) => {
                     for (other, started) in nodes.iter().enumerate() {
                         if let Some(end) = running.ended(other).await {
-                            return Err(ended(software, started, &end));
+                            return Err(ended(software.product, started, &end));
                         }
                     }
                     if Instant::now() >= deadline {
-                        return Err(not_ready(software, node, &why, within));
+                        return Err(not_ready(software.product, node, &why, within));
                     }
                     let waiting = format!(
                         "{} does not serve yet: {}",
@@ -52,17 +124,6 @@ pub async fn wait(
         }
     }
     Ok(version)
-}
-
-/// Asks one server whether it serves. The error says why not.
-pub async fn ask(software: &ServerSoftware, server: &ProbedServer) -> Result<Serving, String> {
-    let (question, answer) = match software.question {
-        ReadinessQuestion::Bytes { question, answer } => (question, answer),
-        ReadinessQuestion::Probe(probe) => return probe.ask(server).await,
-    };
-    timeout(PROBE, converse(question, answer, server))
-        .await
-        .unwrap_or_else(|_| Err("it does not answer".into()))
 }
 
 async fn converse(
@@ -89,23 +150,23 @@ async fn converse(
     }
 }
 
-fn not_ready(software: &ServerSoftware, node: &Node, why: &str, after: Duration) -> ClusterError {
+fn not_ready(product: &'static str, node: &Node, why: &str, after: Duration) -> ClusterError {
     let log = log_tail(&node.log)
         .map(|tail| format!("\n  {tail}"))
         .unwrap_or_default();
     let why = format!("{why}   ({}){log}", node.log.display());
     ClusterError::NotReady {
-        product: software.product,
+        product,
         node: node.name.clone(),
         why,
         after,
     }
 }
 
-fn ended(software: &ServerSoftware, node: &Node, how: &str) -> ClusterError {
+fn ended(product: &'static str, node: &Node, how: &str) -> ClusterError {
     let why = log_tail(&node.log).unwrap_or_else(|| how.to_owned());
     ClusterError::Ended {
-        product: software.product,
+        product,
         node: node.name.clone(),
         why,
         log: node.log.clone(),

@@ -61,7 +61,7 @@ impl Runtime {
     #[cfg(feature = "docker")]
     pub async fn digest(&self) -> Option<String> {
         match self {
-            Self::Docker { image } => super::docker::digest(image).await,
+            Self::Docker { image } => super::engine::digest(image).await,
             Self::Local | Self::Attached(_) | Self::Simulated => None,
         }
     }
@@ -92,7 +92,7 @@ impl RuntimeChoice {
 /// The image of a backend that is present. The error says why there is none; nothing is pulled.
 #[cfg(feature = "docker")]
 pub async fn image_present(software: &ServerSoftware) -> Result<String, String> {
-    use super::docker::{engine, has_image};
+    use super::engine::{engine, has_image};
     engine().await.map_err(|error| error.to_string())?;
     for image in software.images {
         if has_image(image).await {
@@ -164,7 +164,7 @@ fn no_container(software: &ServerSoftware) -> String {
 
 #[cfg(feature = "docker")]
 async fn docker(software: &ServerSoftware, image: Option<&str>) -> Result<RuntimeChoice, String> {
-    use super::docker::{engine, has_image, pull};
+    use super::engine::{engine, has_image, pull};
     if let Err(error) = engine().await {
         return Err(format!(
             "no docker: {error}\nhint: install and start Docker, or use --runtime local"

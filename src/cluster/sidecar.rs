@@ -11,9 +11,8 @@ use tokio::time::{Instant, sleep};
 
 use super::ClusterError;
 use super::confinement::confine;
-use super::docker::{engine, engine_name, has_image, pull, remove_container};
+use super::engine::{OWNER_LABEL, RUN_LABEL, engine, engine_name, has_image, pull, remove_container};
 use super::image_name::in_two_parts;
-use super::leftovers::{OWNER_LABEL, RUN_LABEL};
 use crate::limits::{LOG_TAIL_LINES, READY_POLL};
 use crate::process::Identity;
 

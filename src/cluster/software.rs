@@ -4,7 +4,7 @@
 //! done by the runtimes.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,22 +13,10 @@ use harness_workloads::Login;
 use nix::sys::signal::Signal;
 
 use super::membership::Membership;
-use super::peering::Peering;
-use super::upgrade::{KeptData, program_in};
+use super::peering::{NodeAddress, Peering};
+use super::programs::{find_program, program_in};
+use super::ready::ReadinessQuestion;
 use super::{BoxFuture, Endpoints};
-
-/// One node as its own and its peers' configuration name it.
-#[derive(Debug, Clone)]
-pub struct NodeAddress {
-    /// `n1`, `n2`, …
-    pub name: String,
-    /// From 1.
-    pub number: u32,
-    /// A name or an address that its peers can reach.
-    pub host: String,
-    /// The ports it listens on, one for each of [`ServerSoftware::ports`]; the first serves clients.
-    pub ports: Vec<u16>,
-}
 
 /// The configuration of one node, from which its command line and files follow.
 #[derive(Debug, Clone)]
@@ -120,26 +108,6 @@ pub struct ContainerSpec {
     pub files: Vec<(String, String)>,
 }
 
-/// What a server that serves said about itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Serving {
-    /// `leader`, `follower`, `master`, `replica`, …: the product's own word.
-    pub role: String,
-    /// Whether that role is the one that decides: a fault that targets the leader targets this server.
-    pub leads: bool,
-    pub version: String,
-}
-
-/// A server's answer to the question whether it serves.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Readiness {
-    Serving(Serving),
-    /// It answers and does not serve yet; why.
-    NotYet(String),
-    /// The answer is not complete; read on.
-    Unfinished,
-}
-
 /// The servers of one product.
 pub struct ServerSoftware {
     /// The backend's name: `zk`, `etcd`, `redis`.
@@ -186,6 +154,15 @@ pub struct ServerSoftware {
     pub speaks_tls: bool,
 }
 
+/// What is known of a product whose servers go on with the data of another version.
+#[derive(Debug)]
+pub struct KeptData {
+    /// Where a container has all of it.
+    pub folders: &'static [&'static str],
+    /// What a folder of programs lacks; empty when nothing is missing.
+    pub missing: fn(&Path) -> Vec<String>,
+}
+
 /// How servers come to let in nobody but who logs in.
 pub enum LoginGuard {
     /// It is not known how.
@@ -204,54 +181,4 @@ pub enum KillSignal {
     Kill,
     /// SIGTERM, so that it ends in order; SIGKILL where it does not.
     Terminate,
-}
-
-/// How a server is asked whether it serves.
-pub enum ReadinessQuestion {
-    /// By bytes, over its client port.
-    Bytes {
-        /// The bytes to send to it.
-        question: fn(server: &ProbedServer) -> Vec<u8>,
-        /// Reads all bytes answered so far, and whether the server has closed the connection.
-        answer: fn(bytes: &[u8], closed: bool) -> Readiness,
-    },
-    Probe(&'static dyn ServerProbe),
-}
-
-/// Finds out whether a server serves. It bounds the time of its own questions.
-pub trait ServerProbe: Sync {
-    /// The error says why it does not serve.
-    fn ask<'a>(&'a self, server: &'a ProbedServer) -> BoxFuture<'a, Result<Serving, String>>;
-}
-
-/// A server that is asked whether it serves.
-#[derive(Debug, Clone)]
-pub struct ProbedServer {
-    /// Every node of the cluster, this one included.
-    pub nodes: Arc<[NodeAddress]>,
-    /// The index of this node in `nodes`.
-    pub me: usize,
-    /// Where it serves clients.
-    pub address: SocketAddr,
-    /// Who logs in to ask; `None` where everyone may.
-    pub login: Option<Arc<Login>>,
-    pub log: PathBuf,
-    /// Whether its peers reach it and it reaches them through proxies.
-    pub peers_by_proxy: bool,
-    /// Whether it was started for the first time, so that its log has no lines of an earlier start.
-    pub first: bool,
-}
-
-/// Where `program` is in `PATH`.
-pub fn find_program(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(program))
-        .find(|candidate| candidate.is_file())
-}
-
-/// `program` as the only thing missing, if `PATH` does not have it.
-pub fn missing_program(program: &str) -> Vec<String> {
-    let found = find_program(program);
-    found.is_none().then(|| program.to_owned()).into_iter().collect()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use harness_tls::{Authority, TlsClient, TlsFiles, TlsRelay, TlsServer};
 
-use super::leftovers::Claim;
+use super::leftovers::claim::Claim;
 use super::local::write_secret;
 use super::{Node, NodeSetup};
 

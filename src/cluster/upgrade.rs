@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::image_name::tag;
 use super::runtime::Runtime;
 use super::software::ServerSoftware;
-use super::{ClusterError, ClusterSpec, NodeControl};
+use super::{ClusterError, ClusterSpec};
 
 /// Where another version of the servers comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +83,7 @@ fn look_into(folder: &Path, software: &ServerSoftware) -> Result<(), String> {
 
 #[cfg(feature = "docker")]
 async fn provide_image(image: &str) -> Result<(), String> {
-    use super::docker::{has_image, pull};
+    use super::engine::{has_image, pull};
     if has_image(image).await {
         return Ok(());
     }
@@ -96,28 +96,6 @@ async fn provide_image(image: &str) -> Result<(), String> {
 #[cfg(not(feature = "docker"))]
 async fn provide_image(_: &str) -> Result<(), String> {
     Err("this harness was built without docker (--no-default-features)".to_owned())
-}
-
-/// What is known of a product whose servers go on with the data of another version.
-#[derive(Debug)]
-pub struct KeptData {
-    /// Where a container has all of it.
-    pub folders: &'static [&'static str],
-    /// What a folder of programs lacks; empty when nothing is missing.
-    pub missing: fn(&Path) -> Vec<String>,
-}
-
-/// Where a program is in a folder: in it, or where a package that is unpacked there has it.
-pub fn program_in(folder: &Path, program: &str) -> Option<PathBuf> {
-    let places = ["", "bin", "usr/bin", "usr/sbin"].into_iter();
-    let mut candidates = places.map(|place| folder.join(place).join(program));
-    candidates.find(|candidate| candidate.is_file())
-}
-
-/// Which of these programs are not in a folder.
-pub fn lacks(folder: &Path, programs: &[&str]) -> Vec<String> {
-    let missing = programs.iter().filter(|program| program_in(folder, program).is_none());
-    missing.map(|program| (*program).to_owned()).collect()
 }
 
 /// By node: whether it was started from the other version.
@@ -133,26 +111,19 @@ impl UpgradedNodes {
     pub fn note(&self, node: usize) {
         self.0[node].store(true, Relaxed);
     }
+
+    /// The nodes that were not.
+    pub fn others(&self) -> Vec<u32> {
+        let nodes = (0..).zip(self.0.iter());
+        let old = nodes.filter(|(_, upgraded)| !upgraded.load(Relaxed));
+        old.map(|(node, _)| node).collect()
+    }
 }
 
 impl ClusterSpec {
     /// Whether servers are to sync what they acknowledge: their disks, or what they leave there, are what the run is about.
     pub(super) fn syncs(&self) -> bool {
         !self.disks.is_empty() || self.upgrade.is_some()
-    }
-}
-
-impl NodeControl {
-    /// The nodes that still are of the version with which the run began.
-    pub fn not_upgraded(&self) -> Vec<u32> {
-        let nodes = (0..).zip(self.upgraded.0.iter());
-        let old = nodes.filter(|(_, upgraded)| !upgraded.load(Relaxed));
-        old.map(|(node, _)| node).collect()
-    }
-
-    /// The version that a node says it is, `None` when it does not serve.
-    pub async fn version(&self, node: u32) -> Option<String> {
-        self.serving(node).await.map(|serving| serving.version)
     }
 }
 
@@ -181,7 +152,6 @@ mod tests {
     fn a_node_is_upgraded_once_it_was_started_from_the_other_version() {
         let nodes = UpgradedNodes::none_of(3);
         nodes.note(1);
-        let upgraded: Vec<bool> = nodes.0.iter().map(|node| node.load(Relaxed)).collect();
-        assert_eq!(upgraded, [false, true, false]);
+        assert_eq!(nodes.others(), [0, 2]);
     }
 }

@@ -24,7 +24,7 @@ use nix::sys::statvfs;
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
 
-use super::software::find_program;
+use super::programs::find_program;
 use crate::process;
 
 /// Bytes of a file system; its file takes what is written. etcd makes logs of 64 MB.

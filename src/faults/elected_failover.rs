@@ -6,13 +6,13 @@
 
 use std::time::Duration;
 
-use super::failover::{SERVERS_PROMOTED, hold_back};
+use super::held_back::hold_back;
 use super::{
     ActiveFault, Affected, BoxFuture, FaultEnv, HealOnDrop, Healed, Inject, InjectionContext, Needs, NotInjected,
     Preparation, RunningFault,
 };
 use crate::cluster::NodeCommand;
-use crate::evidence::{Evidence, SERVERS_BACK};
+use crate::evidence::{Evidence, SERVERS_BACK, SERVERS_PROMOTED};
 use crate::limits::{AIM, SERVER_BACK};
 use harness_proxy::LinkFault;
 

@@ -18,28 +18,25 @@ use rand_chacha::ChaCha8Rng;
 
 use super::elected_failover::KillMaster;
 use super::fault::{kind_of, not_attached};
+use super::held_back::hold_back;
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
     Inject, Injection, InjectionContext, Needs, NotInjected, Pace, Preparation, RunningFault, Shape, Target,
 };
 use crate::backends::Topology;
 use crate::cluster::{NodeCommand, Peering};
-use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK};
-use crate::limits::{AIM, PROBE, SERVER_BACK};
-use harness_proxy::{AnyLink, Behaviour, LinkFault};
+use crate::evidence::{Evidence, SERVERS_BACK, SERVERS_PROMOTED};
+use crate::limits::{PROBE, SERVER_BACK};
+use harness_proxy::{Behaviour, LinkFault};
 
 pub struct Failover;
 
 const KINDS: [&str; 2] = ["held-back", "clean"];
 /// What was on its way to the replica when its link was held back has arrived after this.
 const IN_FLIGHT: Duration = Duration::from_millis(5);
-/// Between two tries to find the replica without a lock.
-const TRY: Duration = Duration::from_millis(7);
 /// In which sentinels, or the masters of a cluster, find a master dead and have a replica take its place: 1.6 to 3 s, and more where a
 /// vote is divided.
 const ELECTION_TAKES: Duration = Duration::from_secs(4);
-/// Replicas that took the place of their master.
-pub(super) const SERVERS_PROMOTED: EvidenceCounter = EvidenceCounter::new("servers_promoted", "replica", "promoted");
 
 impl Fault for Failover {
     fn definition(&self) -> FaultDefinition {
@@ -195,34 +192,6 @@ impl Inject for PromoteReplica {
             }
         })
     }
-}
-
-/// Holds a link back, at a moment at which none of these replicas has a lock, if there is one soon; what was on its way has arrived
-/// after `in_flight`. `None`: a replica does not answer.
-pub(super) async fn hold_back(
-    link: &AnyLink,
-    in_flight: Duration,
-    replicas: &[u32],
-    number: u32,
-    env: &FaultEnv,
-) -> Option<Preparation> {
-    let mut preparation = Preparation::default();
-    for _ in 0..AIM.as_millis() / TRY.as_millis() {
-        // the one before is healed first
-        preparation.link_fault = None;
-        env.clock.sleep(TRY).await;
-        let stalled = LinkFault::apply(vec![link.clone()], number, Behaviour::STALL, false);
-        preparation.link_fault = Some(stalled);
-        env.clock.sleep(in_flight).await;
-        preparation.known_keys.clear();
-        for replica in replicas {
-            preparation.known_keys.extend(env.servers.keys(*replica).await?);
-        }
-        if preparation.known_keys.is_empty() {
-            break;
-        }
-    }
-    Some(preparation)
 }
 
 /// A replica in the place of its master.

@@ -9,7 +9,7 @@ use harness_checkers::history::Requirement;
 
 use super::active::{BoxFuture, RunningFault};
 use super::env::FaultEnv;
-use super::fault::Shape;
+use super::shape::Shape;
 use super::target::{ResolvedTarget, Target};
 use harness_checkers::history::Acquires;
 use harness_proxy::LinkFault;

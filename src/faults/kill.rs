@@ -10,15 +10,13 @@ use super::{
     Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject,
     Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target,
 };
-use crate::evidence::{Evidence, EvidenceCounter, HOLDERS};
+use crate::evidence::{CLIENTS_KILLED, Evidence, HOLDERS};
 
 /// Which client's process is killed.
 pub enum Kill {
     Holder,
     Anyone,
 }
-
-pub(super) const CLIENTS_KILLED: EvidenceCounter = EvidenceCounter::new("clients_killed", "client process", "killed");
 
 impl Fault for Kill {
     fn definition(&self) -> FaultDefinition {

@@ -8,7 +8,6 @@ use std::time::Duration;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::kill::CLIENTS_KILLED;
 use super::message_arguments::{DELAY_REPLY, DELAY_REQUEST, DROP_REPLY, DROP_REQUEST, KILL};
 use super::message_words::{accepted_in_words, in_words};
 use super::next_message::NextMessage;
@@ -20,7 +19,7 @@ use super::{
 use crate::client_role::{ANYONE, FILTERS};
 use crate::clock::GroundClock;
 use crate::config::suggest::similar;
-use crate::evidence::{Evidence, EvidenceCounter};
+use crate::evidence::{CLIENTS_KILLED, Evidence, EvidenceCounter};
 use harness_proxy::tap::{MessageKind, Protocol};
 use harness_proxy::{
     ActiveRule, ClientFilter, LinkCounts, MatchedMessage, MessageAction, MessageRule, MessageRuleSpec,

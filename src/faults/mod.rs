@@ -12,6 +12,7 @@ mod insistence;
 mod link_injection;
 mod peer_partition;
 mod points;
+mod shape;
 mod target;
 
 mod bottleneck;
@@ -22,6 +23,7 @@ mod elected_failover;
 mod failover;
 mod flaky;
 mod forget_idle;
+mod held_back;
 mod kill;
 mod latency;
 mod loss;
@@ -42,9 +44,10 @@ mod slow_disk;
 pub use active::{ActiveFault, Affected, BoxFuture, HealOnDrop, Healed, RunningFault};
 pub use clock::NO_CONCERN as NO_CLOCK_CONCERN;
 pub use env::{ClientHosts, FaultEnv, Links, ProcessControl};
-pub use fault::{Fault, FaultDefinition, FaultFamily, Pace, Shape};
+pub use fault::{Fault, FaultDefinition, FaultFamily, Pace};
 pub use injection::{Inject, Injection, InjectionContext, Needs, NotInjected, Preparation, acquires_without};
 pub use points::{MessagePoint, MessagePoints, is_point};
+pub use shape::Shape;
 pub use target::{ResolvedTarget, Target};
 
 use crate::config::parse_duration;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::faults::{ON_MESSAGES, without_number_or_time};
+use super::typed_fault::{ON_MESSAGES, without_number_or_time};
 use crate::report::coverage::Coverage;
 
 /// A message that passes so often in an experiment comes while a fault waits for it.

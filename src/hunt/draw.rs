@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::coverage::MessageCell;
-use super::faults::{HuntFaults, ON_MESSAGES, name};
+use super::faults::HuntFaults;
+use super::typed_fault::{ON_MESSAGES, name};
 use crate::config::{ANY_FAULT, Config, NO_FAULT, long_holds_with_any};
 use crate::plan::{LANES, plan};
 use rand::RngExt;
@@ -368,7 +369,7 @@ mod tests {
     use super::*;
     use crate::config::parse_duration;
     use crate::faults::Shape;
-    use crate::hunt::faults::without_number_or_time;
+    use crate::hunt::typed_fault::without_number_or_time;
 
     fn space() -> HuntSpace {
         HuntSpace {

@@ -5,7 +5,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use super::coverage::MessageCell;
-use crate::config::parse_duration;
+use super::typed_fault::{ON_MESSAGES, name};
 use crate::faults::{Shape, fault_named};
 
 /// Faults on the network, the servers and the clients, with the arguments that make their kinds.
@@ -46,15 +46,6 @@ const AIMED: &[(&str, &[&str])] = &[
 
 /// Faults under which a load still gets many acquires.
 const MILD: &[&str] = &["latency", "bursts", "loss", "reset", "flaky"];
-
-/// Faults that act on one message.
-pub const ON_MESSAGES: [&str; 5] = [
-    "drop-request",
-    "drop-reply",
-    "delay-request",
-    "delay-reply",
-    "kill-after",
-];
 
 /// Whose message it is, as it is typed; most often that of any client.
 const WHOSE: &[&str] = &["", "", ":waiter", ":holder", ":worker", ":releaser"];
@@ -169,18 +160,6 @@ impl HuntFaults {
             mild: faults.iter().filter(mild).cloned().collect(),
         }
     }
-}
-
-/// The name of a fault as it is typed: `partition` of `partition=holder`.
-pub fn name(text: &str) -> &str {
-    text.split_once('=').map_or(text, |(name, _)| name)
-}
-
-/// `delay-reply=SET:waiter` of `delay-reply=SET:2:waiter:300ms`.
-pub fn without_number_or_time(fault: &str) -> String {
-    let is_name = |part: &&str| part.parse::<u32>().is_err() && parse_duration(part).is_err();
-    let parts = fault.split(':').filter(is_name);
-    parts.collect::<Vec<_>>().join(":")
 }
 
 /// Whether a correct lock with a lease holds through it. Servers of a store that keeps nothing on disk come back without

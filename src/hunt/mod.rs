@@ -39,6 +39,7 @@ pub mod record;
 pub mod render;
 
 pub mod shrink;
+pub mod typed_fault;
 
 pub use draw::{HuntDraw, HuntSpace};
 pub use merge::merge;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::coverage::HuntCoverage;
 use super::draw::what_it_strikes;
-use super::faults::{name, without_number_or_time};
+use super::typed_fault::{name, without_number_or_time};
 use crate::exit::Exit;
 use crate::report::Diagnosis;
 use crate::report::diagnosis::Outcome;

@@ -1,8 +1,8 @@
 //! A hunt as people see it: a line an experiment, the block of a live screen, and the summary at its end.
 
 use super::coverage::Struck;
-use super::faults::name;
 use super::record::{ExperimentOutcome, ExperimentResult, HuntFind, HuntRecord, causes};
+use super::typed_fault::name;
 use crate::report::diagnosis::Outcome;
 use crate::report::screen::{Look, ScreenText};
 use crate::report::words::{clock, many, quoted, thousands};

@@ -89,6 +89,23 @@ impl Bar {
     }
 }
 
+impl OwnedBar<'_> {
+    pub fn bar(&self) -> Bar {
+        let (text, brief) = match self.client {
+            Some(client) => (format!("owner: c{client}"), format!("c{client}")),
+            None => ("an owner".to_owned(), "an owner".to_owned()),
+        };
+        Bar {
+            kind: BarKind::Owner,
+            from_ns: self.from_ns,
+            to_ns: self.to_ns,
+            text,
+            brief,
+            token: None,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BarKind {

@@ -10,9 +10,9 @@ use super::comparison::{Comparison, RunSummary, ViolationKind, compare};
 use super::diagnosis::Outcome;
 use super::html::text::prose;
 use super::html::{page, sign};
+use super::listed::{Listed, ListedFind, ListedHunt, ListedSuite};
 use super::trend::over_time;
 use super::words::{date, many, span, thousands};
-use crate::store::RunInfo;
 
 pub(crate) const STYLE: &str = concat!(include_str!("page/page.css"), include_str!("page/index.css"));
 pub(crate) const SCRIPT: &str = concat!("\"use strict\";(() => {\n", include_str!("page/index.js"), "})();\n");
@@ -20,53 +20,6 @@ pub(crate) const SCRIPT: &str = concat!("\"use strict\";(() => {\n", include_str
 const NAME: &str = "harness: all runs";
 /// By this a page is known as an index that harness wrote.
 pub const TITLE: &str = "<title>harness: all runs</title>";
-
-/// One run as the index lists it.
-pub struct Listed {
-    /// The name of its folder.
-    pub name: String,
-    pub summary: Option<RunSummary>,
-    /// How far it came, where there is no verdict.
-    pub status: String,
-    /// What it was to be, where there is no verdict that says so.
-    pub info: Option<RunInfo>,
-    /// Whether it has a page of its own.
-    pub page: bool,
-}
-
-/// One suite as the index lists it.
-pub struct ListedSuite {
-    /// The name of its folder, which has a page of its own.
-    pub name: String,
-    /// The name of the suite, the same each night.
-    pub suite: String,
-    pub outcome: Outcome,
-    /// How many of its rows came out as expected, and which did not.
-    pub sentence: String,
-    /// Its rows that were run: the name of each, and whether it came out as expected.
-    pub rows: Vec<(String, Outcome)>,
-}
-
-/// One hunt as the index lists it.
-pub struct ListedHunt {
-    /// The name of its folder.
-    pub name: String,
-    pub outcome: Outcome,
-    /// How many experiments came to what.
-    pub counts: String,
-    pub finds: Vec<ListedFind>,
-}
-
-/// A kind of violation that a hunt found.
-pub struct ListedFind {
-    /// `HL005 ghost`
-    pub kind: String,
-    pub summary: String,
-    /// Experiments that showed it.
-    pub count: u64,
-    /// The path of the page of the first of them, from the index, if there is one.
-    pub page: Option<String>,
-}
 
 /// The outcome of a run without a verdict, for the filter.
 const NO_VERDICT: &str = "NONE";

@@ -6,8 +6,6 @@ use std::collections::BTreeMap;
 use harness_checkers::history::event::Kind;
 use harness_checkers::{F, History};
 
-use super::drawing::{Bar, BarKind};
-
 /// From a grant, as the server shows it, to its end or to the end of the history.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OwnedBar<'a> {
@@ -16,23 +14,6 @@ pub struct OwnedBar<'a> {
     pub client: Option<u32>,
     pub from_ns: u64,
     pub to_ns: u64,
-}
-
-impl OwnedBar<'_> {
-    pub fn bar(&self) -> Bar {
-        let (text, brief) = match self.client {
-            Some(client) => (format!("owner: c{client}"), format!("c{client}")),
-            None => ("an owner".to_owned(), "an owner".to_owned()),
-        };
-        Bar {
-            kind: BarKind::Owner,
-            from_ns: self.from_ns,
-            to_ns: self.to_ns,
-            text,
-            brief,
-            token: None,
-        }
-    }
 }
 
 /// The grants of a history as bars, by their beginning. Grants whose owner the server does not name are left out.

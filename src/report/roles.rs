@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use harness_checkers::History;
 use harness_checkers::history::{NemesisFact, Role};
 
-use super::timeline::Moment;
+use super::moment::Moment;
 
 /// One server's roles, by time.
 #[derive(Debug, Clone, PartialEq)]

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use harness_checkers::history::event::Kind;
 use harness_checkers::{CertainHold, Ended, Entry, F, History};
 
+use super::moment::Moment;
 use super::owned::{OwnedBar, owned};
 use super::roles::{Band, bands};
 
@@ -25,13 +26,6 @@ pub struct AcquireTurn {
     /// The server that the reply came through, where that is known: into [`Timeline::nodes`].
     pub node: Option<usize>,
     pub held: Option<(Moment, Ended)>,
-}
-
-/// When something happened, and the `index` of the event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
-    pub ns: u64,
-    pub index: u64,
 }
 
 /// What an acquire was answered.

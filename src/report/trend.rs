@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::comparison::RunSummary;
 use super::diagnosis::Outcome;
 use super::html::sign;
-use super::index::{Listed, ListedSuite};
+use super::listed::{Listed, ListedSuite};
 
 /// Outcomes that are drawn for a row, the newest ones.
 const DRAWN: usize = 30;

@@ -1,5 +1,5 @@
-//! The run context: what everything in a run shares. The recorder, the register, the clients and which of them hold a lock,
-//! the counters that are shown, and the way to stop.
+//! The run context: what everything in a run shares. The recorder, the register, which clients hold a lock, the counters that are
+//! shown, and the way to stop.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -10,12 +10,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::RunSpec;
-use super::clients::holders::Holders;
-use super::clients::pool::ClientPool;
 use super::clock::RunClock;
+use super::holders::Holders;
 use super::recorder::Recorder;
 use super::register::GuardedRegister;
-use super::setup::Routes;
+use super::routes::Routes;
 use super::terms::Terms;
 use crate::event::ProgressSender;
 use crate::own_delays::OwnDelays;
@@ -31,7 +30,6 @@ pub struct RunContext {
     pub clock: RunClock,
     pub recorder: Recorder,
     pub register: GuardedRegister,
-    pub clients: Arc<ClientPool>,
     pub holders: Holders,
     pub counters: RunCounters,
     /// What passes the links, and what each client does meanwhile.
@@ -78,14 +76,7 @@ impl RunContext {
         self.holders.release(lock, token, owner);
     }
 
-    pub fn new(
-        spec: Arc<RunSpec>,
-        terms: Terms,
-        recorder: Recorder,
-        clients: ClientPool,
-        exchange: Arc<TapHub>,
-        routes: Routes,
-    ) -> Self {
+    pub fn new(spec: Arc<RunSpec>, terms: Terms, recorder: Recorder, exchange: Arc<TapHub>, routes: Routes) -> Self {
         let clock = recorder.clock();
         Self {
             spec,
@@ -93,7 +84,6 @@ impl RunContext {
             clock,
             recorder,
             register: GuardedRegister::default(),
-            clients: Arc::new(clients),
             holders: Holders::new(clock),
             counters: RunCounters::default(),
             exchange,

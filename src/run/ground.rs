@@ -11,25 +11,20 @@ use tokio::sync::{mpsc, watch};
 use super::clients::pool::ClientPool;
 use super::clock::RunClock;
 use super::context::RunContext;
+use super::observer::ConnectObserver;
 use super::online_check::OnlineCheck;
 use super::phases::PhaseRunner;
-use super::setup::{self, Routes};
+use super::routes::Routes;
 use super::terms::Terms;
-use super::{RunError, RunOutcome, RunSpec, recorder, taps};
-use crate::backends::lock_keys::LockKeys;
-use crate::backends::observer::Observer;
+use super::{RunError, RunOutcome, RunSpec, recorder, setup, taps};
 use crate::backends::{Connect, LockSweeper};
 use crate::clock::GroundClock;
-use crate::cluster::{BoxFuture, Cluster, EndpointsReceiver, NodeControl, RoleProbe};
+use crate::cluster::{Cluster, EndpointsReceiver, NodeControl, RoleProbe};
 use crate::disks::DiskControl;
 use crate::faults::{FaultEnv, Links, MessagePoints};
 use crate::wall_clock::WallClockControl;
 use harness_proxy::api::Api;
 use harness_proxy::{TapHub, TapNotification};
-
-/// Connects the observer of a run.
-pub type ConnectObserver =
-    Box<dyn Fn(EndpointsReceiver, LockKeys) -> BoxFuture<'static, Result<Box<dyn Observer>, String>> + Send + Sync>;
 
 /// What a run is played on.
 pub struct Ground {
@@ -82,8 +77,10 @@ pub struct PlayedRun<'a> {
     pub(super) contract: &'a mut Option<Contract>,
     /// Where it is kept in memory.
     pub(super) history: &'a mut Option<History>,
-    /// Once it has begun: its clients are to be closed.
+    /// Once it has begun.
     pub(super) run: &'a mut Option<Arc<RunContext>>,
+    /// Likewise: they are to be closed.
+    pub(super) clients: &'a mut Option<Arc<ClientPool>>,
 }
 
 impl<'a> PlayedRun<'a> {
@@ -95,6 +92,7 @@ impl<'a> PlayedRun<'a> {
             contract: &mut outcome.contract,
             history: &mut outcome.history,
             run: &mut outcome.teardown.run,
+            clients: &mut outcome.teardown.clients,
         }
     }
 }
@@ -126,16 +124,17 @@ pub async fn play(
     let (recorder, closer) = recorder::start(file, &header, clock).map_err(|error| RunError::write(&path, &error))?;
     let recorder = recorder.with_check(check);
     let routes = Routes::new(&ground.links, &ground.servers.endpoints.borrow());
-    let run = RunContext::new(spec, terms, recorder, ground.clients, ground.exchange, routes);
-    let run = Arc::new(run);
+    let run = Arc::new(RunContext::new(spec, terms, recorder, ground.exchange, routes));
+    let clients = Arc::new(ground.clients);
     *played_run.run = Some(Arc::clone(&run));
+    *played_run.clients = Some(Arc::clone(&clients));
     let api = serve_api(&run)?;
-    let _listening = taps::start(ground.notices, Arc::clone(&run));
+    let _listening = taps::start(ground.notices, &clients, Arc::clone(&run));
     let env = FaultEnv {
         clock: ground.clock,
         links: ground.links,
         peer_links: ground.peer_links,
-        clients: run.clients.clone(),
+        clients: clients.clone(),
         servers: ground.servers.control,
         observed: run.observed.subscribe(),
         server_clocks: ground.server_clocks,
@@ -150,6 +149,7 @@ pub async fn play(
         observe: ground.observe,
         sweep: ground.sweep,
         run,
+        clients,
         api,
     };
     let played = phases.play(played_run.interrupted).await;

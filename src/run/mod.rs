@@ -14,6 +14,7 @@ mod context;
 mod delays;
 mod ground;
 mod history_file;
+mod holders;
 mod observer;
 mod online_check;
 mod peer_proxies;
@@ -22,8 +23,10 @@ mod progress;
 mod recorder;
 mod register;
 mod roles;
+mod routes;
 mod schedule;
 mod setup;
+mod stop_on_violation;
 mod taps;
 mod targeting;
 mod terms;
@@ -47,7 +50,8 @@ use crate::wall_clock::Clocks;
 pub use clients::child::{ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent};
 pub use clients::pool::{ClientPool, ClientPoolSpec};
 use context::RunContext;
-pub use ground::{ConnectObserver, Ground, PlayedRun, ServersOfRun, play};
+pub use ground::{Ground, PlayedRun, ServersOfRun, play};
+pub use observer::ConnectObserver;
 pub use peer_proxies::PeerLinks;
 pub use setup::attached::{consent_to, survey};
 use setup::{ClientLinks, WallClocks};
@@ -139,6 +143,7 @@ pub struct RunOutcome {
 #[derive(Default)]
 pub struct Teardown {
     run: Option<Arc<RunContext>>,
+    clients: Option<Arc<ClientPool>>,
     /// Where the servers were running before the run.
     config: Option<Config>,
     servers: Option<RunServers>,
@@ -170,9 +175,10 @@ impl Teardown {
 
     /// Ends clients and links. The servers, if they were started, go on for another run.
     pub async fn all_but_servers(self) -> Option<RunServers> {
-        if let Some(run) = self.run {
-            run.clients.close().await;
+        if let Some(clients) = self.clients {
+            clients.close().await;
         }
+        drop(self.run);
         if let Some(links) = self.links {
             links.close().await;
         }
@@ -239,6 +245,7 @@ async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), Run
         contract: &mut outcome.contract,
         history: &mut outcome.history,
         run: &mut outcome.teardown.run,
+        clients: &mut outcome.teardown.clients,
     };
     play(spec, ground, played, serve_api).await
 }

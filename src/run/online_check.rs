@@ -2,19 +2,10 @@
 //!
 //! The verdict is not made here. It is that of the complete check of the recorded history.
 
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard};
 
 use harness_checkers::history::event::{Header, Line};
-use harness_checkers::history::{NemesisFact, PhaseFact, SeenViolation};
-use harness_checkers::{Entry, Kind, Monitor, NotOnline, Process, Property, Violation};
-
-use super::context::RunContext;
-use crate::clock::{GroundClock, RunningTask};
-use crate::event::ProgressEvent;
-
-/// How often a run asks whether a violation was seen.
-const LOOK: Duration = Duration::from_millis(50);
+use harness_checkers::{Entry, Kind, Monitor, NotOnline, Process, Violation};
 
 /// A monitor that is given the lines of one run, in the order of the history.
 pub struct OnlineCheck(Mutex<Watched>);
@@ -62,42 +53,4 @@ impl OnlineCheck {
     fn lock(&self) -> MutexGuard<'_, Watched> {
         self.0.lock().expect("no one panics while a line is looked at")
     }
-}
-
-/// Ends a run at its first violation, as it is seen while the run goes on. In virtual time a look is no event of the world: the run is
-/// the same up to the violation.
-pub fn start(run: &Arc<RunContext>) -> Option<RunningTask> {
-    let (clock, run) = (run.clock.by, Arc::downgrade(run));
-    let is_over = move || run.upgrade().is_none_or(|run| run.is_stopping() || is_violated(&run));
-    match clock {
-        GroundClock::Virtual(world) => {
-            world.look_every(LOOK, is_over);
-            None
-        }
-        GroundClock::Real => Some(clock.spawn(async move {
-            while !is_over() {
-                clock.sleep(LOOK).await;
-            }
-        })),
-    }
-}
-
-/// Ends the run if a violation was seen; returns whether it does.
-fn is_violated(run: &RunContext) -> bool {
-    let Some(violation) = run.recorder.violation() else {
-        return false;
-    };
-    let text = format!("{}; faults heal, and the run ends", violation.summary);
-    let phase = PhaseFact::Violation(SeenViolation {
-        property: Property::LINEARIZABLE.id().to_owned(),
-        class: violation.class,
-        lock: violation.lock,
-        at_ns: violation.at_ns,
-        summary: violation.summary,
-    });
-    let name = phase.name();
-    run.recorder.nemesis(&NemesisFact::Phase(phase));
-    run.progress().send(ProgressEvent::Phase { name, text });
-    run.end_violated();
-    true
 }

@@ -12,11 +12,12 @@ use tokio::sync::watch;
 use super::churn::{self, Turns};
 use super::clients::arrivals::Arrivals;
 use super::clients::driver::ClientDriver;
+use super::clients::pool::ClientPool;
 use super::clients::rarely::Rarely;
 use super::clients::workload::Workload;
 use super::context::RunContext;
-use super::ground::ConnectObserver;
-use super::{RunError, observer, online_check, progress, schedule, taps};
+use super::observer::{self, ConnectObserver};
+use super::{RunError, progress, schedule, stop_on_violation, taps};
 use crate::backends::{Connect, LockSweeper};
 use crate::clock::{RunningTask, TaskSet};
 use crate::cluster::{EndpointsReceiver, RoleProbe};
@@ -36,6 +37,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Goes through the phases.
 pub struct PhaseRunner {
     pub run: Arc<RunContext>,
+    pub clients: Arc<ClientPool>,
     pub env: Arc<FaultEnv>,
     pub endpoints: EndpointsReceiver,
     pub roles: RoleProbe,
@@ -72,7 +74,7 @@ impl PhaseRunner {
         let _ticker = progress::start(run, self.roles.clone());
         let mut interrupt = run.spec.interrupt.clone();
         let phases = async {
-            run.clients.open(run).await.map_err(RunError::Clients)?;
+            self.clients.open(run).await.map_err(RunError::Clients)?;
             self.phases().await
         };
         let mut phases = std::pin::pin!(phases);
@@ -124,7 +126,7 @@ impl PhaseRunner {
         let turns = Turns::new(config.lock_names(), config.churn, run.clock).skewed(config.load.skew);
         let drivers = self.drivers(turns.clone());
         let _sweeper = self.sweeper(turns);
-        let _check = config.stop_on_violation.then(|| online_check::start(run));
+        let _check = config.stop_on_violation.then(|| stop_on_violation::start(run));
         let went = match config.each {
             Some(each) => self.turns(each).await,
             None => self.control_to_recovery().await,
@@ -219,7 +221,7 @@ impl PhaseRunner {
         }
         self.begin(PhaseFact::Recovery);
         run.recover();
-        let before = run.clients.acquired();
+        let before = self.clients.acquired();
         let began = run.clock.now();
         let planned = run.spec.plan.phases.recovery;
         // a client may have begun to wait just before the recovery
@@ -240,7 +242,7 @@ impl PhaseRunner {
 
     /// How long two turns of all clients take, as far as their grants in this time tell; nothing where there were none.
     fn two_turns(&self, before: &[u64], lasted: Duration) -> Duration {
-        let grants = self.run.clients.acquired().iter().sum::<u64>() - before.iter().sum::<u64>();
+        let grants = self.clients.acquired().iter().sum::<u64>() - before.iter().sum::<u64>();
         if grants == 0 {
             return Duration::ZERO;
         }
@@ -249,7 +251,7 @@ impl PhaseRunner {
 
     /// The clients that acquired less often than is `wanted` of each, in the order of the clients.
     fn below(&self, wanted: impl Iterator<Item = u64>) -> Vec<String> {
-        let acquired = self.run.clients.acquired().into_iter();
+        let acquired = self.clients.acquired().into_iter();
         let short = acquired.zip(wanted).enumerate();
         short
             .filter(|(_, (acquired, wanted))| acquired < wanted)
@@ -289,12 +291,13 @@ impl PhaseRunner {
         let mut seeds = ChaCha8Rng::seed_from_u64(config.seed);
         let mut drivers = self.run.clock.by.tasks();
         let ramp = config.load.ramp / config.clients;
-        for (process, client) in self.run.clients.clients() {
+        for (process, client) in self.clients.clients() {
             let mut rng = ChaCha8Rng::seed_from_u64(seeds.random());
             let vary = Some(config.vary).filter(|_| config.each.is_none());
             let driver = ClientDriver {
                 client: Arc::clone(client),
                 process: Arc::clone(process),
+                pool: Arc::clone(&self.clients),
                 run: Arc::clone(&self.run),
                 workload: Arc::clone(&workload),
                 long_holds: Rarely::new(vary, &mut rng),

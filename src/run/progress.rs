@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::clients::holders::Holding;
 use super::delays;
+use super::holders::Holding;
 use super::roles::ServerRoles;
 use crate::clock::RunningTask;
 use crate::cluster::RoleProbe;

@@ -8,18 +8,19 @@ use harness_checkers::history::event::{Fields, Process};
 use harness_checkers::history::{AskedAgain, ClientSession, MessageCounts, RequestCount, TapTotals};
 use tokio::sync::mpsc;
 
-use super::clients::pool::LogicalClient;
+use super::clients::logical_client::LogicalClient;
+use super::clients::pool::ClientPool;
 use crate::clock::RunningTask;
 use crate::faults::Links;
 use crate::run::context::RunContext;
 use harness_proxy::TapNotification;
 
 /// Writes notifications down until the returned task is dropped.
-pub fn start(mut notices: mpsc::Receiver<TapNotification>, run: Arc<RunContext>) -> RunningTask {
+pub fn start(mut notices: mpsc::Receiver<TapNotification>, clients: &ClientPool, run: Arc<RunContext>) -> RunningTask {
     let config = &run.spec.config;
     let stored = config.lock_names().into_iter().map(|lock| config.attach.stored(&lock));
     let (locks, separators): (Vec<String>, _) = (stored.collect(), config.backend.separators);
-    let clients: Vec<Arc<LogicalClient>> = run.clients.clients().map(|(_, client)| Arc::clone(client)).collect();
+    let clients: Vec<Arc<LogicalClient>> = clients.clients().map(|(_, client)| Arc::clone(client)).collect();
     run.clock.by.spawn(async move {
         while let Some(notice) = notices.recv().await {
             let lock = lock_of(&notice.subject, separators, &locks);

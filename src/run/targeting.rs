@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::clients::holders::Holding;
+use super::holders::Holding;
 use crate::cluster::NodeControl;
 use crate::faults::{ResolvedTarget, Target};
 use crate::limits::AIM;

@@ -5,20 +5,19 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::clients::pool::ClientPool;
 use super::clock::RunClock;
 use super::context::RunContext;
-use super::setup::{self, Routes};
+use super::routes::Routes;
 use super::terms::Terms;
-use super::{RunFolder, RunSpec, recorder};
+use super::{RunFolder, RunSpec, recorder, setup};
 use crate::clock::GroundClock;
 use crate::cluster::{Runtime, RuntimeChoice};
 use crate::config::Config;
 use crate::event::ProgressSender;
 use crate::plan::plan;
 
-/// A context of these clients whose history is written to `folder`.
-pub fn context_of(clients: ClientPool, folder: &Path) -> Arc<RunContext> {
+/// A context whose history is written to `folder`.
+pub fn context_of(folder: &Path) -> Arc<RunContext> {
     let config = Config::example();
     let spec = RunSpec {
         plan: plan(&config).unwrap(),
@@ -46,7 +45,6 @@ pub fn context_of(clients: ClientPool, folder: &Path) -> Arc<RunContext> {
         Arc::new(spec),
         terms,
         recorder,
-        clients,
         exchange,
         Routes::default(),
     ))

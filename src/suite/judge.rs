@@ -3,7 +3,7 @@
 use harness_checkers::{Finding, Property, Verdict};
 use serde::{Deserialize, Serialize};
 
-use super::{Expectation, Expected};
+use super::{Expectation, Expected, SuiteRow};
 use crate::exit::Exit;
 use crate::report::Diagnosis;
 use crate::report::diagnosis::Outcome;
@@ -80,8 +80,20 @@ impl Judgement {
     }
 }
 
+impl SuiteRow {
+    /// How a run of it is judged.
+    pub fn judge(&self, exit: Option<Exit>, diagnosis: Option<&Diagnosis>) -> Judgement {
+        let judgement = judge(&self.expect, exit, diagnosis);
+        if self.canary {
+            judge_canary(judgement)
+        } else {
+            judgement
+        }
+    }
+}
+
 /// Judges a run by its exit code and its diagnosis, if it came to one.
-pub fn judge(expect: &Expectation, exit: Option<Exit>, diagnosis: Option<&Diagnosis>) -> Judgement {
+fn judge(expect: &Expectation, exit: Option<Exit>, diagnosis: Option<&Diagnosis>) -> Judgement {
     let Some(diagnosis) = diagnosis else {
         return match exit {
             Some(Exit::Interrupted) => Judgement::of(RowOutcome::Interrupted, []),
@@ -197,7 +209,7 @@ pub fn word(verdict: Verdict) -> &'static str {
 }
 
 /// The same of a canary, which is in order when its alarm goes off.
-pub fn judge_canary(judgement: Judgement) -> Judgement {
+fn judge_canary(judgement: Judgement) -> Judgement {
     match judgement.judged {
         RowOutcome::Unexpected => Judgement::of(RowOutcome::AsExpected, judgement.why),
         RowOutcome::AsExpected | RowOutcome::Missing => Judgement::of(

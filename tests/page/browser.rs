@@ -381,7 +381,8 @@ fn nothing_in_a_name_becomes_markup() {
 
 #[test]
 fn the_index_filters_runs_and_needs_no_script_to_list_them() {
-    use harness::report::index::{Listed, ListedFind, ListedHunt, ListedSuite, render};
+    use harness::report::index::render;
+    use harness::report::listed::{Listed, ListedFind, ListedHunt, ListedSuite};
     let listed = |name: &str, sample: &str| {
         let diagnosis = Sample::golden(sample).diagnosis;
         Listed {

@@ -9,8 +9,6 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::recipe::Wakeup;
-
 /// What a client promises. Every field is optional; a name that is no field is an error, since a promise that is misspelt
 /// would silently not be judged.
 ///
@@ -67,6 +65,19 @@ pub struct Contract {
     /// Whether a holder writes another value while it holds, so that a new value is not a new owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rewrites: Option<bool>,
+}
+
+/// How a waiter learns that it may try again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Wakeup {
+    /// The server notifies it, and the client raises `woken`.
+    Notified,
+    /// It asks at intervals; `woken` is never raised.
+    #[serde(rename = "polls")]
+    Polling,
+    /// The server or a library waits on its behalf and does not report it; `woken` is never raised.
+    Unreported,
 }
 
 /// Where the names or numbers of grants come from.

@@ -7,6 +7,8 @@
 //!
 //! Nothing here may know of faults, checkers or reports: a lock does not know that it is being tested.
 
+mod backend_id;
+mod catalogue;
 mod client;
 mod contract;
 pub mod defects;
@@ -28,10 +30,12 @@ mod stepped_clock;
 mod testing;
 pub mod zk;
 
+pub use backend_id::BackendId;
+pub use catalogue::{find_recipe, recipes};
 pub use client::{LockClient, LockError, LockGrant, LockResult, SignalSink};
-pub use contract::{Contract, IssuedBy, KeyPattern, KeyValue};
+pub use contract::{Contract, IssuedBy, KeyPattern, KeyValue, Wakeup};
 pub use host::{RecipeHost, Task, TokioHost, within};
 pub use login::{Login, LoginVariables};
-pub use recipe::{BackendId, Constructor, Policy, Recipe, RecipeError, RecipeOptions, Wakeup, find_recipe, recipes};
+pub use recipe::{Constructor, Policy, Recipe, RecipeError, RecipeOptions};
 pub use serve::{ServeError, perform, reply, serve, serve_process, serve_with};
 pub use session::SessionError;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::recipe::BackendId;
+use crate::backend_id::BackendId;
 
 /// A user and its password, which no output shows.
 #[derive(Clone, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::pump::Direction;
+use crate::direction::Direction;
 
 /// What one proxy carried in one direction.
 pub struct Traffic {

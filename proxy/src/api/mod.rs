@@ -6,6 +6,7 @@
 
 mod metrics;
 mod proxies;
+mod request;
 mod routes;
 mod serving;
 

@@ -13,12 +13,13 @@ use tokio::net::lookup_host;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::metrics::Traffic;
-use super::routes::{ApiError, parse};
+use super::request::{ApiError, parse};
 use super::{ApiChange, OnChange};
 use crate::busy_poll::ProxyRuntime;
 use crate::byte_meter::MeterSide;
-use crate::link::{EndMode, Link, Route, Upstream};
-use crate::pump::Direction;
+use crate::direction::Direction;
+use crate::link::{Link, Route};
+use crate::link_state::{EndMode, Upstream};
 use crate::toxic::{InvalidToxic, Toxic, ToxicKind, ToxicStream};
 
 /// A proxy as Toxiproxy shows it.

@@ -4,23 +4,15 @@ use hyper::header::HeaderValue;
 use hyper::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use super::metrics;
 use super::proxies::ProxyTable;
+use super::request::ApiError;
 
 pub struct ApiResponse {
     pub status: StatusCode,
     pub body: String,
     pub content: Option<HeaderValue>,
-}
-
-/// Why a request was not granted.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct ApiError {
-    pub error: String,
-    pub status: u16,
 }
 
 impl ApiResponse {
@@ -57,47 +49,6 @@ impl ApiResponse {
 impl From<ApiError> for ApiResponse {
     fn from(refusal: ApiError) -> Self {
         Self::json(refusal.status, &refusal)
-    }
-}
-
-impl ApiError {
-    pub fn new(status: u16, error: impl Into<String>) -> Self {
-        Self {
-            error: error.into(),
-            status,
-        }
-    }
-
-    pub fn bad_body(why: impl std::fmt::Display) -> Self {
-        Self::new(400, format!("bad request body: {why}"))
-    }
-
-    pub fn missing(field: impl std::fmt::Display) -> Self {
-        Self::new(400, format!("missing required field: {field}"))
-    }
-}
-
-/// The first value of a body; like Toxiproxy it ignores what follows, and the case of keys.
-pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
-    let mut values = serde_json::Deserializer::from_slice(body).into_iter::<Value>();
-    match values.next() {
-        Some(value) => value
-            .and_then(|value| serde_json::from_value(lower_keys(value)))
-            .map_err(ApiError::bad_body),
-        None => Err(ApiError::bad_body("EOF")),
-    }
-}
-
-fn lower_keys(value: Value) -> Value {
-    match value {
-        Value::Object(fields) => {
-            let lowered = fields
-                .into_iter()
-                .map(|(key, value)| (key.to_lowercase(), lower_keys(value)));
-            Value::Object(lowered.collect())
-        }
-        Value::Array(values) => Value::Array(values.into_iter().map(lower_keys).collect()),
-        other => other,
     }
 }
 

@@ -21,7 +21,8 @@ use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
-use super::routes::{ApiError, ApiResponse};
+use super::request::ApiError;
+use super::routes::ApiResponse;
 use crate::limits::{API_BODY, API_REQUEST};
 
 /// A request that was let through, and whole.

@@ -12,7 +12,7 @@ use toxiproxy_rust::client::Client;
 use toxiproxy_rust::proxy::{Proxy, ProxyPack};
 
 use super::http::ToxiproxyHttp;
-use crate::link::Layer;
+use crate::link_state::Layer;
 use crate::toxic::{Toxic, ToxicKind};
 
 /// The thread's name, by which its panics are told from others.

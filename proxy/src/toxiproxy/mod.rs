@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::external::{ExternalProxyDriver, PendingReply, within};
-use super::link::Layer;
+use super::link_state::Layer;
 use super::toxic::Toxic;
 use crate::limits::{DIAL, REMOTE, REMOTE_GOODBYE};
 use driver::{DriverCommand, ToxiproxyDriver};

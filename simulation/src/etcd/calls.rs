@@ -1,89 +1,12 @@
 //! What a member does with what its clients send: each call is a task of its own, which its client can end.
 
-use std::collections::BTreeMap;
-
-use harness_workloads::Task;
 use tokio::sync::oneshot;
 
 use super::cluster::SimulatedEtcd;
+use super::member_connection::ServedCall;
 use super::request::{EtcdAnswer, EtcdCall, EtcdMessage, EtcdRequest, EtcdStatus};
 use super::store::StoreChange;
 use crate::mutants::is_mutant;
-use crate::network::ServerSide;
-
-/// A client's connection, as its member has it.
-pub(super) struct MemberConnection {
-    side: ServerSide<EtcdRequest, EtcdMessage>,
-    calls: BTreeMap<u64, ServedCall>,
-    /// Something was sent since the last ping.
-    has_sent: bool,
-    /// When the last ping came, in nanoseconds.
-    last_ping: Option<u64>,
-    /// Pings that came too early, in a row.
-    strikes: u32,
-}
-
-/// A connection with a call on it must not be pinged more often: `--grpc-keepalive-min-time`, `embed/config.go:60` of 3.4.23.
-const PING_NS: u64 = 5_000_000_000;
-/// One without a call: `defaultPingTimeout` of grpc-go 1.26, `internal/transport/http2_server.go:811`, `handlePing`.
-const IDLE_PING_NS: u64 = 2 * 3600 * 1_000_000_000;
-/// After more of those than this the connection is closed: `maxPingStrikes`, there.
-const MOST_STRIKES: u32 = 2;
-
-impl MemberConnection {
-    pub fn new(side: ServerSide<EtcdRequest, EtcdMessage>) -> Self {
-        MemberConnection {
-            side,
-            calls: BTreeMap::new(),
-            has_sent: false,
-            last_ping: None,
-            strikes: 0,
-        }
-    }
-
-    fn send(&mut self, message: EtcdMessage) {
-        self.has_sent = true;
-        self.side.send(message);
-    }
-
-    /// Answers a ping. Returns whether the client sends too many: the connection is to be closed.
-    fn answer_ping(&mut self, now: u64) -> bool {
-        self.side.send(EtcdMessage::Pong);
-        let before = self.last_ping.replace(now);
-        if std::mem::take(&mut self.has_sent) {
-            self.strikes = 0;
-            return false;
-        }
-        let pause = if self.calls.is_empty() { IDLE_PING_NS } else { PING_NS };
-        self.strikes += u32::from(before.is_some_and(|before| before + pause > now));
-        self.strikes > MOST_STRIKES
-    }
-}
-
-/// A call that is not answered, or a watch.
-struct ServedCall {
-    task: Task,
-    /// Where the task cleans up when its client has gone.
-    gone: Option<oneshot::Sender<()>>,
-    name: &'static str,
-    /// It ends when the member knows no leader for long.
-    needs_leader: bool,
-    /// A watch that was answered.
-    answered: bool,
-}
-
-impl ServedCall {
-    /// Its client does not wait any more.
-    fn cancel(self) {
-        match self.gone {
-            Some(gone) => {
-                let _ = gone.send(());
-                self.task.detach();
-            }
-            None => drop(self.task),
-        }
-    }
-}
 
 /// A call as the task knows it that serves it.
 #[derive(Clone, Copy)]

@@ -9,7 +9,6 @@
 //! of its successor: it hears of it first (etcd before 3.4.31 and 3.5.13 could revoke leases there: <https://github.com/etcd-io/etcd/issues/15247>).
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -17,12 +16,12 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
 use super::lessor::LessorClock;
-use super::member::{Member, RequestId};
+use super::member::Member;
 use super::request::StoredKey;
 use super::store::StoreChange;
+use super::work::{MemberWork, ProposedChange, RequestId};
 use crate::network::{Port, arrives_behind, peer_latency};
-use crate::process::SimulatedProcess;
-use crate::world::{Kept, World};
+use crate::world::{Kept, SimulatedProcess, World};
 
 /// A new leader extends leases by this: `electionTimeout`, `etcdserver/server.go:2219` of 3.4.23.
 const EXTENSION_NS: u64 = 1_000_000_000;
@@ -70,31 +69,6 @@ pub(super) struct ClusterState {
     leases: Cell<i64>,
     pub dice: RefCell<ChaCha8Rng>,
     hook: RefCell<Option<EtcdChangeHook>>,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct ProposedChange {
-    pub change: StoreChange,
-    /// The member that answers, and its number of the request.
-    pub origin: Option<(usize, RequestId)>,
-}
-
-/// What a member does at its time.
-pub(super) enum MemberWork {
-    /// Applies the log up to this entry.
-    Apply(usize),
-    /// As the leader: decides. A member that leads no more sends it on.
-    Propose(ProposedChange),
-    /// As the leader: says up to which entry a read has to wait.
-    ReadIndex(usize, RequestId),
-    ReadFrom(RequestId, usize),
-    /// As the leader: renews a lease.
-    Renew(usize, RequestId, i64),
-    Renewed(RequestId, super::lessor::LeaseRenewal),
-    /// Hears who leads.
-    Hear(Option<usize>),
-    /// Ends what a connection asked for: it is over.
-    Close(u64),
 }
 
 impl SimulatedEtcd {
@@ -399,6 +373,3 @@ impl ClusterState {
         }
     }
 }
-
-/// Requests that wait for an answer, by number.
-pub(super) type AnswersDue<T> = RefCell<BTreeMap<RequestId, tokio::sync::oneshot::Sender<T>>>;

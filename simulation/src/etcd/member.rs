@@ -4,32 +4,18 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::task::Waker;
-use std::time::Duration;
 
-use harness_workloads::within;
 use tokio::sync::{oneshot, watch};
 
-use super::calls::MemberConnection;
-use super::cluster::{AnswersDue, MemberWork, ProposedChange, SimulatedEtcd};
+use super::key_watcher::{KeyWatcher, SYNC_NS};
 use super::lessor::{LOOK_NS, LeaseRenewal};
-use super::request::{EtcdAnswer, EtcdMessage, EtcdRequest, EtcdStatus, StoreEvent};
-use super::store::{EtcdStore, StoreChange};
-use super::watchers::{KeyWatcher, SYNC_NS};
+use super::member_connection::MemberConnection;
+use super::request::{EtcdAnswer, EtcdMessage, EtcdRequest, StoreEvent};
+use super::store::EtcdStore;
+use super::work::{AnswersDue, MemberWork, RequestId};
 use crate::network::Port;
-use crate::process::SimulatedProcess;
 use crate::work_queue::WorkQueue;
-use crate::world::World;
-
-/// A member gives a request up after this: `ReqTimeout`, `etcdserver/config.go:286` of 3.4.23.
-const REQUEST_LIMIT: Duration = Duration::from_secs(7);
-/// A read asks the leader again after this: `readIndexRetryTime`, `etcdserver/v3_server.go:44`.
-const READ_AGAIN: Duration = Duration::from_millis(500);
-/// A renewal that the leader did not take is tried again, as a loop of requests over loopback takes (`LeaseRenew`,
-/// `etcdserver/v3_server.go:286`, which does not pause).
-const RENEW_AGAIN: Duration = Duration::from_millis(1);
-
-/// The number of a request among those to members.
-pub(super) type RequestId = u64;
+use crate::world::{SimulatedProcess, World};
 
 /// What a member believes of the leader.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,11 +43,11 @@ pub(super) struct Member {
     pub last_told: Cell<u64>,
     pub silent_since: Cell<Option<u64>>,
     pub view: watch::Sender<LeaderView>,
-    proposals: AnswersDue<EtcdAnswer>,
-    reads: AnswersDue<()>,
+    pub proposals: AnswersDue<EtcdAnswer>,
+    pub reads: AnswersDue<()>,
     /// Reads that wait until so many entries are applied.
     ready_reads: RefCell<BTreeMap<(usize, RequestId), oneshot::Sender<()>>>,
-    renewals: AnswersDue<LeaseRenewal>,
+    pub renewals: AnswersDue<LeaseRenewal>,
     pub watchers: RefCell<BTreeMap<u64, Rc<KeyWatcher>>>,
     /// When watches that asked for the past are brought up to date.
     pub sync_at: Cell<Option<u64>>,
@@ -194,104 +180,4 @@ impl Member {
             let _ = first.remove().send(());
         }
     }
-}
-
-/// What members do for the calls that they serve.
-impl SimulatedEtcd {
-    /// Puts a change into the log, and answers when this member has applied it: `raftRequest`. It may happen although its caller gives up,
-    /// but not before there is a leader.
-    pub(super) async fn propose(self, member: usize, change: StoreChange) -> Result<EtcdAnswer, EtcdStatus> {
-        let etcd = self.0.get();
-        let own = &etcd.members[member];
-        let proposing = async {
-            let mut view = own.view.subscribe();
-            let known = view.wait_for(|view| view.leader.is_some()).await;
-            let leader = known.ok().and_then(|view| view.leader)?;
-            let number = self.new_request();
-            let (asked, answer) = oneshot::channel();
-            own.proposals.borrow_mut().insert(number, asked);
-            let origin = Some((member, number));
-            self.tell(member, leader, MemberWork::Propose(ProposedChange { change, origin }));
-            answer.await.ok()
-        };
-        match within(&*own.process.host(), REQUEST_LIMIT, proposing).await.flatten() {
-            Some(EtcdAnswer::Failed(status)) => Err(status),
-            Some(answer) => Ok(answer),
-            None => Err(EtcdStatus::Unavailable("request timed out")),
-        }
-    }
-
-    /// Waits until this member may answer a linearizable read: `linearizableReadLoop`.
-    pub(super) async fn may_read(self, member: usize) -> Result<(), EtcdStatus> {
-        let etcd = self.0.get();
-        let own = &etcd.members[member];
-        let host = own.process.host();
-        let mut view = own.view.subscribe();
-        let began = view.borrow_and_update().changes;
-        let reading = async {
-            let number = self.new_request();
-            let (asked, mut answer) = oneshot::channel();
-            own.reads.borrow_mut().insert(number, asked);
-            loop {
-                let leader = own.view.borrow().leader;
-                if let Some(leader) = leader {
-                    self.tell(member, leader, MemberWork::ReadIndex(member, number));
-                }
-                let answered = async { (&mut answer).await.is_ok() };
-                let changed = async { _ = view.wait_for(|view| view.changes != began).await };
-                match within(&*host, READ_AGAIN, first_of(answered, changed)).await {
-                    Some(Some(true)) => return Ok(()),
-                    Some(Some(false)) => return Err(EtcdStatus::Unavailable("the server stopped")),
-                    Some(None) => return Err(EtcdStatus::Unavailable("etcdserver: leader changed")),
-                    None => {}
-                }
-            }
-        };
-        let timed_out = Err(EtcdStatus::Unavailable("etcdserver: request timed out"));
-        within(&*host, REQUEST_LIMIT, reading).await.unwrap_or(timed_out)
-    }
-
-    /// Renews a lease at the leader, also when another leads by then; in seconds, 0 for a lease that is gone: `LeaseRenew`.
-    pub(super) async fn renew(self, member: usize, lease: i64) -> Result<i64, EtcdStatus> {
-        let etcd = self.0.get();
-        let own = &etcd.members[member];
-        let host = own.process.host();
-        let renewing = async {
-            loop {
-                let leader = own.view.borrow().leader;
-                if let Some(leader) = leader.filter(|leader| self.is_running(*leader)) {
-                    let number = self.new_request();
-                    let (asked, answer) = oneshot::channel();
-                    own.renewals.borrow_mut().insert(number, asked);
-                    self.tell(member, leader, MemberWork::Renew(member, number, lease));
-                    // the process of a leader that is killed ends its connections
-                    let gone = async {
-                        while self.is_running(leader) {
-                            host.sleep(RENEW_AGAIN * 10).await;
-                        }
-                    };
-                    match first_of(answer, gone).await {
-                        Some(Ok(LeaseRenewal::Renewed(ttl))) => return ttl,
-                        Some(Ok(LeaseRenewal::Missing)) => return 0,
-                        Some(Ok(LeaseRenewal::RunOut | LeaseRenewal::NotLeader) | Err(_)) | None => {}
-                    }
-                }
-                host.sleep(RENEW_AGAIN).await;
-            }
-        };
-        let renewed = within(&*host, REQUEST_LIMIT, renewing).await;
-        renewed.ok_or(EtcdStatus::Unavailable("etcdserver: request timed out"))
-    }
-}
-
-/// The answer of `work`, or `None` if `other` is done before it.
-pub(super) async fn first_of<T>(work: impl Future<Output = T>, other: impl Future<Output = ()>) -> Option<T> {
-    let (mut work, mut other) = (std::pin::pin!(work), std::pin::pin!(other));
-    std::future::poll_fn(|task| {
-        if let std::task::Poll::Ready(answer) = work.as_mut().poll(task) {
-            return std::task::Poll::Ready(Some(answer));
-        }
-        other.as_mut().poll(task).map(|()| None)
-    })
-    .await
 }

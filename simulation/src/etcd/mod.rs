@@ -5,14 +5,18 @@ mod calls;
 mod channel;
 mod cluster;
 mod connection;
+mod key_watcher;
+mod leader_requests;
 pub mod lessor;
 mod member;
+mod member_connection;
 pub mod request;
 mod services;
 mod serving;
 mod session;
 pub mod store;
 mod watchers;
+mod work;
 
 pub use cluster::{EtcdChange, EtcdVersion, SimulatedEtcd};
 pub use session::EtcdRoutes;

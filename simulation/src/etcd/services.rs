@@ -8,7 +8,7 @@ use harness_workloads::etcd::Leader;
 use tokio::sync::oneshot;
 
 use super::cluster::{EtcdVersion, SimulatedEtcd};
-use super::member::first_of;
+use super::leader_requests::first_of;
 use super::request::{EtcdAnswer, EtcdCompare, EtcdOp, EtcdStatus, EtcdTxn, StoredKey};
 use super::store::StoreChange;
 use crate::mutants::is_mutant;

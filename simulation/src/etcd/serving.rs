@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use rand::Rng;
 
-use super::calls::MemberConnection;
-use super::cluster::{MemberWork, SimulatedEtcd};
+use super::cluster::SimulatedEtcd;
+use super::member_connection::MemberConnection;
 use super::request::{EtcdMessage, EtcdRequest};
+use super::work::MemberWork;
 use crate::network::{PortEvent, PortListener};
 use crate::world::{WorldSleep, nanoseconds};
 

@@ -16,7 +16,7 @@ use super::cluster::SimulatedEtcd;
 use super::connection::{OpenStream, StreamMessage, timer_of};
 use super::request::{EtcdAnswer, EtcdCall, EtcdCompare, EtcdOp, EtcdStatus, EtcdTxn, StoredKey};
 use crate::network::SimulatedLink;
-use crate::process::SimulatedProcess;
+use crate::world::SimulatedProcess;
 
 /// One call may take the lease divided by this: workloads `etcd/channels.rs:21`.
 const CALLS_A_LEASE: u32 = 3;

@@ -1,60 +1,9 @@
-//! Watches of one key on a member ([`KeyWatcher`]), as `watchableStore` of etcd 3.4.23 keeps them: one that asks for the past is brought up
-//! to date by a loop, and hears nothing before that.
+//! Watches on the members of a cluster: how they begin and end, and how those that asked for the past are brought up to date.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
 
 use super::cluster::SimulatedEtcd;
-use super::request::StoreEvent;
-
-/// How often watches that asked for the past are brought up to date: `syncWatchersLoop`, `mvcc/watchable_store.go:212`.
-pub(super) const SYNC_NS: u64 = 100_000_000;
-
-pub(super) struct KeyWatcher {
-    key: String,
-    /// Nothing before it is told.
-    from_revision: i64,
-    is_synced: Cell<bool>,
-    heard: RefCell<VecDeque<StoreEvent>>,
-    waker: RefCell<Option<Waker>>,
-}
-
-impl KeyWatcher {
-    pub fn is_synced(&self) -> bool {
-        self.is_synced.get()
-    }
-
-    /// The member has applied this.
-    pub fn hear(&self, event: &StoreEvent) {
-        if self.is_synced.get() && *event.key.key == *self.key && event.key.mod_revision >= self.from_revision {
-            self.tell([event.clone()]);
-        }
-    }
-
-    fn tell(&self, events: impl IntoIterator<Item = StoreEvent>) {
-        self.heard.borrow_mut().extend(events);
-        let waker = self.waker.borrow_mut().take();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
-    /// The events that it has heard and not given yet, once there are any.
-    pub async fn next(&self) -> Vec<StoreEvent> {
-        poll_fn(|task| {
-            let mut heard = self.heard.borrow_mut();
-            if heard.is_empty() {
-                *self.waker.borrow_mut() = Some(task.waker().clone());
-                return Poll::Pending;
-            }
-            Poll::Ready(heard.drain(..).collect())
-        })
-        .await
-    }
-}
+use super::key_watcher::KeyWatcher;
 
 /// A watch that ends when it is dropped.
 pub(super) struct WatchGuard {
@@ -78,13 +27,7 @@ impl SimulatedEtcd {
         let etcd = self.0.get();
         let own = &etcd.members[member];
         let is_synced = from_revision == 0 || from_revision > own.store.borrow().revision();
-        let watcher = Rc::new(KeyWatcher {
-            key: key.to_owned(),
-            from_revision,
-            is_synced: Cell::new(is_synced),
-            heard: RefCell::default(),
-            waker: RefCell::default(),
-        });
+        let watcher = Rc::new(KeyWatcher::new(key, from_revision, is_synced));
         let number = self.new_request();
         own.watchers.borrow_mut().insert(number, watcher.clone());
         if !is_synced && own.sync_at.get().is_none() {

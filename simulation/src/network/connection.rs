@@ -11,11 +11,11 @@ use harness_proxy::tap::Sender;
 use harness_proxy::{Behaviour, Cut};
 use rand::Rng;
 
-use super::link::{SimulatedLinkState, flow_of};
+use super::keep_waker;
+use super::link_state::{LinkedConnection, SimulatedLinkState, flow_of};
 use super::message::{MessageVerdict, PassingMessage, WireMessage};
-use super::port::{PortEvent, PortQueue, keep_waker};
 use super::transit::{ConnectionEnding, Transit, TransitDue};
-use crate::events::{Event, EventKey, Timed};
+use crate::world::events::{Event, EventKey, Timed};
 use crate::world::{Kept, World, nanoseconds};
 
 /// The timers of a connection: one for each direction.
@@ -29,15 +29,12 @@ fn side_of(sender: Sender) -> usize {
     }
 }
 
-/// What a link does to its connections, whatever they carry.
-pub(super) trait LinkedConnection {
-    /// The link's behaviour was `before`, and is another one now.
-    fn behaviour_changed(self: Rc<Self>, before: &Behaviour);
-    /// Ends both sides at once; what is on its way is lost.
-    fn reset(&self);
-    /// What message rules held back goes on.
-    fn open_gates(self: Rc<Self>);
-    fn number(&self) -> u64;
+/// Where what a connection carries arrives at its server.
+pub(super) trait ServerInbox<Q> {
+    /// A message came over the connection of this number.
+    fn take_message(&self, connection: u64, message: Q);
+    /// The connection of this number is over.
+    fn take_end(&self, connection: u64);
 }
 
 pub(super) struct SimulatedConnection<Q: WireMessage, R: WireMessage> {
@@ -48,7 +45,7 @@ pub(super) struct SimulatedConnection<Q: WireMessage, R: WireMessage> {
     pub number: u64,
     to_server: RefCell<Transit<Q>>,
     to_client: RefCell<Transit<R>>,
-    server: Weak<PortQueue<Q, R>>,
+    server: Weak<dyn ServerInbox<Q>>,
     client: RefCell<ClientInbox<R>>,
     /// When the head of each transit is due.
     timers: [Cell<Option<EventKey>>; 2],
@@ -79,7 +76,7 @@ struct DrawnCut {
 }
 
 impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
-    pub fn open(link: Kept<SimulatedLinkState>, server: &Rc<PortQueue<Q, R>>, number: u64) -> Rc<Self> {
+    pub fn open(link: Kept<SimulatedLinkState>, server: Weak<dyn ServerInbox<Q>>, number: u64) -> Rc<Self> {
         let world = link.world();
         let now = world.clock();
         let connection = Rc::new(SimulatedConnection {
@@ -89,7 +86,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
             number,
             to_server: RefCell::new(Transit::new(now)),
             to_client: RefCell::new(Transit::new(now)),
-            server: Rc::downgrade(server),
+            server,
             client: RefCell::new(ClientInbox {
                 messages: VecDeque::new(),
                 ending: None,
@@ -169,7 +166,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
     fn pump_to_server(self: &Rc<Self>) {
         let deliver = |connection: &Self, message| {
             if let Some(server) = connection.server.upgrade().filter(|_| !connection.server_gone.get()) {
-                server.push(PortEvent::Message(connection.number, message));
+                server.take_message(connection.number, message);
             }
         };
         let ending = self.pump(Sender::Client, &self.to_server, deliver);
@@ -288,7 +285,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
             && !self.server_gone.get()
             && let Some(server) = self.server.upgrade()
         {
-            server.push(PortEvent::Over(self.number));
+            server.take_end(self.number);
         }
     }
 

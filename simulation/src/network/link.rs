@@ -1,40 +1,21 @@
 //! Links ([`SimulatedLink`]): what stands between one client and one server, and the faults that are put on it.
 
-use std::cell::{Cell, Ref, RefCell};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use harness_proxy::tap::Sender;
-use harness_proxy::{Behaviour, Flow, Layer, LinkCounts};
-use rand::Rng;
-use rand_chacha::ChaCha8Rng;
+use harness_proxy::{Behaviour, Layer, LinkCounts};
 
-use super::connection::{ClientSide, LinkedConnection, SimulatedConnection};
-use super::message::{LinkHook, LinkTraffic, MessageVerdict, PassingMessage, WireMessage};
+use super::connection::{ClientSide, ServerInbox, SimulatedConnection};
+use super::link_state::{LinkLatency, LinkedConnection, SimulatedLinkState};
+use super::message::{LinkHook, LinkTraffic, WireMessage};
 use super::port::{Port, PortEvent, ServerSide};
-use crate::world::{Kept, World, nanoseconds};
+use crate::world::{Kept, World};
 
 /// When the kernel of a client repeats an attempt to connect that nobody answers, after the one before (Linux,
 /// `TCP_TIMEOUT_INIT`); it doubles each time.
 const CONNECT_AGAIN: Duration = Duration::from_secs(1);
-
-/// How long a message is under way from one end of a link to the other, drawn for each message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LinkLatency {
-    pub least: Duration,
-    pub most: Duration,
-}
-
-impl Default for LinkLatency {
-    /// About what real servers on loopback answer in, the proxy included: 0.1 to 0.4 ms there and back.
-    fn default() -> Self {
-        LinkLatency {
-            least: Duration::from_micros(50),
-            most: Duration::from_micros(200),
-        }
-    }
-}
 
 /// Nobody listens there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,83 +27,6 @@ pub struct ConnectionRefused;
 /// ([`Behaviour::join`]). What only toxics have, it cannot do: `discard`, `close_after_silence`, `reset_after` and `limit`.
 #[derive(Clone, Copy)]
 pub struct SimulatedLink(Kept<SimulatedLinkState>);
-
-pub(super) struct SimulatedLinkState {
-    pub name: Box<str>,
-    pub client: u32,
-    latency: LinkLatency,
-    pub dice: RefCell<ChaCha8Rng>,
-    layers: RefCell<BTreeMap<Layer, Behaviour>>,
-    behaviour: RefCell<Behaviour>,
-    hook: RefCell<Option<Rc<dyn LinkHook>>>,
-    counts: Cell<LinkCounts>,
-    traffic: Cell<LinkTraffic>,
-    connections: RefCell<Vec<Rc<dyn LinkedConnection>>>,
-}
-
-/// What a behaviour does with what this side sends.
-pub(super) fn flow_of(behaviour: &Behaviour, sender: Sender) -> &Flow {
-    match sender {
-        Sender::Client => &behaviour.to_server,
-        Sender::Server => &behaviour.to_client,
-    }
-}
-
-impl SimulatedLinkState {
-    /// What it does now. A message is hundreds of times smaller than this, so it is looked at where it is.
-    pub fn behaviour(&self) -> Ref<'_, Behaviour> {
-        self.behaviour.borrow()
-    }
-
-    /// Counts a message and asks the hook.
-    pub fn judge(&self, message: &PassingMessage<'_>) -> MessageVerdict {
-        let mut traffic = self.traffic.get();
-        traffic.count(message);
-        self.traffic.set(traffic);
-        let hook = self.hook.borrow().clone();
-        hook.map_or(MessageVerdict::Pass, |hook| hook.passes(message))
-    }
-
-    pub fn count(&self, change: impl FnOnce(&mut LinkCounts)) {
-        let mut counts = self.counts.get();
-        change(&mut counts);
-        self.counts.set(counts);
-    }
-
-    /// Counts bytes that came while `flow` was on; as the counters of the real proxy do.
-    pub fn count_obeyed(&self, flow: &Flow, bytes: usize) {
-        self.count(|counts| {
-            counts.dropped_packets += u64::from(flow.blackhole);
-            if flow.stall || flow.freeze {
-                counts.held_bytes += bytes as u64;
-            } else if flow.delays() {
-                counts.delayed_bytes += bytes as u64;
-            }
-        });
-    }
-
-    /// How long a message is under way, in nanoseconds; and the draw that decides what a flow does to it.
-    pub fn draws(&self) -> (u64, u64) {
-        let mut dice = self.dice.borrow_mut();
-        let (least, most) = (nanoseconds(self.latency.least), nanoseconds(self.latency.most));
-        let spread = most.saturating_sub(least) + 1;
-        (least + dice.next_u64() % spread, dice.next_u64())
-    }
-
-    /// A connection is over.
-    pub fn forget(&self, number: u64) {
-        let mut connections = self.connections.borrow_mut();
-        let place = connections.iter().position(|connection| connection.number() == number);
-        let forgotten = place.map(|place| connections.remove(place));
-        drop(connections);
-        if forgotten.is_some() {
-            let hook = self.hook.borrow().clone();
-            if let Some(hook) = hook {
-                hook.ended(number);
-            }
-        }
-    }
-}
 
 impl SimulatedLink {
     /// A link named as in `c3->n1`, for the client of this number. LinkLatency and what faults draw come from the stream of that name.
@@ -209,7 +113,7 @@ impl SimulatedLink {
         connections.iter().for_each(|connection| connection.reset());
     }
 
-    /// Lets go on what [`MessageVerdict::Delay`] holds back.
+    /// Lets go on what [`MessageVerdict::Delay`](super::MessageVerdict::Delay) holds back.
     pub fn release(&self) {
         let connections = self.0.get().connections.borrow().clone();
         connections.into_iter().for_each(LinkedConnection::open_gates);
@@ -257,7 +161,8 @@ impl SimulatedLink {
             return Err(ConnectionRefused);
         };
         state.count(|counts| counts.connections += 1);
-        let connection = SimulatedConnection::open(self.0, &queue, number);
+        let server: Rc<dyn ServerInbox<Q>> = queue.clone();
+        let connection = SimulatedConnection::open(self.0, Rc::downgrade(&server), number);
         state.connections.borrow_mut().push(connection.clone());
         queue.push(PortEvent::Opened(ServerSide(connection.clone())));
         Ok(ClientSide(connection))

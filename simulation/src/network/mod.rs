@@ -9,16 +9,27 @@
 
 mod connection;
 mod link;
+mod link_state;
 mod message;
 mod peers;
 mod port;
 mod transit;
 
 pub use connection::ClientSide;
-pub use link::{ConnectionRefused, LinkLatency, SimulatedLink};
+pub use link::{ConnectionRefused, SimulatedLink};
+pub use link_state::LinkLatency;
 pub(crate) use message::CallDigest;
 pub use message::{LinkHook, LinkTraffic, MessageVerdict, PassingKind, PassingMessage, WireMessage};
 pub(crate) use peers::{arrives_behind, peer_latency};
-pub(crate) use port::keep_waker;
 pub use port::{Port, PortEvent, PortListener, ServerSide};
 pub use transit::ConnectionEnding;
+
+use std::task::{Context, Waker};
+
+/// Notes who is to be woken; most often it is the one who was before.
+pub(crate) fn keep_waker(kept: &mut Option<Waker>, task: &Context<'_>) {
+    match kept {
+        Some(waker) => waker.clone_from(task.waker()),
+        None => *kept = Some(task.waker().clone()),
+    }
+}

@@ -7,7 +7,8 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use super::connection::SimulatedConnection;
+use super::connection::{ServerInbox, SimulatedConnection};
+use super::keep_waker;
 use super::message::WireMessage;
 use crate::world::{Kept, World};
 
@@ -27,14 +28,6 @@ struct PortState<Q: WireMessage, R: WireMessage> {
     connections: Cell<u64>,
 }
 
-/// Notes who is to be woken; most often it is the one who was before.
-pub(crate) fn keep_waker(kept: &mut Option<Waker>, task: &Context<'_>) {
-    match kept {
-        Some(waker) => waker.clone_from(task.waker()),
-        None => *kept = Some(task.waker().clone()),
-    }
-}
-
 /// What came to a listener and was not taken yet.
 pub(super) struct PortQueue<Q: WireMessage, R: WireMessage> {
     events: RefCell<VecDeque<PortEvent<Q, R>>>,
@@ -47,6 +40,16 @@ impl<Q: WireMessage, R: WireMessage> PortQueue<Q, R> {
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
         }
+    }
+}
+
+impl<Q: WireMessage, R: WireMessage> ServerInbox<Q> for PortQueue<Q, R> {
+    fn take_message(&self, connection: u64, message: Q) {
+        self.push(PortEvent::Message(connection, message));
+    }
+
+    fn take_end(&self, connection: u64) {
+        self.push(PortEvent::Over(connection));
     }
 }
 

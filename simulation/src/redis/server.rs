@@ -12,8 +12,7 @@ use std::time::Duration;
 use super::model::{RedisKeyEvent, RedisModel, RedisOutcome};
 use super::request::{RedisCommand, RedisEffect, RedisMessage, RedisRequest};
 use crate::network::{ClientSide, LinkLatency, Port, PortEvent, PortListener, ServerSide, SimulatedLink};
-use crate::process::SimulatedProcess;
-use crate::world::{Kept, World, WorldSleep, nanoseconds};
+use crate::world::{Kept, SimulatedProcess, World, WorldSleep, nanoseconds};
 
 /// How often a master looks for expired keys: `hz 10`, the default.
 const CRON: Duration = Duration::from_millis(100);

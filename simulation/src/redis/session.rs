@@ -27,7 +27,7 @@ use harness_workloads::{SessionError, within};
 use super::request::{RedisCommand, RedisMessage, RedisRequest, RedisScript, RedisValue};
 use super::server::SimulatedRedis;
 use crate::network::{ClientSide, ConnectionEnding, SimulatedLink, keep_waker};
-use crate::process::SimulatedProcess;
+use crate::world::SimulatedProcess;
 
 /// One call, and one attempt to connect, may take the lease divided by this: workloads `redis/client_session.rs:27`.
 const CALLS_A_LEASE: u32 = 3;

@@ -1,23 +1,12 @@
 //! What a server of an ensemble does with what its clients send: reads it answers, writes go to the leader.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::ensemble::{EnsembleState, LONGEST_SESSION, LOOK_AGAIN, SHORTEST_SESSION, SimulatedZk, ZkServer};
 use super::reads::read;
 use super::request::{ZkAnswer, ZkCall, ZkMessage, ZkRequest};
 use super::work::{Proposal, RequestOrigin, Work};
-use crate::network::ServerSide;
 use crate::world::nanoseconds;
-
-/// A client's connection, as its server has it.
-pub(super) struct ServedConnection {
-    pub side: ServerSide<ZkRequest, ZkMessage>,
-    pub session: i64,
-    pub queue: VecDeque<ZkRequest>,
-    /// A write of it is not applied yet; what came after it waits.
-    pub waits: bool,
-}
 
 impl SimulatedZk {
     /// A message of a client.

@@ -8,23 +8,21 @@
 //! that faults could be put on, local sessions, observers, disks.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 
-use super::clients::ServedConnection;
 use super::expiry::SessionExpiry;
 use super::request::{ZkAnswer, ZkCode, ZkMessage, ZkRequest};
 use super::tree::{ZkTransaction, ZkTree};
 use super::work::{Proposal, RequestOrigin, Work};
-use crate::events::Event;
-use crate::network::{Port, arrives_behind, peer_latency};
-use crate::process::SimulatedProcess;
-use crate::task::TaskId;
+use crate::network::{Port, ServerSide, arrives_behind, peer_latency};
 use crate::work_queue::WorkQueue;
-use crate::world::{Kept, World, nanoseconds};
+use crate::world::events::Event;
+use crate::world::task::TaskId;
+use crate::world::{Kept, SimulatedProcess, World, nanoseconds};
 
 /// A server grants no session longer than this many ticks; see `maxSessionTimeout`.
 pub(super) const LONGEST_SESSION: u64 = 20;
@@ -82,6 +80,15 @@ pub(super) struct LogEntry {
     origin: Option<RequestOrigin>,
     /// The session expired, and was not closed.
     expired: bool,
+}
+
+/// A client's connection, as its server has it.
+pub(super) struct ServedConnection {
+    pub side: ServerSide<ZkRequest, ZkMessage>,
+    pub session: i64,
+    pub queue: VecDeque<ZkRequest>,
+    /// A write of it is not applied yet; what came after it waits.
+    pub waits: bool,
 }
 
 pub(super) struct ZkServer {

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use rand::Rng;
 
-use super::clients::ServedConnection;
-use super::ensemble::{EnsembleState, SimulatedZk, ZkServer};
+use super::ensemble::{EnsembleState, ServedConnection, SimulatedZk, ZkServer};
 use super::request::{ZkMessage, ZkRequest};
 use super::work::Work;
 use crate::network::{Port, PortEvent, PortListener};

@@ -17,7 +17,7 @@ use super::engine::Engine;
 use super::ensemble::SimulatedZk;
 use super::request::{ZkAnswer, ZkCall, ZkCode, ZkStat};
 use crate::network::SimulatedLink;
-use crate::process::SimulatedProcess;
+use crate::world::SimulatedProcess;
 
 /// How much of a session one call may take, in tenths: line 27.
 const CALL_SHARE: u32 = 6;

@@ -4,6 +4,7 @@
 //! etcd refuses to remove a member while too few of the others were connected for the last five seconds
 //! (`--strict-reconfig-check`, the default): <https://etcd.io/docs/v3.5/op-guide/runtime-configuration/>
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use harness_workloads::Login;
@@ -20,8 +21,7 @@ use tonic::{Code, Status};
 
 use super::guard::ROOT;
 use super::key_changes::plain_channel;
-use super::server::peer_url;
-use crate::cluster::{BoxFuture, ClusterMember, Endpoints, Membership, NotRemoved};
+use crate::cluster::{BoxFuture, ClusterMember, Endpoints, Membership, NodeAddress, NotRemoved};
 
 /// Time for the others to agree on a change; a member waits as long for its leader.
 const CHANGE: Duration = Duration::from_secs(7);
@@ -77,6 +77,16 @@ fn said(status: Status) -> String {
 struct ListedMembers {
     cluster: ClusterClient<EtcdChannel>,
     members: Vec<Member>,
+}
+
+/// Where its peers dial a node, by proxies or without. Go's HTTP client never uses a proxy for loopback addresses; it does for names,
+/// which need not resolve.
+pub(super) fn peer_url(node: &NodeAddress, by_proxy: bool) -> String {
+    let host = match by_proxy && node.host.parse::<IpAddr>().is_ok() {
+        true => &node.name,
+        false => &node.host,
+    };
+    format!("http://{host}:{}", node.ports[1])
 }
 
 /// Where its peers dial a member.

@@ -2,14 +2,13 @@
 //!
 //! Settings: <https://etcd.io/docs/v3.5/op-guide/configuration/>
 
-use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::guard::guard;
-use super::membership::EtcdMembership;
+use super::membership::{EtcdMembership, peer_url};
 use crate::cluster::{
     CONTAINER_FOLDER, ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering,
     ProbedServer, Readiness, ReadinessQuestion, ServerSoftware, Serving, lacks, missing_program,
@@ -139,16 +138,6 @@ fn proxy_environment(setup: &NodeSetup) -> Vec<(String, String)> {
         ("no_proxy", String::new()),
     ];
     variables.map(|(name, value)| (name.to_owned(), value)).into()
-}
-
-/// Where its peers dial a node, by proxies or without. Go's HTTP client never uses a proxy for loopback addresses; it does for names,
-/// which need not resolve.
-pub(super) fn peer_url(node: &NodeAddress, by_proxy: bool) -> String {
-    let host = match by_proxy && node.host.parse::<IpAddr>().is_ok() {
-        true => &node.name,
-        false => &node.host,
-    };
-    format!("http://{host}:{}", node.ports[1])
 }
 
 /// `folder` has the files of TLS, which is for clients alone: between each other servers speak as without.

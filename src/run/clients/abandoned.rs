@@ -52,7 +52,7 @@ impl ClientDriver {
     /// is over, such as one in which this process stood still. No application has the lock, and when it had been granted is not known.
     pub(super) async fn over_before_it_was_told(&mut self, lock: &str, grant: &GrantedLock) {
         self.outcome_unknown("acquire", lock, "lost before it was told");
-        self.run.clients.retire(&self.client);
+        self.pool.retire(&self.client);
         self.free(lock, grant).await;
     }
 }

@@ -15,7 +15,8 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::watch;
 
-use super::pool::{Health, LogicalClient};
+use super::logical_client::{Health, LogicalClient};
+use super::pool::ClientPool;
 use super::process::{ClientProcess, ClientReply};
 use super::rarely::Rarely;
 use super::workload::Workload;
@@ -38,6 +39,7 @@ const AFTER_DEATH: Duration = Duration::from_millis(200);
 pub struct ClientDriver {
     pub client: Arc<LogicalClient>,
     pub process: Arc<ClientProcess>,
+    pub pool: Arc<ClientPool>,
     pub run: Arc<RunContext>,
     pub workload: Arc<Workload>,
     pub long_holds: Rarely,
@@ -394,7 +396,7 @@ impl ClientDriver {
         };
         self.outcome_unknown(f, lock, error);
         if matches!(answer, ClientReply::Message(_)) {
-            self.run.clients.retire(&self.client);
+            self.pool.retire(&self.client);
             self.run.clock.sleep(AFTER_REFUSAL).await;
             return;
         }
@@ -435,7 +437,7 @@ impl ClientDriver {
             fields,
             died_at,
         );
-        self.run.clients.retire(&self.client);
+        self.pool.retire(&self.client);
         while !self.run.is_stopping() {
             self.run.clock.sleep(AFTER_DEATH).await;
             if self.process.revive(&self.run).await {

@@ -1,4 +1,4 @@
-//! Lock clients: the pool, its processes, what each client does (driver), and which of them hold a lock now (holders).
+//! Lock clients: the pool, its processes, and what each client does (driver).
 
 mod abandoned;
 pub mod access;
@@ -6,7 +6,7 @@ pub mod arrivals;
 pub mod child;
 pub mod driver;
 mod handle;
-pub mod holders;
+pub mod logical_client;
 mod pending;
 pub mod pool;
 pub mod process;

@@ -2,39 +2,15 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use harness_workloads::protocol::OpenRequest;
-use tokio::sync::watch;
 
 use super::child::ClientSpawner;
+use super::logical_client::LogicalClient;
 use super::process::ClientProcess;
 use crate::clock::GroundClock;
 use crate::run::context::RunContext;
-
-/// What a client must notice while it holds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Health {
-    /// How often its library reported that the lock is lost.
-    pub losses: u64,
-    /// When it raised the last of these reports, a reading of `CLOCK_MONOTONIC` in nanoseconds.
-    pub lost_at: Option<u64>,
-    /// When its child process ended, a reading of `CLOCK_MONOTONIC` in nanoseconds.
-    pub died_at: Option<u64>,
-}
-
-/// One lock client through the whole run, whatever process it lives in: `c3` in the history.
-pub struct LogicalClient {
-    pub number: u32,
-    pub(super) open: OpenRequest,
-    /// Its process number in the history, another one after each operation whose outcome is unknown.
-    process: AtomicU32,
-    pub(super) health: watch::Sender<Health>,
-    /// How often it acquired.
-    pub acquired: AtomicU64,
-    /// After its last call or reply was recorded, by `CLOCK_MONOTONIC`.
-    pub recorded_at: AtomicU64,
-}
 
 /// All clients of a run.
 pub struct ClientPool {
@@ -106,7 +82,7 @@ impl ClientPool {
 
     /// Gives a client a new process number: its old one must never act again.
     pub fn retire(&self, client: &LogicalClient) {
-        client.process.store(self.next_process.fetch_add(1, Relaxed), Relaxed);
+        client.become_process(self.next_process.fetch_add(1, Relaxed));
     }
 
     /// Closes every client and ends every child.
@@ -117,26 +93,5 @@ impl ClientPool {
             closing.spawn(async move { process.close().await });
         }
         closing.all().await;
-    }
-}
-
-impl LogicalClient {
-    fn new(number: u32, open: OpenRequest) -> Arc<Self> {
-        Arc::new(Self {
-            number,
-            open,
-            process: AtomicU32::new(number),
-            health: watch::channel(Health::default()).0,
-            acquired: AtomicU64::new(0),
-            recorded_at: AtomicU64::new(0),
-        })
-    }
-
-    pub fn process(&self) -> u32 {
-        self.process.load(Relaxed)
-    }
-
-    pub fn health(&self) -> watch::Receiver<Health> {
-        self.health.subscribe()
     }
 }

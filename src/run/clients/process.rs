@@ -11,7 +11,7 @@ use harness_workloads::protocol::{AcquireRequest, ClientOp, LockSignal, LockSign
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
 use super::child::{self, CLIENT_CLOSE, ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent};
-use super::pool::LogicalClient;
+use super::logical_client::LogicalClient;
 use crate::clock::GroundClock;
 use crate::config::Attach;
 use crate::event::ProgressEvent;
@@ -392,7 +392,7 @@ mod tests {
     use crate::run::testing::context_of;
 
     /// A process of two clients: its first child cannot open, any other one can.
-    fn process_of_two(folder: &std::path::Path) -> Arc<RunContext> {
+    fn process_of_two(folder: &std::path::Path) -> (ClientPool, Arc<RunContext>) {
         let script = r#"
             if mkdir tried 2>/dev/null; then
                 read line; echo '{"type":"fail","id":1,"error":"no server"}'; exec sleep 60
@@ -422,14 +422,14 @@ mod tests {
             logs: folder.to_owned(),
             opens: vec![open.clone(), open],
         });
-        context_of(pool, folder)
+        (pool, context_of(folder))
     }
 
     #[tokio::test]
     async fn the_late_end_of_a_child_that_was_replaced_is_not_its_successors() {
         let folder = tempfile::tempdir().unwrap();
-        let run = process_of_two(folder.path());
-        let process = &run.clients.processes[0];
+        let (pool, run) = process_of_two(folder.path());
+        let process = &pool.processes[0];
         process.begin_generation();
         process.generation().over = true;
         assert!(!process.revive(&run).await, "the first child cannot open");
@@ -439,11 +439,11 @@ mod tests {
             process.living().is_some(),
             "the end of the first child was taken for the second's"
         );
-        for (_, client) in run.clients.clients() {
+        for (_, client) in pool.clients() {
             assert_eq!(client.health().borrow().died_at, None);
         }
         process.kill();
-        let mut health = run.clients.clients().next().unwrap().1.health();
+        let mut health = pool.clients().next().unwrap().1.health();
         health.wait_for(|health| health.died_at.is_some()).await.unwrap();
         assert!(process.living().is_none(), "its own end is");
     }

@@ -7,8 +7,8 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::backends::stored_data::{RunTraces, StoreSurvey};
-use crate::cluster::leftover_traces::ClaimedTraces;
-use crate::cluster::leftovers::Claim;
+use crate::cluster::leftovers::claim::Claim;
+use crate::cluster::leftovers::traces::ClaimedTraces;
 use crate::cluster::{Endpoints, EndpointsReceiver, look_up};
 use crate::config::Config;
 use crate::limits::PROBE;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::cluster::leftovers::Claim;
+use crate::cluster::leftovers::claim::Claim;
 use crate::disks::{DiskControl, DiskGate, DiskGates};
 use crate::run::{RunError, RunSpec};
 

@@ -13,7 +13,7 @@ use crate::cluster::Cluster;
 #[cfg(feature = "docker")]
 use crate::cluster::Sidecar;
 #[cfg(feature = "toxiproxy")]
-use crate::cluster::{leftover_proxies::ClaimedProxies, leftovers::Claim};
+use crate::cluster::leftovers::{claim::Claim, proxies::ClaimedProxies};
 use crate::config::{Config, ProxyChoice};
 use crate::event::ProgressEvent;
 use crate::faults::Links;

@@ -7,7 +7,6 @@ mod disks;
 mod header;
 mod links;
 mod open_files;
-mod routes;
 mod servers;
 
 use std::sync::Arc;
@@ -18,7 +17,6 @@ pub use clients::{client_command, client_pool, opens};
 pub use clocks::WallClocks;
 pub use header::header;
 pub use links::ClientLinks;
-pub use routes::Routes;
 pub use servers::RunServers;
 
 use crate::client_role::LABELS;

@@ -17,7 +17,7 @@ use crate::limits::SERVER_BACK;
 use crate::plan::Plan;
 use crate::process::not_started;
 use crate::run::context::RunContext;
-use crate::run::ground::ConnectObserver;
+use crate::run::observer::ConnectObserver;
 use crate::run::peer_proxies::PeerLinks;
 use crate::run::{RunError, RunSpec};
 

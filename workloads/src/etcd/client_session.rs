@@ -12,7 +12,6 @@ use tonic::{Code, Response, Streaming};
 
 use super::channels::{Channels, with_leader};
 use super::prefix_end;
-use super::session::{Created, EtcdConnect, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
 use super::wire::etcdserverpb::{
     Compare, DeleteRangeRequest, KeyValue, LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, PutRequest,
     RangeRequest, RequestOp, TxnRequest, WatchCreateRequest, WatchRequest, WatchResponse, compare, event,
@@ -24,6 +23,7 @@ use super::wire::v3lockpb::{LockRequest, UnlockRequest, lock_client::LockClient}
 use crate::login::Login;
 use crate::protocol::OpenRequest;
 use crate::session::SessionError;
+use crate::session::etcd::{Created, EtcdConnect, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
 
 /// A real cluster.
 pub struct EtcdServers {

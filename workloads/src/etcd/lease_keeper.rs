@@ -15,10 +15,10 @@ use tokio::sync::watch;
 
 use super::EtcdContext;
 use super::owner_name;
-use super::session::EtcdSession;
 use crate::defects::has_defect;
 use crate::host::{RecipeHost, Task};
 use crate::session::SessionError;
+use crate::session::etcd::EtcdSession;
 
 /// How often a lease is renewed while it lasts.
 const RENEWALS_A_LEASE: u32 = 3;

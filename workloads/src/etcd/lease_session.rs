@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use super::EtcdContext;
 use super::lease_keeper::{LeaseKeeper, first_doubt};
-use super::session::{EtcdKey, EtcdSession};
 use crate::client::{LockError, LockGrant, LockResult};
 use crate::defects::has_defect;
 use crate::host::{RecipeHost, Task, within};
+use crate::session::etcd::{EtcdKey, EtcdSession};
 use crate::session::{Retried, SessionError};
 
 /// The pause after a failed call, so that a server that refuses at once is not asked in a loop.

@@ -1,6 +1,6 @@
 //! Locks on etcd.
 //!
-//! [`recipes`](self) has one file a recipe. They are written against [`session`], which
+//! [`recipes`](self) has one file a recipe. They are written against [`EtcdSession`], which
 //! [`client_session`](EtcdServers) implements for real servers on a client generated from etcd's own API ([`wire`]).
 //! `lease_keeper` renews a lease and knows how long it is sure; `lease_session` has what all recipes share.
 
@@ -13,7 +13,6 @@ mod lease_session;
 mod login;
 pub(crate) mod recipes;
 mod server_wait;
-pub mod session;
 pub mod wire;
 
 #[cfg(test)]
@@ -21,9 +20,11 @@ mod tests;
 
 pub use client_session::EtcdServers;
 pub use login::{EtcdChannel, LoginToken, is_stale, log_in};
-pub use session::{Created, EtcdConnect, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
 
 use crate::recipe::RecipeContext;
+pub use crate::session::etcd::{
+    Created, EtcdConnect, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing,
+};
 
 /// What an etcd recipe is given.
 type EtcdContext = RecipeContext<dyn EtcdConnect>;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::lease_session::{LeaseSession, LiveLease, OwnKey};
 use super::lock_prefix;
-use super::session::EtcdSession;
 use crate::client::{LockError, LockResult};
 use crate::protocol::AcquireRequest;
 use crate::session::SessionError;
+use crate::session::etcd::EtcdSession;
 
 /// The pause after a failed call, so that a server that refuses at once is not asked in a loop.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);

@@ -1,10 +1,5 @@
-//! The Redis session for real servers, on the `redis` crate: one multiplexed connection, which never sends a command
-//! twice.
-//!
-//! A connection that was closed or reset is dead for good. One that is silent is not: its answers still come in order,
-//! so the answer to the next question on it settles what became of the last. Only [`SILENCES`] in a row end it.
+//! The Redis session for real servers, on the `redis` crate.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::LazyLock;
@@ -12,27 +7,21 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, IntoConnectionInfo, ProtocolVersion, PushInfo,
-    PushKind, RedisError, Script, ScriptInvocation,
+    AsyncConnectionConfig, Client, Cmd, FromRedisValue, PushInfo, PushKind, RedisError, Script, ScriptInvocation,
 };
 use tokio::sync::mpsc;
 
 use super::cluster_routes::{ClusterRoutes, REDIRECTIONS, moved_to};
+use super::node_connection::{NodeConnection, client, connect};
 use super::sentinels::{Sentinels, check_role};
-use super::session::{RedisConnect, RedisSession, Subscription};
 use crate::login::Login;
 use crate::protocol::OpenRequest;
 use crate::session::SessionError;
+use crate::session::redis::{RedisConnect, RedisSession, Subscription};
 
 /// One call, and one attempt to connect, may take the lease divided by this.
 const CALLS_A_LEASE: u32 = 3;
-/// A connection is closed after this number of unanswered calls in a row.
-const SILENCES: u32 = 2;
-
-/// What a server says that was a master and became a replica.
-const READ_ONLY: &str = "READONLY";
 
 static DEL_IF: LazyLock<Script> = LazyLock::new(|| {
     Script::new("if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end")
@@ -74,27 +63,6 @@ impl RedisServers {
     }
 }
 
-fn client(endpoint: &str, login: Option<&Login>) -> Result<Client, RedisError> {
-    let info = format!("redis://{endpoint}").into_connection_info()?;
-    let mut settings = info
-        .redis_settings()
-        .clone()
-        .set_protocol(ProtocolVersion::RESP3)
-        .set_skip_set_lib_name();
-    if let Some(login) = login {
-        settings = settings.set_username(&login.user).set_password(&login.password);
-    }
-    Client::open(
-        info.set_redis_settings(settings)
-            .set_tcp_settings(TcpSettings::default().set_nodelay(true)),
-    )
-}
-
-async fn connect(server: &Client, config: AsyncConnectionConfig) -> Result<MultiplexedConnection, SessionError> {
-    let connected = server.get_multiplexed_async_connection_with_config(&config).await;
-    connected.map_err(|error| SessionError::Definite(format!("no connection: {error}")))
-}
-
 #[async_trait(?Send)]
 impl RedisConnect for RedisServers {
     fn servers(&self) -> usize {
@@ -120,55 +88,6 @@ impl RedisConnect for RedisServers {
             cluster: self.cluster.as_ref().map(routes),
             config,
         }))
-    }
-}
-
-/// A connection to one server.
-pub(super) struct NodeConnection {
-    server: Client,
-    connection: MultiplexedConnection,
-    /// Unanswered calls in a row.
-    silences: Cell<u32>,
-}
-
-impl NodeConnection {
-    async fn open(server: Client, config: &AsyncConnectionConfig) -> Result<Self, SessionError> {
-        Ok(Self {
-            connection: connect(&server, config.clone()).await?,
-            server,
-            silences: Cell::new(0),
-        })
-    }
-
-    /// To a server that another one named: those that do let everyone in.
-    pub(super) async fn open_at(address: &str, config: &AsyncConnectionConfig) -> Result<Self, SessionError> {
-        let server = client(address, None).map_err(|error| SessionError::Definite(format!("{address}: {error}")))?;
-        Self::open(server, config).await
-    }
-
-    pub(super) fn is_broken(&self) -> bool {
-        self.silences.get() >= SILENCES
-    }
-
-    fn judge<T>(&self, answer: Result<T, RedisError>) -> Result<T, SessionError> {
-        let error = match answer {
-            Ok(answer) => {
-                self.silences.set(0);
-                return Ok(answer);
-            }
-            Err(error) => error,
-        };
-        if error.code() == Some(READ_ONLY) {
-            self.silences.set(SILENCES);
-        }
-        match error.kind() {
-            ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::Client | ErrorKind::UnexpectedReturnType => {
-                return Err(SessionError::Definite(error.to_string()));
-            }
-            _ if error.is_timeout() => self.silences.set(self.silences.get() + 1),
-            _ => self.silences.set(SILENCES),
-        }
-        Err(SessionError::Indefinite(error.to_string()))
     }
 }
 

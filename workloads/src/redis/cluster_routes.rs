@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use redis::{AsyncConnectionConfig, ErrorKind, RedisError, ServerErrorKind};
 
-use super::client_session::NodeConnection;
+use super::node_connection::NodeConnection;
 use crate::session::SessionError;
 
 /// A request is sent on as many times; more often servers send a client to and fro when they do not agree yet.

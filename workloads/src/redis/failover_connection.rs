@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::RedisContext;
-use super::session::RedisSession;
 use crate::session::SessionError;
+use crate::session::redis::RedisSession;
 
 /// The pause before another try to connect, so that servers that refuse at once are not asked in a loop.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);

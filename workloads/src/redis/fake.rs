@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use super::session::{RedisConnect, RedisSession, Subscription};
 use crate::session::SessionError;
+use crate::session::redis::{RedisConnect, RedisSession, Subscription};
 
 /// What happens to the next command of a name.
 #[derive(Clone, Copy)]

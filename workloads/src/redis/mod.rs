@@ -1,6 +1,6 @@
 //! Locks on Redis.
 //!
-//! [`recipes`](self) has one file a recipe. They are written against [`session`], which [`client_session`](RedisServers)
+//! [`recipes`](self) has one file a recipe. They are written against [`RedisSession`], which [`client_session`](RedisServers)
 //! implements for real servers. What locks on a single key share is in `single_key`, and how they differ in `variant`;
 //! `lease_keeper` renews a lease, or raises `lost` when it ends.
 
@@ -10,9 +10,9 @@ mod failover_connection;
 #[cfg(test)]
 mod fake;
 mod lease_keeper;
+mod node_connection;
 pub(crate) mod recipes;
 mod sentinels;
-pub mod session;
 mod single_key;
 mod variant;
 
@@ -20,9 +20,9 @@ mod variant;
 mod tests;
 
 pub use client_session::RedisServers;
-pub use session::{RedisConnect, RedisSession, Subscription};
 
 use crate::recipe::RecipeContext;
+pub use crate::session::redis::{RedisConnect, RedisSession, Subscription};
 
 /// What a Redis recipe is given.
 type RedisContext = RecipeContext<dyn RedisConnect>;

@@ -16,7 +16,6 @@ use async_trait::async_trait;
 
 use super::failover_connection::FailoverConnection;
 use super::lease_keeper::{KeyLease, counted_from_reply, keep_renewing, valid_until, watch_validity};
-use super::session::RedisSession;
 use super::variant::{KeyContext, Variant};
 use super::{RedisContext, lock_key};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
@@ -24,6 +23,7 @@ use crate::defects::has_defect;
 use crate::host::{Task, random_name};
 use crate::protocol::AcquireRequest;
 use crate::session::SessionError;
+use crate::session::redis::RedisSession;
 
 /// A client of a lock on a single key.
 pub(super) struct SingleKeyLock<V> {

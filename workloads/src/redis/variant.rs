@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::RedisContext;
-use super::session::RedisSession;
 use crate::session::SessionError;
+use crate::session::redis::RedisSession;
 
 /// A polling waiter pauses for half the interval and up to this much of it more, so that waiters do not fall into step.
 const JITTER_PERCENT: u64 = 100;

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::session::{LeaseForm, LockScope, SqlConnect, SqlSession};
 use crate::session::SessionError;
+use crate::session::sql::{LeaseForm, LockScope, SqlConnect, SqlSession};
 
 /// What happens to the next call of a name.
 #[derive(Clone, Copy, PartialEq)]

@@ -1,24 +1,23 @@
 //! Locks on SQL servers: what the recipes for PostgreSQL and MariaDB share.
 //!
-//! They are written against [`session`]. `session_lock` is a lock that a session of the server owns and that ends with it,
+//! They are written against [`SqlSession`]. `session_lock` is a lock that a session of the server owns and that ends with it,
 //! `row_lease` a row with the end of a lease.
 
 #[cfg(test)]
 mod fake;
 pub(crate) mod row_lease;
 mod server;
-pub mod session;
 pub(crate) mod session_lock;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use server::SqlServer;
-pub use session::{LeaseForm, LockScope, SqlConnect, SqlSession};
 
 use std::time::Duration;
 
 use crate::recipe::RecipeContext;
+pub use crate::session::sql::{LeaseForm, LockScope, SqlConnect, SqlSession};
 
 /// What a recipe for an SQL server is given.
 pub(crate) type SqlContext = RecipeContext<dyn SqlConnect>;

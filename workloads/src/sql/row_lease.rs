@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::session::{LeaseForm, SqlSession};
 use super::{SqlContext, poll_pause};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::host::Task;
 use crate::protocol::AcquireRequest;
 use crate::session::SessionError;
+use crate::session::sql::{LeaseForm, SqlSession};
 
 /// How much of the lease a careful client believes in, in percent. The rest is for clocks that differ, and for the
 /// application to stop in time.

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::session::{LockScope, SqlSession};
 use super::{SqlContext, poll_pause};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::host::Task;
 use crate::protocol::AcquireRequest;
 use crate::session::SessionError;
+use crate::session::sql::{LockScope, SqlSession};
 
 /// The pause before another try to connect, so that a server that refuses at once is not asked in a loop.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);

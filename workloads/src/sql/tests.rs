@@ -4,10 +4,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::fake::{FakeSql, SqlCallFault};
+use crate::backend_id::BackendId;
 use crate::client::{LockClient, LockError};
 use crate::host::RecipeHost;
 use crate::protocol::LockSignalKind;
-use crate::recipe::{BackendId, Constructor, Policy};
+use crate::recipe::{Constructor, Policy};
 use crate::testing::{LEASE, SignalLog, client, in_virtual_time, options, sleep, start, wait};
 
 fn client_of(

@@ -15,11 +15,11 @@ use zookeeper_client::{
     SessionState, Stat, StateWatcher, WatchedEvent,
 };
 
-use super::session::{ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkSession, ZkWatch, Znode};
 use crate::host::{RecipeHost, Task, within};
 use crate::login::Login;
 use crate::protocol::OpenRequest;
 use crate::session::SessionError;
+use crate::session::zk::{ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkSession, ZkWatch, Znode};
 
 /// How much of a session one call may take, in tenths: more than it takes to notice a dead server and reach the next.
 const CALL_SHARE: u32 = 6;

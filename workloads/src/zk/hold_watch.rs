@@ -11,9 +11,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::ZkContext;
-use super::session::{ConnectionState, ConnectionStatus, ZkSession};
 use crate::defects::has_defect;
 use crate::host::{RecipeHost, Task, within};
+use crate::session::zk::{ConnectionState, ConnectionStatus, ZkSession};
 
 /// A careful client stops believing when the last proof of life is as old as this share of the session timeout, in
 /// percent.

@@ -1,7 +1,7 @@
 //! Nodes that unknown operations of a session may have left ([`Leftovers`]), until they are surely deleted.
 
-use super::session::ZkSession;
 use crate::session::SessionError;
+use crate::session::zk::ZkSession;
 
 /// A create that was not answered.
 struct UnknownCreate {

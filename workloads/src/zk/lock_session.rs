@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use super::hold_watch::{UNSURE_AFTER, WatchedHold, watch_hold};
 use super::leftovers::Leftovers;
-use super::session::{ConnectionState, ConnectionStatus, WatchEvent, ZkSession, Znode};
 use super::{ZkContext, owner_name};
 use crate::client::{LockError, LockGrant, LockResult};
 use crate::defects::has_defect;
 use crate::host::{Task, within};
 use crate::protocol::AcquireRequest;
+use crate::session::zk::{ConnectionState, ConnectionStatus, WatchEvent, ZkSession, Znode};
 use crate::session::{Retried, SessionError};
 
 /// The pause before another try on a connection that is connected and yet answers with errors.

@@ -1,6 +1,6 @@
 //! Locks on ZooKeeper.
 //!
-//! [`recipes`](self) has one file a recipe. They are written against [`session`], which [`client_session`](ZkServers)
+//! [`recipes`](self) has one file a recipe. They are written against [`ZkSession`], which [`client_session`](ZkServers)
 //! implements for real servers. `lock_session` has what all recipes share, `queue_lock` what all queues share;
 //! `hold_watch` raises `lost` when a careful client can no longer be sure that its session is alive. The
 //! `zookeeper-client` crate keeps the session alive by itself.
@@ -13,13 +13,12 @@ mod leftovers;
 mod lock_session;
 mod queue_lock;
 pub(crate) mod recipes;
-pub mod session;
 
 pub use client_session::{ZkServers, access_list, connector};
-pub use session::{ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkSession, ZkWatch, Znode};
 
 use crate::host::push_hexadecimal;
 use crate::recipe::RecipeContext;
+pub use crate::session::zk::{ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkSession, ZkWatch, Znode};
 
 /// What a ZooKeeper recipe is given.
 type ZkContext = RecipeContext<dyn ZkConnect>;

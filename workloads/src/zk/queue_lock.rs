@@ -12,13 +12,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::lock_session::{LockSession, ProofOfLife, WaitEnd, WaitLimits, last_part};
-use super::session::{ZkSession, ZkWatch, Znode};
 use super::{ZkContext, lock_path, sequence_of};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::defects::has_defect;
 use crate::host::{random_name, within};
 use crate::protocol::AcquireRequest;
 use crate::session::SessionError;
+use crate::session::zk::{ZkSession, ZkWatch, Znode};
 
 /// What a recipe adds to the queue: the name of its nodes, and how it waits.
 #[async_trait(?Send)]

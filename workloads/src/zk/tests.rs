@@ -5,12 +5,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::fake::{FakeZk, ZkCallFault};
-use super::session::ConnectionState;
 use super::*;
 use crate::client::{LockClient, LockError};
 use crate::host::RecipeHost;
 use crate::protocol::{AcquireRequest, FailReason, LockSignalKind};
 use crate::recipe::{Constructor, Policy, RecipeOptions};
+use crate::session::zk::ConnectionState;
 use crate::testing::{LEASE, SignalLog, client, in_virtual_time, options, sleep, start, wait};
 
 fn client_of(options: RecipeOptions, zk: &FakeZk, host: &Rc<dyn RecipeHost>) -> (Box<dyn LockClient>, SignalLog) {

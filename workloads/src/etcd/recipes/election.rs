@@ -18,11 +18,12 @@ use async_trait::async_trait;
 
 use super::etcd;
 use crate::client::{LockClient, LockGrant, LockResult};
+use crate::contract::Wakeup;
 use crate::etcd::lease_session::{KeyNames, LeaseSession};
 use crate::etcd::server_wait::{ask, service_name};
-use crate::etcd::session::{EtcdKey, EtcdSession, Leader};
 use crate::protocol::AcquireRequest;
-use crate::recipe::{Recipe, Wakeup};
+use crate::recipe::Recipe;
+use crate::session::etcd::{EtcdKey, EtcdSession, Leader};
 
 pub(super) const RECIPE: Recipe = Recipe {
     wakeup: Wakeup::Unreported,

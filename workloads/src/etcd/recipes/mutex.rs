@@ -20,11 +20,11 @@ use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::defects::has_defect;
 use crate::etcd::lease_session::{KeyNames, LeaseSession, LiveLease, OwnKey};
 use crate::etcd::lock_prefix;
-use crate::etcd::session::{EtcdKey, EtcdSession, KeyEvent, Listing};
 use crate::host::within;
 use crate::protocol::AcquireRequest;
 use crate::recipe::Recipe;
 use crate::session::SessionError;
+use crate::session::etcd::{EtcdKey, EtcdSession, KeyEvent, Listing};
 
 pub(super) const RECIPE: Recipe = etcd(
     "etcd-mutex",

@@ -26,11 +26,11 @@ use super::mutex::deletion;
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::etcd::lease_session::{KeyNames, LeaseSession, LiveLease, OwnKey};
 use crate::etcd::lock_prefix;
-use crate::etcd::session::{Created, EtcdKey, EtcdSession};
 use crate::host::{Task, within};
 use crate::protocol::AcquireRequest;
 use crate::recipe::Recipe;
 use crate::session::SessionError;
+use crate::session::etcd::{Created, EtcdKey, EtcdSession};
 
 pub(super) const RECIPE: Recipe = Recipe {
     fifo: false,

@@ -8,7 +8,8 @@
 //! Source: the MariaDB documentation, "GET_LOCK": <https://mariadb.com/kb/en/get_lock/>, and the MySQL Reference Manual, "Locking
 //! Functions": <https://dev.mysql.com/doc/refman/8.4/en/locking-functions.html>.
 
-use crate::recipe::{Constructor, Recipe, Wakeup};
+use crate::contract::Wakeup;
+use crate::recipe::{Constructor, Recipe};
 use crate::sql::LockScope;
 use crate::sql::session_lock::SessionLock;
 

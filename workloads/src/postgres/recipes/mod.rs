@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use crate::client::LockClient;
-use crate::recipe::{Constructor, Recipe, Wakeup};
+use crate::contract::Wakeup;
+use crate::recipe::{Constructor, Recipe};
 use crate::sql::SqlContext;
 
 mod advisory;

@@ -10,7 +10,8 @@
 use std::time::Duration;
 
 use super::of_session;
-use crate::recipe::{Recipe, Wakeup};
+use crate::contract::Wakeup;
+use crate::recipe::Recipe;
 use crate::sql::LockScope;
 use crate::sql::session_lock::SessionLock;
 

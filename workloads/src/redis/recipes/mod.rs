@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::RedisContext;
 use crate::client::LockClient;
-use crate::recipe::{Constructor, Recipe, Wakeup};
+use crate::contract::Wakeup;
+use crate::recipe::{Constructor, Recipe};
 
 mod getset;
 mod pubsub;

@@ -15,12 +15,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::redis;
+use crate::contract::Wakeup;
 use crate::host::within;
-use crate::recipe::{Recipe, Wakeup};
-use crate::redis::session::Subscription;
+use crate::recipe::Recipe;
 use crate::redis::single_key::SingleKeyLock;
 use crate::redis::variant::{KeyContext, Variant};
 use crate::session::SessionError;
+use crate::session::redis::Subscription;
 
 pub(super) const RECIPE: Recipe = Recipe {
     wakeup: Wakeup::Notified,

@@ -28,10 +28,10 @@ use crate::host::Task;
 use crate::protocol::AcquireRequest;
 use crate::recipe::Recipe;
 use crate::redis::lease_keeper::{KeyLease, counted_from_reply, valid_until, watch_validity};
-use crate::redis::session::{RedisConnect, RedisSession};
 use crate::redis::variant::poll_pause;
 use crate::redis::{RedisContext, lock_key};
 use crate::session::SessionError;
+use crate::session::redis::{RedisConnect, RedisSession};
 
 /// As many as the source says.
 const MASTERS: u32 = 5;

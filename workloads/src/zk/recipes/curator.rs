@@ -18,8 +18,9 @@ use async_trait::async_trait;
 
 use super::zk;
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
+use crate::contract::Wakeup;
 use crate::protocol::AcquireRequest;
-use crate::recipe::{Recipe, Wakeup};
+use crate::recipe::Recipe;
 use crate::session::{Retried, SessionError};
 use crate::zk::lock_path;
 use crate::zk::lock_session::LockSession;

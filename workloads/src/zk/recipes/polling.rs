@@ -14,7 +14,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::zk;
-use crate::recipe::{Recipe, Wakeup};
+use crate::contract::Wakeup;
+use crate::recipe::Recipe;
 use crate::session::SessionError;
 use crate::zk::queue_lock::{QueueLock, QueueLook, QueuePlace, QueueRule, ahead_of};
 

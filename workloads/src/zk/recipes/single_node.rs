@@ -20,9 +20,9 @@ use crate::host::within;
 use crate::protocol::AcquireRequest;
 use crate::recipe::Recipe;
 use crate::session::SessionError;
+use crate::session::zk::{ZkSession, Znode};
 use crate::zk::lock_path;
 use crate::zk::lock_session::{LockSession, ProofOfLife, WaitEnd, WaitLimits};
-use crate::zk::session::{ZkSession, Znode};
 
 pub(super) const RECIPE: Recipe = Recipe {
     guid: false,

@@ -1,4 +1,10 @@
-//! The errors of a session with a store ([`SessionError`]), the same for every backend.
+//! Sessions with a store: the traits that recipes are written against, one file a kind of store, and their errors
+//! ([`SessionError`]), the same for every backend.
+
+pub mod etcd;
+pub mod redis;
+pub mod sql;
+pub mod zk;
 
 use crate::client::LockError;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::session::SessionError;
+use super::SessionError;
 
 /// A way to a cluster.
 #[async_trait(?Send)]

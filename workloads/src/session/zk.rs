@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use crate::session::SessionError;
+use super::SessionError;
 
 /// A way to an ensemble.
 #[async_trait(?Send)]

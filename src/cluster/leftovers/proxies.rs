@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::leftovers::Claim;
+use super::claim::Claim;
 use crate::process::Identity;
 
 const PROXIES_FILE: &str = "proxies.json";

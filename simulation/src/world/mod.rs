@@ -7,6 +7,10 @@
 //! Every poll and every reading of the clock takes [`STEP`], so that no two stamps are the same: a reply and the call
 //! that follows it must not touch.
 
+pub(crate) mod events;
+mod process;
+pub(crate) mod task;
+
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -21,9 +25,12 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 
 use crate::dice;
-use crate::events::{Event, EventKey, Events};
-use crate::process::{SimulatedProcess, SimulatedProcesses};
-use crate::task::{MAIN, SimulatedTask, SpawnedTask, TaskFuture, TaskId, TaskWaker, Tasks};
+use events::{Event, EventKey, Events};
+use process::SimulatedProcesses;
+use task::{MAIN, SpawnedTask, TaskFuture, TaskId, TaskWaker, Tasks};
+
+pub use process::SimulatedProcess;
+pub use task::SimulatedTask;
 
 /// What one poll, and one reading of the clock, takes, in nanoseconds.
 const STEP: u64 = 100;

@@ -1,5 +1,8 @@
 //! The house rules that a machine can check, each with the way out.
 
+mod circles;
+mod tokens;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;

@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use std::rc::Rc;
 use std::task::Waker;
 
-use crate::task::TaskId;
+use super::task::TaskId;
 
 /// How long after the soonest event others are sorted together with it, in nanoseconds.
 const SOON: u64 = 4_000_000;

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 
-use super::leftovers::Claim;
+use super::claim::Claim;
 
 const OUTAGES_FILE: &str = "outages.json";
 
@@ -32,7 +32,7 @@ impl ClaimedOutage {
     }
 
     /// What a claim notes, if it is of outages.
-    pub(super) fn noted_in(claim: &Path) -> Option<Vec<Self>> {
+    pub fn noted_in(claim: &Path) -> Option<Vec<Self>> {
         serde_json::from_slice(&fs::read(claim.join(OUTAGES_FILE)).ok()?).ok()
     }
 
@@ -50,7 +50,7 @@ impl ClaimedOutage {
     }
 
     /// Runs the command that undoes it. The error says how it ended.
-    pub(super) fn undo(&self) -> Result<(), String> {
+    pub fn undo(&self) -> Result<(), String> {
         let status = self.command(&self.undo).stdout(Stdio::null()).status();
         match status.map_err(|error| error.to_string())? {
             status if status.success() => Ok(()),

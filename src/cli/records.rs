@@ -5,18 +5,26 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
+use crate::hunt::HuntRecord;
 use crate::suite::Record;
 
 /// The record of a suite; a folder that contains it is a suite's.
-pub const RECORD: &str = "suite.json";
+pub const SUITE_RECORD: &str = "suite.json";
+/// The record of a hunt; a folder that contains it is a hunt's.
+pub const HUNT_RECORD: &str = "hunt.json";
 
 /// The suites in a results folder, oldest first: the name of each folder, and its record.
 pub fn suites(results: &Path) -> Vec<(String, Record)> {
-    records(results, RECORD)
+    records(results, SUITE_RECORD)
+}
+
+/// The hunts in a results folder, oldest first: the name of each folder, and its record.
+pub fn hunts(results: &Path) -> Vec<(String, HuntRecord)> {
+    records(results, HUNT_RECORD)
 }
 
 /// The records of this name in the folders of a results folder, oldest first: the name of each folder, and its record.
-pub fn records<T: DeserializeOwned>(results: &Path, file: &str) -> Vec<(String, T)> {
+fn records<T: DeserializeOwned>(results: &Path, file: &str) -> Vec<(String, T)> {
     let entries = fs::read_dir(results).into_iter().flatten().flatten();
     let mut found: Vec<(String, T)> = entries
         .filter_map(|entry| {
@@ -85,7 +93,7 @@ mod tests {
         ] {
             let path = folder.path().join(name);
             fs::create_dir(&path).unwrap();
-            fs::write(path.join(RECORD), serde_json::to_string(&record).unwrap()).unwrap();
+            fs::write(path.join(SUITE_RECORD), serde_json::to_string(&record).unwrap()).unwrap();
         }
         fs::create_dir(folder.path().join("20261121-0645-zk-none-1234")).unwrap();
         let of = |name: &str, record: &Record| before(folder.path(), name, record).map(|(name, _)| name);

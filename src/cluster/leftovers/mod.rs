@@ -6,100 +6,30 @@
 //! Every user can write into the temporary folder of the machine. So a claim is believed only where no other user can have
 //! written it, and a process that it names is killed only if it also works in the claimed folder, which others cannot enter.
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read};
-use std::os::unix::fs::DirBuilderExt;
+pub mod claim;
+#[cfg(feature = "docker")]
+mod containers;
+pub mod outages;
+pub mod proxies;
+pub mod traces;
+
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::leftover_outages::ClaimedOutage;
-use super::leftover_proxies::ClaimedProxies;
-use super::leftover_traces::ClaimedTraces;
-use super::local::temporary_folder;
+use claim::{PREFIX, RunOwner, temporary_folder};
+use outages::ClaimedOutage;
+use proxies::ClaimedProxies;
+use traces::ClaimedTraces;
+
 use crate::ownership::{Distrust, check_own};
 use crate::process::{self, Identity, Vitality};
 
-const PREFIX: &str = "harness-run-";
-const OWNER_FILE: &str = "owner.json";
-const RANDOM: &str = "/dev/urandom";
-/// Levels of folders in a claim: its own, a server's, and two in the data of some.
-const SPARE_FILES: usize = 4;
 /// A folder without an owner file that is younger than this is left alone.
 const UNSIGNED: Duration = Duration::from_secs(60);
-/// Every container and network carries these.
-pub const RUN_LABEL: &str = "harness.run";
-pub const OWNER_LABEL: &str = "harness.owner";
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct RunOwner {
-    run: String,
-    harness: Identity,
-    servers: Vec<Identity>,
-}
-
-/// A temporary folder that says whose it is, and is removed when this is dropped.
-#[derive(Debug)]
-pub struct Claim {
-    folder: PathBuf,
-    run: String,
-    /// Files that are open for nothing: to remove a folder takes one for each level of it, also where there are none left.
-    spare: Vec<File>,
-}
-
-impl Claim {
-    /// Makes the folder. An error if it exists already: another user may have made it.
-    pub fn make(run: &str) -> Result<Self, (PathBuf, io::Error)> {
-        let of_random = |error| (PathBuf::from(RANDOM), error);
-        let number = unguessable_number().map_err(of_random)?;
-        let spare = std::iter::repeat_with(|| File::open(RANDOM)).take(SPARE_FILES);
-        let spare = spare.collect::<io::Result<Vec<File>>>().map_err(of_random)?;
-        let folder = temporary_folder().join(format!("{PREFIX}{run}-{number:016x}"));
-        let made = DirBuilder::new().mode(0o700).create(&folder);
-        made.map_err(|error| (folder.clone(), error))?;
-        let claim = Self {
-            folder,
-            run: run.to_owned(),
-            spare,
-        };
-        claim.note_servers(std::iter::empty())?;
-        Ok(claim)
-    }
-
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    /// Writes down which processes belong to this run.
-    pub fn note_servers(&self, pids: impl Iterator<Item = u32>) -> Result<(), (PathBuf, io::Error)> {
-        let owner = RunOwner {
-            run: self.run.clone(),
-            harness: Identity::own(),
-            servers: pids.filter_map(Identity::of).collect(),
-        };
-        let path = self.folder.join(OWNER_FILE);
-        let text = serde_json::to_string(&owner).expect("an owner is plain data");
-        let fresh = self.folder.join(format!("{OWNER_FILE}.new"));
-        fs::write(&fresh, text)
-            .and_then(|()| fs::rename(&fresh, &path))
-            .map_err(|error| (path, error))
-    }
-}
-
-/// A number that another user cannot know in advance, to make a folder of that name first.
-fn unguessable_number() -> io::Result<u64> {
-    let mut bytes = [0; size_of::<u64>()];
-    File::open(RANDOM)?.read_exact(&mut bytes)?;
-    Ok(u64::from_ne_bytes(bytes))
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        self.spare.clear();
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
 
 /// Something that a run left behind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -308,10 +238,7 @@ fn local(within: &Path, sight: Sight) -> Found {
 
 /// What a claim comes to, and how many of its processes do not work in its folder.
 fn of_folder(path: PathBuf, sight: Sight, alone: &mut LeftAlone) -> (Vec<Leftover>, usize) {
-    let owner = fs::read(path.join(OWNER_FILE))
-        .ok()
-        .and_then(|text| serde_json::from_slice::<RunOwner>(&text).ok());
-    let Some(owner) = owner else {
+    let Some(owner) = RunOwner::noted_in(&path) else {
         let run = "an unknown run".into();
         let left = (!is_young(&path)).then_some(Leftover::Folder { run, path });
         return (left.into_iter().collect(), 0);
@@ -389,7 +316,7 @@ pub async fn all(sight: Sight) -> Found {
         identity: Some(one.identity),
     }));
     #[cfg(feature = "docker")]
-    super::docker::leftovers(sight, &mut found).await;
+    containers::look_for(sight, &mut found).await;
     #[cfg(not(feature = "docker"))]
     if engine_is_expected() {
         let what = "containers and networks: this harness was built without docker";
@@ -430,9 +357,9 @@ pub async fn remove(leftover: &Leftover) -> Result<(), String> {
             remove_claim(claim)
         }
         #[cfg(feature = "docker")]
-        Leftover::Container { id, .. } => super::docker::remove_container(id).await,
+        Leftover::Container { id, .. } => super::engine::remove_container(id).await,
         #[cfg(feature = "docker")]
-        Leftover::Network { id, .. } => super::docker::remove_network(id).await,
+        Leftover::Network { id, .. } => super::engine::remove_network(id).await,
         #[cfg(not(feature = "docker"))]
         Leftover::Container { .. } | Leftover::Network { .. } => Err("this harness was built without docker".into()),
     }
@@ -458,6 +385,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::os::unix::process::ExitStatusExt;
 
+    use super::claim::{Claim, OWNER_FILE};
     use super::*;
     use crate::ownership::give_away;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::leftovers::Claim;
+use super::claim::Claim;
 
 const TRACES_FILE: &str = "traces.json";
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::session::SessionError;
+use super::SessionError;
 
 /// What a lock belongs to on the server; it ends with that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::Semaphore;
 
-use crate::task::{SimulatedTask, TaskId};
-use crate::world::{World, finish, nanoseconds, with_core};
+use super::task::{SimulatedTask, TaskId};
+use super::{World, finish, nanoseconds, with_core};
 
 /// What the wall clocks show at the beginning: 2026-01-01, 00:00 UTC.
 const EPOCH: Duration = Duration::from_secs(1_767_225_600);

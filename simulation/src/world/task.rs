@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::world::{World, with_core};
+use super::{World, with_core};
 
 /// The number of a task, in the order in which they were spawned; [`MAIN`] is the future that the world was made for.
 pub(crate) type TaskId = u64;

@@ -1,0 +1,119 @@
+//! What a link does now and what passed it ([`SimulatedLinkState`]), as its connections see it.
+
+use std::cell::{Cell, Ref, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use harness_proxy::tap::Sender;
+use harness_proxy::{Behaviour, Flow, Layer, LinkCounts};
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+
+use super::message::{LinkHook, LinkTraffic, MessageVerdict, PassingMessage};
+use crate::world::nanoseconds;
+
+/// How long a message is under way from one end of a link to the other, drawn for each message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkLatency {
+    pub least: Duration,
+    pub most: Duration,
+}
+
+impl Default for LinkLatency {
+    /// About what real servers on loopback answer in, the proxy included: 0.1 to 0.4 ms there and back.
+    fn default() -> Self {
+        LinkLatency {
+            least: Duration::from_micros(50),
+            most: Duration::from_micros(200),
+        }
+    }
+}
+
+/// What a link does to its connections, whatever they carry.
+pub(super) trait LinkedConnection {
+    /// The link's behaviour was `before`, and is another one now.
+    fn behaviour_changed(self: Rc<Self>, before: &Behaviour);
+    /// Ends both sides at once; what is on its way is lost.
+    fn reset(&self);
+    /// What message rules held back goes on.
+    fn open_gates(self: Rc<Self>);
+    fn number(&self) -> u64;
+}
+
+pub(super) struct SimulatedLinkState {
+    pub name: Box<str>,
+    pub client: u32,
+    pub latency: LinkLatency,
+    pub dice: RefCell<ChaCha8Rng>,
+    pub layers: RefCell<BTreeMap<Layer, Behaviour>>,
+    pub behaviour: RefCell<Behaviour>,
+    pub hook: RefCell<Option<Rc<dyn LinkHook>>>,
+    pub counts: Cell<LinkCounts>,
+    pub traffic: Cell<LinkTraffic>,
+    pub connections: RefCell<Vec<Rc<dyn LinkedConnection>>>,
+}
+
+/// What a behaviour does with what this side sends.
+pub(super) fn flow_of(behaviour: &Behaviour, sender: Sender) -> &Flow {
+    match sender {
+        Sender::Client => &behaviour.to_server,
+        Sender::Server => &behaviour.to_client,
+    }
+}
+
+impl SimulatedLinkState {
+    /// What it does now. A message is hundreds of times smaller than this, so it is looked at where it is.
+    pub fn behaviour(&self) -> Ref<'_, Behaviour> {
+        self.behaviour.borrow()
+    }
+
+    /// Counts a message and asks the hook.
+    pub fn judge(&self, message: &PassingMessage<'_>) -> MessageVerdict {
+        let mut traffic = self.traffic.get();
+        traffic.count(message);
+        self.traffic.set(traffic);
+        let hook = self.hook.borrow().clone();
+        hook.map_or(MessageVerdict::Pass, |hook| hook.passes(message))
+    }
+
+    pub fn count(&self, change: impl FnOnce(&mut LinkCounts)) {
+        let mut counts = self.counts.get();
+        change(&mut counts);
+        self.counts.set(counts);
+    }
+
+    /// Counts bytes that came while `flow` was on; as the counters of the real proxy do.
+    pub fn count_obeyed(&self, flow: &Flow, bytes: usize) {
+        self.count(|counts| {
+            counts.dropped_packets += u64::from(flow.blackhole);
+            if flow.stall || flow.freeze {
+                counts.held_bytes += bytes as u64;
+            } else if flow.delays() {
+                counts.delayed_bytes += bytes as u64;
+            }
+        });
+    }
+
+    /// How long a message is under way, in nanoseconds; and the draw that decides what a flow does to it.
+    pub fn draws(&self) -> (u64, u64) {
+        let mut dice = self.dice.borrow_mut();
+        let (least, most) = (nanoseconds(self.latency.least), nanoseconds(self.latency.most));
+        let spread = most.saturating_sub(least) + 1;
+        (least + dice.next_u64() % spread, dice.next_u64())
+    }
+
+    /// A connection is over.
+    pub fn forget(&self, number: u64) {
+        let mut connections = self.connections.borrow_mut();
+        let place = connections.iter().position(|connection| connection.number() == number);
+        let forgotten = place.map(|place| connections.remove(place));
+        drop(connections);
+        if forgotten.is_some() {
+            let hook = self.hook.borrow().clone();
+            if let Some(hook) = hook {
+                hook.ended(number);
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The container engine: its client, and the images, containers and networks that it has.
+
+use std::time::Duration;
+
+use testcontainers::GenericImage;
+use testcontainers::bollard::Docker;
+use testcontainers::bollard::errors::Error as BollardError;
+use testcontainers::bollard::query_parameters::{RemoveContainerOptionsBuilder, RenameContainerOptionsBuilder};
+use testcontainers::core::client::docker_client_instance;
+use testcontainers::runners::AsyncRunner;
+use tokio::time::{sleep, timeout};
+
+use super::ClusterError;
+use super::image_name::in_two_parts;
+use crate::limits::READY_POLL;
+
+/// Time for the container engine to answer a question that costs it nothing.
+const ENGINE: Duration = Duration::from_secs(5);
+/// Time for an image to be pulled.
+const IMAGE_PULL: Duration = Duration::from_secs(180);
+/// Every container and network carries these.
+pub const RUN_LABEL: &str = "harness.run";
+pub const OWNER_LABEL: &str = "harness.owner";
+
+/// The longest run's name within a name of the engine's. Containers are found by their names, a label of which may have 63
+/// letters: this one, `harness-`, a process number and what the container is.
+const RUN_LETTERS: usize = 35;
+/// Its end, which tells runs of one minute apart, and is kept.
+const RUN_END: usize = 5;
+
+/// What the names of everything that this process makes for a run begin with: letters that the engine and name servers take.
+pub fn engine_name(run: &str) -> String {
+    let letter = |letter: char| match letter {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '-' => letter,
+        _ => '-',
+    };
+    let mut plain: String = run.chars().map(letter).collect();
+    if plain.len() > RUN_LETTERS {
+        plain.replace_range(RUN_LETTERS - RUN_END..plain.len() - RUN_END, "");
+    }
+    format!("harness-{plain}-{}", std::process::id())
+}
+
+/// The engine's client, if an engine answers.
+pub async fn engine() -> Result<Docker, ClusterError> {
+    let asked = async {
+        let engine = docker_client_instance().await.map_err(|error| error.to_string())?;
+        engine.ping().await.map_err(|error| error.to_string())?;
+        Ok(engine)
+    };
+    timeout(ENGINE, asked)
+        .await
+        .unwrap_or_else(|_| Err(format!("no answer within {}s", ENGINE.as_secs())))
+        .map_err(ClusterError::Engine)
+}
+
+pub async fn has_image(image: &str) -> bool {
+    match engine().await {
+        Ok(engine) => engine.inspect_image(image).await.is_ok(),
+        Err(_) => false,
+    }
+}
+
+/// What an image's name means now: the digest under which a registry has it, or the image's own where none does.
+pub async fn digest(image: &str) -> Option<String> {
+    let found = engine().await.ok()?.inspect_image(image).await.ok()?;
+    let in_registry = found.repo_digests.unwrap_or_default().into_iter().next();
+    in_registry.or(found.id)
+}
+
+/// Pulls an image. The error says why it could not.
+pub async fn pull(image: &str) -> Result<(), String> {
+    let (name, tag) = in_two_parts(image);
+    match timeout(IMAGE_PULL, GenericImage::new(name, tag).pull_image()).await {
+        Ok(pulled) => pulled.map(|_| ()).map_err(|error| error.to_string()),
+        Err(_) => Err(format!("not there after {}s", IMAGE_PULL.as_secs())),
+    }
+}
+
+/// Removes a container; one that another process removes at the same time is waited for.
+pub async fn remove_container(id: &str) -> Result<(), String> {
+    let engine = engine().await.map_err(|error| error.to_string())?;
+    let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+    let removed = match engine.remove_container(id, Some(options)).await {
+        Err(BollardError::DockerResponseServerError { status_code: 409, .. }) => {
+            let gone = async {
+                while engine.inspect_container(id, None).await.is_ok() {
+                    sleep(READY_POLL).await;
+                }
+            };
+            return timeout(ENGINE, gone)
+                .await
+                .map_err(|_| "another process removes it, and it is still there".to_owned());
+        }
+        removed => removed,
+    };
+    or_gone(removed)
+}
+
+/// Gives a container another name.
+pub async fn rename(id: &str, name: &str) -> Result<(), ClusterError> {
+    let options = RenameContainerOptionsBuilder::new().name(name).build();
+    let renamed = engine().await?.rename_container(id, options).await;
+    renamed.map_err(|error| ClusterError::Engine(error.to_string()))
+}
+
+pub async fn remove_network(id: &str) -> Result<(), String> {
+    let engine = engine().await.map_err(|error| error.to_string())?;
+    or_gone(engine.remove_network(id).await)
+}
+
+/// What is not there any more counts as removed.
+fn or_gone(removed: Result<(), BollardError>) -> Result<(), String> {
+    match removed {
+        Err(BollardError::DockerResponseServerError { status_code: 404, .. }) => Ok(()),
+        removed => removed.map_err(|error| error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_the_engines_is_one_that_name_servers_take_however_many_faults_there_are() {
+        let short = engine_name("20261121-1600-zk-none-de4a");
+        assert!(short.starts_with("harness-20261121-1600-zk-none-de4a-"), "{short}");
+        let long = engine_name("20261121-1600-zk-partition+kill+pause-holder+latency+clock-de4a");
+        assert!(long.starts_with("harness-20261121-1600-zk-"), "{long}");
+        assert!(long.contains("-de4a-"), "{long}");
+        let pid = std::process::id().to_string().len();
+        assert!(long.len() - pid + "4194304-toxiproxy".len() <= 63, "{long}");
+        assert!(
+            long.chars()
+                .all(|letter| letter == '-' || letter.is_ascii_alphanumeric()),
+            "{long}"
+        );
+    }
+}

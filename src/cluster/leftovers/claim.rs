@@ -1,0 +1,99 @@
+//! The claim of a run: a temporary folder that says whose it is.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::process::Identity;
+
+/// What the name of the folder of every claim begins with.
+pub(super) const PREFIX: &str = "harness-run-";
+pub(super) const OWNER_FILE: &str = "owner.json";
+const RANDOM: &str = "/dev/urandom";
+/// Levels of folders in a claim: its own, a server's, and two in the data of some.
+const SPARE_FILES: usize = 4;
+
+/// Whose a claim is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct RunOwner {
+    pub run: String,
+    pub harness: Identity,
+    pub servers: Vec<Identity>,
+}
+
+impl RunOwner {
+    /// What a claim says of it.
+    pub fn noted_in(claim: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(claim.join(OWNER_FILE)).ok()?).ok()
+    }
+}
+
+/// A temporary folder that says whose it is, and is removed when this is dropped.
+#[derive(Debug)]
+pub struct Claim {
+    folder: PathBuf,
+    run: String,
+    /// Files that are open for nothing: to remove a folder takes one for each level of it, also where there are none left.
+    spare: Vec<File>,
+}
+
+impl Claim {
+    /// Makes the folder. An error if it exists already: another user may have made it.
+    pub fn make(run: &str) -> Result<Self, (PathBuf, io::Error)> {
+        let of_random = |error| (PathBuf::from(RANDOM), error);
+        let number = unguessable_number().map_err(of_random)?;
+        let spare = std::iter::repeat_with(|| File::open(RANDOM)).take(SPARE_FILES);
+        let spare = spare.collect::<io::Result<Vec<File>>>().map_err(of_random)?;
+        let folder = temporary_folder().join(format!("{PREFIX}{run}-{number:016x}"));
+        let made = DirBuilder::new().mode(0o700).create(&folder);
+        made.map_err(|error| (folder.clone(), error))?;
+        let claim = Self {
+            folder,
+            run: run.to_owned(),
+            spare,
+        };
+        claim.note_servers(std::iter::empty())?;
+        Ok(claim)
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Writes down which processes belong to this run.
+    pub fn note_servers(&self, pids: impl Iterator<Item = u32>) -> Result<(), (PathBuf, io::Error)> {
+        let owner = RunOwner {
+            run: self.run.clone(),
+            harness: Identity::own(),
+            servers: pids.filter_map(Identity::of).collect(),
+        };
+        let path = self.folder.join(OWNER_FILE);
+        let text = serde_json::to_string(&owner).expect("an owner is plain data");
+        let fresh = self.folder.join(format!("{OWNER_FILE}.new"));
+        fs::write(&fresh, text)
+            .and_then(|()| fs::rename(&fresh, &path))
+            .map_err(|error| (path, error))
+    }
+}
+
+/// A number that another user cannot know in advance, to make a folder of that name first.
+fn unguessable_number() -> io::Result<u64> {
+    let mut bytes = [0; size_of::<u64>()];
+    File::open(RANDOM)?.read_exact(&mut bytes)?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.spare.clear();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Where temporary folders of runs are.
+pub(super) fn temporary_folder() -> PathBuf {
+    std::env::temp_dir()
+}

@@ -1,0 +1,85 @@
+//! `Shape`: the cluster that a fault is planned for.
+
+use std::time::Duration;
+
+use crate::backends::Backend;
+use crate::cluster::{RuntimeRequest, ServersObey};
+use crate::config::{Clients, Config};
+use harness_proxy::tap::Protocol;
+
+/// The cluster that a fault is planned for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    pub backend: &'static Backend,
+    pub clients: u32,
+    pub servers: u32,
+    pub locks: u32,
+    pub lease: Duration,
+    /// What is spoken on the links between clients and servers.
+    pub protocol: Protocol,
+    /// Whether the clients compare times of day; `None` where it is not known.
+    pub reads_wall_clock: Option<bool>,
+    /// Whether servers and clients speak TLS.
+    pub tls: bool,
+    /// Whether the servers and the network are models.
+    pub simulated: bool,
+    /// What can be done to servers that harness did not start; `None` where it starts them, and can do everything.
+    pub attached: Option<ServersObey>,
+}
+
+impl Shape {
+    /// The cluster that a configuration asks for.
+    pub fn of(config: &Config) -> Self {
+        Self {
+            backend: config.backend,
+            clients: config.clients,
+            servers: config.nodes,
+            locks: config.locks,
+            lease: config.lease,
+            protocol: config.backend.protocol,
+            reads_wall_clock: match &config.who {
+                Clients::Recipe(options) => options.contract().wall_clock,
+                Clients::Foreign { promise, .. } => promise.wall_clock,
+            },
+            tls: config.tls,
+            simulated: config.runtime == RuntimeRequest::Simulated,
+            attached: config.attach.obey(),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Shape {
+    /// Five clients and three servers of ZooKeeper.
+    pub fn example() -> Self {
+        use crate::backends;
+        use harness_workloads::BackendId;
+
+        Self {
+            backend: backends::of(BackendId::Zk),
+            clients: 5,
+            servers: 3,
+            locks: 1,
+            lease: Duration::from_secs(2),
+            protocol: Protocol::Zk,
+            reads_wall_clock: None,
+            tls: false,
+            simulated: false,
+            attached: None,
+        }
+    }
+
+    /// Five clients and one master of Redis.
+    pub fn one_redis() -> Self {
+        use crate::backends;
+        use harness_workloads::BackendId;
+
+        Self {
+            backend: backends::of(BackendId::Redis),
+            servers: 1,
+            locks: 1,
+            protocol: Protocol::Resp,
+            ..Self::example()
+        }
+    }
+}

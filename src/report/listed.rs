@@ -1,0 +1,52 @@
+//! Runs, suites and hunts as the index lists them.
+
+use super::comparison::RunSummary;
+use super::diagnosis::Outcome;
+use crate::store::RunInfo;
+
+/// One run as the index lists it.
+pub struct Listed {
+    /// The name of its folder.
+    pub name: String,
+    pub summary: Option<RunSummary>,
+    /// How far it came, where there is no verdict.
+    pub status: String,
+    /// What it was to be, where there is no verdict that says so.
+    pub info: Option<RunInfo>,
+    /// Whether it has a page of its own.
+    pub page: bool,
+}
+
+/// One suite as the index lists it.
+pub struct ListedSuite {
+    /// The name of its folder, which has a page of its own.
+    pub name: String,
+    /// The name of the suite, the same each night.
+    pub suite: String,
+    pub outcome: Outcome,
+    /// How many of its rows came out as expected, and which did not.
+    pub sentence: String,
+    /// Its rows that were run: the name of each, and whether it came out as expected.
+    pub rows: Vec<(String, Outcome)>,
+}
+
+/// One hunt as the index lists it.
+pub struct ListedHunt {
+    /// The name of its folder.
+    pub name: String,
+    pub outcome: Outcome,
+    /// How many experiments came to what.
+    pub counts: String,
+    pub finds: Vec<ListedFind>,
+}
+
+/// A kind of violation that a hunt found.
+pub struct ListedFind {
+    /// `HL005 ghost`
+    pub kind: String,
+    pub summary: String,
+    /// Experiments that showed it.
+    pub count: u64,
+    /// The path of the page of the first of them, from the index, if there is one.
+    pub page: Option<String>,
+}

@@ -1,0 +1,57 @@
+//! One lock client through a whole run ([`LogicalClient`]), and what it must notice while it holds.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use harness_workloads::protocol::OpenRequest;
+use tokio::sync::watch;
+
+/// What a client must notice while it holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Health {
+    /// How often its library reported that the lock is lost.
+    pub losses: u64,
+    /// When it raised the last of these reports, a reading of `CLOCK_MONOTONIC` in nanoseconds.
+    pub lost_at: Option<u64>,
+    /// When its child process ended, a reading of `CLOCK_MONOTONIC` in nanoseconds.
+    pub died_at: Option<u64>,
+}
+
+/// One lock client through the whole run, whatever process it lives in: `c3` in the history.
+pub struct LogicalClient {
+    pub number: u32,
+    pub(super) open: OpenRequest,
+    /// Its process number in the history, another one after each operation whose outcome is unknown.
+    process: AtomicU32,
+    pub(super) health: watch::Sender<Health>,
+    /// How often it acquired.
+    pub acquired: AtomicU64,
+    /// After its last call or reply was recorded, by `CLOCK_MONOTONIC`.
+    pub recorded_at: AtomicU64,
+}
+
+impl LogicalClient {
+    pub(super) fn new(number: u32, open: OpenRequest) -> Arc<Self> {
+        Arc::new(Self {
+            number,
+            open,
+            process: AtomicU32::new(number),
+            health: watch::channel(Health::default()).0,
+            acquired: AtomicU64::new(0),
+            recorded_at: AtomicU64::new(0),
+        })
+    }
+
+    pub fn process(&self) -> u32 {
+        self.process.load(Relaxed)
+    }
+
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
+    }
+
+    /// Acts under another process number from now on.
+    pub(super) fn become_process(&self, number: u32) {
+        self.process.store(number, Relaxed);
+    }
+}

@@ -1,0 +1,52 @@
+//! The end of a run at its first violation, as it is seen while the run goes on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use harness_checkers::Property;
+use harness_checkers::history::{NemesisFact, PhaseFact, SeenViolation};
+
+use super::context::RunContext;
+use crate::clock::{GroundClock, RunningTask};
+use crate::event::ProgressEvent;
+
+/// How often a run asks whether a violation was seen.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Ends a run at its first violation, as it is seen while the run goes on. In virtual time a look is no event of the world: the run is
+/// the same up to the violation.
+pub fn start(run: &Arc<RunContext>) -> Option<RunningTask> {
+    let (clock, run) = (run.clock.by, Arc::downgrade(run));
+    let is_over = move || run.upgrade().is_none_or(|run| run.is_stopping() || is_violated(&run));
+    match clock {
+        GroundClock::Virtual(world) => {
+            world.look_every(LOOK, is_over);
+            None
+        }
+        GroundClock::Real => Some(clock.spawn(async move {
+            while !is_over() {
+                clock.sleep(LOOK).await;
+            }
+        })),
+    }
+}
+
+/// Ends the run if a violation was seen; returns whether it does.
+fn is_violated(run: &RunContext) -> bool {
+    let Some(violation) = run.recorder.violation() else {
+        return false;
+    };
+    let text = format!("{}; faults heal, and the run ends", violation.summary);
+    let phase = PhaseFact::Violation(SeenViolation {
+        property: Property::LINEARIZABLE.id().to_owned(),
+        class: violation.class,
+        lock: violation.lock,
+        at_ns: violation.at_ns,
+        summary: violation.summary,
+    });
+    let name = phase.name();
+    run.recorder.nemesis(&NemesisFact::Phase(phase));
+    run.progress().send(ProgressEvent::Phase { name, text });
+    run.end_violated();
+    true
+}

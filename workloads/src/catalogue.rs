@@ -1,0 +1,144 @@
+//! The catalogue of all recipes ([`recipes`]), and their clients for real servers.
+//!
+//! A recipe is one file in the folder `recipes` of its backend, which ends in its [`Recipe`], and one line in the `mod.rs`
+//! next to it. Names are stable: users type them, and stored runs carry them.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use harness_tls::TlsFiles;
+
+use crate::backend_id::BackendId;
+use crate::client::{LockClient, SignalSink};
+use crate::etcd::EtcdServers;
+use crate::login::Login;
+use crate::mariadb::MariadbServer;
+use crate::postgres::PostgresServer;
+use crate::protocol::OpenRequest;
+use crate::recipe::{Constructor, Recipe, RecipeError, RecipeOptions};
+use crate::redis::RedisServers;
+use crate::relays::Relays;
+use crate::zk::ZkServers;
+use crate::{etcd, mariadb, postgres, redis, zk};
+
+impl BackendId {
+    /// The recipes for this store, in the order in which they are listed.
+    pub const fn recipes(self) -> &'static [&'static Recipe] {
+        match self {
+            BackendId::Zk => zk::recipes::RECIPES,
+            BackendId::Etcd => etcd::recipes::RECIPES,
+            BackendId::Redis => redis::recipes::RECIPES,
+            BackendId::Postgres => postgres::recipes::RECIPES,
+            BackendId::Mariadb => mariadb::recipes::RECIPES,
+        }
+    }
+}
+
+/// Every recipe, backend by backend.
+pub fn recipes() -> impl Iterator<Item = &'static Recipe> {
+    let all = BackendId::ALL.iter();
+    all.flat_map(|backend| backend.recipes().iter().copied())
+}
+
+/// The recipe of this name.
+pub fn find_recipe(name: &str) -> Result<&'static Recipe, RecipeError> {
+    recipes()
+        .find(|recipe| recipe.name == name)
+        .ok_or_else(|| RecipeError::Unknown(name.to_owned()))
+}
+
+impl RecipeOptions {
+    /// The defaults of the recipe of this name.
+    pub fn named(name: &str) -> Result<Self, RecipeError> {
+        find_recipe(name).map(Self::of)
+    }
+
+    /// A client of this recipe for real servers, not yet connected. It logs in as the environment says.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, if the request is for another backend, or has no endpoint, no lease or a malformed address.
+    pub fn client(self, open: &OpenRequest, signals: SignalSink) -> Result<Box<dyn LockClient>, String> {
+        let backend = self.recipe.backend;
+        if open.backend != backend.name() {
+            return Err(format!(
+                "{} is a recipe for {backend}, not for {}",
+                self.recipe.name, open.backend
+            ));
+        }
+        if open.endpoints.is_empty() || open.lease_ms == 0 {
+            return Err("an open needs at least one endpoint and a lease above 0 ms".into());
+        }
+        let tls = TlsFiles::of_environment()
+            .map(|files| Relays::before(open, &files))
+            .transpose()?;
+        let open = tls.as_ref().map_or(open, |(_, open)| open);
+        let lease = Duration::from_millis(open.lease_ms);
+        let host = signals.host().clone();
+        let login = Login::of_environment(backend);
+        let login = login.as_ref();
+        let client = match self.recipe.constructor {
+            Constructor::Zk(make) => self.build(make, Rc::new(ZkServers::new(open, login, host)), signals, lease),
+            Constructor::Etcd(make) => self.build(make, Rc::new(EtcdServers::new(open, login)?), signals, lease),
+            Constructor::Redis(make) => self.build(make, Rc::new(RedisServers::new(open, login)?), signals, lease),
+            Constructor::Postgres(make) => self.build(make, Rc::new(PostgresServer::new(open, login)?), signals, lease),
+            Constructor::Mariadb(make) => self.build(make, Rc::new(MariadbServer::new(open, login)?), signals, lease),
+        };
+        Ok(match tls {
+            None => client,
+            Some((relays, _)) => relays.with(client),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_is_an_error_that_names_it() {
+        let error = find_recipe("zk-predecesor-watch").unwrap_err();
+        assert_eq!(error.to_string(), "there is no recipe \"zk-predecesor-watch\"");
+    }
+
+    #[test]
+    fn names_are_unique_and_begin_with_their_backend() {
+        for (i, recipe) in recipes().enumerate() {
+            assert!(
+                recipes().take(i).all(|other| other.name != recipe.name),
+                "{} is listed twice",
+                recipe.name
+            );
+            let expected = match recipe.name {
+                "redlock" => BackendId::Redis,
+                name if name.starts_with("pg-") => BackendId::Postgres,
+                name if name.starts_with("mysql-") => BackendId::Mariadb,
+                name => *BackendId::ALL
+                    .iter()
+                    .find(|backend| name.starts_with(backend.name()))
+                    .expect(name),
+            };
+            assert_eq!(recipe.backend, expected, "{}", recipe.name);
+        }
+    }
+
+    #[test]
+    fn every_file_of_a_recipe_is_in_the_catalogue() {
+        for backend in BackendId::ALL.iter().filter(|backend| !backend.recipes().is_empty()) {
+            let folder = format!("{}/src/{backend}/recipes", env!("CARGO_MANIFEST_DIR"));
+            let listed = std::fs::read_to_string(format!("{folder}/mod.rs")).unwrap();
+            let mut files = 0;
+            for file in std::fs::read_dir(&folder).unwrap() {
+                let path = file.unwrap().path();
+                let recipe = path.file_stem().unwrap().to_str().unwrap();
+                let entry = format!("&{recipe}::RECIPE");
+                assert!(
+                    recipe == "mod" || listed.contains(&entry),
+                    "{folder}/mod.rs does not list {entry}"
+                );
+                files += 1;
+            }
+            assert_eq!(files, backend.recipes().len() + 1, "{folder}");
+        }
+    }
+}

@@ -2,7 +2,10 @@
 //! the lock, and one that was answered `fail` has not.
 //!
 //! Judged where no fault excuses it; a call that was made under a fault, when the bound of HL005 is over after it. The driver of a
-//! run gives up on a client that does not answer; that counts as late, too.
+//! run gives up on a client that does not answer; that counts as late, too. An acquire that gives up long before its wait is over is not in
+//! time either, where the lock promises to wait: [`given_up`].
+
+mod given_up;
 
 use crate::calm::{self, CalmSpan, span_of};
 use crate::context::Context;
@@ -14,12 +17,14 @@ use crate::history::event::Kind;
 use crate::history::names::NONE;
 use crate::holds::{Ended, LockHold};
 use crate::limits;
-use crate::phantom::ObserverSight;
+use crate::observer_sight::ObserverSight;
+pub(crate) use given_up::GivenUpCall;
 
 /// A call that was not done in time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum LateCall<'a> {
     Unanswered(UnansweredCall),
+    GivenUp(GivenUpCall),
     /// The grant stayed although the release was answered ok.
     GrantStays {
         hold: &'a LockHold,
@@ -54,7 +59,7 @@ impl LateCall<'_> {
         match self {
             Self::Unanswered(call) => call.late_ns,
             Self::GrantStays { stays_ns, .. } => *stays_ns,
-            Self::Denied { .. } => 0,
+            Self::GivenUp(_) | Self::Denied { .. } => 0,
         }
     }
 }
@@ -84,6 +89,9 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> CallsInTime<'a> {
     }
     let calm = calm::spans(context, None);
     unanswered(context, &calm, &mut decided);
+    decided
+        .late
+        .extend(given_up::of(context, &calm).into_iter().map(LateCall::GivenUp));
     grants_of_releases(context, &calm, &mut decided);
     decided.late.sort_by_key(|late| std::cmp::Reverse(late.late_ns()));
     decided.verdict = match (decided.judged, decided.late.is_empty()) {

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crate::context::Context;
-use crate::finding::{Finding, Findings, Property};
+use crate::finding::{Certificate, Finding, Findings, Property};
 use crate::history::History;
-use crate::linearizability::certificate::Certificate;
+use crate::linearizability::Decision;
 use crate::model::{Model, UnknownModel};
 use crate::narrative::{self, many};
 use crate::options::Options;
@@ -21,7 +21,13 @@ use crate::{
 };
 
 /// Decides one property and tells what was decided.
-type Check = fn(&Context<'_>) -> PropertyAnswer;
+type Check = fn(&Derived<'_>) -> PropertyAnswer;
+
+/// What all properties look at, and what was decided of each lock's linearizability beside that where the history is large.
+struct Derived<'a> {
+    context: Context<'a>,
+    decisions: Option<Vec<Decision>>,
+}
 
 /// What comes out of one property.
 struct PropertyAnswer {
@@ -42,45 +48,45 @@ impl From<Finding> for PropertyAnswer {
 
 /// One row a property, in their order.
 const CHECKS: [(Property, Check); 11] = [
-    (Property::Hl001, |context| {
+    (Property::Hl001, |Derived { context, .. }| {
         narrative::exclusion::tell(context, &exclusion::decide(context)).into()
     }),
-    (Property::Hl002, |context| {
-        let linearization = linearizability::linearization(context);
+    (Property::Hl002, |Derived { context, decisions }| {
+        let linearization = linearizability::linearization(context, decisions.as_deref());
         PropertyAnswer {
             finding: narrative::linearizability::tell(context, &linearization),
             notes: narrative::linearizability::notes(context.history, &linearization),
             certificates: linearization.certificates.unwrap_or_default(),
         }
     }),
-    (Property::Hl003, |context| {
+    (Property::Hl003, |Derived { context, .. }| {
         narrative::fencing::tell(context, &fencing::decide(context)).into()
     }),
-    (Property::Hl004, |context| {
+    (Property::Hl004, |Derived { context, .. }| {
         narrative::herd::tell(context, &herd::decide(context)).into()
     }),
-    (Property::Hl005, |context| {
+    (Property::Hl005, |Derived { context, .. }| {
         narrative::progress::tell(context, &progress::decide(context)).into()
     }),
-    (Property::Hl006, |context| {
+    (Property::Hl006, |Derived { context, .. }| {
         narrative::fairness::tell(context, &fairness::decide(context)).into()
     }),
-    (Property::Hl007, |context| {
+    (Property::Hl007, |Derived { context, .. }| {
         narrative::phantom::tell(context, &phantom::decide(context)).into()
     }),
-    (Property::Hl008, |context| {
+    (Property::Hl008, |Derived { context, .. }| {
         let updates = lost_update::decide(context);
         let mut answer = PropertyAnswer::from(narrative::lost_update::tell(context, &updates));
         answer.notes.extend(narrative::lost_update::note(&updates));
         answer
     }),
-    (Property::Hl009, |context| {
+    (Property::Hl009, |Derived { context, .. }| {
         narrative::silent_loss::tell(context, &silent_loss::decide(context)).into()
     }),
-    (Property::Hl010, |context| {
+    (Property::Hl010, |Derived { context, .. }| {
         narrative::early_loss::tell(context, &early_loss::decide(context)).into()
     }),
-    (Property::Hl011, |context| {
+    (Property::Hl011, |Derived { context, .. }| {
         narrative::calls::tell(context, &calls::decide(context)).into()
     }),
 ];
@@ -93,15 +99,16 @@ const MANY_EVENTS: usize = 100_000;
 /// Pure apart from the clock in the options, and total: it never panics, and answers every property. Properties of a large history
 /// are decided by as many threads as there are processors.
 pub fn check(history: &History, options: &Options) -> Findings {
-    let (context, [spent, early]) = derived(history, options);
-    let mut answers = answers(&context);
+    let (derived, [spent, early]) = derived(history, options);
+    let mut answers = answers(&derived);
+    let context = &derived.context;
     // Holds, grants and overlaps are the decision of mutual exclusion; what is left of the rest is small.
     answers[0].finding.check_us += spent / 1000;
     answers[1].finding.check_us += early / 1000;
     let mut findings = Findings {
         model: context.model.to_string(),
         findings: Vec::with_capacity(answers.len()),
-        notes: notes(&context),
+        notes: notes(context),
         certificates: Vec::new(),
     };
     for answer in answers {
@@ -115,34 +122,39 @@ pub fn check(history: &History, options: &Options) -> Findings {
 /// Decides one property about a history: what [`check`] answers about it.
 pub fn check_property(history: &History, options: &Options, property: Property) -> Finding {
     let started = options.clock.now_ns();
-    let context = Context::new(history, options);
+    let derived = Derived {
+        context: Context::new(history, options),
+        decisions: None,
+    };
     let place = Property::ALL.iter().position(|listed| *listed == property);
-    let mut finding = answer(&context, place.expect("every property is listed")).finding;
+    let mut finding = answer(&derived, place.expect("every property is listed")).finding;
     finding.check_us = (options.clock.now_ns() - started) / 1000;
     finding
 }
 
-/// What all properties look at, beside which linearizability is decided where the history is large; and the time of both.
-fn derived<'a>(history: &'a History, options: &'a Options) -> (Context<'a>, [u64; 2]) {
+/// What all properties look at, and the time that each of its two parts took.
+fn derived<'a>(history: &'a History, options: &'a Options) -> (Derived<'a>, [u64; 2]) {
     let clock = options.clock;
     let started = clock.now_ns();
     let since = || clock.now_ns() - started;
+    let alone = |context, spent| {
+        let decisions = None;
+        (Derived { context, decisions }, [spent, 0])
+    };
     if !is_side_by_side(history) {
-        let context = Context::new(history, options);
-        return (context, [since(), 0]);
+        return alone(Context::new(history, options), since());
     }
     thread::scope(|scope| {
         let decide = || (linearizability::decided_early(history, options), since());
         let early = thread::Builder::new().spawn_scoped(scope, decide);
-        let mut context = Context::new(history, options);
+        let context = Context::new(history, options);
         let spent = since();
         // where a limit of the machine allows no other thread, it is decided with the other properties
         let Ok(early) = early else {
-            return (context, [spent, 0]);
+            return alone(context, spent);
         };
         let (decisions, early) = early.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        context.decisions = decisions;
-        (context, [spent, early])
+        (Derived { context, decisions }, [spent, early])
     })
 }
 
@@ -155,16 +167,16 @@ fn is_side_by_side(history: &History) -> bool {
 }
 
 /// The answers to all properties, in their order.
-fn answers(context: &Context<'_>) -> Vec<PropertyAnswer> {
-    if !is_side_by_side(context.history) {
-        return (0..CHECKS.len()).map(|place| answer(context, place)).collect();
+fn answers(derived: &Derived<'_>) -> Vec<PropertyAnswer> {
+    if !is_side_by_side(derived.context.history) {
+        return (0..CHECKS.len()).map(|place| answer(derived, place)).collect();
     }
     // the last ones are the longest, since holds are derived already
     let begun = AtomicUsize::new(0);
     let decide_some = || {
         let begun = iter::repeat_with(|| begun.fetch_add(1, Ordering::Relaxed));
         let places = begun.map_while(|begun| (CHECKS.len() - 1).checked_sub(begun));
-        places.map(|place| (place, answer(context, place))).collect::<Vec<_>>()
+        places.map(|place| (place, answer(derived, place))).collect::<Vec<_>>()
     };
     let mut answers: Vec<(usize, PropertyAnswer)> = thread::scope(|scope| {
         let others: Vec<_> = (1..processors().min(CHECKS.len()))
@@ -180,11 +192,11 @@ fn answers(context: &Context<'_>) -> Vec<PropertyAnswer> {
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-fn answer(context: &Context<'_>, place: usize) -> PropertyAnswer {
-    let clock = context.options.clock;
+fn answer(derived: &Derived<'_>, place: usize) -> PropertyAnswer {
+    let clock = derived.context.options.clock;
     let started = clock.now_ns();
     let (property, check) = CHECKS[place];
-    let mut answer = check(context);
+    let mut answer = check(derived);
     debug_assert_eq!(answer.finding.property, property, "the table names what it calls");
     answer.finding.check_us = (clock.now_ns() - started) / 1000;
     answer

@@ -10,13 +10,12 @@ use crate::history::names::{FastSet, NONE, Symbol};
 use crate::history::{BusyTime, History, Mode, OrderBasis, Standstill, Window};
 use crate::holds::{Holds, LockHold};
 use crate::limits;
-use crate::linearizability::Decision;
 use crate::model::Model;
 use crate::options::Options;
 use crate::overlaps::{self, Conflict, Overlap};
 use crate::releases::Releases;
 use crate::standstill;
-use crate::watched::NotWatched;
+use crate::watched::{self, NotWatched};
 
 /// What the properties look at: the history and everything that is derived from it once.
 pub(crate) struct Context<'a> {
@@ -39,8 +38,6 @@ pub(crate) struct Context<'a> {
     pub conflicts: Vec<Conflict>,
     /// The replies that began the holds of those overlaps.
     pub overlapping: FastSet<u32>,
-    /// What was decided of each lock's linearizability while this was derived.
-    pub decisions: Option<Vec<Decision>>,
     releases: OnceLock<Releases>,
     pub bounds: Bounds,
     pub lease_ns: u64,
@@ -49,27 +46,23 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// The model that a history is judged by.
-    pub(crate) fn model(history: &History, options: &Options) -> Model {
-        let model = options.model.unwrap_or_else(|| Model::of_header(&history.header));
-        starting_at(model, history.initial)
-    }
-
     /// Within which a free lock is acquired by a live waiter, in nanoseconds.
     pub(crate) fn progress_ns(&self) -> u64 {
         limits::ns(self.bounds.progress_ms.unwrap_or(limits::PROGRESS_MS))
     }
 
     pub(crate) fn new(history: &'a History, options: &'a Options) -> Self {
-        let model = Self::model(history, options);
+        let model = options.model_of(history);
         let (asked, header) = (&options.bounds, &history.header.bounds);
         let holds = Holds::of(history, &model);
         let grants = Grants::of(history, &holds, &model);
+        let comparable = watched::comparable(history, &holds, &grants);
+        let grants = grants.compared(history, &holds, comparable);
         let mut context = Self {
             history,
             options,
             model,
-            not_watched: grants.watched().why_not(history, &holds, &grants),
+            not_watched: watched::why_not(history, &holds, &grants),
             holds,
             grants,
             windows: history.windows(),
@@ -79,7 +72,6 @@ impl<'a> Context<'a> {
             excused: Vec::new(),
             conflicts: Vec::new(),
             overlapping: FastSet::default(),
-            decisions: None,
             releases: OnceLock::new(),
             bounds: Bounds {
                 herd: asked.herd.or(header.herd),
@@ -101,9 +93,11 @@ impl<'a> Context<'a> {
         };
         if context.standstills.iter().any(|span| span.server.is_none()) {
             let overlaps = std::mem::take(&mut context.overlaps);
-            let (excused, overlaps) = overlaps
-                .into_iter()
-                .partition(|overlap| standstill::explains(&context, overlap).is_some());
+            let is_excused = |overlap: &Overlap| {
+                let seen = (history, &context.grants);
+                standstill::explains(&context.standstills, overlap, seen, context.lease_ns)
+            };
+            let (excused, overlaps) = overlaps.into_iter().partition(is_excused);
             (context.excused, context.overlaps) = (excused, overlaps);
         }
         context.conflicts = overlaps::conflicts(history, &context.overlaps);
@@ -126,13 +120,15 @@ impl<'a> Context<'a> {
             .find(|window| window.names_client(client))
     }
 
-    /// The last window between two times of which there is evidence that it did something to a client; one that stopped its process,
-    /// if there is one, since nothing else matters to a process that stands still.
+    /// The windows between two times of which there is evidence that they did something to a client by then, the last first.
+    pub(crate) fn windows_that_touched(&self, client: u32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Window> {
+        let windows = self.windows_in(from_ns, to_ns);
+        windows.filter(move |window| window.touched_client(client) && window.acted_ns() <= to_ns)
+    }
+
+    /// The last of them; one that stopped its process, if there is one, since nothing else matters to a process that stands still.
     pub(crate) fn window_that_touched(&self, client: u32, from_ns: u64, to_ns: u64) -> Option<&Window> {
-        let touched = || {
-            let windows = self.windows_in(from_ns, to_ns);
-            windows.filter(|window| window.touched_client(client) && window.acted_ns() <= to_ns)
-        };
+        let touched = || self.windows_that_touched(client, from_ns, to_ns);
         touched().find(|window| window.stops()).or_else(|| touched().next())
     }
 
@@ -214,7 +210,7 @@ impl<'a> Context<'a> {
     }
 
     /// Windows that were on at some instant between two times, the last first.
-    fn windows_in(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Window> {
+    pub(crate) fn windows_in(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Window> {
         let windows = self.windows.iter().rev();
         windows.filter(move |window| window.touches(from_ns, to_ns))
     }
@@ -236,15 +232,5 @@ impl<'a> Context<'a> {
     /// Nothing can be said of locks without a single acquire that was answered.
     pub(crate) fn has_acquires(&self) -> bool {
         self.history.counts.acquires_ok > 0
-    }
-}
-
-/// A register with the value that the reader of the history was told, unless the model names one.
-fn starting_at(model: Model, start: Option<u64>) -> Model {
-    match model {
-        Model::Register { start: None } => Model::Register { start },
-        Model::CasRegister { start: None } => Model::CasRegister { start },
-        Model::ExactCasRegister { start: None } => Model::ExactCasRegister { start },
-        named => named,
     }
 }

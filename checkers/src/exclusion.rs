@@ -5,6 +5,9 @@
 //! Leases: C. Gray and D. Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency"
 //! (1989), <https://doi.org/10.1145/74850.74870>.
 
+pub(crate) mod cause;
+mod doubles;
+
 use crate::context::Context;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
@@ -14,6 +17,7 @@ use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::overlaps::Overlap;
 use crate::phantom::{self, WrongGrant};
+pub(crate) use doubles::DoubleGrant;
 
 /// What an overlap is, by what the server said and by what was done to the first holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,19 +57,24 @@ impl OverlapClass {
 }
 
 /// What was decided about HL001.
-pub(crate) struct Exclusion {
+pub(crate) struct Exclusion<'a> {
     /// Not applicable to a register, inconclusive without a hold.
     pub verdict: Verdict,
     /// The classes of the conflicts that are described, in the order of [`Context::conflicts`].
     pub classes: Vec<OverlapClass>,
+    /// Grants that the server gave while others stood, of holds that do not overlap.
+    pub doubles: Vec<DoubleGrant<'a>>,
     /// Overlaps that began before the lease of the first holder could have run out.
     pub within_lease: usize,
 }
 
 /// Decides HL001.
-pub(crate) fn decide(context: &Context<'_>) -> Exclusion {
+pub(crate) fn decide<'a>(context: &'a Context<'_>) -> Exclusion<'a> {
+    let doubles = doubles::of(context);
     let verdict = if !context.model.is_lock() {
         Verdict::NotApplicable
+    } else if !doubles.is_empty() {
+        Verdict::Violated
     } else if context.holds.iter().all(is_lost_at_once) {
         // a hold that was lost in the instant in which it began shows nothing
         Verdict::Inconclusive
@@ -81,6 +90,7 @@ pub(crate) fn decide(context: &Context<'_>) -> Exclusion {
     Exclusion {
         verdict,
         classes: described.map(|conflict| classify(context, &conflict.opening)).collect(),
+        doubles,
         within_lease: early.count(),
     }
 }

@@ -6,8 +6,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::linearizability::certificate::Certificate;
-
 /// The properties, by the ids that users type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -138,6 +136,15 @@ pub struct Findings {
     /// The order that proves HL002, lock by lock, when it was asked for and HL002 holds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<Certificate>,
+}
+
+/// One lock's operations in an order that is legal for the model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Certificate {
+    /// The name of the lock.
+    pub lock: String,
+    /// Indices of the calls; of a lost signal where a hold ended by it. Operations that are missing did not happen.
+    pub order: Vec<u64>,
 }
 
 impl Findings {

@@ -8,7 +8,6 @@ use crate::history::{F, History, Mode, RevokeCause};
 use crate::holds::{Ended, Holds, LockHold};
 use crate::limits;
 use crate::model::Model;
-use crate::watched::Comparable;
 
 /// One grant of the server.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +34,13 @@ pub(crate) struct Grants {
     /// What of a hold is compared with them.
     watched: Comparable,
     sharing: Sharing,
+}
+
+/// What of a hold can be compared with the observer's lines.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Comparable {
+    pub owners: bool,
+    pub tokens: bool,
 }
 
 /// Who may hold a lock at once. Of those who do, the observer shows only the first of the queue.
@@ -74,14 +80,19 @@ impl Grants {
         });
         grants.join_rewritten(history, holds);
         grants.index();
-        grants.watched = Comparable::of(history, holds, &grants);
+        grants
+    }
+
+    /// The same, with what of a hold can be compared with them.
+    pub(crate) fn compared(mut self, history: &History, holds: &Holds, watched: Comparable) -> Self {
+        self.watched = watched;
         let mut named = FastSet::default();
         let owners = holds
             .with_locks()
-            .filter_map(|(lock, hold)| Some((lock as u32, grants.owner_of(history, hold)?)));
+            .filter_map(|(lock, hold)| Some((lock as u32, self.owner_of(history, hold)?)));
         let repeated = owners.filter(|owner| !named.insert(*owner)).collect();
-        grants.repeated = repeated;
-        grants
+        self.repeated = repeated;
+        self
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -23,7 +23,9 @@ pub mod limits;
 pub mod linearizability;
 mod lost_update;
 mod model;
+mod monitor;
 mod narrative;
+mod observer_sight;
 mod options;
 mod order_drawing;
 mod overlaps;
@@ -47,9 +49,8 @@ pub use history::{
     ReadError, ReadOptions, Window, write_edn,
 };
 pub use holds::{CertainHold, Ended};
-pub use linearizability::Monitor;
-pub use linearizability::certificate::Certificate;
 pub use model::{MODEL_NAMES, Model, NotOnline, UnknownModel};
+pub use monitor::Monitor;
 pub use options::{Budget, Clock, Options};
 pub use order_drawing::{DrawnOperation, OrderDrawing};
 pub use text_drawing::draw_as_text;

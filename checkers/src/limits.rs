@@ -13,6 +13,8 @@ pub const OBSERVER_LAG_NS: u64 = 250_000_000;
 /// So many processes that run or wait for each processor are borne: locks, servers and clients go on, if slowly. With more, time counts
 /// for less.
 pub const PROCESSES_BORNE: f64 = 6.0;
+/// A hold that is lost so soon after its reply was lost when it was told.
+pub const AT_ONCE_NS: u64 = 10_000_000;
 /// Between the two lines by which the observer tells of a value that was written over another one: it asks for the new value
 /// when it hears of the change.
 pub const REWRITE_NS: u64 = 20_000_000;
@@ -35,6 +37,14 @@ pub const MARGIN_SHARE_PERCENT: u64 = 50;
 /// How much longer than its wait an acquire may take to be answered, and a release at all, besides a lease: what a library needs
 /// to give up on a server, many times over.
 pub const ANSWER_MS: u64 = 4_000;
+/// How much of its wait must be left to an acquire that is refused for it to have given up.
+pub const GIVEN_UP_NS: u64 = 1_000_000_000;
+/// Acquires that must have given up, and one in how many of those that were refused, for that to be a habit.
+pub const GIVEN_UP: u64 = 3;
+/// See [`GIVEN_UP`].
+pub const GIVEN_UP_SHARE: u64 = 10;
+/// A library that waits for longer than this, and always gives up early, has a limit of its own.
+pub const OWN_LIMIT_NS: u64 = 100_000_000;
 /// How long a grant may stand after its release was answered: releases that are sent and not waited for arrive by then.
 pub const RELEASE_NS: u64 = 1_000_000_000;
 /// Releases that must have been answered `fail` though they freed the lock: the lock may have been removed by another client at the

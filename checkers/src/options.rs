@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::history::History;
 use crate::history::event::Bounds;
 use crate::model::Model;
 
@@ -22,6 +23,24 @@ pub struct Options {
     pub clock_error: Duration,
     /// Where `check_us` and the time budget come from.
     pub clock: Clock,
+}
+
+impl Options {
+    /// The model that a history is judged by.
+    pub(crate) fn model_of(&self, history: &History) -> Model {
+        let model = self.model.unwrap_or_else(|| Model::of_header(&history.header));
+        starting_at(model, history.initial)
+    }
+}
+
+/// A register with the value that the reader of the history was told, unless the model names one.
+fn starting_at(model: Model, start: Option<u64>) -> Model {
+    match model {
+        Model::Register { start: None } => Model::Register { start },
+        Model::CasRegister { start: None } => Model::CasRegister { start },
+        Model::ExactCasRegister { start: None } => Model::ExactCasRegister { start },
+        named => named,
+    }
 }
 
 /// What the general search may use up before it answers "inconclusive".

@@ -3,7 +3,7 @@
 //! The contract in the header says it. Where it says nothing, the history does: owners and tokens that are the server's
 //! appear among those of the observer, at the time of their holds.
 
-use crate::grants::Grants;
+use crate::grants::{Comparable, Grants};
 use crate::history::History;
 use crate::history::event::Origin;
 use crate::history::names::NONE;
@@ -26,60 +26,53 @@ pub(crate) enum NotWatched {
     OtherNames,
 }
 
-/// What of a hold can be compared with the observer's lines.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Comparable {
-    pub owners: bool,
-    pub tokens: bool,
-}
-
 /// One in this number of holds must be found among the grants for the names to count as the server's. A lock whose names are
 /// the server's is found nearly always, and one whose counter meets the server's by chance hardly ever.
 const FOUND: u64 = 10;
 
-impl Comparable {
-    pub(crate) fn of(history: &History, holds: &Holds, grants: &Grants) -> Self {
-        let promises = &history.header.promises;
-        if promises.watched == Some(false) || grants.is_empty() {
-            return Self::default();
-        }
-        let servers = |origin: Option<Origin>, shown: &dyn Fn(&LockHold) -> Option<bool>| match origin {
-            Some(origin) => origin == Origin::Server,
-            None => {
-                let (mut named, mut found) = (0, 0);
-                for shown in holds.iter().filter_map(shown) {
-                    named += 1;
-                    found += u64::from(shown);
-                }
-                found > 0 && found * FOUND >= named
+/// What of a hold can be compared with the observer's lines.
+pub(crate) fn comparable(history: &History, holds: &Holds, grants: &Grants) -> Comparable {
+    let promises = &history.header.promises;
+    if promises.watched == Some(false) || grants.is_empty() {
+        return Comparable::default();
+    }
+    let servers = |origin: Option<Origin>, shown: &dyn Fn(&LockHold) -> Option<bool>| match origin {
+        Some(origin) => origin == Origin::Server,
+        None => {
+            let (mut named, mut found) = (0, 0);
+            for shown in holds.iter().filter_map(shown) {
+                named += 1;
+                found += u64::from(shown);
             }
-        };
-        Self {
-            owners: servers(promises.owner, &|hold| {
-                (hold.owner(history) != NONE).then(|| grants.shows_owner(history, hold))
-            }),
-            tokens: servers(promises.token, &|hold| {
-                hold.token(history).is_some().then(|| grants.shows_token(history, hold))
-            }),
+            found > 0 && found * FOUND >= named
         }
+    };
+    Comparable {
+        owners: servers(promises.owner, &|hold| {
+            (hold.owner(history) != NONE).then(|| grants.shows_owner(history, hold))
+        }),
+        tokens: servers(promises.token, &|hold| {
+            hold.token(history).is_some().then(|| grants.shows_token(history, hold))
+        }),
     }
+}
 
-    /// Why no hold can be compared; `None` when holds can be.
-    pub(crate) fn why_not(self, history: &History, holds: &Holds, grants: &Grants) -> Option<NotWatched> {
-        let promises = &history.header.promises;
-        let own = |origin: Option<Origin>| matches!(origin, Some(Origin::Own | Origin::None));
-        let named = || {
-            let mut all = holds.iter();
-            all.any(|hold| hold.token(history).is_some() || hold.owner(history) != NONE)
-        };
-        Some(match () {
-            () if promises.watched == Some(false) => NotWatched::Elsewhere,
-            () if grants.is_empty() && history.phases().is_empty() => NotWatched::NoObserver,
-            () if grants.is_empty() => NotWatched::NothingSeen,
-            () if self.owners || self.tokens => return None,
-            () if own(promises.owner) && own(promises.token) => NotWatched::OwnNames,
-            () if named() => NotWatched::OtherNames,
-            () => NotWatched::NoNames,
-        })
-    }
+/// Why no hold can be compared; `None` when holds can be.
+pub(crate) fn why_not(history: &History, holds: &Holds, grants: &Grants) -> Option<NotWatched> {
+    let promises = &history.header.promises;
+    let own = |origin: Option<Origin>| matches!(origin, Some(Origin::Own | Origin::None));
+    let named = || {
+        let mut all = holds.iter();
+        all.any(|hold| hold.token(history).is_some() || hold.owner(history) != NONE)
+    };
+    let compared = grants.watched();
+    Some(match () {
+        () if promises.watched == Some(false) => NotWatched::Elsewhere,
+        () if grants.is_empty() && history.phases().is_empty() => NotWatched::NoObserver,
+        () if grants.is_empty() => NotWatched::NothingSeen,
+        () if compared.owners || compared.tokens => return None,
+        () if own(promises.owner) && own(promises.token) => NotWatched::OwnNames,
+        () if named() => NotWatched::OtherNames,
+        () => NotWatched::NoNames,
+    })
 }

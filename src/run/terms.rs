@@ -128,6 +128,8 @@ impl Terms {
             fifo: contract.fifo.unwrap_or(false),
             tokens: matches!(contract.token, Some(IssuedBy::Server | IssuedBy::Own)),
             lease: contract.lease,
+            // a recipe is judged as a lock, be it one without a lease
+            replaces: (!self.foreign && contract.lease == Some(false)).then_some(true),
             renews: contract.renews,
             reentrant: contract.reentrant,
             owner: contract.owner.map(origin),

@@ -7,6 +7,7 @@
 //! <https://zookeeper.apache.org/doc/current/recipes.html#sc_recipes_Locks>.
 
 mod departures;
+mod traffic;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -14,55 +15,11 @@ use std::collections::BTreeMap;
 use crate::context::Context;
 use crate::finding::Verdict;
 use crate::history::event::Wakes;
-use crate::history::{F, Mode};
-use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::model::Model;
 use departures::{Departures, Disturbed};
+use traffic::{LockTraffic, Release, Wake, traffic};
 pub(crate) use wire::{PerHandOver, WakeCounts};
-
-/// What happened on one lock, by time.
-#[derive(Debug, Default)]
-pub(super) struct LockTraffic {
-    /// Release calls of certain holds.
-    releases: Vec<Release>,
-    wakes: Vec<Wake>,
-    /// When acquires were called and answered.
-    asked: Vec<u64>,
-    answered: Vec<u64>,
-}
-
-impl LockTraffic {
-    /// The same hand-overs, with no wakes yet.
-    fn without_wakes(&self) -> Self {
-        Self {
-            releases: self.releases.clone(),
-            wakes: Vec::new(),
-            asked: self.asked.clone(),
-            answered: self.answered.clone(),
-        }
-    }
-}
-
-/// A release call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Release {
-    ns: u64,
-    position: u32,
-}
-
-/// One `woken` signal, or one notification on the wire.
-#[derive(Debug, Clone, Copy)]
-struct Wake {
-    ns: u64,
-    position: u32,
-    client: u32,
-    /// The process's next word on the lock was that it had acquired it.
-    useful: bool,
-    reader: bool,
-    /// It may be of a watch that an earlier acquire of its client left when it gave up.
-    leftover: bool,
-}
 
 /// One release and the waiters that it woke.
 #[derive(Debug, Clone)]
@@ -339,57 +296,6 @@ fn is_late_wake(before: &[HandOver], hand_over: &HandOver) -> bool {
         allowed = allowed.saturating_add(if before.waiters > 0 { before.allowed } else { 0 });
         counted <= allowed
     })
-}
-
-fn traffic(context: &Context<'_>) -> Vec<LockTraffic> {
-    let history = context.history;
-    let mut all: Vec<LockTraffic> = (0..history.locks.len()).map(|_| LockTraffic::default()).collect();
-    // The last wake of each process that nothing has followed yet: lock and place.
-    let mut fresh: Vec<Option<(usize, usize)>> = vec![None; history.processes.len()];
-    let about_waiting = |f, _| matches!(f, F::Woken | F::Acquire);
-    history.events.each_of(about_waiting, |position, event| {
-        let Some(lock) = history.lock_number(event) else {
-            return;
-        };
-        let process = event.process as usize;
-        if event.f == F::Woken {
-            fresh[process] = Some((lock, all[lock].wakes.len()));
-            let client = history.client_of(event.process);
-            all[lock].wakes.push(Wake {
-                ns: event.time,
-                position,
-                client,
-                useful: false,
-                reader: false,
-                leftover: false,
-            });
-        } else if event.is_call(F::Acquire) {
-            all[lock].asked.push(event.time);
-        } else {
-            all[lock].answered.push(event.time);
-            if let Some((_, place)) = fresh[process]
-                .take()
-                .filter(|(woken, _)| *woken == lock && event.is_ok(F::Acquire))
-            {
-                all[lock].wakes[place].useful = true;
-                all[lock].wakes[place].reader = event.mode == Mode::Read;
-            }
-        }
-    });
-    let released = |(_, hold): &(usize, &LockHold)| hold.ended == Ended::Released;
-    for (lock, hold) in context.holds.with_locks().filter(released) {
-        all[lock].releases.push(Release {
-            ns: history.event(hold.end).time,
-            position: hold.end,
-        });
-    }
-    for traffic in &mut all {
-        traffic.releases.sort_unstable();
-        traffic.wakes.sort_by_key(|wake| wake.ns);
-        traffic.asked.sort_unstable();
-        traffic.answered.sort_unstable();
-    }
-    all
 }
 
 /// Where several clients share a process, that process may queue for them all: then each process counts by itself.

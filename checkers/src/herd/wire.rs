@@ -5,7 +5,7 @@
 //!
 //! Counts of messages are of all links and all locks together, since a message does not say which hand-over it belongs to.
 
-use super::{LockTraffic, Wake};
+use super::traffic::{LockTraffic, Wake};
 use crate::context::Context;
 use crate::history::event::Kind;
 use crate::history::names::FastMap;

@@ -2,46 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::entry::{Entry, F, NEMESIS, SERVER};
+use super::entry::{Entry, EventFields, F, NEMESIS, SERVER};
 use super::event::{Header, Kind, Process};
-use super::lines::EventFields;
-use super::names::NONE;
-use super::{History, NAMED_VALUE, PackedEvent, Symbol};
-
-/// How much of everything there is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Counts {
-    /// Lines but the header.
-    pub events: u64,
-    /// Calls of acquire and release.
-    pub operations: u64,
-    /// Acquires that were answered ok.
-    pub acquires_ok: u64,
-    /// Acquires that were refused.
-    pub acquires_fail: u64,
-    /// Acquires with an unknown outcome.
-    pub acquires_info: u64,
-    /// Releases that were answered ok.
-    pub releases_ok: u64,
-    /// Reads of a register that were answered ok.
-    pub reads: u64,
-    /// Writes of a register that were answered ok.
-    pub writes: u64,
-    /// Compare-and-sets that succeeded.
-    pub compared: u64,
-    /// Grants that the observer saw.
-    pub granted: u64,
-    /// Ends of grants that the observer saw.
-    pub revoked: u64,
-    /// Signals of waiters that were woken.
-    pub woken: u64,
-    /// Signals of holders that lost their lock.
-    pub lost: u64,
-    /// Processes that died.
-    pub died: u64,
-    /// Notifications that passed a link.
-    pub notified: u64,
-}
+use super::names::{NONE, Symbol};
+use super::{Counts, History, NAMED_VALUE, PackedEvent};
 
 /// An acquire, from its call to its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,11 +4,10 @@
 
 use serde_json::{Map, Value};
 
-use super::entry::{Entry, F, NEMESIS, Rare, SERVER};
+use super::entry::{Entry, EventFields, F, NEMESIS, Rare, RareFields, SERVER};
 use super::error::FormError;
 use super::event::{Header, Kind, Line, Process};
 use super::form::{NEW, ProcessState, allowed};
-use super::lines::{EventFields, RareFields};
 use super::names::{DenseNumbers, NONE, Names, Symbol};
 use super::nemesis::NemesisFact;
 use super::packed::{EventDetails, KeptDetails, MAX_RARE, PackedEvent};

@@ -300,6 +300,38 @@ impl Rare {
     }
 }
 
+/// The fields of one event. Names are [`Symbol`]s, `NONE` where a line has none.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EventFields {
+    pub time: u64,
+    pub index: u64,
+    pub token: Option<u64>,
+    pub process: Process,
+    pub client: Option<u32>,
+    pub lock: Symbol,
+    pub owner: Symbol,
+    /// On replies to acquires.
+    pub node: Symbol,
+    pub kind: Kind,
+    pub f: F,
+    pub mode: Mode,
+    /// The number of its line in the block, from 1.
+    pub line: u32,
+    /// The place, in its block, of what few events have; `NONE` where it has nothing of that.
+    pub rare: u32,
+}
+
+/// What few events have, as a line says it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct RareFields {
+    pub rare: Rare,
+    /// On calls of release.
+    pub wire: Option<[u64; 4]>,
+}
+
+/// The `index` of a line that has none.
+pub(super) const NO_INDEX: u64 = u64::MAX;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -33,6 +33,9 @@ pub struct Header {
     /// The lock implementation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<String>,
+    /// The store: `zk`, `etcd`, `redis`, `postgres`, `mariadb`, or the name of another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
     /// Clients that share a process: client c is of process number c / `per_process`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_process: Option<u32>,
@@ -58,6 +61,7 @@ impl Default for Header {
             locks: Vec::new(),
             lease_ms: None,
             recipe: None,
+            backend: None,
             per_process: None,
             promises: Promises::default(),
             bounds: Bounds::default(),
@@ -124,6 +128,9 @@ pub struct Promises {
     /// the header does not say. A lock without a lease is not broken by a pause of its holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<bool>,
+    /// Whether another client gets the lock of a holder that died though there is no lease; `None`: as `lease` says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<bool>,
     /// Whether a holder's lease is renewed for as long as it holds; `None` when the header does not say. A lock that
     /// promises `false` may end a hold after one lease without any fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]

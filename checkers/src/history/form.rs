@@ -1,9 +1,8 @@
 //! What a process may do next, and who may say what: the rules of a well-formed history that need no history.
 
-use super::entry::F;
+use super::entry::{EventFields, F};
 use super::error::FormError;
 use super::event::{Kind, Process};
-use super::lines::EventFields;
 use super::names::NONE;
 
 /// The state of one process; positions of events.

@@ -13,9 +13,17 @@ use super::datum::{Data, Datum, Stop};
 use super::entry::{Entry, F, Mode};
 use super::error::ReadError;
 use super::event::{Header, Kind, Process};
-use super::read::ReadOptions;
 use super::renewals::{Renewals, SignalPlace};
 use super::{History, NAMED_VALUE};
+
+/// How to read what does not say it itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// Jepsen histories: the field that names the lock (`value` when the locks are independent keys).
+    pub lock_key: Option<String>,
+    /// Jepsen histories: the value that a register has before the first write, as EDN (`0`); nothing when it is `None`.
+    pub initial: Option<String>,
+}
 
 /// The lock of histories that name none.
 const THE_LOCK: &str = "lock";

@@ -2,7 +2,7 @@
 //!
 //! Nothing here knows the lines of other blocks; [`super::read`] gives the fields to the builder, which does.
 
-use super::entry::{F, Mode, Rare};
+use super::entry::{EventFields, F, Mode, NO_INDEX, Rare, RareFields};
 use super::error::ReadError;
 use super::event::{Fenced, Kind, Process};
 use super::names::{NONE, Names, Symbol};
@@ -28,35 +28,6 @@ pub(super) struct LineBlock {
     pub fault: Option<ReadError>,
 }
 
-/// The fields of one event. Names are [`Symbol`]s, `NONE` where a line has none.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct EventFields {
-    pub time: u64,
-    pub index: u64,
-    pub token: Option<u64>,
-    pub process: Process,
-    pub client: Option<u32>,
-    pub lock: Symbol,
-    pub owner: Symbol,
-    /// On replies to acquires.
-    pub node: Symbol,
-    pub kind: Kind,
-    pub f: F,
-    pub mode: Mode,
-    /// The number of its line in the block, from 1.
-    pub line: u32,
-    /// The place in [`LineBlock::rare`] of what few events have; `NONE` where it has nothing of that.
-    pub rare: u32,
-}
-
-/// What few events have, as a line says it.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct RareFields {
-    pub rare: Rare,
-    /// On calls of release.
-    pub wire: Option<[u64; 4]>,
-}
-
 /// What a nemesis line says, by the place of its event in the block.
 #[derive(Debug)]
 pub(super) struct NemesisText {
@@ -64,9 +35,6 @@ pub(super) struct NemesisText {
     pub name: String,
     pub raw: String,
 }
-
-/// The `index` of a line that has none.
-pub(super) const NO_INDEX: u64 = u64::MAX;
 
 impl LineBlock {
     /// The buffer for the next text, which [`Self::parse`] reads.

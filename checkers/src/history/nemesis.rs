@@ -21,8 +21,7 @@ use serde_json::{Map, Value, json};
 
 use super::answers::Role;
 use super::phase_fact::PhaseFact;
-use super::window_facts::{WindowHeal, WindowStart, take};
-use super::windows::ServerEnd;
+use super::window_facts::{WindowHeal, WindowStart, take, with_phase, without_phase};
 
 /// The `f` of lines that begin a phase of the run.
 pub(super) const PHASE: &str = "phase";
@@ -93,6 +92,44 @@ pub enum NemesisFact {
         /// All its fields.
         fields: Map<String, Value>,
     },
+}
+
+/// The end of a server that was to go on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ServerEnd {
+    /// `n1`
+    pub server: String,
+    /// `signal 9`, `exit status 1`, `its container was removed`
+    pub how: String,
+    /// The file with what it said.
+    pub log: String,
+}
+
+impl ServerEnd {
+    /// In a sentence. `at_ns`: when it was seen, in nanoseconds of the history.
+    pub fn in_words(&self, at_ns: u64) -> String {
+        let Self { server, how, log } = self;
+        format!(
+            "{server} ended by itself at {:.1}s ({how}); its log: {log}",
+            at_ns as f64 / 1e9
+        )
+    }
+}
+
+/// One line of the nemesis as it was written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Nemesis {
+    /// The `index` of its line.
+    pub index: u64,
+    /// Nanoseconds of the history.
+    pub time_ns: u64,
+    /// The fault's name, or `phase`.
+    pub name: String,
+    /// `start` or `heal` of a fault; the name of a phase.
+    pub phase: Option<String>,
+    /// What the line says.
+    pub fact: NemesisFact,
 }
 
 /// Whether the observer hears a server, or a group of servers that it listens to as one.
@@ -323,21 +360,6 @@ fn churn(fields: &Map<String, Value>) -> Option<ChurnFact> {
                 .to_owned(),
         }),
     }
-}
-
-pub(super) fn with_phase(phase: &str, facts: &impl Serialize) -> Map<String, Value> {
-    let mut fields = match serde_json::to_value(facts) {
-        Ok(Value::Object(fields)) => fields,
-        _ => unreachable!("facts are objects of plain data"),
-    };
-    fields.insert("phase".to_owned(), phase.into());
-    fields
-}
-
-fn without_phase(fields: &Map<String, Value>) -> Map<String, Value> {
-    let mut fields = fields.clone();
-    fields.remove("phase");
-    fields
 }
 
 #[cfg(test)]

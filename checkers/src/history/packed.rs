@@ -2,8 +2,7 @@
 //!
 //! Every property passes over all events, and what it costs is their size. [`super::event_table`] keeps most in half of that.
 
-use super::History;
-use super::entry::{F, Mode, Rare};
+use super::entry::{F, Mode};
 use super::event::Kind;
 use super::names::{NONE, Symbol};
 
@@ -106,62 +105,16 @@ impl EventIndices {
         }
     }
 
-    fn get(&self, position: u32) -> u64 {
+    pub(super) fn get(&self, position: u32) -> u64 {
         let run = self.runs.partition_point(|(first, _)| *first <= position) - 1;
         let (first, index) = self.runs[run];
         index.wrapping_add(u64::from(position - first))
     }
 }
 
-impl History {
-    /// The index of the event at a position: its line is found by it.
-    pub(crate) fn index(&self, position: u32) -> u64 {
-        self.indices.get(position)
-    }
-
-    fn details(&self, event: PackedEvent) -> EventDetails {
-        self.details_at(event.details)
-    }
-
-    #[inline]
-    fn details_at(&self, place: u32) -> EventDetails {
-        let kept = self.details.get(place as usize);
-        kept.map_or(EventDetails::NOTHING, |kept| kept.details())
-    }
-
-    /// The fencing token of the event at a position.
-    #[inline]
-    pub(crate) fn token_at(&self, position: u32) -> Option<u64> {
-        self.details_at(self.events.details(position)).token
-    }
-
-    /// The fencing token of an event.
-    pub(crate) fn token(&self, event: PackedEvent) -> Option<u64> {
-        self.details(event).token
-    }
-
-    /// The server's name for the owner that an event names.
-    pub(crate) fn owner(&self, event: PackedEvent) -> Symbol {
-        self.details(event).owner
-    }
-
-    /// How long an acquire was to wait, in milliseconds; `NONE` where it does not say.
-    pub(crate) fn wait_ms(&self, acquire: PackedEvent) -> u32 {
-        self.says(acquire).map_or(NONE, |says| says.wait_ms)
-    }
-
-    pub(crate) fn rare(&self, event: PackedEvent) -> Rare {
-        self.says(event).copied().unwrap_or_default()
-    }
-
-    /// What few events have, where it has something of that.
-    pub(crate) fn says(&self, event: PackedEvent) -> Option<&Rare> {
-        self.rare.get(self.details(event).rare as usize)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::entry::Rare;
     use super::*;
 
     #[test]

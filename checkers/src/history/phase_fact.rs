@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::nemesis::with_phase;
-use super::window_facts::take;
+use super::window_facts::{take, with_phase};
 
 /// The beginning of a phase, with what is known by then.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,28 +6,21 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
+use super::History;
 use super::blocks::each_block;
 use super::builder::HistoryBuilder;
 use super::compressed::Compression;
+use super::entry::NO_INDEX;
 use super::error::ReadError;
 use super::event::{FORMAT, Header, VERSION};
-use super::lines::{LineBlock, NO_INDEX};
+use super::jepsen::{self, ReadOptions};
+use super::lines::LineBlock;
 use super::names::{NONE, Names, Symbol};
-use super::{History, jepsen};
 
 /// The size of the read buffer: large enough that system calls do not show.
 pub(super) const BUFFER_BYTES: usize = 1 << 18;
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
-
-/// How to read what does not say it itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ReadOptions {
-    /// Jepsen histories: the field that names the lock (`value` when the locks are independent keys).
-    pub lock_key: Option<String>,
-    /// Jepsen histories: the value that a register has before the first write, as EDN (`0`); nothing when it is `None`.
-    pub initial: Option<String>,
-}
 
 impl History {
     /// Reads a file. See [`Self::read`].

@@ -3,9 +3,8 @@
 //! [`recorded_line`] answers with the same fields as [`super::scan`] and [`super::lines`] would, in a quarter of their time, or
 //! with nothing: then they read the line, and say what is wrong with it where it is wrong.
 
-use super::entry::{F, Mode, Rare};
+use super::entry::{EventFields, F, Mode, NO_INDEX, Rare, RareFields};
 use super::event::{Kind, Process};
-use super::lines::{EventFields, NO_INDEX, RareFields};
 use super::names::{NONE, Names, Symbol};
 use super::scan::{Key, leading_digits, special, zeros};
 

@@ -5,10 +5,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use super::entry::Entry;
+use super::entry::{Entry, EventFields, NO_INDEX, RareFields};
 use super::error::{FormError, ReadError};
 use super::event::Header;
-use super::lines::{EventFields, LineBlock, NO_INDEX, RareFields};
+use super::lines::LineBlock;
 use super::names::{NONE, Names};
 use super::read::{BUFFER_BYTES, header, text};
 

@@ -311,3 +311,18 @@ fn mentions_in(text: &str, name: &str) -> bool {
     text.split(|letter: char| !letter.is_alphanumeric())
         .any(|word| word == name)
 }
+
+pub(super) fn with_phase(phase: &str, facts: &impl Serialize) -> Map<String, Value> {
+    let mut fields = match serde_json::to_value(facts) {
+        Ok(Value::Object(fields)) => fields,
+        _ => unreachable!("facts are objects of plain data"),
+    };
+    fields.insert("phase".to_owned(), phase.into());
+    fields
+}
+
+pub(super) fn without_phase(fields: &Map<String, Value>) -> Map<String, Value> {
+    let mut fields = fields.clone();
+    fields.remove("phase");
+    fields
+}

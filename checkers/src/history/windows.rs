@@ -1,9 +1,7 @@
 //! What the nemesis wrote, line by line: the fault windows and phases of a run, and servers that ended by themselves.
 
-use serde::{Deserialize, Serialize};
-
 use super::History;
-use super::nemesis::{NemesisFact, PHASE};
+use super::nemesis::{Nemesis, NemesisFact, PHASE, ServerEnd};
 use super::phase_fact::{PhaseFact, TapTotals};
 use super::window_facts::{WindowHeal, WindowStart};
 
@@ -112,44 +110,6 @@ impl PhaseStart {
     pub fn is_recovery(&self) -> bool {
         matches!(self.name.as_str(), "recovery" | "calm")
     }
-}
-
-/// The end of a server that was to go on.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ServerEnd {
-    /// `n1`
-    pub server: String,
-    /// `signal 9`, `exit status 1`, `its container was removed`
-    pub how: String,
-    /// The file with what it said.
-    pub log: String,
-}
-
-impl ServerEnd {
-    /// In a sentence. `at_ns`: when it was seen, in nanoseconds of the history.
-    pub fn in_words(&self, at_ns: u64) -> String {
-        let Self { server, how, log } = self;
-        format!(
-            "{server} ended by itself at {:.1}s ({how}); its log: {log}",
-            at_ns as f64 / 1e9
-        )
-    }
-}
-
-/// One line of the nemesis as it was written.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Nemesis {
-    /// The `index` of its line.
-    pub index: u64,
-    /// Nanoseconds of the history.
-    pub time_ns: u64,
-    /// The fault's name, or `phase`.
-    pub name: String,
-    /// `start` or `heal` of a fault; the name of a phase.
-    pub phase: Option<String>,
-    /// What the line says.
-    pub fact: NemesisFact,
 }
 
 impl History {

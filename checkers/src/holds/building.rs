@@ -7,7 +7,27 @@ use crate::history::names::NONE;
 use crate::history::{F, History, Mode, PackedEvent};
 use crate::model::Model;
 
-pub(super) struct Building<'a> {
+impl Holds {
+    pub(crate) fn of(history: &History, model: &Model) -> Self {
+        let mut building = Building::new(history, model);
+        let shared = *model == Model::ReadWrite;
+        let matters = |f, kind| match f {
+            F::Acquire => kind == Kind::Ok || shared && kind == Kind::Invoke,
+            F::Release => kind == Kind::Invoke,
+            _ => matches!(f, F::Lost | F::Died),
+        };
+        history
+            .events
+            .each_of(matters, |position, event| building.step(position, event));
+        let mut holds = building.finish();
+        if history.counts.writes > 0 {
+            holds.index_by_process(history.processes.len());
+        }
+        holds
+    }
+}
+
+struct Building<'a> {
     history: &'a History,
     reentrant: bool,
     many: bool,
@@ -19,7 +39,7 @@ pub(super) struct Building<'a> {
 }
 
 impl<'a> Building<'a> {
-    pub(super) fn new(history: &'a History, model: &Model) -> Self {
+    fn new(history: &'a History, model: &Model) -> Self {
         let processes = history.processes.len();
         Self {
             history,
@@ -32,7 +52,7 @@ impl<'a> Building<'a> {
         }
     }
 
-    pub(super) fn step(&mut self, position: u32, event: PackedEvent) {
+    fn step(&mut self, position: u32, event: PackedEvent) {
         if event.is_ok(F::Acquire) {
             self.got(event, position);
         } else if event.is_call(F::Release) {
@@ -186,7 +206,7 @@ impl<'a> Building<'a> {
         }
     }
 
-    pub(super) fn finish(mut self) -> Holds {
+    fn finish(mut self) -> Holds {
         for holds in &mut self.holds {
             if !holds.is_sorted_by_key(|hold| hold.from) {
                 holds.sort_by_key(|hold| hold.from);

@@ -6,11 +6,8 @@
 mod building;
 mod own;
 
-use building::Building;
-
-use crate::history::event::Kind;
 use crate::history::names::{NONE, Symbol};
-use crate::history::{F, History, Mode, PackedEvent};
+use crate::history::{History, Mode, PackedEvent};
 use crate::model::Model;
 
 /// Why a certain hold ended.
@@ -153,24 +150,6 @@ impl Holds {
         let before = own[..after].last().filter(|before| before.lock as usize == lock)?;
         let hold = &self.by_lock[lock][before.place as usize];
         (hold.to > instant).then_some(hold)
-    }
-
-    pub(crate) fn of(history: &History, model: &Model) -> Self {
-        let mut building = Building::new(history, model);
-        let shared = *model == Model::ReadWrite;
-        let matters = |f, kind| match f {
-            F::Acquire => kind == Kind::Ok || shared && kind == Kind::Invoke,
-            F::Release => kind == Kind::Invoke,
-            _ => matches!(f, F::Lost | F::Died),
-        };
-        history
-            .events
-            .each_of(matters, |position, event| building.step(position, event));
-        let mut holds = building.finish();
-        if history.counts.writes > 0 {
-            holds.index_by_process(history.processes.len());
-        }
-        holds
     }
 
     /// What is left of each hold without so much of its beginning and of its end; those of which nothing is left are left out.

@@ -18,7 +18,7 @@ use std::collections::BinaryHeap;
 use super::Searched;
 use super::interleave::{InstantState, Interleaved, Letter, Move, Words, interleave};
 use super::operations::Operations;
-use super::search::search_in_turn;
+use super::search_run::search_in_turn;
 use super::specs::{LockOp, OneOwner};
 use crate::history::History;
 use crate::history::names::FastMap;

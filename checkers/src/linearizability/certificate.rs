@@ -1,26 +1,17 @@
 //! The order that proves that a history is linearizable, for a validator that knows nothing of how it was found.
 
-use serde::{Deserialize, Serialize};
-
+use super::anonymous;
 use super::minimal::search_register;
 use super::operations::{self, Operations};
-use super::search::search_in_turn;
+use super::search::Searched;
+use super::search_run::search_in_turn;
 use super::spec::{Operation, SequentialSpec, validate};
 use super::specs::{LockOp, ManyOwners, OneOwner};
-use super::{Searched, anonymous};
 use crate::context::Context;
+use crate::finding::Certificate;
 use crate::history::History;
 use crate::model::Model;
 use crate::options::{Budget, Clock};
-
-/// One lock's operations in an order that is legal for the model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Certificate {
-    /// The name of the lock.
-    pub lock: String,
-    /// Indices of the calls; of a lost signal where a hold ended by it. Operations that are missing did not happen.
-    pub order: Vec<u64>,
-}
 
 /// A certificate for each lock whose order was found again and stood the validator's test.
 pub(crate) fn all(context: &Context<'_>) -> Vec<Certificate> {

@@ -5,9 +5,10 @@
 //! illegal, and what is illegal despite it is so whatever the clocks were. Two holds that both last longer than twice the error, as
 //! all that are left do, and do not overlap, are in the order of their stamps whatever the clocks were.
 
+use super::counterexample::Decision;
+use super::decide::decisions;
+use super::one_pass::sweep_in;
 use super::order::{EventOrder, OrderedEvent, Widening};
-use super::sweep::sweep_in;
-use super::{Decision, decisions};
 use crate::context::Context;
 use crate::history::names::FastMap;
 use crate::history::{F, History, Mode};

@@ -13,6 +13,7 @@ use std::hash::Hash;
 
 use super::spec::Operation;
 use super::stack::without_a_bottom;
+use super::stay::{FOREVER, NEVER, Stay};
 
 /// What is asked of a set, a queue or a stack, and what it answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,31 +38,6 @@ pub enum Collected {
     /// A value is added or taken twice, it is not known what was taken, or the object is not asked such a thing: the general
     /// [`search`](super::search()) may decide it.
     NotApplicable,
-}
-
-/// One value from its addition to its removal.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Stay {
-    pub added: (u64, u64),
-    pub taken: (u64, u64),
-    /// The places of both operations; the second is `NEVER` where it was not taken.
-    places: (usize, usize),
-}
-
-const NEVER: usize = usize::MAX;
-const FOREVER: (u64, u64) = (u64::MAX, u64::MAX);
-
-impl Stay {
-    /// Whether it is certainly inside for a while: between the answer of its addition and the call of its removal.
-    fn is_certain(&self) -> bool {
-        self.added.1 < self.taken.0
-    }
-
-    fn places(&self) -> impl Iterator<Item = usize> {
-        [self.places.0, self.places.1]
-            .into_iter()
-            .filter(|place| *place != NEVER)
-    }
 }
 
 /// The operations of a queue or a stack by value, and the removals that found nothing.

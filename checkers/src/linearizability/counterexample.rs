@@ -1,4 +1,13 @@
-//! Why a history is not linearizable: the few events that prove it. Positions, not words; those are in `narrative::linearizability`.
+//! What is decided of a lock, and why a history is not linearizable: the few events that prove it. Positions, not words; those are in
+//! `narrative::linearizability`.
+
+/// What was decided of one lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Decision {
+    Legal,
+    Illegal(Counterexample),
+    Unknown(&'static str),
+}
 
 /// The proof that one lock's operations have no legal order.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -86,7 +86,8 @@ pub(super) fn has_order(operations: &[Operation<RegisterOp>], start: Option<u64>
 #[cfg(test)]
 mod tests {
     use super::super::register::Register;
-    use super::super::search::{Searched, search};
+    use super::super::search::Searched;
+    use super::super::search_run::search;
     use super::*;
     use crate::options::{Budget, Clock};
 

@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::search::{Searched, search};
+use super::search::Searched;
+use super::search_run::search;
 use super::spec::{Operation, SequentialSpec};
 use crate::options::{Budget, Clock};
 use crate::shrink::shrink;

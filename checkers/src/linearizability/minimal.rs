@@ -4,14 +4,15 @@
 use std::collections::BTreeMap;
 
 use super::anonymous::{self, Unordered};
-use super::counterexample::Counterexample;
+use super::counterexample::{Counterexample, Decision};
 use super::event_plan::search_events;
 use super::operations::{self, Operations};
 use super::register::{Register, RegisterOp, starts};
-use super::search::search_in_turn;
+use super::search::Searched;
+use super::search_run::search_in_turn;
 use super::spec::Operation;
 use super::specs::LockOp;
-use super::{Decision, Searched, distinct, mutex_pass};
+use super::{distinct, mutex_pass};
 use crate::history::History;
 use crate::model::Model;
 use crate::options::{Budget, Clock};

@@ -40,7 +40,7 @@ pub(super) use switch::{is_any, mutated, with};
 mod switch {
     use std::cell::Cell;
 
-    use super::Mutant;
+    use crate::linearizability::mutant::Mutant;
 
     thread_local! {
         static CURRENT: Cell<Mutant> = const { Cell::new(Mutant::None) };

@@ -6,7 +6,7 @@ use super::mutant::{Mutant, with};
 use super::operations::{self, Operations};
 use super::random::{LOCKS, REGISTERS, has_ties, is_coarse, random, show};
 use super::register::{Register, RegisterOp};
-use super::search::search_in_turn;
+use super::search_run::search_in_turn;
 use super::spec::{Operation, SequentialSpec, validate};
 use super::specs::{LockOp, ManyOwners, OneOwner};
 use super::{Decision, Searched, anonymous, decisions};

@@ -2,7 +2,8 @@
 //! Jepsen's, in which a failed release has no effect and nobody in particular holds; and of a register: Jepsen's, in which
 //! what failed says nothing, and one in which every answer is evidence. Where they differ, the reader of a verdict is told.
 
-use super::{Decision, decided, decisions};
+use super::counterexample::Decision;
+use super::decide::{decided, decisions};
 use crate::context::Context;
 use crate::history::event::Kind;
 use crate::history::names::NONE;

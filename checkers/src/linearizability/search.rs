@@ -8,15 +8,12 @@
 //! operations that took effect, and the state; those that failed are remembered, and an operation without a reply that
 //! one of them did *not* spend never helps to spend now.
 
-use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::time::Duration;
 
 use super::failures::FailedConfigurations;
 use super::mask::Mask;
 use super::plan::{Happening, NEVER, PlannedOperations};
-use super::search_run::SearchRun;
-use super::spec::{Operation, SequentialSpec};
+use super::spec::SequentialSpec;
 use crate::options::{Budget, Clock};
 
 /// What a search found.
@@ -46,96 +43,6 @@ const CLOCK_EVERY: u64 = 1 << 10;
 pub(super) const TIME_ENDED: &str = "the time budget ended";
 /// Why one ended whose states have numbers: another one, without, needs less memory.
 pub(super) const TOO_MANY_STATES: &str = "more states than can have numbers";
-/// The time of the first round in which many keys are searched.
-const FIRST_ROUND: Duration = Duration::from_millis(1);
-
-/// Looks for an order of the operations that their specification allows.
-///
-/// Operations may come in any order. Needs memory for the operations that are in flight at once, for one frame at each
-/// choice, and for remembered failures up to the budget.
-pub fn search<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>], budget: Budget, clock: Clock) -> Searched {
-    search_in_turn(spec, operations, &[], budget, clock)
-}
-
-/// Some of the operations, and their places among all of them.
-type Placed<Op> = (Vec<usize>, Vec<Operation<Op>>);
-
-/// Searches each of many objects by itself: operations on different keys have nothing to do with each other (Herlihy and Wing's
-/// locality), so that none has to be kept in mind with those of another. Answers with the keys in order; the places of each answer are
-/// those in `operations`. `spec` is of one object.
-///
-/// The budget of time is that of each key. It is spent in rounds, up to 1 ms, 2 ms and so on, in which each search goes on where it was: of
-/// the keys of one history some are decided at once, and others not in hours. Once a key is found without an order, none goes on, and only
-/// keys that are decided at once are decided still.
-pub fn search_by_key<S: SequentialSpec, K: Ord>(
-    spec: &S,
-    operations: &[Operation<S::Op>],
-    key: impl Fn(&S::Op) -> K,
-    budget: Budget,
-    clock: Clock,
-) -> BTreeMap<K, Searched>
-where
-    S::Op: Clone,
-{
-    let mut by_key: BTreeMap<K, Placed<S::Op>> = BTreeMap::new();
-    for (place, operation) in operations.iter().enumerate() {
-        let (places, own) = by_key.entry(key(&operation.op)).or_default();
-        places.push(place);
-        own.push(operation.clone());
-    }
-    let searches = by_key.values().map(|(_, own)| SearchRun::new(spec, own, &[]));
-    let mut searches: Vec<SearchRun<'_, S>> = searches.collect();
-    let mut found: Vec<Option<Searched>> = vec![None; by_key.len()];
-    // Half of the memory is that of the search that is on, the other half that of all others.
-    let (memory, kept) = (budget.memory / 2, budget.memory / 2 / by_key.len().max(1));
-    let mut time = FIRST_ROUND.min(budget.time);
-    loop {
-        let mut is_violated = false;
-        for ((found, search), (places, _)) in found.iter_mut().zip(&mut searches).zip(by_key.values()) {
-            let goes_on = match found {
-                None => true,
-                Some(Searched::Unknown { reason: TIME_ENDED, .. }) => !is_violated,
-                Some(_) => false,
-            };
-            if goes_on {
-                let time = if is_violated { Duration::ZERO } else { time };
-                *found = Some(in_places(search.go_on_until(Budget { time, memory }, clock), places));
-                search.keep_within(kept);
-                is_violated |= matches!(found, Some(Searched::NoOrder { .. }));
-            }
-        }
-        let is_open = |found: &Searched| matches!(found, Searched::Unknown { reason: TIME_ENDED, .. });
-        let goes_on = found.iter().flatten().any(is_open);
-        if !goes_on || is_violated || time == budget.time {
-            drop(searches);
-            return by_key.into_keys().zip(found.into_iter().flatten()).collect();
-        }
-        time = (time * 2).min(budget.time);
-    }
-}
-
-/// What was found among some of the operations, with their places among all of them.
-fn in_places(found: Searched, places: &[usize]) -> Searched {
-    match found {
-        Searched::Order(order) => Searched::Order(order.into_iter().map(|own| places[own]).collect()),
-        Searched::NoOrder { blocked } => Searched::NoOrder {
-            blocked: places[blocked],
-        },
-        unknown => unknown,
-    }
-}
-
-/// As [`search`], where some operations come after others that were answered at the very instant of their calls.
-pub(super) fn search_in_turn<S: SequentialSpec>(
-    spec: &S,
-    operations: &[Operation<S::Op>],
-    after: &[Option<usize>],
-    budget: Budget,
-    clock: Clock,
-) -> Searched {
-    SearchRun::new(spec, operations, after).go_on_until(budget, clock)
-}
-
 /// Searches what is planned, of which so many operations are in flight at once at most.
 pub(super) fn search_planned<S: SequentialSpec>(
     spec: &S,

@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use super::collections::Stay;
+use super::stay::Stay;
 use crate::range_max::RangeMax;
 
 /// Of values that are certainly inside for a while: those of a part of which none can lie below the others.

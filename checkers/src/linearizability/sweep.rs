@@ -1,4 +1,4 @@
-//! The exact answer for locks whose attempts have owners, in one pass and without a search.
+//! The exact answer for locks whose attempts have owners, event by event and without a search; [`super::one_pass`] goes through a history.
 //!
 //! Every acquire takes effect at the last instant before its reply, every release at the first after its call. That is
 //! the least that any process can be holding at any instant, so the history is linearizable exactly when this is legal
@@ -12,38 +12,12 @@ use super::counterexample::Counterexample;
 use super::finder::CounterexampleFinder;
 use super::lock::{Active, Lock};
 use super::mutant::{Mutant, mutated};
-use super::order::{self, EventOrder, OrderedEvent};
+use super::order::OrderedEvent;
 use super::replies::{denies, fencing_token, found_taken};
-use super::{Decision, permits, possible, ties, turns};
 use crate::history::event::Kind;
 use crate::history::names::NONE;
 use crate::history::{F, History, Mode, PackedEvent};
 use crate::model::Model;
-
-/// Why a try-lock is not decided.
-const TOO_MANY_ORDERS: &str = "more events of it have one time than all orders of them could be tried";
-
-/// Decides every lock of a history by one of the owner-aware models, by dense lock number: the first fault of each.
-pub(crate) fn sweep(history: &History, model: &Model) -> Vec<Decision> {
-    let short = turns::sweep_in_turns(history, model).or_else(|| permits::sweep_permits(history, model));
-    match short {
-        Some(sweep) if sweep.locks.is_empty() => vec![Decision::Legal; history.locks.len()],
-        Some(sweep) => sweep.finish(),
-        None => sweep_in(&EventOrder::of(history), history, model),
-    }
-}
-
-/// The same with the events in an order that is given.
-pub(super) fn sweep_in(order: &EventOrder, history: &History, model: &Model) -> Vec<Decision> {
-    let mut sweep = Sweep::of(history, model, vec![Lock::new(); history.locks.len()]);
-    if order.is_strict(history) {
-        let matters = |f, kind| changes_something(model, f, kind, false);
-        order::each_in_file(history, matters, |ordered, event| sweep.see_event(ordered, event));
-    } else {
-        order.instants(history, |same| sweep.see_instant(same));
-    }
-    sweep.finish()
-}
 
 /// Whether a sweep by a model does anything at an event that is no signal. Calls of acquires, and answers that are no grant, are looked
 /// at where busy answers are judged; the call of a reader may be that of a downgrade. Answers to releases, but refusals, only where they
@@ -83,54 +57,11 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// What was decided of each lock, after the last event.
-    fn finish(self) -> Vec<Decision> {
-        let Self {
-            history, model, tied, ..
-        } = self;
-        let faults = self.locks.into_iter().map(Lock::finish).enumerate();
-        let decide = |(lock, fault): (usize, Option<Counterexample>)| match fault {
-            None => Decision::Legal,
-            Some(fault) if !model.judges_busy() || !tied => Decision::Illegal(fault),
-            Some(fault) => match possible::is_legal(history, model, lock) {
-                Some(true) => Decision::Legal,
-                Some(false) => Decision::Illegal(fault),
-                None => Decision::Unknown(TOO_MANY_ORDERS),
-            },
-        };
-        faults.map(decide).collect()
-    }
-
-    /// Sees all events of one instant.
-    pub(super) fn see_instant(&mut self, same: &[OrderedEvent]) {
-        match same {
-            [one] => self.see(*one),
-            several => self.at_one_instant(several),
-        }
-    }
-
-    /// Sees all events of one instant, in whichever order is legal if any is.
-    #[cold]
-    fn at_one_instant(&mut self, same: &[OrderedEvent]) {
-        let mut same = same.to_vec();
-        // Stable: each process's own order stays.
-        same.sort_by_key(|event| event.lock);
-        for of_lock in same.chunk_by(|a, b| a.lock == b.lock) {
-            match of_lock {
-                [one] => self.see(*one),
-                several => {
-                    self.tied = true;
-                    ties::see(self, several);
-                }
-            }
-        }
-    }
-
     pub(super) fn see(&mut self, ordered: OrderedEvent) {
         self.see_event(ordered, self.history.event(ordered.position));
     }
 
-    fn see_event(&mut self, ordered: OrderedEvent, event: PackedEvent) {
+    pub(super) fn see_event(&mut self, ordered: OrderedEvent, event: PackedEvent) {
         let (instant, position, lock) = (ordered.instant, ordered.position, ordered.lock as usize);
         if self.locks.get(lock).is_none_or(|lock| lock.fault.is_some()) {
             return;

@@ -48,8 +48,35 @@ type Next = (Turn, usize);
 /// An acquire's turn and position, the place of its process, and how many events of its process go with it.
 type Waiting = (Turn, u32, usize, usize);
 
+impl Sweep<'_> {
+    /// Sees all events of one instant.
+    pub(super) fn see_instant(&mut self, same: &[OrderedEvent]) {
+        match same {
+            [one] => self.see(*one),
+            several => self.at_one_instant(several),
+        }
+    }
+
+    /// Sees all events of one instant, in whichever order is legal if any is.
+    #[cold]
+    fn at_one_instant(&mut self, same: &[OrderedEvent]) {
+        let mut same = same.to_vec();
+        // Stable: each process's own order stays.
+        same.sort_by_key(|event| event.lock);
+        for of_lock in same.chunk_by(|a, b| a.lock == b.lock) {
+            match of_lock {
+                [one] => self.see(*one),
+                several => {
+                    self.tied = true;
+                    see(self, several);
+                }
+            }
+        }
+    }
+}
+
 /// Lets a sweep see the events of one lock and one instant.
-pub(super) fn see(sweep: &mut Sweep<'_>, same: &[OrderedEvent]) {
+fn see(sweep: &mut Sweep<'_>, same: &[OrderedEvent]) {
     let history = sweep.history;
     let process = |event: &OrderedEvent| history.event(event.position).process;
     let mut events = same.to_vec();

@@ -229,11 +229,11 @@ fn all_acquires_are_answered(history: &History) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Decision;
+    use super::super::counterexample::Decision;
+    use super::super::one_pass::{sweep, sweep_in};
     use super::super::order::EventOrder;
     use super::super::permits::sweep_permits;
     use super::super::random::{LOCKS, random};
-    use super::super::sweep::{sweep, sweep_in};
     use super::*;
 
     /// What a short pass and the sweep say of histories that were written for one model.

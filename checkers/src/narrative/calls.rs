@@ -1,7 +1,7 @@
 //! HL011 in words: which call was answered late, or said that it was done when it was not.
 
 use super::{at, finding, length, many, violated};
-use crate::calls::{CallsInTime, LateCall, UnansweredCall};
+use crate::calls::{CallsInTime, GivenUpCall, LateCall, UnansweredCall};
 use crate::context::Context;
 use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::grants::ServerGrant;
@@ -40,6 +40,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &CallsInTime<'_>) -> Finding 
 fn describe(context: &Context<'_>, late: &LateCall<'_>) -> Violation {
     let mut violation = match *late {
         LateCall::Unanswered(call) => unanswered(context, call),
+        LateCall::GivenUp(call) => given_up(context, call),
         LateCall::GrantStays {
             hold,
             grant,
@@ -48,7 +49,7 @@ fn describe(context: &Context<'_>, late: &LateCall<'_>) -> Violation {
         } => grant_stays(context, hold, grant, reply, stays_ns),
         LateCall::Denied { hold, grant, reply } => denied(context, hold, grant, reply),
     };
-    if !matches!(late, LateCall::Denied { .. }) {
+    if !matches!(late, LateCall::Denied { .. } | LateCall::GivenUp(_)) {
         violation.figures.insert("late_ms".into(), late.late_ns() as f64 / 1e6);
     }
     violation
@@ -106,6 +107,38 @@ fn unanswered(context: &Context<'_>, late: UnansweredCall) -> Violation {
         .push(history.because(text, &reply.into_iter().collect::<Vec<_>>()));
     violation.likely =
         Some("the library waits for something that does not come, and its own time limit is not kept".into());
+    violation
+}
+
+fn given_up(context: &Context<'_>, given_up: GivenUpCall) -> Violation {
+    let history = context.history;
+    let (call, reply) = (history.event(given_up.call), history.event(given_up.reply));
+    let who = history.who(call.process);
+    let mut violation = history.violation("gave-up-early", given_up.lock, &[call.process], reply.time);
+    let said = history.name(history.rare(reply).error).unwrap_or_default();
+    let (waited, left) = (length(given_up.waited_ns), given_up.wait_ns - given_up.waited_ns);
+    violation.summary = format!(
+        "the acquire of `{}` by {who} gave up after {waited}, {} before its wait was over",
+        violation.lock,
+        length(left)
+    );
+    violation
+        .events
+        .push(history.step(given_up.call, "call of the acquire"));
+    violation.events.push(history.step(given_up.reply, "its answer"));
+    let text = format!(
+        "{who} called acquire at {}, with a wait of {}.",
+        at(call.time),
+        length(given_up.wait_ns)
+    );
+    violation.because.push(history.because(text, &[given_up.call]));
+    let text = format!("The answer came at {}: `{said}`, and no fault was on.", at(reply.time));
+    violation.because.push(history.because(text, &[given_up.reply]));
+    violation.likely = Some(
+        "the acquire does not wait, or takes its wait for over: measure it with a monotonic clock from the call, and ask until it is over"
+            .into(),
+    );
+    violation.figures.insert("left_ms".into(), left as f64 / 1e6);
     violation
 }
 

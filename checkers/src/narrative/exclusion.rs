@@ -1,19 +1,19 @@
 //! HL001 in words: what an overlap is, how it came to that, and the likely cause.
 
 use super::{at, finding, length, many, thousands, violated};
-use crate::calm;
 use crate::context::Context;
-use crate::exclusion::{Exclusion, OverlapClass, before_change, beyond_permits, given_up};
+use crate::exclusion::cause::{self, OverlapCause};
+use crate::exclusion::{DoubleGrant, Exclusion, OverlapClass, before_change, beyond_permits, given_up};
 use crate::finding::{Because, Finding, Property, Verdict, Violation};
+use crate::history::Window;
 use crate::history::names::NONE;
-use crate::history::{RevokeCause, Window};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::overlaps::{Conflict, Overlap};
 use crate::standstill;
 
 /// The finding of HL001.
-pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion) -> Finding {
+pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion<'_>) -> Finding {
     let (count, overlaps) = (context.holds.count() as u64, &context.overlaps);
     let holds = many(count, "hold", "holds");
     let mut told = match decided.verdict {
@@ -38,16 +38,19 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion) -> Finding {
         }
         Verdict::Violated => {
             let conflicts = context.conflicts.iter().zip(&decided.classes);
-            let violations = conflicts
-                .map(|(conflict, class)| describe(context, conflict, *class))
-                .collect();
-            let count = context.conflicts.len() as u64;
+            let conflicts = conflicts.map(|(conflict, class)| describe(context, conflict, *class));
+            let doubles = decided.doubles.iter().map(|double| granted_twice(context, double));
+            let violations = conflicts.chain(doubles).take(limits::MAX_VIOLATIONS).collect();
+            let (count, twice) = (context.conflicts.len() as u64, decided.doubles.len() as u64);
             let by = many(count, "holder that went on", "holders that went on");
-            let evidence = format!(
+            let mut evidence = format!(
                 "{} of {holds}, by {by}",
                 many(overlaps.len() as u64, "overlap", "overlaps")
             );
-            violated(Property::Hl001, evidence, violations, count)
+            if twice > 0 {
+                evidence += &format!("; {} while another stood", many(twice, "grant", "grants"));
+            }
+            violated(Property::Hl001, evidence, violations, count + twice)
         }
     };
     told.figures.insert("holds".into(), count as f64);
@@ -90,101 +93,139 @@ fn likely_of(class: OverlapClass) -> &'static str {
     }
 }
 
-/// Why a holder went on without its lock: what was done to it, if anything, and how its grant ended.
-fn likely(context: &Context<'_>, class: OverlapClass, first: &LockHold, from_ns: u64) -> String {
-    let history = context.history;
-    let client = history.client_of(first.process);
-    let grant = context.grants.of_hold(history, first);
-    let cause = grant.and_then(|grant| grant.cause(history));
-    let told = matches!(
-        class,
-        OverlapClass::StaleHolder | OverlapClass::ToldTwice | OverlapClass::GrantedTwice
-    );
-    if let Some(window) = server_that_forgot(context, first, from_ns).filter(|_| told) {
-        return format!(
+/// The likely cause, and how to mend it.
+fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> String {
+    let cause = cause::cause(context, class, overlap);
+    match cause {
+        OverlapCause::OfClass(class) => likely_of(class).to_owned(),
+        OverlapCause::Forgotten(window) => format!(
             "the lock was gone when {} came back from {} {}: a server that restarts without its data gives a lock again; \
              let it write to disk before it answers, or ask a majority of servers",
             window.started.targets.join(" "),
             window.fault,
             window.number
-        );
-    }
-    if class != OverlapClass::StaleHolder {
-        return likely_of(class).to_owned();
-    }
-    if cause == Some(RevokeCause::Failover) {
-        return "the replica that took over did not have the lock: one that lives on a single master does not survive its \
-                failover; ask a majority, or let the store refuse tokens that go back"
-            .to_owned();
-    }
-    let expired = cause.as_ref().is_none_or(|cause| *cause == RevokeCause::Expired);
-    if let Some(window) = stepped_server(context, first, from_ns).filter(|_| expired) {
-        return format!(
-            "the wall clock of {} was stepped while c{client} held the lock: a server that counts a time to live by the time of day \
+        ),
+        OverlapCause::Failover => {
+            "the replica that took over did not have the lock: one that lives on a single master does not survive its \
+             failover; ask a majority, or let the store refuse tokens that go back"
+                .to_owned()
+        }
+        OverlapCause::ServerClock(window) => format!(
+            "the wall clock of {} was stepped while c{} held the lock: a server that counts a time to live by the time of day \
              ends it early",
-            window.started.targets.join(" ")
-        );
-    }
-    let asked_ns = first.asked_ns(history);
-    let ended_ns = grant.and_then(|grant| grant.revoked_ns(history));
-    let early = ended_ns.and_then(|ended_ns| {
-        let lease_ms = history.header.lease_ms?;
-        let lasted_ns = ended_ns.saturating_sub(asked_ns);
-        (lasted_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT).then_some((lasted_ns, lease_ms))
-    });
-    // what a request did, nothing that befell the holder explains
-    if let (Some((lasted_ns, lease_ms)), Some(RevokeCause::Deleted | RevokeCause::Overwritten)) = (early, cause) {
-        return format!(
-            "the lock was removed {} after it was asked for, before its lease of {lease_ms} ms was over: a request \
-             deleted its key, or revoked its lease",
-            length(lasted_ns)
-        );
-    }
-    let window = context.window_that_touched(client, history.ns(first.from), from_ns);
-    if window.is_some_and(Window::stops) {
-        return "the holder stood still while its lease ran out, and no client can notice that in time: let the store \
-                refuse tokens that go back"
-            .to_owned();
-    }
-    if let Some(message) = window.and_then(|window| window.healed.as_ref()?.matched.as_ref()) {
-        return format!(
+            window.started.targets.join(" "),
+            context.history.client_of(overlap.first.process)
+        ),
+        OverlapCause::ClientClock { client, window } => format!(
+            "the wall clock of c{client} was stepped by {}: a client that judges by its own time of day whether a lock has run out \
+             is wrong by as much; let the server count, or compare a monotonic clock",
+            named(window)
+        ),
+        OverlapCause::AnsweredTooLate { client, after_ns } => format!(
+            "the acquire of c{client} was answered {} after it was called, when its lease was over, and was lost in the same instant: \
+             look at the time after the reply, and answer `fail` when it is too late",
+            length(after_ns)
+        ),
+        OverlapCause::ConnectionEnded { client, window } => format!(
+            "{} ended connections of c{client} while it held the lock, and a lock that lives in its connection (an advisory lock) is \
+             free with that: watch the connection, and stop when it ends{}",
+            named(window),
+            never_told(context.history.counts.lost > 0)
+        ),
+        OverlapCause::RemovedEarly { lasted_ns, lease_ms } => {
+            let request = "a request deleted its key, or revoked its lease";
+            early("the lock was removed", lasted_ns, lease_ms, request)
+        }
+        OverlapCause::EndedEarly { lasted_ns, lease_ms } => {
+            let asked = "look at the time to live that the client asked for";
+            early("the server ended the grant", lasted_ns, lease_ms, asked)
+        }
+        OverlapCause::StoodStill => {
+            "the holder stood still while its lease ran out, and no client can notice that in time: let the store \
+             refuse tokens that go back"
+                .to_owned()
+        }
+        OverlapCause::MessageKept(message) => format!(
             "the fault kept back `{}` of {}: look at how the library takes a request or a reply that never arrives",
             message.message, message.client
-        );
-    }
-    match early {
-        Some((lasted_ns, lease_ms)) => format!(
-            "the server ended the grant {} after it was asked for, before its lease of {lease_ms} ms was over: look at \
-             the time to live that the client asked for",
-            length(lasted_ns)
         ),
-        None => likely_of(class).to_owned(),
+        OverlapCause::CutOff { window, is_told } => format!(
+            "the holder went on after its lease had run out under {}: stop work when the connection is suspended, or let the store \
+             refuse tokens that go back{}",
+            named(window),
+            never_told(is_told)
+        ),
+        OverlapCause::PastItsLease { is_told } => {
+            format!("{}{}", likely_of(OverlapClass::StaleHolder), never_told(is_told))
+        }
+        OverlapCause::NotKnown => {
+            "not known from this history: nobody saw whom the server gave the lock to, so that a lock that it lost is not told from an \
+             acquire that is answered without having won; `keys` and `owner` in the contract would tell"
+                .to_owned()
+        }
     }
 }
 
-/// The window in which the wall clock of a server was stepped while the first held the lock.
-fn stepped_server<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u64) -> Option<&'a Window> {
-    let history = context.history;
-    let stepped = |window: &&Window| {
-        let held = history.ns(first.from) <= window.start_ns && window.start_ns <= from_ns;
-        held && window.fault == "clock" && !window.is_of_clients()
-    };
-    context.windows.iter().rev().find(stepped)
+/// What ended so early, and why.
+fn early(what: &str, lasted_ns: u64, lease_ms: u64, why: &str) -> String {
+    let lasted = length(lasted_ns);
+    format!("{what} {lasted} after it was asked for, before its lease of {lease_ms} ms was over: {why}")
 }
 
-/// The window in which every server was killed or started again while the first held the lock, where the grant did not end in a way
-/// that the server tells of: by a request, or by its lease.
-fn server_that_forgot<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u64) -> Option<&'a Window> {
-    let history = context.history;
-    let grant = context.grants.of_hold(history, first)?;
-    let ended_ns = grant.revoked_ns(history).unwrap_or(u64::MAX);
-    let told = matches!(grant.cause(history), Some(cause) if cause.is_removal() || cause == RevokeCause::Expired);
-    let restarts = |window: &&Window| {
-        let held = history.ns(first.from) <= window.start_ns && window.start_ns <= from_ns;
-        let is_restart = ["server-kill", "server-restart"].contains(&window.fault.as_str());
-        held && is_restart && window.start_ns <= ended_ns && calm::takes_all_servers(context, window)
-    };
-    context.windows.iter().rev().filter(|_| !told).find(restarts)
+/// A window by its fault and its number, which not every recorder writes.
+fn named(window: &Window) -> String {
+    match window.number {
+        0 => window.fault.clone(),
+        number => format!("{} {number}", window.fault),
+    }
+}
+
+/// What is said of a library that never tells of a loss.
+fn never_told(is_told: bool) -> &'static str {
+    if is_told {
+        ""
+    } else {
+        " (no client of this history ever said `lost`)"
+    }
+}
+
+/// A grant that the server gave while another one stood, by its own lines.
+fn granted_twice(context: &Context<'_>, double: &DoubleGrant<'_>) -> Violation {
+    let (history, DoubleGrant { first, second, .. }) = (context.history, double);
+    let (class, lock) = (OverlapClass::GrantedTwice, first.lock(history));
+    let (given_ns, until_ns) = (double.granted_ns, history.ns(first.to));
+    let mut violation = history.violation(class.name(), lock, &[first.process, second.process], given_ns);
+    violation.overlap_ns = Some((given_ns, until_ns));
+    violation.window = context.window_before(given_ns).map(|window| window.number);
+    let (a, b) = history.both(first.process, second.process);
+    violation.summary = format!(
+        "the server gave `{}` to {b} while {a} had it, by its own record",
+        violation.lock
+    );
+    violation.events.push(history.step(first.got, "got the lock"));
+    violation
+        .events
+        .push(history.step(double.grant.granted, "the server made another one the owner"));
+    if let Some(role) = ending(first) {
+        violation.events.push(history.step(first.end, role));
+    }
+    let got = format!("{a} got the lock at {}.", at(history.ns(first.from)));
+    let given = format!(
+        "The server made {b} the owner by {}, and {a} held the lock until {}.",
+        at(given_ns),
+        at(until_ns)
+    );
+    let told = format!(
+        "{b} was answered at {}, so that the two did not overlap.",
+        at(history.ns(second.from))
+    );
+    violation.because = vec![
+        history.because(got, &[first.got]),
+        history.because(given, &[double.grant.granted]),
+        history.because(told, &[second.got]),
+    ];
+    violation.likely = Some(likely_of(class).to_owned());
+    violation
 }
 
 fn describe(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Violation {
@@ -243,7 +284,7 @@ fn describe(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> 
         violation.events.push(history.step(first.end, role));
     }
     violation.because = story(context, conflict, class);
-    violation.likely = Some(likely(context, class, first, from_ns));
+    violation.likely = Some(likely(context, class, overlap));
     violation
         .figures
         .insert("overlap_ms".into(), conflict.shared_ns as f64 / 1e6);
@@ -353,21 +394,17 @@ fn how_it_got_it(
         time(from_ns),
         kept.unwrap_or_default()
     );
-    let Some(window) = context.window_that_touched(history.client_of(first.process), from_ns, until_ns) else {
+    let touched = || context.window_that_touched(history.client_of(first.process), from_ns, until_ns);
+    let Some(window) = cause::end_of_lease(context, overlap).or_else(touched) else {
         return history.because(got, &[first.got]);
-    };
-    let number = if window.number > 0 {
-        format!(" {}", window.number)
-    } else {
-        String::new()
     };
     let acted_ns = window.acted_ns();
     let when = if acted_ns < from_ns { "Since" } else { "At" };
     let text = format!(
-        "{got} {when} {} it was {} by {}{number}.",
+        "{got} {when} {} it was {} by {}.",
         time(acted_ns),
         verb(window),
-        window.fault
+        named(window)
     );
     let mut because = history.because(text, &[first.got]);
     because.events.push(window.start_index);

@@ -6,7 +6,10 @@ use crate::finding::{Because, Finding, Property, Verdict, Violation};
 use crate::history::names::NONE;
 use crate::history::{F, MessageMatch, Window};
 use crate::limits;
-use crate::progress::{ProgressAfterHeal, ProgressOutcome, Stuck, StuckClass, StuckOwner, Waiter};
+use crate::progress::{
+    self, DroppedMessage, LeftBehind, LeftBy, NotKnown, ProgressAfterHeal, ProgressOutcome, Stuck, StuckCause,
+    StuckClass, StuckOwner, Waiter,
+};
 
 /// The finding of HL005.
 pub(crate) fn tell(context: &Context<'_>, decided: &ProgressOutcome) -> Finding {
@@ -52,7 +55,10 @@ fn after_heal(context: &Context<'_>, decided: &ProgressAfterHeal) -> Finding {
         }
         Verdict::Holds | Verdict::NotApplicable => {
             let free = length(decided.longest_free_ns);
-            said(format!("longest wait for a free lock{since} {free} ({limit})"))
+            said(format!(
+                "longest wait for a free lock{since} {free} ({limit}){}",
+                kept(decided)
+            ))
         }
         Verdict::Inconclusive => said(match decided.excused_ns {
             Some(stuck_ns) => {
@@ -76,6 +82,17 @@ fn after_heal(context: &Context<'_>, decided: &ProgressAfterHeal) -> Finding {
     told
 }
 
+/// What is said of locks that stayed with clients that died, as they promise.
+fn kept(decided: &ProgressAfterHeal) -> String {
+    match decided.promised.len() as u64 {
+        0 => String::new(),
+        count => format!(
+            "; {} with a client that died, as a lock without a lease promises",
+            many(count, "lock stayed", "locks stayed")
+        ),
+    }
+}
+
 fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
     let history = context.history;
     let mut processes: Vec<u32> = stuck.owner.process().into_iter().collect();
@@ -89,10 +106,10 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
     violation.window = context.window_before(stuck.from_ns).map(|window| window.number);
     let waited = length(stuck.to_ns - stuck.from_ns);
     violation.summary = summary(stuck.class, &violation.lock, &waited);
-    let dropped = dropped_message(context, stuck);
+    let dropped = progress::dropped_message(context, stuck);
     violation
         .because
-        .extend(dropped.as_ref().map(|dropped| dropped.because(context)));
+        .extend(dropped.map(|dropped| dropping(context, &dropped)));
     violation.because.extend(healed(context, stuck.from_ns));
     let (text, positions) = owner_sentence(context, &stuck.owner);
     violation.events.extend(
@@ -112,9 +129,7 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
         violation.events.push(history.step(call, "asked for the lock"));
         violation.because.push(history.because(text, &[call]));
     }
-    let of_message = || dropped.as_ref().and_then(DroppedMessage::likely);
-    let likely = never_worked(context).or_else(of_message);
-    violation.likely = Some(likely.unwrap_or_else(|| likely_of(stuck).to_owned()));
+    violation.likely = Some(likely(progress::cause(context, stuck)));
     violation
         .figures
         .insert("stuck_ms".into(), (stuck.to_ns - stuck.from_ns) as f64 / 1e6);
@@ -210,129 +225,119 @@ fn healed(context: &Context<'_>, from_ns: u64) -> Option<Because> {
     })
 }
 
-/// What the last refusal said, of a lock that no client ever got.
-fn never_worked(context: &Context<'_>) -> Option<String> {
-    let history = context.history;
-    let backwards = (0..history.len() as u32).rev().map(|position| history.event(position));
-    let mut answers = backwards.filter(|event| event.f == F::Acquire);
-    let last = answers.find_map(|event| history.name(history.rare(event).error));
-    match last {
-        _ if context.has_acquires() => None,
-        Some(said) => Some(format!("no acquire was ever answered ok; the last answer was `{said}`")),
-        None => Some("no acquire was ever answered".to_owned()),
-    }
+/// How a message was dropped that left a lock with its owner.
+fn dropping(context: &Context<'_>, dropped: &DroppedMessage<'_>) -> Because {
+    let Window { fault, number, .. } = dropped.window;
+    let MessageMatch { message, client, .. } = dropped.message;
+    let what = if dropped.is_reply() { "the reply to " } else { "" };
+    let doing = if dropped.f == F::Release {
+        "released"
+    } else {
+        "asked for"
+    };
+    let when = at(dropped.message.time_ns);
+    let text =
+        format!("{fault} {number} dropped {what}`{message}` of {client} at {when}, while {client} {doing} the lock.");
+    context.history.because(text, &[dropped.call])
 }
 
-/// A message that a fault dropped while its client asked for the lock that is stuck, or released it.
-struct DroppedMessage<'a> {
-    window: &'a Window,
-    message: &'a MessageMatch,
-    /// The position of the client's call.
-    call: u32,
-    f: F,
-}
-
-impl DroppedMessage<'_> {
-    fn because(&self, context: &Context<'_>) -> Because {
-        let Window { fault, number, .. } = self.window;
-        let MessageMatch { message, client, .. } = self.message;
-        let what = if self.is_reply() { "the reply to " } else { "" };
-        let doing = if self.f == F::Release { "released" } else { "asked for" };
-        let when = at(self.message.time_ns);
-        let text = format!(
-            "{fault} {number} dropped {what}`{message}` of {client} at {when}, while {client} {doing} the lock."
-        );
-        context.history.because(text, &[self.call])
-    }
-
-    /// What is lost without a request; `None` for a reply, whose request did what it should.
-    fn likely(&self) -> Option<String> {
-        let MessageMatch { message, client, .. } = self.message;
-        let advice = match self.f {
-            _ if self.is_reply() => return None,
-            F::Release => "send a release again until it is answered, and let the lock expire",
-            _ => {
+/// The likely cause, and how to mend it.
+fn likely(cause: StuckCause<'_>) -> String {
+    match cause {
+        StuckCause::NeverWorked(None) => "no acquire was ever answered".to_owned(),
+        StuckCause::NeverWorked(Some(said)) => {
+            format!("no acquire was ever answered ok; the last answer was `{said}`")
+        }
+        StuckCause::Order => {
+            "the clients take the locks in different orders: take them in one order, or with a wait".to_owned()
+        }
+        StuckCause::Dropped(DroppedMessage { message, f, .. }) => {
+            let MessageMatch { message, client, .. } = message;
+            let advice = if f == F::Release {
+                "send a release again until it is answered, and let the lock expire"
+            } else {
                 "what was sent before it stayed: take the lock and set its expiry in one request, or undo what was done \
                  when a request fails"
-            }
-        };
-        Some(format!("`{message}` of {client} never reached the server: {advice}"))
-    }
-
-    fn is_reply(&self) -> bool {
-        self.window.fault.starts_with("drop-reply")
+            };
+            format!("`{message}` of {client} never reached the server: {advice}")
+        }
+        StuckCause::OnlyErrors(said) => format!(
+            "every acquire failed long before its wait was over, the last one with `{said}`: the clients did not come to ask for the \
+             lock, so look at how they connect again"
+        ),
+        StuckCause::RefusedRenew(message) => format!(
+            "acquires that are refused send `{message}`, so that what a client left never ends while others ask: let only the \
+             owner renew"
+        ),
+        StuckCause::Left(leftover) => left(leftover),
+        StuckCause::NoExpiry => {
+            "the lock has no expiry, or its expiry is set in a second step that did not happen".to_owned()
+        }
+        StuckCause::EndNotTold { ended_ns } => format!(
+            "the last grant ran out at {}, and no waiter heard of that: where a store tells nobody of such an end (Redis without \
+             keyspace events, buckets of NATS), a waiter has to look again when the time to live is over; where it does, the wake-up \
+             was lost",
+            at(ended_ns)
+        ),
+        StuckCause::WakeUpLost => "the wake-up was lost: look again after setting the watch".to_owned(),
+        StuckCause::OwnLeftover { client } => format!(
+            "c{client} waits for its own node or key: after a reply that was lost, compare the owner with the own name before the lock is \
+             taken for another's"
+        ),
+        StuckCause::ReleaseNotNoticed => {
+            "the release was not noticed: the wake-up was lost, or the waiters wait for the wrong node".to_owned()
+        }
+        StuckCause::RefusedThoughFree => {
+            "the server showed no owner, and acquires that were called then were refused: the library looks at something else than \
+             the lock, such as a place in a queue or a note of its own"
+                .to_owned()
+        }
+        StuckCause::NotKnown(between) => not_known(between),
     }
 }
 
-/// The last one, if nobody acquired the lock after it, and what its client did then may be what left the owner: a waiter whose
-/// message is dropped meanwhile has no part in it.
-fn dropped_message<'a>(context: &'a Context<'_>, stuck: &Stuck) -> Option<DroppedMessage<'a>> {
-    let history = context.history;
-    let (owner, granted) = match stuck.owner {
-        StuckOwner::Ghost { process, granted } => (process, Some(granted)),
-        StuckOwner::Unsure { process, .. } => (Some(process), None),
-        _ => return None,
-    };
-    let lock = history.locks[stuck.lock];
-    let drops = context
-        .windows
-        .iter()
-        .filter(|window| window.fault.starts_with("drop-"));
-    let drops = drops.filter_map(|window| Some((window, window.healed.as_ref()?.matched.as_ref()?)));
-    let before = drops.filter(|(_, message)| message.done && message.time_ns <= stuck.to_ns);
-    let (window, message) = before.max_by_key(|(_, message)| message.time_ns)?;
-    let client: u32 = message.client.strip_prefix('c')?.parse().ok()?;
-    if owner.is_some_and(|process| history.client_of(process) != client) {
-        return None;
+/// Whose node or key stays, and how that came.
+fn left(LeftBehind { client, by, said }: LeftBehind<'_>) -> String {
+    let whose = client.map_or("a client".to_owned(), |client| format!("c{client}"));
+    let said = said.map(|said| format!(" (`{said}`)")).unwrap_or_default();
+    match by {
+        LeftBy::GaveUp => format!(
+            "an acquire of {whose} that gave up{said} left its node or key behind: delete it before `fail`, and again until the store \
+             has confirmed that"
+        ),
+        LeftBy::Unanswered => format!(
+            "an acquire of {whose} whose reply was lost or late{said} left its node or key behind: find it again by a GUID, or delete \
+             it on failure"
+        ),
+        LeftBy::Acquire => format!(
+            "an acquire of {whose} that gave up, or whose reply was lost{said}, left its node or key behind: find it again by a GUID, \
+             and delete it until the store has confirmed that"
+        ),
+        LeftBy::ReleaseOk => format!(
+            "the release of {whose} was answered ok, and did not remove its node or key: answer when the store has confirmed it"
+        ),
+        LeftBy::ReleaseFailed => format!(
+            "the release of {whose} did not remove its node or key{said}: send it again until it is answered, and let the lock expire"
+        ),
+        LeftBy::Loss => format!(
+            "{whose} was told that it had lost the lock, and its node or key stays: remove it after a loss, and end what renews it"
+        ),
+        LeftBy::NotKnown => {
+            "not known from this history: the server shows an owner, and no acquire or release tells who left it; \
+                             owners in the answers (`owner`) would tell"
+                .to_owned()
+        }
     }
-    let (mut call, mut acquired) = (None, false);
-    history.events.each_of(
-        |f, _| matches!(f, F::Acquire | F::Release),
-        |position, event| {
-            if event.lock != lock {
-                return;
-            }
-            let later = event.time > message.time_ns;
-            acquired |= later && event.time <= stuck.to_ns && event.is_ok(F::Acquire);
-            let is_call = event.is_call(F::Acquire) || event.is_call(F::Release);
-            if is_call && !later && history.client_of(event.process) == client {
-                let answered = history.events.answer(event.mate).map_or(u64::MAX, |(_, at)| at);
-                call = (answered > message.time_ns).then_some((position, event.f));
-            }
-        },
-    );
-    let (call, f) = call.filter(|_| !acquired)?;
-    let left_the_owner = match f {
-        F::Release => owner.is_some(),
-        _ => granted.is_some_and(|granted| {
-            let granted_ns = history.event(granted).time;
-            let apart_ns = message.time_ns.abs_diff(granted_ns);
-            let before = owner.is_some() && message.time_ns <= granted_ns;
-            before || apart_ns <= limits::OBSERVER_LAG_NS
-        }),
-    };
-    left_the_owner.then_some(DroppedMessage {
-        window,
-        message,
-        call,
-        f,
-    })
 }
 
-fn likely_of(stuck: &Stuck) -> &'static str {
-    match (stuck.class, &stuck.owner) {
-        (StuckClass::Ghost, _) => {
-            "an acquire whose reply was lost left its node or key behind: find it again by a GUID, or delete it on failure"
-        }
-        (StuckClass::Free, StuckOwner::Waiting { .. }) => "the wake-up was lost: look again after setting the watch",
-        (StuckClass::Free, _) => {
-            "the release was not noticed: the wake-up was lost, or the waiters wait for the wrong node"
-        }
-        (StuckClass::Deadlock, _) => {
-            "the clients take the locks in different orders: take them in one order, or with a wait"
-        }
-        (StuckClass::DeadHolder, _) => {
-            "the lock has no expiry, or its expiry is set in a second step that did not happen"
-        }
-    }
+fn not_known(between: NotKnown) -> String {
+    let either = match between {
+        NotKnown::StaysOrRefusal => "acquires are refused by a node or key that stays, or though the lock is free",
+        NotKnown::StaysOrWakeUp => "a node or key stays, or the release woke nobody",
+        NotKnown::ExpiryOrWakeUp => "the node or key of the last holder stays, or it ended and nobody was told",
+    };
+    format!(
+        "not known from this history: {either}; nobody saw the server, and `keys` in the contract would tell, since the observer then \
+         shows the owner"
+    )
 }

@@ -13,8 +13,7 @@ use crate::history::{AskedAgain, ClientSession, F, RevokeCause};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::model::Model;
-
-use super::ObserverSight;
+use crate::observer_sight::ObserverSight;
 
 /// A grant to an acquire that was answered `fail`, or that did not notice it.
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,7 @@
 //! Two clients of which each holds the lock that the other one waits for.
 
+use super::stuck::{Stuck, StuckClass, StuckOwner};
 use super::waits::{Wait, Waits};
-use super::{Stuck, StuckClass, StuckOwner};
 use crate::context::Context;
 use crate::history::names::FastMap;
 use crate::holds::LockHold;
@@ -91,6 +91,7 @@ impl<'a> LongHolds<'a> {
                             got: hold.got,
                             call: back.waiter.call,
                         },
+                        is_shown: false,
                     })
                 })
             })

@@ -1,62 +1,26 @@
 //! HL005, progress: a lock that a client waits for is acquired within the bound, whenever no fault excuses it.
 
+mod answers;
+mod cause;
 mod deadlock;
+mod dropped;
+mod left;
 mod owners;
+mod promised;
+mod stuck;
 mod waits;
 
 use crate::calm::{self, CalmSpan};
 use crate::context::Context;
 use crate::finding::Verdict;
 use crate::history::OrderBasis;
+pub(crate) use cause::{NotKnown, StuckCause, cause};
 use deadlock::LongHolds;
+pub(crate) use dropped::{DroppedMessage, dropped_message};
+pub(crate) use left::{LeftBehind, LeftBy};
 use owners::OwnerNames;
-pub(crate) use owners::StuckOwner;
+pub(crate) use stuck::{Stuck, StuckClass, StuckOwner, Waiter};
 use waits::{HoldsInOrder, Stall, Waits};
-
-/// How a lock was stuck.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StuckClass {
-    /// No client held it and none got it.
-    Free,
-    /// The server shows a live process as owner that neither holds nor asks.
-    Ghost,
-    /// The owner died or was told of its loss, and no other client took its place.
-    DeadHolder,
-    /// Two clients hold a lock each, and wait for the other's.
-    Deadlock,
-}
-
-impl StuckClass {
-    /// As it is in `verdict.json`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Free => "free",
-            Self::Ghost => "ghost",
-            Self::DeadHolder => "dead-holder",
-            Self::Deadlock => "deadlock",
-        }
-    }
-}
-
-/// A process that waits for a lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Waiter {
-    pub process: u32,
-    /// The position of its call.
-    pub call: u32,
-}
-
-/// A lock that did not move for longer than it may.
-#[derive(Debug)]
-pub(crate) struct Stuck {
-    /// Dense.
-    pub lock: usize,
-    pub class: StuckClass,
-    pub from_ns: u64,
-    pub to_ns: u64,
-    pub waiter: Option<Waiter>,
-    pub owner: StuckOwner,
-}
 
 /// What was decided about HL005.
 #[derive(Debug)]
@@ -90,6 +54,8 @@ pub(crate) struct ProgressAfterHeal {
     pub longest_ns: u64,
     pub longest_free_ns: u64,
     pub stuck: Vec<Stuck>,
+    /// Locks that stayed with clients that died, as they promise.
+    pub promised: Vec<Stuck>,
     /// The longest that a lock was stuck while the machine had too much to do for that to count.
     pub excused_ns: Option<u64>,
 }
@@ -141,12 +107,13 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
         return ProgressOutcome::NeverHealed;
     }
     let counts = |stuck: &Stuck| context.busy.counted_ns(stuck.from_ns, stuck.to_ns) > bound_ns;
+    let (promised, stuck) = promised::apart(context, stuck);
     let (stuck, excused): (Vec<Stuck>, Vec<Stuck>) = stuck.into_iter().partition(counts);
     let excused_ns = excused.iter().map(|stuck| stuck.to_ns - stuck.from_ns).max();
     let healed_ns = healed_ns.unwrap_or(0);
     let verdict = match (stuck.is_empty(), after.acquired) {
         (false, _) => Verdict::Violated,
-        (true, 0) => Verdict::Inconclusive,
+        (true, 0) if promised.is_empty() => Verdict::Inconclusive,
         (true, _) if excused_ns.is_some() => Verdict::Inconclusive,
         (true, _) => Verdict::Holds,
     };
@@ -160,6 +127,7 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
         longest_ns: after.longest_ns,
         longest_free_ns: waits::longest_free_ns(context, healed_ns),
         stuck,
+        promised,
         excused_ns,
     })
 }
@@ -209,7 +177,9 @@ fn blame(
         StuckOwner::Nobody | StuckOwner::Waiting { .. } => StuckClass::Free,
         StuckOwner::WaitsInTurn { .. } => StuckClass::Deadlock,
     };
-    let lease = if class == StuckClass::DeadHolder {
+    // of one that no client names it is not known whether its lease runs on
+    let may_run_out = || context.not_watched.is_some() && !left_cleanly(context, holds, stall);
+    let lease = if class == StuckClass::DeadHolder || may_run_out() {
         context.lease_ns
     } else {
         0
@@ -226,5 +196,11 @@ fn blame(
         to_ns,
         waiter,
         owner,
+        is_shown: owners.are_shown(lock),
     })
+}
+
+/// Whether nothing of the last hold can be left: it was released, which was answered ok.
+fn left_cleanly(context: &Context<'_>, holds: &HoldsInOrder<'_>, stall: &Stall) -> bool {
+    owners::last_holder(context, holds, stall) == StuckOwner::Nobody
 }

@@ -1,60 +1,16 @@
 //! The owner that the server shows of a lock that does not move, and what that owner is doing.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 
+use super::stuck::{Stuck, StuckClass, StuckOwner};
 use super::waits::{HoldsInOrder, Stall};
-use super::{Stuck, StuckClass};
 use crate::context::Context;
 use crate::grants::ServerGrant;
 use crate::history::names::{FastMap, NONE};
 use crate::history::{F, PackedEvent};
 use crate::holds::{Ended, LockHold};
-
-/// The owner of a lock that does not move. Positions are of the events that say so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StuckOwner {
-    Nobody,
-    /// The owner asks for the lock that the server gave it.
-    Waiting {
-        process: u32,
-        granted: u32,
-    },
-    /// The owner lives, and neither holds nor asks in a way that could end.
-    Ghost {
-        process: Option<u32>,
-        granted: u32,
-    },
-    /// The owner died, or was told that it had lost.
-    Dead {
-        process: u32,
-        granted: u32,
-        end: u32,
-    },
-    /// The owner holds the lock, and waits for one that the waiter holds.
-    WaitsInTurn {
-        process: u32,
-        got: u32,
-        call: u32,
-    },
-    /// The server was not watched, and the last holder left without an answer.
-    Unsure {
-        process: u32,
-        end: u32,
-    },
-}
-
-impl StuckOwner {
-    pub(crate) fn process(&self) -> Option<u32> {
-        match self {
-            Self::Nobody => None,
-            Self::Ghost { process, .. } => *process,
-            Self::Waiting { process, .. }
-            | Self::Dead { process, .. }
-            | Self::WaitsInTurn { process, .. }
-            | Self::Unsure { process, .. } => Some(*process),
-        }
-    }
-}
+use crate::watched::NotWatched;
 
 /// Which processes go by which owner's name, and what is asked of them again and again.
 pub(super) struct OwnerNames<'a> {
@@ -77,8 +33,8 @@ impl<'a> OwnerNames<'a> {
             asks: FastMap::default(),
             holds: OnceCell::new(),
         };
-        // nobody asks for a name where the server was not watched
-        if context.not_watched.is_some() {
+        // nobody asks for an owner where the server was not watched
+        if context.grants.is_empty() {
             return owners;
         }
         let see = |position: u32, event: PackedEvent| {
@@ -113,11 +69,17 @@ impl<'a> OwnerNames<'a> {
         self.holds.get_or_init(find).get(&(lock, granted)).copied()
     }
 
+    /// Whether the server's lines show who owns a lock, be it by names that no client says.
+    pub(super) fn are_shown(&self, lock: usize) -> bool {
+        let is_elsewhere = self.context.not_watched == Some(NotWatched::Elsewhere);
+        !is_elsewhere && self.context.grants.of_lock(lock).next().is_some()
+    }
+
     /// The owner of the lock while it did not move.
     pub(super) fn during(&self, holds: &HoldsInOrder<'_>, stall: &Stall) -> StuckOwner {
         let (context, lock) = (self.context, holds.lock);
         let history = context.history;
-        if context.not_watched.is_some() {
+        if !self.are_shown(lock) {
             return last_holder(context, holds, stall);
         }
         // the owner for most of the time: the grant that ends a stall is not what it waited for
@@ -127,16 +89,50 @@ impl<'a> OwnerNames<'a> {
             to.saturating_sub(from)
         };
         let half_ns = stall.to_ns.saturating_sub(stall.from_ns) / 2;
-        let standing = context
-            .grants
-            .of_lock(lock)
-            .rev()
-            .find(|grant| stood_ns(grant) > half_ns);
-        match standing {
-            Some(grant) => self.owner(lock, grant, stall.from_ns),
-            None if context.grants.of_lock(lock).next().is_some() => StuckOwner::Nobody,
-            None => last_holder(context, holds, stall),
+        let mut grants = context.grants.of_lock(lock).rev();
+        let Some(grant) = grants.find(|grant| stood_ns(grant) > half_ns) else {
+            return StuckOwner::Nobody;
+        };
+        let by_name = match context.not_watched {
+            None => self.owner(lock, grant, stall.from_ns),
+            Some(_) => left_by_the_last(context, holds, stall, grant),
+        };
+        match by_name {
+            StuckOwner::Ghost { process: None, granted } => {
+                let process = self.process_on_the_wire(lock, grant);
+                process.map_or(StuckOwner::Ghost { process, granted }, |process| {
+                    self.owner_of_process(lock, grant, stall.from_ns, process)
+                })
+            }
+            known => known,
         }
+    }
+
+    /// The process of the client that the wire shows to go by the owner's name: the session was given to it, or its request has the name.
+    fn process_on_the_wire(&self, lock: usize, grant: &ServerGrant) -> Option<u32> {
+        let history = self.context.history;
+        let name = history.name(grant.owner)?;
+        let sessions = history.tap_totals().flat_map(|taps| &taps.sessions);
+        let sessions = sessions
+            .filter(|session| session.name == name)
+            .map(|session| &session.client);
+        let asked = history.tap_totals().flat_map(|taps| &taps.asked_again);
+        let asked = asked
+            .filter(|again| again.words.iter().any(|word| word == name))
+            .map(|again| &again.client);
+        let clients: BTreeSet<&String> = sessions.chain(asked).collect();
+        let client: u32 = clients.first()?.strip_prefix('c')?.parse().ok()?;
+        if clients.len() > 1 {
+            return None;
+        }
+        let (granted_ns, mut process) = (grant.granted_ns(history)?, None);
+        history.events.each_call(F::Acquire, |_, call| {
+            let own = history.lock_number(call) == Some(lock) && history.client_of(call.process) == client;
+            if own && call.time <= granted_ns {
+                process = Some(call.process);
+            }
+        });
+        process
     }
 
     /// A grant that is not removed although its live owner neither holds nor asks.
@@ -175,12 +171,12 @@ impl<'a> OwnerNames<'a> {
                 to_ns,
                 waiter: None,
                 owner,
+                is_shown: true,
             })
         })
     }
 
     fn owner(&self, lock: usize, grant: &ServerGrant, from_ns: u64) -> StuckOwner {
-        let history = self.context.history;
         let granted = grant.granted;
         let hold = self.hold_of(lock, granted);
         if let Some(hold) = hold.filter(|hold| matches!(hold.ended, Ended::Died | Ended::Lost)) {
@@ -193,9 +189,15 @@ impl<'a> OwnerNames<'a> {
         let process = hold
             .map(|hold| hold.process)
             .or_else(|| self.process.get(&grant.owner).copied());
-        let Some(process) = process else {
-            return StuckOwner::Ghost { process: None, granted };
-        };
+        match process {
+            Some(process) => self.owner_of_process(lock, grant, from_ns, process),
+            None => StuckOwner::Ghost { process: None, granted },
+        }
+    }
+
+    /// What the process does that owns a grant of which it has no hold that ended by its death or a loss.
+    fn owner_of_process(&self, lock: usize, grant: &ServerGrant, from_ns: u64, process: u32) -> StuckOwner {
+        let (history, granted) = (self.context.history, grant.granted);
         if let Some(end) = self.died.get(&process) {
             return StuckOwner::Dead {
                 process,
@@ -216,8 +218,26 @@ impl<'a> OwnerNames<'a> {
     }
 }
 
+/// Whose the grant of a lock is that did not move, where no client names the owners that the server shows: that of the hold which ended
+/// last, if the server showed it by then.
+fn left_by_the_last(context: &Context<'_>, holds: &HoldsInOrder<'_>, stall: &Stall, grant: &ServerGrant) -> StuckOwner {
+    let (history, granted) = (context.history, grant.granted);
+    let hold = stall.after.map(|place| holds.get(place));
+    let is_its = |hold: &&LockHold| grant.granted_ns(history).is_none_or(|ns| ns <= history.ns(hold.to));
+    let Some(hold) = hold.filter(is_its) else {
+        return StuckOwner::Ghost { process: None, granted };
+    };
+    match last_holder(context, holds, stall) {
+        StuckOwner::Dead { process, end, .. } => StuckOwner::Dead { process, granted, end },
+        _ => StuckOwner::Ghost {
+            process: Some(hold.process),
+            granted,
+        },
+    }
+}
+
 /// Without the server's word: a holder that left by its own answered release leaves a free lock, any other does not.
-fn last_holder(context: &Context<'_>, holds: &HoldsInOrder<'_>, stall: &Stall) -> StuckOwner {
+pub(super) fn last_holder(context: &Context<'_>, holds: &HoldsInOrder<'_>, stall: &Stall) -> StuckOwner {
     let history = context.history;
     let Some(hold) = stall.after.map(|place| holds.get(place)) else {
         return StuckOwner::Nobody;

@@ -2,13 +2,17 @@
 
 use std::cell::OnceCell;
 
-use super::Waiter;
+use super::stuck::Waiter;
 use crate::calm::CalmSpan;
 use crate::context::Context;
 use crate::history::event::Kind;
-use crate::history::{F, History, OrderBasis, PackedEvent};
+use crate::history::names::NONE;
+use crate::history::{F, History, OrderBasis, PackedEvent, Refusal};
 use crate::holds::LockHold;
 use crate::limits;
+
+/// A lock is asked for again and again while pauses between attempts are at most the time for which it may stand still by this.
+const ASKED_AGAIN: u64 = 3;
 
 /// One acquire, from its call to its answer, or to the end of its process.
 #[derive(Debug, Clone, Copy)]
@@ -169,6 +173,19 @@ impl<'a> Waits<'a> {
         waits.filter(move |wait| wait.to_ns > from_ns && wait.from_ns < to_ns)
     }
 
+    /// Whether an attempt was to wait for a time that it says, and was told that the lock was taken.
+    fn is_refused(&self, wait: &Wait) -> bool {
+        let call = self.history.event(wait.waiter.call);
+        let said = self
+            .history
+            .events
+            .get(call.mate as usize)
+            .filter(|reply| reply.kind == Kind::Fail);
+        let said = said.and_then(|reply| self.history.name(self.history.rare(reply).error));
+        let is_taken = matches!(said.map(Refusal::parse), Some(Refusal::Busy | Refusal::Timeout));
+        is_taken && self.history.wait_ms(call) != NONE
+    }
+
     fn wait(&self, call: u32) -> Wait {
         self.wait_of(call, self.history.event(call))
     }
@@ -202,7 +219,7 @@ impl<'a> Waits<'a> {
             let (from, to) = (free_from(after), to.min(span.to_ns));
             if to.saturating_sub(from) > bound_ns {
                 let stall = self
-                    .waited(holds.lock, from, to)
+                    .waited(holds.lock, from, to, bound_ns / ASKED_AGAIN)
                     .filter(|stall| length(*stall) > bound_ns);
                 stalls.extend(stall.map(|stall| Stall { after, ..stall }));
             }
@@ -219,14 +236,22 @@ impl<'a> Waits<'a> {
         stalls
     }
 
-    /// The longest span within a gap in which some client always asked, short pauses between attempts allowed.
-    fn waited(&self, lock: usize, from_ns: u64, to_ns: u64) -> Option<Stall> {
+    /// The longest span within a gap in which some client always asked, short pauses between attempts allowed; between attempts that
+    /// are refused, pauses of `refused_ns`.
+    fn waited(&self, lock: usize, from_ns: u64, to_ns: u64, refused_ns: u64) -> Option<Stall> {
         let mut longest: Option<Stall> = None;
         let mut current: Option<Stall> = None;
+        // the attempt that was over last
+        let mut last: Option<Wait> = None;
         for wait in self.between(lock, from_ns, to_ns) {
             let (from, to) = (wait.from_ns.max(from_ns), wait.to_ns.min(to_ns));
+            let both_refused = || last.is_some_and(|last| self.is_refused(&last) && self.is_refused(&wait));
+            let goes_on = |run: &Stall| {
+                let soon = from <= run.to_ns.saturating_add(limits::RETRY_GAP_NS);
+                soon || from <= run.to_ns.saturating_add(refused_ns) && both_refused()
+            };
             current = match current {
-                Some(run) if from <= run.to_ns + limits::RETRY_GAP_NS => Some(Stall {
+                Some(run) if goes_on(&run) => Some(Stall {
                     to_ns: run.to_ns.max(to),
                     ..run
                 }),
@@ -237,6 +262,9 @@ impl<'a> Waits<'a> {
                     after: None,
                 }),
             };
+            if last.is_none_or(|last| last.to_ns <= wait.to_ns) {
+                last = Some(wait);
+            }
             if current.map(length) > longest.map(length) {
                 longest = current;
             }

@@ -26,6 +26,7 @@ pub fn header(spec: &RunSpec, terms: &Terms) -> Header {
         locks: config.lock_names(),
         lease_ms: Some(lease_ms),
         recipe: Some(config.recipe_name().to_owned()),
+        backend: Some(config.backend.name().to_owned()),
         per_process: Some(config.per_process).filter(|clients| *clients > 1),
         promises: terms.promises(),
         bounds: Bounds {

@@ -4,9 +4,8 @@
 //! together. From time to time the history forgets everything that nothing in flight refers to.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
-use super::Counterexample;
+use super::counterexample::Counterexample;
 use super::finder::CounterexampleFinder;
 use super::granted::GrantedLocks;
 use super::lock::Lock;
@@ -14,45 +13,21 @@ use super::order::OrderedEvent;
 use super::possible::PossibleLocks;
 use super::queued::{QueuedEvent, make_void};
 use super::sweep::{Sweep, changes_something};
-use crate::context::Context;
-use crate::finding::Violation;
-use crate::history::event::{Header, Kind, Process};
+use crate::history::event::{Header, Kind};
 use crate::history::names::{FastSet, NONE, Symbol};
 use crate::history::{Entry, EventFields, F, FormError, History, HistoryBuilder, Mode, PackedEvent, Rare, RareFields};
 use crate::model::{Model, NotOnline};
-use crate::narrative;
-use crate::options::{Budget, Clock, Options};
 
 /// Events after which a monitor forgets for the first time: so many that forgetting costs nothing, so few that they stay in a
 /// processor's cache.
 const FIRST_LIMIT: usize = 1 << 13;
 
-/// How long a signal may be written after the time that it carries, where a caller does not say.
-const SIGNAL_DELAY: Duration = Duration::from_secs(1);
+/// Hears of a lock whose operations have no legal order, by its number, while the history still has what proves it.
+pub(crate) type TellFault<'a> = dyn FnMut(&History, u32, &Counterexample) + 'a;
 
-/// Decides linearizability (HL002) event by event, in memory of what is in flight.
-///
-/// The verdict on each lock is that of [`check`](crate::check) on the whole history, for all models with owners, as long as no
-/// line is written later than [`Self::with_signal_delay`] after its time. Lines of the server and of the nemesis, and operations
-/// on registers, are passed over.
-///
-/// ```
-/// use harness_checkers::{Entry, F, Header, Kind, Model, Monitor, Process};
-///
-/// let mut monitor = Monitor::new(Header::of_locks(["l0"]), Model::OwnerMutex)?;
-/// let mut violation = None;
-/// for (index, (process, kind)) in [(0, Kind::Invoke), (0, Kind::Ok), (1, Kind::Invoke), (1, Kind::Ok)].into_iter().enumerate() {
-///     let time_ns = index as u64 * 1_000;
-///     let entry = Entry::new(index as u64, time_ns, Process::Client(process), kind, F::Acquire);
-///     violation = violation.or(monitor.push(&entry)?);
-/// }
-/// // Nobody knows yet that no signal of an earlier time is still to come.
-/// assert!(violation.is_none());
-/// assert_eq!(monitor.finish()[0].class, "two-holders");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// The sweep of a history that grows, in memory of what is in flight.
 #[derive(Debug, Clone)]
-pub struct Monitor {
+pub(crate) struct OnlineSweep {
     model: Model,
     leased: bool,
     builder: HistoryBuilder,
@@ -74,21 +49,14 @@ pub struct Monitor {
     /// Events to remember before some are forgotten: the least, and now.
     least: usize,
     limit: usize,
-    /// Locks whose violation was told.
-    told: FastSet<u32>,
-    /// Boxed, since a violation is large to move and there is hardly ever one.
-    violations: VecDeque<Box<Violation>>,
     same: Vec<OrderedEvent>,
     /// The lock of the last event, with the number of its name.
     named: Option<(String, Symbol)>,
 }
 
-impl Monitor {
-    /// A monitor of a history with this header, by a model.
-    ///
-    /// # Errors
-    /// For registers and the plain `mutex`.
-    pub fn new(header: Header, model: Model) -> Result<Self, NotOnline> {
+impl OnlineSweep {
+    /// A sweep of a history with this header, by a model with owners. Signals may be written so long after the time that they carry.
+    pub(crate) fn new(header: Header, model: Model, delay_ns: u64) -> Result<Self, NotOnline> {
         if model == Model::Mutex || !model.is_lock() {
             return Err(NotOnline { model });
         }
@@ -100,40 +68,25 @@ impl Monitor {
             possible: PossibleLocks::default(),
             queue: VecDeque::new(),
             granted: Vec::new(),
-            delay_ns: SIGNAL_DELAY.as_nanos() as u64,
+            delay_ns,
             latest_ns: 0,
             passed: 0,
             events: 0,
             late: 0,
             least: FIRST_LIMIT,
             limit: FIRST_LIMIT,
-            told: FastSet::default(),
-            violations: VecDeque::new(),
             same: Vec::new(),
             named: None,
         })
     }
 
-    /// A monitor by the model that the header names.
-    ///
-    /// # Errors
-    /// As [`Self::new`].
-    pub fn of_header(header: Header) -> Result<Self, NotOnline> {
-        let model = Model::of_header(&header);
-        Self::new(header, model)
-    }
-
-    /// The same for a history in which lines are written up to so long after the time that they carry; one second where
-    /// nobody says. A violation is told after that time, and the events of that time are remembered.
-    #[must_use]
-    pub fn with_signal_delay(mut self, delay: Duration) -> Self {
-        self.delay_ns = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
-        self
+    pub(crate) fn set_delay(&mut self, delay_ns: u64) {
+        self.delay_ns = delay_ns;
     }
 
     /// The same with less memory, and more to do.
     #[cfg(test)]
-    pub(super) fn with_limit(self, events: usize) -> Self {
+    fn with_limit(self, events: usize) -> Self {
         Self {
             least: events,
             limit: events,
@@ -141,57 +94,48 @@ impl Monitor {
         }
     }
 
-    /// The model that it decides by.
-    pub fn model(&self) -> Model {
+    pub(crate) fn model(&self) -> Model {
         self.model
     }
 
-    /// Calls, answers and signals of holders so far.
-    pub fn events(&self) -> u64 {
+    /// Events that were taken.
+    pub(crate) fn events(&self) -> u64 {
         self.events
     }
 
-    /// Lines that were written later than the delay after their time: they count as of the earliest time that is still
-    /// open. Where there are any, the finished history may be judged otherwise.
-    pub fn late(&self) -> u64 {
+    /// Events that came later than the delay after their time.
+    pub(crate) fn late(&self) -> u64 {
         self.late
     }
 
-    /// Takes the next event, and answers with a violation that is certain now, of an event at least the delay ago. Each lock is
-    /// told of once; of several violations at one time, the others follow with the next events.
-    ///
-    /// # Errors
-    /// When the history is no longer well formed; the event is then not taken.
-    pub fn push(&mut self, entry: &Entry<'_>) -> Result<Option<Box<Violation>>, FormError> {
-        let of_lock = matches!(entry.f, F::Acquire | F::Release | F::Lost | F::Died);
-        if of_lock && matches!(entry.process, Process::Client(_)) {
-            self.take(entry)?;
-            self.see_certain(false);
-            if self.builder.len() >= self.limit {
-                self.forget();
-            }
+    /// Takes the next event of a lock.
+    pub(crate) fn push(&mut self, entry: &Entry<'_>, tell: &mut TellFault<'_>) -> Result<(), FormError> {
+        self.take(entry)?;
+        self.see_certain(false, tell);
+        if self.builder.len() >= self.limit {
+            self.forget();
         }
-        if entry.f == F::Nemesis {
-            self.builder
-                .see_nemesis(entry.name.unwrap_or_default(), entry.raw.unwrap_or("{}"), entry.time_ns);
-        }
-        Ok(self.violations.pop_front())
+        Ok(())
     }
 
-    /// Says that time has gone on, where no event says so; answers as [`Self::push`].
-    pub fn advance(&mut self, time_ns: u64) -> Option<Box<Violation>> {
+    /// Takes a line of the nemesis, which says why processes end.
+    pub(crate) fn see_nemesis(&mut self, entry: &Entry<'_>) {
+        let (name, raw) = (entry.name.unwrap_or_default(), entry.raw.unwrap_or("{}"));
+        self.builder.see_nemesis(name, raw, entry.time_ns);
+    }
+
+    /// Says that time has gone on, where no event says so.
+    pub(crate) fn advance(&mut self, time_ns: u64, tell: &mut TellFault<'_>) {
         self.latest_ns = self.latest_ns.max(time_ns);
-        self.see_certain(false);
-        self.violations.pop_front()
+        self.see_certain(false, tell);
     }
 
-    /// Ends the history, and answers with all violations that were not told yet.
-    pub fn finish(mut self) -> Vec<Violation> {
-        self.see_certain(true);
+    /// Ends the history.
+    pub(crate) fn finish(mut self, tell: &mut TellFault<'_>) {
+        self.see_certain(true, tell);
         if self.model.judges_busy() {
-            self.see_end();
+            self.see_end(tell);
         }
-        self.violations.into_iter().map(|violation| *violation).collect()
     }
 
     /// Adds an event to the history and to those that wait.
@@ -319,7 +263,7 @@ impl Monitor {
     }
 
     /// Lets all events have their turn that none can come before any more; all, at the end.
-    fn see_certain(&mut self, ended: bool) {
+    fn see_certain(&mut self, ended: bool, tell: &mut TellFault<'_>) {
         while let Some(first) = self.queue.front().copied() {
             if !ended && first.instant.saturating_add(self.delay_ns) >= self.latest_ns {
                 return;
@@ -360,19 +304,18 @@ impl Monitor {
                 if let Some(Lock { fault: Some(fault), .. }) = self.locks.get(lock as usize)
                     && !self.possible.is_open(lock as usize)
                 {
-                    let fault = fault.clone();
-                    self.tell(lock, &fault);
+                    tell(self.builder.history(), lock, fault);
                 }
             }
         }
     }
 
     /// Busy answers of try-locks that nothing explains to the end.
-    fn see_end(&mut self) {
+    fn see_end(&mut self, tell: &mut TellFault<'_>) {
         for (number, lock) in std::mem::take(&mut self.locks).into_iter().enumerate() {
             let fault = lock.finish().filter(|_| !self.possible.may_be_legal(number));
             if let Some(fault) = fault {
-                self.tell(number as u32, &fault);
+                tell(self.builder.history(), number as u32, &fault);
             }
         }
     }
@@ -406,26 +349,6 @@ impl Monitor {
             (Model::TryLock | Model::ExactTryLock, F::Release) => several,
             _ => false,
         }
-    }
-
-    #[cold]
-    fn tell(&mut self, lock: u32, fault: &Counterexample) {
-        if !self.told.insert(lock) {
-            return;
-        }
-        let history = self.builder.history();
-        let options = Options {
-            model: Some(self.model),
-            budget: Budget::default(),
-            clock: Clock::still(),
-            ..Options::default()
-        };
-        let context = Context::new(history, &options);
-        let mut violation = narrative::linearizability::explain(&context, lock as usize, fault);
-        // Overlaps of holds are told by nothing here.
-        violation.follows = None;
-        violation.id = format!("HL002-{}", self.told.len());
-        self.violations.push_back(Box::new(violation));
     }
 
     /// Forgets the events that nothing in flight refers to.
@@ -489,25 +412,32 @@ impl Monitor {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::super::random::{LOCKS, random};
     use super::super::{Decision, decisions};
     use super::*;
+    use crate::history::event::Process;
+    use crate::options::{Budget, Clock};
 
     /// Lines of random histories carry a time of at most this much before that of the line above.
-    const LATEST: Duration = Duration::from_nanos(60);
+    const LATEST_NS: u64 = 60;
 
-    /// What a monitor says of each lock that forgets whenever it remembers so many events.
+    /// The locks of which a sweep tells that forgets whenever it remembers so many events.
     fn forgetful(history: &History, model: Model, limit: usize) -> Vec<String> {
-        let monitor = Monitor::new(history.header().clone(), model).expect("a model with owners");
-        let mut monitor = monitor.with_signal_delay(LATEST).with_limit(limit);
-        let mut told = Vec::new();
+        let sweep = OnlineSweep::new(history.header().clone(), model, LATEST_NS).expect("a model with owners");
+        let (mut sweep, mut told) = (sweep.with_limit(limit), BTreeSet::new());
+        let mut tell = |history: &History, lock: u32, _: &Counterexample| {
+            told.insert(history.lock_name(lock as usize).to_owned());
+        };
         for entry in history.entries() {
-            let violation = monitor.push(&entry).expect("well formed");
-            told.extend(violation.map(|violation| violation.lock));
+            let of_lock = matches!(entry.f, F::Acquire | F::Release | F::Lost | F::Died);
+            if of_lock && matches!(entry.process, Process::Client(_)) {
+                sweep.push(&entry, &mut tell).expect("well formed");
+            }
         }
-        told.extend(monitor.finish().into_iter().map(|violation| violation.lock));
-        told.sort_unstable();
-        told
+        sweep.finish(&mut tell);
+        told.into_iter().collect()
     }
 
     #[test]
@@ -533,11 +463,13 @@ mod tests {
             assert!(violated > 100, "{model}: {violated}");
         }
     }
+
     /// Clients that never come back, with every outcome that leaves something behind.
     #[test]
     fn processes_that_are_gone_are_forgotten() {
-        let mut monitor = Monitor::new(Header::of_locks(["l0"]), Model::OwnerMutex).expect("a model with owners");
-        monitor = monitor.with_signal_delay(Duration::from_nanos(100)).with_limit(500);
+        let sweep = OnlineSweep::new(Header::of_locks(["l0"]), Model::OwnerMutex, 100).expect("a model with owners");
+        let mut sweep = sweep.with_limit(500);
+        let mut tell = |_: &History, _: u32, fault: &Counterexample| panic!("{fault:?}");
         let (mut index, mut most) = (0, 0);
         for process in 0..20_000 {
             let ends = [
@@ -553,16 +485,12 @@ mod tests {
             for (kind, f) in acquired.into_iter().chain(unknown).chain(lost.into_iter().flatten()) {
                 index += 1;
                 let entry = Entry::new(index, index * 10, Process::Client(process), kind, f);
-                assert_eq!(monitor.push(&entry), Ok(None), "event {index}");
+                assert_eq!(sweep.push(&entry, &mut tell), Ok(()), "event {index}");
             }
-            let remembered = [
-                monitor.builder.len(),
-                monitor.granted.len(),
-                monitor.locks[0].lapsed.len(),
-            ];
+            let remembered = [sweep.builder.len(), sweep.granted.len(), sweep.locks[0].lapsed.len()];
             most = most.max(remembered.into_iter().max().unwrap_or(0));
         }
         assert!(most <= 600, "{most} of {index} events are remembered");
-        assert!(monitor.finish().is_empty());
+        sweep.finish(&mut tell);
     }
 }

@@ -1,0 +1,85 @@
+//! Acquires that were refused long before their waits were over, by a lock that promises to wait: they gave up at once.
+//!
+//! A lock whose contract says nothing of how its waiters learn that it is free may be one that only tries, and a library may have a limit of
+//! its own: it waits for that long and no longer. One that was told that it has the lock when too little of the lease was left gives it back,
+//! and says the same. These are no faults.
+
+use crate::calm::{self, CalmSpan};
+use crate::context::Context;
+use crate::history::event::Kind;
+use crate::history::names::NONE;
+use crate::history::{F, Refusal};
+use crate::limits;
+
+/// An acquire that was refused long before its wait was over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GivenUpCall {
+    pub lock: usize,
+    /// The positions of the call and of its answer.
+    pub call: u32,
+    pub reply: u32,
+    /// How long it waited, and how long it was to wait.
+    pub waited_ns: u64,
+    pub wait_ns: u64,
+}
+
+impl GivenUpCall {
+    /// Whether more of the wait was left than was over, and that not for the rounding of a limit to whole seconds.
+    fn is_early(&self) -> bool {
+        let left_ns = self.wait_ns.saturating_sub(self.waited_ns);
+        left_ns > self.waited_ns && left_ns > limits::GIVEN_UP_NS
+    }
+}
+
+/// All of them, where they are more than a doubt now and then, and the lock has no limit of its own.
+pub(super) fn of(context: &Context<'_>, calm: &[CalmSpan]) -> Vec<GivenUpCall> {
+    // it says that its waiters are notified, or ask again and again
+    if context.history.header.promises.wakes.is_none() {
+        return Vec::new();
+    }
+    let refused = refused(context, calm);
+    let at_once = |call: &&GivenUpCall| call.is_early() && call.waited_ns < context.lease_ns / 2;
+    let early: Vec<GivenUpCall> = refused.iter().filter(at_once).copied().collect();
+    let (count, all) = (early.len() as u64, refused.len() as u64);
+    let habit = count >= limits::GIVEN_UP && count * limits::GIVEN_UP_SHARE >= all;
+    let longest_ns = refused.iter().map(|call| call.waited_ns).max().unwrap_or(0);
+    let own_limit = count == all && longest_ns > limits::OWN_LIMIT_NS;
+    if habit && !own_limit { early } else { Vec::new() }
+}
+
+/// The acquires that were told that the lock was taken although they were to wait, where nothing had been done to anything for a lease.
+fn refused(context: &Context<'_>, calm: &[CalmSpan]) -> Vec<GivenUpCall> {
+    let history = context.history;
+    let aftermath_ns = if context.windows.is_empty() && context.standstills.is_empty() {
+        0
+    } else {
+        context.lease_ns + limits::AFTERMATH_NS
+    };
+    let mut refused = Vec::new();
+    history.events.each_call(F::Acquire, |position, call| {
+        let wait_ms = history.wait_ms(call);
+        let reply = history
+            .events
+            .get(call.mate as usize)
+            .filter(|reply| reply.kind == Kind::Fail);
+        let (Some(reply), Some(lock)) = (reply, history.lock_number(call)) else {
+            return;
+        };
+        let says = history.rare(reply);
+        let taken = history.name(says.error).map(Refusal::parse);
+        let is_taken = matches!(taken, Some(Refusal::Busy | Refusal::Timeout)) && !says.disturbed;
+        // a wait as short as the margin says nothing
+        let waits = wait_ms != NONE && limits::ns(u64::from(wait_ms)) > limits::GIVEN_UP_NS;
+        let span = || calm::span_of(calm, call.time.saturating_sub(aftermath_ns), reply.time);
+        if is_taken && waits && span().is_some() {
+            refused.push(GivenUpCall {
+                lock,
+                call: position,
+                reply: call.mate,
+                waited_ns: reply.time.saturating_sub(call.time),
+                wait_ns: limits::ns(u64::from(wait_ms)),
+            });
+        }
+    });
+    refused
+}

@@ -1,0 +1,257 @@
+//! How two clients came to hold one lock, as far as the history tells: by what was done to the first one until its lease ended, and by how
+//! the server says that its grant ended.
+
+use super::OverlapClass;
+use crate::calm;
+use crate::context::Context;
+use crate::history::{MessageMatch, RevokeCause, Window};
+use crate::holds::{Ended, LockHold};
+use crate::limits;
+use crate::overlaps::Overlap;
+
+/// Faults that end connections, and how they count that.
+const CUTS: [&str; 4] = ["reset", "flaky", "drop-", "partition"];
+const RESETS: &str = "resets";
+/// Stores of which some locks live as long as the connection that took them.
+const OF_CONNECTIONS: [&str; 2] = ["postgres", "mariadb"];
+
+/// How two clients came to hold one lock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum OverlapCause<'a> {
+    /// What its class says.
+    OfClass(OverlapClass),
+    /// All servers came back without it.
+    Forgotten(&'a Window),
+    /// A replica took over that did not have it.
+    Failover,
+    /// The wall clock of a server was stepped, by which it counts a time to live.
+    ServerClock(&'a Window),
+    /// The wall clock of this client was stepped, by which it judges whose time is over.
+    ClientClock { client: u32, window: &'a Window },
+    /// An acquire of this client was answered so long after its call, and lost in that instant.
+    AnsweredTooLate { client: u32, after_ns: u64 },
+    /// The first's connection ended, and its lock with it, long before its lease.
+    ConnectionEnded { client: u32, window: &'a Window },
+    /// A request removed it so early.
+    RemovedEarly { lasted_ns: u64, lease_ms: u64 },
+    /// The server ended the grant so early.
+    EndedEarly { lasted_ns: u64, lease_ms: u64 },
+    /// The first stood still as its lease ended, or as the second got the lock.
+    StoodStill,
+    /// A fault kept this message back.
+    MessageKept(&'a MessageMatch),
+    /// A fault was on the first as its lease ended, and it went on. `is_told`: some client of the history told of a loss.
+    CutOff { window: &'a Window, is_told: bool },
+    /// Nothing was done to the first, and it went on after its lease.
+    PastItsLease { is_told: bool },
+    /// Nobody saw whom the server gave the lock to.
+    NotKnown,
+}
+
+/// How it came to an overlap of that class.
+pub(crate) fn cause<'a>(context: &'a Context<'_>, class: OverlapClass, overlap: &Overlap) -> OverlapCause<'a> {
+    let history = context.history;
+    let (first, from_ns) = (&overlap.first, history.ns(overlap.from()));
+    let by_time = matches!(
+        class,
+        OverlapClass::StaleHolder | OverlapClass::ToldTwice | OverlapClass::GrantedTwice | OverlapClass::TooManyPermits
+    );
+    let clock =
+        || stepped_client(context, overlap).map(|(client, window)| OverlapCause::ClientClock { client, window });
+    if !by_time {
+        let overwritten = class == OverlapClass::Overwritten;
+        let clock = clock().filter(|_| overwritten);
+        return clock.unwrap_or(OverlapCause::OfClass(class));
+    }
+    if let Some(window) = server_that_forgot(context, first, from_ns).filter(|_| class != OverlapClass::TooManyPermits)
+    {
+        return OverlapCause::Forgotten(window);
+    }
+    let mut both = [&overlap.second, first].into_iter();
+    if let Some((client, after_ns)) = both.find_map(|hold| answered_too_late(context, hold)) {
+        return OverlapCause::AnsweredTooLate { client, after_ns };
+    }
+    let at_the_end = end_of_lease(context, overlap);
+    if let Some(clock) = clock().filter(|_| at_the_end.is_none()) {
+        return clock;
+    }
+    let client = history.client_of(first.process);
+    match class {
+        OverlapClass::StaleHolder => stale(context, overlap, at_the_end),
+        OverlapClass::ToldTwice => match ended_connection(context, overlap) {
+            Some(window) => OverlapCause::ConnectionEnded { client, window },
+            None if context.not_watched.is_some() => OverlapCause::NotKnown,
+            None => OverlapCause::OfClass(class),
+        },
+        OverlapClass::TooManyPermits => match at_the_end {
+            Some(window) if window.stops() => OverlapCause::StoodStill,
+            Some(window) => OverlapCause::CutOff {
+                window,
+                is_told: history.counts.lost > 0,
+            },
+            None => OverlapCause::OfClass(class),
+        },
+        _ => OverlapCause::OfClass(class),
+    }
+}
+
+/// Why a holder went on without its lock: what was done to it, if anything, and how its grant ended.
+fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a Window>) -> OverlapCause<'a> {
+    let history = context.history;
+    let (first, from_ns) = (&overlap.first, history.ns(overlap.from()));
+    let client = history.client_of(first.process);
+    let grant = context.grants.of_hold(history, first);
+    let cause = grant.and_then(|grant| grant.cause(history));
+    if cause == Some(RevokeCause::Failover) {
+        return OverlapCause::Failover;
+    }
+    let expired = cause.as_ref().is_none_or(|cause| *cause == RevokeCause::Expired);
+    if let Some(window) = stepped_server(context, first, from_ns).filter(|_| expired) {
+        return OverlapCause::ServerClock(window);
+    }
+    let ended_ns = grant.and_then(|grant| grant.revoked_ns(history));
+    let early = ended_ns.and_then(|ended_ns| {
+        let lease_ms = history.header.lease_ms?;
+        let lasted_ns = ended_ns.saturating_sub(first.asked_ns(history));
+        (lasted_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT).then_some((lasted_ns, lease_ms))
+    });
+    // what a request did, nothing that befell the holder explains
+    if let (Some((lasted_ns, lease_ms)), Some(RevokeCause::Deleted | RevokeCause::Overwritten)) = (early, cause) {
+        return OverlapCause::RemovedEarly { lasted_ns, lease_ms };
+    }
+    if let Some(window) = ended_connection(context, overlap) {
+        return OverlapCause::ConnectionEnded { client, window };
+    }
+    // where nobody saw the grant end, and no lease can be over, the class goes by what was done to the first
+    let held_ns = from_ns.saturating_sub(first.asked_ns(history));
+    let runs = history.header.lease_ms.is_some() && held_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
+    if ended_ns.is_none() && runs {
+        return OverlapCause::NotKnown;
+    }
+    let is_told = history.counts.lost > 0;
+    if at_the_end.is_some_and(Window::stops) {
+        return OverlapCause::StoodStill;
+    }
+    if let Some(message) = at_the_end.and_then(|window| window.healed.as_ref()?.matched.as_ref()) {
+        return OverlapCause::MessageKept(message);
+    }
+    match (early, at_the_end) {
+        (Some((lasted_ns, lease_ms)), _) => OverlapCause::EndedEarly { lasted_ns, lease_ms },
+        (None, Some(window)) => OverlapCause::CutOff { window, is_told },
+        (None, None) => OverlapCause::PastItsLease { is_told },
+    }
+}
+
+/// The window that was on the first as its lease ended, or as the second got the lock: one that stopped it, if there is one, since
+/// nothing else matters to a process that stands still.
+pub(crate) fn end_of_lease<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&'a Window> {
+    let history = context.history;
+    let (first, from_ns) = (&overlap.first, history.ns(overlap.from()));
+    let client = history.client_of(first.process);
+    let grant = context.grants.of_hold(history, first);
+    let shown_ns = grant.and_then(|grant| grant.revoked_ns(history));
+    // without the server's word, of one that is not renewed
+    let renews = history.header.promises.renews != Some(false);
+    let promised_ns = || (!renews).then(|| first.asked_ns(history) + context.lease_ns);
+    let ended_ns = shown_ns.or_else(promised_ns).map(|ns| ns.min(from_ns));
+    let stopped = |window: &&Window| window.stops() && covers(context, window, ended_ns, from_ns);
+    // a lease ends when its renewal was kept back for as long
+    let until_ns = ended_ns.unwrap_or(from_ns);
+    let near_ns = until_ns.saturating_sub(context.lease_ns + limits::OBSERVER_LAG_NS);
+    let kept = |window: &&Window| !window.stops() && window.fault != "clock" && window.touches(near_ns, until_ns);
+    let windows = || context.windows_that_touched(client, history.ns(first.from), from_ns);
+    windows().find(stopped).or_else(|| windows().find(kept))
+}
+
+/// Whether a pause was on when the lease of its client ended, or when another one got the lock; or was as long as a lease, which then ended
+/// in it.
+fn covers(context: &Context<'_>, pause: &Window, ended_ns: Option<u64>, from_ns: u64) -> bool {
+    let heal_ns = pause.heal_ns.unwrap_or(u64::MAX);
+    let is_on = |ns: u64| pause.start_ns <= ns && ns <= heal_ns;
+    // the observer's line of the end comes late
+    let at_the_end = ended_ns.is_some_and(|ns| is_on(ns) || is_on(ns.saturating_sub(limits::OBSERVER_LAG_NS)));
+    let lasted_ns = heal_ns.saturating_sub(pause.start_ns);
+    let as_long = lasted_ns >= context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
+    is_on(from_ns) || at_the_end || as_long && ended_ns.is_none_or(|ns| pause.start_ns <= ns)
+}
+
+/// A hold that was lost in the instant in which it began, a lease or longer after its acquire was called.
+fn answered_too_late(context: &Context<'_>, hold: &LockHold) -> Option<(u32, u64)> {
+    let history = context.history;
+    let after_ns = history.ns(hold.from).saturating_sub(hold.asked_ns(history));
+    let held_ns = history.ns(hold.to).saturating_sub(history.ns(hold.from));
+    let at_once = hold.ended == Ended::Lost && held_ns <= limits::AT_ONCE_NS;
+    let late = after_ns >= context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
+    (at_once && late).then(|| (history.client_of(hold.process), after_ns))
+}
+
+/// The window that ended connections of the first while it held, where its lease cannot have been over and the store has locks that live as
+/// long as their connection.
+fn ended_connection<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&'a Window> {
+    let history = context.history;
+    let (first, from_ns) = (&overlap.first, history.ns(overlap.from()));
+    let client = history.client_of(first.process);
+    let store = history.header.backend.as_deref();
+    let lives_so = store.is_some_and(|store| OF_CONNECTIONS.contains(&store));
+    let held_ns = from_ns.saturating_sub(first.asked_ns(history));
+    let within = held_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
+    let grant = context.grants.of_hold(history, first);
+    let by_request = grant.is_some_and(|grant| grant.was_deleted(history));
+    let held = |ns: u64| (history.ns(first.from)..=from_ns).contains(&ns);
+    let ends = |window: &&Window| {
+        let evidence = window.healed.as_ref().map(|healed| &healed.evidence);
+        let resets = evidence.is_none_or(|evidence| evidence.get(RESETS) > 0);
+        // a partition ends connections when it heals
+        let when = match window.fault.as_str() {
+            fault if fault.starts_with("partition") => window.heal_ns.is_some_and(held),
+            fault if fault.starts_with("drop-") => window.touched_client(client) && held(window.acted_ns()),
+            _ => window.touches(history.ns(first.from), from_ns),
+        };
+        resets && when && window.names_client(client)
+    };
+    let cuts = |window: &&Window| CUTS.iter().any(|fault| window.fault.starts_with(fault));
+    let windows = context.windows.iter().rev().filter(cuts);
+    windows.filter(|_| lives_so && within && !by_request).find(ends)
+}
+
+/// The client whose wall clock a window stepped: the second, which took the lock then, or the first, which held it.
+fn stepped_client<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<(u32, &'a Window)> {
+    let history = context.history;
+    if history.header.promises.renews == Some(true) {
+        return None;
+    }
+    let from_ns = history.ns(overlap.from());
+    let stepped = |hold: &LockHold, since_ns: u64| {
+        let client = history.client_of(hold.process);
+        let mut windows = context.windows_that_touched(client, since_ns, from_ns);
+        let window = windows.find(|window| window.fault == "clock" && window.is_of_clients())?;
+        Some((client, window))
+    };
+    let second = stepped(&overlap.second, overlap.second.asked_ns(history));
+    second.or_else(|| stepped(&overlap.first, history.ns(overlap.first.from)))
+}
+
+/// The window in which the wall clock of a server was stepped while the first held the lock.
+fn stepped_server<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u64) -> Option<&'a Window> {
+    let history = context.history;
+    let stepped = |window: &&Window| {
+        let held = history.ns(first.from) <= window.start_ns && window.start_ns <= from_ns;
+        held && window.fault == "clock" && !window.is_of_clients()
+    };
+    context.windows.iter().rev().find(stepped)
+}
+
+/// The window in which every server was killed or started again while the first held the lock, where the grant did not end in a way
+/// that the server tells of: by a request, or by its lease.
+fn server_that_forgot<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u64) -> Option<&'a Window> {
+    let history = context.history;
+    let grant = context.grants.of_hold(history, first)?;
+    let ended_ns = grant.revoked_ns(history).unwrap_or(u64::MAX);
+    let told = matches!(grant.cause(history), Some(cause) if cause.is_removal() || cause == RevokeCause::Expired);
+    let restarts = |window: &&Window| {
+        let held = history.ns(first.from) <= window.start_ns && window.start_ns <= from_ns;
+        let is_restart = ["server-kill", "server-restart"].contains(&window.fault.as_str());
+        held && is_restart && window.start_ns <= ended_ns && calm::takes_all_servers(context, window)
+    };
+    context.windows.iter().rev().filter(|_| !told).find(restarts)
+}

@@ -1,0 +1,95 @@
+//! Two owners of one lock by the server's own lines, though the clients' holds did not overlap by luck: the second was answered after the
+//! first had released.
+//!
+//! Lines of the observer come late and never early, and in the server's order. So a grant that the first's client had not given back yet,
+//! and that cannot have run out, stood when the line of the second came.
+
+use crate::context::Context;
+use crate::grants::ServerGrant;
+use crate::history::names::{FastMap, NONE};
+use crate::history::{OrderBasis, Window};
+use crate::holds::LockHold;
+use crate::limits;
+use crate::model::Model;
+use crate::observer_sight::ObserverSight;
+
+/// A grant that the server gave while that of another client stood.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DoubleGrant<'a> {
+    pub first: &'a LockHold,
+    pub second: &'a LockHold,
+    /// Of the second.
+    pub grant: &'a ServerGrant,
+    pub granted_ns: u64,
+}
+
+/// Grants before one that may still stand: no server forgets more of them at once.
+const BEFORE: usize = 4;
+
+/// All of them, of locks that one client has at a time.
+pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<DoubleGrant<'a>> {
+    let history = context.history;
+    let exclusive = context.model.is_lock() && context.model.capacity() == 1 && context.model != Model::ReadWrite;
+    let in_order = history.order == OrderBasis::Time && context.clock_error_ns == 0;
+    if context.not_watched.is_some() || !exclusive || !in_order {
+        return Vec::new();
+    }
+    // a name that comes again does not say which of its grants is a hold's
+    let named = context.holds.iter().filter_map(|hold| {
+        let sure = context.grants.token_of(history, hold).is_some() || context.grants.is_single(history, hold);
+        let grant = context.grants.of_hold(history, hold).filter(|_| sure)?;
+        Some((grant.first(), hold))
+    });
+    let holds: FastMap<u32, &LockHold> = named.collect();
+    let sight = ObserverSight::of(context);
+    let mut found = Vec::new();
+    for lock in 0..history.locks.len() {
+        let grants: Vec<&ServerGrant> = context.grants.of_lock(lock).collect();
+        for (place, second) in grants.iter().enumerate() {
+            let before = &grants[place.saturating_sub(BEFORE)..place];
+            let double = before
+                .iter()
+                .find_map(|first| stands(context, &sight, &holds, (first, second)));
+            found.extend(double);
+        }
+    }
+    found
+}
+
+/// The second of two grants, if the first surely stood when it was given.
+fn stands<'a>(
+    context: &'a Context<'_>,
+    sight: &ObserverSight,
+    holds: &FastMap<u32, &'a LockHold>,
+    (first, second): (&ServerGrant, &'a ServerGrant),
+) -> Option<DoubleGrant<'a>> {
+    let history = context.history;
+    let (first_ns, granted_ns) = (first.granted_ns(history)?, second.granted_ns(history)?);
+    let of_two = first.owner != second.owner && first.owner != NONE && second.owner != NONE;
+    let goes_on = first.revoked == NONE || first.revoked > second.granted;
+    if !of_two || !goes_on || first.granted > second.granted || first.is_out_of_sight(history) {
+        return None;
+    }
+    let (held, other) = (*holds.get(&first.first())?, *holds.get(&second.first())?);
+    let client = history.client_of(held.process);
+    let until_ns = history.ns(held.to);
+    // overlaps of holds are told as such
+    let apart = other.from >= held.to || held.from >= other.to;
+    let two_clients = client != history.client_of(other.process);
+    let not_given_back = granted_ns < until_ns;
+    let runs = granted_ns < held.asked_ns(history) + context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
+    let was_released = first.cause(history).is_some_and(|cause| cause.is_release());
+    let disturbs = |window: &Window| !window.is_of_clients() || window.names_client(client);
+    let calm = context.windows_in(first_ns, granted_ns).all(|window| !disturbs(window));
+    let awake = !context
+        .standstills
+        .iter()
+        .any(|span| span.touches(first_ns, granted_ns));
+    let told = sight.is_whole(first_ns, granted_ns);
+    (apart && two_clients && not_given_back && (runs || was_released) && calm && awake && told).then_some(DoubleGrant {
+        first: held,
+        second: other,
+        grant: second,
+        granted_ns,
+    })
+}

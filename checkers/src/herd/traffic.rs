@@ -1,0 +1,99 @@
+//! What happened on each lock, by time: releases, wakes, and acquires that were called and answered.
+
+use crate::context::Context;
+use crate::history::{F, Mode};
+use crate::holds::{Ended, LockHold};
+
+/// What happened on one lock, by time.
+#[derive(Debug, Default)]
+pub(super) struct LockTraffic {
+    /// Release calls of certain holds.
+    pub releases: Vec<Release>,
+    pub wakes: Vec<Wake>,
+    /// When acquires were called and answered.
+    pub asked: Vec<u64>,
+    pub answered: Vec<u64>,
+}
+
+impl LockTraffic {
+    /// The same hand-overs, with no wakes yet.
+    pub(super) fn without_wakes(&self) -> Self {
+        Self {
+            releases: self.releases.clone(),
+            wakes: Vec::new(),
+            asked: self.asked.clone(),
+            answered: self.answered.clone(),
+        }
+    }
+}
+
+/// A release call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Release {
+    pub ns: u64,
+    pub position: u32,
+}
+
+/// One `woken` signal, or one notification on the wire.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wake {
+    pub ns: u64,
+    pub position: u32,
+    pub client: u32,
+    /// The process's next word on the lock was that it had acquired it.
+    pub useful: bool,
+    pub reader: bool,
+    /// It may be of a watch that an earlier acquire of its client left when it gave up.
+    pub leftover: bool,
+}
+
+pub(super) fn traffic(context: &Context<'_>) -> Vec<LockTraffic> {
+    let history = context.history;
+    let mut all: Vec<LockTraffic> = (0..history.locks.len()).map(|_| LockTraffic::default()).collect();
+    // The last wake of each process that nothing has followed yet: lock and place.
+    let mut fresh: Vec<Option<(usize, usize)>> = vec![None; history.processes.len()];
+    let about_waiting = |f, _| matches!(f, F::Woken | F::Acquire);
+    history.events.each_of(about_waiting, |position, event| {
+        let Some(lock) = history.lock_number(event) else {
+            return;
+        };
+        let process = event.process as usize;
+        if event.f == F::Woken {
+            fresh[process] = Some((lock, all[lock].wakes.len()));
+            let client = history.client_of(event.process);
+            all[lock].wakes.push(Wake {
+                ns: event.time,
+                position,
+                client,
+                useful: false,
+                reader: false,
+                leftover: false,
+            });
+        } else if event.is_call(F::Acquire) {
+            all[lock].asked.push(event.time);
+        } else {
+            all[lock].answered.push(event.time);
+            if let Some((_, place)) = fresh[process]
+                .take()
+                .filter(|(woken, _)| *woken == lock && event.is_ok(F::Acquire))
+            {
+                all[lock].wakes[place].useful = true;
+                all[lock].wakes[place].reader = event.mode == Mode::Read;
+            }
+        }
+    });
+    let released = |(_, hold): &(usize, &LockHold)| hold.ended == Ended::Released;
+    for (lock, hold) in context.holds.with_locks().filter(released) {
+        all[lock].releases.push(Release {
+            ns: history.event(hold.end).time,
+            position: hold.end,
+        });
+    }
+    for traffic in &mut all {
+        traffic.releases.sort_unstable();
+        traffic.wakes.sort_by_key(|wake| wake.ns);
+        traffic.asked.sort_unstable();
+        traffic.answered.sort_unstable();
+    }
+    all
+}

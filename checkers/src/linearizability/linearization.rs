@@ -1,0 +1,70 @@
+//! HL002 of one history: the decision of each lock, what another reading says, and the orders that prove it.
+
+use super::counterexample::Decision;
+use super::decide::decisions;
+use super::readings::{self, ReadingDifference};
+use super::{certificate, clock_error};
+use crate::context::Context;
+use crate::finding::Certificate;
+use crate::overlaps::Overlap;
+use crate::standstill;
+
+/// What was decided about HL002 of one history.
+pub(crate) struct Linearization {
+    /// Operations that an order has to explain; 0 when there is nothing to decide.
+    pub operations: u64,
+    /// By dense lock number.
+    pub decisions: Vec<Decision>,
+    /// Locks on which the reading of a mutex that was not asked for answers otherwise.
+    pub differences: Vec<ReadingDifference>,
+    /// The orders that prove it, where they were asked for and every lock is linearizable. A lock is missing when the
+    /// budget of the search for its order ended.
+    pub certificates: Option<Vec<Certificate>>,
+}
+
+/// Whether all overlaps on a lock are left out, since a machine that stood still explains them.
+fn is_excused(context: &Context<'_>, lock: usize) -> bool {
+    let here = |overlap: &Overlap| overlap.second.lock(context.history) == lock;
+    context.excused.iter().any(here) && !context.overlaps.iter().any(here)
+}
+
+/// Decides HL002. `early`: what was decided of each lock while the context was derived.
+pub(crate) fn linearization(context: &Context<'_>, early: Option<&[Decision]>) -> Linearization {
+    let (history, options) = (context.history, context.options);
+    let counts = history.counts;
+    let operations = if context.model.is_lock() {
+        counts.operations
+    } else {
+        counts.reads + counts.writes + counts.compared
+    };
+    let mut linearization = Linearization {
+        operations,
+        decisions: Vec::new(),
+        differences: Vec::new(),
+        certificates: None,
+    };
+    if operations == 0 {
+        return linearization;
+    }
+    let exact = context.clock_error_ns == 0;
+    let decisions = match early {
+        Some(decisions) => decisions.to_vec(),
+        None if exact => decisions(history, &context.model, options.budget, options.clock),
+        None => clock_error::decisions_within(context),
+    };
+    let decisions: Vec<Decision> = decisions
+        .into_iter()
+        .enumerate()
+        .map(|(lock, decision)| match decision {
+            Decision::Illegal(_) if is_excused(context, lock) => Decision::Unknown(standstill::REASON),
+            decision => decision,
+        })
+        .collect();
+    let holds = decisions.iter().all(|decision| *decision == Decision::Legal);
+    linearization.certificates = (options.certificate && holds && exact).then(|| certificate::all(context));
+    if exact {
+        linearization.differences = readings::differences(context, &decisions);
+    }
+    linearization.decisions = decisions;
+    linearization
+}

@@ -1,0 +1,119 @@
+//! What the observer can have seen: when it heard nothing, and how late it was.
+
+use std::collections::BTreeMap;
+
+use crate::context::Context;
+use crate::grants::ServerGrant;
+use crate::history::{BusyTime, NemesisFact, ObserverFact};
+use crate::holds::Ended;
+use crate::limits;
+use crate::range_max::RangeMax;
+
+/// How much later than it happened, at that time, the observer saw something.
+struct Delay {
+    at_ns: u64,
+    by_ns: u64,
+}
+
+/// A span of time, in nanoseconds of the history.
+struct Span {
+    from_ns: u64,
+    to_ns: u64,
+}
+
+/// How late the observer was, as the history itself shows it: by the grants that it saw after their owners had the reply, and
+/// by the ends that it saw after their owners had asked for them. On a machine that has too much to do it may be a second
+/// late, and then sees some grants not at all.
+pub(crate) struct ObserverSight {
+    /// By time, each with how late it was.
+    delays: Vec<u64>,
+    by_ns: RangeMax,
+    /// When it heard nothing of a server, by its own word.
+    blind: Vec<Span>,
+    /// When the machine had far too much to do.
+    busy: BusyTime,
+}
+
+impl ObserverSight {
+    pub(crate) fn of(context: &Context<'_>) -> Self {
+        let history = context.history;
+        let seen = context
+            .holds
+            .iter()
+            .filter(|hold| context.grants.token_of(context.history, hold).is_some())
+            .flat_map(|hold| {
+                let grant = context.grants.of_hold(history, hold);
+                let (from, to) = (history.ns(hold.from), history.ns(hold.to));
+                let granted = grant.and_then(|grant| grant.granted_ns(history));
+                // what expired did not end with the release
+                let told = |grant: &&ServerGrant| !grant.is_out_of_sight(history) && !grant.has_expired(history);
+                let ended = grant.filter(|grant| hold.ended == Ended::Released && told(grant));
+                let ended = ended.and_then(|grant| grant.revoked_ns(history));
+                let delay = |at_ns: u64, seen: Option<u64>| {
+                    seen.map(|seen| Delay {
+                        at_ns,
+                        by_ns: seen.saturating_sub(at_ns),
+                    })
+                };
+                [delay(from, granted), delay(to, ended)].into_iter().flatten()
+            });
+        let mut delays: Vec<Delay> = seen.collect();
+        delays.sort_unstable_by_key(|delay| delay.at_ns);
+        Self {
+            by_ns: RangeMax::of(delays.iter().map(|delay| delay.by_ns)),
+            delays: delays.iter().map(|delay| delay.at_ns).collect(),
+            blind: blind(context),
+            busy: context.busy.clone(),
+        }
+    }
+
+    /// Whether all that happened between two times was told.
+    pub(crate) fn is_whole(&self, from: u64, to: u64) -> bool {
+        self.blind.iter().all(|span| span.to_ns < from || span.from_ns > to)
+    }
+
+    /// How late it may have been about a time: twice as late as it is seen to have been near it, and later than usual on a machine with
+    /// far too much to do.
+    pub(crate) fn lag_ns(&self, ns: u64) -> u64 {
+        let usual = limits::OBSERVER_LAG_NS as f64 * self.busy.times_about(ns);
+        self.measured_ns(ns).unwrap_or(0).max(usual as u64)
+    }
+
+    /// The same, by nothing but what the history shows; `None` where it shows nothing near that time.
+    pub(crate) fn measured_ns(&self, ns: u64) -> Option<u64> {
+        let from = self
+            .delays
+            .partition_point(|at_ns| at_ns + limits::OBSERVER_GAP_NS < ns);
+        let to = self
+            .delays
+            .partition_point(|at_ns| *at_ns < ns + limits::OBSERVER_GAP_NS);
+        (from < to).then(|| self.by_ns.within(from..to) * 2)
+    }
+}
+
+/// When an observer of this tool had lost a server that it listens to: what happens then is not told.
+fn blind(context: &Context<'_>) -> Vec<Span> {
+    let mut lost: BTreeMap<String, u64> = BTreeMap::new();
+    let mut blind = Vec::new();
+    for line in context.history.nemesis() {
+        match &line.fact {
+            NemesisFact::Observer(ObserverFact::Lost { watched, since_ns }) => {
+                lost.entry(watched.clone()).or_insert(since_ns.unwrap_or(line.time_ns));
+            }
+            NemesisFact::Observer(ObserverFact::Back { watched }) => {
+                let to_ns = line.time_ns;
+                blind.extend(lost.remove(watched).map(|from_ns| Span { from_ns, to_ns }));
+            }
+            _ => {}
+        }
+    }
+    // what it was told while the harness stood still, it read afterwards
+    let stalls = context.standstills.iter().filter(|span| span.server.is_none());
+    blind.extend(stalls.map(|span| Span {
+        from_ns: span.from_ns,
+        to_ns: span.to_ns.saturating_add(limits::OBSERVER_GAP_NS),
+    }));
+    let to_ns = u64::MAX;
+    blind.extend(lost.into_values().map(|from_ns| Span { from_ns, to_ns }));
+    blind
+}

@@ -1,0 +1,164 @@
+//! Why a lock does not move, as far as the history tells: by the answers to those who ask, by what the server shows of its owner, and by
+//! what passed the wire. Where these do not tell it, no cause is named.
+
+use super::answers::StallAnswers;
+use super::dropped::{DroppedMessage, dropped_message};
+use super::left::{LeftBehind, LeftBy, left_by_ghost, left_by_release};
+use super::stuck::{Stuck, StuckClass, StuckOwner};
+use crate::context::Context;
+use crate::grants::ServerGrant;
+use crate::history::{F, TapTotals};
+
+/// Requests of Redis that say when a key ends, and nothing else.
+const RENEWALS: [&str; 4] = ["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"];
+/// How a tap names a client that waits.
+const WAITER: &str = "a waiter";
+
+/// Why a lock does not move.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum StuckCause<'a> {
+    /// No acquire of the whole history was answered `ok`; what the last answer said, if there was any.
+    NeverWorked(Option<&'a str>),
+    /// Two clients take locks in different orders.
+    Order,
+    /// A request of the owner that a fault dropped.
+    Dropped(DroppedMessage<'a>),
+    /// Acquires were answered with errors long before their waits were over, and with nothing else; the last one.
+    OnlyErrors(&'a str),
+    /// Acquires that are refused renew the time to live of the key that they find, by this request.
+    RefusedRenew(&'a str),
+    /// A node or key stays that a client left.
+    Left(LeftBehind<'a>),
+    /// The node or key of a client that died never ends.
+    NoExpiry,
+    /// The last grant ran out, and no waiter heard of that.
+    EndNotTold {
+        ended_ns: u64,
+    },
+    /// The server made a client the owner, which was not told.
+    WakeUpLost,
+    /// The owner asks again, and is refused because of its own node or key.
+    OwnLeftover {
+        client: u32,
+    },
+    /// Those who wait did not notice that the lock is free.
+    ReleaseNotNoticed,
+    /// Acquires that were called while the server showed no owner were refused.
+    RefusedThoughFree,
+    NotKnown(NotKnown),
+}
+
+/// Between which causes a history does not tell where nobody saw the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotKnown {
+    /// Acquires are refused because a node or key stays, or though the lock is free.
+    StaysOrRefusal,
+    /// A node or key stays, or those who wait were not told that it is gone.
+    StaysOrWakeUp,
+    /// That of a holder that is gone stays, or it ended and nobody was told.
+    ExpiryOrWakeUp,
+}
+
+/// Why a lock does not move.
+pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'a> {
+    let history = context.history;
+    if let Some(said) = never_worked(context) {
+        return StuckCause::NeverWorked(said);
+    }
+    if stuck.class == StuckClass::Deadlock {
+        return StuckCause::Order;
+    }
+    let dropped = dropped_message(context, stuck);
+    if let Some(dropped) = dropped.filter(|dropped| !dropped.is_reply()) {
+        return StuckCause::Dropped(dropped);
+    }
+    let answers = StallAnswers::of(context, stuck);
+    if let Some(said) = answers.only_errors(history) {
+        return StuckCause::OnlyErrors(said);
+    }
+    let asked_anew = answers.asked_anew(context);
+    let is_gone = matches!(
+        stuck.owner,
+        StuckOwner::Nobody
+            | StuckOwner::Dead { .. }
+            | StuckOwner::Unsure { .. }
+            | StuckOwner::Ghost { process: None, .. }
+    );
+    if is_gone
+        && asked_anew
+        && !(stuck.is_shown && matches!(stuck.owner, StuckOwner::Nobody))
+        && let Some(message) = refused_renew(context)
+    {
+        return StuckCause::RefusedRenew(message);
+    }
+    match stuck.owner {
+        StuckOwner::Nobody if stuck.is_shown => free(context, stuck, asked_anew),
+        StuckOwner::Nobody if asked_anew => StuckCause::NotKnown(NotKnown::StaysOrRefusal),
+        StuckOwner::Nobody => StuckCause::NotKnown(NotKnown::StaysOrWakeUp),
+        StuckOwner::Waiting { process, .. } => {
+            let client = history.client_of(process);
+            if dropped.is_some() || answers.asks_anew(context, client) {
+                StuckCause::OwnLeftover { client }
+            } else {
+                StuckCause::WakeUpLost
+            }
+        }
+        // one that asks anew finds what is there; of one that waits since before it is not known what it waits for
+        StuckOwner::Dead { .. } | StuckOwner::Unsure { .. } if !stuck.is_shown && !asked_anew => {
+            StuckCause::NotKnown(NotKnown::ExpiryOrWakeUp)
+        }
+        StuckOwner::Dead { process, end, .. } => match history.events.get(end as usize) {
+            Some(event) if event.f == F::Died => StuckCause::NoExpiry,
+            _ => StuckCause::Left(LeftBehind {
+                client: Some(history.client_of(process)),
+                by: LeftBy::Loss,
+                said: None,
+            }),
+        },
+        StuckOwner::Unsure { process, end } => StuckCause::Left(left_by_release(history, process, end)),
+        StuckOwner::Ghost { process, granted } => StuckCause::Left(left_by_ghost(context, stuck, process, granted)),
+        StuckOwner::WaitsInTurn { .. } => StuckCause::Order,
+    }
+}
+
+/// What the last refusal said, of a lock that no client ever got.
+fn never_worked<'a>(context: &Context<'a>) -> Option<Option<&'a str>> {
+    let history = context.history;
+    if context.has_acquires() {
+        return None;
+    }
+    let backwards = (0..history.len() as u32).rev().map(|position| history.event(position));
+    let mut answers = backwards.filter(|event| event.f == F::Acquire);
+    Some(answers.find_map(|event| history.name(history.rare(event).error)))
+}
+
+/// Why nobody has a lock of which the server shows no owner.
+fn free(context: &Context<'_>, stuck: &Stuck, asked_anew: bool) -> StuckCause<'static> {
+    let history = context.history;
+    if asked_anew {
+        return StuckCause::RefusedThoughFree;
+    }
+    let ended = |grant: &&ServerGrant| {
+        grant
+            .revoked_ns(history)
+            .is_some_and(|ended_ns| ended_ns <= stuck.to_ns)
+    };
+    let last = context.grants.of_lock(stuck.lock).rev().find(ended);
+    let ran_out = last.filter(|grant| grant.has_expired(history));
+    match ran_out.and_then(|grant| grant.revoked_ns(history)) {
+        Some(ended_ns) => StuckCause::EndNotTold { ended_ns },
+        None => StuckCause::ReleaseNotNoticed,
+    }
+}
+
+/// The request by which acquires that are refused renew what they find: each acquire that wins needs one of them at most, and many more
+/// were sent.
+fn refused_renew<'a>(context: &Context<'a>) -> Option<&'a str> {
+    let granted = context.history.counts.acquires_ok + context.history.counts.acquires_info;
+    let requests = |taps: &'a TapTotals| taps.requests.iter();
+    let mut of_waiters = context.history.tap_totals().flat_map(requests);
+    let renewal = of_waiters.find(|request| {
+        request.role == WAITER && RENEWALS.contains(&request.message.as_str()) && request.count > 2 * granted + 10
+    })?;
+    Some(&renewal.message)
+}

@@ -1,0 +1,79 @@
+//! The message that a fault dropped, and that left a lock with its owner: of an acquire or a release.
+
+use super::stuck::{Stuck, StuckOwner};
+use crate::context::Context;
+use crate::history::{F, MessageMatch, Window};
+use crate::limits;
+
+/// A message that a fault dropped while its client asked for the lock that is stuck, or released it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DroppedMessage<'a> {
+    pub window: &'a Window,
+    pub message: &'a MessageMatch,
+    /// The position of the client's call.
+    pub call: u32,
+    pub f: F,
+}
+
+impl DroppedMessage<'_> {
+    /// Whether what it asked for was done, and only the reply was lost.
+    pub(crate) fn is_reply(&self) -> bool {
+        self.window.fault.starts_with("drop-reply")
+    }
+}
+
+/// The last one, if nobody acquired the lock after it, and what its client did then may be what left the owner: a waiter whose
+/// message is dropped meanwhile has no part in it.
+pub(crate) fn dropped_message<'a>(context: &'a Context<'_>, stuck: &Stuck) -> Option<DroppedMessage<'a>> {
+    let history = context.history;
+    let (owner, granted) = match stuck.owner {
+        StuckOwner::Ghost { process, granted } => (process, Some(granted)),
+        StuckOwner::Waiting { process, granted } => (Some(process), Some(granted)),
+        StuckOwner::Unsure { process, .. } => (Some(process), None),
+        _ => return None,
+    };
+    let lock = history.locks[stuck.lock];
+    let drops = context
+        .windows
+        .iter()
+        .filter(|window| window.fault.starts_with("drop-"));
+    let drops = drops.filter_map(|window| Some((window, window.healed.as_ref()?.matched.as_ref()?)));
+    let before = drops.filter(|(_, message)| message.done && message.time_ns <= stuck.to_ns);
+    let (window, message) = before.max_by_key(|(_, message)| message.time_ns)?;
+    let client: u32 = message.client.strip_prefix('c')?.parse().ok()?;
+    if owner.is_some_and(|process| history.client_of(process) != client) {
+        return None;
+    }
+    let (mut call, mut acquired) = (None, false);
+    history.events.each_of(
+        |f, _| matches!(f, F::Acquire | F::Release),
+        |position, event| {
+            if event.lock != lock {
+                return;
+            }
+            let later = event.time > message.time_ns;
+            acquired |= later && event.time <= stuck.to_ns && event.is_ok(F::Acquire);
+            let is_call = event.is_call(F::Acquire) || event.is_call(F::Release);
+            if is_call && !later && history.client_of(event.process) == client {
+                let answered = history.events.answer(event.mate).map_or(u64::MAX, |(_, at)| at);
+                call = (answered > message.time_ns).then_some((position, event.f));
+            }
+        },
+    );
+    let (call, f) = call.filter(|_| !acquired)?;
+    let left_the_owner = match f {
+        F::Release => owner.is_some(),
+        _ => granted.is_some_and(|granted| {
+            let granted_ns = history.event(granted).time;
+            let apart_ns = message.time_ns.abs_diff(granted_ns);
+            let before = owner.is_some() && message.time_ns <= granted_ns;
+            before || apart_ns <= limits::OBSERVER_LAG_NS
+        }),
+    };
+    left_the_owner.then_some(DroppedMessage {
+        window,
+        message,
+        call,
+        f,
+    })
+}

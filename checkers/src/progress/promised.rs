@@ -1,0 +1,57 @@
+//! Locks that stay with a client that died, where that is promised: a lock without a lease is taken back by nobody.
+
+use super::stuck::{Stuck, StuckOwner};
+use crate::context::Context;
+use crate::history::event::Kind;
+use crate::history::{F, History, PackedEvent};
+
+/// Locks that do not move as they promise, and the others.
+pub(super) fn apart(context: &Context<'_>, stuck: Vec<Stuck>) -> (Vec<Stuck>, Vec<Stuck>) {
+    stuck.into_iter().partition(|stuck| is_promised(context, stuck))
+}
+
+/// Whether a lock does not move because of a client that died, and the lock promises no more than that.
+fn is_promised(context: &Context<'_>, stuck: &Stuck) -> bool {
+    let promises = &context.history.header.promises;
+    if promises.lease != Some(false) || promises.replaces == Some(true) {
+        return false;
+    }
+    let history = context.history;
+    let died = |process: u32| history.deaths()[process as usize] <= stuck.to_ns;
+    match stuck.owner {
+        StuckOwner::Dead { end, .. } => history.events.get(end as usize).is_some_and(|end| end.f == F::Died),
+        StuckOwner::Unsure { process, .. } => died(process),
+        StuckOwner::Ghost {
+            process: Some(process), ..
+        } => died(process),
+        StuckOwner::Ghost { process: None, .. } => died_in_a_call(context, stuck),
+        StuckOwner::Nobody => !stuck.is_shown && died_in_a_call(context, stuck),
+        StuckOwner::Waiting { .. } | StuckOwner::WaitsInTurn { .. } => false,
+    }
+}
+
+/// Whether a client died whose last call about the lock was not answered, and nobody got the lock since: what it left may be there.
+fn died_in_a_call(context: &Context<'_>, stuck: &Stuck) -> bool {
+    let history = context.history;
+    let deaths = history.deaths();
+    let mut left = false;
+    history.events.each_of(
+        |f, _| matches!(f, F::Acquire | F::Release),
+        |_, event| {
+            if event.lock != history.locks[stuck.lock] || event.time > stuck.to_ns {
+                return;
+            }
+            if event.is_ok(F::Acquire) {
+                left = false;
+            } else if event.kind == Kind::Invoke && is_unanswered(history, event) {
+                left |= deaths[event.process as usize] <= stuck.to_ns;
+            }
+        },
+    );
+    left
+}
+
+fn is_unanswered(history: &History, call: PackedEvent) -> bool {
+    let reply = history.events.get(call.mate as usize);
+    reply.is_none_or(|reply| reply.kind == Kind::Info)
+}

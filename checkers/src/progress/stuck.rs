@@ -1,0 +1,94 @@
+//! A lock that does not move: who waits for it, who owns it, and how that came.
+
+/// How a lock was stuck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StuckClass {
+    /// No client held it and none got it.
+    Free,
+    /// The server shows a live process as owner that neither holds nor asks.
+    Ghost,
+    /// The owner died or was told of its loss, and no other client took its place.
+    DeadHolder,
+    /// Two clients hold a lock each, and wait for the other's.
+    Deadlock,
+}
+
+impl StuckClass {
+    /// As it is in `verdict.json`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Ghost => "ghost",
+            Self::DeadHolder => "dead-holder",
+            Self::Deadlock => "deadlock",
+        }
+    }
+}
+
+/// A process that waits for a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Waiter {
+    pub process: u32,
+    /// The position of its call.
+    pub call: u32,
+}
+
+/// A lock that did not move for longer than it may.
+#[derive(Debug)]
+pub(crate) struct Stuck {
+    /// Dense.
+    pub lock: usize,
+    pub class: StuckClass,
+    pub from_ns: u64,
+    pub to_ns: u64,
+    pub waiter: Option<Waiter>,
+    pub owner: StuckOwner,
+    /// Whether the server's lines show who owned it.
+    pub is_shown: bool,
+}
+
+/// The owner of a lock that does not move. Positions are of the events that say so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StuckOwner {
+    Nobody,
+    /// The owner asks for the lock that the server gave it.
+    Waiting {
+        process: u32,
+        granted: u32,
+    },
+    /// The owner lives, and neither holds nor asks in a way that could end.
+    Ghost {
+        process: Option<u32>,
+        granted: u32,
+    },
+    /// The owner died, or was told that it had lost.
+    Dead {
+        process: u32,
+        granted: u32,
+        end: u32,
+    },
+    /// The owner holds the lock, and waits for one that the waiter holds.
+    WaitsInTurn {
+        process: u32,
+        got: u32,
+        call: u32,
+    },
+    /// The server was not watched, and the last holder left without an answer.
+    Unsure {
+        process: u32,
+        end: u32,
+    },
+}
+
+impl StuckOwner {
+    pub(crate) fn process(&self) -> Option<u32> {
+        match self {
+            Self::Nobody => None,
+            Self::Ghost { process, .. } => *process,
+            Self::Waiting { process, .. }
+            | Self::Dead { process, .. }
+            | Self::WaitsInTurn { process, .. }
+            | Self::Unsure { process, .. } => Some(*process),
+        }
+    }
+}

@@ -24,9 +24,13 @@ servers: ## programs and, where Docker runs, images for all backends
 images: ## server images from Debian packages, for machines that reach no registry
 	@images/build.sh
 
-test: can-build ## every test, on real servers of all backends, on every runtime that this machine has
+test: can-build ## the tests of a change, on real servers of all backends and every runtime that this machine has, and on models
 	@scripts/provide-and-build-tests
 	@scripts/test
+
+test-all: can-build ## all tests: those of `make test`, more of them on real servers, and features that are off by default (half an hour)
+	@scripts/provide-and-build-tests --all
+	@scripts/test --all
 
 nightly: build servers ## the truth table, every lock under every fault (half an hour; ARGS="--jobs 2", "--filter redis")
 	target/release/harness suite tests/suites/truth-table.toml $(ARGS)
@@ -86,4 +90,4 @@ lint: ## rustfmt and clippy
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-.PHONY: help can-build build dist run servers images test adapters libraries strangers no-fault canaries catches nightly soak kills bench conformance wheel check-page kubernetes workflows fmt lint
+.PHONY: help can-build build dist run servers images test test-all adapters libraries strangers no-fault canaries catches nightly soak kills bench conformance wheel check-page kubernetes workflows fmt lint

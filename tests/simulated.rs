@@ -1,15 +1,12 @@
 //! The command on simulated servers: what it finds, that it finds the same again, and that nobody takes it for a real run.
 
-#[path = "real/command.rs"]
-#[expect(dead_code, reason = "the tests on real servers ask for more")]
-mod command;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use command::{Answer, Harness};
 use harness_workloads::defects::{DEFECTS, Defect, VARIABLE};
+
+use crate::command::{Answer, Harness};
 
 impl Harness {
     fn simulated(&self, words: &str) -> Answer {
@@ -76,62 +73,6 @@ fn the_catches_of_the_readme_are_found_on_models_too() {
         assert_eq!(answer.exit, 1, "{words}: {}", answer.stderr);
         let violated = violated(&answer);
         assert!(violated.contains(&property), "{words}: {violated:?}");
-    }
-}
-
-#[test]
-fn the_catches_of_the_readme_on_zookeeper_are_found_on_its_model() {
-    let harness = Harness::new();
-    for (words, property) in [
-        ("--holder naive --fault partition=holder --seed 1", "HL001"),
-        ("--fault pause-holder --seed 1", "HL001"),
-        ("--guid off --fault drop-reply=create:1:waiter --seed 1", "HL005"),
-        ("--recipe zk-parent-watch --clients 20 --seed 1", "HL004"),
-    ] {
-        let answer = harness.simulated(&format!("--backend zk {words}"));
-        assert_eq!(answer.exit, 1, "{words}: {}", answer.stderr);
-        let violated = violated(&answer);
-        assert!(violated.contains(&property), "{words}: {violated:?}");
-    }
-    for words in [
-        "--fault drop-reply=create:1:waiter --seed 1",
-        "--fault server-kill=leader --seed 1",
-    ] {
-        let answer = harness.simulated(&format!("--backend zk {words}"));
-        assert_eq!(answer.exit, 0, "{words}: {:?} {}", violated(&answer), answer.stderr);
-    }
-}
-
-#[test]
-fn the_catches_of_the_readme_on_etcd_are_found_on_its_model() {
-    let harness = Harness::new();
-    for (words, property) in [
-        (
-            "--recipe etcd-lock-rpc --holder naive --hold 800ms --fault pause-waiter --seed 1",
-            "HL007",
-        ),
-        ("--holder naive --fault partition=holder --seed 1", "HL001"),
-        ("--fault pause-holder --seed 1", "HL001"),
-        (
-            "--recipe etcd-lock-rpc --holder naive --fault server-pause --seed 8",
-            "HL007",
-        ),
-    ] {
-        let answer = harness.simulated(&format!("--backend etcd {words}"));
-        assert_eq!(answer.exit, 1, "{words}: {}", answer.stderr);
-        let violated = violated(&answer);
-        assert!(violated.contains(&property), "{words}: {violated:?}");
-    }
-    for words in [
-        "--fault partition=holder --seed 1",
-        "--fault pause-waiter --seed 1",
-        "--fault server-kill=leader --seed 1",
-        "--recipe etcd-election --fault server-kill=leader --seed 1",
-        "--recipe etcd-lock-rpc --fault server-pause --seed 1",
-        "--recipe etcd-queue --herd-limit 20 --fault server-kill=leader --seed 1",
-    ] {
-        let answer = harness.simulated(&format!("--backend etcd {words}"));
-        assert_eq!(answer.exit, 0, "{words}: {:?} {}", violated(&answer), answer.stderr);
     }
 }
 
@@ -307,59 +248,143 @@ fn find(harness: &Harness, defect: &Defect, seed: u32) -> Option<serde_json::Val
     finds.first().cloned()
 }
 
+/// The defects of these that a hunt does not find.
+fn missed<'a>(defects: impl Iterator<Item = &'a Defect>) -> Vec<&'a Defect> {
+    defects
+        .filter(|defect| find(&Harness::new(), defect, 2).is_none())
+        .collect()
+}
+
 #[test]
-fn each_defect_that_is_planted_in_a_recipe_is_found_within_a_thousand_experiments() {
-    let missed = DEFECTS
-        .iter()
-        .filter(|defect| find(&Harness::new(), defect, 2).is_none());
-    let missed: Vec<_> = missed.collect();
-    assert!(missed.is_empty(), "{missed:#?}");
+fn a_defect_that_is_planted_in_a_recipe_of_each_backend_is_found_within_a_thousand_experiments() {
+    let of_backends =
+        ["redis-", "zk-", "etcd-"].map(|backend| DEFECTS.iter().find(|defect| defect.recipe.starts_with(backend)));
+    assert_eq!(missed(of_backends.into_iter().flatten()), Vec::<&Defect>::new());
+}
+
+mod nightly {
+    use super::*;
+
+    #[test]
+    fn what_shrink_leaves_of_a_find_on_zookeepers_model_is_small_and_comes_each_time() {
+        is_cut_down("zk-predecessor-watch", "an unanswered create is forgotten");
+    }
+
+    #[test]
+    fn the_catches_of_the_readme_on_zookeeper_are_found_on_its_model() {
+        let harness = Harness::new();
+        for (words, property) in [
+            ("--holder naive --fault partition=holder --seed 1", "HL001"),
+            ("--fault pause-holder --seed 1", "HL001"),
+            ("--guid off --fault drop-reply=create:1:waiter --seed 1", "HL005"),
+            ("--recipe zk-parent-watch --clients 20 --seed 1", "HL004"),
+        ] {
+            let answer = harness.simulated(&format!("--backend zk {words}"));
+            assert_eq!(answer.exit, 1, "{words}: {}", answer.stderr);
+            let violated = violated(&answer);
+            assert!(violated.contains(&property), "{words}: {violated:?}");
+        }
+        for words in [
+            "--fault drop-reply=create:1:waiter --seed 1",
+            "--fault server-kill=leader --seed 1",
+        ] {
+            let answer = harness.simulated(&format!("--backend zk {words}"));
+            assert_eq!(answer.exit, 0, "{words}: {:?} {}", violated(&answer), answer.stderr);
+        }
+    }
+
+    #[test]
+    fn the_catches_of_the_readme_on_etcd_are_found_on_its_model() {
+        let harness = Harness::new();
+        for (words, property) in [
+            (
+                "--recipe etcd-lock-rpc --holder naive --hold 800ms --fault pause-waiter --seed 1",
+                "HL007",
+            ),
+            ("--holder naive --fault partition=holder --seed 1", "HL001"),
+            ("--fault pause-holder --seed 1", "HL001"),
+            (
+                "--recipe etcd-lock-rpc --holder naive --fault server-pause --seed 8",
+                "HL007",
+            ),
+        ] {
+            let answer = harness.simulated(&format!("--backend etcd {words}"));
+            assert_eq!(answer.exit, 1, "{words}: {}", answer.stderr);
+            let violated = violated(&answer);
+            assert!(violated.contains(&property), "{words}: {violated:?}");
+        }
+        for words in [
+            "--fault partition=holder --seed 1",
+            "--fault pause-waiter --seed 1",
+            "--fault server-kill=leader --seed 1",
+            "--recipe etcd-election --fault server-kill=leader --seed 1",
+            "--recipe etcd-lock-rpc --fault server-pause --seed 1",
+            "--recipe etcd-queue --herd-limit 20 --fault server-kill=leader --seed 1",
+        ] {
+            let answer = harness.simulated(&format!("--backend etcd {words}"));
+            assert_eq!(answer.exit, 0, "{words}: {:?} {}", violated(&answer), answer.stderr);
+        }
+    }
+
+    #[test]
+    fn a_thousand_clients_share_four_processes() {
+        let harness = Harness::new();
+        let words = "--backend redis --recipe redis-set-px-lua --clients 1000 --per-process 250 --locks 250 --rate 100 --time 12s --seed 1";
+        let answer = harness.simulated(words);
+        answer.assert_exit(0);
+        assert_eq!(answer.diagnosis["run"]["clients"], 1000);
+    }
+
+    #[test]
+    fn each_defect_that_is_planted_in_a_recipe_is_found_within_a_thousand_experiments() {
+        assert_eq!(missed(DEFECTS.iter()), Vec::<&Defect>::new());
+    }
 }
 
 #[test]
 fn what_shrink_leaves_of_a_find_on_models_is_small_and_comes_each_time() {
-    for (recipe, name) in [
-        ("zk-predecessor-watch", "an unanswered create is forgotten"),
-        ("redis-watchdog", "an error ends the renewal"),
-    ] {
-        let defect = Defect { name, recipe };
-        assert!(DEFECTS.contains(&defect));
-        let harness = Harness::new();
-        let found = find(&harness, &defect, 101).expect("it is found");
-        let run = harness.hunts().remove(0).join(found["run"].as_str().unwrap());
-        let left = with_defect(&harness, &defect, &format!("shrink --quiet --json {}", run.display()));
-        let windows = left["windows"].as_array().unwrap().len();
-        let clients = left["clients"].as_u64().unwrap();
-        assert!(windows <= 3 && clients <= 3, "{name}: {left:#}");
-        assert_eq!(
-            (&left["property"], &left["class"]),
-            (&found["property"], &found["class"])
-        );
-        // the words that it prints make the same violation again
-        let again = left["again"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|word| word.as_str().unwrap());
-        let again: Vec<&str> = again.skip(1).collect();
-        let again = with_defect(&harness, &defect, &format!("{} --json --quiet", again.join(" ")));
-        let same = again["findings"].as_array().unwrap().iter();
-        let same = same.filter(|finding| finding["property"] == found["property"]);
-        let same: Vec<_> = same
-            .flat_map(|finding| finding["violations"].as_array().unwrap())
-            .collect();
-        assert!(
-            same.iter().any(|violation| violation["class"] == found["class"]),
-            "{name}: {left:#}"
-        );
-        assert!(same[0]["events"].as_array().unwrap().len() <= 10, "{name}: {left:#}");
-    }
+    is_cut_down("redis-watchdog", "an error ends the renewal");
+}
+
+/// Hunts a defect, and cuts what is found down.
+fn is_cut_down(recipe: &'static str, name: &'static str) {
+    let defect = Defect { name, recipe };
+    assert!(DEFECTS.contains(&defect));
+    let harness = Harness::new();
+    let found = find(&harness, &defect, 101).expect("it is found");
+    let run = harness.hunts().remove(0).join(found["run"].as_str().unwrap());
+    let left = with_defect(&harness, &defect, &format!("shrink --quiet --json {}", run.display()));
+    let windows = left["windows"].as_array().unwrap().len();
+    let clients = left["clients"].as_u64().unwrap();
+    assert!(windows <= 3 && clients <= 3, "{name}: {left:#}");
+    assert_eq!(
+        (&left["property"], &left["class"]),
+        (&found["property"], &found["class"])
+    );
+    // the words that it prints make the same violation again
+    let again = left["again"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|word| word.as_str().unwrap());
+    let again: Vec<&str> = again.skip(1).collect();
+    let again = with_defect(&harness, &defect, &format!("{} --json --quiet", again.join(" ")));
+    let same = again["findings"].as_array().unwrap().iter();
+    let same = same.filter(|finding| finding["property"] == found["property"]);
+    let same: Vec<_> = same
+        .flat_map(|finding| finding["violations"].as_array().unwrap())
+        .collect();
+    assert!(
+        same.iter().any(|violation| violation["class"] == found["class"]),
+        "{name}: {left:#}"
+    );
+    assert!(same[0]["events"].as_array().unwrap().len() <= 10, "{name}: {left:#}");
 }
 
 #[test]
 fn a_hunt_on_models_has_the_same_experiments_however_many_jobs_make_them() {
     let harness = Harness::new();
-    let words = "--backend zk --recipe zk-polling --set guid=off --experiments 60 --until end --seed 3 --jobs";
+    let words = "--backend zk --recipe zk-polling --set guid=off --experiments 20 --until end --seed 3 --jobs";
     let of = |jobs: u32| {
         let (_, record) = hunted(&harness, &format!("{words} {jobs}"));
         let finds: Vec<_> = record["finds"]
@@ -532,7 +557,7 @@ fn a_hunt_for_one_find_ends_its_experiment_at_the_violation() {
     for (until, early) in [("first", true), ("end", false)] {
         let harness = Harness::new();
         let words = format!(
-            "--recipe redis-getset --fault clock --set grants=3000 --set time=60s --experiments 40 --seed 1 --until {until}"
+            "--recipe redis-getset --fault clock --set grants=3000 --set time=60s --experiments 3 --seed 1 --until {until}"
         );
         let (exit, record) = hunted(&harness, &format!("--backend redis {words}"));
         assert_eq!(exit, Some(1), "{record:#}");
@@ -616,15 +641,6 @@ fn clients_think_begin_one_by_one_and_prefer_a_lock() {
         share("l0"),
         share("l2")
     );
-}
-
-#[test]
-fn a_thousand_clients_share_four_processes() {
-    let harness = Harness::new();
-    let words = "--backend redis --recipe redis-set-px-lua --clients 1000 --per-process 250 --locks 250 --rate 100 --time 12s --seed 1";
-    let answer = harness.simulated(words);
-    answer.assert_exit(0);
-    assert_eq!(answer.diagnosis["run"]["clients"], 1000);
 }
 
 #[test]

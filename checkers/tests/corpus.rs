@@ -1,15 +1,13 @@
 //! The corpus of the fuzz target, replayed, and torn and twisted a few thousand ways: no input panics.
 
-mod every_way;
-
-use every_way::every_way;
+use super::every_way::every_way;
 
 /// Twists of each file; `TWISTS` asks for more.
-fn rounds() -> u32 {
+fn rounds(usual: u32) -> u32 {
     std::env::var("TWISTS")
         .ok()
         .and_then(|text| text.parse().ok())
-        .unwrap_or(100)
+        .unwrap_or(usual)
 }
 
 fn corpus() -> Vec<(String, Vec<u8>)> {
@@ -34,9 +32,20 @@ fn the_corpus_is_replayed_without_a_panic() {
     }
 }
 
-/// Lines swapped, dropped and repeated, bytes flipped, the end cut off: most of it is refused, the rest is judged.
 #[test]
 fn twisted_histories_are_refused_or_judged() {
+    twist(rounds(25));
+}
+
+mod nightly {
+    #[test]
+    fn twisted_histories_are_refused_or_judged() {
+        super::twist(super::rounds(200));
+    }
+}
+
+/// Lines swapped, dropped and repeated, bytes flipped, the end cut off: most of it is refused, the rest is judged.
+fn twist(rounds: u32) {
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = move |below: usize| {
         seed ^= seed << 13;
@@ -45,7 +54,7 @@ fn twisted_histories_are_refused_or_judged() {
         (seed >> 33) as usize % below.max(1)
     };
     for (name, data) in corpus() {
-        for _ in 0..rounds() {
+        for _ in 0..rounds {
             let mut lines: Vec<Vec<u8>> = data
                 .split_inclusive(|byte| *byte == b'\n')
                 .map(<[u8]>::to_vec)

@@ -1,13 +1,11 @@
 //! Verdicts against the definition, by an oracle that shares nothing with the crate: it reads the lines of random
 //! histories by itself and tries every order. And what no verdict may depend on.
 //!
-//! `INDEPENDENT_HISTORIES=1000000 cargo test --release -p harness-checkers --test independent` tries a million a model, and
+//! `INDEPENDENT_HISTORIES=1000000 cargo test --release -p harness-checkers independent` tries a million a model, and
 //! `INDEPENDENT_MODEL=election` one model only.
 
-#[path = "independent/chance.rs"]
-mod chance;
-#[path = "independent/orders.rs"]
-mod orders;
+pub mod chance;
+pub mod orders;
 
 use chance::{Chance, Lines, lines};
 use harness_checkers::history::event::Kind;

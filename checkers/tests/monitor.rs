@@ -1,18 +1,14 @@
 //! The monitor against the checker of finished histories, and against the oracle that shares nothing with the crate.
 //!
-//! `INDEPENDENT_HISTORIES=1000000 cargo test --release -p harness-checkers --test monitor` tries a million a model.
-
-#[path = "independent/chance.rs"]
-mod chance;
-#[path = "independent/orders.rs"]
-mod orders;
+//! `INDEPENDENT_HISTORIES=1000000 cargo test --release -p harness-checkers monitor` tries a million a model.
 
 use std::io::{BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use chance::{Lines, lines};
+use super::independent::chance::{Lines, lines};
+use super::independent::orders;
 use harness_checkers::linearizability::decide;
 use harness_checkers::{
     Budget, Clock, Entry, EventStream, F, FormError, Header, History, Kind, Model, Monitor, NotOnline, Options,

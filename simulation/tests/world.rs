@@ -312,7 +312,7 @@ fn nothing_is_left_of_a_world_that_has_ended() {
     // in a process of its own: other tests of this one allocate at the same time
     if std::env::var_os(MEASURES_MEMORY).is_none() {
         let alone = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "nothing_is_left_of_a_world_that_has_ended"])
+            .args(["--exact", "world::nothing_is_left_of_a_world_that_has_ended"])
             .env(MEASURES_MEMORY, "1")
             .output()
             .unwrap();

@@ -21,10 +21,16 @@ use crate::run::{RunError, RunFolder, RunOutcome, RunSpec};
 use crate::simulated;
 use crate::store::{self, RUN_SCHEMA, RunInfo, RunStatus, StoreError, Stored};
 
-/// The plan of a run, or why there is none: models cannot run everything.
+/// The plan of a run, or why there is none: models cannot run everything, and a build may lack a part.
 pub fn possible(config: &Config) -> Result<Plan, String> {
     if let (RuntimeRequest::Simulated, Some(why)) = (config.runtime, simulated::refusal(config)) {
         return Err(why);
+    }
+    if config.proxy.is_toxiproxy() && !cfg!(feature = "toxiproxy") {
+        return Err(
+            "this harness was built without toxiproxy\nhint: --proxy builtin, or build with --features toxiproxy"
+                .into(),
+        );
     }
     planned(config).map_err(|error| error.to_string())
 }

@@ -239,10 +239,6 @@ impl RunArgs {
                 "--proxy-api serves the API of the built-in proxy; Toxiproxy serves its own\nhint: --proxy builtin".into(),
             ),
             (
-                config.proxy.is_toxiproxy() && !cfg!(feature = "toxiproxy"),
-                "this harness was built without toxiproxy\nhint: --proxy builtin, or build with --features toxiproxy".into(),
-            ),
-            (
                 starts_toxiproxy && !cfg!(feature = "docker"),
                 "this harness was built without docker, so it cannot start a Toxiproxy\nhint: --proxy toxiproxy=HOST:PORT".into(),
             ),

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::chromium::BrowserPage;
-use crate::sample::{Sample, hostile, long, long_tokens, many_locks};
+use super::chromium::BrowserPage;
+use super::sample::{Sample, hostile, long, long_tokens, many_locks};
 
 const HISTORIES: [&str; 12] = [
     "hl001_granted_twice",

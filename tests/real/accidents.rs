@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::command::{Answer, Harness, give_away, processes_of};
 
-const LONG: &str = "run --runtime local --backend zk --fault partition --lease 1s --time 60s --results results";
+const LONG: &str = "run --runtime local --backend redis --fault partition --lease 1s --time 60s --results results";
 
 fn signal(pid: u32, name: &str) {
     assert!(

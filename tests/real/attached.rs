@@ -152,26 +152,6 @@ fn nothing_of_others_is_touched_and_nothing_of_the_run_is_left() {
 }
 
 #[test]
-fn a_broken_lock_is_found_on_servers_that_were_running() {
-    let harness = Harness::new();
-    let redis = Running::redis(harness.folder.path(), EVENTS);
-    let words = format!(
-        "--backend redis --servers 127.0.0.1:{} --lease 2s --time 26s --fault pause-holder --seed 1",
-        redis.port
-    );
-    // nothing is on them, so nothing is asked
-    let answer = harness.run(&words);
-    assert_eq!(
-        answer.verdict("HL001"),
-        "violated",
-        "{}\n{:#}",
-        answer.stderr,
-        answer.diagnosis
-    );
-    assert_eq!(redis.keys(), Vec::<String>::new());
-}
-
-#[test]
 fn a_setting_is_not_changed_and_without_it_there_is_no_observer() {
     let harness = Harness::new();
     let redis = Running::redis(harness.folder.path(), "");
@@ -323,33 +303,6 @@ fn what_is_on_a_server_that_is_gone_is_given_up_when_that_is_asked_for() {
 }
 
 #[test]
-fn etcd_is_tested_and_left_as_it_was() {
-    let harness = Harness::new();
-    let (port, peer) = (free_port(), free_port());
-    let urls = format!("http://127.0.0.1:{port}");
-    let peer = format!("http://127.0.0.1:{peer}");
-    let command = format!(
-        "exec etcd --data-dir etcd --listen-client-urls {urls} --advertise-client-urls {urls} --listen-peer-urls {peer} \
-         --initial-advertise-peer-urls {peer} --initial-cluster default={peer}"
-    );
-    let etcd = Running {
-        child: shell(&command, harness.folder.path()),
-        port,
-    };
-    until("etcd", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
-    // the second time nothing is asked, since nothing is there
-    for fault in ["partition", "kill-holder"] {
-        let words = format!(
-            "--backend etcd --servers 127.0.0.1:{} --time 24s --fault {fault} --seed 1",
-            etcd.port
-        );
-        let answer = harness.run(&words);
-        answer.assert_exit(0);
-        assert_eq!(answer.verdict("HL007"), "holds", "{:#}", answer.diagnosis);
-    }
-}
-
-#[test]
 fn a_replica_is_refused() {
     let harness = Harness::new();
     let redis = Running::redis(harness.folder.path(), EVENTS);
@@ -362,23 +315,74 @@ fn a_replica_is_refused() {
     assert!(said(&refused).contains("it is a replica"), "{}", said(&refused));
 }
 
-#[test]
-fn a_lease_that_the_servers_do_not_grant_is_refused_and_zookeeper_is_left_as_it_was() {
-    let harness = Harness::new();
-    let zk = Running::zk(harness.folder.path());
-    let words = format!(
-        "--backend zk --servers 127.0.0.1:{} --fault partition --seed 1",
-        zk.port
-    );
-    let refused = harness.output(&format!("run {words} --lease 2s --time 40s"));
-    assert!(said(&refused).contains("--lease 4000ms"), "{}", said(&refused));
-    let answer = harness.run(&format!("{words} --lease 4s --time 40s"));
-    answer.assert_exit(0);
-    assert_eq!(answer.verdict("HL007"), "holds", "{:#}", answer.diagnosis);
-    // a store that is as it was holds nothing: nothing is asked the second time
-    let again: Answer = harness.run(&format!(
-        "--backend zk --servers 127.0.0.1:{} --lease 4s --time 16s --each 3",
-        zk.port
-    ));
-    again.assert_exit(0);
+mod nightly {
+    use super::*;
+
+    #[test]
+    fn a_broken_lock_is_found_on_servers_that_were_running() {
+        let harness = Harness::new();
+        let redis = Running::redis(harness.folder.path(), EVENTS);
+        let words = format!(
+            "--backend redis --servers 127.0.0.1:{} --lease 2s --time 26s --fault pause-holder --seed 1",
+            redis.port
+        );
+        // nothing is on them, so nothing is asked
+        let answer = harness.run(&words);
+        assert_eq!(
+            answer.verdict("HL001"),
+            "violated",
+            "{}\n{:#}",
+            answer.stderr,
+            answer.diagnosis
+        );
+        assert_eq!(redis.keys(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn etcd_is_tested_and_left_as_it_was() {
+        let harness = Harness::new();
+        let (port, peer) = (free_port(), free_port());
+        let urls = format!("http://127.0.0.1:{port}");
+        let peer = format!("http://127.0.0.1:{peer}");
+        let command = format!(
+            "exec etcd --data-dir etcd --listen-client-urls {urls} --advertise-client-urls {urls} --listen-peer-urls {peer} \
+             --initial-advertise-peer-urls {peer} --initial-cluster default={peer}"
+        );
+        let etcd = Running {
+            child: shell(&command, harness.folder.path()),
+            port,
+        };
+        until("etcd", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        // the second time nothing is asked, since nothing is there
+        for fault in ["partition", "kill-holder"] {
+            let words = format!(
+                "--backend etcd --servers 127.0.0.1:{} --time 24s --fault {fault} --seed 1",
+                etcd.port
+            );
+            let answer = harness.run(&words);
+            answer.assert_exit(0);
+            assert_eq!(answer.verdict("HL007"), "holds", "{:#}", answer.diagnosis);
+        }
+    }
+
+    #[test]
+    fn a_lease_that_the_servers_do_not_grant_is_refused_and_zookeeper_is_left_as_it_was() {
+        let harness = Harness::new();
+        let zk = Running::zk(harness.folder.path());
+        let words = format!(
+            "--backend zk --servers 127.0.0.1:{} --fault partition --seed 1",
+            zk.port
+        );
+        let refused = harness.output(&format!("run {words} --lease 2s --time 40s"));
+        assert!(said(&refused).contains("--lease 4000ms"), "{}", said(&refused));
+        let answer = harness.run(&format!("{words} --lease 4s --time 40s"));
+        answer.assert_exit(0);
+        assert_eq!(answer.verdict("HL007"), "holds", "{:#}", answer.diagnosis);
+        // a store that is as it was holds nothing: nothing is asked the second time
+        let again: Answer = harness.run(&format!(
+            "--backend zk --servers 127.0.0.1:{} --lease 4s --time 16s --each 3",
+            zk.port
+        ));
+        again.assert_exit(0);
+    }
 }

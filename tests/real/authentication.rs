@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use harness_workloads::mariadb::{MysqlConnection, MysqlError};
 use zookeeper_client::{Acls, Client, CreateMode};
 
+use super::foreign::page_client;
 use crate::command::{Answer, Harness};
-use crate::foreign::page_client;
 
 /// What servers say to who is not logged in (any more).
 const REFUSALS: [&str; 5] = [
@@ -274,64 +274,6 @@ fn etcd_refuses_a_stranger_and_clients_log_in_again_when_their_tokens_are_forgot
 }
 
 #[test]
-fn zookeeper_refuses_a_stranger_and_the_nodes_are_the_runs() {
-    let words = "--backend zk --lease 1s --time 6s --seed 1";
-    let run = GuardedRun::start(words, None, "ZK_PASSWORD");
-    let server = run.port("clientPort=");
-    wait(async {
-        let stranger = Client::connect(&server.to_string())
-            .await
-            .expect("a session is nobody's");
-        let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
-        for path in ["/stranger", "/harness/l0/stranger"] {
-            let made = stranger.create(path, b"", &open).await;
-            assert!(
-                matches!(
-                    made,
-                    Err(zookeeper_client::Error::NoAuth | zookeeper_client::Error::NoNode)
-                ),
-                "{path}: {made:?}"
-            );
-        }
-        let made = stranger.create("/stranger", b"", &open).await;
-        assert_eq!(made.map(drop), Err(zookeeper_client::Error::NoAuth));
-    });
-    let run = run.end();
-    run.assert_exit(0);
-    assert_eq!(run.verdict("HL007"), "holds", "the observer reads them");
-}
-
-#[test]
-fn postgres_refuses_a_stranger_and_a_broken_lease_is_still_caught() {
-    let words = "--backend postgres --recipe pg-row-lease-read-write --clients 10 --lease 1s --time 6s --seed 5eed";
-    let run = GuardedRun::start(words, None, "PGPASSWORD");
-    let server = run.port("port=");
-    // a start-up message of protocol 3.0, and the answer that wants no password: `R` with a zero
-    let parameters = b"user\0postgres\0database\0postgres\0\0";
-    let head = [(8 + parameters.len() as u32).to_be_bytes(), 196_608_u32.to_be_bytes()].concat();
-    let said = answer(server, &[&head[..], parameters].concat());
-    assert!(
-        said.starts_with("R\0\0\0") && said.contains("SCRAM-SHA-256"),
-        "{said:?}"
-    );
-    let run = run.end();
-    run.assert_exit(1);
-    assert_eq!(run.verdict("HL001"), "violated");
-}
-
-#[test]
-fn mariadb_refuses_a_stranger_and_a_broken_lease_is_still_caught() {
-    let words = "--backend mariadb --recipe mysql-row-lease-read-write --clients 10 --lease 1s --time 6s --seed 5eed";
-    let run = GuardedRun::start(words, None, "MYSQL_PWD");
-    let server = run.port("--port=");
-    let entered = wait(MysqlConnection::connect(server, None));
-    assert!(matches!(entered, Err(MysqlError::Refused { .. })));
-    let run = run.end();
-    run.assert_exit(1);
-    assert_eq!(run.verdict("HL001"), "violated");
-}
-
-#[test]
 fn a_client_with_a_wrong_password_ends_the_run_with_the_servers_words() {
     let harness = Harness::new();
     let client = page_client(&harness, &[(r#"os.environ["REDISCLI_AUTH"]"#, r#""wrong""#)]);
@@ -398,4 +340,67 @@ fn servers_that_were_running_before_are_entered_with_the_login_of_the_environmen
         said[1]
     );
     assert!(said[2].contains("holds 1 key"), "it came in: {}", said[2]);
+}
+
+mod nightly {
+    use super::*;
+
+    #[test]
+    fn zookeeper_refuses_a_stranger_and_the_nodes_are_the_runs() {
+        let words = "--backend zk --lease 1s --time 6s --seed 1";
+        let run = GuardedRun::start(words, None, "ZK_PASSWORD");
+        let server = run.port("clientPort=");
+        wait(async {
+            let stranger = Client::connect(&server.to_string())
+                .await
+                .expect("a session is nobody's");
+            let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
+            for path in ["/stranger", "/harness/l0/stranger"] {
+                let made = stranger.create(path, b"", &open).await;
+                assert!(
+                    matches!(
+                        made,
+                        Err(zookeeper_client::Error::NoAuth | zookeeper_client::Error::NoNode)
+                    ),
+                    "{path}: {made:?}"
+                );
+            }
+            let made = stranger.create("/stranger", b"", &open).await;
+            assert_eq!(made.map(drop), Err(zookeeper_client::Error::NoAuth));
+        });
+        let run = run.end();
+        run.assert_exit(0);
+        assert_eq!(run.verdict("HL007"), "holds", "the observer reads them");
+    }
+
+    #[test]
+    fn postgres_refuses_a_stranger_and_a_broken_lease_is_still_caught() {
+        let words = "--backend postgres --recipe pg-row-lease-read-write --clients 10 --lease 1s --time 6s --seed 5eed";
+        let run = GuardedRun::start(words, None, "PGPASSWORD");
+        let server = run.port("port=");
+        // a start-up message of protocol 3.0, and the answer that wants no password: `R` with a zero
+        let parameters = b"user\0postgres\0database\0postgres\0\0";
+        let head = [(8 + parameters.len() as u32).to_be_bytes(), 196_608_u32.to_be_bytes()].concat();
+        let said = answer(server, &[&head[..], parameters].concat());
+        assert!(
+            said.starts_with("R\0\0\0") && said.contains("SCRAM-SHA-256"),
+            "{said:?}"
+        );
+        let run = run.end();
+        run.assert_exit(1);
+        assert_eq!(run.verdict("HL001"), "violated");
+    }
+
+    #[test]
+    fn mariadb_refuses_a_stranger_and_a_broken_lease_is_still_caught() {
+        let words =
+            "--backend mariadb --recipe mysql-row-lease-read-write --clients 10 --lease 1s --time 6s --seed 5eed";
+        let run = GuardedRun::start(words, None, "MYSQL_PWD");
+        let server = run.port("--port=");
+        let entered = wait(MysqlConnection::connect(server, None));
+        assert!(matches!(entered, Err(MysqlError::Refused { .. })));
+        let run = run.end();
+        run.assert_exit(1);
+        assert_eq!(run.verdict("HL001"), "violated");
+    }
 }

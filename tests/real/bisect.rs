@@ -5,8 +5,8 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
+use super::foreign::{EVERYBODY, page_client};
 use crate::command::{Answer, Harness};
-use crate::foreign::{EVERYBODY, page_client};
 
 /// `harness <words> --option value …` for options whose values have spaces.
 fn with(harness: &Harness, words: &str, options: &[(&str, &str)]) -> Output {
@@ -30,111 +30,6 @@ const BEGINS_IN_THE_THIRD: (&str, &str) = (
     r#"return self.call("EVAL", COMPARE_AND_DELETE, 1, f"harness:{lock}", value) == 1"#,
     r#"return self.call("DEL", f"harness:{lock}") == 1 if int(sys.argv[1]) >= 3 else self.call("EVAL", COMPARE_AND_DELETE, 1, f"harness:{lock}", value) == 1"#,
 );
-
-#[test]
-fn the_client_that_began_a_violation_is_found() {
-    let harness = Harness::new();
-    let client = page_client(&harness, &[BEGINS_IN_THE_THIRD]);
-    let versions: Vec<String> = (1..=5).map(|version| format!("{client} {version}")).collect();
-    let words = "run --json --runtime local --backend redis --fault partition=holder --lease 500ms --time 8s --clients 4 --hold 50ms --seed 1";
-    Answer::of(with(&harness, words, &[("--client", &versions[4])])).assert_exit(1);
-    let options: Vec<(&str, &str)> = versions
-        .iter()
-        .map(|version| ("--bisect-client", version.as_str()))
-        .collect();
-    let (exit, result, stderr) = bisected(&harness, "", &options);
-    assert_eq!(exit, 1, "{stderr}\n{result:#}");
-    assert_eq!(result["began"], json!([versions[2]]), "{stderr}\n{result:#}");
-    let states: Vec<&Value> = result["versions"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|version| &version["state"])
-        .collect();
-    assert_eq!(
-        states,
-        ["holds", "holds", "fails", "open", "fails"],
-        "the fourth one is not needed"
-    );
-    let needed = result["needed"].as_u64().unwrap();
-    for held in &result["versions"].as_array().unwrap()[..2] {
-        assert!(
-            held["hit_rate"]["runs"].as_u64() >= Some(needed) && held["hit_rate"]["hits"] == 0,
-            "{result:#}"
-        );
-    }
-    assert!(result["wrong"].as_f64().unwrap() <= 0.05, "{result:#}");
-    assert!(
-        result["again"].as_array().unwrap().contains(&json!(versions[2])),
-        "{result:#}"
-    );
-
-    let folder = std::fs::read_dir(harness.results())
-        .unwrap()
-        .flatten()
-        .map(|entry| entry.path());
-    let folder = folder
-        .into_iter()
-        .find(|path| path.join("bisect.json").is_file())
-        .expect("it has a record");
-    let stored: Value = serde_json::from_slice(&std::fs::read(folder.join("bisect.json")).unwrap()).unwrap();
-    assert_eq!(stored, result);
-    assert_eq!(
-        std::fs::read_dir(folder.join("runs")).unwrap().count(),
-        1,
-        "one run is kept"
-    );
-    let kept = folder.join(result["kept"].as_str().unwrap());
-    assert_eq!(
-        harness
-            .output(&format!("check --json {}", kept.display()))
-            .status
-            .code(),
-        Some(1)
-    );
-}
-
-#[test]
-fn where_there_is_no_evidence_there_is_no_version() {
-    let harness = Harness::new();
-    let [everybody, as_well] = ["everybody.py", "as_well.py"].map(|name| {
-        let script = harness.folder.path().join(name);
-        std::fs::write(&script, EVERYBODY).unwrap();
-        format!("python3 {}", script.display())
-    });
-    let words = "run --json --runtime local --backend redis --lease 1s --time 7s";
-    Answer::of(with(&harness, words, &[("--client", &everybody)])).assert_exit(1);
-    let answer = |words: &str, versions: &[&str]| {
-        let options: Vec<(&str, &str)> = versions.iter().map(|version| ("--bisect-client", *version)).collect();
-        let (exit, result, stderr) = bisected(&harness, words, &options);
-        (exit, result["answer"].as_str().unwrap_or_default().to_owned(), stderr)
-    };
-
-    let (exit, _, said) = answer("", &[&everybody]);
-    assert!(exit == 2 && said.contains("two versions or more"), "{said}");
-    let (exit, _, said) = answer("", &[&everybody, &as_well, &everybody]);
-    assert!(exit == 2 && said.contains("twice"), "{said}");
-
-    let (exit, answered, said) = answer("--confirm 1", &[&as_well, &everybody]);
-    assert!(
-        exit == 3 && answered.contains("name older versions"),
-        "{answered}\n{said}"
-    );
-    let (exit, answered, said) = answer("--confirm 1", &["exit 7", &everybody]);
-    assert!(exit == 3 && answered.contains("no other version"), "{answered}\n{said}");
-    assert!(said.contains("no start  exit 7"), "{said}");
-    let (exit, _, said) = answer("--confirm 1", &[&everybody, "exit 7"]);
-    assert!(
-        exit == 4 && said.contains("the newest version could not be run"),
-        "{said}"
-    );
-
-    let right = page_client(&harness, &[]);
-    let (exit, answered, said) = answer("--confirm 1 --bisect-runs 1", &[&everybody, &right]);
-    assert!(exit == 3 && answered.contains("does not show it"), "{answered}\n{said}");
-    let (exit, answered, said) = answer("--confirm 1 --bisect-runs 1", &[&right, &everybody]);
-    assert!(exit == 3 && answered.contains("--bisect-runs 13"), "{answered}\n{said}");
-}
 
 #[test]
 fn a_lock_of_harness_and_servers_that_are_models_have_no_such_versions() {
@@ -213,5 +108,114 @@ mod docker {
             exit == 4 && said.contains("the newest version could not be run: localhost:1/none:1: no image"),
             "{said}"
         );
+    }
+}
+
+mod nightly {
+    use super::*;
+
+    #[test]
+    fn the_client_that_began_a_violation_is_found() {
+        let harness = Harness::new();
+        let client = page_client(&harness, &[BEGINS_IN_THE_THIRD]);
+        let versions: Vec<String> = (1..=5).map(|version| format!("{client} {version}")).collect();
+        let words = "run --json --runtime local --backend redis --fault partition=holder --lease 500ms --time 8s --clients 4 --hold 50ms --seed 1";
+        Answer::of(with(&harness, words, &[("--client", &versions[4])])).assert_exit(1);
+        let options: Vec<(&str, &str)> = versions
+            .iter()
+            .map(|version| ("--bisect-client", version.as_str()))
+            .collect();
+        let (exit, result, stderr) = bisected(&harness, "", &options);
+        assert_eq!(exit, 1, "{stderr}\n{result:#}");
+        assert_eq!(result["began"], json!([versions[2]]), "{stderr}\n{result:#}");
+        let states: Vec<&Value> = result["versions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|version| &version["state"])
+            .collect();
+        assert_eq!(
+            states,
+            ["holds", "holds", "fails", "open", "fails"],
+            "the fourth one is not needed"
+        );
+        let needed = result["needed"].as_u64().unwrap();
+        for held in &result["versions"].as_array().unwrap()[..2] {
+            assert!(
+                held["hit_rate"]["runs"].as_u64() >= Some(needed) && held["hit_rate"]["hits"] == 0,
+                "{result:#}"
+            );
+        }
+        assert!(result["wrong"].as_f64().unwrap() <= 0.05, "{result:#}");
+        assert!(
+            result["again"].as_array().unwrap().contains(&json!(versions[2])),
+            "{result:#}"
+        );
+
+        let folder = std::fs::read_dir(harness.results())
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.path());
+        let folder = folder
+            .into_iter()
+            .find(|path| path.join("bisect.json").is_file())
+            .expect("it has a record");
+        let stored: Value = serde_json::from_slice(&std::fs::read(folder.join("bisect.json")).unwrap()).unwrap();
+        assert_eq!(stored, result);
+        assert_eq!(
+            std::fs::read_dir(folder.join("runs")).unwrap().count(),
+            1,
+            "one run is kept"
+        );
+        let kept = folder.join(result["kept"].as_str().unwrap());
+        assert_eq!(
+            harness
+                .output(&format!("check --json {}", kept.display()))
+                .status
+                .code(),
+            Some(1)
+        );
+    }
+
+    #[test]
+    fn where_there_is_no_evidence_there_is_no_version() {
+        let harness = Harness::new();
+        let [everybody, as_well] = ["everybody.py", "as_well.py"].map(|name| {
+            let script = harness.folder.path().join(name);
+            std::fs::write(&script, EVERYBODY).unwrap();
+            format!("python3 {}", script.display())
+        });
+        let words = "run --json --runtime local --backend redis --lease 1s --time 7s";
+        Answer::of(with(&harness, words, &[("--client", &everybody)])).assert_exit(1);
+        let answer = |words: &str, versions: &[&str]| {
+            let options: Vec<(&str, &str)> = versions.iter().map(|version| ("--bisect-client", *version)).collect();
+            let (exit, result, stderr) = bisected(&harness, words, &options);
+            (exit, result["answer"].as_str().unwrap_or_default().to_owned(), stderr)
+        };
+
+        let (exit, _, said) = answer("", &[&everybody]);
+        assert!(exit == 2 && said.contains("two versions or more"), "{said}");
+        let (exit, _, said) = answer("", &[&everybody, &as_well, &everybody]);
+        assert!(exit == 2 && said.contains("twice"), "{said}");
+
+        let (exit, answered, said) = answer("--confirm 1", &[&as_well, &everybody]);
+        assert!(
+            exit == 3 && answered.contains("name older versions"),
+            "{answered}\n{said}"
+        );
+        let (exit, answered, said) = answer("--confirm 1", &["exit 7", &everybody]);
+        assert!(exit == 3 && answered.contains("no other version"), "{answered}\n{said}");
+        assert!(said.contains("no start  exit 7"), "{said}");
+        let (exit, _, said) = answer("--confirm 1", &[&everybody, "exit 7"]);
+        assert!(
+            exit == 4 && said.contains("the newest version could not be run"),
+            "{said}"
+        );
+
+        let right = page_client(&harness, &[]);
+        let (exit, answered, said) = answer("--confirm 1 --bisect-runs 1", &[&everybody, &right]);
+        assert!(exit == 3 && answered.contains("does not show it"), "{answered}\n{said}");
+        let (exit, answered, said) = answer("--confirm 1 --bisect-runs 1", &[&right, &everybody]);
+        assert!(exit == 3 && answered.contains("--bisect-runs 13"), "{answered}\n{said}");
     }
 }

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
+use super::foreign::{EVERYBODY, page_client};
 use crate::command::Harness;
-use crate::foreign::{EVERYBODY, page_client};
 
 /// The exit code, and each step with its mark.
 fn checked(harness: &Harness, backend: &str, client: &str) -> (Option<i32>, Vec<(String, String)>) {

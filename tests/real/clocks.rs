@@ -1,6 +1,6 @@
 //! Wall clocks that are stepped under one process: who breaks by it, and who never looks.
 
-use crate::command::{Answer, Harness};
+use crate::command::{Answer, Harness, on_runtimes};
 
 fn run(runtime: &str, words: &str) -> Answer {
     Harness::new().run(&format!(
@@ -8,9 +8,8 @@ fn run(runtime: &str, words: &str) -> Answer {
     ))
 }
 
-#[test]
-fn a_lock_that_compares_deadlines_breaks_when_a_waiters_clock_runs_ahead() {
-    let answer = run("local", "--recipe redis-getset --fault clock");
+fn a_lock_that_compares_deadlines_breaks_when_a_waiters_clock_runs_ahead(runtime: &str) {
+    let answer = run(runtime, "--recipe redis-getset --fault clock");
     answer.assert_exit(1);
     assert_eq!(answer.verdict("HL001"), "violated");
     assert!(answer.window_sum("clock_readings") > 0);
@@ -25,7 +24,7 @@ fn a_clock_is_not_stepped_where_no_client_reads_it() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("wall_clock=false"), "{said}");
-    let client = crate::foreign::page_client(
+    let client = super::foreign::page_client(
         &harness,
         &[(r#""lease": True"#, r#""wall_clock": False, "lease": True"#)],
     );
@@ -36,19 +35,8 @@ fn a_clock_is_not_stepped_where_no_client_reads_it() {
     assert!(said.contains("wall_clock=false"), "{said}");
 }
 
-/// A contract that does not say leaves it to the run.
-#[test]
-fn a_client_that_does_not_say_is_judged_under_a_stepped_clock() {
-    let harness = Harness::new();
-    let client = crate::foreign::page_client(&harness, &[]);
-    let words = "run --json --backend redis --runtime local --lease 1s --time 12s --fault clock --client";
-    let answer = Answer::of(harness.command(words).arg(client).output().unwrap());
-    assert_eq!(answer.verdict("HL001"), "holds");
-    assert!(answer.window_sum("clocks_stepped") > 0);
-}
-
 /// The server counts a time to live by its wall clock: a step forward ends every lease at once.
-fn a_servers_step_ends_leases(runtime: &str) {
+fn a_step_of_a_redis_servers_clock_ends_leases(runtime: &str) {
     let answer = run(
         runtime,
         "--recipe redis-set-px-lua --fault clock=server --hold 400ms --clients 8",
@@ -58,14 +46,23 @@ fn a_servers_step_ends_leases(runtime: &str) {
     assert!(answer.window_sum("clock_readings") > 0);
 }
 
-#[test]
-fn a_step_of_a_redis_servers_clock_ends_leases() {
-    a_servers_step_ends_leases("local");
+/// A contract that does not say leaves it to the run.
+fn a_client_that_does_not_say_is_judged_under_a_stepped_clock(runtime: &str) {
+    let harness = Harness::new();
+    let client = super::foreign::page_client(&harness, &[]);
+    let words = format!("run --json --backend redis --runtime {runtime} --lease 1s --time 12s --fault clock --client");
+    let answer = Answer::of(harness.command(&words).arg(client).output().unwrap());
+    assert_eq!(answer.verdict("HL001"), "holds");
+    assert!(answer.window_sum("clocks_stepped") > 0);
 }
 
-mod docker {
-    #[test]
-    fn a_step_of_a_redis_servers_clock_ends_leases() {
-        super::a_servers_step_ends_leases("docker");
-    }
+on_runtimes! {
+    real:
+        a_step_of_a_redis_servers_clock_ends_leases;
+    models:
+        a_lock_that_compares_deadlines_breaks_when_a_waiters_clock_runs_ahead;
+    nightly:
+        a_client_that_does_not_say_is_judged_under_a_stepped_clock;
+    nightly_docker:
+        a_step_of_a_redis_servers_clock_ends_leases;
 }

@@ -3,10 +3,10 @@
 //! A disk is filled, or loses what was not synced, only where it is a file system of its own, and only root mounts one: `make test` runs
 //! these as root.
 
-use crate::command::{Answer, Harness};
+use crate::command::{Answer, Harness, on_runtimes};
 
-fn run(words: &str) -> Answer {
-    Harness::new().run(words)
+fn run(runtime: &str, words: &str) -> Answer {
+    Harness::new().run(&format!("--runtime {runtime} {words}"))
 }
 
 fn assert_every_window_delayed_syncs(answer: &Answer) {
@@ -28,9 +28,10 @@ fn a_queue_stands_a_leader_that_waits_for_its_disk(runtime: &str, backend: &str)
         "--lease 1s --time 14s"
     };
     // one lock is held all the while by a client of that leader
-    let answer = run(&format!(
-        "--runtime {runtime} --backend {backend} --locks 4 --fault slow-disk --seed 5eed {plan}"
-    ));
+    let answer = run(
+        runtime,
+        &format!("--backend {backend} --locks 4 --fault slow-disk --seed 5eed {plan}"),
+    );
     answer.assert_exit(0);
     assert_every_window_delayed_syncs(&answer);
     let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
@@ -42,42 +43,48 @@ fn a_queue_stands_a_leader_that_waits_for_its_disk(runtime: &str, backend: &str)
     assert!(answer.acquires_under_faults() > 0, "another leader grants locks");
 }
 
-#[test]
-fn a_zookeeper_queue_stands_a_leader_that_waits_for_its_disk() {
-    a_queue_stands_a_leader_that_waits_for_its_disk("local", "zk");
+fn a_zookeeper_queue_stands_a_leader_that_waits_for_its_disk(runtime: &str) {
+    a_queue_stands_a_leader_that_waits_for_its_disk(runtime, "zk");
 }
 
 /// Long holds are not a part of this: see `docs/disks.md` for what etcd does to them before 3.4.31.
-#[test]
-fn an_etcd_mutex_goes_on_elsewhere_while_the_leader_waits_for_its_disk() {
-    let answer = run("--runtime local --backend etcd --fault slow-disk=leader:200ms --lease 2s --time 20s --seed 5eed");
+fn an_etcd_mutex_goes_on_elsewhere_while_the_leader_waits_for_its_disk(runtime: &str) {
+    let answer = run(
+        runtime,
+        "--backend etcd --fault slow-disk=leader:200ms --lease 2s --time 20s --seed 5eed",
+    );
     answer.assert_exit(0);
     assert_every_window_delayed_syncs(&answer);
 }
 
 /// A server that syncs in the background still answers; its log of appends is what is synced.
-#[test]
-fn a_redis_syncs_its_log_where_the_disk_is_what_the_run_is_about() {
-    let answer = run("--runtime local --backend redis --fault slow-disk --lease 1s --time 14s --seed 5eed");
+fn a_redis_syncs_its_log_where_the_disk_is_what_the_run_is_about(runtime: &str) {
+    let answer = run(
+        runtime,
+        "--backend redis --fault slow-disk --lease 1s --time 14s --seed 5eed",
+    );
     answer.assert_exit(0);
     assert_every_window_delayed_syncs(&answer);
 }
 
 /// A commit waits for the log, and so does each client whose commit it is.
-#[test]
-fn a_postgres_waits_for_its_log_in_every_session() {
-    let answer =
-        run("--runtime local --backend postgres --fault slow-disk=one:300ms --lease 1s --time 14s --seed 5eed");
+fn a_postgres_waits_for_its_log_in_every_session(runtime: &str) {
+    let answer = run(
+        runtime,
+        "--backend postgres --fault slow-disk=one:300ms --lease 1s --time 14s --seed 5eed",
+    );
     assert!(answer.exit == 0 || answer.exit == 3, "{}", answer.stderr);
     assert_every_window_delayed_syncs(&answer);
     assert_eq!(answer.verdict("HL001"), "holds");
 }
 
 /// A lock service that keeps everything in memory waits for no disk, and a pass under a slow one would mean nothing.
-#[test]
-fn a_server_that_never_syncs_shows_no_effect_of_a_slow_disk() {
-    let _removed = crate::stores::Removed;
-    let answer = crate::stores::run("--runtime local --time 24s --fault slow-disk=one --seed 1", "");
+fn a_server_that_never_syncs_shows_no_effect_of_a_slow_disk(runtime: &str) {
+    let _removed = super::stores::Removed;
+    let answer = super::stores::run(
+        &format!("--runtime {runtime} --time 24s --fault slow-disk=one --seed 1"),
+        "",
+    );
     answer.assert_exit(3);
     let (with_effect, all) = answer.windows_with_effect();
     assert!(with_effect == 0 && all > 0, "{with_effect} of {all}");
@@ -93,45 +100,52 @@ fn a_server_that_never_syncs_shows_no_effect_of_a_slow_disk() {
 
 /// A log of appends that is synced each second lacks up to a second of grants after a power cut. The same kill without one loses
 /// nothing: the kernel has what was written.
-#[test]
-fn a_redis_that_lost_its_last_second_has_two_holders_and_one_that_kept_it_has_not() {
-    let plan = "--runtime local --backend redis --recipe redis-set-px-lua --lease 2s --hold 1s --locks 6 --clients 12 --seed 1";
+fn a_redis_that_lost_its_last_second_has_two_holders_and_one_that_kept_it_has_not(runtime: &str) {
+    let plan = "--backend redis --recipe redis-set-px-lua --lease 2s --hold 1s --locks 6 --clients 12 --seed 1";
     // a kill may come when no hold of the second before it goes on; the first that does ends the run
-    let lost = run(&format!(
-        "{plan} --time 90s --stop-on-violation --fault server-kill=one:200ms:lost"
-    ));
+    let lost = run(
+        runtime,
+        &format!("{plan} --time 90s --stop-on-violation --fault server-kill=one:200ms:lost"),
+    );
     lost.assert_exit(1);
     assert_eq!(lost.verdict("HL001"), "violated");
     assert!(lost.window_sum("files_set_back") > 0);
     // the slow disk makes the server keep its log
-    let kept = run(&format!(
-        "{plan} --time 30s --fault server-kill=one:200ms:kept,slow-disk=one:1ms"
-    ));
+    let kept = run(
+        runtime,
+        &format!("{plan} --time 30s --fault server-kill=one:200ms:kept,slow-disk=one:1ms"),
+    );
     assert_eq!(kept.verdict("HL001"), "holds", "{}", kept.stderr);
     assert_eq!(kept.window_sum("files_set_back"), 0);
     assert!(kept.window_sum("servers_killed") > 0);
 }
 
 /// What a majority acknowledged was synced by it.
-#[test]
-fn an_etcd_that_lost_the_power_of_all_its_servers_lost_no_lock() {
-    let answer = run("--runtime local --backend etcd --fault server-kill=all:lost --lease 2s --time 30s --seed 1");
+fn an_etcd_that_lost_the_power_of_all_its_servers_lost_no_lock(runtime: &str) {
+    let answer = run(
+        runtime,
+        "--backend etcd --fault server-kill=all:lost --lease 2s --time 30s --seed 1",
+    );
     answer.assert_exit(0);
     assert_eq!(answer.window_sum("servers_back"), answer.window_sum("servers_killed"));
     assert!(answer.window_sum("servers_killed") >= 3);
 }
 
-#[test]
-fn a_zookeeper_of_which_each_server_lost_its_power_in_turn_lost_no_lock() {
-    let answer = run("--runtime local --backend zk --fault server-restart=lost --lease 1s --time 20s --seed 1");
+fn a_zookeeper_of_which_each_server_lost_its_power_in_turn_lost_no_lock(runtime: &str) {
+    let answer = run(
+        runtime,
+        "--backend zk --fault server-restart=lost --lease 1s --time 20s --seed 1",
+    );
     answer.assert_exit(0);
     assert_eq!(answer.window_sum("servers_back"), answer.window_sum("servers_killed"));
 }
 
 /// etcd ends when its database cannot grow. Its end is the fault's doing: the others choose another leader, and it starts again at the heal.
-#[test]
-fn an_etcd_leader_ends_on_a_full_disk_and_is_there_again_when_it_has_space() {
-    let answer = run("--runtime local --backend etcd --locks 4 --fault disk-full --lease 2s --time 20s --seed 5eed");
+fn an_etcd_leader_ends_on_a_full_disk_and_is_there_again_when_it_has_space(runtime: &str) {
+    let answer = run(
+        runtime,
+        "--backend etcd --locks 4 --fault disk-full --lease 2s --time 20s --seed 5eed",
+    );
     answer.assert_exit(0);
     let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap().len() as u64;
     assert_eq!(answer.window_sum("disks_filled"), windows, "{:#}", answer.diagnosis);
@@ -145,12 +159,11 @@ fn an_etcd_leader_ends_on_a_full_disk_and_is_there_again_when_it_has_space() {
 }
 
 /// A Redis that cannot write its log refuses writes, and goes on by itself when it can.
-#[test]
-fn a_redis_refuses_writes_on_a_full_disk_and_loses_no_lock() {
+fn a_redis_refuses_writes_on_a_full_disk_and_loses_no_lock(runtime: &str) {
     let harness = Harness::new();
     let plan = "--fault disk-full --lease 1s --time 14s --seed 5eed";
     let answer = harness.run(&format!(
-        "--runtime local --backend redis --recipe redis-set-px-lua {plan}"
+        "--runtime {runtime} --backend redis --recipe redis-set-px-lua {plan}"
     ));
     answer.assert_exit(0);
     let (with_effect, all) = answer.windows_with_effect();
@@ -185,21 +198,29 @@ fn a_disk_that_is_nobodys_is_refused_with_the_nearest() {
     }
 }
 
-mod docker {
-    use crate::command::Harness;
-
-    #[test]
-    fn a_container_has_no_file_system_of_its_own_to_lose_or_to_fill() {
-        for fault in ["server-kill=leader:lost", "disk-full"] {
-            let output = Harness::new().output(&format!("run --backend zk --runtime docker --fault {fault}"));
-            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert_eq!(output.status.code(), Some(4), "{stderr}");
-            assert!(stderr.contains("hint: --runtime local"), "{stderr}");
-        }
+fn a_container_has_no_file_system_of_its_own_to_lose_or_to_fill(runtime: &str) {
+    for fault in ["server-kill=leader:lost", "disk-full"] {
+        let output = Harness::new().output(&format!("run --backend zk --runtime {runtime} --fault {fault}"));
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(4), "{stderr}");
+        assert!(stderr.contains("hint: --runtime local"), "{stderr}");
     }
+}
 
-    #[test]
-    fn a_zookeeper_queue_stands_a_leader_that_waits_for_its_disk() {
-        super::a_queue_stands_a_leader_that_waits_for_its_disk("docker", "zk");
-    }
+on_runtimes! {
+    real:
+        a_redis_syncs_its_log_where_the_disk_is_what_the_run_is_about
+        a_redis_that_lost_its_last_second_has_two_holders_and_one_that_kept_it_has_not
+        an_etcd_leader_ends_on_a_full_disk_and_is_there_again_when_it_has_space;
+    docker:
+        a_container_has_no_file_system_of_its_own_to_lose_or_to_fill
+        a_zookeeper_queue_stands_a_leader_that_waits_for_its_disk;
+    nightly:
+        a_zookeeper_queue_stands_a_leader_that_waits_for_its_disk
+        an_etcd_mutex_goes_on_elsewhere_while_the_leader_waits_for_its_disk
+        a_postgres_waits_for_its_log_in_every_session
+        a_server_that_never_syncs_shows_no_effect_of_a_slow_disk
+        an_etcd_that_lost_the_power_of_all_its_servers_lost_no_lock
+        a_zookeeper_of_which_each_server_lost_its_power_in_turn_lost_no_lock
+        a_redis_refuses_writes_on_a_full_disk_and_loses_no_lock;
 }

@@ -1,13 +1,12 @@
 //! Runs that are to end at their first violation: a broken lock's does, long before its time, and a right one's goes on to the end.
 
-use crate::command::{Harness, processes_of};
+use crate::command::{Harness, on_runtimes, processes_of};
 
-#[test]
-fn a_run_on_a_broken_lock_ends_at_its_first_violation() {
+fn a_run_on_a_broken_lock_ends_at_its_first_violation(runtime: &str) {
     let harness = Harness::new();
-    let words = "--runtime local --backend redis --recipe redis-set-px-del --holder naive --lease 1s --hold 300ms --seed 16 \
+    let words = "--backend redis --recipe redis-set-px-del --holder naive --lease 1s --hold 300ms --seed 16 \
                  --fault partition=holder --time 120s --stop-on-violation";
-    let answer = harness.run(words);
+    let answer = harness.run(&format!("--runtime {runtime} {words}"));
     answer.assert_exit(1);
     assert_eq!(answer.verdict("HL002"), "violated");
     let at_ns = answer.finding("HL002")["violations"][0]["at_ns"].as_u64();
@@ -27,13 +26,18 @@ fn a_run_on_a_broken_lock_ends_at_its_first_violation() {
     assert_eq!(processes_of(harness.folder.path()), Vec::<String>::new());
 }
 
-#[test]
-fn a_run_on_a_right_lock_goes_on_to_its_end() {
-    let words = "--runtime local --backend redis --lease 1s --tries 20 --fault partition=holder,kill-holder --time 16s --seed 2";
-    let answer = Harness::new().run(&format!("{words} --stop-on-violation"));
+fn a_run_on_a_right_lock_goes_on_to_its_end(runtime: &str) {
+    let words = "--backend redis --lease 1s --tries 20 --fault partition=holder,kill-holder --time 16s --seed 2";
+    let answer = Harness::new().run(&format!("--runtime {runtime} {words} --stop-on-violation"));
     answer.assert_exit(0);
     assert!(answer.diagnosis.get("ended_early").is_none());
     let phases = answer.diagnosis["phases"].as_array().expect("a run has phases");
     assert_eq!(phases.last().map(|phase| &phase["name"]), Some(&"end".into()));
     assert!(phases.iter().any(|phase| phase["name"] == "recovery"));
+}
+
+on_runtimes! {
+    models:
+        a_run_on_a_broken_lock_ends_at_its_first_violation
+        a_run_on_a_right_lock_goes_on_to_its_end;
 }

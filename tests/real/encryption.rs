@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::authentication::{GuardedRun, each_file};
+use super::authentication::{GuardedRun, each_file};
+use super::foreign::page_client;
 use crate::command::{Answer, Harness};
-use crate::foreign::page_client;
 
 /// Python's own TLS, which shares nothing with that of harness: asks a server, and prints what it answers until it has said this.
 const STRANGER: &str = r#"
@@ -114,35 +114,39 @@ fn the_messages_of_a_foreign_client_of_redis_are_found_behind_tls() {
 }
 
 #[test]
-fn a_lease_that_redis_forgets_is_caught_behind_tls() {
-    let broken =
-        "--tls --backend redis --recipe redis-set-px-lua --holder naive --hold 3s --lease 1s --time 8s --seed 1";
-    let run = GuardedRun::start(broken, None, "REDISCLI_AUTH");
-    check(run, "redis-server 127.0.0.1:", b"PING\r\n", "NOAUTH", 1);
-}
-
-#[test]
-fn members_of_etcd_are_killed_and_messages_dropped_behind_tls() {
-    let words = "--tls --backend etcd --recipe etcd-mutex --fault drop-request,server-kill --time 13s --seed 1";
-    let run = GuardedRun::start(words, None, "ETCDCTL_PASSWORD");
-    run.wait_for_grants(20);
-    let question =
-        b"POST /v3/kv/range HTTP/1.1\r\nHost: n1\r\nContent-Length: 14\r\nConnection: close\r\n\r\n{\"key\":\"bDA=\"}";
-    let run = check(
-        run,
-        "--listen-client-urls\0https://127.0.0.1:",
-        question,
-        "403 Forbidden",
-        0,
-    );
-    assert!(run.windows_with_effect().0 > 1, "{:?}", run.windows_with_effect());
-}
-
-#[test]
 fn servers_of_zookeeper_are_killed_and_messages_dropped_behind_tls() {
     let words = "--tls --backend zk --recipe zk-predecessor-watch --fault drop-request,server-kill --lease 1s --time 10s --seed 1";
     let run = GuardedRun::start(words, None, "ZK_PASSWORD");
     run.wait_for_grants(20);
     let run = check(run, "secureClientPort=", b"ruok", "imok", 0);
     assert!(run.windows_with_effect().0 > 1, "{:?}", run.windows_with_effect());
+}
+
+mod nightly {
+    use super::*;
+
+    #[test]
+    fn a_lease_that_redis_forgets_is_caught_behind_tls() {
+        let broken =
+            "--tls --backend redis --recipe redis-set-px-lua --holder naive --hold 3s --lease 1s --time 8s --seed 1";
+        let run = GuardedRun::start(broken, None, "REDISCLI_AUTH");
+        check(run, "redis-server 127.0.0.1:", b"PING\r\n", "NOAUTH", 1);
+    }
+
+    #[test]
+    fn members_of_etcd_are_killed_and_messages_dropped_behind_tls() {
+        let words = "--tls --backend etcd --recipe etcd-mutex --fault drop-request,server-kill --time 13s --seed 1";
+        let run = GuardedRun::start(words, None, "ETCDCTL_PASSWORD");
+        run.wait_for_grants(20);
+        let question =
+            b"POST /v3/kv/range HTTP/1.1\r\nHost: n1\r\nContent-Length: 14\r\nConnection: close\r\n\r\n{\"key\":\"bDA=\"}";
+        let run = check(
+            run,
+            "--listen-client-urls\0https://127.0.0.1:",
+            question,
+            "403 Forbidden",
+            0,
+        );
+        assert!(run.windows_with_effect().0 > 1, "{:?}", run.windows_with_effect());
+    }
 }

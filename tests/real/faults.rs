@@ -1,10 +1,10 @@
 //! Every fault, biting: it leaves its own trace in the evidence, and a lock that is careful stands it.
 
-use crate::command::{Answer, Harness};
+use crate::command::{Answer, Harness, on_runtimes};
 
 /// What a fault must have counted as evidence.
-fn has_effect(backend: &str, fault: &str, counter: &str) -> Answer {
-    let words = format!("--runtime local --backend {backend} --fault {fault} --lease 1s --time 14s --seed b17e");
+fn has_effect(runtime: &str, backend: &str, fault: &str, counter: &str) -> Answer {
+    let words = format!("--runtime {runtime} --backend {backend} --fault {fault} --lease 1s --time 14s --seed b17e");
     let answer = Harness::new().run(&words);
     answer.assert_exit(0);
     assert!(
@@ -15,9 +15,8 @@ fn has_effect(backend: &str, fault: &str, counter: &str) -> Answer {
     answer
 }
 
-#[test]
-fn latency_delays() {
-    let answer = has_effect("redis", "latency=40ms+10ms", "delayed_bytes");
+fn latency_delays(runtime: &str) {
+    let answer = has_effect(runtime, "redis", "latency=40ms+10ms", "delayed_bytes");
     let slowest = answer.diagnosis["latency"]["max_ns"].as_u64().unwrap();
     assert!(
         slowest > 60_000_000,
@@ -25,24 +24,20 @@ fn latency_delays() {
     );
 }
 
-#[test]
-fn slow_delays() {
-    has_effect("redis", "slow=2k", "delayed_bytes");
+fn slow_delays(runtime: &str) {
+    has_effect(runtime, "redis", "slow=2k", "delayed_bytes");
 }
 
-#[test]
-fn reset_resets() {
-    has_effect("zk", "reset", "resets");
+fn reset_resets(runtime: &str) {
+    has_effect(runtime, "zk", "reset", "resets");
 }
 
-#[test]
-fn lost_packets_delay_what_they_carry() {
-    has_effect("redis", "loss=20%", "delayed_bytes");
+fn lost_packets_delay_what_they_carry(runtime: &str) {
+    has_effect(runtime, "redis", "loss=20%", "delayed_bytes");
 }
 
-#[test]
-fn bursts_delay() {
-    let answer = has_effect("redis", "bursts=40ms", "delayed_bytes");
+fn bursts_delay(runtime: &str) {
+    let answer = has_effect(runtime, "redis", "bursts=40ms", "delayed_bytes");
     let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
     let delayed_less = |window: &serde_json::Value| {
         let count = |name: &str| window["evidence"][name].as_u64().unwrap();
@@ -54,24 +49,20 @@ fn bursts_delay() {
     );
 }
 
-#[test]
-fn a_bottleneck_delays() {
-    has_effect("redis", "bottleneck=20k", "delayed_bytes");
+fn a_bottleneck_delays(runtime: &str) {
+    has_effect(runtime, "redis", "bottleneck=20k", "delayed_bytes");
 }
 
-#[test]
-fn idle_connections_are_forgotten() {
-    has_effect("redis", "forget-idle=20ms", "resets");
+fn idle_connections_are_forgotten(runtime: &str) {
+    has_effect(runtime, "redis", "forget-idle=20ms", "resets");
 }
 
-#[test]
-fn flaky_cuts_connections_in_the_middle() {
-    has_effect("redis", "flaky=2000", "resets");
+fn flaky_cuts_connections_in_the_middle(runtime: &str) {
+    has_effect(runtime, "redis", "flaky=2000", "resets");
 }
 
-#[test]
-fn latency_and_reset_together_heal_one_by_one() {
-    let answer = has_effect("redis", "latency=20ms,reset=500ms", "resets");
+fn latency_and_reset_together_heal_one_by_one(runtime: &str) {
+    let answer = has_effect(runtime, "redis", "latency=20ms,reset=500ms", "resets");
     let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
     assert!(
         windows
@@ -81,24 +72,21 @@ fn latency_and_reset_together_heal_one_by_one() {
     );
 }
 
-#[test]
-fn a_partition_drops_packets() {
-    has_effect("redis", "partition=holder", "dropped_packets");
+fn a_partition_drops_packets(runtime: &str) {
+    has_effect(runtime, "redis", "partition=holder", "dropped_packets");
 }
 
-#[test]
-fn a_partition_of_the_only_server_must_stop_every_acquire() {
+fn a_partition_of_the_only_server_must_stop_every_acquire(runtime: &str) {
     // that none succeeds is no reason to doubt the pass
-    has_effect("redis", "partition=server", "dropped_packets");
+    has_effect(runtime, "redis", "partition=server", "dropped_packets");
 }
 
-#[test]
-fn every_kind_of_partition_drops_packets_or_leaves_connects_unanswered() {
+fn every_kind_of_partition_drops_packets_or_leaves_connects_unanswered(runtime: &str) {
     for kind in ["client", "server", "half", "to-server", "to-client"] {
         // so many that some surely speak to the server that is cut off
         let clients = if kind == "server" { 20 } else { 5 };
         let words = format!(
-            "--runtime local --backend zk --fault partition={kind} --lease 1s --time 12s --seed b17e --clients {clients}"
+            "--runtime {runtime} --backend zk --fault partition={kind} --lease 1s --time 12s --seed b17e --clients {clients}"
         );
         let answer = Harness::new().run(&words);
         answer.assert_exit(0);
@@ -110,10 +98,57 @@ fn every_kind_of_partition_drops_packets_or_leaves_connects_unanswered() {
     }
 }
 
-#[test]
-fn no_fault_is_a_choice_and_leaves_no_trace() {
-    let answer = Harness::new().run("--runtime local --backend redis --fault none --lease 1s --time 7s");
+fn no_fault_is_a_choice_and_leaves_no_trace(runtime: &str) {
+    let answer = Harness::new().run(&format!(
+        "--runtime {runtime} --backend redis --fault none --lease 1s --time 7s"
+    ));
     answer.assert_exit(0);
     assert_eq!(answer.diagnosis["effect"]["windows"].as_array().map(Vec::len), Some(0));
     assert!(answer.diagnosis["acquires"].as_u64() > Some(50));
+}
+
+/// Each fault of the network has a window of one run.
+fn all_of_them_bite_in_one_run(runtime: &str) {
+    let faults = [
+        ("latency", "latency=40ms+10ms", "delayed_bytes"),
+        ("slow", "slow=2k", "delayed_bytes"),
+        ("loss", "loss=20%", "delayed_bytes"),
+        ("bursts", "bursts=40ms", "delayed_bytes"),
+        ("bottleneck", "bottleneck=20k", "delayed_bytes"),
+        ("forget-idle", "forget-idle=20ms", "resets"),
+        ("flaky", "flaky=2000", "resets"),
+        ("reset", "reset=500ms", "resets"),
+        ("partition", "partition=holder", "dropped_packets"),
+    ];
+    let list = faults.map(|(_, fault, _)| fault).join(",");
+    let words = format!("--runtime {runtime} --backend redis --fault {list} --lease 1s --time 45s --seed b17e");
+    let answer = Harness::new().run(&words);
+    answer.assert_exit(0);
+    let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
+    for (name, _, counter) in faults {
+        let of_this: Vec<_> = windows.iter().filter(|window| window["fault"] == name).collect();
+        assert!(!of_this.is_empty(), "no window of {name}: {windows:#?}");
+        let counted = of_this.iter().filter_map(|window| window["evidence"][counter].as_u64());
+        assert!(counted.sum::<u64>() > 0, "{name}: {of_this:#?}");
+    }
+}
+
+on_runtimes! {
+    real:
+        all_of_them_bite_in_one_run;
+    models:
+        latency_delays
+        slow_delays
+        reset_resets
+        lost_packets_delay_what_they_carry
+        bursts_delay
+        idle_connections_are_forgotten
+        flaky_cuts_connections_in_the_middle
+        latency_and_reset_together_heal_one_by_one
+        a_partition_drops_packets
+        a_partition_of_the_only_server_must_stop_every_acquire
+        every_kind_of_partition_drops_packets_or_leaves_connects_unanswered
+        no_fault_is_a_choice_and_leaves_no_trace;
+    nightly:
+        a_bottleneck_delays;
 }

@@ -91,16 +91,6 @@ fn a_right_lock_on_redis_holds_in_two_jobs_with_servers_of_their_own() {
 }
 
 #[test]
-fn a_right_lock_on_zookeeper_holds_on_servers_that_are_kept() {
-    nothing_is_found("--backend zk --fault reset,partition=leader --for 22s", 2);
-}
-
-#[test]
-fn a_right_lock_on_etcd_holds_on_servers_that_are_kept() {
-    nothing_is_found("--backend etcd --fault reset,drop-reply=Txn --for 27s", 2);
-}
-
-#[test]
 fn a_hunt_that_is_interrupted_ends_and_goes_on_where_it_was() {
     let harness = Harness::new();
     let words = "hunt --backend redis --runtime local --fault reset --for 300s --seed 5";
@@ -144,41 +134,55 @@ fn a_hunt_that_is_interrupted_ends_and_goes_on_where_it_was() {
     assert_eq!(on["options"], record["options"]);
 }
 
-#[test]
-fn a_violation_is_cut_down_to_the_window_that_matters() {
-    let harness = Harness::new();
-    // of five windows one is on a holder that is naive
-    let words = "--backend redis --runtime local --recipe redis-set-px-del --holder naive --lease 500ms --time 14s --clients 4 \
-                 --fault partition=holder,latency=5ms --hold 50ms --seed 6";
-    let run = harness.run(words);
-    run.assert_exit(1);
-    let windows = run.windows_with_effect().1;
-    assert!(windows >= 4, "{windows}");
-    let planned = run.diagnosis["effect"]["windows"].as_array().unwrap().clone();
-    let (exit, cut, stderr) = answer(&harness.output("shrink latest --json --runs 8 --confirm 1"));
-    assert_eq!(exit, 1, "{stderr}");
-    let left = cut["windows"].as_array().expect("windows are left");
-    assert_eq!(left.len(), 1, "{stderr}\n{cut:#}");
-    let number = left[0].as_u64().expect("it is a number");
-    let kept = planned.iter().find(|window| window["number"] == number).unwrap();
-    assert_eq!(kept["fault"], "partition", "{cut:#}");
-    assert_eq!(cut["hit_rate"], serde_json::json!({ "hits": 1, "runs": 1 }));
-    assert!(cut["length_ms"].as_u64() < cut["length_before_ms"].as_u64(), "{cut:#}");
-    let again: Vec<&str> = cut["again"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(Value::as_str)
-        .collect();
-    let place = again
-        .iter()
-        .position(|word| *word == "--windows")
-        .expect("the words name the window");
-    assert_eq!(again[place + 1], number.to_string());
-    let dry = harness.output(&format!("{} --dry-run", again[1..].join(" ")));
-    let plan = String::from_utf8_lossy(&dry.stdout).into_owned();
-    assert!(
-        plan.contains(&format!("window {number} ")) && plan.matches("  window ").count() == 1,
-        "{plan}"
-    );
+mod nightly {
+    use super::*;
+
+    #[test]
+    fn a_violation_is_cut_down_to_the_window_that_matters() {
+        let harness = Harness::new();
+        // of five windows one is on a holder that is naive
+        let words = "--backend redis --runtime local --recipe redis-set-px-del --holder naive --lease 500ms --time 14s --clients 4 \
+                     --fault partition=holder,latency=5ms --hold 50ms --seed 6";
+        let run = harness.run(words);
+        run.assert_exit(1);
+        let windows = run.windows_with_effect().1;
+        assert!(windows >= 4, "{windows}");
+        let planned = run.diagnosis["effect"]["windows"].as_array().unwrap().clone();
+        let (exit, cut, stderr) = answer(&harness.output("shrink latest --json --runs 8 --confirm 1"));
+        assert_eq!(exit, 1, "{stderr}");
+        let left = cut["windows"].as_array().expect("windows are left");
+        assert_eq!(left.len(), 1, "{stderr}\n{cut:#}");
+        let number = left[0].as_u64().expect("it is a number");
+        let kept = planned.iter().find(|window| window["number"] == number).unwrap();
+        assert_eq!(kept["fault"], "partition", "{cut:#}");
+        assert_eq!(cut["hit_rate"], serde_json::json!({ "hits": 1, "runs": 1 }));
+        assert!(cut["length_ms"].as_u64() < cut["length_before_ms"].as_u64(), "{cut:#}");
+        let again: Vec<&str> = cut["again"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        let place = again
+            .iter()
+            .position(|word| *word == "--windows")
+            .expect("the words name the window");
+        assert_eq!(again[place + 1], number.to_string());
+        let dry = harness.output(&format!("{} --dry-run", again[1..].join(" ")));
+        let plan = String::from_utf8_lossy(&dry.stdout).into_owned();
+        assert!(
+            plan.contains(&format!("window {number} ")) && plan.matches("  window ").count() == 1,
+            "{plan}"
+        );
+    }
+
+    #[test]
+    fn a_right_lock_on_zookeeper_holds_on_servers_that_are_kept() {
+        nothing_is_found("--backend zk --fault reset,partition=leader --for 22s", 2);
+    }
+
+    #[test]
+    fn a_right_lock_on_etcd_holds_on_servers_that_are_kept() {
+        nothing_is_found("--backend etcd --fault reset,drop-reply=Txn --for 27s", 2);
+    }
 }

@@ -84,38 +84,6 @@ fn the_client_in_java_is_right() {
 }
 
 #[test]
-fn the_client_in_go_is_right() {
-    checked(&LANGUAGES[2]);
-}
-
-#[test]
-fn the_client_in_node_is_right() {
-    checked(&LANGUAGES[3]);
-}
-
-#[test]
-fn the_client_in_rust_is_right() {
-    checked(&LANGUAGES[4]);
-}
-
-#[test]
-fn a_client_in_java_stands_lost_replies_and_a_holder_that_is_cut_off() {
-    let harness = Harness::new();
-    let Some(folder) = written(&harness, &LANGUAGES[1]) else {
-        return;
-    };
-    let words =
-        "run --json --runtime local --backend redis --fault drop-reply,partition=holder --lease 2s --time 20s --client";
-    let output = harness
-        .command(words)
-        .current_dir(&folder)
-        .arg(LANGUAGES[1].3)
-        .output()
-        .unwrap();
-    crate::command::Answer::of(output).assert_exit(0);
-}
-
-#[test]
 fn the_suite_is_one_in_every_language_and_has_a_canary() {
     for (language, ..) in LANGUAGES {
         let harness = Harness::new();
@@ -178,4 +146,39 @@ fn a_workflow_goes_to_the_root_of_the_repository_and_names_the_folder() {
         "{}",
         String::from_utf8_lossy(&output.stdout)
     );
+}
+
+mod nightly {
+    use super::*;
+
+    #[test]
+    fn the_client_in_go_is_right() {
+        checked(&LANGUAGES[2]);
+    }
+
+    #[test]
+    fn the_client_in_node_is_right() {
+        checked(&LANGUAGES[3]);
+    }
+
+    #[test]
+    fn the_client_in_rust_is_right() {
+        checked(&LANGUAGES[4]);
+    }
+
+    #[test]
+    fn a_client_in_java_stands_lost_replies_and_a_holder_that_is_cut_off() {
+        let harness = Harness::new();
+        let Some(folder) = written(&harness, &LANGUAGES[1]) else {
+            return;
+        };
+        let words = "run --json --runtime local --backend redis --fault drop-reply,partition=holder --lease 2s --time 20s --client";
+        let output = harness
+            .command(words)
+            .current_dir(&folder)
+            .arg(LANGUAGES[1].3)
+            .output()
+            .unwrap();
+        crate::command::Answer::of(output).assert_exit(0);
+    }
 }

@@ -1,6 +1,6 @@
 //! Locks that hold and locks that break, under the same plan, on every runtime.
 
-use crate::command::Harness;
+use crate::command::{Harness, on_runtimes};
 
 /// One lease of a second keeps these short; every run still has a window longer than the lease, and a calm end.
 const SHORT: &str = "--lease 1s --time 14s --seed 5eed";
@@ -58,47 +58,44 @@ fn naive_is_caught(runtime: &str, backend: &str, recipe: &str, time: &str) -> cr
     answer
 }
 
-macro_rules! on_every_runtime {
-    ($($name:ident => $test:expr;)*) => {
-        mod local {
-            use super::*;
-            $(#[test] fn $name() { let test: fn(&str) = $test; test("local"); })*
-        }
-        mod docker {
-            use super::*;
-            $(#[test] fn $name() { let test: fn(&str) = $test; test("docker"); })*
-        }
-    };
+fn a_careful_zookeeper_queue_holds_while_its_holder_is_cut_off(runtime: &str) {
+    careful_holds_while_its_holder_is_cut_off(runtime, "zk");
 }
 
-on_every_runtime! {
-    a_careful_zookeeper_queue_holds_while_its_holder_is_cut_off =>
-        |runtime| careful_holds_while_its_holder_is_cut_off(runtime, "zk");
-    a_careful_etcd_mutex_holds_while_its_holder_is_cut_off =>
-        |runtime| careful_holds_while_its_holder_is_cut_off(runtime, "etcd");
-    a_careful_redis_lock_holds_while_its_holder_is_cut_off =>
-        |runtime| careful_holds_while_its_holder_is_cut_off(runtime, "redis");
-    a_careful_postgres_lease_holds_while_its_holder_is_cut_off =>
-        |runtime| careful_holds_while_its_holder_is_cut_off(runtime, "postgres");
-    a_careful_mariadb_lease_holds_while_its_holder_is_cut_off =>
-        |runtime| careful_holds_while_its_holder_is_cut_off(runtime, "mariadb");
-    a_naive_zookeeper_holder_is_caught_and_tokens_would_have_saved_it => |runtime| {
-        let answer = naive_is_caught(runtime, "zk", "zk-predecessor-watch", "20s");
-        assert_eq!(answer.verdict("HL003"), "holds");
-        assert!(answer.finding("HL003")["figures"]["stale_writes_refused"].as_f64() > Some(0.0));
-        assert_eq!(answer.verdict("HL009"), "violated", "nobody told the holder");
-    };
-    a_naive_redis_holder_is_caught_and_frees_its_successors_lock => |runtime| {
-        let answer = naive_is_caught(runtime, "redis", "redis-set-px-del", "32s");
-        assert_eq!(answer.verdict("HL003"), "not-applicable");
-        assert_eq!(answer.verdict("HL007"), "violated");
-    };
+fn a_careful_etcd_mutex_holds_while_its_holder_is_cut_off(runtime: &str) {
+    careful_holds_while_its_holder_is_cut_off(runtime, "etcd");
 }
 
-#[test]
-fn a_watch_on_the_parent_wakes_the_herd() {
-    let words = "--runtime local --backend zk --recipe zk-parent-watch --clients 12 --fault none --lease 1s --time 8s";
-    let answer = Harness::new().run(words);
+fn a_careful_redis_lock_holds_while_its_holder_is_cut_off(runtime: &str) {
+    careful_holds_while_its_holder_is_cut_off(runtime, "redis");
+}
+
+fn a_careful_postgres_lease_holds_while_its_holder_is_cut_off(runtime: &str) {
+    careful_holds_while_its_holder_is_cut_off(runtime, "postgres");
+}
+
+fn a_careful_mariadb_lease_holds_while_its_holder_is_cut_off(runtime: &str) {
+    careful_holds_while_its_holder_is_cut_off(runtime, "mariadb");
+}
+
+fn a_naive_zookeeper_holder_is_caught_and_tokens_would_have_saved_it(runtime: &str) {
+    let answer = naive_is_caught(runtime, "zk", "zk-predecessor-watch", "20s");
+    assert_eq!(answer.verdict("HL003"), "holds");
+    assert!(answer.finding("HL003")["figures"]["stale_writes_refused"].as_f64() > Some(0.0));
+    assert_eq!(answer.verdict("HL009"), "violated", "nobody told the holder");
+}
+
+fn a_naive_redis_holder_is_caught_and_frees_its_successors_lock(runtime: &str) {
+    let answer = naive_is_caught(runtime, "redis", "redis-set-px-del", "32s");
+    assert_eq!(answer.verdict("HL003"), "not-applicable");
+    assert_eq!(answer.verdict("HL007"), "violated");
+}
+
+fn a_watch_on_the_parent_wakes_the_herd(runtime: &str) {
+    let words = format!(
+        "--runtime {runtime} --backend zk --recipe zk-parent-watch --clients 12 --fault none --lease 1s --time 8s"
+    );
+    let answer = Harness::new().run(&words);
     answer.assert_exit(1);
     assert_eq!(answer.verdict("HL001"), "holds", "a herd is no danger to safety");
     let herd = answer.finding("HL004");
@@ -106,20 +103,19 @@ fn a_watch_on_the_parent_wakes_the_herd() {
     assert_eq!(herd["figures"]["woken_max"], 11.0, "as many as wait: {herd:#}");
 }
 
-#[test]
-fn a_watch_on_the_predecessor_wakes_one() {
-    let words =
-        "--runtime local --backend zk --recipe zk-predecessor-watch --clients 12 --fault none --lease 1s --time 8s";
-    let answer = Harness::new().run(words);
+fn a_watch_on_the_predecessor_wakes_one(runtime: &str) {
+    let words = format!(
+        "--runtime {runtime} --backend zk --recipe zk-predecessor-watch --clients 12 --fault none --lease 1s --time 8s"
+    );
+    let answer = Harness::new().run(&words);
     answer.assert_exit(0);
     assert_eq!(answer.finding("HL004")["figures"]["woken_max"], 1.0);
 }
 
-#[test]
-fn everybody_gets_a_turn_one_at_a_time() {
+fn everybody_gets_a_turn_one_at_a_time(runtime: &str) {
     for recipe in ["zk-polling", "zk-parent-watch", "zk-predecessor-watch"] {
         let words =
-            format!("--runtime local --backend zk --recipe {recipe} --clients 8 --each 1 --hold 300ms --time 60s");
+            format!("--runtime {runtime} --backend zk --recipe {recipe} --clients 8 --each 1 --hold 300ms --time 60s");
         let answer = Harness::new().run(&format!("{words} --interval 100ms --herd-limit 8"));
         answer.assert_exit(0);
         assert_eq!(answer.diagnosis["acquires"], 8, "{recipe}");
@@ -128,18 +124,16 @@ fn everybody_gets_a_turn_one_at_a_time() {
     }
 }
 
-#[test]
-fn a_run_that_ends_before_everybody_had_a_turn_is_no_pass() {
-    let words = "--runtime local --backend redis --clients 8 --each 1 --hold 1500ms --lease 4s --time 4s";
-    let answer = Harness::new().run(words);
+fn a_run_that_ends_before_everybody_had_a_turn_is_no_pass(runtime: &str) {
+    let words = format!("--runtime {runtime} --backend redis --clients 8 --each 1 --hold 1500ms --lease 4s --time 4s");
+    let answer = Harness::new().run(&words);
     answer.assert_exit(3);
     assert!(!answer.diagnosis["unfinished"].as_array().unwrap().is_empty());
     assert_eq!(answer.verdict("HL001"), "holds");
 }
 
-#[test]
-fn locks_that_come_and_go_are_made_again_and_hold() {
-    let words = "--runtime local --backend zk --locks 4 --churn 400ms --lease 1s --time 9s";
+fn locks_that_come_and_go_are_made_again_and_hold(runtime: &str) {
+    let words = format!("--runtime {runtime} --backend zk --locks 4 --churn 400ms --lease 1s --time 9s");
     let answer = Harness::new().run(&format!("{words} --fault none"));
     answer.assert_exit(0);
     let note = answer.diagnosis["notes"].as_array().and_then(|notes| {
@@ -157,10 +151,38 @@ fn locks_that_come_and_go_are_made_again_and_hold() {
     assert_eq!(answer.verdict("HL006"), "holds");
 }
 
-#[test]
-fn clients_of_one_process_are_clients() {
-    let words = "--runtime local --backend redis --clients 6 --per-process 3 --fault none --lease 1s --time 7s";
-    let answer = Harness::new().run(words);
+fn clients_of_one_process_are_clients(runtime: &str) {
+    let words =
+        format!("--runtime {runtime} --backend redis --clients 6 --per-process 3 --fault none --lease 1s --time 7s");
+    let answer = Harness::new().run(&words);
     answer.assert_exit(0);
     assert_eq!(answer.diagnosis["clients"], 6);
+}
+
+on_runtimes! {
+    real:
+        a_careful_zookeeper_queue_holds_while_its_holder_is_cut_off
+        a_careful_postgres_lease_holds_while_its_holder_is_cut_off
+        a_naive_redis_holder_is_caught_and_frees_its_successors_lock
+        a_watch_on_the_parent_wakes_the_herd
+        locks_that_come_and_go_are_made_again_and_hold;
+    docker:
+        a_careful_etcd_mutex_holds_while_its_holder_is_cut_off
+        a_careful_postgres_lease_holds_while_its_holder_is_cut_off
+        a_careful_mariadb_lease_holds_while_its_holder_is_cut_off
+        a_careful_redis_lock_holds_while_its_holder_is_cut_off
+        a_naive_zookeeper_holder_is_caught_and_tokens_would_have_saved_it;
+    models:
+        a_careful_etcd_mutex_holds_while_its_holder_is_cut_off
+        a_careful_redis_lock_holds_while_its_holder_is_cut_off
+        a_naive_zookeeper_holder_is_caught_and_tokens_would_have_saved_it
+        a_watch_on_the_predecessor_wakes_one
+        everybody_gets_a_turn_one_at_a_time
+        a_run_that_ends_before_everybody_had_a_turn_is_no_pass
+        clients_of_one_process_are_clients;
+    nightly:
+        a_careful_mariadb_lease_holds_while_its_holder_is_cut_off;
+    nightly_docker:
+        a_careful_zookeeper_queue_holds_while_its_holder_is_cut_off
+        a_naive_redis_holder_is_caught_and_frees_its_successors_lock;
 }

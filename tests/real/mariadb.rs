@@ -22,42 +22,11 @@ fn withstands(recipe: &str) {
 }
 
 #[test]
-fn a_careful_lock_of_a_session_withstands_what_happens_to_its_server_and_its_holder() {
-    withstands("mysql-get-lock");
-}
-
-#[test]
-fn a_careful_lease_withstands_what_happens_to_its_server_and_its_holder() {
-    withstands("mysql-row-lease");
-}
-
-#[test]
-fn a_release_that_does_not_compare_frees_the_next_holders_lease() {
-    let words = "--runtime local --backend mariadb --recipe mysql-row-lease-no-compare --holder naive";
-    let plan = "--fault partition=holder --clients 10 --hold 100ms --lease 1s --time 14s --seed 16";
-    let answer = Harness::new().run(&format!("{words} {plan}"));
-    answer.assert_exit(1);
-    assert_eq!(answer.verdict("HL001"), "violated");
-    assert_eq!(answer.verdict("HL003"), "holds", "tokens would have saved the data");
-}
-
-#[test]
 fn two_who_read_that_a_row_is_free_both_write_it() {
     let words = "--runtime local --backend mariadb --recipe mysql-row-lease-read-write --clients 10";
     let answer = Harness::new().run(&format!("{words} --fault none --lease 1s --time 8s --seed 5eed"));
     answer.assert_exit(1);
     assert_eq!(answer.verdict("HL001"), "violated");
-}
-
-/// A grant whose reply is lost is found among the replies that say no.
-#[test]
-fn a_reply_that_grants_is_told_from_one_that_does_not() {
-    for (recipe, message) in [("mysql-get-lock", "GET_LOCK"), ("mysql-row-lease", "INSERT")] {
-        let answer = plays(recipe, &format!("drop-reply={message}:accepted:3"));
-        answer.assert_exit(0);
-        let (with_effect, all) = answer.windows_with_effect();
-        assert!(with_effect == all && all > 0, "{recipe}: {with_effect} of {all}");
-    }
 }
 
 #[test]
@@ -66,4 +35,39 @@ fn it_is_not_simulated_and_says_so() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("models of ZooKeeper, etcd and Redis"), "{said}");
+}
+
+mod nightly {
+    use super::*;
+
+    #[test]
+    fn a_careful_lock_of_a_session_withstands_what_happens_to_its_server_and_its_holder() {
+        withstands("mysql-get-lock");
+    }
+
+    #[test]
+    fn a_careful_lease_withstands_what_happens_to_its_server_and_its_holder() {
+        withstands("mysql-row-lease");
+    }
+
+    #[test]
+    fn a_release_that_does_not_compare_frees_the_next_holders_lease() {
+        let words = "--runtime local --backend mariadb --recipe mysql-row-lease-no-compare --holder naive";
+        let plan = "--fault partition=holder --clients 10 --hold 100ms --lease 1s --time 14s --seed 16";
+        let answer = Harness::new().run(&format!("{words} {plan}"));
+        answer.assert_exit(1);
+        assert_eq!(answer.verdict("HL001"), "violated");
+        assert_eq!(answer.verdict("HL003"), "holds", "tokens would have saved the data");
+    }
+
+    /// A grant whose reply is lost is found among the replies that say no.
+    #[test]
+    fn a_reply_that_grants_is_told_from_one_that_does_not() {
+        for (recipe, message) in [("mysql-get-lock", "GET_LOCK"), ("mysql-row-lease", "INSERT")] {
+            let answer = plays(recipe, &format!("drop-reply={message}:accepted:3"));
+            answer.assert_exit(0);
+            let (with_effect, all) = answer.windows_with_effect();
+            assert!(with_effect == all && all > 0, "{recipe}: {with_effect} of {all}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use harness::cluster::{Cluster, ClusterSpec, NodeCommand, Runtime};
 use harness_workloads::BackendId;
 use serde_json::{Value, json};
 
-use crate::command::{Harness, share_the_machine};
+use crate::command::{Harness, on_runtimes};
 
 /// Time for what the cluster agrees on in a second, and refuses for five.
 const SOON: Duration = Duration::from_secs(60);
@@ -55,7 +55,6 @@ async fn until_done<T, E: std::fmt::Display>(mut attempt: impl AsyncFnMut() -> R
 
 #[test]
 fn the_new_member_of_an_etcd_cluster_is_another_one_and_has_what_the_others_have() {
-    share_the_machine();
     let folder = tempfile::tempdir().unwrap();
     let spec = ClusterSpec {
         software: backends::of(BackendId::Etcd).software,
@@ -139,9 +138,9 @@ fn what_cannot_be_replaced_is_refused_with_what_can_be_done_instead() {
     }
 }
 
-mod docker {
-    #[test]
-    fn a_zookeeper_queue_stands_a_leader_that_is_replaced() {
-        super::a_zookeeper_queue_stands_a_leader_that_is_replaced("docker");
-    }
+on_runtimes! {
+    real:
+        a_zookeeper_queue_stands_a_leader_that_is_replaced;
+    nightly_docker:
+        a_zookeeper_queue_stands_a_leader_that_is_replaced;
 }

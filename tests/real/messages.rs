@@ -4,14 +4,14 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::command::{Answer, Harness};
+use crate::command::{Answer, Harness, on_runtimes};
 
 /// A run in which nobody waits long: a lock that is stuck is seen to be stuck soon.
-const SHORT: &str = "--runtime local --seed 5eed --progress-bound 4s";
+const SHORT: &str = "--seed 5eed --progress-bound 4s";
 
-fn run(words: &str) -> Answer {
+fn run(runtime: &str, words: &str) -> Answer {
     let time = if words.contains("--time") { "" } else { "--time 16s" };
-    Harness::new().run(&format!("{SHORT} --wait 3s {time} {words}"))
+    Harness::new().run(&format!("--runtime {runtime} {SHORT} --wait 3s {time} {words}"))
 }
 
 /// The message that the first window of a run in `results` struck, as the history has it.
@@ -31,8 +31,8 @@ fn is_stuck(answer: &Answer) -> &Value {
     &answer.finding("HL005")["violations"][0]
 }
 
-fn stands(words: &str) -> Answer {
-    let answer = run(words);
+fn stands(runtime: &str, words: &str) -> Answer {
+    let answer = run(runtime, words);
     answer.assert_exit(0);
     let (with_effect, all) = answer.windows_with_effect();
     assert!(
@@ -45,64 +45,69 @@ fn stands(words: &str) -> Answer {
 
 const LOST_CREATE: &str = "--backend zk --lease 2s --fault drop-reply=create:1:waiter";
 
-#[test]
-fn an_orphan_of_a_lost_create_reply_stops_everybody_while_its_session_lives() {
-    let answer = run(&format!("{LOST_CREATE} --guid off"));
+fn an_orphan_of_a_lost_create_reply_stops_everybody_while_its_session_lives(runtime: &str) {
+    let answer = run(runtime, &format!("{LOST_CREATE} --guid off"));
     assert_eq!(is_stuck(&answer)["class"], "ghost");
 }
 
-#[test]
-fn a_guid_finds_the_node_of_a_lost_create_reply_again() {
-    stands(LOST_CREATE);
+fn a_guid_finds_the_node_of_a_lost_create_reply_again(runtime: &str) {
+    stands(runtime, LOST_CREATE);
 }
 
-#[test]
-fn a_client_whose_set_reply_was_lost_waits_for_its_own_ghost() {
-    let answer = run("--backend redis --recipe redis-setnx --clients 1 --fault drop-reply=SET:1:waiter");
+fn a_client_whose_set_reply_was_lost_waits_for_its_own_ghost(runtime: &str) {
+    let answer = run(
+        runtime,
+        "--backend redis --recipe redis-setnx --clients 1 --fault drop-reply=SET:1:waiter",
+    );
     assert_eq!(is_stuck(&answer)["class"], "ghost");
 }
 
-#[test]
-fn a_lock_whose_expiry_is_a_second_command_that_was_lost_stays_for_ever() {
-    let answer = run("--backend redis --recipe redis-setnx-expire --lease 1s --fault drop-request=EXPIRE:1:waiter");
+fn a_lock_whose_expiry_is_a_second_command_that_was_lost_stays_for_ever(runtime: &str) {
+    let answer = run(
+        runtime,
+        "--backend redis --recipe redis-setnx-expire --lease 1s --fault drop-request=EXPIRE:1:waiter",
+    );
     assert_eq!(is_stuck(&answer)["class"], "ghost");
 }
 
-#[test]
-fn a_client_that_dies_between_two_commands_leaves_its_lock_for_ever() {
-    let answer =
-        run("--backend redis --recipe redis-setnx-expire --lease 1s --clients 1 --fault kill-after=SET:1:waiter");
+fn a_client_that_dies_between_two_commands_leaves_its_lock_for_ever(runtime: &str) {
+    let answer = run(
+        runtime,
+        "--backend redis --recipe redis-setnx-expire --lease 1s --clients 1 --fault kill-after=SET:1:waiter",
+    );
     is_stuck(&answer);
     let killed = &answer.diagnosis["effect"]["windows"][0];
     assert_eq!(killed["evidence"]["clients_killed"], 1, "{killed}");
 }
 
-#[test]
-fn a_client_that_dies_after_one_command_leaves_its_lock_for_a_lease() {
-    stands("--backend redis --lease 1s --fault kill-after=SET:1:waiter");
-    stands("--backend zk --lease 1s --fault kill-after=create:1:waiter");
+fn a_client_that_dies_after_one_command_leaves_its_lock_for_a_lease(runtime: &str) {
+    stands(runtime, "--backend redis --lease 1s --fault kill-after=SET:1:waiter");
+    stands(runtime, "--backend zk --lease 1s --fault kill-after=create:1:waiter");
     // each message in turn: some are too rare to come while a window waits
-    let answer = run("--backend etcd --lease 2s --fault kill-after");
+    let answer = run(runtime, "--backend etcd --lease 2s --fault kill-after");
     answer.assert_exit(0);
     assert!(answer.windows_with_effect().0 > 5, "{:#}", answer.diagnosis["effect"]);
 }
 
-#[test]
-fn a_lost_unlock_of_a_lock_without_expiry_is_never_made_good() {
-    let answer = run("--backend redis --recipe redis-setnx --fault drop-request=DEL:1:releaser");
+fn a_lost_unlock_of_a_lock_without_expiry_is_never_made_good(runtime: &str) {
+    let answer = run(
+        runtime,
+        "--backend redis --recipe redis-setnx --fault drop-request=DEL:1:releaser",
+    );
     is_stuck(&answer);
 }
 
-#[test]
-fn a_lost_unlock_of_a_lock_that_asks_again_is_no_harm() {
-    stands("--backend zk --lease 1s --fault drop-request=delete:1:releaser");
+fn a_lost_unlock_of_a_lock_that_asks_again_is_no_harm(runtime: &str) {
+    stands(
+        runtime,
+        "--backend zk --lease 1s --fault drop-request=delete:1:releaser",
+    );
 }
 
-#[test]
-fn a_late_delete_frees_the_successors_lock() {
+fn a_late_delete_frees_the_successors_lock(runtime: &str) {
     // one delete a window, which now and then comes to its own client's next hold
     let words = "--backend redis --recipe redis-set-px-get-del --lease 1s --hold 400ms --window 2500ms";
-    let answer = run(&format!("{words} --fault delay-request=DEL:1:releaser:1500ms"));
+    let answer = run(runtime, &format!("{words} --fault delay-request=DEL:1:releaser:1500ms"));
     answer.assert_exit(1);
     assert_eq!(answer.verdict("HL007"), "violated");
     let violation = &answer.finding("HL007")["violations"][0];
@@ -110,13 +115,12 @@ fn a_late_delete_frees_the_successors_lock() {
     assert!(answer.window_sum("messages_delayed") > 0);
 }
 
-#[test]
-fn a_renewal_that_is_asked_again_survives_one_error() {
+fn a_renewal_that_is_asked_again_survives_one_error(runtime: &str) {
     for words in [
         "--backend redis --recipe redis-watchdog --lease 1s --hold 1200ms --clients 1 --fault drop-request=EVAL:1:worker",
         "--backend etcd --lease 2s --hold 1200ms --clients 3 --time 20s --fault drop-request=LeaseKeepAlive:1:anyone",
     ] {
-        stands(words);
+        stands(runtime, words);
     }
 }
 
@@ -170,7 +174,9 @@ fn a_renewal_that_dies_of_one_error_is_caught_in_anybodys_client() {
     let script = harness.folder.path().join("frail.py");
     std::fs::write(&script, FRAIL).unwrap();
     let words = "--backend redis --lease 1s --hold 3s --wait 8s --clients 3 --fault drop-request=PEXPIRE:2:worker";
-    let mut command = harness.command(&format!("run --json {SHORT} --time 16s {words} --client"));
+    let mut command = harness.command(&format!(
+        "run --json --runtime local {SHORT} --time 16s {words} --client"
+    ));
     let output = command.arg(format!("python3 {}", script.display())).output().unwrap();
     let answer = Answer::of(output);
     answer.assert_exit(1);
@@ -185,10 +191,11 @@ fn a_renewal_that_dies_of_one_error_is_caught_in_anybodys_client() {
     assert!(answer.window_sum("messages_dropped") > 0);
 }
 
-#[test]
-fn a_history_says_what_was_struck_and_whose_it_was() {
+fn a_history_says_what_was_struck_and_whose_it_was(runtime: &str) {
     let harness = Harness::new();
-    harness.run(&format!("{SHORT} --time 16s {LOST_CREATE}")).assert_exit(0);
+    harness
+        .run(&format!("--runtime {runtime} {SHORT} --time 16s {LOST_CREATE}"))
+        .assert_exit(0);
     let struck = struck(&harness.results());
     assert_eq!(struck["message"], "create");
     assert_eq!(struck["role"], "a waiter");
@@ -197,19 +204,20 @@ fn a_history_says_what_was_struck_and_whose_it_was() {
     assert!(link.starts_with(&format!("{client}->n")), "{struck:#}");
 }
 
-#[test]
-fn a_message_that_never_comes_is_a_miss_with_what_came_instead() {
-    let answer = run("--backend redis --recipe redis-setnx --lease 1s --time 14s --fault drop-request=BLPOP:1");
+fn a_message_that_never_comes_is_a_miss_with_what_came_instead(runtime: &str) {
+    let answer = run(
+        runtime,
+        "--backend redis --recipe redis-setnx --lease 1s --time 14s --fault drop-request=BLPOP:1",
+    );
     answer.assert_exit(3);
     let missed = answer.diagnosis["effect"]["windows"][0]["missed"].as_str().unwrap();
     assert!(missed.contains("`BLPOP`") && missed.contains("SET ×"), "{missed}");
 }
 
-#[test]
-fn the_wire_counts_what_a_hand_over_costs() {
+fn the_wire_counts_what_a_hand_over_costs(runtime: &str) {
     let herd = |recipe: &str| {
         let words = format!("--backend zk --recipe {recipe} --clients 8 --fault none --lease 2s --time 8s");
-        let answer = Harness::new().run(&format!("--runtime local {words}"));
+        let answer = Harness::new().run(&format!("--runtime {runtime} {words}"));
         let finding = answer.finding("HL004").clone();
         let figure = |name: &str| {
             finding["figures"][name]
@@ -229,4 +237,22 @@ fn the_wire_counts_what_a_hand_over_costs() {
         parent > 1.5 * predecessor,
         "{parent} messages for everybody, {predecessor} for the next"
     );
+}
+
+on_runtimes! {
+    real:
+        an_orphan_of_a_lost_create_reply_stops_everybody_while_its_session_lives
+        a_lock_whose_expiry_is_a_second_command_that_was_lost_stays_for_ever
+        a_client_that_dies_after_one_command_leaves_its_lock_for_a_lease
+        the_wire_counts_what_a_hand_over_costs;
+    models:
+        a_late_delete_frees_the_successors_lock
+        a_guid_finds_the_node_of_a_lost_create_reply_again
+        a_client_whose_set_reply_was_lost_waits_for_its_own_ghost
+        a_client_that_dies_between_two_commands_leaves_its_lock_for_ever
+        a_lost_unlock_of_a_lock_without_expiry_is_never_made_good
+        a_lost_unlock_of_a_lock_that_asks_again_is_no_harm
+        a_renewal_that_is_asked_again_survives_one_error
+        a_history_says_what_was_struck_and_whose_it_was
+        a_message_that_never_comes_is_a_miss_with_what_came_instead;
 }

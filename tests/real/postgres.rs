@@ -17,25 +17,6 @@ fn a_lock_of_a_session_is_shared_behind_a_transaction_pooler() {
     assert_eq!(answer.verdict("HL001"), "violated");
 }
 
-#[test]
-fn a_lock_of_a_transaction_is_its_clients_behind_a_transaction_pooler() {
-    let answer = pooled("pg-advisory-xact");
-    answer.assert_exit(0);
-    assert_eq!(answer.verdict("HL001"), "holds");
-}
-
-#[test]
-fn a_release_that_does_not_compare_frees_the_next_holders_lease() {
-    let words =
-        "--runtime local --backend postgres --recipe pg-row-lease-no-compare --holder naive --fault partition=holder";
-    let answer = Harness::new().run(&format!(
-        "{words} --clients 10 --hold 100ms --lease 1s --time 14s --seed 16"
-    ));
-    answer.assert_exit(1);
-    assert_eq!(answer.verdict("HL001"), "violated");
-    assert_eq!(answer.verdict("HL003"), "holds", "tokens would have saved the data");
-}
-
 /// A standby without the last writes grants the lease of a holder that works on, and may give its token again.
 #[test]
 fn a_postgres_that_fails_over_without_its_last_writes_has_two_holders() {
@@ -50,15 +31,6 @@ fn a_postgres_that_fails_over_without_its_last_writes_has_two_holders() {
 }
 
 #[test]
-fn a_postgres_that_fails_over_with_all_its_writes_keeps_its_leases() {
-    let words = "--runtime local --backend postgres --fault failover=clean --lease 1s --time 14s --seed 5eed";
-    let answer = Harness::new().run(words);
-    answer.assert_exit(0);
-    assert!(answer.window_sum("servers_promoted") > 0);
-    assert!(answer.window_sum("servers_back") > 0, "the old primary follows");
-}
-
-#[test]
 fn a_postgres_that_could_not_fail_over_says_so() {
     for (words, hint) in [
         ("--runtime local --auth", "leave --auth out"),
@@ -67,5 +39,36 @@ fn a_postgres_that_could_not_fail_over_says_so() {
         let answer = Harness::new().run(&format!("{words} --backend postgres --fault failover --time 20s"));
         answer.assert_exit(4);
         assert!(answer.stderr.contains(hint), "{}", answer.stderr);
+    }
+}
+
+mod nightly {
+    use super::*;
+
+    #[test]
+    fn a_lock_of_a_transaction_is_its_clients_behind_a_transaction_pooler() {
+        let answer = pooled("pg-advisory-xact");
+        answer.assert_exit(0);
+        assert_eq!(answer.verdict("HL001"), "holds");
+    }
+
+    #[test]
+    fn a_release_that_does_not_compare_frees_the_next_holders_lease() {
+        let words = "--runtime local --backend postgres --recipe pg-row-lease-no-compare --holder naive --fault partition=holder";
+        let answer = Harness::new().run(&format!(
+            "{words} --clients 10 --hold 100ms --lease 1s --time 14s --seed 16"
+        ));
+        answer.assert_exit(1);
+        assert_eq!(answer.verdict("HL001"), "violated");
+        assert_eq!(answer.verdict("HL003"), "holds", "tokens would have saved the data");
+    }
+
+    #[test]
+    fn a_postgres_that_fails_over_with_all_its_writes_keeps_its_leases() {
+        let words = "--runtime local --backend postgres --fault failover=clean --lease 1s --time 14s --seed 5eed";
+        let answer = Harness::new().run(words);
+        answer.assert_exit(0);
+        assert!(answer.window_sum("servers_promoted") > 0);
+        assert!(answer.window_sum("servers_back") > 0, "the old primary follows");
     }
 }

@@ -1,15 +1,15 @@
 //! Faults that strike processes: clients stopped past their lease or killed, servers killed, paused and restarted; and
 //! what that does to locks.
 
-use crate::command::{Answer, Harness, processes_of};
+use crate::command::{Answer, Harness, on_runtimes, processes_of};
 
 /// Short enough for a test; every window is longer than the lease.
 const SHORT: &str = "--lease 1s --time 14s --seed 5eed";
 /// etcd grants no shorter lease.
 const ETCD: &str = "--lease 2s --time 20s --seed 5eed";
 
-fn run(words: &str) -> Answer {
-    Harness::new().run(&format!("--runtime local {words}"))
+fn run(runtime: &str, words: &str) -> Answer {
+    Harness::new().run(&format!("--runtime {runtime} {words}"))
 }
 
 fn assert_every_window_had_effect(answer: &Answer) {
@@ -22,11 +22,11 @@ fn assert_every_window_had_effect(answer: &Answer) {
     );
 }
 
-#[test]
-fn a_paused_holder_believes_too_long_and_tokens_save_the_data() {
-    let answer = run(&format!(
-        "--backend zk --recipe zk-predecessor-watch --fault pause-holder {SHORT}"
-    ));
+fn a_paused_holder_believes_too_long_and_tokens_save_the_data(runtime: &str) {
+    let answer = run(
+        runtime,
+        &format!("--backend zk --recipe zk-predecessor-watch --fault pause-holder {SHORT}"),
+    );
     answer.assert_exit(1);
     assert_eq!(answer.finding("HL001")["violations"][0]["class"], "stale-holder");
     assert_eq!(answer.verdict("HL003"), "holds");
@@ -36,10 +36,9 @@ fn a_paused_holder_believes_too_long_and_tokens_save_the_data() {
     assert!(answer.window_sum("holders") > 0);
 }
 
-#[test]
-fn a_stopped_holder_writes_once_when_it_continues() {
+fn a_stopped_holder_writes_once_when_it_continues(runtime: &str) {
     let harness = Harness::new();
-    let words = format!("--backend redis --fault pause-holder --runtime local {SHORT}");
+    let words = format!("--backend redis --fault pause-holder --runtime {runtime} {SHORT}");
     let answer = harness.run(&words);
     assert_every_window_had_effect(&answer);
     let history = std::fs::read_to_string(harness.results().join("latest/history.jsonl")).unwrap();
@@ -63,37 +62,38 @@ fn a_stopped_holder_writes_once_when_it_continues() {
     assert!(windows > 0 && stopped.is_none());
 }
 
-#[test]
-fn a_holder_that_is_not_paused_past_its_lease_proves_nothing() {
-    let answer = run("--backend zk --fault pause-holder --lease 2s --window 500ms --time 16s --seed 5eed");
+fn a_holder_that_is_not_paused_past_its_lease_proves_nothing(runtime: &str) {
+    let answer = run(
+        runtime,
+        "--backend zk --fault pause-holder --lease 2s --window 500ms --time 16s --seed 5eed",
+    );
     answer.assert_exit(3);
     assert_eq!(answer.verdict("HL001"), "holds");
     assert_eq!(answer.windows_with_effect().0, 0, "{:#}", answer.diagnosis["effect"]);
 }
 
-#[test]
-fn a_lock_without_a_lease_stands_a_paused_holder() {
-    let answer = run(&format!(
-        "--backend redis --recipe redis-setnx --fault pause-holder {SHORT}"
-    ));
+fn a_lock_without_a_lease_stands_a_paused_holder(runtime: &str) {
+    let answer = run(
+        runtime,
+        &format!("--backend redis --recipe redis-setnx --fault pause-holder {SHORT}"),
+    );
     answer.assert_exit(0);
     assert_every_window_had_effect(&answer);
     assert_eq!(answer.verdict("HL001"), "holds");
 }
 
-#[test]
-fn a_paused_waiter_does_no_harm_to_a_queue() {
-    let answer = run(&format!("--backend zk --fault pause-waiter {SHORT}"));
+fn a_paused_waiter_does_no_harm_to_a_queue(runtime: &str) {
+    let answer = run(runtime, &format!("--backend zk --fault pause-waiter {SHORT}"));
     answer.assert_exit(0);
     assert_every_window_had_effect(&answer);
     assert!(answer.window_sum("clients_stopped") > 0);
 }
 
-#[test]
-fn a_dead_holder_is_replaced_where_the_lock_has_a_lease() {
-    let answer = run(&format!(
-        "--backend zk --recipe zk-predecessor-watch --fault kill-holder {SHORT}"
-    ));
+fn a_dead_holder_is_replaced_where_the_lock_has_a_lease(runtime: &str) {
+    let answer = run(
+        runtime,
+        &format!("--backend zk --recipe zk-predecessor-watch --fault kill-holder {SHORT}"),
+    );
     answer.assert_exit(0);
     assert_every_window_had_effect(&answer);
     let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
@@ -101,19 +101,20 @@ fn a_dead_holder_is_replaced_where_the_lock_has_a_lease() {
     assert_eq!(answer.window_sum("holders"), windows.len() as u64);
 }
 
-#[test]
-fn a_dead_holder_without_a_lease_is_never_replaced() {
-    let answer = run("--backend redis --recipe redis-setnx --fault kill-holder --lease 1s --time 14s --seed 5eed");
+fn a_dead_holder_without_a_lease_is_never_replaced(runtime: &str) {
+    let answer = run(
+        runtime,
+        "--backend redis --recipe redis-setnx --fault kill-holder --lease 1s --time 14s --seed 5eed",
+    );
     answer.assert_exit(1);
     assert_eq!(answer.verdict("HL005"), "violated");
     assert_eq!(answer.verdict("HL001"), "holds");
 }
 
-#[test]
-fn all_clients_of_a_killed_process_die_and_come_back() {
+fn all_clients_of_a_killed_process_die_and_come_back(runtime: &str) {
     let harness = Harness::new();
     let words = "--backend redis --clients 6 --per-process 3 --fault kill --lease 1s --time 14s --seed 5eed";
-    let answer = harness.run(&format!("--runtime local {words}"));
+    let answer = harness.run(&format!("--runtime {runtime} {words}"));
     answer.assert_exit(0);
     assert_every_window_had_effect(&answer);
     let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
@@ -150,27 +151,26 @@ fn a_queue_stands_the_end_of_its_leader(runtime: &str, backend: &str) {
     }));
 }
 
-#[test]
-fn a_zookeeper_queue_stands_the_end_of_its_leader() {
-    a_queue_stands_the_end_of_its_leader("local", "zk");
+fn a_zookeeper_queue_stands_the_end_of_its_leader(runtime: &str) {
+    a_queue_stands_the_end_of_its_leader(runtime, "zk");
 }
 
-#[test]
-fn an_etcd_mutex_stands_the_end_of_its_leader() {
-    a_queue_stands_the_end_of_its_leader("local", "etcd");
+fn an_etcd_mutex_stands_the_end_of_its_leader(runtime: &str) {
+    a_queue_stands_the_end_of_its_leader(runtime, "etcd");
 }
 
-#[test]
-fn a_paused_leader_is_another_leaders_chance() {
-    let answer = run(&format!("--backend zk --fault server-pause=leader {SHORT}"));
+fn a_paused_leader_is_another_leaders_chance(runtime: &str) {
+    let answer = run(
+        runtime,
+        "--backend zk --fault server-pause=leader --lease 1s --time 20s --window 6s --seed 5eed",
+    );
     answer.assert_exit(0);
     assert_every_window_had_effect(&answer);
     assert!(answer.window_sum("servers_paused") > 0);
 }
 
-#[test]
-fn servers_restarted_one_by_one_all_come_back() {
-    let answer = run(&format!("--backend etcd --fault server-restart {ETCD}"));
+fn servers_restarted_one_by_one_all_come_back(runtime: &str) {
+    let answer = run(runtime, &format!("--backend etcd --fault server-restart {ETCD}"));
     answer.assert_exit(0);
     assert_every_window_had_effect(&answer);
     assert!(answer.window_sum("servers_killed") >= 3);
@@ -178,43 +178,53 @@ fn servers_restarted_one_by_one_all_come_back() {
 }
 
 /// A server without persistence forgets the lock that its holder still believes in.
-#[test]
-fn a_redis_that_comes_back_empty_has_two_holders() {
-    let answer = run(&format!(
-        "--backend redis --fault server-restart --hold 600ms --clients 3 {SHORT}"
-    ));
+fn a_redis_that_comes_back_empty_has_two_holders(runtime: &str) {
+    let answer = run(
+        runtime,
+        &format!("--backend redis --fault server-restart --hold 600ms --clients 3 {SHORT}"),
+    );
     answer.assert_exit(1);
     assert_eq!(answer.verdict("HL001"), "violated");
     assert_eq!(answer.verdict("HL007"), "holds", "{:#}", answer.finding("HL007"));
     assert_every_window_had_effect(&answer);
 }
 
-mod docker {
-    use super::*;
+fn a_restarted_server_serves_again(runtime: &str) {
+    let answer = run(runtime, &format!("--backend redis --fault server-restart {SHORT}"));
+    assert_every_window_had_effect(&answer);
+    assert_eq!(answer.verdict("HL007"), "holds", "{:#}", answer.finding("HL007"));
+    assert_eq!(answer.verdict("HL005"), "holds", "{:#}", answer.finding("HL005"));
+    let killed = answer.window_sum("servers_killed");
+    assert_eq!(answer.window_sum("servers_back"), killed);
+}
 
-    #[test]
-    fn a_zookeeper_queue_stands_the_end_of_its_leader() {
-        a_queue_stands_the_end_of_its_leader("docker", "zk");
-    }
+fn paused_servers_go_on_and_several_faults_fit_a_run(runtime: &str) {
+    let answer = run(runtime, &format!("--backend redis --fault server-pause,kill {SHORT}"));
+    answer.assert_exit(0);
+    assert_every_window_had_effect(&answer);
+    assert!(answer.window_sum("servers_paused") > 0);
+}
 
-    #[test]
-    fn a_restarted_container_serves_again() {
-        let answer = Harness::new().run(&format!(
-            "--runtime docker --backend redis --fault server-restart {SHORT}"
-        ));
-        assert_every_window_had_effect(&answer);
-        assert_eq!(answer.verdict("HL007"), "holds", "{:#}", answer.finding("HL007"));
-        assert_eq!(answer.verdict("HL005"), "holds", "{:#}", answer.finding("HL005"));
-        let killed = answer.window_sum("servers_killed");
-        assert_eq!(answer.window_sum("servers_back"), killed);
-    }
-
-    #[test]
-    fn paused_containers_go_on_and_several_faults_fit_a_run() {
-        let words = format!("--runtime docker --backend redis --fault server-pause,kill {SHORT}");
-        let answer = Harness::new().run(&words);
-        answer.assert_exit(0);
-        assert_every_window_had_effect(&answer);
-        assert!(answer.window_sum("servers_paused") > 0);
-    }
+on_runtimes! {
+    real:
+        a_stopped_holder_writes_once_when_it_continues
+        a_paused_waiter_does_no_harm_to_a_queue
+        a_dead_holder_without_a_lease_is_never_replaced
+        all_clients_of_a_killed_process_die_and_come_back
+        an_etcd_mutex_stands_the_end_of_its_leader
+        a_redis_that_comes_back_empty_has_two_holders;
+    docker:
+        a_zookeeper_queue_stands_the_end_of_its_leader
+        paused_servers_go_on_and_several_faults_fit_a_run;
+    models:
+        a_paused_holder_believes_too_long_and_tokens_save_the_data
+        a_holder_that_is_not_paused_past_its_lease_proves_nothing
+        a_lock_without_a_lease_stands_a_paused_holder
+        a_dead_holder_is_replaced_where_the_lock_has_a_lease
+        a_zookeeper_queue_stands_the_end_of_its_leader
+        a_paused_leader_is_another_leaders_chance
+        servers_restarted_one_by_one_all_come_back
+        paused_servers_go_on_and_several_faults_fit_a_run;
+    nightly_docker:
+        a_restarted_server_serves_again;
 }

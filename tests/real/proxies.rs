@@ -15,10 +15,6 @@ struct ProxyProcess {
 }
 
 impl ProxyProcess {
-    fn start(harness: &Harness) -> Self {
-        Self::start_with(harness, "")
-    }
-
     fn start_with(harness: &Harness, words: &str) -> Self {
         let mut command = harness.command(&format!("proxy --listen 127.0.0.1:0 {words}"));
         let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
@@ -77,133 +73,6 @@ fn a_proxy_begins_with_those_of_its_file_and_says_what_is_wrong_with_one() {
     );
 }
 
-fn through_both(words: &str) -> [Answer; 2] {
-    let harness = Harness::new();
-    let toxiproxy = ProxyProcess::start(&harness);
-    let words = format!("--runtime local {words} --lease 1s --seed b17e");
-    let built_in = harness.run(&words);
-    let other = harness.run(&format!("{words} --proxy toxiproxy={}", toxiproxy.api));
-    let left = ask(toxiproxy.api, "GET", "/proxies", "").expect("it is still there");
-    assert!(left.ends_with("{}"), "nothing of a run stays on it: {left}");
-    assert_eq!(
-        built_in.window_sum("links"),
-        other.window_sum("links"),
-        "the plan is the same"
-    );
-    [built_in, other]
-}
-
-#[test]
-fn both_proxies_catch_the_naive_holder() {
-    for answer in through_both("--backend zk --holder naive --fault partition=holder --time 14s") {
-        answer.assert_exit(1);
-        assert_eq!(answer.verdict("HL001"), "violated");
-        let (with_effect, all) = answer.windows_with_effect();
-        assert!(
-            with_effect == all && with_effect > 0,
-            "{with_effect} of {all} had an effect"
-        );
-    }
-}
-
-#[test]
-fn both_proxies_let_the_careful_holder_pass() {
-    for answer in through_both("--backend zk --fault partition=holder --time 14s") {
-        answer.assert_exit(0);
-        let (with_effect, all) = answer.windows_with_effect();
-        assert!(
-            with_effect == all && with_effect > 0,
-            "{with_effect} of {all} had an effect"
-        );
-    }
-}
-
-#[test]
-fn every_fault_of_the_network_bites_through_a_toxiproxy() {
-    let harness = Harness::new();
-    let toxiproxy = ProxyProcess::start(&harness);
-    for (fault, counter) in [
-        ("latency=40ms+10ms", "delayed_bytes"),
-        ("slow=2k", "delayed_bytes"),
-        ("reset", "resets"),
-        ("flaky=2000", "resets"),
-    ] {
-        let words = format!("--runtime local --backend redis --fault {fault} --lease 1s --time 14s --seed b17e");
-        let answer = harness.run(&format!("{words} --proxy toxiproxy={}", toxiproxy.api));
-        answer.assert_exit(0);
-        assert!(
-            answer.window_sum(counter) > 0,
-            "{fault}: {:#}",
-            answer.diagnosis["effect"]
-        );
-    }
-}
-
-#[test]
-fn what_a_toxiproxy_cannot_do_is_refused_and_one_that_is_not_there_is_the_environment() {
-    let harness = Harness::new();
-    let slow = harness.run("--backend redis --fault slow=500 --proxy toxiproxy=127.0.0.1:1");
-    slow.assert_exit(2);
-    assert!(slow.stderr.contains("whole kB"), "{}", slow.stderr);
-    let gone = harness.run("--runtime local --backend redis --fault none --time 10s --proxy toxiproxy=127.0.0.1:1");
-    gone.assert_exit(4);
-    assert!(gone.stderr.contains("no Toxiproxy at 127.0.0.1:1"), "{}", gone.stderr);
-}
-
-#[test]
-fn what_a_killed_run_left_on_a_toxiproxy_is_removed_and_nothing_else() {
-    let harness = Harness::new();
-    let toxiproxy = ProxyProcess::start(&harness);
-    let proxies = || ask(toxiproxy.api, "GET", "/proxies", "").expect("it is still there");
-    let other = r#"{"name":"other","listen":"127.0.0.1:0","upstream":"127.0.0.1:1"}"#;
-    ask(toxiproxy.api, "POST", "/proxies", other).expect("it makes one");
-    let with_own_claims = |words: &str| {
-        let mut command = harness.command(words);
-        command.env("TMPDIR", harness.folder.path());
-        command.env("DOCKER_HOST", "unix:///nowhere/docker.sock");
-        command
-    };
-    let words = format!(
-        "run --runtime local --backend redis --fault none --time 60s --proxy toxiproxy={}",
-        toxiproxy.api
-    );
-    let mut running = with_own_claims(&words);
-    let mut running = running
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("harness can be started");
-    let end = Instant::now() + Duration::from_secs(60);
-    while !proxies().contains("c0-n1") {
-        assert!(Instant::now() < end, "the run makes its proxies: {}", proxies());
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let doctor =
-        |words: &str| String::from_utf8(with_own_claims(words).output().expect("it runs").stdout).expect("text");
-    let living = doctor("doctor --clean");
-    assert!(
-        !living.contains("removed") && proxies().contains("c0-n1"),
-        "the run lives: {living}"
-    );
-    running.kill().expect("it runs");
-    running.wait().expect("it ends");
-    let cleaned = doctor("doctor --clean");
-    assert!(
-        cleaned.contains(&format!("on the Toxiproxy at {}", toxiproxy.api)),
-        "{cleaned}"
-    );
-    assert!(
-        !proxies().contains("c0-n1") && proxies().contains("other"),
-        "{}",
-        proxies()
-    );
-    let again = doctor("doctor");
-    assert!(
-        !again.contains("Toxiproxy at") && again.contains("earlier runs left nothing"),
-        "{again}"
-    );
-}
-
 #[test]
 fn a_run_that_is_poked_says_so_and_is_calm_at_its_end() {
     let harness = Harness::new();
@@ -234,34 +103,167 @@ fn a_run_that_is_poked_says_so_and_is_calm_at_its_end() {
     );
 }
 
-mod docker {
-    use std::process::Command;
+/// Runs whose links are those of a Toxiproxy.
+#[cfg(feature = "toxiproxy")]
+mod nightly {
+    use super::*;
 
-    use crate::command::Harness;
-
-    fn docker(words: &str) -> (bool, String) {
-        let output = Command::new("docker").args(words.split_whitespace()).output();
-        let output = output.expect("docker can be started");
-        (
-            output.status.success(),
-            String::from_utf8_lossy(&output.stdout).into_owned(),
-        )
+    fn through_both(words: &str) -> [Answer; 2] {
+        let harness = Harness::new();
+        let toxiproxy = ProxyProcess::start_with(&harness, "");
+        let words = format!("--runtime local {words} --lease 1s --seed b17e");
+        let built_in = harness.run(&words);
+        let other = harness.run(&format!("{words} --proxy toxiproxy={}", toxiproxy.api));
+        let left = ask(toxiproxy.api, "GET", "/proxies", "").expect("it is still there");
+        assert!(left.ends_with("{}"), "nothing of a run stays on it: {left}");
+        assert_eq!(
+            built_in.window_sum("links"),
+            other.window_sum("links"),
+            "the plan is the same"
+        );
+        [built_in, other]
     }
 
     #[test]
-    fn a_container_that_is_no_toxiproxy_is_the_environment_and_leaves_nothing() {
-        let there = |image: &&str| docker(&format!("image inspect {image}")).0;
-        let image = ["redis:7", "harness-redis:debian"].into_iter().find(there);
-        let image = image.expect("`make test` provides an image of redis");
-        let words = "--runtime local --backend redis --fault none --time 10s --proxy toxiproxy";
-        let answer = Harness::new().run(&format!("{words} --proxy-image {image}"));
-        answer.assert_exit(4);
-        assert!(
-            answer.stderr.contains("could not start a Toxiproxy"),
-            "{}",
-            answer.stderr
+    fn both_proxies_catch_the_naive_holder() {
+        for answer in through_both("--backend zk --holder naive --fault partition=holder --time 14s") {
+            answer.assert_exit(1);
+            assert_eq!(answer.verdict("HL001"), "violated");
+            let (with_effect, all) = answer.windows_with_effect();
+            assert!(
+                with_effect == all && with_effect > 0,
+                "{with_effect} of {all} had an effect"
+            );
+        }
+    }
+
+    #[test]
+    fn both_proxies_let_the_careful_holder_pass() {
+        for answer in through_both("--backend zk --fault partition=holder --time 14s") {
+            answer.assert_exit(0);
+            let (with_effect, all) = answer.windows_with_effect();
+            assert!(
+                with_effect == all && with_effect > 0,
+                "{with_effect} of {all} had an effect"
+            );
+        }
+    }
+
+    #[test]
+    fn every_fault_of_the_network_bites_through_a_toxiproxy() {
+        let harness = Harness::new();
+        let toxiproxy = ProxyProcess::start_with(&harness, "");
+        for (fault, counter) in [
+            ("latency=40ms+10ms", "delayed_bytes"),
+            ("slow=2k", "delayed_bytes"),
+            ("reset", "resets"),
+            ("flaky=2000", "resets"),
+        ] {
+            let words = format!("--runtime local --backend redis --fault {fault} --lease 1s --time 14s --seed b17e");
+            let answer = harness.run(&format!("{words} --proxy toxiproxy={}", toxiproxy.api));
+            answer.assert_exit(0);
+            assert!(
+                answer.window_sum(counter) > 0,
+                "{fault}: {:#}",
+                answer.diagnosis["effect"]
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_toxiproxy_cannot_do_is_refused_and_one_that_is_not_there_is_the_environment() {
+        let harness = Harness::new();
+        let slow = harness.run("--backend redis --fault slow=500 --proxy toxiproxy=127.0.0.1:1");
+        slow.assert_exit(2);
+        assert!(slow.stderr.contains("whole kB"), "{}", slow.stderr);
+        let gone = harness.run("--runtime local --backend redis --fault none --time 10s --proxy toxiproxy=127.0.0.1:1");
+        gone.assert_exit(4);
+        assert!(gone.stderr.contains("no Toxiproxy at 127.0.0.1:1"), "{}", gone.stderr);
+    }
+
+    #[test]
+    fn what_a_killed_run_left_on_a_toxiproxy_is_removed_and_nothing_else() {
+        let harness = Harness::new();
+        let toxiproxy = ProxyProcess::start_with(&harness, "");
+        let proxies = || ask(toxiproxy.api, "GET", "/proxies", "").expect("it is still there");
+        let other = r#"{"name":"other","listen":"127.0.0.1:0","upstream":"127.0.0.1:1"}"#;
+        ask(toxiproxy.api, "POST", "/proxies", other).expect("it makes one");
+        let with_own_claims = |words: &str| {
+            let mut command = harness.command(words);
+            command.env("TMPDIR", harness.folder.path());
+            command.env("DOCKER_HOST", "unix:///nowhere/docker.sock");
+            command
+        };
+        let words = format!(
+            "run --runtime local --backend redis --fault none --time 60s --proxy toxiproxy={}",
+            toxiproxy.api
         );
-        let (_, left) = docker("ps --all --filter name=-toxiproxy --format {{.Names}}");
-        assert_eq!(left.trim(), "", "its container is removed");
+        let mut running = with_own_claims(&words);
+        let mut running = running
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("harness can be started");
+        let end = Instant::now() + Duration::from_secs(60);
+        while !proxies().contains("c0-n1") {
+            assert!(Instant::now() < end, "the run makes its proxies: {}", proxies());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let doctor =
+            |words: &str| String::from_utf8(with_own_claims(words).output().expect("it runs").stdout).expect("text");
+        let living = doctor("doctor --clean");
+        assert!(
+            !living.contains("removed") && proxies().contains("c0-n1"),
+            "the run lives: {living}"
+        );
+        running.kill().expect("it runs");
+        running.wait().expect("it ends");
+        let cleaned = doctor("doctor --clean");
+        assert!(
+            cleaned.contains(&format!("on the Toxiproxy at {}", toxiproxy.api)),
+            "{cleaned}"
+        );
+        assert!(
+            !proxies().contains("c0-n1") && proxies().contains("other"),
+            "{}",
+            proxies()
+        );
+        let again = doctor("doctor");
+        assert!(
+            !again.contains("Toxiproxy at") && again.contains("earlier runs left nothing"),
+            "{again}"
+        );
+    }
+
+    mod docker {
+        use std::process::Command;
+
+        use crate::command::Harness;
+
+        fn docker(words: &str) -> (bool, String) {
+            let output = Command::new("docker").args(words.split_whitespace()).output();
+            let output = output.expect("docker can be started");
+            (
+                output.status.success(),
+                String::from_utf8_lossy(&output.stdout).into_owned(),
+            )
+        }
+
+        #[test]
+        fn a_container_that_is_no_toxiproxy_is_the_environment_and_leaves_nothing() {
+            let there = |image: &&str| docker(&format!("image inspect {image}")).0;
+            let image = ["redis:7", "harness-redis:debian"].into_iter().find(there);
+            let image = image.expect("`make test` provides an image of redis");
+            let words = "--runtime local --backend redis --fault none --time 10s --proxy toxiproxy";
+            let answer = Harness::new().run(&format!("{words} --proxy-image {image}"));
+            answer.assert_exit(4);
+            assert!(
+                answer.stderr.contains("could not start a Toxiproxy"),
+                "{}",
+                answer.stderr
+            );
+            let (_, left) = docker("ps --all --filter name=-toxiproxy --format {{.Names}}");
+            assert_eq!(left.trim(), "", "its container is removed");
+        }
     }
 }

@@ -101,13 +101,6 @@ fn sentinels_promote_a_replica_that_does_not_know_the_lock() {
     );
 }
 
-/// The part of the keys in which the lock falls is that of `n2`, and `n5` is its replica.
-#[test]
-fn the_masters_of_a_cluster_promote_a_replica_that_does_not_know_the_lock() {
-    let roles = a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders("cluster", "n2");
-    assert!(roles.contains("\"n5\":\"master\""), "{roles}");
-}
-
 #[test]
 fn a_cluster_has_no_containers() {
     let output = Harness::new().output(&format!("{CLUSTER} --runtime docker --time 20s"));
@@ -117,20 +110,6 @@ fn a_cluster_has_no_containers() {
         stderr.contains("Redis Cluster has no container") && stderr.contains("--runtime local"),
         "{stderr}"
     );
-}
-
-/// Locks are on all three masters, and each client goes from one to another of them.
-#[test]
-fn a_cluster_goes_on_when_one_of_its_masters_dies() {
-    let words = "--recipe redis-watchdog --locks 6 --lease 1s --window 6s --time 24s --fault server-kill=leader";
-    let answer = Harness::new().run(&format!(
-        "--runtime local --backend redis --topology cluster {words} --seed 5eed"
-    ));
-    answer.assert_exit(0);
-    assert_eq!(answer.verdict("HL001"), "holds");
-    assert_ne!(answer.verdict("HL006"), "violated");
-    assert_eq!(answer.verdict("HL007"), "holds");
-    assert!(answer.acquires_under_faults() > 0);
 }
 
 fn history(harness: &Harness) -> String {
@@ -206,16 +185,6 @@ fn a_stranger_is_told_of_the_servers_of_a_cluster_and_of_its_own_links_to_all() 
     assert!(told.iter().all(|open| open.get("sentinel").is_none()));
 }
 
-#[test]
-fn clients_that_find_their_master_by_slow_links_keep_the_lock_apart() {
-    keeps_the_lock_apart_on_slow_links("sentinel");
-}
-
-#[test]
-fn clients_that_are_sent_on_by_slow_links_keep_the_lock_apart() {
-    keeps_the_lock_apart_on_slow_links("cluster");
-}
-
 fn keeps_the_lock_apart_on_slow_links(topology: &str) {
     let words = "--runtime local --lease 1s --time 10s --fault latency=80ms+20ms --seed 5eed";
     let answer = Harness::new().run(&format!("--backend redis --topology {topology} {words}"));
@@ -227,4 +196,39 @@ fn keeps_the_lock_apart_on_slow_links(topology: &str) {
         "{:#}",
         answer.diagnosis["effect"]
     );
+}
+
+mod nightly {
+    use super::*;
+
+    /// The part of the keys in which the lock falls is that of `n2`, and `n5` is its replica.
+    #[test]
+    fn the_masters_of_a_cluster_promote_a_replica_that_does_not_know_the_lock() {
+        let roles = a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders("cluster", "n2");
+        assert!(roles.contains("\"n5\":\"master\""), "{roles}");
+    }
+
+    #[test]
+    fn clients_that_find_their_master_by_slow_links_keep_the_lock_apart() {
+        keeps_the_lock_apart_on_slow_links("sentinel");
+    }
+
+    #[test]
+    fn clients_that_are_sent_on_by_slow_links_keep_the_lock_apart() {
+        keeps_the_lock_apart_on_slow_links("cluster");
+    }
+
+    /// Locks are on all three masters, and each client goes from one to another of them.
+    #[test]
+    fn a_cluster_goes_on_when_one_of_its_masters_dies() {
+        let words = "--recipe redis-watchdog --locks 6 --lease 1s --window 6s --time 24s --fault server-kill=leader";
+        let answer = Harness::new().run(&format!(
+            "--runtime local --backend redis --topology cluster {words} --seed 5eed"
+        ));
+        answer.assert_exit(0);
+        assert_eq!(answer.verdict("HL001"), "holds");
+        assert_ne!(answer.verdict("HL006"), "violated");
+        assert_eq!(answer.verdict("HL007"), "holds");
+        assert!(answer.acquires_under_faults() > 0);
+    }
 }

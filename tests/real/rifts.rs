@@ -1,6 +1,6 @@
 //! Servers parted from each other, a Redis that fails over, and a lock on several masters.
 
-use crate::command::{Answer, Harness};
+use crate::command::{Answer, Harness, on_runtimes};
 
 /// etcd grants no shorter lease than two seconds, and ZooKeeper needs half of that to notice. Then it elects, which took up to 5.4 s
 /// on a busy machine.
@@ -25,9 +25,8 @@ fn stands(runtime: &str, backend: &str, kind: &str) -> Answer {
     answer
 }
 
-#[test]
-fn a_zookeeper_queue_stands_a_leader_that_is_cut_off_from_the_other_servers() {
-    let answer = stands("local", "zk", "leader");
+fn a_zookeeper_queue_stands_a_leader_that_is_cut_off_from_the_other_servers(runtime: &str) {
+    let answer = stands(runtime, "zk", "leader");
     let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
     assert!(
         windows[0]["title"].as_str().unwrap().contains("(leader)"),
@@ -36,9 +35,8 @@ fn a_zookeeper_queue_stands_a_leader_that_is_cut_off_from_the_other_servers() {
     assert!(answer.acquires_under_faults() > 0, "another one leads: {windows:#?}");
 }
 
-#[test]
-fn an_etcd_mutex_stands_a_leader_that_is_cut_off_from_the_other_servers() {
-    let answer = stands("local", "etcd", "leader");
+fn an_etcd_mutex_stands_a_leader_that_is_cut_off_from_the_other_servers(runtime: &str) {
+    let answer = stands(runtime, "etcd", "leader");
     assert!(
         answer.acquires_under_faults() > 0,
         "another one leads: {:#}",
@@ -55,7 +53,7 @@ fn redis_has_no_servers_to_part() {
 }
 
 /// Every holder works on while its lock moves to a server that does not have it.
-fn a_failover_gives_one_lock_to_two(runtime: &str) {
+fn a_redis_that_fails_over_without_its_last_writes_has_two_holders(runtime: &str) {
     let words = "--backend redis --fault failover --lease 1s --time 14s --seed 5eed";
     let answer = Harness::new().run(&format!("--runtime {runtime} {words}"));
     answer.assert_exit(1);
@@ -68,23 +66,16 @@ fn a_failover_gives_one_lock_to_two(runtime: &str) {
     assert!(answer.window_sum("servers_back") > 0, "the old master follows");
 }
 
-#[test]
-fn a_redis_that_fails_over_without_its_last_writes_has_two_holders() {
-    a_failover_gives_one_lock_to_two("local");
-}
-
-#[test]
-fn a_redis_that_fails_over_with_all_its_writes_keeps_its_locks() {
+fn a_redis_that_fails_over_with_all_its_writes_keeps_its_locks(runtime: &str) {
     let words = "--backend redis --fault failover=clean --lease 1s --time 14s --seed 5eed";
-    let answer = Harness::new().run(&format!("--runtime local {words}"));
+    let answer = Harness::new().run(&format!("--runtime {runtime} {words}"));
     answer.assert_exit(0);
     assert!(answer.window_sum("servers_promoted") > 0);
 }
 
-#[test]
-fn a_redlock_stands_the_end_of_one_master_of_five() {
+fn a_redlock_stands_the_end_of_one_master_of_five(runtime: &str) {
     let words = "--backend redis --recipe redlock --fault server-pause=one --lease 1s --time 14s --seed 5eed";
-    let answer = Harness::new().run(&format!("--runtime local {words}"));
+    let answer = Harness::new().run(&format!("--runtime {runtime} {words}"));
     answer.assert_exit(0);
     assert_eq!(answer.diagnosis["run"]["nodes"], 5);
     assert_eq!(
@@ -96,16 +87,21 @@ fn a_redlock_stands_the_end_of_one_master_of_five() {
     assert!(answer.acquires_under_faults() > 0, "four masters are enough");
 }
 
-mod docker {
-    use super::*;
+fn servers_can_be_parted_from_each_other(runtime: &str) {
+    stands(runtime, "etcd", "minority");
+}
 
-    #[test]
-    fn containers_can_be_parted_from_each_other() {
-        stands("docker", "etcd", "minority");
-    }
-
-    #[test]
-    fn a_failover_between_containers_has_two_holders() {
-        a_failover_gives_one_lock_to_two("docker");
-    }
+on_runtimes! {
+    real:
+        a_zookeeper_queue_stands_a_leader_that_is_cut_off_from_the_other_servers
+        a_redis_that_fails_over_without_its_last_writes_has_two_holders
+        a_redlock_stands_the_end_of_one_master_of_five;
+    docker:
+        servers_can_be_parted_from_each_other;
+    models:
+        a_redis_that_fails_over_with_all_its_writes_keeps_its_locks;
+    nightly:
+        an_etcd_mutex_stands_a_leader_that_is_cut_off_from_the_other_servers;
+    nightly_docker:
+        a_redis_that_fails_over_without_its_last_writes_has_two_holders;
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::command::Harness;
+use crate::command::{Harness, on_runtimes};
 
 /// Nanoseconds in which a server that was killed is surely dead, and one that is started again does not serve yet.
 const DYING: u64 = 300_000_000;
@@ -40,11 +40,10 @@ fn acquired(history: &[Value]) -> impl Iterator<Item = &Value> {
         .filter(|line| line["f"] == "acquire" && line["type"] == "ok")
 }
 
-#[test]
-fn a_leader_that_is_killed_is_followed_by_another_and_nobody_acquires_through_it() {
-    let history = history(
-        "--runtime local --backend zk --fault server-kill=leader --lease 1s --time 14s --clients 12 --seed 5eed",
-    );
+fn a_leader_that_is_killed_is_followed_by_another_and_nobody_acquires_through_it(runtime: &str) {
+    let history = history(&format!(
+        "--runtime {runtime} --backend zk --fault server-kill=leader --lease 1s --time 14s --clients 12 --seed 5eed"
+    ));
     let roles: Vec<&Value> = history.iter().filter(|line| line["f"] == "roles").collect();
     let warm_up = history.iter().find(|line| line["phase"] == "warm-up").unwrap();
     assert!(
@@ -83,14 +82,21 @@ fn a_leader_that_is_killed_is_followed_by_another_and_nobody_acquires_through_it
     assert!(ghosts.is_empty(), "{ghosts:#?}");
 }
 
-#[test]
-fn a_client_that_speaks_to_several_servers_at_once_is_at_none_of_them() {
-    let history =
-        history("--runtime local --backend redis --recipe redlock --fault none --lease 2s --time 8s --seed 5eed");
+fn a_client_that_speaks_to_several_servers_at_once_is_at_none_of_them(runtime: &str) {
+    let history = history(&format!(
+        "--runtime {runtime} --backend redis --recipe redlock --fault none --lease 2s --time 8s --seed 5eed"
+    ));
     assert!(acquired(&history).count() > 0);
     let named: Vec<&Value> = acquired(&history).filter(|line| line.get("node").is_some()).collect();
     assert!(named.is_empty(), "{named:#?}");
     let roles = history.iter().find(|line| line["f"] == "roles").unwrap();
     let all: Vec<&Value> = roles["roles"].as_object().unwrap().values().collect();
     assert_eq!(all, ["master"; 5]);
+}
+
+on_runtimes! {
+    real:
+        a_leader_that_is_killed_is_followed_by_another_and_nobody_acquires_through_it;
+    models:
+        a_client_that_speaks_to_several_servers_at_once_is_at_none_of_them;
 }

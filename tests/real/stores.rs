@@ -72,92 +72,6 @@ fn a_described_store_has_all_faults_of_the_network_and_of_clients_and_an_observe
     assert!(answer.windows_with_effect().0 > 0);
 }
 
-#[test]
-fn a_server_that_forgot_its_locks_and_a_holder_that_went_on_are_found() {
-    let _removed = Removed;
-    let words = "--runtime local --time 24s --hold 300ms --fault server-kill --seed 1";
-    let killed = run(words, "");
-    assert_eq!(killed.exit, 1, "{}\n{:#}", killed.stderr, killed.diagnosis);
-    let went_on = run("--runtime local --time 24s --hold 4s --seed 1", "--broken");
-    assert_eq!(went_on.verdict("HL001"), "violated", "{:#}", went_on.diagnosis);
-}
-
-#[test]
-fn a_described_store_pauses_and_its_client_is_checked() {
-    let _removed = Removed;
-    let paused = run("--runtime local --time 30s --fault server-pause,reset --seed 1", "");
-    paused.assert_exit(0);
-    let harness = Harness::new();
-    let backend = store().join("http-lock.toml");
-    let words = format!(
-        "client-check --backend {} --runtime local --lease 2s",
-        backend.display()
-    );
-    let checked = harness
-        .command(&words)
-        .arg(format!("python3 {SOURCE}/http_lock.py"))
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&checked.stdout).into_owned();
-    assert_eq!(
-        checked.status.code(),
-        Some(0),
-        "{said}{}",
-        String::from_utf8_lossy(&checked.stderr)
-    );
-    assert!(said.contains("0 wrong"), "{said}");
-}
-
-#[cfg(feature = "docker")]
-mod docker {
-    use super::*;
-
-    /// The image of the lock service, which has nothing but that; removed when this is dropped.
-    struct Image;
-
-    impl Image {
-        fn build() -> Self {
-            let packing = "tar -c -C \"$1\" lock-service | docker import -c 'ENTRYPOINT [\"/lock-service\"]' - harness-lock-service:test";
-            let imported = Command::new("sh")
-                .args(["-c", packing, "sh"])
-                .arg(store())
-                .output()
-                .unwrap();
-            assert!(
-                imported.status.success(),
-                "{}",
-                String::from_utf8_lossy(&imported.stderr)
-            );
-            Self
-        }
-    }
-
-    impl Drop for Image {
-        fn drop(&mut self) {
-            let _ = Command::new("docker")
-                .args(["rmi", "-f", "harness-lock-service:test"])
-                .output();
-        }
-    }
-
-    #[test]
-    fn a_described_store_runs_in_containers_and_its_servers_stand_still_and_restart() {
-        let _removed = Removed;
-        let _image = Image::build();
-        let answer = run(
-            "--runtime docker --time 30s --fault partition,server-pause --seed 1",
-            "",
-        );
-        answer.assert_exit(0);
-        assert_eq!(answer.verdict("HL007"), "holds", "{:#}", answer.diagnosis);
-        let killed = run(
-            "--runtime docker --time 24s --hold 300ms --fault server-kill --seed 1",
-            "",
-        );
-        assert_eq!(killed.exit, 1, "{}\n{:#}", killed.stderr, killed.diagnosis);
-    }
-}
-
 /// A PostgreSQL of this machine that is none of harness; stopped when it goes.
 struct Postgres {
     data: tempfile::TempDir,
@@ -281,4 +195,94 @@ fn a_postgres_that_was_running_is_tested_and_left_as_it_was() {
         postgres.ask("select count(*) from pg_locks where locktype = 'advisory'"),
         "0"
     );
+}
+
+mod nightly {
+    use super::*;
+
+    #[cfg(feature = "docker")]
+    mod docker {
+        use super::*;
+
+        /// The image of the lock service, which has nothing but that; removed when this is dropped.
+        struct Image;
+
+        impl Image {
+            fn build() -> Self {
+                let packing = "tar -c -C \"$1\" lock-service | docker import -c 'ENTRYPOINT [\"/lock-service\"]' - harness-lock-service:test";
+                let imported = Command::new("sh")
+                    .args(["-c", packing, "sh"])
+                    .arg(store())
+                    .output()
+                    .unwrap();
+                assert!(
+                    imported.status.success(),
+                    "{}",
+                    String::from_utf8_lossy(&imported.stderr)
+                );
+                Self
+            }
+        }
+
+        impl Drop for Image {
+            fn drop(&mut self) {
+                let _ = Command::new("docker")
+                    .args(["rmi", "-f", "harness-lock-service:test"])
+                    .output();
+            }
+        }
+
+        #[test]
+        fn a_described_store_runs_in_containers_and_its_servers_stand_still_and_restart() {
+            let _removed = Removed;
+            let _image = Image::build();
+            let answer = run(
+                "--runtime docker --time 30s --fault partition,server-pause --seed 1",
+                "",
+            );
+            answer.assert_exit(0);
+            assert_eq!(answer.verdict("HL007"), "holds", "{:#}", answer.diagnosis);
+            let killed = run(
+                "--runtime docker --time 24s --hold 300ms --fault server-kill --seed 1",
+                "",
+            );
+            assert_eq!(killed.exit, 1, "{}\n{:#}", killed.stderr, killed.diagnosis);
+        }
+    }
+
+    #[test]
+    fn a_server_that_forgot_its_locks_and_a_holder_that_went_on_are_found() {
+        let _removed = Removed;
+        let words = "--runtime local --time 24s --hold 300ms --fault server-kill --seed 1";
+        let killed = run(words, "");
+        assert_eq!(killed.exit, 1, "{}\n{:#}", killed.stderr, killed.diagnosis);
+        let went_on = run("--runtime local --time 24s --hold 4s --seed 1", "--broken");
+        assert_eq!(went_on.verdict("HL001"), "violated", "{:#}", went_on.diagnosis);
+    }
+
+    #[test]
+    fn a_described_store_pauses_and_its_client_is_checked() {
+        let _removed = Removed;
+        let paused = run("--runtime local --time 30s --fault server-pause,reset --seed 1", "");
+        paused.assert_exit(0);
+        let harness = Harness::new();
+        let backend = store().join("http-lock.toml");
+        let words = format!(
+            "client-check --backend {} --runtime local --lease 2s",
+            backend.display()
+        );
+        let checked = harness
+            .command(&words)
+            .arg(format!("python3 {SOURCE}/http_lock.py"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+        assert_eq!(
+            checked.status.code(),
+            Some(0),
+            "{said}{}",
+            String::from_utf8_lossy(&checked.stderr)
+        );
+        assert!(said.contains("0 wrong"), "{said}");
+    }
 }

@@ -15,8 +15,6 @@ use harness_workloads::BackendId;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::command::share_the_machine;
-
 mod mysql;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -28,7 +26,6 @@ struct RedisServer {
 
 impl RedisServer {
     fn start() -> Self {
-        share_the_machine();
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let address = free.expect("a free port");
         let port = address.port().to_string();
@@ -255,7 +252,6 @@ struct OneServer {
 
 impl OneServer {
     fn start(backend: BackendId) -> Self {
-        share_the_machine();
         let runtime = tokio::runtime::Runtime::new().expect("threads");
         let folder = tempfile::tempdir().expect("a temporary folder");
         let spec = ClusterSpec {

@@ -119,7 +119,7 @@ fn passing_runs_beyond_those_to_keep_are_removed() {
 
 mod browser {
     use super::*;
-    use crate::chromium::BrowserPage;
+    use crate::page::chromium::BrowserPage;
 
     #[test]
     fn the_page_of_a_real_failure_is_drawn_as_it_is_linked() {

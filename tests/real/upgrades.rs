@@ -85,7 +85,6 @@ mod docker {
     use std::process::Command;
 
     use super::*;
-    use crate::command::share_the_machine;
 
     /// Standard output of a command that must succeed; `None`, and a line on stderr, where it does not.
     fn said(command: &str) -> Option<String> {
@@ -134,7 +133,6 @@ mod docker {
 
     #[test]
     fn an_etcd_mutex_goes_on_while_its_servers_are_upgraded() {
-        share_the_machine();
         let newer = "harness-etcd:debian";
         let Some(older) = older_etcd(newer) else { return };
         let image = &older.1;
@@ -145,31 +143,6 @@ mod docker {
         let run = answer.diagnosis["run"]["run"].as_str().expect("a run has a name");
         let left = said(&format!("docker volume ls --quiet --filter label=harness.run={run}"));
         assert_eq!(left.as_deref(), Some(""), "its data are gone with it");
-    }
-
-    #[test]
-    fn a_zookeeper_queue_goes_on_while_its_servers_are_upgraded() {
-        share_the_machine();
-        let Some(made) = container("harness-zk:debian") else {
-            return;
-        };
-        let folder = tempfile::tempdir().unwrap();
-        let at = folder.path().display();
-        let unpacked = said(&format!("docker export {} | tar -x -C {at} usr/share/java", made.1));
-        if unpacked.is_none() {
-            return;
-        }
-        let jar = |root: &Path| std::fs::canonicalize(root.join("usr/share/java/zookeeper.jar")).ok();
-        let name = |root| Some(jar(root)?.file_name()?.to_owned());
-        let (own, theirs) = (name(Path::new("/")), name(folder.path()));
-        if own.is_none() || own == theirs {
-            eprintln!("skipped: {own:?} is of this machine, and {theirs:?} is no other version");
-            return;
-        }
-        let answer = Harness::new().run(&format!(
-            "--runtime local --backend zk --fault server-upgrade={at} --locks 4 --lease 1s --window 3s --time 24s --seed 5eed"
-        ));
-        assert_all_upgraded(&answer, 3);
     }
 
     #[test]
@@ -197,5 +170,33 @@ mod docker {
             assert!(stderr.contains(&said), "{words}: {stderr}");
         }
         assert!(!harness.results().exists(), "no run has begun");
+    }
+
+    mod nightly {
+        use super::*;
+
+        #[test]
+        fn a_zookeeper_queue_goes_on_while_its_servers_are_upgraded() {
+            let Some(made) = container("harness-zk:debian") else {
+                return;
+            };
+            let folder = tempfile::tempdir().unwrap();
+            let at = folder.path().display();
+            let unpacked = said(&format!("docker export {} | tar -x -C {at} usr/share/java", made.1));
+            if unpacked.is_none() {
+                return;
+            }
+            let jar = |root: &Path| std::fs::canonicalize(root.join("usr/share/java/zookeeper.jar")).ok();
+            let name = |root| Some(jar(root)?.file_name()?.to_owned());
+            let (own, theirs) = (name(Path::new("/")), name(folder.path()));
+            if own.is_none() || own == theirs {
+                eprintln!("skipped: {own:?} is of this machine, and {theirs:?} is no other version");
+                return;
+            }
+            let answer = Harness::new().run(&format!(
+                "--runtime local --backend zk --fault server-upgrade={at} --locks 4 --lease 1s --window 3s --time 24s --seed 5eed"
+            ));
+            assert_all_upgraded(&answer, 3);
+        }
     }
 }

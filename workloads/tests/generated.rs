@@ -1,5 +1,5 @@
 //! The generated client of etcd's API, compared with what its `.proto` files give. `HARNESS_GENERATE=1 cargo nextest run -p
-//! harness-workloads generated` writes it anew, after a change of a `.proto` file or of the compiler's version.
+//! harness-workloads --features generate generated` writes it anew, after a change of a `.proto` file or of the compiler's version.
 
 use std::collections::BTreeMap;
 use std::fs;

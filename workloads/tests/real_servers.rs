@@ -1,15 +1,13 @@
 //! Every recipe on real servers, which the tests start themselves: it excludes, hands over, and a careful client that is
 //! cut off raises `lost` in time.
 
-mod servers;
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::servers::{self, Servers, StallableLinks};
 use harness_workloads::protocol::{AcquireRequest, LockSignal, LockSignalKind, OpenRequest};
 use harness_workloads::{BackendId, LockClient, LockError, Policy, RecipeHost, RecipeOptions, SignalSink, TokioHost};
-use servers::{Servers, StallableLinks};
 use tokio::task::LocalSet;
 
 const LEASE: Duration = Duration::from_millis(2000);

@@ -3,29 +3,27 @@
 
 use std::net::SocketAddr;
 
+use reqwest::blocking::Client;
+use reqwest::{Method, Url};
 use serde::Serialize;
 use serde_json::Value;
-use ureq::http::{Method, Request};
-use url::Url;
 
 use crate::limits::REMOTE_CALL;
 
 pub struct ToxiproxyHttp {
-    agent: ureq::Agent,
+    client: Client,
     address: SocketAddr,
 }
 
 impl ToxiproxyHttp {
     pub fn new(address: SocketAddr) -> Self {
-        let config = ureq::Agent::config_builder()
-            .timeout_global(Some(REMOTE_CALL))
-            .http_status_as_error(false)
-            .proxy(None)
-            .max_idle_connections(0);
-        Self {
-            agent: config.build().new_agent(),
-            address,
-        }
+        let client = Client::builder()
+            .timeout(REMOTE_CALL)
+            .no_proxy()
+            .pool_max_idle_per_host(0)
+            .build()
+            .expect("a client without TLS of its own");
+        Self { client, address }
     }
 
     pub fn get(&self, path: &[&str]) -> Result<Value, String> {
@@ -55,21 +53,14 @@ impl ToxiproxyHttp {
             .expect("it has a path")
             .pop_if_empty()
             .extend(path);
-        let request = Request::builder().method(method).uri(url.as_str());
-        let sent = match body {
-            Some(body) => {
-                let text = serde_json::to_string(body).map_err(|error| failed(error.to_string()))?;
-                let request = request.header("Content-Type", "application/json").body(text);
-                self.agent.run(request.map_err(|error| failed(error.to_string()))?)
-            }
-            None => self
-                .agent
-                .run(request.body(()).map_err(|error| failed(error.to_string()))?),
-        };
-        let mut response = sent.map_err(|error| failed(error.to_string()))?;
+        let mut request = self.client.request(method, url);
+        if let Some(body) = body {
+            let text = serde_json::to_string(body).map_err(|error| failed(error.to_string()))?;
+            request = request.header("Content-Type", "application/json").body(text);
+        }
+        let response = request.send().map_err(|error| failed(error.to_string()))?;
         let status = response.status().as_u16();
-        let text = response.body_mut().read_to_string();
-        let text = text.map_err(|error| failed(error.to_string()))?;
+        let text = response.text().map_err(|error| failed(error.to_string()))?;
         if !good.contains(&status) {
             return Err(failed(format!("status {status}: {}", text.trim())));
         }

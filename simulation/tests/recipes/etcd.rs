@@ -9,7 +9,7 @@ use harness_workloads::{BackendId, Constructor, Policy, RecipeOptions, Wakeup};
 
 use rand::Rng;
 
-use crate::load::{Disturbance, GRANTS, Journal, LEASE, MakeClient, disturb, links, take_turns};
+use super::load::{Disturbance, GRANTS, Journal, LEASE, MakeClient, disturb, links, take_turns};
 
 const MEMBERS: usize = 3;
 

@@ -6,7 +6,7 @@ use harness_simulation::World;
 use harness_simulation::redis::{RedisRoutes, SimulatedRedis};
 use harness_workloads::{BackendId, Constructor, Policy, Recipe, RecipeOptions, Wakeup};
 
-use crate::load::{Disturbance, GRANTS, Journal, LEASE, MakeClient, disturb, links, take_turns};
+use super::load::{Disturbance, GRANTS, Journal, LEASE, MakeClient, disturb, links, take_turns};
 
 fn run(recipe: &'static Recipe, seed: u64, disturbance: Disturbance) -> Rc<Journal> {
     run_as(RecipeOptions::of(recipe), seed, disturbance)

@@ -2,8 +2,8 @@
 
 use harness_workloads::RecipeOptions;
 
-use crate::load::Disturbance;
-use crate::{etcd, redis, zk};
+use super::load::Disturbance;
+use super::{etcd, redis, zk};
 
 /// FNV-1a.
 fn digest(trace: &str) -> u64 {

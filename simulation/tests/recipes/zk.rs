@@ -9,7 +9,7 @@ use harness_workloads::{BackendId, Constructor, Policy, Recipe, RecipeOptions, W
 
 use rand::Rng;
 
-use crate::load::{Disturbance, GRANTS, Journal, LEASE, MakeClient, disturb, links, take_turns};
+use super::load::{Disturbance, GRANTS, Journal, LEASE, MakeClient, disturb, links, take_turns};
 
 const SERVERS: usize = 3;
 

@@ -7,12 +7,8 @@ mod adapters;
 mod attached;
 mod authentication;
 mod bisect;
-#[path = "../page/chromium.rs"]
-#[expect(dead_code, reason = "the tests of the page itself use the rest")]
-mod chromium;
 mod client_check;
 mod clocks;
-mod command;
 mod deaths;
 mod disks;
 mod early_ends;
@@ -29,13 +25,11 @@ mod messages;
 mod metrics;
 mod postgres;
 mod processes;
-#[cfg(feature = "toxiproxy")]
 mod proxies;
 mod redis_topologies;
 mod rifts;
 mod roles;
 mod safety;
-
 mod settings;
 mod stores;
 mod strangers;

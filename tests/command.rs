@@ -1,13 +1,33 @@
 //! Runs `harness` and reads its diagnosis.
 
-use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::OnceLock;
 
-use nix::fcntl::{Flock, FlockArg};
 use serde_json::Value;
 use tempfile::TempDir;
+
+/// Makes tests of functions that take a runtime. `make test` runs those of `real` on local servers and those of `docker` in containers. The
+/// tests of `models` depend only on a recipe and a fault: `make test` runs them on models, which the conformance tests hold
+/// against real servers, and `make test-all` runs them on local servers as well, with those of `nightly` and `nightly_docker`.
+macro_rules! on_runtimes {
+    (
+        $(real: $($real:ident)*;)?
+        $(docker: $($docker:ident)*;)?
+        $(models: $($model:ident)*;)?
+        $(nightly: $($nightly:ident)*;)?
+        $(nightly_docker: $($nightly_docker:ident)*;)?
+    ) => {
+        $(mod local { $(#[test] fn $real() { super::$real("local"); })* })?
+        $(mod docker { $(#[test] fn $docker() { super::$docker("docker"); })* })?
+        $(mod models { $(#[test] fn $model() { super::$model("simulated"); })* })?
+        mod nightly {
+            $($(#[test] fn $model() { super::$model("local"); })*)?
+            $($(#[test] fn $nightly() { super::$nightly("local"); })*)?
+            $(mod docker { $(#[test] fn $nightly_docker() { super::super::$nightly_docker("docker"); })* })?
+        }
+    };
+}
+pub(crate) use on_runtimes;
 
 /// `harness` with a results folder of its own.
 pub struct Harness {
@@ -23,7 +43,6 @@ pub struct Answer {
 
 impl Harness {
     pub fn new() -> Self {
-        share_the_machine();
         Self {
             folder: TempDir::new().expect("a temporary folder"),
         }
@@ -117,28 +136,6 @@ impl Answer {
         assert_eq!(self.exit, expected, "{}\n{:#}", self.stderr, self.diagnosis);
         self
     }
-}
-
-/// Tests that start servers share the machine, and the last try of one has it to itself: what failed beside others may have
-/// failed for want of time. nextest says which try it is, and has a process for each test, which keeps its share until it ends.
-pub fn share_the_machine() {
-    static SHARE: OnceLock<Vec<Flock<File>>> = OnceLock::new();
-    let lock = |name: &str, how| {
-        let file = File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)).expect("a file in target");
-        Flock::lock(file, how).expect("a lock of a file")
-    };
-    SHARE.get_or_init(|| {
-        let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
-        let (Some(attempt), Some(attempts)) = (number("NEXTEST_ATTEMPT"), number("NEXTEST_TOTAL_ATTEMPTS")) else {
-            return Vec::new();
-        };
-        // who wants the machine alone keeps the door shut, or the others would never all be gone
-        let door = lock("door.lock", FlockArg::LockExclusive);
-        if attempt == 1 || attempt < attempts {
-            return vec![lock("machine.lock", FlockArg::LockShared)];
-        }
-        vec![lock("machine.lock", FlockArg::LockExclusive), door]
-    });
 }
 
 /// Gives a file to a user that is neither root nor the one who runs the tests. `false`, and a line on stderr, where the

@@ -3,5 +3,5 @@
 //! The tests below `browser` need a Chromium; `make test` installs one and says so if it cannot.
 
 mod browser;
-mod chromium;
+pub mod chromium;
 mod sample;

@@ -1,0 +1,10 @@
+//! The command as users type it, on models and on real servers, and its screens and pages: one program, so that one is linked.
+
+mod command;
+mod fixtures;
+mod make_run;
+mod page;
+mod real;
+mod screens;
+mod simulated;
+mod stored;

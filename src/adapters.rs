@@ -36,6 +36,7 @@ const FILES: &[(&str, &str)] = &[
     program!("pottery_redlock.py", "python"),
     program!("redlock_py.py", "python"),
     program!("CuratorLock.java", "java"),
+    program!("HarnessClient.java", "java"),
 ];
 
 /// Where Debian keeps the libraries of Java.
@@ -163,6 +164,8 @@ impl Adapter {
                 compiler
                     .arg("-cp")
                     .arg(self.class_path())
+                    .arg("-sourcepath")
+                    .arg(&folder)
                     .arg("-d")
                     .arg(&folder)
                     .arg(folder.join(file)),

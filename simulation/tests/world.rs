@@ -6,7 +6,7 @@ use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
-use harness_simulation::World;
+use harness_simulation::{Looping, World};
 use rand::Rng;
 use tokio::sync::{mpsc, watch};
 
@@ -47,6 +47,51 @@ fn tasks_are_polled_in_their_own_order_and_not_in_that_in_which_they_were_woken(
     for seed in 0..20 {
         assert_eq!(order_of_watchers(seed), expected, "seed {seed}");
     }
+}
+
+/// What becomes of a world of a second in which a process does this again and again.
+fn doing<F: Future<Output = ()> + 'static>(act: impl Fn(World) -> F + 'static) -> Result<(), Looping> {
+    World::try_run(1, async |world: World| {
+        let acting = async move {
+            loop {
+                act(world).await;
+            }
+        };
+        world.process("c3").spawn(acting).detach();
+        world.sleep(Duration::from_secs(1)).await;
+    })
+}
+
+#[test]
+fn a_process_that_loops_without_letting_time_pass_ends_its_world_and_is_named() {
+    let in_one_poll = doing(|world| world.sleep(Duration::ZERO));
+    let in_many = doing(|_| tokio::task::yield_now());
+    for looping in [doing(|world| async move { _ = world.now() }), in_many, in_one_poll] {
+        let looping = looping.unwrap_err();
+        assert_eq!(looping.process, "c3");
+        assert!(
+            looping.to_string().starts_with("c3 loops without letting time pass"),
+            "{looping}"
+        );
+    }
+    assert_eq!(
+        World::run(1, async |world: World| world.now_ns()),
+        200,
+        "the next one begins as new"
+    );
+}
+
+#[test]
+fn a_process_that_is_busy_and_lets_time_pass_does_not_loop() {
+    assert_eq!(doing(|world| world.sleep(Duration::from_micros(5))), Ok(()));
+    let bursts = doing(|world| async move {
+        for _ in 0..1000 {
+            _ = world.now();
+            tokio::task::yield_now().await;
+        }
+        world.sleep(3 * MS).await;
+    });
+    assert_eq!(bursts, Ok(()));
 }
 
 #[test]

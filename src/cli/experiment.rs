@@ -120,6 +120,7 @@ pub fn exit_of_error(error: &RunError) -> Exit {
         RunError::Stopped => Exit::Interrupted,
         RunError::Cluster(_)
         | RunError::Clients(_)
+        | RunError::NoLock(_)
         | RunError::ServerEnded(_)
         | RunError::Write { .. }
         | RunError::Proxy(_) => Exit::Environment,

@@ -28,7 +28,7 @@ use crate::config::heading::describes_experiment;
 use crate::config::setting::Setting;
 use crate::exit::Exit;
 use crate::hunt::record::{self, ExperimentOutcome};
-use crate::hunt::{ExperimentResult, HuntRecord, render};
+use crate::hunt::{ExperimentResult, HuntFind, HuntRecord, render};
 use crate::limits::MAX_TIME;
 use crate::report::terminal::Look;
 use crate::simulated;
@@ -286,7 +286,8 @@ async fn collect(
                 let Some(step) = step else { return Ok(()) };
                 take_in(step, state, folder, screen).await?;
                 let record = state.record();
-                let enough = args.until == HuntUntil::First && record.finds.len() > state.finds_before;
+                let found = record.finds.iter().skip(state.finds_before).any(HuntFind::ends_hunt);
+                let enough = args.until == HuntUntil::First && found;
                 if enough || record.gives_up() {
                     stop.send_replace(true);
                 }

@@ -57,10 +57,14 @@ impl SpaceOfHunt {
         }
         let base = with_defaults(&typed, &defaults).map_err(Failure::usage)?;
         let shape = Shape::of(&config);
-        let faults = match record.option("fault") {
+        let mut faults = match record.option("fault") {
             None => HuntFaults::withstood(&shape).retain(|fault| planned(&with_fault(&config, fault)).is_ok()),
             Some(faults) => typed_faults(&config, &record.options, faults)?,
         };
+        if base.grants.is_some() {
+            // it is over before a lock could have stood still for long
+            faults.minority.clear();
+        }
         if let Some(client) = record.option("client") {
             adapters::shell_command(client).map_err(Failure::environment)?;
         }
@@ -69,6 +73,7 @@ impl SpaceOfHunt {
                 faults,
                 faultless: record.option("fault").is_none(),
                 lease: config.lease,
+                progress_bound: base.progress_bound,
                 tries: false,
                 points: config.runtime == RuntimeRequest::Simulated,
                 churn: config.runtime != RuntimeRequest::Simulated || config.backend.sweep.is_none(),

@@ -42,6 +42,16 @@ macro_rules! skeleton_file {
     };
 }
 
+/// What a skeleton shares with the adapters in its language: the client protocol.
+macro_rules! library {
+    ($folder:literal, $name:literal) => {
+        (
+            $name,
+            include_str!(concat!("../../workloads/adapters/", $folder, "/", $name)),
+        )
+    };
+}
+
 const SUITE: &str = include_str!("../../workloads/skeletons/suite.toml");
 const WORKFLOW: &str = include_str!("../../workloads/skeletons/workflow.yml");
 
@@ -49,13 +59,19 @@ impl Language {
     fn skeleton(self) -> Skeleton {
         match self {
             Self::Python => Skeleton {
-                files: &[skeleton_file!("python", "my_lock.py")],
+                files: &[
+                    skeleton_file!("python", "my_lock.py"),
+                    library!("python", "harness_client.py"),
+                ],
                 build: None,
                 command: "python3 my_lock.py",
                 ignored: "__pycache__/",
             },
             Self::Java => Skeleton {
-                files: &[skeleton_file!("java", "MyLock.java")],
+                files: &[
+                    skeleton_file!("java", "MyLock.java"),
+                    library!("java", "HarnessClient.java"),
+                ],
                 build: Some("javac MyLock.java"),
                 command: "java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC MyLock",
                 ignored: "*.class",

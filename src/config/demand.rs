@@ -23,6 +23,10 @@ pub struct Demand {
     pub nested: bool,
     /// How many clients may hold a lock at once, each with one permit.
     pub permits: Option<u32>,
+    /// Percentage of turns in which the application does what another one would.
+    pub odd_turns: u32,
+    /// Whether that may be to ask for what it holds: the lock is to refuse it.
+    pub asks_again: bool,
 }
 
 impl Demand {
@@ -79,6 +83,8 @@ impl Demand {
             tries,
             nested: reentrant && !modes && reads == 0 && tries == 0 && contract.permits.is_none(),
             permits: contract.permits,
+            odd_turns: config.mix.odd_turns,
+            asks_again: foreign && contract.reentrant == Some(false) && contract.tries == Some(true) && !is_shared,
         })
     }
 

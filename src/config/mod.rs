@@ -162,6 +162,12 @@ pub struct Mix {
     /// tries=true]
     #[arg(long, help_heading = LOAD, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(..=100))]
     pub tries: Option<u32>,
+    /// Percentage of turns in which the application does what another one would: it leaves alone what it lost, releases twice, closes
+    /// its client while it holds, or asks again for what it holds
+    ///
+    /// It asks again where a client program promises tries=true and reentrant=false.
+    #[arg(long, help_heading = LOAD, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100))]
+    pub odd_turns: u32,
 }
 
 /// How often a client holds its lock for long, and rests.

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use crate::backends::Backend;
+use crate::backends::{Backend, Topology};
 use crate::cluster::{RuntimeRequest, ServersObey};
 use crate::config::{Clients, Config};
 use harness_proxy::tap::Protocol;
+use harness_workloads::BackendId;
 
 /// The cluster that a fault is planned for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +47,11 @@ impl Shape {
             attached: config.attach.obey(),
         }
     }
+
+    /// Whether the servers know nothing of each other: Redis masters, each with all keys.
+    pub fn has_independent_servers(&self) -> bool {
+        self.backend.id == Some(BackendId::Redis) && self.backend.topology == Topology::Plain
+    }
 }
 
 #[cfg(test)]
@@ -53,8 +59,6 @@ impl Shape {
     /// Five clients and three servers of ZooKeeper.
     pub fn example() -> Self {
         use crate::backends;
-        use harness_workloads::BackendId;
-
         Self {
             backend: backends::of(BackendId::Zk),
             clients: 5,
@@ -72,8 +76,6 @@ impl Shape {
     /// Five clients and one master of Redis.
     pub fn one_redis() -> Self {
         use crate::backends;
-        use harness_workloads::BackendId;
-
         Self {
             backend: backends::of(BackendId::Redis),
             servers: 1,

@@ -44,6 +44,8 @@ pub struct HuntSpace {
     /// Whether a load may be without a fault: not where faults were named.
     pub faultless: bool,
     pub lease: Duration,
+    /// How long a lock may stand still.
+    pub progress_bound: Duration,
     /// Whether clients may be asked for locks that they do not wait for.
     pub tries: bool,
     /// Whether there are enough experiments for acts on messages that nobody chose.
@@ -60,6 +62,8 @@ pub enum HuntTurn {
     /// Every fault that a lock can stand, a few at a time.
     Any,
     Aimed,
+    /// One of several independent servers is away, for longer than the lock may stand still.
+    Minority,
     Message,
     /// Up to six acts, each on the n-th message of the run.
     Points,
@@ -121,19 +125,24 @@ impl HuntSpace {
             let left = faults.iter().filter(|fault| !left_out.contains(what_it_strikes(fault)));
             left.cloned().collect()
         };
-        let (aimed, on_messages, mild) = (
+        let (aimed, on_messages, mild, minority) = (
             of(&self.faults.aimed),
             of(&self.faults.on_messages),
             of(&self.faults.mild),
+            of(&self.faults.minority),
         );
         // many messages once, while there are some that nothing struck; then, by turns, few of them again and again
         let open = self.faults.cells.iter().any(|cell| cell.open);
-        let turns = self.turns(aimed.len(), on_messages.len(), open);
+        let mut turns = self.turns(aimed.len(), on_messages.len(), open);
+        if !minority.is_empty() {
+            turns.insert(1, HuntTurn::Minority);
+        }
         let turn = turns[(index % turns.len() as u64) as usize];
         let many = open || !self.faults.cells.is_empty() && (index / turns.len() as u64).is_multiple_of(2);
         let (faults, mut options) = match turn {
             HuntTurn::Any => (vec![ANY_FAULT.to_owned()], Vec::new()),
             HuntTurn::Aimed => (some(&aimed, TWO_AIMED, &mut rng), window_of(self.lease, &mut rng)),
+            HuntTurn::Minority => (one(&minority, &mut rng), vec![("window", ms(self.minority_window()))]),
             HuntTurn::Message if many => (self.least_tried(&mut rng), Vec::new()),
             HuntTurn::Message => {
                 let faults = numbered(some(&on_messages, TWO_MESSAGES, &mut rng), &mut rng);
@@ -216,6 +225,11 @@ impl HuntSpace {
         format!("{fault}:{}", ms(time))
     }
 
+    /// Longer than a lock may stand still, with the lease that the one before it may leave behind, and time to strike.
+    fn minority_window(&self) -> Duration {
+        self.progress_bound + self.lease * 3
+    }
+
     /// What experiments are about, one after the other: what there are faults for.
     fn turns(&self, aimed: usize, on_messages: usize, open: bool) -> Vec<HuntTurn> {
         let all: &[HuntTurn] = match (self.points, open) {
@@ -227,7 +241,7 @@ impl HuntSpace {
             HuntTurn::Any => self.faultless,
             HuntTurn::Aimed => aimed > 0,
             HuntTurn::Message | HuntTurn::Points => on_messages > 0,
-            HuntTurn::Load => true,
+            HuntTurn::Load | HuntTurn::Minority => true,
         };
         all.iter().filter(possible).copied().collect()
     }
@@ -376,6 +390,7 @@ mod tests {
             faults: HuntFaults::withstood(&Shape::one_redis()),
             faultless: true,
             lease: Duration::from_secs(1),
+            progress_bound: Duration::from_secs(5),
             tries: true,
             points: false,
             churn: true,
@@ -522,6 +537,31 @@ mod tests {
             faults.iter().filter(|fault| BRINGS_SESSIONS.contains(*fault)).count(),
             lane.len()
         );
+    }
+
+    #[test]
+    fn one_of_several_independent_servers_is_away_for_longer_than_a_lock_may_stand_still() {
+        let mut space = space();
+        let minorities = |space: &HuntSpace| {
+            let draws = (0..30).map(|index| space.draw(5, index, &BTreeSet::new()));
+            draws.filter(|draw| draw.turn == HuntTurn::Minority).collect::<Vec<_>>()
+        };
+        assert!(minorities(&space).is_empty());
+        space.faults = HuntFaults::withstood(&Shape {
+            servers: 3,
+            ..Shape::one_redis()
+        });
+        let drawn = minorities(&space);
+        assert_eq!(drawn.len(), 6, "one of five turns");
+        for draw in &drawn {
+            let window = draw.options.iter().find(|(name, _)| *name == "window").unwrap();
+            let window = parse_duration(&window.1).unwrap();
+            assert!(window > space.progress_bound + space.lease * 2, "{window:?}");
+            assert!(
+                draw.faults()
+                    .all(|fault| space.faults.minority.iter().any(|one| one == fault))
+            );
+        }
     }
 
     #[test]

@@ -44,6 +44,12 @@ const AIMED: &[(&str, &[&str])] = &[
     ("server-restart", &[]),
 ];
 
+/// What takes one server away, for so long that no client may be without the lock: where a lock is on a majority of servers that know nothing
+/// of each other, nothing but the client decides whether the others are enough. One that comes back empty after a lease does no harm.
+const MINORITY: &[&str] = &["partition=server", "server-pause=one", "server-kill=one"];
+/// Servers of which one is a minority.
+const WITH_MINORITY: u32 = 3;
+
 /// Faults under which a load still gets many acquires.
 const MILD: &[&str] = &["latency", "bursts", "loss", "reset", "flaky"];
 
@@ -99,6 +105,8 @@ pub struct HuntFaults {
     /// Each on a message that was seen; they take the place of `on_messages` where there are any.
     pub cells: Vec<MessageCell>,
     pub mild: Vec<String>,
+    /// Those of which a window is to last for longer than a lock may stand still.
+    pub minority: Vec<String>,
 }
 
 impl HuntFaults {
@@ -130,13 +138,25 @@ impl HuntFaults {
                 .map(|name| (*name).to_owned())
                 .filter(|text| applies(text, shape))
                 .collect(),
+            minority: MINORITY
+                .iter()
+                .map(|text| (*text).to_owned())
+                .filter(|text| {
+                    shape.servers >= WITH_MINORITY && shape.has_independent_servers() && applies(text, shape)
+                })
+                .collect(),
         }
     }
 
     /// Those that `can` be planned.
     #[must_use]
     pub fn retain(mut self, can: impl Fn(&str) -> bool) -> Self {
-        for faults in [&mut self.aimed, &mut self.on_messages, &mut self.mild] {
+        for faults in [
+            &mut self.aimed,
+            &mut self.on_messages,
+            &mut self.mild,
+            &mut self.minority,
+        ] {
             faults.retain(|fault| can(fault));
         }
         self
@@ -158,6 +178,7 @@ impl HuntFaults {
             on_messages: faults.iter().filter(on_message).cloned().collect(),
             cells: Vec::new(),
             mild: faults.iter().filter(mild).cloned().collect(),
+            minority: Vec::new(),
         }
     }
 }
@@ -223,6 +244,17 @@ mod tests {
         for message in messages(Protocol::Grpc) {
             assert!(Protocol::Grpc.spoken(message).is_some(), "{message}");
         }
+    }
+
+    #[test]
+    fn a_minority_is_taken_away_for_long_where_the_servers_know_nothing_of_each_other() {
+        let of = |servers, shape: Shape| HuntFaults::withstood(&Shape { servers, ..shape }).minority;
+        assert_eq!(of(3, Shape::one_redis()), MINORITY);
+        assert!(of(1, Shape::one_redis()).is_empty() && of(2, Shape::one_redis()).is_empty());
+        assert!(
+            of(3, Shape::example()).is_empty(),
+            "servers of ZooKeeper elect a leader"
+        );
     }
 
     #[test]

@@ -416,6 +416,18 @@ pub mod tests {
     }
 
     #[test]
+    fn a_herd_is_counted_and_does_not_end_a_hunt() {
+        let mut record = record();
+        assert!(record.add(&result(0, &[("reset", true)], &[("HL004", "herd", None)])));
+        assert!(!record.add(&result(1, &[("reset", true)], &[("HL004", "herd", None)])));
+        assert!(!record.finds.iter().any(HuntFind::ends_hunt));
+        assert_eq!((record.finds[0].count, record.exit()), (2, Exit::Violated));
+        let worse = [("HL004", "herd", None), ("HL005", "free", None)];
+        assert!(record.add(&result(2, &[("reset", true)], &worse)));
+        assert!(record.finds.iter().any(HuntFind::ends_hunt));
+    }
+
+    #[test]
     fn experiments_that_cannot_be_made_end_a_hunt_only_in_a_row() {
         let mut record = record();
         let failed = |index| ExperimentResult {

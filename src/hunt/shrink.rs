@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 /// Options of a load that a violation may not need, the first to be left out in front.
-const OPTIONS: [&str; 6] = ["churn", "tries", "reads", "reentrant", WAIT, "hold"];
+const OPTIONS: [&str; 7] = ["churn", "tries", "odd-turns", "reads", "reentrant", WAIT, "hold"];
 const WAIT: &str = "wait";
 
 /// A shorter wait is not tried.

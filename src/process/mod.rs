@@ -285,6 +285,8 @@ pub enum Activity {
     Running,
     /// Stopped by a signal.
     Stopped,
+    /// What it started is ending, or has just ended: it may go on, or end as well.
+    Doubtful,
     /// It executes nothing any more: it ended, is about to, or is not there.
     Ending,
 }
@@ -294,7 +296,61 @@ pub enum Activity {
 ///
 /// The fields are those of `/proc/PID/stat`, <https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html>.
 pub fn activity(pid: u32) -> Activity {
-    activity_in(&stat_of(pid))
+    match activity_in(&stat_of(pid)) {
+        Activity::Running => parent_activity(pid),
+        other => other,
+    }
+}
+
+/// What a process does that runs, by what it started: a shell that waits for a program is as alive as the program.
+fn parent_activity(pid: u32) -> Activity {
+    let mut is_one_ending = false;
+    for child in children(pid) {
+        match activity(child) {
+            Activity::Running | Activity::Stopped => return Activity::Running,
+            Activity::Doubtful => is_one_ending = true,
+            // one that is over waits to be reaped, which some parents never do
+            Activity::Ending => is_one_ending |= !is_over(&stat_of(child)),
+        }
+    }
+    if is_one_ending {
+        return Activity::Doubtful;
+    }
+    if !is_shell(pid) {
+        return Activity::Running;
+    }
+    // the end of a program wakes its shell, which may be about to end until it sleeps again
+    let stat = stat_of(pid);
+    match (activity_in(&stat), state_in(&stat)) {
+        (Activity::Running, Some("S")) => Activity::Running,
+        (Activity::Running, _) => Activity::Doubtful,
+        (other, _) => other,
+    }
+}
+
+/// Whether a process is a shell, whatever script it runs.
+fn is_shell(pid: u32) -> bool {
+    const SHELLS: [&str; 7] = ["sh", "dash", "bash", "ash", "busybox", "ksh", "zsh"];
+    let program = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let name = program.as_deref().and_then(|path| path.file_name()?.to_str());
+    name.is_some_and(|name| SHELLS.contains(&name))
+}
+
+/// The processes that the first thread of a process started.
+fn children(pid: u32) -> Vec<u32> {
+    let listed = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    listed.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// Whether a process waits for nothing but to be reaped. Its first thread is a zombie before the others have ended.
+fn is_over(stat: &str) -> bool {
+    let fields = fields_in(stat);
+    let threads = fields.get(17).and_then(|text| text.parse::<u32>().ok());
+    matches!(fields.first(), None | Some(&("Z" | "X"))) && threads.unwrap_or_default() <= 1
+}
+
+fn state_in(stat: &str) -> Option<&str> {
+    fields_in(stat).first().copied()
 }
 
 fn activity_in(stat: &str) -> Activity {
@@ -331,6 +387,14 @@ mod tests {
         let later = Identity::new(own.pid, own.started + 1);
         assert_eq!(later.vitality(), Vitality::Over);
         assert_eq!(Identity::elsewhere().vitality(), Vitality::Unseen, "of another machine");
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_is_a_zombie_is_over_with_its_last_one() {
+        let stat =
+            |state: &str, threads: u32| format!("7 (python3) {state} 1 7 7 0 -1 4 {}{threads} 0 0", "0 ".repeat(10));
+        assert!(is_over(&stat("Z", 1)) && is_over(""));
+        assert!(!is_over(&stat("Z", 2)) && !is_over(&stat("R", 1)));
     }
 
     #[test]

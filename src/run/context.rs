@@ -65,6 +65,8 @@ pub struct RunCounters {
     pub stalls: AtomicU64,
     own_delays: Mutex<Option<OwnDelays>>,
     recent: Mutex<VecDeque<Duration>>,
+    /// Whether some acquire was answered as a lock answers: granted, taken, or when its wait was over.
+    pub answered: AtomicBool,
     /// The last thing a client said when it could not acquire.
     last_error: Mutex<Option<String>>,
 }

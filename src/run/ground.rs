@@ -106,7 +106,7 @@ pub async fn play(
     serve_api: impl FnOnce(&Arc<RunContext>) -> Result<Option<Api>, RunError>,
 ) -> Result<(), RunError> {
     *played_run.version = Some(ground.servers.version.clone());
-    let path = spec.folder.history();
+    let (path, aside) = (spec.folder.history(), spec.folder.no_history());
     let Some(mut terms) = settle(&spec, &ground.clients, played_run.interrupted).await? else {
         return Ok(());
     };
@@ -154,6 +154,10 @@ pub async fn play(
     };
     let played = phases.play(played_run.interrupted).await;
     let closed = closer.close().map_err(|error| RunError::write(&path, &error));
+    if matches!(played, Err(RunError::NoLock(_))) && path.is_file() {
+        // no verdict is to be read from it
+        std::fs::rename(&path, &aside).map_err(|error| RunError::write(&aside, &error))?;
+    }
     played.and(closed.map(|history| *played_run.history = history))
 }
 

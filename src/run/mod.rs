@@ -66,6 +66,9 @@ pub enum RunError {
     Clients(String),
     #[error("could not write {}: {why}", path.display())]
     Write { path: PathBuf, why: String },
+    /// Without a fault, nothing that a lock says was ever answered.
+    #[error("{0}")]
+    NoLock(String),
     #[error("{0}")]
     ServerEnded(String),
     #[error("it was stopped")]
@@ -90,6 +93,11 @@ pub struct RunFolder(pub PathBuf);
 impl RunFolder {
     pub fn history(&self) -> PathBuf {
         self.0.join("history.jsonl")
+    }
+
+    /// What was recorded where there is no lock to judge.
+    fn no_history(&self) -> PathBuf {
+        self.0.join("no-lock.jsonl")
     }
 
     pub fn nodes(&self) -> PathBuf {

@@ -14,6 +14,7 @@ use super::clients::arrivals::Arrivals;
 use super::clients::driver::ClientDriver;
 use super::clients::pool::ClientPool;
 use super::clients::rarely::Rarely;
+use super::clients::refusals::RefusalPause;
 use super::clients::workload::Workload;
 use super::context::RunContext;
 use super::observer::{self, ConnectObserver};
@@ -21,6 +22,7 @@ use super::{RunError, progress, schedule, stop_on_violation, taps};
 use crate::backends::{Connect, LockSweeper};
 use crate::clock::{RunningTask, TaskSet};
 use crate::cluster::{EndpointsReceiver, RoleProbe};
+use crate::config::Clients;
 use crate::event::ProgressEvent;
 use crate::faults::FaultEnv;
 use harness_proxy::api::Api;
@@ -158,6 +160,7 @@ impl PhaseRunner {
             let unfinished = self.below(std::iter::repeat(u64::from(each)));
             let holding = !run.holders.all().is_empty();
             if (unfinished.is_empty() && !holding) || run.clock.now() >= end {
+                self.has_answered()?;
                 return Ok(unfinished);
             }
         }
@@ -168,6 +171,7 @@ impl PhaseRunner {
         let (run, plan) = (&self.run, &self.run.spec.plan);
         self.elapse(plan.phases.control).await?;
         if !self.first_acquire().await? {
+            self.has_answered()?;
             // faults would show nothing: the verdict is on a lock that nobody gets without them
             return Ok(self.below(std::iter::repeat(1)));
         }
@@ -207,6 +211,24 @@ impl PhaseRunner {
             self.elapse(LOOK).await?;
         }
         Ok(true)
+    }
+
+    /// Where no acquire was answered by a lock, but each client had errors for answers, there is nothing to judge: a program is missing,
+    /// or the servers are not what the client expects.
+    fn has_answered(&self) -> Result<(), RunError> {
+        let run = &self.run;
+        if run.counters.answered.load(Relaxed) || !self.clients.have_all_failed() {
+            return Ok(());
+        }
+        let last = run.counters.last_error().unwrap_or_default();
+        let why =
+            format!("without a fault no client ever acquired, and each answer was an error, the last one: {last}");
+        let hint =
+            "hint: clients/c0.log in the folder of the run, and `harness client-check`, say more of a client program";
+        let config = &run.spec.config;
+        let foreign = matches!(config.who, Clients::Foreign { .. });
+        let why = config.with_login_hint(why);
+        Err(RunError::NoLock(if foreign { format!("{why}\n{hint}") } else { why }))
     }
 
     /// No faults, until the planned time is over and every client acquired, or the bound for that is over, which is longer where a turn
@@ -302,6 +324,7 @@ impl PhaseRunner {
                 workload: Arc::clone(&workload),
                 long_holds: Rarely::new(vary, &mut rng),
                 rests: Rarely::new(vary, &mut rng),
+                refusals: RefusalPause::default(),
                 begins_after: match config.load.rate {
                     // the rate rises in place of the clients
                     Some(_) => Duration::ZERO,

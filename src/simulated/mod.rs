@@ -7,6 +7,8 @@
 
 mod clients;
 mod etcd;
+#[cfg(test)]
+mod foolish;
 mod ground;
 mod keyspaces;
 mod links;
@@ -26,6 +28,7 @@ pub use refusal::refusal;
 
 use crate::backends::Backend;
 use crate::clock::GroundClock;
+use crate::cluster::Cluster;
 use crate::process::not_started;
 use crate::run::{self, Ground, PlayedRun, RunError, RunOutcome, RunSpec};
 
@@ -63,12 +66,23 @@ pub async fn execute(spec: RunSpec) -> RunOutcome {
 
 /// Makes the run on this thread.
 pub fn execute_here(spec: RunSpec) -> RunOutcome {
-    // far apart, so that no world of a seed is one of the next
-    let world = u64::from(spec.config.world).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    World::run(spec.config.seed ^ world, |world| in_world(world, spec))
+    execute_on(ground, spec)
 }
 
-async fn in_world(world: World, mut spec: RunSpec) -> RunOutcome {
+/// Servers, links and clients in a world.
+type LayGround = fn(World, &RunSpec) -> (Ground, Cluster);
+
+fn execute_on(ground: LayGround, spec: RunSpec) -> RunOutcome {
+    // far apart, so that no world of a seed is one of the next
+    let world = u64::from(spec.config.world).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let made = World::try_run(spec.config.seed ^ world, |world| in_world(world, ground, spec));
+    made.unwrap_or_else(|looping| RunOutcome {
+        error: Some(RunError::Clients(looping.to_string())),
+        ..RunOutcome::default()
+    })
+}
+
+async fn in_world(world: World, ground: LayGround, mut spec: RunSpec) -> RunOutcome {
     let mut outcome = RunOutcome::default();
     let (stop, interrupt) = watch::channel(false);
     let user = std::mem::replace(&mut spec.interrupt, interrupt);
@@ -82,14 +96,19 @@ async fn in_world(world: World, mut spec: RunSpec) -> RunOutcome {
             interrupted
         });
     }
-    let made = attempt(world, Arc::new(spec), &mut outcome).await;
+    let made = attempt(world, ground, Arc::new(spec), &mut outcome).await;
     outcome.error = made.err();
     // models keep nothing
     let _ = std::mem::take(&mut outcome.teardown).run().await;
     outcome
 }
 
-async fn attempt(world: World, spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), RunError> {
+async fn attempt(
+    world: World,
+    ground: LayGround,
+    spec: Arc<RunSpec>,
+    outcome: &mut RunOutcome,
+) -> Result<(), RunError> {
     if let Some(why) = refusal(&spec.config) {
         return Err(RunError::Clients(why));
     }
@@ -105,7 +124,7 @@ fn has_model(backend: &Backend) -> bool {
 }
 
 /// Servers, links and clients in `world`.
-fn ground(world: World, spec: &RunSpec) -> (Ground, crate::cluster::Cluster) {
+fn ground(world: World, spec: &RunSpec) -> (Ground, Cluster) {
     let clock = GroundClock::Virtual(world);
     match spec.config.backend.id {
         Some(BackendId::Redis) => redis::ground(world, clock, spec),

@@ -35,19 +35,25 @@ fn the_client_of_the_protocol_page_is_a_lock() {
     assert_eq!(answer.verdict("HL007"), "holds", "its owners are found on the server");
 }
 
-/// The program at the end of the protocol's page, with some of its text replaced, in a file of its own.
+/// The program at the end of the protocol's page and its library, with some of their text replaced, in files of their own.
 pub fn page_client(harness: &Harness, replaced: &[(&str, &str)]) -> String {
     let page = include_str!("../../docs/client-protocol.md");
     let (_, program) = page.rsplit_once("```python\n").unwrap();
     let (program, _) = program.split_once("```").unwrap();
-    let mut program = program.to_owned();
+    let library = include_str!("../../workloads/adapters/python/harness_client.py");
+    let mut files = [
+        ("my_lock.py", program.to_owned()),
+        ("harness_client.py", library.to_owned()),
+    ];
     for (from, to) in replaced {
-        assert!(program.contains(from), "{from}");
-        program = program.replace(from, to);
+        assert!(files.iter().any(|(_, text)| text.contains(from)), "{from}");
+        files.iter_mut().for_each(|(_, text)| *text = text.replace(from, to));
     }
-    let script = harness.folder.path().join("my_lock.py");
-    std::fs::write(&script, program).unwrap();
-    format!("python3 {}", script.display())
+    let path = |name: &str| harness.folder.path().join(name);
+    for (name, text) in &files {
+        std::fs::write(path(name), text).unwrap();
+    }
+    format!("python3 {}", path(files[0].0).display())
 }
 
 /// The lock is the field of a hash, at a key of its own.
@@ -85,8 +91,8 @@ fn a_lock_that_answers_what_its_server_never_granted_is_caught_in_a_hash_of_its_
     let harness = Harness::new();
     let mut replaced = HASH.to_vec();
     replaced.push((
-        r#"return {"owner": value}"#,
-        r#"return {"owner": value if value > "8" else "x" + value}"#,
+        "return None, value",
+        r#"return None, value if value > "8" else "x" + value"#,
     ));
     let client = page_client(&harness, &replaced);
     let words = "run --json --runtime local --backend redis --lease 3s --hold 900ms --time 14s --client";
@@ -216,4 +222,83 @@ fn a_client_that_does_not_answer_is_killed_before_the_recovery_and_left_alone_in
     let given_up = |lines: &str| lines.matches("the client did not answer").count();
     assert!(given_up(before) > 1, "it is killed each time: {history}");
     assert_eq!(given_up(recovery), 0, "{recovery}");
+}
+
+/// Opens, and answers every acquire like this. `wait` is in seconds.
+fn answering(harness: &Harness, answer: &str) -> String {
+    let program = format!(
+        r#"
+import json, sys, time
+for line in sys.stdin:
+    request = json.loads(line)
+    reply, wait = {{"type": "ok"}}, request.get("wait_ms", 0) / 1000
+    if request["op"] == "acquire":
+        {answer}
+    print(json.dumps({{**reply, "id": request["id"]}}), flush=True)
+"#
+    );
+    let script = harness.folder.path().join("answering.py");
+    std::fs::write(&script, program).unwrap();
+    format!("python3 {}", script.display())
+}
+
+const NOBODY_ACQUIRES: &str = "--runtime local --backend redis --clients 2 --lease 1s --wait 600ms --progress-bound 2s";
+
+#[test]
+fn a_client_that_answers_every_acquire_with_an_error_ends_the_run_and_no_lock_is_blamed() {
+    for error in ["fail", "info"] {
+        let harness = Harness::new();
+        let answer = format!(r#"reply = {{"type": "{error}", "error": "FileNotFoundError: etcdctl"}}"#);
+        let client = answering(&harness, &answer);
+        let words = format!("{NOBODY_ACQUIRES} --time 12s --fault latency --client");
+        let output = harness.command(&format!("run {words}")).arg(&client).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{stderr}");
+        assert!(
+            stderr.contains("the last one: FileNotFoundError: etcdctl") && stderr.contains("client-check"),
+            "{stderr}"
+        );
+        let screen = String::from_utf8_lossy(&output.stdout);
+        assert!(!screen.contains("FAIL") && !screen.contains("HL005"), "{screen}");
+        assert!(harness.results().join("latest/no-lock.jsonl").is_file());
+    }
+}
+
+#[test]
+fn a_lock_that_nobody_gets_is_blamed_in_whatever_words_it_says_so() {
+    for answer in [
+        r#"time.sleep(wait); reply = {"type": "fail", "error": "LockUnavailable: gave up"}"#,
+        r#"time.sleep(wait); reply = {"type": "fail", "error": "timeout"}"#,
+    ] {
+        let harness = Harness::new();
+        let client = answering(&harness, answer);
+        let words = format!("{NOBODY_ACQUIRES} --json --time 12s --fault latency --client");
+        let answered =
+            crate::command::Answer::of(harness.command(&format!("run {words}")).arg(&client).output().unwrap());
+        answered.assert_exit(1);
+        assert_eq!(answered.verdict("HL005"), "violated", "{answer}");
+    }
+}
+
+#[test]
+fn a_hunt_on_a_client_that_only_knows_errors_ends_with_the_last_of_them() {
+    let harness = Harness::new();
+    let client = answering(
+        &harness,
+        r#"reply = {"type": "fail", "error": "ModuleNotFoundError: redis"}"#,
+    );
+    let words =
+        "hunt --runtime local --backend redis --lease 1s --for 2m --set progress-bound=1s --set wait=500ms --client";
+    let output = harness.command(words).arg(&client).output().unwrap();
+    assert_eq!(
+        output.status.code(),
+        Some(4),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        said.contains("ModuleNotFoundError: redis") && said.contains("3 failed"),
+        "{said}"
+    );
 }

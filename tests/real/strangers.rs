@@ -21,7 +21,8 @@ fn all_hold(strangers: &[Stranger<'_>]) {
     std::thread::scope(|scope| {
         for (lock, options) in strangers {
             scope.spawn(move || {
-                let answer = run(lock, "", &format!("--time 9s --hold 50ms {options}"));
+                let time = if options.contains("--time") { "" } else { "--time 9s" };
+                let answer = run(lock, "", &format!("{time} --hold 50ms {options}"));
                 assert_eq!(answer.exit, 0, "{lock}: {}\n{:#}", answer.stderr, answer.diagnosis);
             });
         }
@@ -49,6 +50,14 @@ fn locks_of_other_shapes_hold() {
     ]);
 }
 
+/// The fault lasts for longer than a lock may stand still.
+const A_MINORITY_IS_AWAY: &str = "--nodes 3 --fault partition=server --window 14s --time 40s";
+
+#[test]
+fn a_lock_that_needs_every_server_is_found_while_one_is_away() {
+    all_are_found(&[("quorum", A_MINORITY_IS_AWAY, "HL005")]);
+}
+
 #[test]
 fn leases_that_are_not_kept_are_found() {
     all_are_found(&[
@@ -72,6 +81,16 @@ fn releases_tokens_and_queues_that_are_wrong_are_found() {
 
 mod nightly {
     use super::*;
+
+    #[test]
+    fn locks_that_are_slow_and_loud_hold() {
+        all_hold(&[("noisy", ""), ("slow_and_wordy", "--time 12s")]);
+    }
+
+    #[test]
+    fn a_lock_on_a_majority_goes_on_while_one_server_is_away() {
+        all_hold(&[("quorum", A_MINORITY_IS_AWAY)]);
+    }
 
     #[test]
     fn locks_with_names_of_their_own_hold() {
@@ -99,6 +118,8 @@ mod nightly {
         all_are_found(&[
             ("own_key", "--time 12s --hold 400ms --wait 300ms", "HL007"),
             ("own_owner", "--time 12s --hold 400ms", "HL001"),
+            ("noisy", "--time 16s --hold 3s", "HL001"),
+            ("slow_and_wordy", "--time 16s --hold 3s", "HL001"),
             ("read_write", "--time 9s --hold 100ms", "HL001"),
             ("permits", "--time 9s --hold 100ms", "HL001"),
         ]);

@@ -196,6 +196,6 @@ class RedisLock(Lock):
     def script(self, text, keys, *arguments, redis=None):
         return (redis or self.redis).call("EVAL", text, len(keys), *keys, *arguments)
 
-    def compare_and_delete(self, key, name):
+    def compare_and_delete(self, key, name, redis=None):
         """Deletes a key that has this name in it; returns whether it had."""
-        return self.script(COMPARE_AND_DELETE, [key], name) == 1
+        return self.script(COMPARE_AND_DELETE, [key], name, redis=redis) == 1

@@ -46,6 +46,27 @@ fn zookeeper() -> Vec<Said> {
     ]
 }
 
+#[test]
+fn four_letters_in_place_of_a_session_are_answered_with_text_and_ask_for_nothing() {
+    for (word, answer) in [
+        ("srvr", "Zookeeper version: 3.8.0-1, built on 2022\nMode: leader\n"),
+        ("isro", "rw"),
+        ("ruok\n", "isro is not executed because it is not in the whitelist."),
+    ] {
+        let whole = [client(word), server(answer)];
+        let in_bytes = |(side, bytes): &Said| bytes.iter().map(|byte| (*side, vec![*byte])).collect::<Vec<_>>();
+        let pieces: Vec<Said> = whole.iter().flat_map(in_bytes).collect();
+        for said in [&whole[..], &pieces] {
+            assert_eq!(listen(Protocol::Zk, said), (Vec::new(), None), "{word}");
+        }
+    }
+    let in_a_session = [&zookeeper()[..], &[client("srvr")]].concat();
+    assert!(
+        listen(Protocol::Zk, &in_a_session).1.is_some(),
+        "a session has no words"
+    );
+}
+
 fn redis() -> Vec<Said> {
     vec![
         client("*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n"),

@@ -1,5 +1,9 @@
 //! ZooKeeper: records after their length. Requests carry a number that their answers repeat; what carries −1 is the
 //! notification of a watch. The first record of each side has neither: it opens the session.
+//!
+//! Before it opens one, a client may ask a server in a connection of its own with [four letters](https://zookeeper.apache.org/doc/current/zookeeperAdmin.html#sc_4lw)
+//! in place of a length: `srvr` for the version, `isro` for whether it only reads. That is answered with text up to the end of the
+//! connection, and there is no request in it.
 
 use std::collections::VecDeque;
 
@@ -39,6 +43,8 @@ pub(super) struct ZkReader {
     opening: bool,
     /// What the record is that the client is in the middle of.
     print: RequestDigest,
+    /// The connection is one of four letters and text.
+    is_text: bool,
 }
 
 /// One side's records, read in pieces.
@@ -88,6 +94,11 @@ impl RecordParser {
         Ok((body.len(), RecordStep::Body(body, self.left == 0)))
     }
 
+    /// Whether four letters are where a length should be.
+    fn has_four_letters(&self) -> bool {
+        self.have == self.length.len() && self.length.iter().all(u8::is_ascii_lowercase)
+    }
+
     /// Whether a new record begins here.
     fn at_start(&self) -> bool {
         self.have == 0
@@ -102,12 +113,17 @@ impl RecordParser {
 impl ZkReader {
     pub(super) fn client(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
         let (mut here, mut start) = (0, 0);
-        while here < chunk.len() {
+        while here < chunk.len() && !self.is_text {
             if self.client.at_start() {
                 start = here;
                 self.print = RequestDigest::default();
             }
-            let (length, step) = self.client.step(&chunk[here..])?;
+            let stepped = self.client.step(&chunk[here..]);
+            self.is_text = self.requests == 0 && self.client.has_four_letters();
+            if self.is_text {
+                break;
+            }
+            let (length, step) = stepped?;
             here += length;
             let RecordStep::Body(body, whole) = step else { continue };
             let opens = !self.opened;
@@ -166,7 +182,7 @@ impl ZkReader {
 
     pub(super) fn server(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
         let (mut here, mut start) = (0, 0);
-        while here < chunk.len() {
+        while here < chunk.len() && !self.is_text {
             if self.server.at_start() {
                 start = here;
             }

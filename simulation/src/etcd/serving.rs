@@ -12,7 +12,8 @@ use super::member_connection::MemberConnection;
 use super::request::{EtcdMessage, EtcdRequest};
 use super::work::MemberWork;
 use crate::network::{PortEvent, PortListener};
-use crate::world::{WorldSleep, nanoseconds};
+use crate::world::WorldSleep;
+use crate::world::nanoseconds;
 
 /// How long a member takes to start, from the start of its process to where it serves, if there is a leader: 0.1 s was measured
 /// of 3.4.23.

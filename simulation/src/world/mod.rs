@@ -8,13 +8,16 @@
 //! that follows it must not touch.
 
 pub(crate) mod events;
+mod looping;
 mod process;
+mod sleep;
 pub(crate) mod task;
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -26,10 +29,13 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::dice;
 use events::{Event, EventKey, Events};
+use looping::MOST_READINGS;
 use process::SimulatedProcesses;
 use task::{MAIN, SpawnedTask, TaskFuture, TaskId, TaskWaker, Tasks};
 
+pub use looping::Looping;
 pub use process::SimulatedProcess;
+pub use sleep::WorldSleep;
 pub use task::SimulatedTask;
 
 /// What one poll, and one reading of the clock, takes, in nanoseconds.
@@ -65,6 +71,8 @@ pub(crate) struct Core {
     main: Arc<TaskWaker>,
     /// The task that is polled, and what its waker points to.
     polled: Cell<(TaskId, *const ())>,
+    /// How often it has read the clock or set a timer in this poll.
+    readings: Cell<u32>,
     pub processes: RefCell<SimulatedProcesses>,
     kept: RefCell<Vec<Rc<dyn Any>>>,
 }
@@ -85,8 +93,17 @@ impl World {
     ///
     /// # Panics
     ///
-    /// When another world runs on this thread, and when nothing is left that could wake `main`.
+    /// When another world runs on this thread, when nothing is left that could wake `main`, and when a process loops.
     pub fn run<T, F: Future<Output = T>>(seed: u64, main: impl FnOnce(World) -> F) -> T {
+        Self::try_run(seed, main).unwrap_or_else(|looping| panic!("{looping}"))
+    }
+
+    /// The same; the error names a process that loops, which ends the world.
+    ///
+    /// # Panics
+    ///
+    /// When another world runs on this thread, and when nothing is left that could wake `main`.
+    pub fn try_run<T, F: Future<Output = T>>(seed: u64, main: impl FnOnce(World) -> F) -> Result<T, Looping> {
         let world = World(WORLDS.fetch_add(1, Relaxed) + 1);
         let core = Rc::new(Core {
             world,
@@ -98,6 +115,7 @@ impl World {
             round: RefCell::default(),
             main: TaskWaker::new(world, MAIN),
             polled: Cell::new((MAIN, std::ptr::null())),
+            readings: Cell::new(0),
             processes: RefCell::default(),
             kept: RefCell::default(),
         });
@@ -110,7 +128,12 @@ impl World {
         });
         let _ending = Ending(core.clone());
         let main = pin!(main(world));
-        core.run(main)
+        // nothing of this world is used after it
+        catch_unwind(AssertUnwindSafe(|| core.run(main))).or_else(|panic| {
+            panic
+                .downcast()
+                .map_or_else(|panic| resume_unwind(panic), |looping| Err(*looping))
+        })
     }
 
     /// Does something with its state.
@@ -132,21 +155,13 @@ impl World {
 
     /// Ready after `time`.
     pub fn sleep(self, time: Duration) -> WorldSleep {
-        let until = self.clock().saturating_add(nanoseconds(time));
-        WorldSleep {
-            world: self,
-            until,
-            event: None,
-        }
+        self.with(Core::count_reading);
+        WorldSleep::new(self, self.clock().saturating_add(nanoseconds(time)))
     }
 
     /// Ready at this time since the beginning.
     pub fn sleep_until(self, time: Duration) -> WorldSleep {
-        WorldSleep {
-            world: self,
-            until: nanoseconds(time),
-            event: None,
-        }
+        WorldSleep::new(self, nanoseconds(time))
     }
 
     /// Starts a task that belongs to no process.
@@ -277,16 +292,22 @@ impl Core {
         let polled = {
             let mut tasks = self.tasks.borrow_mut();
             let Some(task) = tasks.get_mut(id) else { return };
-            if let Some(process) = task.process
-                && self.processes.borrow_mut().park(process, id)
-            {
-                return;
+            if let Some(process) = task.process {
+                let mut processes = self.processes.borrow_mut();
+                if processes.park(process, id) {
+                    return;
+                }
+                if processes.loops(process, self.clock.get()) {
+                    drop((processes, tasks));
+                    self.end_looping(process);
+                }
             }
             task.waker.queued.store(false, Relaxed);
             task.future.take()
         };
         let Some((mut future, waker)) = polled else { return };
         self.polled.set((id, waker.data()));
+        self.readings.set(0);
         self.pass(STEP);
         let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
         let mut tasks = self.tasks.borrow_mut();
@@ -325,11 +346,35 @@ impl Core {
 
     pub fn read_clock(&self) -> u64 {
         self.pass(STEP);
+        self.count_reading();
         self.clock.get()
     }
 
+    /// A poll that reads the clock or sets timers without end does not return.
+    fn count_reading(&self) {
+        let readings = self.readings.get() + 1;
+        self.readings.set(readings);
+        if readings > MOST_READINGS {
+            self.readings.set(0);
+            let task = self.polled.get().0;
+            let process = self.tasks.borrow_mut().get_mut(task).and_then(|task| task.process);
+            if let Some(process) = process {
+                self.end_looping(process);
+            }
+        }
+    }
+
+    /// Unwinds to [`World::try_run`]: there is no other way out of a poll that does not return.
+    fn end_looping(&self, process: usize) -> ! {
+        let name = self.processes.borrow().name(process).unwrap_or_default().to_owned();
+        resume_unwind(Box::new(Looping {
+            process: name,
+            at: Duration::from_nanos(self.clock.get()),
+        }));
+    }
+
     /// What wakes the one that polls with this waker: most often the task that is polled, whose number is all that has to be kept.
-    fn waking(&self, waker: &Waker) -> Event {
+    pub fn waking(&self, waker: &Waker) -> Event {
         let (task, data) = self.polled.get();
         match waker.data() == data {
             true => Event::Task(task),
@@ -442,52 +487,5 @@ impl<T: 'static> Kept<T> {
     /// The world that keeps it.
     pub fn world(self) -> World {
         self.world
-    }
-}
-
-/// A timer of a world; see [`World::sleep`].
-#[derive(Debug)]
-#[must_use = "a timer does nothing unless it is awaited"]
-pub struct WorldSleep {
-    world: World,
-    until: u64,
-    event: Option<EventKey>,
-}
-
-impl Future for WorldSleep {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<()> {
-        let (world, until, before) = (self.world, self.until, self.event);
-        let event = world.with(|core| {
-            if core.clock.get() >= until {
-                return None;
-            }
-            let mut events = core.events.borrow_mut();
-            let waking = core.waking(task.waker());
-            let Some(kept) = before.and_then(|before| events.get_mut(before)) else {
-                return Some(events.add(until, waking));
-            };
-            // most often by the same task as before
-            if !waking.wakes_the_same(kept) {
-                let replaced = std::mem::replace(kept, waking);
-                drop(events);
-                drop(replaced);
-            }
-            before
-        });
-        self.event = event.or(self.event);
-        match event {
-            Some(_) => Poll::Pending,
-            None => Poll::Ready(()),
-        }
-    }
-}
-
-impl Drop for WorldSleep {
-    fn drop(&mut self) {
-        if let Some(event) = self.event {
-            self.world.remove_event(event);
-        }
     }
 }

@@ -12,6 +12,7 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::Semaphore;
 
+use super::looping::PollCount;
 use super::task::{SimulatedTask, TaskId};
 use super::{World, finish, nanoseconds, with_core};
 
@@ -37,6 +38,7 @@ struct SimulatedProcessState {
     lines: BTreeMap<String, Arc<Semaphore>>,
     /// How often it was killed.
     deaths: u32,
+    polls: PollCount,
 }
 
 impl SimulatedProcesses {
@@ -47,6 +49,16 @@ impl SimulatedProcesses {
         };
         state.parked.push(task);
         true
+    }
+
+    /// Counts a poll of a task of this process. Returns whether it loops.
+    pub fn loops(&mut self, process: usize, now: u64) -> bool {
+        let state = self.states.get_mut(process);
+        state.is_some_and(|state| state.polls.is_one_too_many(now))
+    }
+
+    pub fn name(&self, process: usize) -> Option<&str> {
+        self.states.get(process).map(|state| &*state.name)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -79,6 +91,7 @@ impl SimulatedProcess {
                     dice: world.dice(&format!("process {name}")),
                     lines: BTreeMap::new(),
                     deaths: 0,
+                    polls: PollCount::default(),
                 });
             }
             number

@@ -12,7 +12,8 @@ use super::ensemble::{EnsembleState, ServedConnection, SimulatedZk, ZkServer};
 use super::request::{ZkMessage, ZkRequest};
 use super::work::Work;
 use crate::network::{Port, PortEvent, PortListener};
-use crate::world::{WorldSleep, nanoseconds};
+use crate::world::WorldSleep;
+use crate::world::nanoseconds;
 
 /// How long a server takes to start, from the start of its process to where it looks for a leader.
 const START: Duration = Duration::from_millis(1200);

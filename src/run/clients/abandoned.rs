@@ -30,22 +30,39 @@ impl ClientDriver {
     async fn free(&mut self, lock: &str, grant: &GrantedLock) {
         self.run.note_release(lock, grant.token, grant.owner.as_deref());
         for _ in 0..INNER_HOLDS {
-            let op = ClientOp::Release { lock: lock.to_owned() };
-            let patience = self.workload.patience;
-            let answer = self.process.ask(&self.client, op, patience, &self.run).await;
-            match answer {
-                ClientReply::Message(Message::Ok { .. } | Message::Info { .. }) => {}
-                ClientReply::Message(_) => break,
-                ClientReply::Gone | ClientReply::Silent => {
-                    if matches!(answer, ClientReply::Silent) {
-                        self.process.kill();
-                    }
-                    self.bury(None).await;
-                    break;
-                }
+            if !matches!(
+                self.ask_to_release(lock).await,
+                Some(Message::Ok { .. } | Message::Info { .. })
+            ) {
+                break;
             }
         }
         self.is(ClientRole::Idle);
+    }
+
+    /// A release of what was released. Some libraries say ok to it and some refuse it, and either is right: the history has none of
+    /// it, but what it does to the holds of others.
+    pub(super) async fn release_again(&mut self, lock: &str) {
+        if let Some(Message::Info { .. }) = self.ask_to_release(lock).await {
+            self.pool.retire(&self.client);
+        }
+    }
+
+    /// A release that the history does not have; nothing where the process ended over it.
+    async fn ask_to_release(&mut self, lock: &str) -> Option<Message> {
+        let op = ClientOp::Release { lock: lock.to_owned() };
+        let answer = self
+            .process
+            .ask(&self.client, op, self.workload.patience, &self.run)
+            .await;
+        if let ClientReply::Message(message) = answer {
+            return Some(message);
+        }
+        if matches!(answer, ClientReply::Silent) {
+            self.process.kill();
+        }
+        self.bury(None, None).await;
+        None
     }
 
     /// The client said that the lock is lost before it said that it had it, after a lease at the least: the reply comes from a time that

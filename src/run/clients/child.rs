@@ -89,7 +89,7 @@ pub trait ClientChild: Send + Sync {
 
     fn go_on(&self);
 
-    /// What the child does now. Unless it is ending, this proves that it was alive when this was called.
+    /// What the child does now. Where it is running or stopped, this proves that it was alive when this was called.
     fn activity(&self) -> Activity;
 }
 
@@ -321,7 +321,7 @@ impl ChildProcess {
         }
     }
 
-    /// What the child does now. Unless it is ending, this proves that it was alive when this was called.
+    /// What the child does now. Where it is running or stopped, this proves that it was alive when this was called.
     pub fn activity(&self) -> Activity {
         let now = monotonic_ns();
         let process = self.process.lock().expect("no one panics while holding a child");
@@ -329,7 +329,7 @@ impl ChildProcess {
             .as_ref()
             .and_then(Child::id)
             .map_or(Activity::Ending, process::activity);
-        if activity != Activity::Ending {
+        if matches!(activity, Activity::Running | Activity::Stopped) {
             self.alive_at.fetch_max(now, Relaxed);
         }
         activity
@@ -468,6 +468,7 @@ fn quote(line: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
     use tokio::sync::watch;
 
     use super::*;
@@ -480,7 +481,7 @@ mod tests {
             env: Vec::new(),
             access: ClientAccess::default(),
         };
-        let (over, mut ended) = tokio::sync::mpsc::unbounded_channel();
+        let (over, mut ended) = unbounded_channel();
         let on_event: OnChildEvent = Arc::new(move |news| {
             if let ChildEvent::Over { error, .. } = news {
                 over.send(error).unwrap();
@@ -549,27 +550,42 @@ mod tests {
         assert_eq!(error.to_string(), said);
     }
 
-    #[tokio::test]
-    async fn a_child_is_not_alive_after_its_kill_however_long_its_end_takes() {
+    /// Starts a program of Python and 256 MB, which are freed before its pipes close; returns it with the time of its death, once it
+    /// is over.
+    async fn heavy(program: &str, args: &[&str]) -> (Arc<ChildProcess>, UnboundedReceiver<u64>) {
         let folder = tempfile::tempdir().unwrap();
-        // its memory is freed before its pipes close
-        let script = "import sys; m = b'x' * (256 << 20); sys.stdin.readline(); print('{\"type\":\"ok\",\"id\":1}', flush=True); sys.stdin.readline()";
         let start = ChildCommand {
-            program: "python3".into(),
-            args: vec!["-c".into(), script.into()],
-            env: Vec::new(),
+            program: program.into(),
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+            env: vec![("HEAVY".to_owned(), HEAVY.to_owned())],
             access: ClientAccess::default(),
         };
-        let (over, mut ended) = tokio::sync::mpsc::unbounded_channel();
+        let (over, ended) = unbounded_channel();
         let on_event: OnChildEvent = Arc::new(move |event| {
             if let ChildEvent::Over { at, .. } = event {
                 over.send(at).unwrap();
             }
         });
-        let child = ChildProcess::start(&start, "c0".into(), &folder.path().join("log"), on_event)
-            .await
-            .unwrap();
+        let log = folder.path().join("log");
+        let child = ChildProcess::start(&start, "c0".into(), &log, on_event).await.unwrap();
         assert!(child.ask(0, ClientOp::Close).await.is_some());
+        (child, ended)
+    }
+
+    /// Answers one request, and at the second one of its threads kills the process.
+    const HEAVY: &str = r#"
+import os, sys, threading
+memory = b"x" * (256 << 20)
+sys.stdin.readline()
+print('{"type":"ok","id":1}', flush=True)
+sys.stdin.readline()
+threading.Thread(target=os.kill, args=(os.getpid(), 9)).start()
+sys.stdin.readline()
+"#;
+
+    #[tokio::test]
+    async fn a_child_is_not_alive_after_its_kill_however_long_its_end_takes() {
+        let (child, mut ended) = heavy("python3", &["-c", HEAVY]).await;
         assert_eq!(child.activity(), Activity::Running);
         let alive_at = monotonic_ns();
         assert_eq!(child.activity(), Activity::Running);
@@ -587,6 +603,74 @@ mod tests {
             (alive_at..=killed_at).contains(&died_at),
             "{alive_at} {died_at} {killed_at}"
         );
+    }
+
+    /// Of a program that kills itself: whether it was seen to end before its parent did. From then on nothing of it is alive.
+    async fn ends_by_itself(args: &[&str]) -> bool {
+        let (child, mut ended) = heavy("sh", args).await;
+        let program = process::descendants(child.group.as_raw() as u32);
+        let program = *program.last().expect("it answered");
+        while child.activity() != Activity::Running {
+            tokio::task::yield_now().await;
+        }
+        let alive_at = monotonic_ns();
+        assert_eq!(child.write_line(b"end".to_vec()).await, Some(()));
+        let mut ends_at = None;
+        let died_at = loop {
+            if process::activity(program) == Activity::Ending {
+                ends_at.get_or_insert_with(monotonic_ns);
+            }
+            let is_alive = child.activity() == Activity::Running;
+            assert!(!(is_alive && ends_at.is_some()), "its shell was taken for it");
+            tokio::select! {
+                biased;
+                died_at = ended.recv() => break died_at.unwrap(),
+                () = tokio::task::yield_now() => {}
+            }
+        };
+        assert!(
+            died_at <= ends_at.unwrap_or(u64::MAX),
+            "{alive_at} {died_at} {ends_at:?}"
+        );
+        ends_at.is_some()
+    }
+
+    #[tokio::test]
+    async fn a_program_that_kills_itself_is_not_alive_because_its_shell_is() {
+        for args in [
+            ["-c", "python3 -c \"$HEAVY\""],
+            ["-c", "cd / && python3 -c \"$HEAVY\"; exit $?"],
+            ["-c", "sh -c 'python3 -c \"$HEAVY\"; true'; true"],
+        ] {
+            // a machine with too much to do may look away until it is over
+            let mut seen = false;
+            for _ in 0..20 {
+                seen = seen || ends_by_itself(&args).await;
+            }
+            assert!(seen, "{args:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_shell_that_serves_by_itself_is_alive_between_the_programs_that_it_starts() {
+        let script = r#"sleep 0.01 & while read x; do sleep 0.01; echo '{"type":"ok","id":'$((i += 1))'}'; done"#;
+        let start = ChildCommand {
+            program: "sh".into(),
+            args: vec!["-c".into(), script.into()],
+            env: Vec::new(),
+            access: ClientAccess::default(),
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let deaf: OnChildEvent = Arc::new(|_: ChildEvent| {});
+        let child = ChildProcess::start(&start, "c0".into(), &folder.path().join("log"), deaf)
+            .await
+            .unwrap();
+        for _ in 0..5 {
+            assert!(child.ask(0, ClientOp::Close).await.is_some());
+            while child.activity() != Activity::Running {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
     }
 
     #[tokio::test]

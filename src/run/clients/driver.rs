@@ -13,25 +13,17 @@ use harness_checkers::history::event::{Fields, Kind, Process};
 use harness_workloads::protocol::{AcquireRequest, ClientOp, Message};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
-use tokio::sync::watch;
 
-use super::logical_client::{Health, LogicalClient};
+use super::logical_client::LogicalClient;
+use super::odd_turns::OddTurn;
 use super::pool::ClientPool;
 use super::process::{ClientProcess, ClientReply};
 use super::rarely::Rarely;
+use super::refusals::{RefusalPause, is_error};
 use super::workload::Workload;
 use crate::client_role::ClientRole;
-use crate::process::Activity;
 use crate::run::context::RunContext;
 
-/// A longer piece of work is done in rounds of at most this long, each a read, a wait and a write.
-const ROUND: Duration = Duration::from_millis(400);
-/// How often a process that works is seen to be alive.
-const PROOF_OF_LIFE: Duration = Duration::from_millis(20);
-/// How often a stopped process is asked whether it continues.
-const STOPPED_POLL: Duration = Duration::from_millis(1);
-/// Pause after an acquire that failed at once, so that a client that is refused does not spin.
-const AFTER_REFUSAL: Duration = Duration::from_millis(2);
 /// Pause before a dead client is started again.
 const AFTER_DEATH: Duration = Duration::from_millis(200);
 
@@ -44,6 +36,7 @@ pub struct ClientDriver {
     pub workload: Arc<Workload>,
     pub long_holds: Rarely,
     pub rests: Rarely,
+    pub refusals: RefusalPause,
     /// How long it does nothing at first.
     pub begins_after: Duration,
     /// Whether it had its turn of the recovery, in a run that ends with its grants.
@@ -52,6 +45,7 @@ pub struct ClientDriver {
 }
 
 /// One acquire, as it is wanted.
+#[derive(Clone, Copy)]
 struct LockRequest<'a> {
     lock: &'a str,
     /// For reading, together with other readers.
@@ -65,6 +59,15 @@ struct LockRequest<'a> {
 pub(super) struct GrantedLock {
     pub token: Option<u64>,
     pub owner: Option<String>,
+}
+
+impl LockRequest<'_> {
+    fn as_try(self) -> Self {
+        Self {
+            wait: Duration::ZERO,
+            ..self
+        }
+    }
 }
 
 impl ClientDriver {
@@ -92,7 +95,7 @@ impl ClientDriver {
     }
 
     /// How long the next hold is to last.
-    fn work(&mut self) -> Duration {
+    pub(super) fn work(&mut self) -> Duration {
         let work = self.workload.hold.mul_f64(self.rng.random_range(0.5..1.5));
         if !self.long_holds.is_due(self.run.clock.now(), &mut self.rng) {
             return work;
@@ -106,24 +109,32 @@ impl ClientDriver {
         let mut health = self.client.health();
         let before = *health.borrow_and_update();
         if before.died_at.is_some() || !self.executes().await {
-            self.bury(None).await;
+            self.bury(None, None).await;
             return false;
         }
         let Some(grant) = self.acquire(&request, late).await else {
             return false;
         };
         let holder = self.client.process();
-        let again = self.workload.demand.nested && self.rng.random();
-        let nested = again && !health.has_changed().unwrap_or(true) && self.acquire(&request, None).await.is_some();
+        let odd = OddTurn::draw(&self.workload.demand, self.process.members().len() == 1, &mut self.rng);
+        let again = match odd {
+            Some(OddTurn::AsksAgain) => Some(request.as_try()),
+            _ => Some(request).filter(|_| self.workload.demand.nested && self.rng.random()),
+        };
+        let nested = match again.filter(|_| !health.has_changed().unwrap_or(true)) {
+            Some(again) => self.acquire(&again, None).await.is_some(),
+            None => false,
+        };
+        self.is(ClientRole::Works);
         if self.client.process() != holder {
             self.give_up(lock, holder, &grant).await;
             return true;
         }
-        self.hold(&request, &grant, before, &mut health).await;
+        self.hold(request.read, lock, &grant, before, &mut health).await;
         let executes = self.executes().await;
         let now = *health.borrow();
         if now.died_at.is_some() || !executes {
-            self.bury(Some(lock)).await;
+            self.bury(Some(lock), None).await;
             return true;
         }
         if nested {
@@ -133,10 +144,20 @@ impl ClientDriver {
                 return true;
             }
         }
-        if now.losses == before.losses {
-            self.run.note_release(lock, grant.token, grant.owner.as_deref());
+        let is_lost = now.losses != before.losses;
+        match odd {
+            Some(OddTurn::LeavesLosses) if is_lost => {}
+            Some(OddTurn::ClosesHolding) if !is_lost => self.close_holding(lock, &grant).await,
+            _ => {
+                if !is_lost {
+                    self.run.note_release(lock, grant.token, grant.owner.as_deref());
+                }
+                self.release(lock).await;
+                if odd == Some(OddTurn::ReleasesTwice) && self.client.process() == holder {
+                    self.release_again(lock).await;
+                }
+            }
         }
-        self.release(lock).await;
         self.is(ClientRole::Idle);
         self.rest_after_hold().await;
         true
@@ -186,6 +207,7 @@ impl ClientDriver {
         self.is(ClientRole::Waits);
         let answer = self.ask(op, request.wait + self.workload.patience).await;
         let granted = matches!(answer, ClientReply::Message(Message::Ok { .. }));
+        self.note_answer(&answer, self.run.clock.now() - called, request.wait);
         self.is(if granted { ClientRole::Works } else { ClientRole::Idle });
         self.run.holders.waited(self.client.number);
         self.run.counters.waiting.fetch_sub(1, Relaxed);
@@ -214,13 +236,24 @@ impl ClientDriver {
                         ..Fields::default()
                     },
                 );
-                self.run.clock.sleep(AFTER_REFUSAL).await;
+                self.run.clock.sleep(self.refusals.pause()).await;
                 None
             }
             unknown => {
                 self.unknown("acquire", lock, unknown).await;
                 None
             }
+        }
+    }
+
+    /// Takes in what the answer to an acquire is: from a lock, or an error.
+    fn note_answer(&mut self, answer: &ClientReply, after: Duration, wait: Duration) {
+        self.refusals.note(answer, after, wait);
+        match answer {
+            answer if is_error(answer, after, wait) => _ = self.client.failed.fetch_add(1, Relaxed),
+            // one that did not answer has said nothing
+            ClientReply::Silent => {}
+            _ => self.run.counters.answered.store(true, Relaxed),
         }
     }
 
@@ -235,118 +268,6 @@ impl ClientDriver {
         };
         self.reply(Kind::Ok, "acquire", fields);
         self.client.acquired.fetch_add(1, Relaxed);
-    }
-
-    /// Works while it may: until its work is done, the lock is lost, or the client died. `before` is how it was before the acquire.
-    async fn hold(
-        &mut self,
-        request: &LockRequest<'_>,
-        grant: &GrantedLock,
-        before: Health,
-        health: &mut watch::Receiver<Health>,
-    ) {
-        let lock = request.lock;
-        if health.has_changed().unwrap_or(true) {
-            // the signal of the loss was read and recorded before the reply, whose grant it ends; the time is that of the loss
-            let now = *health.borrow();
-            let lost_at = now.lost_at.filter(|_| now.losses > before.losses);
-            let fields = Fields {
-                lock: Some(lock),
-                cause: Some("told with the reply"),
-                ..Fields::default()
-            };
-            self.run.recorder.signal(
-                Process::Client(self.client.process()),
-                Some(self.client.number),
-                "lost",
-                fields,
-                lost_at,
-            );
-            return;
-        }
-        let shared = self.workload.demand.is_shared(request.read);
-        let work = self.work();
-        self.run
-            .holders
-            .begin(self.client.number, lock, grant.token, work, shared);
-        let mut until = Some(self.run.clock.now() + work);
-        let mut stop = self.run.stopping();
-        while let Some(end) = until {
-            if !self.executes().await || health.has_changed().unwrap_or(true) || *stop.borrow() {
-                break;
-            }
-            let value = self.read(lock, grant);
-            tokio::select! {
-                biased;
-                _ = health.changed() => break,
-                _ = stop.changed() => {}
-                () = self.work_until(end.min(self.run.clock.now() + ROUND)) => {}
-            }
-            // an application that was stopped before its write makes it when it continues, whatever its library says then
-            if !self.executes().await {
-                break;
-            }
-            if !shared {
-                self.write(lock, grant, value + 1);
-            }
-            until = self.run.holders.works_until(self.client.number);
-        }
-        self.run.holders.abandon(self.client.number);
-    }
-
-    /// Works until then, or until the process ends. The more often it is seen alive, the nearer is the end of a certain
-    /// hold to the process's death. In virtual time a death is told at once, and ends the work.
-    async fn work_until(&self, until: Duration) {
-        let clock = self.run.clock;
-        if clock.by.is_virtual() {
-            return clock.sleep_until(until).await;
-        }
-        while clock.now() < until && self.process.activity() != Activity::Ending {
-            clock.sleep_until(until.min(clock.now() + PROOF_OF_LIFE)).await;
-        }
-    }
-
-    /// Waits while the process is stopped: the application is in it, and does nothing meanwhile. Returns whether it executes,
-    /// or `false` when it ends.
-    async fn executes(&self) -> bool {
-        loop {
-            match self.process.activity() {
-                Activity::Running => return true,
-                Activity::Ending => return false,
-                Activity::Stopped => self.run.clock.sleep(STOPPED_POLL).await,
-            }
-        }
-    }
-
-    fn read(&self, lock: &str, grant: &GrantedLock) -> u64 {
-        let fields = Fields {
-            lock: Some(lock),
-            token: grant.token,
-            ..Fields::default()
-        };
-        self.call("read", fields.clone());
-        let value = self.run.register.read(lock);
-        self.reply(
-            Kind::Ok,
-            "read",
-            Fields {
-                value: Some(value),
-                ..fields
-            },
-        );
-        value
-    }
-
-    fn write(&self, lock: &str, grant: &GrantedLock, value: u64) {
-        let fields = Fields {
-            lock: Some(lock),
-            token: grant.token,
-            value: Some(value),
-            ..Fields::default()
-        };
-        self.call("write", fields.clone());
-        let fenced = self.run.register.write(lock, value, grant.token);
-        self.reply(Kind::Ok, "write", Fields { fenced, ..fields });
     }
 
     /// Releases the lock, once.
@@ -397,13 +318,13 @@ impl ClientDriver {
         self.outcome_unknown(f, lock, error);
         if matches!(answer, ClientReply::Message(_)) {
             self.pool.retire(&self.client);
-            self.run.clock.sleep(AFTER_REFUSAL).await;
+            self.run.clock.sleep(self.refusals.pause()).await;
             return;
         }
         if matches!(answer, ClientReply::Silent) {
             self.process.kill();
         }
-        self.bury(Some(lock)).await;
+        self.bury(Some(lock), None).await;
     }
 
     /// Records that the outcome of an operation is unknown.
@@ -418,14 +339,12 @@ impl ClientDriver {
         self.reply(Kind::Info, f, fields);
     }
 
-    /// Records a death and brings the client back as another process.
-    pub(super) async fn bury(&mut self, lock: Option<&str>) {
-        let mut health = self.client.health();
-        let died = health.wait_for(|health| health.died_at.is_some());
-        let died = self.run.clock.within(self.workload.patience, died).await;
-        let died_at = died.and_then(|health| health.ok()?.died_at);
-        // a read or write in its name was recorded a moment after it was seen alive
-        let died_at = died_at.map(|at| at.max(self.client.recorded_at.load(Relaxed)));
+    /// Records a death, at a time that is known or when the process was last seen alive, and brings the client back as another process.
+    pub(super) async fn bury(&mut self, lock: Option<&str>, died_at: Option<u64>) {
+        let died_at = match died_at {
+            Some(known) => Some(known),
+            None => self.died_at().await,
+        };
         let fields = Fields {
             lock,
             ..Fields::default()
@@ -446,6 +365,13 @@ impl ClientDriver {
         }
     }
 
+    async fn died_at(&self) -> Option<u64> {
+        let mut health = self.client.health();
+        let died = health.wait_for(|health| health.died_at.is_some());
+        let died = self.run.clock.within(self.workload.patience, died).await;
+        died.and_then(|health| health.ok()?.died_at)
+    }
+
     /// Asks for what the history has. In the recovery a client that does not answer is not given up: what faults left behind is
     /// judged there, and a process that is killed takes it along.
     async fn ask(&self, op: ClientOp, within: Duration) -> ClientReply {
@@ -462,17 +388,16 @@ impl ClientDriver {
         self.run.exchange.labels.set(self.client.number, role.into());
     }
 
-    fn call(&self, f: &str, fields: Fields<'_>) {
+    pub(super) fn call(&self, f: &str, fields: Fields<'_>) {
         self.record(Kind::Invoke, f, &fields);
     }
 
-    fn reply(&self, kind: Kind, f: &str, fields: Fields<'_>) {
+    pub(super) fn reply(&self, kind: Kind, f: &str, fields: Fields<'_>) {
         self.record(kind, f, &fields);
     }
 
     fn record(&self, kind: Kind, f: &str, fields: &Fields<'_>) {
         let recorder = &self.run.recorder;
         recorder.operation(self.client.process(), self.client.number, kind, f, fields);
-        self.client.recorded_at.store(self.run.clock.by.now_ns(), Relaxed);
     }
 }

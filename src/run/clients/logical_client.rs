@@ -26,8 +26,8 @@ pub struct LogicalClient {
     pub(super) health: watch::Sender<Health>,
     /// How often it acquired.
     pub acquired: AtomicU64,
-    /// After its last call or reply was recorded, by `CLOCK_MONOTONIC`.
-    pub recorded_at: AtomicU64,
+    /// How often the answer to its acquire was an error, and nothing that a lock says.
+    pub failed: AtomicU64,
 }
 
 impl LogicalClient {
@@ -38,7 +38,7 @@ impl LogicalClient {
             process: AtomicU32::new(number),
             health: watch::channel(Health::default()).0,
             acquired: AtomicU64::new(0),
-            recorded_at: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
         })
     }
 

@@ -80,6 +80,11 @@ impl ClientPool {
             .collect()
     }
 
+    /// Whether every client had an error for an answer.
+    pub fn have_all_failed(&self) -> bool {
+        self.clients().all(|(_, client)| client.failed.load(Relaxed) > 0)
+    }
+
     /// Gives a client a new process number: its old one must never act again.
     pub fn retire(&self, client: &LogicalClient) {
         client.become_process(self.next_process.fetch_add(1, Relaxed));

@@ -259,6 +259,13 @@ impl ClientProcess {
         true
     }
 
+    /// Closes the clients and ends their child, so that another one can take its place. That end is not the client's own.
+    pub async fn leave(&self) {
+        self.expect_kill();
+        self.close().await;
+        self.generation().over = true;
+    }
+
     /// Closes the clients and ends their child.
     pub async fn close(&self) {
         let Some(child) = self.child() else { return };

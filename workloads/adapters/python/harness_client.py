@@ -4,14 +4,19 @@ Write a class with `open`, `acquire`, `release` and `close` like those of `Lock`
 Raise `Fail` for what surely did not happen; any other exception means that it is not known whether it happened, and
 becomes `info`.
 Each client runs in a separate thread, so one process can serve several, and a library that ties a lock to its thread works.
+What a library prints goes to standard error: the protocol alone has standard output.
 """
 
 import contextlib
 import json
+import os
 import queue
 import sys
 import threading
 import time
+
+_protocol = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
 
 
 class Fail(Exception):
@@ -86,8 +91,8 @@ _out = threading.Lock()
 def _say(message):
     line = json.dumps(message)
     with _out:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+        _protocol.write(line + "\n")
+        _protocol.flush()
 
 
 def _close(client):
@@ -131,11 +136,23 @@ def _run(client, requests):
     _close(client)
 
 
+def _request(line):
+    """What a line asks for; None where it is no request, which has no number to answer with."""
+    try:
+        request = json.loads(line)
+        return request if {"id", "client", "op"} <= request.keys() else None
+    except (ValueError, AttributeError):
+        return None
+
+
 def serve(make):
     """Serves until stdin ends."""
     served = {}
     for line in filter(str.strip, sys.stdin):
-        request = json.loads(line)
+        request = _request(line)
+        if request is None:
+            print(f"no request: {line.strip()}", file=sys.stderr)
+            continue
         number = request["client"]
         if request["op"] == "open":
             client, requests = make(), queue.Queue()
@@ -143,7 +160,10 @@ def serve(make):
             thread = threading.Thread(target=_run, args=(client, requests), daemon=True)
             thread.start()
             served[number] = requests, thread
-        served[number][0].put(request)
+        if number in served:
+            served[number][0].put(request)
+        else:
+            _say({"id": request["id"], "type": "fail", "error": f"client {number} is not open"})
     for requests, thread in served.values():
         requests.put(None)
     for _, thread in served.values():

@@ -1,27 +1,14 @@
 #!/usr/bin/env python3
-import json
 import os
 import secrets
 import socket
 import ssl
-import sys
 import threading
 import time
 
+from harness_client import Fail, Lock, serve
+
 COMPARE_AND_DELETE = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
-CONTRACT = {"lease": True, "renews": False, "fifo": False, "tries": True, "wakes": "polls",
-            "owner": "server", "token": "none", "keys": "harness:{lock}", "value": "string"}  # fmt: skip
-output = threading.Lock()
-
-
-class Fail(Exception):
-    """It surely did not happen."""
-
-
-def say(message):
-    with output:
-        sys.stdout.write(json.dumps(message) + "\n")
-        sys.stdout.flush()
 
 
 class Redis:
@@ -54,9 +41,12 @@ class Redis:
         return int(text) if kind == b":" else text.decode()
 
 
-class Client:
-    def __init__(self, number, endpoints, lease_ms):
-        self.number, self.endpoint, self.lease = number, endpoints[0], lease_ms / 1000
+class MyLock(Lock):
+    contract = {"lease": True, "renews": False, "fifo": False, "tries": True, "wakes": "polls",
+                "owner": "server", "token": "none", "keys": "harness:{lock}", "value": "string"}  # fmt: skip
+
+    def open(self, endpoints, lease_ms):
+        self.endpoint, self.lease = endpoints[0], lease_ms / 1000
         self.redis = None
         self.held = {}  # lock -> (value, timer of the lost signal)
         self.leftovers = []  # (lock, value) of unknown operations
@@ -108,15 +98,11 @@ class Client:
         if left <= 0:
             self.delete(lock, value)
             raise Fail("timeout")
-        timer = threading.Timer(left, self.lost, (lock,))
+        timer = threading.Timer(left, self.lost, (lock, "lease ends"))
         timer.daemon = True
         timer.start()
         self.held[lock] = value, timer
-        return {"owner": value}
-
-    def lost(self, lock):
-        at = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-        say({"type": "signal", "client": self.number, "f": "lost", "lock": lock, "at": at, "cause": "lease ends"})
+        return None, value  # the token and the owner
 
     def release(self, lock):
         value, timer = self.held.pop(lock, (None, None))
@@ -125,37 +111,6 @@ class Client:
         timer.cancel()
         if not self.delete(lock, value):
             raise Fail("not held: it expired")
-        return {}
 
 
-def perform(clients, request):
-    op, number = request["op"], request["client"]
-    if op == "open":
-        clients[number] = Client(number, request["endpoints"], request["lease_ms"])
-        return {"contract": CONTRACT}
-    if op == "acquire":
-        return clients[number].acquire(request["lock"], request["wait_ms"])
-    if op == "release":
-        return clients[number].release(request["lock"])
-    if op != "close":
-        raise Fail(f"no such operation: {op}")
-    client = clients.pop(number)
-    for lock in list(client.held):
-        client.release(lock)
-    return {}
-
-
-def main():
-    clients = {}
-    for line in filter(str.strip, sys.stdin):
-        request = json.loads(line)
-        try:
-            reply = {"type": "ok", **perform(clients, request)}
-        except Fail as error:
-            reply = {"type": "fail", "error": str(error)}
-        except Exception as error:  # it is not known whether it happened
-            reply = {"type": "info", "error": f"{type(error).__name__}: {error}"}
-        say({"id": request["id"], **reply})
-
-
-main()
+serve(MyLock)

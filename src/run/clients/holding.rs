@@ -1,0 +1,131 @@
+//! A hold as the application has it: it reads the register, works, looks whether its process still executes, and writes.
+
+use std::time::Duration;
+
+use harness_checkers::history::event::{Fields, Kind, Process};
+use tokio::sync::watch;
+
+use super::driver::{ClientDriver, GrantedLock};
+use super::logical_client::Health;
+use crate::process::Activity;
+
+/// A longer piece of work is done in rounds of at most this long, each a read, a wait and a write.
+const ROUND: Duration = Duration::from_millis(400);
+/// How often a process that works is seen to be alive.
+const PROOF_OF_LIFE: Duration = Duration::from_millis(20);
+/// How often a stopped process is asked whether it continues.
+const STOPPED_POLL: Duration = Duration::from_millis(1);
+
+impl ClientDriver {
+    /// Works while it may: until its work is done, the lock is lost, or the client died. `before` is how it was before the acquire.
+    pub(super) async fn hold(
+        &mut self,
+        read: bool,
+        lock: &str,
+        grant: &GrantedLock,
+        before: Health,
+        health: &mut watch::Receiver<Health>,
+    ) {
+        if health.has_changed().unwrap_or(true) {
+            // the signal of the loss was read and recorded before the reply, whose grant it ends; the time is that of the loss
+            let now = *health.borrow();
+            let lost_at = now.lost_at.filter(|_| now.losses > before.losses);
+            let fields = Fields {
+                lock: Some(lock),
+                cause: Some("told with the reply"),
+                ..Fields::default()
+            };
+            self.run.recorder.signal(
+                Process::Client(self.client.process()),
+                Some(self.client.number),
+                "lost",
+                fields,
+                lost_at,
+            );
+            return;
+        }
+        let shared = self.workload.demand.is_shared(read);
+        let work = self.work();
+        self.run
+            .holders
+            .begin(self.client.number, lock, grant.token, work, shared);
+        let mut until = Some(self.run.clock.now() + work);
+        let mut stop = self.run.stopping();
+        while let Some(end) = until {
+            if !self.executes().await || health.has_changed().unwrap_or(true) || *stop.borrow() {
+                break;
+            }
+            let value = self.read(lock, grant);
+            tokio::select! {
+                biased;
+                _ = health.changed() => break,
+                _ = stop.changed() => {}
+                () = self.work_until(end.min(self.run.clock.now() + ROUND)) => {}
+            }
+            // an application that was stopped before its write makes it when it continues, whatever its library says then
+            if !self.executes().await {
+                break;
+            }
+            if !shared {
+                self.write(lock, grant, value + 1);
+            }
+            until = self.run.holders.works_until(self.client.number);
+        }
+        self.run.holders.abandon(self.client.number);
+    }
+
+    /// Works until then, or until the process ends. The more often it is seen alive, the nearer is the end of a certain
+    /// hold to the process's death. In virtual time a death is told at once, and ends the work.
+    async fn work_until(&self, until: Duration) {
+        let clock = self.run.clock;
+        if clock.by.is_virtual() {
+            return clock.sleep_until(until).await;
+        }
+        while clock.now() < until && self.process.activity() != Activity::Ending {
+            clock.sleep_until(until.min(clock.now() + PROOF_OF_LIFE)).await;
+        }
+    }
+
+    /// Waits while the process is stopped, or may be ending: the application is in it, and does nothing meanwhile. Returns whether it
+    /// executes, or `false` when it ends.
+    pub(super) async fn executes(&self) -> bool {
+        loop {
+            match self.process.activity() {
+                Activity::Running => return true,
+                Activity::Ending => return false,
+                Activity::Stopped | Activity::Doubtful => self.run.clock.sleep(STOPPED_POLL).await,
+            }
+        }
+    }
+
+    fn read(&self, lock: &str, grant: &GrantedLock) -> u64 {
+        let fields = Fields {
+            lock: Some(lock),
+            token: grant.token,
+            ..Fields::default()
+        };
+        self.call("read", fields.clone());
+        let value = self.run.register.read(lock);
+        self.reply(
+            Kind::Ok,
+            "read",
+            Fields {
+                value: Some(value),
+                ..fields
+            },
+        );
+        value
+    }
+
+    fn write(&self, lock: &str, grant: &GrantedLock, value: u64) {
+        let fields = Fields {
+            lock: Some(lock),
+            token: grant.token,
+            value: Some(value),
+            ..Fields::default()
+        };
+        self.call("write", fields.clone());
+        let fenced = self.run.register.write(lock, value, grant.token);
+        self.reply(Kind::Ok, "write", Fields { fenced, ..fields });
+    }
+}

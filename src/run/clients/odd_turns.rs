@@ -1,0 +1,80 @@
+//! Turns in which the application does what another one would ([`OddTurn`]): a lock library is used in more ways than one.
+
+use rand::RngExt;
+use rand::seq::IndexedRandom;
+use rand_chacha::ChaCha8Rng;
+
+use super::driver::{ClientDriver, GrantedLock};
+use crate::config::Demand;
+
+/// What is different in a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OddTurn {
+    /// It leaves alone what it was told that it lost.
+    LeavesLosses,
+    /// It releases again what it has released.
+    ReleasesTwice,
+    /// It closes its client while it holds, as a program does that is told to end.
+    ClosesHolding,
+    /// It asks for what it holds, and does not wait for it.
+    AsksAgain,
+}
+
+impl OddTurn {
+    /// Draws what is different in the next turn of a client that has its process for itself, or not; most often nothing is. No number
+    /// is drawn where none may be.
+    pub fn draw(demand: &Demand, alone: bool, rng: &mut ChaCha8Rng) -> Option<Self> {
+        if demand.odd_turns == 0 || rng.random_range(0..100) >= demand.odd_turns {
+            return None;
+        }
+        let possible = [
+            (Self::LeavesLosses, true),
+            (Self::ReleasesTwice, true),
+            (Self::ClosesHolding, alone),
+            (Self::AsksAgain, demand.asks_again),
+        ];
+        let possible: Vec<Self> = possible
+            .into_iter()
+            .filter_map(|(turn, may)| may.then_some(turn))
+            .collect();
+        possible.choose(rng).copied()
+    }
+}
+
+impl ClientDriver {
+    /// Ends the process in an orderly way in the midst of a hold, and begins with another one. The hold ends before that is asked.
+    pub(super) async fn close_holding(&mut self, lock: &str, grant: &GrantedLock) {
+        self.run.note_release(lock, grant.token, grant.owner.as_deref());
+        let at = self.run.clock.by.now_ns();
+        self.process.leave().await;
+        self.bury(Some(lock), Some(at)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use rand::SeedableRng;
+
+    use super::*;
+
+    #[test]
+    fn a_turn_is_odd_as_often_as_it_is_to_be_and_in_the_ways_that_the_contract_allows() {
+        let drawn = |odd_turns: u32, asks_again: bool, alone: bool| {
+            let mut demand = Demand::default();
+            (demand.odd_turns, demand.asks_again) = (odd_turns, asks_again);
+            let mut rng = ChaCha8Rng::seed_from_u64(1);
+            let turns: Vec<OddTurn> = (0..1000)
+                .filter_map(|_| OddTurn::draw(&demand, alone, &mut rng))
+                .collect();
+            let kinds: BTreeSet<String> = turns.iter().map(|turn| format!("{turn:?}")).collect();
+            (turns.len(), kinds.len())
+        };
+        assert_eq!(drawn(0, true, true), (0, 0));
+        assert_eq!(drawn(100, true, true), (1000, 4));
+        assert_eq!(drawn(100, false, false), (1000, 2));
+        let (some, kinds) = drawn(20, false, true);
+        assert!((150..250).contains(&some) && kinds == 3, "{some} {kinds}");
+    }
+}

@@ -1,0 +1,153 @@
+//! Clients on models that no lock is in: one that loops, and one that always answers at once and wrongly.
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::rc::Rc;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use harness_simulation::World;
+    use harness_workloads::protocol::AcquireRequest;
+    use harness_workloads::{LockClient, LockError, LockGrant, LockResult, RecipeHost, RecipeOptions};
+
+    use super::super::clients::SimulatedSpawner;
+    use super::super::execute_on;
+    use crate::backends;
+    use crate::clock::GroundClock;
+    use crate::cluster::{Cluster, Runtime, RuntimeChoice};
+    use crate::config::{Clients, Config, FaultRequest};
+    use crate::event::ProgressSender;
+    use crate::plan::plan;
+    use crate::run::{self, ClientPool, ClientPoolSpec, Ground, RunFolder, RunOutcome, RunSpec};
+
+    /// A client that everybody gets a lock from, until it is asked for the tenth time.
+    struct FoolishLock {
+        kind: String,
+        host: Rc<dyn RecipeHost>,
+        asked: u32,
+    }
+
+    type Done<'t, T> = Pin<Box<dyn Future<Output = T> + 't>>;
+
+    impl LockClient for FoolishLock {
+        fn open<'a, 't>(&'a mut self) -> Done<'t, LockResult<LockGrant>>
+        where
+            'a: 't,
+        {
+            Box::pin(async { Ok(LockGrant::default()) })
+        }
+
+        fn acquire<'a, 'b, 't>(&'a mut self, _: &'b AcquireRequest) -> Done<'t, LockResult<LockGrant>>
+        where
+            'a: 't,
+            'b: 't,
+        {
+            self.asked += 1;
+            Box::pin(async {
+                match &*self.kind {
+                    _ if self.asked < 10 => Ok(LockGrant::default()),
+                    "loops" => loop {
+                        self.host.sleep(Duration::ZERO).await;
+                    },
+                    _ => Err(LockError::Unknown("no such server".into())),
+                }
+            })
+        }
+
+        fn release<'a, 'b, 't>(&'a mut self, _: &'b str) -> Done<'t, LockResult<()>>
+        where
+            'a: 't,
+            'b: 't,
+        {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn close<'a, 't>(&'a mut self) -> Done<'t, ()>
+        where
+            'a: 't,
+        {
+            Box::pin(async {})
+        }
+    }
+
+    /// With clients of the kind that the run is named after.
+    fn ground(world: World, spec: &RunSpec) -> (Ground, Cluster) {
+        let (ground, cluster) = super::super::ground(world, spec);
+        let kind = spec.name.clone();
+        let spawner = SimulatedSpawner {
+            world,
+            make: Arc::new(move |_, process, _| {
+                Box::new(FoolishLock {
+                    kind: kind.clone(),
+                    host: process.host(),
+                    asked: 0,
+                })
+            }),
+            contract: RecipeOptions::named("redis-set-px-lua").unwrap().contract(),
+            clocks: BTreeMap::new(),
+        };
+        let clients = ClientPool::new(ClientPoolSpec {
+            spawner: Arc::new(spawner),
+            clock: GroundClock::Virtual(world),
+            per_process: 1,
+            logs: spec.folder.clients(),
+            opens: run::opens(&spec.config, &[], |_, _| String::new()),
+        });
+        (Ground { clients, ..ground }, cluster)
+    }
+
+    fn run_of(kind: &str) -> RunOutcome {
+        let options = RecipeOptions::named("redis-set-px-lua").unwrap();
+        let config = Config {
+            backend: backends::of(options.recipe.backend),
+            nodes: 1,
+            clients: 5,
+            who: Clients::Recipe(options),
+            faults: vec![FaultRequest::plain("latency")],
+            lease: Duration::from_secs(1),
+            time: Duration::from_secs(15),
+            ..Config::example()
+        };
+        execute_on(
+            ground,
+            RunSpec {
+                plan: plan(&config).unwrap(),
+                config,
+                name: kind.into(),
+                folder: RunFolder("unused".into()),
+                in_memory: true,
+                choice: RuntimeChoice {
+                    runtime: Runtime::Simulated,
+                    why: String::new(),
+                },
+                progress: ProgressSender::unheard(),
+                interrupt: tokio::sync::watch::channel(false).1,
+            },
+        )
+    }
+
+    #[test]
+    fn a_client_that_loops_ends_the_run_and_is_named() {
+        let error = run_of("loops").error.expect("it cannot go on").to_string();
+        assert!(
+            error.starts_with('c') && error.contains("loops without letting time pass"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_client_that_always_fails_at_once_is_not_asked_without_end() {
+        let outcome = run_of("always wrong");
+        assert!(outcome.error.is_none(), "{:?}", outcome.error);
+        let history = outcome.history.unwrap();
+        let asked = history
+            .entries()
+            .filter(|entry| format!("{:?}", entry.f) == "Acquire")
+            .count();
+        // each of five is asked ten times a second, in 15 s and a recovery in vain, and each time answered
+        assert!((500..8_000).contains(&asked), "{asked} lines of acquires");
+    }
+}

@@ -1,9 +1,9 @@
-//! Builds what stands between a struck process and the kernel, for harness to carry along: the library of its wall clock, and
-//! the program of its disk.
+//! Builds what stands between a process and the kernel, for harness to carry along: the library of its wall clock, the program of its
+//! disk, and the library of virtual time.
 //!
-//! Each is one file without dependencies, so the compiler at hand makes it in a moment; what they are for is told in
-//! `src/wall_clock/mod.rs` and `src/disks/mod.rs`. Where one cannot be made, harness is built without it and refuses that one
-//! fault.
+//! Each is a few files without dependencies, so the compiler at hand makes it in a moment; what they are for is told in
+//! `src/wall_clock/mod.rs`, `src/disks/mod.rs` and `src/in_virtual_time/mod.rs`. Where one cannot be made, harness is built without
+//! it and refuses what needs it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,21 +11,28 @@ use std::process::Command;
 /// What is built.
 struct Carried {
     source: &'static str,
+    /// Where its other files are.
+    folder: Option<&'static str>,
     /// The name of the file that is made.
     name: &'static str,
     arguments: &'static [&'static str],
-    fault: &'static str,
+    machines: &'static [&'static str],
+    /// What harness cannot do without it.
+    without: &'static str,
 }
 
-const CARRIED: [Carried; 2] = [
+const CARRIED: [Carried; 3] = [
     Carried {
         source: "src/wall_clock/preload.rs",
+        folder: None,
         name: "wall_clock.so",
         arguments: &["--crate-type=cdylib", "--crate-name=wall_clock"],
-        fault: "clock",
+        machines: &["x86_64", "aarch64"],
+        without: "the fault `clock`",
     },
     Carried {
         source: "src/disks/gate.rs",
+        folder: None,
         name: "gate",
         // of no C library, so that it runs in any container
         arguments: &[
@@ -36,17 +43,31 @@ const CARRIED: [Carried; 2] = [
             "-Clink-arg=-nostdlib",
             "-Clink-arg=-static",
         ],
-        fault: "slow-disk",
+        machines: &["x86_64", "aarch64"],
+        without: "the fault `slow-disk`",
+    },
+    Carried {
+        source: "src/in_virtual_time/loaded/lib.rs",
+        folder: Some("src/in_virtual_time"),
+        name: "virtual_time.so",
+        // what it calls is found when it is loaded, and not within a system call
+        arguments: &[
+            "--crate-type=cdylib",
+            "--crate-name=virtual_time",
+            "-Clink-arg=-Wl,-z,now",
+        ],
+        machines: &["x86_64"],
+        without: "`--runtime virtual`",
     },
 ];
 
 fn main() {
     let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo names a folder"));
     for carried in &CARRIED {
-        println!("cargo::rerun-if-changed={}", carried.source);
+        println!("cargo::rerun-if-changed={}", carried.folder.unwrap_or(carried.source));
         let out = folder.join(carried.name);
         if let Err(why) = build(carried, &out) {
-            println!("cargo::warning=built without the fault `{}`: {why}", carried.fault);
+            println!("cargo::warning=built without {}: {why}", carried.without);
             std::fs::write(&out, []).expect("cargo's folder can be written");
         }
     }
@@ -62,10 +83,9 @@ fn target(wanted: &str, host: &str) -> String {
 fn build(carried: &Carried, out: &Path) -> Result<(), String> {
     let variable = |name: &str| std::env::var(name).map_err(|_| format!("cargo does not say {name}"));
     let (system, machine) = (variable("CARGO_CFG_TARGET_OS")?, variable("CARGO_CFG_TARGET_ARCH")?);
-    if system != "linux" || !["x86_64", "aarch64"].contains(&machine.as_str()) {
-        return Err(format!(
-            "it knows Linux on x86_64 and aarch64, not {system} on {machine}"
-        ));
+    if system != "linux" || !carried.machines.contains(&machine.as_str()) {
+        let known = carried.machines.join(" and ");
+        return Err(format!("it knows Linux on {known}, not {system} on {machine}"));
     }
     let mut compiler = Command::new(variable("RUSTC")?);
     compiler.arg("--edition=2024").args(carried.arguments);

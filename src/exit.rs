@@ -14,6 +14,8 @@ pub enum Exit {
     Environment,
     /// Ctrl-C.
     Interrupted,
+    /// A run that was made again is another one.
+    Different,
     /// Bad arguments or configuration.
     Usage,
     /// Nothing was violated, and nothing was proved.
@@ -23,12 +25,13 @@ pub enum Exit {
 }
 
 impl Exit {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Holds,
         Self::Violated,
         Self::Usage,
         Self::Inconclusive,
         Self::Environment,
+        Self::Different,
         Self::Bug,
         Self::Interrupted,
     ];
@@ -40,6 +43,7 @@ impl Exit {
             Self::Usage => 2,
             Self::Inconclusive => 3,
             Self::Environment => 4,
+            Self::Different => 5,
             Self::Bug => 70,
             Self::Interrupted => 130,
         }
@@ -52,6 +56,7 @@ impl Exit {
             Self::Usage => "bad arguments or configuration",
             Self::Inconclusive => "inconclusive: nothing violated, and nothing proved",
             Self::Environment => "the environment: servers or clients did not start",
+            Self::Different => "the run that was made again is another one",
             Self::Bug => "a bug in harness",
             Self::Interrupted => "interrupted",
         }

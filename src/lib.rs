@@ -28,6 +28,7 @@ pub mod evidence;
 pub mod exit;
 pub mod faults;
 pub mod hunt;
+pub mod in_virtual_time;
 pub mod limits;
 pub mod own_delays;
 pub mod ownership;

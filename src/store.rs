@@ -109,8 +109,16 @@ impl RunInfo {
     /// The name of the runtime whose servers are models.
     pub const SIMULATED: &str = "simulated";
 
+    /// The name of the runtime whose servers and clients are processes in virtual time.
+    pub const VIRTUAL: &str = "virtual";
+
     pub fn is_simulated(&self) -> bool {
         self.runtime == Self::SIMULATED
+    }
+
+    /// Whether the run can be made again as it was: in virtual time.
+    pub fn is_repeatable(&self) -> bool {
+        self.is_simulated() || self.runtime == Self::VIRTUAL
     }
 
     /// That its machine had too much to do, if so.

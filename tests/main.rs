@@ -8,3 +8,4 @@ mod real;
 mod screens;
 mod simulated;
 mod stored;
+mod virtual_time;

@@ -18,7 +18,6 @@ use super::message_state::{AwaitedReply, MessageState};
 use super::sessions::{SeenSession, Sessions};
 use super::tap::{MessageName, Observation, Protocol, Sender, TapError, TapParser};
 use super::tap_counts::{MessageCounters, Tally, TapCounts};
-use crate::clock::monotonic_ns;
 
 /// A notification that passed a link towards its client.
 #[derive(Debug, Clone)]
@@ -190,7 +189,7 @@ impl LinkTap {
 
 /// Where a pump must stop in the chunk that was observed, and what follows.
 #[derive(Debug)]
-pub(super) struct TapStop {
+pub struct TapStop {
     pub at: usize,
     pub then: StopAction,
 }
@@ -228,14 +227,14 @@ impl ConnectionTap {
         }
     }
 
-    /// Reads a chunk before it is passed on; says where to stop, if anywhere.
-    pub(super) fn observe(&self, side: Sender, chunk: &[u8]) -> Option<TapStop> {
+    /// Reads a chunk before it is passed on; says where to stop, if anywhere. `clock` is that of the link.
+    pub fn observe(&self, side: Sender, chunk: &[u8], clock: impl Fn() -> u64) -> Option<TapStop> {
         let mut state = self.state();
         let state = &mut *state;
         state.tap.keep_words(self.link.ruled.load(Relaxed));
         let mut stop = None;
         for heard in state.tap.observe(side, chunk) {
-            let now = monotonic_ns();
+            let now = clock();
             let then = match &heard.what {
                 Observation::Request { number, name } => self.request_begins(*number, *name, now, &mut state.messages),
                 Observation::Asked { number, print, words } => {

@@ -278,7 +278,8 @@ impl<'a> Pump<'a> {
 
     /// Lets the tap read a chunk before any of it is passed on.
     fn observe(&self, chunk: &[u8]) -> Option<TapStop> {
-        self.shared.tap.as_ref()?.observe(self.direction.sender(), chunk)
+        let tap = self.shared.tap.as_ref()?;
+        tap.observe(self.direction.sender(), chunk, monotonic_ns)
     }
 
     /// Writes what can be written at once and queues the rest.

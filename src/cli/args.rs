@@ -63,7 +63,7 @@ pub enum CliCommand {
     /// Cut a violation down to the windows, clients and options that it needs, or find the version that began it
     #[command(after_help = examples::SHRINK)]
     Shrink(ShrinkArgs),
-    /// Make a simulated run again, and compare the two histories byte by byte
+    /// Make a run in virtual time again, and compare the two histories byte by byte
     #[command(after_help = examples::REPLAY)]
     Replay(ReplayArgs),
     /// Run the experiments of a TOML file, each with an expected verdict
@@ -289,7 +289,7 @@ pub struct ReportArgs {
 
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// A run on simulated servers: `latest`, its folder or the start of its name
+    /// A run in virtual time: `latest`, its folder or the start of its name
     pub wanted: String,
     /// Folder of all runs
     #[arg(long, value_name = "DIR", default_value = "results")]

@@ -7,12 +7,13 @@ use tokio::sync::watch;
 
 use super::args::RunArgs;
 use super::examined::{Examined, examine, examine_nothing};
-use super::settings::{parse_run, refusal, run_options};
+use super::settings::{self, parse_run, run_options};
 use crate::cluster::{RuntimeChoice, RuntimeRequest};
 use crate::config::Config;
 use crate::config::setting::{OptionName, Setting, SettingOrigin};
 use crate::event::ProgressSender;
 use crate::exit::Exit;
+use crate::in_virtual_time;
 use crate::plan::Plan;
 use crate::plan::kept_windows::planned;
 use crate::report::diagnosis::KnownRun;
@@ -21,18 +22,28 @@ use crate::run::{RunError, RunFolder, RunOutcome, RunSpec};
 use crate::simulated;
 use crate::store::{self, RUN_SCHEMA, RunInfo, RunStatus, StoreError, Stored};
 
-/// The plan of a run, or why there is none: models cannot run everything, and a build may lack a part.
+/// The plan of a run, or why there is none.
 pub fn possible(config: &Config) -> Result<Plan, String> {
-    if let (RuntimeRequest::Simulated, Some(why)) = (config.runtime, simulated::refusal(config)) {
-        return Err(why);
+    match refusal(config) {
+        Some(why) => Err(why),
+        None => planned(config).map_err(|error| error.to_string()),
     }
-    if config.proxy.is_toxiproxy() && !cfg!(feature = "toxiproxy") {
-        return Err(
+}
+
+/// Why a run with these options cannot be made, if so: models cannot run everything, nor can virtual time, and a build may lack a part.
+pub fn refusal(config: &Config) -> Option<String> {
+    let cannot = match config.runtime {
+        RuntimeRequest::Simulated => simulated::refusal(config),
+        RuntimeRequest::Virtual => in_virtual_time::refusal(config),
+        RuntimeRequest::Auto | RuntimeRequest::Docker | RuntimeRequest::Local => None,
+    };
+    let lacks_toxiproxy = config.proxy.is_toxiproxy() && !cfg!(feature = "toxiproxy");
+    cannot.or_else(|| {
+        lacks_toxiproxy.then(|| {
             "this harness was built without toxiproxy\nhint: --proxy builtin, or build with --features toxiproxy"
-                .into(),
-        );
-    }
-    planned(config).map_err(|error| error.to_string())
+                .to_owned()
+        })
+    })
 }
 
 /// Creates the run's folder with `run.json` and `plan.json` before anything is started.
@@ -188,7 +199,7 @@ pub fn run_args(options: &[(String, String)], results: &Path) -> Result<RunArgs,
     };
     let settings = options.iter().map(setting).collect::<Result<Vec<Setting>, String>>()?;
     let words = settings.iter().filter_map(Setting::word);
-    let args = parse_run(words.chain(["--no-config".to_owned()])).map_err(|error| refusal(&error))?;
+    let args = parse_run(words.chain(["--no-config".to_owned()])).map_err(|error| settings::refusal(&error))?;
     Ok(RunArgs {
         results: results.to_owned(),
         settings,

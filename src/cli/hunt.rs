@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
 use super::args::ColorWhen;
+use super::experiment::refusal;
 use super::hunt_args::{HuntArgs, HuntUntil};
 use super::hunt_jobs::{HuntJob, HuntState, JobStep};
 use super::hunt_screen::HuntScreen;
@@ -31,7 +32,6 @@ use crate::hunt::record::{self, ExperimentOutcome};
 use crate::hunt::{ExperimentResult, HuntFind, HuntRecord, render};
 use crate::limits::MAX_TIME;
 use crate::report::terminal::Look;
-use crate::simulated;
 use crate::store;
 
 const LENGTH: Duration = Duration::from_secs(600);
@@ -209,7 +209,7 @@ async fn go(
 ) -> Result<HuntRecord, Failure> {
     let user = interrupted();
     let config = &space.config;
-    if let (RuntimeRequest::Simulated, Some(why)) = (config.runtime, simulated::refusal(config)) {
+    if let Some(why) = refusal(config) {
         return Err(Failure::usage(why));
     }
     if config.attach.is_attached() {

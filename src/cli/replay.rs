@@ -1,4 +1,4 @@
-//! `harness replay`: makes a simulated run again, and compares its history with the stored one, byte by byte.
+//! `harness replay`: makes a run in virtual time again, and compares its history with the stored one, byte by byte.
 
 use std::fs;
 use std::path::Path;
@@ -11,21 +11,23 @@ use super::examined::find;
 use super::experiment::{options_of, run_args};
 use super::stdout::print;
 use super::unclaimed;
-use crate::cluster::RuntimeChoice;
 use crate::cluster::leftovers::claim::Claim;
+use crate::cluster::{Runtime, RuntimeChoice};
 use crate::event::ProgressSender;
 use crate::exit::Exit;
+use crate::in_virtual_time;
 use crate::plan::kept_windows::planned;
 use crate::run::{RunFolder, RunSpec};
 use crate::simulated;
 use crate::store::RunInfo;
 
-/// The same history is a success. Another one is a bug of this version, unless another version made the stored run.
+/// The same history is a success. Another one of models is a bug of this version, unless another version made the stored run; of real
+/// programs it may be theirs.
 pub fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
     let stored = find(&args.results, &args.wanted)?;
-    let Some(info) = stored.info.as_ref().filter(|info| info.is_simulated()) else {
+    let Some(info) = stored.info.as_ref().filter(|info| info.is_repeatable()) else {
         return Err(Failure::usage(
-            "only a run on simulated servers can be made again as it was: real ones have the same plan again, not the same timing\nhint: the report of a run ends with the command that has its plan again",
+            "only a run in virtual time can be made again as it was (--runtime simulated or virtual): one in real time has the same plan again, not the same timing\nhint: the report of a run ends with the command that has its plan again",
         ));
     };
     let before = fs::read(&stored.history)
@@ -40,6 +42,10 @@ pub fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Holds);
     }
     let this = env!("CARGO_PKG_VERSION");
+    if !info.is_simulated() {
+        print(OTHER_PROGRAMS);
+        return Ok(Exit::Different);
+    }
     if info.harness == this {
         return Ok(Exit::Bug);
     }
@@ -50,12 +56,16 @@ pub fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
     Ok(Exit::Inconclusive)
 }
 
+/// Why two runs of real programs may differ.
+const OTHER_PROGRAMS: &str = "the programs, their libraries or their files may have changed since, or one of them is not kept in virtual time \
+in something that it does (docs/virtual.md)\n";
+
 /// Makes the run in `folder`; its history.
 fn again(info: &RunInfo, folder: &Path) -> Result<Vec<u8>, Failure> {
     let mut options = options_of(&info.again);
     // one that fell to simulated servers does not name them
     options.retain(|(name, _)| name != "runtime");
-    options.push(("runtime".to_owned(), RunInfo::SIMULATED.to_owned()));
+    options.push(("runtime".to_owned(), info.runtime.clone()));
     let args = run_args(&options, folder).map_err(Failure::usage)?;
     let config = args.config(args.seed.unwrap_or_default()).map_err(Failure::usage)?;
     let plan = planned(&config).map_err(Failure::usage)?;
@@ -65,12 +75,27 @@ fn again(info: &RunInfo, folder: &Path) -> Result<Vec<u8>, Failure> {
         name: info.run.clone(),
         folder: RunFolder(folder.to_owned()),
         in_memory: false,
-        choice: RuntimeChoice::simulated("it is made again".to_owned()),
+        choice: RuntimeChoice {
+            runtime: if info.is_simulated() {
+                Runtime::Simulated
+            } else {
+                Runtime::Virtual
+            },
+            why: "it is made again".to_owned(),
+        },
         progress: ProgressSender::channel().0,
         interrupt: watch::channel(false).1,
     };
     let history = spec.folder.history();
-    let outcome = simulated::execute_here(spec);
+    let outcome = match spec.choice.runtime {
+        Runtime::Virtual => {
+            let runtime = super::runtime();
+            let outcome = runtime.block_on(in_virtual_time::execute(spec));
+            runtime.shutdown_background();
+            outcome
+        }
+        _ => simulated::execute_here(spec),
+    };
     if let Some(error) = outcome.error {
         return Err(Failure::environment(error));
     }

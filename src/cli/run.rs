@@ -24,6 +24,7 @@ use crate::cluster::{self, ClusterError, RuntimeChoice, RuntimeRequest};
 use crate::config::Config;
 use crate::event::{ProgressEvent, ProgressSender};
 use crate::exit::Exit;
+use crate::in_virtual_time;
 use crate::plan::Plan;
 use crate::report::words::many;
 use crate::run::{self, RunFolder, RunSpec};
@@ -275,6 +276,7 @@ async fn experiment(
     };
     let ended = match spec.choice.runtime {
         cluster::Runtime::Simulated => simulated::execute(spec).await,
+        cluster::Runtime::Virtual => in_virtual_time::execute(spec).await,
         _ => run::execute(spec).await,
     };
     progress.send(ProgressEvent::End);

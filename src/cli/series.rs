@@ -18,6 +18,7 @@ use super::report;
 use crate::cluster::{ClusterError, Runtime, RuntimeChoice};
 use crate::config::Config;
 use crate::event::{ProgressEvent, ProgressSender, TimedEvent};
+use crate::in_virtual_time;
 use crate::plan::{Plan, kept_windows::planned};
 use crate::run::{self, RunError, RunFolder, RunServers, RunSpec};
 use crate::simulated;
@@ -141,6 +142,7 @@ impl ExperimentSeries {
         let started = Instant::now();
         let ended = match spec.choice.runtime {
             Runtime::Simulated => simulated::execute(spec).await,
+            Runtime::Virtual => in_virtual_time::execute(spec).await,
             _ => run::execute_on(servers, spec).await,
         };
         let over = Instant::now();
@@ -179,8 +181,8 @@ impl ExperimentSeries {
         plan: &Plan,
         spec: &RunSpec,
     ) -> Result<Option<KeptServers>, RunError> {
-        let simulated = spec.choice.runtime == Runtime::Simulated;
-        if simulated || !RunServers::can_be_kept(config, plan) {
+        let of_a_world = matches!(spec.choice.runtime, Runtime::Simulated | Runtime::Virtual);
+        if of_a_world || !RunServers::can_be_kept(config, plan) {
             return Ok(None);
         }
         match self.kept.take() {

@@ -33,6 +33,7 @@ mod runtime;
 #[cfg(feature = "docker")]
 mod sidecar;
 mod software;
+mod streams;
 mod tls;
 mod upgrade;
 mod volumes;
@@ -51,6 +52,7 @@ pub use runtime::{Runtime, RuntimeChoice, RuntimeRequest, choose, image_present}
 #[cfg(feature = "docker")]
 pub use sidecar::Sidecar;
 pub use software::{ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, ServerSoftware};
+pub use streams::{ByteStream, Dialer};
 pub use tls::{CONTAINER_FOLDER, RunTls, ServerTlsPaths};
 pub use upgrade::OtherVersion;
 
@@ -367,7 +369,7 @@ impl Cluster {
         } = match runtime {
             Runtime::Local => local::start(spec).await?,
             Runtime::Attached(attached) => attached::start(spec, attached).await?,
-            Runtime::Simulated => return Err(ClusterError::Nothing(NO_SIMULATION.to_owned())),
+            Runtime::Simulated | Runtime::Virtual => return Err(ClusterError::Nothing(NO_SIMULATION.to_owned())),
             #[cfg(feature = "docker")]
             Runtime::Docker { image } => docker::start(spec, image).await?,
             #[cfg(not(feature = "docker"))]

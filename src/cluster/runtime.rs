@@ -16,6 +16,8 @@ pub enum RuntimeRequest {
     Local,
     /// Models of the servers and of the network, in virtual time: nothing has to be installed
     Simulated,
+    /// Processes of the programs installed on this machine, in virtual time
+    Virtual,
 }
 
 /// What starts the servers.
@@ -29,6 +31,8 @@ pub enum Runtime {
     Attached(AttachedServers),
     /// Models, in virtual time.
     Simulated,
+    /// Child processes, in virtual time.
+    Virtual,
 }
 
 impl Runtime {
@@ -38,6 +42,7 @@ impl Runtime {
             Self::Local => "local",
             Self::Attached(_) => "attached",
             Self::Simulated => "simulated",
+            Self::Virtual => "virtual",
         }
     }
 
@@ -45,6 +50,7 @@ impl Runtime {
     pub fn in_words(&self) -> &'static str {
         match self {
             Self::Simulated => "simulated servers",
+            Self::Virtual => "virtual time",
             _ => self.name(),
         }
     }
@@ -53,7 +59,7 @@ impl Runtime {
     pub fn image(&self) -> Option<&str> {
         match self {
             Self::Docker { image } => Some(image),
-            Self::Local | Self::Attached(_) | Self::Simulated => None,
+            Self::Local | Self::Attached(_) | Self::Simulated | Self::Virtual => None,
         }
     }
 
@@ -62,7 +68,7 @@ impl Runtime {
     pub async fn digest(&self) -> Option<String> {
         match self {
             Self::Docker { image } => super::engine::digest(image).await,
-            Self::Local | Self::Attached(_) | Self::Simulated => None,
+            Self::Local | Self::Attached(_) | Self::Simulated | Self::Virtual => None,
         }
     }
 
@@ -124,6 +130,12 @@ pub async fn choose(
         RuntimeRequest::Docker => docker(software, image).await.map_err(ClusterError::Nothing),
         RuntimeRequest::Local => local(software).map_err(ClusterError::Nothing),
         RuntimeRequest::Simulated => Ok(RuntimeChoice::simulated("they were asked for".to_owned())),
+        RuntimeRequest::Virtual => local(software)
+            .map(|choice| RuntimeChoice {
+                runtime: Runtime::Virtual,
+                ..choice
+            })
+            .map_err(ClusterError::Nothing),
         RuntimeRequest::Auto => match docker(software, image).await {
             Ok(choice) => Ok(choice),
             Err(no_docker) => match local(software) {

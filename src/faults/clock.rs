@@ -63,13 +63,15 @@ impl Fault for ClockFault {
             not_attached("clock=server", "steps the clock of a server's process", shape)?;
             let why = "how often a simulated server reads its clock is not counted, so that no effect would be seen";
             let hint = "--fault clock=waiter, or --runtime local or docker";
-            not_simulated("clock=server", why, hint, shape)?;
+            if !shape.virtual_time {
+                not_simulated("clock=server", why, hint, shape)?;
+            }
         }
         if !of_a_server && shape.reads_wall_clock == Some(false) {
             return Err(NO_CONCERN.to_owned());
         }
         // simulated processes have clocks that can be set
-        let missing = wall_clock::missing().filter(|_| !shape.simulated);
+        let missing = wall_clock::missing().filter(|_| !shape.simulated && !shape.virtual_time);
         missing.map_or(Ok(()), |why| Err(format!("clock: {why}")))
     }
 

@@ -17,7 +17,7 @@ use harness_checkers::history::Requirement;
 use rand_chacha::ChaCha8Rng;
 
 use super::elected_failover::KillMaster;
-use super::fault::{kind_of, not_attached};
+use super::fault::{kind_of, not_attached, not_virtual};
 use super::held_back::hold_back;
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
@@ -55,6 +55,7 @@ impl Fault for Failover {
 
     fn applies(&self, argument: Option<&str>, shape: &Shape) -> Result<(), String> {
         not_attached("failover", "sets up a replica", shape)?;
+        not_virtual("failover", shape)?;
         if !matches!(
             shape.backend.software.peering,
             Peering::Replication(_) | Peering::Announced(_)

@@ -118,8 +118,18 @@ pub(super) const NO_DISKS: &str = "simulated servers have no disks";
 /// Refuses what simulated servers do not have. `hint`: with which runtime they do.
 pub(super) fn not_simulated(fault: &str, why: &str, hint: &str, shape: &Shape) -> Result<(), String> {
     match shape.simulated {
-        false => Ok(()),
+        false => not_virtual(fault, shape),
         true => Err(format!("{fault}: {why}\nhint: {hint}")),
+    }
+}
+
+/// Refuses what there is not in virtual time yet.
+pub(super) fn not_virtual(fault: &str, shape: &Shape) -> Result<(), String> {
+    match shape.virtual_time {
+        false => Ok(()),
+        true => Err(format!(
+            "{fault}: there is none in virtual time yet\nhint: --runtime local or docker"
+        )),
     }
 }
 

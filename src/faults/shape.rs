@@ -24,6 +24,8 @@ pub struct Shape {
     pub tls: bool,
     /// Whether the servers and the network are models.
     pub simulated: bool,
+    /// Whether servers and clients are processes in virtual time, on a simulated network.
+    pub virtual_time: bool,
     /// What can be done to servers that harness did not start; `None` where it starts them, and can do everything.
     pub attached: Option<ServersObey>,
 }
@@ -44,6 +46,7 @@ impl Shape {
             },
             tls: config.tls,
             simulated: config.runtime == RuntimeRequest::Simulated,
+            virtual_time: config.runtime == RuntimeRequest::Virtual,
             attached: config.attach.obey(),
         }
     }
@@ -69,6 +72,7 @@ impl Shape {
             reads_wall_clock: None,
             tls: false,
             simulated: false,
+            virtual_time: false,
             attached: None,
         }
     }

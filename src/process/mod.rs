@@ -5,6 +5,7 @@
 //! (<https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html>), and runtime threads may end. So one thread that
 //! lives as long as harness, the spawner, starts them all.
 
+mod doubt;
 mod spawner;
 
 use std::os::unix::fs::MetadataExt;
@@ -17,6 +18,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use tokio::process::Child;
 
+pub use doubt::EndDoubt;
 pub use spawner::{not_started, spawn};
 
 /// A process that cannot be mistaken for a later one with the same number, nor for one of another container or machine.

@@ -35,7 +35,7 @@ impl Outcome {
             Exit::Violated => Self::Fail,
             Exit::Holds => Self::Pass,
             Exit::Inconclusive | Exit::Interrupted => Self::Unsure,
-            Exit::Environment | Exit::Usage | Exit::Bug => Self::Error,
+            Exit::Environment | Exit::Different | Exit::Usage | Exit::Bug => Self::Error,
         }
     }
 

@@ -238,9 +238,9 @@ pub fn again(diagnosis: &Diagnosis) -> Option<Vec<String>> {
     Some(again)
 }
 
-/// What that command makes again: models repeat all of it, real servers the plan.
+/// What that command makes again: in virtual time all of it, in real time the plan.
 pub fn made_again(diagnosis: &Diagnosis) -> &'static str {
-    match diagnosis.run.as_ref().is_some_and(RunInfo::is_simulated) {
+    match diagnosis.run.as_ref().is_some_and(RunInfo::is_repeatable) {
         true => "the same run, line by line",
         false => "the same plan, not the same timing",
     }

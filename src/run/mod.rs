@@ -47,7 +47,10 @@ use crate::event::ProgressSender;
 use crate::own_delays::OwnDelays;
 use crate::plan::Plan;
 use crate::wall_clock::Clocks;
-pub use clients::child::{ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent};
+pub use clients::child::{
+    CLIENT_CLOSE, ChildCommand, ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent, OutputReader,
+};
+pub use clients::pending::PendingRequests;
 pub use clients::pool::{ClientPool, ClientPoolSpec};
 use context::RunContext;
 pub use ground::{Ground, PlayedRun, ServersOfRun, play};
@@ -55,7 +58,7 @@ pub use observer::ConnectObserver;
 pub use peer_proxies::PeerLinks;
 pub use setup::attached::{consent_to, survey};
 use setup::{ClientLinks, WallClocks};
-pub use setup::{RunServers, exchange, opens};
+pub use setup::{RunServers, client_command, exchange, opens};
 
 /// Why a run could not be made, or could not go on.
 #[derive(Debug, thiserror::Error)]

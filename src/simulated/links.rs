@@ -33,11 +33,17 @@ impl FaultableLink {
 
     /// A link whose messages `tap` reads.
     pub fn tapped(world: World, link: SimulatedLink, tap: Arc<LinkTap>, redirect: Redirect) -> Arc<Self> {
-        link.set_hook(Some(Rc::new(TapHook {
+        let hook = TapHook {
             world,
             tap: Arc::clone(&tap),
             connections: RefCell::default(),
-        })));
+        };
+        Self::hooked(link, tap, redirect, Rc::new(hook))
+    }
+
+    /// A link whose messages `hook` has `tap` read.
+    pub fn hooked(link: SimulatedLink, tap: Arc<LinkTap>, redirect: Redirect, hook: Rc<dyn LinkHook>) -> Arc<Self> {
+        link.set_hook(Some(hook));
         Arc::new(Self {
             name: link.name(),
             link,

@@ -24,6 +24,7 @@ use harness_simulation::World;
 use harness_workloads::BackendId;
 use tokio::sync::{oneshot, watch};
 
+pub use links::{FaultableLink, Redirect};
 pub use refusal::refusal;
 
 use crate::backends::Backend;

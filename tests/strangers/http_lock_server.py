@@ -14,6 +14,9 @@ import sys
 import threading
 import urllib.parse
 
+# where the port is said: the library of clients keeps standard output for its own messages
+said = os.fdopen(os.dup(1), "w")
+
 from stranger import Redis
 
 COMPARE_AND_DELETE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
@@ -67,5 +70,5 @@ if __name__ == "__main__":
     service = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     service.redis = Redis(sys.argv[1], float(sys.argv[2]))
     threading.Thread(target=leave_with_the_client, daemon=True).start()
-    print(service.server_port, flush=True)
+    print(service.server_port, file=said, flush=True)
     service.serve_forever()

@@ -399,6 +399,11 @@ impl<Q: WireMessage, R: WireMessage> fmt::Debug for ClientSide<Q, R> {
 }
 
 impl<Q: WireMessage, R: WireMessage> ClientSide<Q, R> {
+    /// The number of the connection, of those to the same port.
+    pub fn number(&self) -> u64 {
+        self.0.number
+    }
+
     /// Sends to the server. It happens there although the caller gives up, unless the connection is reset before.
     pub fn send(&self, message: Q) {
         self.0.send_to_server(message);

@@ -9,6 +9,7 @@
 
 pub(crate) mod events;
 mod looping;
+mod outside;
 mod process;
 mod sleep;
 pub(crate) mod task;
@@ -34,6 +35,7 @@ use process::SimulatedProcesses;
 use task::{MAIN, SpawnedTask, TaskFuture, TaskId, TaskWaker, Tasks};
 
 pub use looping::Looping;
+pub use outside::ScheduledCall;
 pub use process::SimulatedProcess;
 pub use sleep::WorldSleep;
 pub use task::SimulatedTask;
@@ -337,6 +339,11 @@ impl Core {
 
     pub fn clock(&self) -> u64 {
         self.clock.get()
+    }
+
+    /// Time passes outside of the world.
+    pub fn spend(&self, time: u64) {
+        self.pass(time);
     }
 
     /// Time passes.

@@ -6,14 +6,16 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use harness_workloads::Login;
+
 use super::resp::{self, RespValue};
-use crate::cluster::ServerAccess;
+use crate::cluster::{ByteStream, ServerAccess};
 
 /// Keys that a server looks at for one answer.
 const PORTION: &str = "1000";
 
 pub struct RespConnection {
-    stream: TcpStream,
+    stream: Box<dyn ByteStream>,
     read: BytesMut,
     /// Commands that are not sent yet.
     unsent: BytesMut,
@@ -28,13 +30,18 @@ impl RespConnection {
             .await
             .map_err(|error| error.to_string())?;
         let _ = stream.set_nodelay(true);
+        Self::over(Box::new(stream), server.login()).await
+    }
+
+    /// Begins to speak over a connection, and logs in, where the server wants that.
+    pub async fn over(stream: Box<dyn ByteStream>, login: Option<&Login>) -> Result<Self, String> {
         let mut connection = Self {
             stream,
             read: BytesMut::new(),
             unsent: BytesMut::new(),
             pushes: VecDeque::new(),
         };
-        match server.login() {
+        match login {
             None => connection.ask(&["HELLO", "3"]).await?,
             Some(login) => {
                 let hello = ["HELLO", "3", "AUTH", &login.user, &login.password];

@@ -217,7 +217,7 @@ impl ElectedMaster {
         let at_first = Endpoints::new(states.addresses(), Some(choice.watched));
         let (master, of_master) = watch::channel(at_first);
         let login = states.endpoints.borrow().login();
-        let keyspaces = Arc::new(RedisServerKeyspaces { login });
+        let keyspaces = Arc::new(RedisServerKeyspaces { login, dial: None });
         Ok(Self {
             observer: RedisObserver::connect(keyspaces, of_master, keys, watched).await?,
             states,

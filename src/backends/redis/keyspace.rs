@@ -15,7 +15,7 @@ use super::connection::RespConnection;
 use super::resp::RespValue;
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::Unasked;
-use crate::cluster::{BoxFuture, ServerAccess};
+use crate::cluster::{BoxFuture, Dialer, ServerAccess};
 
 /// Keyspace events, `K`, of general commands, strings, hashes and lists, and of expired keys.
 pub const EVENTS: &str = "Kg$hlx";
@@ -49,6 +49,8 @@ pub trait KeyspaceSource: Send + Sync {
 pub struct RedisServerKeyspaces {
     /// `None` where they let everyone in.
     pub login: Option<Arc<Login>>,
+    /// How they are reached, where not by sockets of this machine.
+    pub dial: Option<Dialer>,
 }
 
 impl KeyspaceSource for RedisServerKeyspaces {
@@ -58,9 +60,14 @@ impl KeyspaceSource for RedisServerKeyspaces {
             address: server,
             login: self.login.clone(),
         };
+        let dial = self.dial.clone();
         Box::pin(async move {
-            let connection = KeyspaceConnection::open(&server, keys).await?;
-            Ok(Box::new(connection) as Box<dyn Keyspace>)
+            let connection = match dial {
+                None => RespConnection::open(&server).await?,
+                Some(dial) => RespConnection::over(dial(server.address).await?, server.login()).await?,
+            };
+            let keyspace = KeyspaceConnection::open(connection, keys).await?;
+            Ok(Box::new(keyspace) as Box<dyn Keyspace>)
         })
     }
 }
@@ -106,8 +113,7 @@ pub enum KeyChange {
 }
 
 impl KeyspaceConnection {
-    async fn open(server: &ServerAccess, keys: LockKeys) -> Result<Self, String> {
-        let mut connection = RespConnection::open(server).await?;
+    async fn open(mut connection: RespConnection, keys: LockKeys) -> Result<Self, String> {
         if keys.mark.is_none() {
             connection
                 .ask(&["CONFIG", "SET", "notify-keyspace-events", EVENTS])
@@ -426,7 +432,10 @@ mod tests {
             server
         });
         let following = async {
-            let keyspaces = RedisServerKeyspaces { login: None };
+            let keyspaces = RedisServerKeyspaces {
+                login: None,
+                dial: None,
+            };
             let keys = keys("harness:{lock}", KeyValue::String);
             let mut keyspace = keyspaces.open(address, &keys).await.unwrap();
             let mut told = Vec::new();

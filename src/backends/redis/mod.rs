@@ -68,7 +68,11 @@ const PLAIN: Backend = Backend {
     values: &[KeyValue::String, KeyValue::Hash, KeyValue::List],
     observe: Some(&|endpoints, keys| {
         let login = endpoints.borrow().login();
-        Box::pin(observe(Arc::new(RedisServerKeyspaces { login }), endpoints, keys))
+        Box::pin(observe(
+            Arc::new(RedisServerKeyspaces { login, dial: None }),
+            endpoints,
+            keys,
+        ))
     }),
     // a key goes with its holder
     sweep: None,

@@ -22,11 +22,11 @@ use super::access::ClientAccess;
 use super::pending::PendingRequests;
 use crate::clock::monotonic_ns;
 use crate::cluster::BoxFuture;
-use crate::process::{self, Activity};
+use crate::process::{self, Activity, EndDoubt};
 use crate::wall_clock::{WallClock, WallClockControl};
 
 /// Time for a client to close its session before it is killed.
-pub(super) const CLIENT_CLOSE: Duration = Duration::from_secs(2);
+pub const CLIENT_CLOSE: Duration = Duration::from_secs(2);
 /// Longest line that a client may print, in bytes. No message is longer, and a faulty client must not fill the memory.
 const CLIENT_LINE: usize = 64 << 10;
 /// Characters of a client's offending line that an error repeats.
@@ -123,6 +123,7 @@ pub struct ChildProcess {
     group: Pid,
     /// When it was last seen alive, by `CLOCK_MONOTONIC`.
     alive_at: AtomicU64,
+    doubt: EndDoubt,
 }
 
 /// How a child is started.
@@ -133,6 +134,31 @@ pub struct ChildCommand {
     /// In addition to the environment of harness.
     pub env: Vec<(String, String)>,
     pub access: ClientAccess,
+}
+
+impl ChildCommand {
+    /// The command itself, with pipes for requests and replies. What the child prints on stderr goes to `log`.
+    pub fn command(&self, log: &Path) -> Result<Command, ChildError> {
+        let errors = File::options().create(true).append(true).open(log);
+        let errors = errors.map_err(|error| self.failed(&error))?;
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.args)
+            .envs(self.env.iter().cloned())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(errors);
+        self.access.say(&mut command);
+        Ok(command)
+    }
+
+    /// It could not be started.
+    pub fn failed(&self, why: &std::io::Error) -> ChildError {
+        ChildError::Spawn {
+            command: self.program.clone(),
+            why: why.to_string(),
+        }
+    }
 }
 
 /// Starts child processes, all with one command.
@@ -208,26 +234,9 @@ impl ChildProcess {
         log: &Path,
         on_event: OnChildEvent,
     ) -> Result<Arc<Self>, ChildError> {
-        let failed = |why: String| ChildError::Spawn {
-            command: start.program.clone(),
-            why,
-        };
-        let errors = File::options()
-            .create(true)
-            .append(true)
-            .open(log)
-            .map_err(|e| failed(e.to_string()))?;
-        let mut command = Command::new(&start.program);
-        command
-            .args(&start.args)
-            .envs(start.env.iter().cloned())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(errors);
-        start.access.say(&mut command);
-        let mut process = process::spawn(command)
+        let mut process = process::spawn(start.command(log)?)
             .await
-            .map_err(|error| failed(error.to_string()))?;
+            .map_err(|error| start.failed(&error))?;
         let group = Pid::from_raw(process.id().unwrap_or_default() as i32);
         let stdin = process.stdin.take().expect("stdin is piped");
         let stdout = process.stdout.take().expect("stdout is piped");
@@ -239,6 +248,7 @@ impl ChildProcess {
             process: Mutex::new(Some(process)),
             stops: Mutex::new(0),
             alive_at: AtomicU64::new(monotonic_ns()),
+            doubt: EndDoubt::default(),
         });
         let reading = OutputReader {
             who,
@@ -329,6 +339,7 @@ impl ChildProcess {
             .as_ref()
             .and_then(Child::id)
             .map_or(Activity::Ending, process::activity);
+        let activity = self.doubt.judge(activity, now);
         if matches!(activity, Activity::Running | Activity::Stopped) {
             self.alive_at.fetch_max(now, Relaxed);
         }
@@ -347,11 +358,12 @@ impl Drop for ChildProcess {
     }
 }
 
-struct OutputReader {
-    who: String,
-    pending: PendingRequests,
-    on_event: OnChildEvent,
-    log: std::path::PathBuf,
+/// Reads what a child prints.
+pub struct OutputReader {
+    pub who: String,
+    pub pending: PendingRequests,
+    pub on_event: OnChildEvent,
+    pub log: std::path::PathBuf,
 }
 
 impl OutputReader {
@@ -367,6 +379,11 @@ impl OutputReader {
                 (self.ended(child).await, alive_at)
             }
         };
+        self.over(error, at);
+    }
+
+    /// Nothing more is read.
+    pub fn over(&self, error: ChildError, at: u64) {
         (self.on_event)(ChildEvent::Over { error, at });
         self.pending.end();
     }
@@ -378,15 +395,21 @@ impl OutputReader {
             if !matches!(stdout.read_buf(&mut bytes).await, Ok(1..)) {
                 return Ok(());
             }
-            let mut taken = 0;
-            while let Some(length) = bytes[taken..].iter().position(|byte| *byte == b'\n') {
-                self.line(&bytes[taken..taken + length])?;
-                taken += length + 1;
-            }
-            bytes.drain(..taken);
-            if bytes.len() > CLIENT_LINE {
-                return Err(ChildError::Endless { who: self.who.clone() });
-            }
+            self.take_lines(&mut bytes)?;
+        }
+    }
+
+    /// Takes the whole lines out of what was read.
+    pub fn take_lines(&self, bytes: &mut Vec<u8>) -> Result<(), ChildError> {
+        let mut taken = 0;
+        while let Some(length) = bytes[taken..].iter().position(|byte| *byte == b'\n') {
+            self.line(&bytes[taken..taken + length])?;
+            taken += length + 1;
+        }
+        bytes.drain(..taken);
+        match bytes.len() > CLIENT_LINE {
+            true => Err(ChildError::Endless { who: self.who.clone() }),
+            false => Ok(()),
         }
     }
 
@@ -428,6 +451,11 @@ impl OutputReader {
             },
             None => "it was told to".into(),
         };
+        self.ended_with(how)
+    }
+
+    /// That it ended like this, with its last words.
+    pub fn ended_with(&self, how: String) -> ChildError {
         ChildError::Ended {
             who: self.who.clone(),
             how,
@@ -621,7 +649,12 @@ sys.stdin.readline()
                 ends_at.get_or_insert_with(monotonic_ns);
             }
             let is_alive = child.activity() == Activity::Running;
-            assert!(!(is_alive && ends_at.is_some()), "its shell was taken for it");
+            // a shell between the end of its program and its own is one that may start another
+            let is_there = std::fs::exists(format!("/proc/{program}")).unwrap_or(false);
+            assert!(
+                !(is_alive && is_there && ends_at.is_some()),
+                "{args:?}: its shell was taken for it"
+            );
             tokio::select! {
                 biased;
                 died_at = ended.recv() => break died_at.unwrap(),
@@ -630,7 +663,7 @@ sys.stdin.readline()
         };
         assert!(
             died_at <= ends_at.unwrap_or(u64::MAX),
-            "{alive_at} {died_at} {ends_at:?}"
+            "{args:?}: {alive_at} {died_at} {ends_at:?}"
         );
         ends_at.is_some()
     }

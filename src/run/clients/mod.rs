@@ -9,7 +9,7 @@ mod handle;
 mod holding;
 pub mod logical_client;
 mod odd_turns;
-mod pending;
+pub mod pending;
 pub mod pool;
 pub mod process;
 pub mod rarely;

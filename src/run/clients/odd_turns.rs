@@ -4,7 +4,6 @@ use rand::RngExt;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 
-use super::driver::{ClientDriver, GrantedLock};
 use crate::config::Demand;
 
 /// What is different in a turn.
@@ -38,16 +37,6 @@ impl OddTurn {
             .filter_map(|(turn, may)| may.then_some(turn))
             .collect();
         possible.choose(rng).copied()
-    }
-}
-
-impl ClientDriver {
-    /// Ends the process in an orderly way in the midst of a hold, and begins with another one. The hold ends before that is asked.
-    pub(super) async fn close_holding(&mut self, lock: &str, grant: &GrantedLock) {
-        self.run.note_release(lock, grant.token, grant.owner.as_deref());
-        let at = self.run.clock.by.now_ns();
-        self.process.leave().await;
-        self.bury(Some(lock), Some(at)).await;
     }
 }
 

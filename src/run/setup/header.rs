@@ -10,7 +10,7 @@ use crate::run::terms::Terms;
 pub fn header(spec: &RunSpec, terms: &Terms) -> Header {
     let config = &spec.config;
     let mut extra = Map::new();
-    if spec.choice.runtime == Runtime::Simulated {
+    if matches!(spec.choice.runtime, Runtime::Simulated | Runtime::Virtual) {
         // a history without its folder must say so, too
         extra.insert("runtime".to_owned(), spec.choice.runtime.name().into());
     }

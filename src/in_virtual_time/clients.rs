@@ -1,0 +1,215 @@
+//! Client processes in virtual time: unmodified programs behind the pipes that they have in real time.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use harness_simulation::{Kept, World};
+use harness_workloads::protocol::{ClientOp, Message, Request};
+
+use super::ends::{EndNumber, FamilySaid, OnSaid};
+use super::family::Family;
+use super::machine::{KeptMachine, Router, StartedFamily, address_of_client};
+use super::network::START;
+use super::page::connection;
+use super::servers::server_at;
+use super::wall_clock::FamilyClock;
+use crate::clock::GroundClock;
+use crate::cluster::BoxFuture;
+use crate::process::Activity;
+use crate::run::{
+    CLIENT_CLOSE, ChildCommand, ChildError, ClientChild, ClientSpawner, OnChildEvent, OutputReader, PendingRequests,
+};
+use crate::wall_clock::WallClockControl;
+
+/// Starts client processes as families.
+pub struct FamilySpawner {
+    pub world: World,
+    pub machine: KeptMachine,
+    pub command: ChildCommand,
+    /// Where servers serve clients.
+    pub port: u16,
+    /// By the first client of a process.
+    pub clocks: BTreeMap<u32, Arc<FamilyClock>>,
+    /// Whether the plan steps clocks.
+    pub steps_clocks: bool,
+}
+
+impl ClientSpawner for FamilySpawner {
+    fn start<'a>(
+        &'a self,
+        clients: &'a [u32],
+        who: String,
+        log: &'a Path,
+        on_event: OnChildEvent,
+    ) -> BoxFuture<'a, Result<Arc<dyn ClientChild>, ChildError>> {
+        Box::pin(async move {
+            self.world.sleep(START).await;
+            let child = self.begin(clients, who, log, on_event)?;
+            Ok(Arc::new(child) as Arc<dyn ClientChild>)
+        })
+    }
+
+    fn wall_clock(&self, first: u32) -> Option<Arc<dyn WallClockControl>> {
+        let clock = self.clocks.get(&first).filter(|_| self.steps_clocks)?;
+        Some(Arc::clone(clock) as Arc<dyn WallClockControl>)
+    }
+}
+
+impl FamilySpawner {
+    fn begin(
+        &self,
+        clients: &[u32],
+        who: String,
+        log: &Path,
+        on_event: OnChildEvent,
+    ) -> Result<FamilyChild, ChildError> {
+        let machine = self.machine.get();
+        let first = clients[0];
+        let command = self.command.command(log)?;
+        let clock = Arc::clone(&self.clocks[&first]);
+        let (routes, port) = (Rc::downgrade(&machine), self.port);
+        let router: Router = Rc::new(move |to| {
+            let machine = routes.upgrade().filter(|_| to.port() == port)?;
+            let routes = machine.routes.borrow();
+            routes.get(&(first, server_at(to.into())? as u32)).cloned()
+        });
+        let short = format!("c{first}");
+        let started = machine
+            .begin((&who, &short), command, clock, (address_of_client(first), router))
+            .map_err(|error| self.command.failed(&error))?;
+        Ok(FamilyChild::of(self.world, started, who, log, on_event))
+    }
+}
+
+/// What is kept of a child in its world.
+struct ChildState {
+    family: Rc<Family>,
+    input: EndNumber,
+}
+
+/// One incarnation of a client process.
+struct FamilyChild {
+    world: World,
+    state: Kept<ChildState>,
+    pending: PendingRequests,
+    next_id: AtomicU64,
+}
+
+impl FamilyChild {
+    fn of(world: World, started: StartedFamily, who: String, log: &Path, on_event: OnChildEvent) -> Self {
+        let family = started.family;
+        let pending = PendingRequests::new();
+        let reader = Rc::new(OutputReader {
+            who,
+            pending: pending.clone(),
+            on_event,
+            log: log.to_owned(),
+        });
+        let input = started.input.expect("its input is a pipe");
+        let input = family.add_end(input, None, None);
+        let (reading, bytes) = (Rc::clone(&reader), RefCell::new(Vec::new()));
+        let told = Rc::downgrade(&family);
+        let on_said: OnSaid = Rc::new(move |said| {
+            let FamilySaid::Bytes(read) = said else { return };
+            let mut bytes = bytes.borrow_mut();
+            bytes.extend(read);
+            if let Err(error) = reading.take_lines(&mut bytes) {
+                reading.over(error, world.now_ns());
+                // what a liar says is not read any more; it is killed
+                if let Some(family) = told.upgrade() {
+                    world.spawn(async move { family.kill() }).detach();
+                }
+            }
+        });
+        family.add_end(started.output.expect("its output is a pipe"), Some(on_said), None);
+        family.on_end(move |how| {
+            let error = reader.ended_with(how.to_owned());
+            reader.over(error, world.now_ns());
+        });
+        family.step();
+        Self {
+            world,
+            state: world.keep(ChildState { family, input }),
+            pending,
+            next_id: AtomicU64::new(1),
+        }
+    }
+
+    fn family(&self) -> Option<Rc<Family>> {
+        let state = self.state.try_get()?;
+        Some(Rc::clone(&state.family))
+    }
+
+    fn living(&self) -> Option<Rc<Family>> {
+        self.family().filter(|family| !family.is_over())
+    }
+}
+
+impl ClientChild for FamilyChild {
+    fn ask(&self, client: u32, op: ClientOp) -> BoxFuture<'_, Option<Message>> {
+        Box::pin(async move {
+            let id = self.next_id.fetch_add(1, Relaxed);
+            let reply = self.pending.add(id)?;
+            {
+                let state = self.state.try_get()?;
+                let mut line = serde_json::to_vec(&Request { id, client, op }).expect("a request is plain data");
+                line.push(b'\n');
+                state.family.write(state.input, &line);
+                state.family.step();
+            }
+            reply.await.ok()
+        })
+    }
+
+    fn end(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if let Some(state) = self.state.try_get() {
+                state.family.close(state.input, connection::CLOSED);
+                state.family.step();
+            }
+            let clock = GroundClock::Virtual(self.world);
+            let mut left = CLIENT_CLOSE;
+            while !left.is_zero() && self.living().is_some() {
+                clock.sleep(CLIENT_CLOSE / 20).await;
+                left = left.saturating_sub(CLIENT_CLOSE / 20);
+            }
+            self.kill();
+        })
+    }
+
+    fn kill(&self) -> bool {
+        let Some(family) = self.living() else { return false };
+        family.kill();
+        true
+    }
+
+    fn stop(&self) -> bool {
+        let Some(family) = self.living() else { return false };
+        family.stop();
+        true
+    }
+
+    fn go_on(&self) {
+        if let Some(family) = self.living() {
+            family.go_on();
+        }
+    }
+
+    fn activity(&self) -> Activity {
+        match self.living() {
+            None => Activity::Ending,
+            Some(family) if family.is_stopped() => Activity::Stopped,
+            Some(_) => Activity::Running,
+        }
+    }
+}
+
+impl Drop for FamilyChild {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

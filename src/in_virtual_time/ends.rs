@@ -1,0 +1,71 @@
+//! The ends of a family that harness has the other side of: pipes and connections ([`FamilyEnd`]).
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+/// What is read at a time.
+const PORTION: usize = 64 << 10;
+/// So many bytes may have filled a buffer, so that a thread waits for room.
+pub const MAY_BE_FULL: usize = PORTION / 2;
+
+/// What a family said at one of its ends.
+pub enum FamilySaid<'a> {
+    Bytes(&'a [u8]),
+    /// Nothing more comes from there.
+    End,
+}
+
+/// What is done with what a family says.
+pub type OnSaid = Rc<dyn Fn(FamilySaid<'_>)>;
+
+/// Something of a family that harness has the other end of.
+pub struct FamilyEnd {
+    pub descriptor: OwnedFd,
+    /// `None`: it is only written to.
+    pub on_said: Option<OnSaid>,
+    /// Its number in the page, of a connection.
+    pub connection: Option<u16>,
+    /// What the family has no room for yet.
+    pub unsent: VecDeque<u8>,
+    /// It is closed once all of that is sent.
+    pub is_closing: bool,
+}
+
+/// The number of an end.
+pub type EndNumber = u64;
+
+/// Reads until there is no more for now. Returns whether there will be no more.
+pub fn read_all(descriptor: &OwnedFd, into: &mut Vec<u8>) -> bool {
+    let mut portion = vec![0; PORTION];
+    loop {
+        match nix::unistd::read(descriptor, &mut portion) {
+            Ok(0) => return true,
+            Ok(read) => into.extend(&portion[..read]),
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(nix::errno::Errno::EAGAIN) => return false,
+            Err(_) => return true,
+        }
+    }
+}
+
+impl FamilyEnd {
+    /// Sends what there is room for; whether that was anything.
+    pub fn flush(&mut self) -> bool {
+        let mut any = false;
+        while !self.unsent.is_empty() {
+            let (first, _) = self.unsent.as_slices();
+            match nix::unistd::write(&self.descriptor, first) {
+                Ok(written) => {
+                    any |= written > 0;
+                    self.unsent.drain(..written);
+                }
+                Err(nix::errno::Errno::EINTR) => {}
+                Err(nix::errno::Errno::EAGAIN) => break,
+                // nobody reads it any more
+                Err(_) => self.unsent.clear(),
+            }
+        }
+        any
+    }
+}

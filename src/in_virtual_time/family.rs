@@ -1,0 +1,489 @@
+//! A family of processes ([`Family`]): one program that runs in the time of a world, with what it forks.
+//!
+//! A step gives the family its turn and waits, in real time, until it is quiet: every thread of it waits. Nothing else happens
+//! meanwhile, in the world or in another family. What the family wrote until then leaves it at that moment.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use harness_simulation::{ScheduledCall, World};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::process::Child;
+
+use super::ends::{EndNumber, FamilyEnd, FamilySaid, MAY_BE_FULL, OnSaid, read_all};
+use super::hindrance::{Hindrance, Patience};
+use super::memory::{self, SharedPage};
+use super::page::{NEVER, connection, kind, state};
+use super::wall_clock::FamilyClock;
+use crate::process::{Activity, activity};
+
+/// Between two looks at a family that does not become quiet.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How long a process that gave up its last turn takes to end, at most.
+const ENDS: Duration = Duration::from_secs(5);
+
+/// The state that steps change.
+#[derive(Default)]
+struct FamilyState {
+    ends: BTreeMap<EndNumber, FamilyEnd>,
+    next_end: EndNumber,
+    due: Option<ScheduledCall>,
+    child: Option<Child>,
+}
+
+/// A program and what came of it.
+pub struct Family {
+    pub world: World,
+    /// `client c0`, `server n1`.
+    pub name: String,
+    /// What the paths of its sockets and of its page begin with.
+    pub path: PathBuf,
+    page: SharedPage,
+    clock: Arc<FamilyClock>,
+    group: Pid,
+    state: RefCell<FamilyState>,
+    /// How many faults stop it now.
+    stops: Cell<u32>,
+    /// It has something to look at that came while it was stopped.
+    missed: Cell<bool>,
+    touched: Cell<u32>,
+    dialled: Cell<u32>,
+    is_over: Cell<bool>,
+    /// How it ended, once it has.
+    ended: RefCell<Option<String>>,
+    on_dial: Box<dyn Fn(&Rc<Family>)>,
+    on_end: RefCell<Option<Box<dyn FnOnce(&str)>>>,
+    on_hindrance: Box<dyn Fn(String)>,
+}
+
+/// What a family is begun with.
+pub struct FamilyParts {
+    pub world: World,
+    pub name: String,
+    pub path: PathBuf,
+    pub page: SharedPage,
+    pub clock: Arc<FamilyClock>,
+    pub child: Child,
+    /// Called when it has dialled.
+    pub on_dial: Box<dyn Fn(&Rc<Family>)>,
+    /// Called with a sentence when it keeps the world from going on.
+    pub on_hindrance: Box<dyn Fn(String)>,
+}
+
+impl Family {
+    /// A family whose first process was started, and which has not made a step.
+    pub fn of(parts: FamilyParts) -> Rc<Self> {
+        let group = Pid::from_raw(parts.child.id().unwrap_or_default() as i32);
+        let state = FamilyState {
+            child: Some(parts.child),
+            ..FamilyState::default()
+        };
+        Rc::new(Self {
+            world: parts.world,
+            name: parts.name,
+            path: parts.path,
+            page: parts.page,
+            clock: parts.clock,
+            group,
+            state: RefCell::new(state),
+            stops: Cell::new(0),
+            missed: Cell::new(false),
+            touched: Cell::new(0),
+            dialled: Cell::new(0),
+            is_over: Cell::new(false),
+            ended: RefCell::default(),
+            on_dial: parts.on_dial,
+            on_end: RefCell::default(),
+            on_hindrance: parts.on_hindrance,
+        })
+    }
+
+    /// Adds an end; what it says is given to `on_said` after each step.
+    pub fn add_end(&self, descriptor: OwnedFd, on_said: Option<OnSaid>, connection: Option<u16>) -> EndNumber {
+        let mut state = self.state.borrow_mut();
+        let number = state.next_end;
+        state.next_end += 1;
+        let end = FamilyEnd {
+            descriptor,
+            on_said,
+            connection,
+            unsent: Default::default(),
+            is_closing: false,
+        };
+        state.ends.insert(number, end);
+        number
+    }
+
+    /// Calls this with how it ended, once it has.
+    pub fn on_end(&self, call: impl FnOnce(&str) + 'static) {
+        *self.on_end.borrow_mut() = Some(Box::new(call));
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.is_over.get()
+    }
+
+    pub fn ended(&self) -> Option<String> {
+        self.ended.borrow().clone()
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stops.get() > 0
+    }
+
+    pub fn set_connection(&self, number: u16, became: u8) {
+        self.page.connections[usize::from(number)].store(became, SeqCst);
+    }
+
+    /// The number of a connection that harness dials.
+    pub fn next_connection(&self) -> u16 {
+        let made = self.page.connections_made.fetch_add(1, SeqCst);
+        let number = (made as usize % super::page::CONNECTIONS) as u16;
+        self.set_connection(number, connection::OPEN);
+        number
+    }
+
+    /// Writes to an end; what has no room waits there. The family does not look at it before its next step.
+    pub fn write(&self, number: EndNumber, bytes: &[u8]) {
+        let mut state = self.state.borrow_mut();
+        if let Some(end) = state.ends.get_mut(&number) {
+            end.unsent.extend(bytes);
+            end.flush();
+        }
+    }
+
+    /// Closes an end, behind what it has no room for yet unless it is reset; how the family sees that is said where it is a
+    /// connection.
+    pub fn close(&self, number: EndNumber, became: u8) {
+        let mut state = self.state.borrow_mut();
+        let (closed, said) = match state.ends.get_mut(&number) {
+            Some(end) if !end.unsent.is_empty() && became == connection::CLOSED => {
+                end.is_closing = true;
+                (None, end.on_said.take())
+            }
+            Some(_) => (state.ends.remove(&number), None),
+            None => return,
+        };
+        drop(state);
+        drop(said);
+        if let Some(number) = closed.as_ref().and_then(|end| end.connection) {
+            self.set_connection(number, became);
+        }
+        drop(closed);
+    }
+
+    /// Its threads look at their descriptors, and those whose time has come go on.
+    pub fn step(self: &Rc<Self>) {
+        self.make_step(true);
+    }
+
+    fn make_step(self: &Rc<Self>, poke: bool) {
+        if self.is_over.get() {
+            return;
+        }
+        if self.is_stopped() {
+            return self.missed.set(true);
+        }
+        let now = self.world.clock_ns();
+        self.page.now.store(now, SeqCst);
+        self.page.looked.store(0, SeqCst);
+        self.clock.show_to(&self.page);
+        if poke {
+            self.page.poke(None);
+        }
+        self.page.end_due(now);
+        if self.page.owner.load(SeqCst) == 0 {
+            self.pass_turn();
+        }
+        self.settle();
+    }
+
+    fn pass_turn(&self) {
+        if let Some(next) = self.page.pass_turn() {
+            memory::wake(&self.page.slots[next].turn);
+        }
+    }
+
+    /// Waits until the family is quiet, and takes what it said.
+    fn settle(self: &Rc<Self>) {
+        loop {
+            if let Err(why) = self.await_quiet() {
+                self.give_up();
+                return (self.on_hindrance)(format!("{}: {why}", self.name));
+            }
+            let looked = self.page.looked.swap(0, SeqCst);
+            self.page.now.fetch_add(looked, SeqCst);
+            self.world.spend(Duration::from_nanos(looked));
+            self.clock.hear_of(&self.page);
+            if !self.take() {
+                break;
+            }
+            // a thread may wait for the room that there is now
+            self.page.poke(None);
+            self.pass_turn();
+        }
+        self.look_for_end();
+        self.schedule();
+    }
+
+    fn await_quiet(&self) -> Result<(), Hindrance> {
+        let mut patience = Patience::default();
+        loop {
+            let owner = self.page.owner.load(SeqCst);
+            if owner == 0 {
+                let leaving = self.page.leaving_process.swap(0, SeqCst);
+                if leaving != 0 {
+                    memory::await_end(leaving, ENDS);
+                }
+                break;
+            }
+            memory::sleep_on(&self.page.owner, owner, LOOK_AGAIN);
+            if self.page.owner.load(SeqCst) != owner {
+                continue;
+            }
+            let slot = &self.page.slots[owner as usize - 1];
+            let pid = match slot.pid.load(SeqCst) {
+                0 => self.group.as_raw() as u32,
+                pid => pid,
+            };
+            if activity(pid) == Activity::Ending {
+                // one that ends in order has given its turn away before
+                if self.page.owner.load(SeqCst) != owner {
+                    continue;
+                }
+                if slot.loaded.load(SeqCst) == 0 && slot.pid.load(SeqCst) != 0 {
+                    let program = "a program that it started".to_owned();
+                    return Err(Hindrance::Unloaded { program });
+                }
+                self.bury(pid);
+                continue;
+            }
+            patience.look(pid, slot.tid.load(SeqCst), slot.loaded.load(SeqCst) != 0)?;
+        }
+        match self.page.refused.load(SeqCst) {
+            0 => Ok(()),
+            number => Err(Hindrance::Refused(number - 1)),
+        }
+    }
+
+    /// A process ended while it had the turn: a signal killed it.
+    fn bury(&self, pid: u32) {
+        memory::await_end(pid, ENDS);
+        for slot in &self.page.slots {
+            let is_own = slot.pid.load(SeqCst) == pid || slot.pid.load(SeqCst) == 0;
+            if is_own && slot.state.load(SeqCst) != state::FREE {
+                slot.state.store(state::FREE, SeqCst);
+            }
+        }
+        self.page.signals.fetch_add(1, SeqCst);
+        self.page.touched.fetch_add(1, SeqCst);
+        self.page.poke(None);
+        self.pass_turn();
+    }
+
+    /// Takes what was said at every end. Returns whether a thread may have waited for that.
+    fn take(self: &Rc<Self>) -> bool {
+        let touched = self.page.touched.load(SeqCst);
+        if self.touched.replace(touched) == touched {
+            return false;
+        }
+        let mut waits = self.flush();
+        for number in self.readable() {
+            waits |= self.take_from(number);
+        }
+        let dialled = self.page.dialled.load(SeqCst);
+        if self.dialled.replace(dialled) != dialled {
+            (self.on_dial)(self);
+        }
+        let waiting = |slot: &super::page::Slot| {
+            slot.state.load(SeqCst) == state::WAITS && slot.kind.load(SeqCst) == kind::DESCRIPTORS
+        };
+        waits && self.page.slots.iter().any(waiting)
+    }
+
+    /// Sends what there is room for now; whether there was any.
+    fn flush(&self) -> bool {
+        let mut state = self.state.borrow_mut();
+        let unsent = state.ends.values_mut().filter(|end| !end.unsent.is_empty());
+        let any = unsent.fold(false, |any, end| end.flush() || any);
+        let is_done = |end: &FamilyEnd| end.is_closing && end.unsent.is_empty();
+        for number in state
+            .ends
+            .values()
+            .filter(|end| is_done(end))
+            .filter_map(|end| end.connection)
+        {
+            self.set_connection(number, connection::CLOSED);
+        }
+        state.ends.retain(|_, end| !is_done(end));
+        any
+    }
+
+    fn readable(&self) -> Vec<EndNumber> {
+        let state = self.state.borrow();
+        let ends = state.ends.iter().filter(|(_, end)| end.on_said.is_some());
+        let ends: Vec<_> = ends.collect();
+        let mut wanted: Vec<PollFd<'_>> = ends
+            .iter()
+            .map(|(_, end)| PollFd::new(end.descriptor.as_fd(), PollFlags::POLLIN))
+            .collect();
+        let _ = poll(&mut wanted, PollTimeout::ZERO);
+        let said = |wanted: &PollFd<'_>| wanted.any().unwrap_or(true);
+        let numbers = ends.iter().zip(&wanted).filter(|(_, wanted)| said(wanted));
+        numbers.map(|((number, _), _)| **number).collect()
+    }
+
+    /// Takes what was said at one end. Returns whether its buffer may have been full.
+    fn take_from(&self, number: EndNumber) -> bool {
+        let (mut bytes, is_over, on_said) = {
+            let state = self.state.borrow();
+            let Some(end) = state.ends.get(&number) else {
+                return false;
+            };
+            let mut bytes = Vec::new();
+            let is_over = read_all(&end.descriptor, &mut bytes);
+            (bytes, is_over, end.on_said.clone())
+        };
+        let Some(on_said) = on_said else { return false };
+        let may_have_waited = bytes.len() >= MAY_BE_FULL;
+        if !bytes.is_empty() {
+            on_said(FamilySaid::Bytes(&bytes));
+        }
+        bytes.clear();
+        if is_over {
+            self.state.borrow_mut().ends.remove(&number);
+            on_said(FamilySaid::End);
+        }
+        may_have_waited
+    }
+
+    /// Notices that its first process has ended.
+    fn look_for_end(self: &Rc<Self>) {
+        let lives = |slot: &super::page::Slot| slot.state.load(SeqCst) != state::FREE;
+        if self.is_over.get() || self.page.slots.iter().any(lives) {
+            return;
+        }
+        let status = self.state.borrow_mut().child.as_mut().map(Child::try_wait);
+        let how = match status {
+            Some(Ok(Some(status))) => status.to_string(),
+            _ => "it ended".to_owned(),
+        };
+        self.be_over(&how);
+    }
+
+    fn be_over(self: &Rc<Self>, how: &str) {
+        self.is_over.set(true);
+        *self.ended.borrow_mut() = Some(how.to_owned());
+        self.state.borrow_mut().due = None;
+        // what it said before
+        let numbers: Vec<_> = self.state.borrow().ends.keys().copied().collect();
+        for number in numbers {
+            self.take_from(number);
+        }
+        self.close_all();
+        if let Some(call) = self.on_end.borrow_mut().take() {
+            call(how);
+        }
+    }
+
+    fn close_all(&self) {
+        loop {
+            let next = self.state.borrow_mut().ends.pop_first();
+            let Some((_, end)) = next else { return };
+            if let Some(on_said) = end.on_said {
+                on_said(FamilySaid::End);
+            }
+        }
+    }
+
+    /// Has the world come back when the next wait ends.
+    fn schedule(self: &Rc<Self>) {
+        if self.is_over.get() {
+            return;
+        }
+        let at = self.page.next_deadline();
+        let family = Rc::downgrade(self);
+        let due = (at != NEVER).then(|| {
+            let step = move || {
+                if let Some(family) = family.upgrade() {
+                    family.make_step(false);
+                }
+            };
+            self.world.call_at(Duration::from_nanos(at), step)
+        });
+        let before = std::mem::replace(&mut self.state.borrow_mut().due, due);
+        drop(before);
+    }
+
+    /// Stops it until [`Family::go_on`] was called as often.
+    pub fn stop(&self) {
+        self.stops.set(self.stops.get() + 1);
+    }
+
+    pub fn go_on(self: &Rc<Self>) {
+        self.stops.set(self.stops.get().saturating_sub(1));
+        if !self.is_stopped() {
+            let poke = self.missed.take();
+            self.make_step(poke);
+        }
+    }
+
+    /// Kills all of it, at this moment. What it said before is still heard.
+    pub fn kill(self: &Rc<Self>) {
+        if self.is_over.get() {
+            return;
+        }
+        self.end_processes();
+        let how = self.state.borrow_mut().child.as_mut().map(Child::try_wait);
+        let how = match how {
+            Some(Ok(Some(status))) => status.to_string(),
+            _ => "it was killed".to_owned(),
+        };
+        self.be_over(&how);
+    }
+
+    /// Ends the processes of one that cannot go on; nobody hears of it any more.
+    fn give_up(&self) {
+        self.is_over.set(true);
+        self.end_processes();
+        let mut state = self.state.borrow_mut();
+        state.due = None;
+        let ends = std::mem::take(&mut state.ends);
+        drop(state);
+        drop(ends);
+    }
+
+    fn end_processes(&self) {
+        let _ = killpg(self.group, Signal::SIGKILL);
+        let mut pids: Vec<u32> = self
+            .page
+            .processes
+            .iter()
+            .map(|process| process.pid.load(SeqCst))
+            .collect();
+        pids.push(self.group.as_raw() as u32);
+        for pid in pids.into_iter().filter(|pid| *pid != 0) {
+            if activity(pid) != Activity::Ending {
+                // one that left the group
+                let _ = nix::sys::signal::kill(Pid::from_raw(pid as i32), Signal::SIGKILL);
+            }
+            memory::await_end(pid, ENDS);
+        }
+    }
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        if !self.is_over.get() {
+            self.end_processes();
+        }
+    }
+}

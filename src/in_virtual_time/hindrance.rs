@@ -1,0 +1,206 @@
+//! What keeps a world from going on: a thread of a family that has the turn and does not give it away ([`Hindrance`]), and how long that
+//! is borne ([`Patience`]).
+
+use std::fmt;
+use std::fs;
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use super::library;
+
+/// How long a thread may compute, or wait in the kernel, before it gives the turn away.
+const STEP: Duration = Duration::from_secs(4);
+/// How long a program may wait for something before its library is loaded.
+const LOADS: Duration = Duration::from_millis(500);
+
+/// Why a family cannot go on, as the end of a sentence that begins with its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hindrance {
+    /// A static program.
+    Static {
+        program: String,
+    },
+    /// A program that throws the environment away, or does not heed it.
+    Unloaded {
+        program: String,
+    },
+    /// A system call that has no meaning in virtual time.
+    Refused(u32),
+    Computes {
+        thread: String,
+    },
+    Waits {
+        thread: String,
+        call: String,
+    },
+}
+
+const REAL: &str = "hint: --runtime local runs it in real time";
+
+impl fmt::Display for Hindrance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Static { program } => write!(
+                f,
+                "{program} is a static program, which loads no library and cannot be kept in virtual time\n{REAL}"
+            ),
+            Self::Unloaded { program } => write!(
+                f,
+                "{program} did not load {}, which keeps a process in virtual time: it has other privileges than the program that \
+                 started it, or was started without LD_PRELOAD and {}\n{REAL}",
+                library::NAME,
+                super::page::VARIABLE
+            ),
+            Self::Refused(number) => write!(
+                f,
+                "it asked the kernel for {}, which goes off in real time\n{REAL}",
+                call_name(*number)
+            ),
+            Self::Computes { thread } => write!(
+                f,
+                "{thread} keeps the world from going on: it has computed for {} s and waits for nothing\nhint: a thread that spins \
+                 until something changes never sees it, since no other thread runs meanwhile",
+                STEP.as_secs()
+            ),
+            Self::Waits { thread, call } => write!(
+                f,
+                "{thread} keeps the world from going on: it waits in the kernel ({call}) for something that is not of this world\n{REAL}"
+            ),
+        }
+    }
+}
+
+fn call_name(number: u32) -> String {
+    let name = match number {
+        37 => "alarm",
+        38 => "setitimer",
+        202 => "a futex that inherits priorities",
+        222 => "timer_create",
+        283 => "timerfd_create",
+        number => return format!("system call {number}"),
+    };
+    name.to_owned()
+}
+
+/// How long one step has taken by now.
+#[derive(Debug, Default)]
+pub struct Patience {
+    /// Of the thread that has the turn: its number, its processor time when it was first seen with it, and when it was last seen to
+    /// compute.
+    seen: Option<SeenThread>,
+    /// Since when a program without the library was seen to wait, which a loader never does.
+    asleep: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct SeenThread {
+    number: u32,
+    computed_before: Duration,
+    computed: Duration,
+    moved: Instant,
+}
+
+impl Patience {
+    /// Looks at the thread that has the turn. The error ends the run.
+    pub fn look(&mut self, pid: u32, thread: u32, loaded: bool) -> Result<(), Hindrance> {
+        if !loaded {
+            return self.look_for_library(pid);
+        }
+        self.asleep = None;
+        let thread = if thread == 0 { pid } else { thread };
+        let (computed, waits) = computed(pid, thread);
+        let fresh = SeenThread {
+            number: thread,
+            computed_before: computed,
+            computed,
+            moved: Instant::now(),
+        };
+        let seen = self.seen.get_or_insert(fresh);
+        if seen.number != thread {
+            *seen = fresh;
+        }
+        if computed != seen.computed || !waits {
+            seen.computed = computed;
+            seen.moved = Instant::now();
+        }
+        if computed.saturating_sub(seen.computed_before) > STEP {
+            return Err(Hindrance::Computes {
+                thread: in_words(pid, thread),
+            });
+        }
+        if seen.moved.elapsed() > STEP {
+            let call = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")).unwrap_or_default();
+            let number = call.split(' ').next().unwrap_or_default().trim().to_owned();
+            return Err(Hindrance::Waits {
+                thread: in_words(pid, thread),
+                call: format!("system call {number}"),
+            });
+        }
+        Ok(())
+    }
+
+    /// Looks at a program that has not loaded the library yet.
+    fn look_for_library(&mut self, pid: u32) -> Result<(), Hindrance> {
+        let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        let name = program.display().to_string();
+        if is_static(pid) {
+            return Err(Hindrance::Static { program: name });
+        }
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let (_, waits) = computed(pid, pid);
+        if maps.is_empty() || maps.contains(library::NAME) || !waits {
+            self.asleep = None;
+            return Ok(());
+        }
+        match self.asleep.get_or_insert_with(Instant::now).elapsed() > LOADS {
+            true => Err(Hindrance::Unloaded { program: name }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// `thread 12 (redis-server) of process 12`
+fn in_words(pid: u32, thread: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/task/{thread}/comm")).unwrap_or_default();
+    format!("thread {thread} (`{}`) of process {pid}", name.trim())
+}
+
+/// The processor time of a thread, and whether it waits in the kernel.
+fn computed(pid: u32, thread: u32) -> (Duration, bool) {
+    let tick = Duration::from_millis(10);
+    let stat = fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).unwrap_or_default();
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .map_or("", |(_, rest)| rest)
+        .split_whitespace()
+        .collect();
+    let number = |place: usize| fields.get(place).and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
+    (tick * (number(11) + number(12)), fields.first() == Some(&"S"))
+}
+
+/// Whether the program of a process names no loader: a segment of kind `PT_INTERP` does.
+fn is_static(pid: u32) -> bool {
+    const INTERPRETER: u32 = 3;
+    let mut head = [0u8; 4096];
+    let Ok(mut file) = fs::File::open(format!("/proc/{pid}/exe")) else {
+        return false;
+    };
+    let read = file.read(&mut head).unwrap_or(0);
+    let head = &head[..read];
+    let word = |at: usize| {
+        head.get(at..at + 2)
+            .map(|two| usize::from(u16::from_le_bytes([two[0], two[1]])))
+    };
+    let long = |at: usize| {
+        head.get(at..at + 4)
+            .map(|four| u32::from_le_bytes([four[0], four[1], four[2], four[3]]))
+    };
+    if head.get(..4) != Some(b"\x7fELF") {
+        return false;
+    }
+    let (Some(begin), Some(size), Some(count)) = (long(32), word(54), word(56)) else {
+        return false;
+    };
+    let kinds = (0..count).map(|number| long(begin as usize + number * size));
+    !kinds.into_iter().any(|kind| kind == Some(INTERPRETER))
+}

@@ -1,0 +1,37 @@
+//! The library that keeps a process in virtual time, which `build.rs` makes and harness carries along.
+
+use std::path::{Path, PathBuf};
+
+static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/virtual_time.so"));
+
+/// Its name in the folder of a run.
+pub const NAME: &str = "virtual_time.so";
+
+/// Why no process can be kept in virtual time here, if so: a sentence with the way out.
+pub fn missing() -> Option<&'static str> {
+    if LIBRARY.is_empty() {
+        return Some(
+            "this harness was built without the library that keeps processes in virtual time\nhint: build it on Linux, on x86_64; or --runtime local",
+        );
+    }
+    (!can_dispatch()).then_some(
+        "this kernel does not hand system calls back to their process (CONFIG_GENERIC_ENTRY and Linux 5.11 or later)\nhint: --runtime local",
+    )
+}
+
+/// Whether the kernel knows what the library rests on: it refuses arguments that make no sense with another error where it does not
+/// know the call.
+#[expect(unsafe_code, reason = "there is no safe function for it")]
+fn can_dispatch() -> bool {
+    const SET_DISPATCH: i32 = 59;
+    const OFF: u64 = 0;
+    // SAFETY: it takes back what this thread has not asked for.
+    unsafe { nix::libc::prctl(SET_DISPATCH, OFF, 0, 0, 0) == 0 }
+}
+
+/// Writes it into a folder; where it is then.
+pub fn lay_out(folder: &Path) -> std::io::Result<PathBuf> {
+    let path = folder.join(NAME);
+    std::fs::write(&path, LIBRARY)?;
+    Ok(path)
+}

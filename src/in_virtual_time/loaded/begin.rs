@@ -1,0 +1,124 @@
+//! The first thing that happens in a program: it finds the page of its family, and closes the way to the kernel behind itself.
+
+use core::sync::atomic::Ordering::SeqCst;
+
+use super::call;
+use super::clocks::replace_vdso;
+use super::gate::{close, system};
+use super::page::{FamilyPage, VARIABLE, state};
+use super::signals;
+use super::tasks;
+use super::turns::{PID, page, share};
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static ON_LOAD: extern "C" fn() = begin;
+
+const PATH: usize = 4096;
+const VDSO: u64 = 33;
+
+/// Without the variable, or its page, the program runs in real time.
+extern "C" fn begin() {
+    let mut path = [0u8; PATH];
+    if !page_path(&mut path) {
+        return;
+    }
+    const READ_WRITE: usize = 2;
+    const SHARED: usize = 1;
+    let file = open(&path, READ_WRITE);
+    if file < 0 {
+        return;
+    }
+    let length = size_of::<FamilyPage>().next_multiple_of(4096);
+    let mapped = system(call::MMAP, [0, length, 1 | 2, SHARED, file as usize, 0]);
+    system(call::CLOSE, [file as usize]);
+    if mapped <= 0 {
+        return;
+    }
+    share(mapped as *mut FamilyPage);
+    let pid = system(call::GETPID, []) as u32;
+    PID.store(pid, SeqCst);
+    let Some(slot) = own_slot(pid) else { return };
+    tasks::has_begun(slot, pid);
+    if !replace_vdso(vdso()) || signals::install() < 0 || close() < 0 {
+        // harness sees that it is not there
+        page().slots[slot].loaded.store(0, SeqCst);
+    }
+}
+
+/// The slot of a program that took the place of another one, or of the first one of the family.
+fn own_slot(pid: u32) -> Option<usize> {
+    let slots = &page().slots;
+    let owner = page().owner.load(SeqCst).checked_sub(1)? as usize;
+    let of = slots[owner].pid.load(SeqCst);
+    if of != pid && of != 0 {
+        return None;
+    }
+    // its other threads ended with the program before
+    for (number, slot) in slots.iter().enumerate() {
+        if number != owner && slot.pid.load(SeqCst) == pid {
+            slot.state.store(state::FREE, SeqCst);
+        }
+    }
+    Some(owner)
+}
+
+fn open(path: &[u8], flags: usize) -> isize {
+    const HERE: isize = -100;
+    const CLOSE_ON_EXEC: usize = 0o2_000_000;
+    system(
+        call::OPENAT,
+        [HERE as usize, path.as_ptr() as usize, flags | CLOSE_ON_EXEC, 0],
+    )
+}
+
+/// Finds the variable in the environment that this process was started with: `path` becomes its value, ended by a zero.
+fn page_path(path: &mut [u8; PATH]) -> bool {
+    let file = open(b"/proc/self/environ\0", 0);
+    if file < 0 {
+        return false;
+    }
+    let mut buffer = [0u8; 1024];
+    let name = VARIABLE.as_bytes();
+    // how much of the variable's name matched; `None`: this is another variable
+    let (mut matched, mut length) = (Some(0), 0);
+    let mut found = false;
+    while !found {
+        let read = system(call::READ, [file as usize, buffer.as_mut_ptr() as usize, buffer.len()]);
+        if read <= 0 {
+            break;
+        }
+        for &byte in &buffer[..read as usize] {
+            match matched {
+                Some(all) if all > name.len() => {
+                    if byte == 0 {
+                        found = true;
+                        break;
+                    }
+                    if length + 1 < PATH {
+                        path[length] = byte;
+                        length += 1;
+                    }
+                }
+                _ if byte == 0 => matched = Some(0),
+                Some(some) if name.get(some).copied().unwrap_or(b'=') == byte => matched = Some(some + 1),
+                _ => matched = None,
+            }
+        }
+    }
+    system(call::CLOSE, [file as usize]);
+    found && length > 0
+}
+
+/// Where the kernel mapped the vDSO: the auxiliary vector says it.
+fn vdso() -> usize {
+    let file = open(b"/proc/self/auxv\0", 0);
+    let mut vector = [[0u64; 2]; 64];
+    system(
+        call::READ,
+        [file as usize, vector.as_mut_ptr() as usize, size_of_val(&vector)],
+    );
+    system(call::CLOSE, [file as usize]);
+    let found = vector.iter().find(|[kind, _]| *kind == VDSO);
+    found.map_or(0, |[_, base]| *base as usize)
+}

@@ -1,0 +1,276 @@
+//! Clocks: what a program sees of the time, by a system call or by the kernel's vDSO, whose functions are replaced in memory.
+
+use core::sync::atomic::Ordering::SeqCst;
+
+use super::call::{self, error};
+use super::gate::system;
+use super::page::LOOK;
+use super::turns::page;
+
+pub const SECOND: u64 = 1_000_000_000;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct KernelTime {
+    pub seconds: i64,
+    pub nanoseconds: i64,
+}
+
+impl KernelTime {
+    pub fn of(time: u64) -> Self {
+        Self {
+            seconds: (time / SECOND) as i64,
+            nanoseconds: (time % SECOND) as i64,
+        }
+    }
+
+    /// In nanoseconds; `None` where the kernel says EINVAL.
+    pub fn time(self) -> Option<u64> {
+        let is_time = self.seconds >= 0 && (0..SECOND as i64).contains(&self.nanoseconds);
+        let time = (self.seconds as u64).saturating_mul(SECOND);
+        is_time.then(|| time.saturating_add(self.nanoseconds as u64))
+    }
+}
+
+const REALTIME: usize = 0;
+const REALTIME_COARSE: usize = 5;
+const REALTIME_ALARM: usize = 8;
+const TAI: usize = 11;
+
+fn is_wall_clock(clock: usize) -> bool {
+    matches!(clock, REALTIME | REALTIME_COARSE | REALTIME_ALARM | TAI)
+}
+
+/// The time, without a look at it.
+pub fn now() -> u64 {
+    page().now.load(SeqCst) + page().looked.load(SeqCst)
+}
+
+/// Some time passes for the thread that has the turn.
+pub fn spend(time: u64) {
+    page().looked.fetch_add(time, SeqCst);
+}
+
+fn wall_clock_is_ahead() -> i64 {
+    page().epoch.load(SeqCst) + page().offset.load(SeqCst)
+}
+
+fn reading(clock: usize) -> u64 {
+    spend(LOOK);
+    if !is_wall_clock(clock) {
+        return now();
+    }
+    if page().offset.load(SeqCst) != 0 {
+        page().shifted.fetch_add(1, SeqCst);
+    }
+    now().saturating_add_signed(wall_clock_is_ahead())
+}
+
+/// The time at which a clock shows `reading`.
+pub fn time_of(clock: usize, reading: u64) -> u64 {
+    match is_wall_clock(clock) {
+        true => reading.saturating_add_signed(-wall_clock_is_ahead()),
+        false => reading,
+    }
+}
+
+/// `clock_gettime`. Clocks of processor time show the time, too: what a program computes takes none.
+pub extern "C" fn clock_gettime(clock: usize, into: *mut KernelTime) -> i32 {
+    // dynamic clocks of devices are below 0
+    const KNOWN: usize = 12;
+    let clock = clock as i32;
+    if clock >= KNOWN as i32 {
+        return error::EINVAL as i32;
+    }
+    let reading = reading(clock as usize);
+    if into.is_null() {
+        return error::EFAULT as i32;
+    }
+    // SAFETY: the program gave its address to have it written.
+    unsafe { *into = KernelTime::of(reading) };
+    0
+}
+
+/// `gettimeofday`.
+pub extern "C" fn gettimeofday(into: *mut KernelTime, zone: *mut u64) -> i32 {
+    let KernelTime { seconds, nanoseconds } = KernelTime::of(reading(REALTIME));
+    // SAFETY: as above; a `timeval` is as large as a `timespec`, a `timezone` is two zeros of four bytes.
+    unsafe {
+        if !into.is_null() {
+            *into = KernelTime {
+                seconds,
+                nanoseconds: nanoseconds / 1000,
+            };
+        }
+        if !zone.is_null() {
+            *zone = 0;
+        }
+    }
+    0
+}
+
+/// `time`.
+pub extern "C" fn time(into: *mut i64) -> i64 {
+    let seconds = (reading(REALTIME) / SECOND) as i64;
+    if !into.is_null() {
+        // SAFETY: as above.
+        unsafe { *into = seconds };
+    }
+    seconds
+}
+
+/// `getcpu`: which processor it is depends on the machine's other work.
+pub extern "C" fn getcpu(cpu: *mut u32, node: *mut u32) -> i32 {
+    for into in [cpu, node] {
+        if !into.is_null() {
+            // SAFETY: as above.
+            unsafe { *into = 0 };
+        }
+    }
+    0
+}
+
+/// The functions of the vDSO that are replaced, without `__vdso_`.
+const REPLACED: [(&[u8], usize); 4] = [
+    (b"clock_gettime\0", 0),
+    (b"gettimeofday\0", 1),
+    (b"time\0", 2),
+    (b"getcpu\0", 3),
+];
+
+fn replacement(number: usize) -> usize {
+    match number {
+        0 => clock_gettime as *const () as usize,
+        1 => gettimeofday as *const () as usize,
+        2 => time as *const () as usize,
+        _ => getcpu as *const () as usize,
+    }
+}
+
+#[repr(C)]
+struct ElfHeader {
+    ident: [u8; 16],
+    _kind: [u16; 2],
+    _version: u32,
+    _entry: u64,
+    programs: u64,
+    _sections: u64,
+    _flags: u32,
+    _size: u16,
+    program_size: u16,
+    program_count: u16,
+}
+
+#[repr(C)]
+struct ProgramHeader {
+    kind: u32,
+    _flags: u32,
+    offset: u64,
+    address: u64,
+    _physical: u64,
+    _file_size: u64,
+    size: u64,
+}
+
+#[repr(C)]
+struct ElfSymbol {
+    name: u32,
+    _info: u16,
+    section: u16,
+    value: u64,
+    _size: u64,
+}
+
+/// Replaces the functions of the vDSO at `base`. `false`: the kernel does not let it be changed.
+pub fn replace_vdso(base: usize) -> bool {
+    const LOAD: u32 = 1;
+    const DYNAMIC: u32 = 2;
+    const STRINGS: u64 = 5;
+    const SYMBOLS: u64 = 6;
+    const READ_WRITE_EXECUTE: usize = 7;
+    const READ_EXECUTE: usize = 5;
+    if base == 0 {
+        // there is none, and every reading is a call
+        return true;
+    }
+    // SAFETY: the kernel mapped this ELF image, which is whole.
+    unsafe {
+        let header = &*(base as *const ElfHeader);
+        if header.ident[..4] != *b"\x7fELF" {
+            return false;
+        }
+        let (mut bias, mut dynamic, mut size) = (base, 0, 0);
+        for number in 0..usize::from(header.program_count) {
+            let at = base + header.programs as usize + number * usize::from(header.program_size);
+            let program = &*(at as *const ProgramHeader);
+            match program.kind {
+                LOAD => {
+                    bias = base + program.offset as usize - program.address as usize;
+                    size = (program.size as usize).next_multiple_of(4096);
+                }
+                DYNAMIC => dynamic = base + program.offset as usize,
+                _ => {}
+            }
+        }
+        let (mut strings, mut symbols) = (0, 0);
+        let mut entry = dynamic as *const [u64; 2];
+        while !entry.is_null() && (*entry)[0] != 0 {
+            match (*entry)[0] {
+                STRINGS => strings = bias + (*entry)[1] as usize,
+                SYMBOLS => symbols = bias + (*entry)[1] as usize,
+                _ => {}
+            }
+            entry = entry.add(1);
+        }
+        // the strings follow the symbols
+        if symbols == 0 || strings <= symbols {
+            return false;
+        }
+        if system(call::MPROTECT, [base, size, READ_WRITE_EXECUTE]) != 0 {
+            return false;
+        }
+        for number in 0..(strings - symbols) / size_of::<ElfSymbol>() {
+            let symbol = &*(symbols as *const ElfSymbol).add(number);
+            let name = (strings + symbol.name as usize) as *const u8;
+            if symbol.section == 0 {
+                continue;
+            }
+            if let Some(function) = replaced(name) {
+                jump_from((bias + symbol.value as usize) as *mut u8, replacement(function));
+            }
+        }
+        system(call::MPROTECT, [base, size, READ_EXECUTE]);
+    }
+    true
+}
+
+/// # Safety
+///
+/// `name` ends with a zero.
+unsafe fn replaced(name: *const u8) -> Option<usize> {
+    let begins = |name: *const u8, with: &[u8]| {
+        let mut bytes = with.iter().enumerate();
+        // SAFETY: it stops at the first byte that differs, so at the zero at the latest.
+        bytes.all(|(place, byte)| unsafe { *name.add(place) } == *byte)
+    };
+    let prefix = b"__vdso_";
+    let plain = match begins(name, prefix) {
+        // SAFETY: the prefix is there.
+        true => unsafe { name.add(prefix.len()) },
+        false => name,
+    };
+    let found = REPLACED.iter().find(|(function, _)| begins(plain, function));
+    found.map(|(_, number)| *number)
+}
+
+/// Writes `movabs rax, to; jmp rax`.
+///
+/// # Safety
+///
+/// A function of at least 12 bytes is there, which can be written and which no thread executes.
+unsafe fn jump_from(at: *mut u8, to: usize) {
+    let mut code = [0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xe0];
+    code[2..10].copy_from_slice(&to.to_le_bytes());
+    // SAFETY: the caller's.
+    unsafe { core::ptr::copy_nonoverlapping(code.as_ptr(), at, code.len()) };
+}

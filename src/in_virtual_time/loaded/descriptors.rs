@@ -1,0 +1,182 @@
+//! What descriptors are: connections of the world, ends of pipes and the like, through which threads of the family wake each other, or
+//! files.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::SeqCst;
+
+use super::call;
+use super::calls::TrappedCall;
+use super::gate::system;
+use super::turns::{page, touch};
+
+/// Descriptors whose kind is kept; that of others is asked for each time.
+const KEPT: usize = 4096;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum DescriptorKind {
+    Unknown,
+    /// A file, a folder, a device.
+    File,
+    /// A pipe, a socket that is not the world's, an eventfd.
+    Local,
+    /// A socket of the world.
+    Network,
+}
+
+/// How far a socket of the world is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum SocketStage {
+    New,
+    Listening,
+    Dialling,
+    Open,
+}
+
+#[derive(Clone, Copy)]
+pub struct Descriptor {
+    pub kind: DescriptorKind,
+    pub stage: SocketStage,
+    /// Its number in the page.
+    pub connection: u16,
+    /// In the order of the machine.
+    pub local_port: u16,
+    pub peer_address: u32,
+    pub peer_port: u16,
+    /// Whether the program was told that it was refused.
+    pub told: bool,
+}
+
+const UNKNOWN: Descriptor = Descriptor {
+    kind: DescriptorKind::Unknown,
+    stage: SocketStage::New,
+    connection: 0,
+    local_port: 0,
+    peer_address: 0,
+    peer_port: 0,
+    told: false,
+};
+
+struct Table(UnsafeCell<[Descriptor; KEPT]>);
+
+// SAFETY: only the thread that has the turn looks at it.
+unsafe impl Sync for Table {}
+
+static TABLE: Table = Table(UnsafeCell::new([UNKNOWN; KEPT]));
+
+pub fn get(descriptor: usize) -> Descriptor {
+    let kept = of(descriptor).map_or(UNKNOWN, |kept| *kept);
+    if kept.kind != DescriptorKind::Unknown {
+        return kept;
+    }
+    let looked = Descriptor {
+        kind: look(descriptor),
+        ..UNKNOWN
+    };
+    set(descriptor, looked);
+    looked
+}
+
+pub fn set(descriptor: usize, what: Descriptor) {
+    if let Some(kept) = of(descriptor) {
+        *kept = what;
+    }
+}
+
+/// A new socket of the world.
+pub fn add(descriptor: usize, stage: SocketStage) -> Descriptor {
+    let made = Descriptor {
+        kind: DescriptorKind::Network,
+        stage,
+        ..UNKNOWN
+    };
+    set(descriptor, made);
+    made
+}
+
+#[expect(clippy::mut_from_ref, reason = "the thread that has the turn is alone")]
+fn of(descriptor: usize) -> Option<&'static mut Descriptor> {
+    // SAFETY: only the thread that has the turn looks at it, and no reference is kept.
+    unsafe { (*TABLE.0.get()).get_mut(descriptor) }
+}
+
+fn look(descriptor: usize) -> DescriptorKind {
+    // `struct stat`, whose fourth word begins with the mode
+    let mut about = [0u64; 18];
+    if system(call::FSTAT, [descriptor, about.as_mut_ptr() as usize]) < 0 {
+        return DescriptorKind::Unknown;
+    }
+    match about[3] as u32 & 0o170_000 {
+        // a pipe, a socket, and what has no place in a file system
+        0o010_000 | 0o140_000 | 0 => DescriptorKind::Local,
+        _ => DescriptorKind::File,
+    }
+}
+
+/// Whether calls on it wait.
+pub fn blocks(descriptor: usize) -> bool {
+    const GET_FLAGS: usize = 3;
+    const NONBLOCKING: isize = 0o4000;
+    let flags = system(call::FCNTL, [descriptor, GET_FLAGS]);
+    flags >= 0 && flags & NONBLOCKING == 0
+}
+
+/// The program wrote to it, or ended what was written to it: those that wait for the other end look again.
+pub fn used(descriptor: Descriptor) {
+    match descriptor.kind {
+        DescriptorKind::File | DescriptorKind::Unknown => {}
+        DescriptorKind::Network => touch(),
+        DescriptorKind::Local => {
+            touch();
+            page().poke(None);
+        }
+    }
+}
+
+/// `close`, `dup` and the like.
+pub fn changed(call: &TrappedCall<'_>) -> isize {
+    let [first, second, ..] = call.arguments;
+    match call.number {
+        call::CLOSE => {
+            let before = get(first);
+            let closed = call.ask_kernel();
+            set(first, UNKNOWN);
+            used(before);
+            closed
+        }
+        call::CLOSE_RANGE => {
+            let closed = call.ask_kernel();
+            for descriptor in first..=second.min(KEPT) {
+                set(descriptor, UNKNOWN);
+            }
+            touch();
+            page().poke(None);
+            closed
+        }
+        call::FCNTL => {
+            // to the descriptor that is free, with and without the flag for `exec`
+            const DUPLICATE: [usize; 2] = [0, 1030];
+            let answer = call.ask_kernel();
+            if DUPLICATE.contains(&second) && answer >= 0 {
+                set(answer as usize, get(first));
+            }
+            answer
+        }
+        _ => {
+            let before = (call.number != call::DUP).then(|| get(second));
+            let source = get(first);
+            let made = call.ask_kernel();
+            if made >= 0 && made as usize != first {
+                set(made as usize, source);
+                if let Some(before) = before {
+                    used(before);
+                }
+            }
+            made
+        }
+    }
+}
+
+/// What the page says of the connection of a socket.
+pub fn connection_of(descriptor: Descriptor) -> u8 {
+    page().connections[usize::from(descriptor.connection)].load(SeqCst)
+}

@@ -1,0 +1,131 @@
+//! The gate to the kernel: the only instructions of a process in virtual time whose system calls the kernel carries out at once. All
+//! others raise `SIGSYS` ([syscall user dispatch](https://docs.kernel.org/admin-guide/syscall-user-dispatch.html)).
+
+use core::arch::global_asm;
+
+use super::tasks::ThreadStart;
+
+global_asm!(
+    ".pushsection .text.gate,\"ax\",@progbits",
+    ".globl gate_begin",
+    ".hidden gate_begin",
+    "gate_begin:",
+    // the number and six arguments
+    ".globl gate_call",
+    ".hidden gate_call",
+    "gate_call:",
+    "mov rax, rdi",
+    "mov rdi, rsi",
+    "mov rsi, rdx",
+    "mov rdx, rcx",
+    "mov r10, r8",
+    "mov r8, r9",
+    "mov r9, [rsp + 8]",
+    "syscall",
+    "ret",
+    // what a signal handler returns to
+    ".globl gate_restorer",
+    ".hidden gate_restorer",
+    "gate_restorer:",
+    "mov eax, 15",
+    "syscall",
+    "ud2",
+    // leaves a signal handler for the frame of another one
+    ".globl gate_leave",
+    ".hidden gate_leave",
+    "gate_leave:",
+    "mov rsp, rdi",
+    "mov eax, 15",
+    "syscall",
+    "ud2",
+    // begins a thread, which goes on where the program made its call, with its registers
+    ".globl gate_thread",
+    ".hidden gate_thread",
+    "gate_thread:",
+    "push r12",
+    "push r13",
+    "mov r12, rdi",
+    "mov rax, [r12]",
+    "mov rdi, [r12 + 8]",
+    "mov rsi, [r12 + 16]",
+    "mov rdx, [r12 + 24]",
+    "mov r10, [r12 + 32]",
+    "mov r8, [r12 + 40]",
+    "syscall",
+    "test rax, rax",
+    "jz 2f",
+    "pop r13",
+    "pop r12",
+    "ret",
+    "2:",
+    "mov r13, rsp",
+    "sub rsp, 256",
+    "and rsp, -16",
+    "mov rdi, r12",
+    "call {begins}",
+    "mov rsp, r13",
+    // as in `Registers`: r8 … r15, di, si, bp, bx, dx, ax, cx, sp, ip
+    "mov r8, [r12 + 64]",
+    "mov r9, [r12 + 72]",
+    "mov r10, [r12 + 80]",
+    "mov r13, [r12 + 104]",
+    "mov r14, [r12 + 112]",
+    "mov r15, [r12 + 120]",
+    "mov rdi, [r12 + 128]",
+    "mov rsi, [r12 + 136]",
+    "mov rbp, [r12 + 144]",
+    "mov rbx, [r12 + 152]",
+    "mov rdx, [r12 + 160]",
+    "mov r11, [r12 + 192]",
+    "mov r12, [r12 + 96]",
+    "xor eax, eax",
+    "jmp r11",
+    "ud2",
+    ".globl gate_end",
+    ".hidden gate_end",
+    "gate_end:",
+    "ud2",
+    ".popsection",
+    begins = sym super::tasks::thread_begins,
+);
+
+unsafe extern "C" {
+    static gate_begin: u8;
+    static gate_end: u8;
+    fn gate_call(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize;
+    fn gate_restorer();
+    fn gate_leave(frame: usize) -> !;
+    fn gate_thread(start: *const ThreadStart) -> isize;
+}
+
+/// Makes a system call. The answer is the kernel's: an error is a number below 0.
+pub fn system<const N: usize>(number: usize, arguments: [usize; N]) -> isize {
+    let of = |place: usize| arguments.get(place).copied().unwrap_or_default();
+    // SAFETY: what the kernel does with its arguments is the caller's to know.
+    unsafe { gate_call(number, of(0), of(1), of(2), of(3), of(4), of(5)) }
+}
+
+/// Where signal handlers return to.
+pub fn restorer() -> usize {
+    gate_restorer as *const () as usize
+}
+
+/// Returns from the signal handler whose frame this is.
+pub fn leave(frame: usize) -> ! {
+    // SAFETY: the program was about to do the same with the same frame.
+    unsafe { gate_leave(frame) }
+}
+
+/// Begins a thread; returns what the call returned to its creator.
+pub fn begin_thread(start: &ThreadStart) -> isize {
+    // SAFETY: `start` outlives the thread's beginning: it lies in the table of starts.
+    unsafe { gate_thread(start) }
+}
+
+/// From here on every system call of this thread raises `SIGSYS`, unless the gate makes it. The error is the kernel's.
+pub fn close() -> isize {
+    const SET_DISPATCH: usize = 59;
+    const ON: usize = 1;
+    let (begin, end) = (&raw const gate_begin as usize, &raw const gate_end as usize);
+    system(super::call::PRCTL, [SET_DISPATCH, ON, begin, end - begin, 0])
+}

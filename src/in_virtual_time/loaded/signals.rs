@@ -1,0 +1,182 @@
+//! Signals: the program must not block or replace the one by which its calls come here.
+
+use core::sync::atomic::Ordering::SeqCst;
+
+use super::call;
+use super::call::error::{EAGAIN, EINTR, EINVAL};
+use super::calls::{AlternateStack, Registers, TrappedCall, is_signalled, on_call};
+use super::clocks::now;
+use super::gate::{restorer, system};
+use super::page::NEVER;
+use super::turns::{ThreadWait, page, wait};
+use super::waits::deadline_after;
+
+const SIGSYS: usize = 31;
+const OWN: u64 = 1 << (SIGSYS - 1);
+const SET_SIZE: usize = size_of::<u64>();
+
+/// As the kernel has it: `struct kernel_sigaction`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Action {
+    handler: usize,
+    flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+/// Has the program's calls come here. The error is the kernel's.
+pub fn install() -> isize {
+    // SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTORER
+    const FLAGS: u64 = 4 | 0x0800_0000 | 0x4000_0000 | 0x0400_0000;
+    let action = Action {
+        handler: on_call as *const () as usize,
+        flags: FLAGS,
+        restorer: restorer(),
+        // a handler of the program runs between its calls and not within them
+        mask: !OWN,
+    };
+    let set = system(call::RT_SIGACTION, [SIGSYS, &raw const action as usize, 0, SET_SIZE]);
+    const UNBLOCK: usize = 1;
+    system(
+        call::RT_SIGPROCMASK,
+        [UNBLOCK, &raw const OWN_SET as usize, 0, SET_SIZE],
+    );
+    set
+}
+
+static OWN_SET: u64 = OWN;
+
+/// Whether the program does nothing about a signal: such a one interrupts no call.
+pub fn is_ignored(signal: usize) -> bool {
+    /// SIGCHLD, SIGCONT, SIGURG, SIGWINCH
+    const IGNORED_BY_DEFAULT: [usize; 4] = [17, 18, 23, 28];
+    let mut action = Action {
+        handler: 0,
+        flags: 0,
+        restorer: 0,
+        mask: 0,
+    };
+    system(call::RT_SIGACTION, [signal, 0, &raw mut action as usize, SET_SIZE]);
+    match action.handler {
+        0 => IGNORED_BY_DEFAULT.contains(&signal),
+        handler => handler == 1,
+    }
+}
+
+/// Sets the signals that a thread blocks.
+pub fn block(mask: u64) {
+    const SET: usize = 2;
+    let mask = mask & !OWN;
+    system(call::RT_SIGPROCMASK, [SET, &raw const mask as usize, 0, SET_SIZE]);
+}
+
+pub fn action(call: &TrappedCall<'_>) -> isize {
+    let [signal, new, old, ..] = call.arguments;
+    if signal == SIGSYS {
+        if old != 0 {
+            let default = Action {
+                handler: 0,
+                flags: 0,
+                restorer: 0,
+                mask: 0,
+            };
+            // SAFETY: the program gave its address to have it written.
+            unsafe { *(old as *mut Action) = default };
+        }
+        return 0;
+    }
+    if new == 0 {
+        return call.ask_kernel();
+    }
+    // SAFETY: the program gave its address to have it read.
+    let mut action = unsafe { *(new as *const Action) };
+    action.mask &= !OWN;
+    call.with(1, &raw const action as usize)
+}
+
+/// `rt_sigprocmask`: what the thread blocks is set when it leaves the handler.
+pub fn mask(call: &mut TrappedCall<'_>) -> isize {
+    const BLOCK: usize = 0;
+    const UNBLOCK: usize = 1;
+    const SET: usize = 2;
+    let [how, new, old, ..] = call.arguments;
+    let before = call.context.mask;
+    if new != 0 {
+        // SAFETY: the program gave its address to have it read.
+        let set = unsafe { *(new as *const u64) };
+        let after = match how {
+            BLOCK => before | set,
+            UNBLOCK => before & !set,
+            SET => set,
+            _ => return EINVAL,
+        };
+        call.context.mask = after & !OWN;
+    }
+    if old != 0 {
+        // SAFETY: the program gave its address to have it written.
+        unsafe { *(old as *mut u64) = before };
+    }
+    0
+}
+
+/// `sigaltstack`: it is set when the thread leaves the handler.
+pub fn alternate_stack(call: &mut TrappedCall<'_>) -> isize {
+    const ON_STACK: i32 = 1;
+    const DISABLED: i32 = 2;
+    let [new, old, ..] = call.arguments;
+    let mut before = call.context.stack;
+    let pointer = call.context.registers.0[Registers::SP];
+    before.flags = match before.size {
+        0 => DISABLED,
+        size if (before.pointer..before.pointer + size).contains(&pointer) => ON_STACK,
+        _ => before.flags & !(ON_STACK | DISABLED),
+    };
+    if new != 0 {
+        // SAFETY: the program gave its address to have it read.
+        call.context.stack = unsafe { *(new as *const AlternateStack) };
+    }
+    if old != 0 {
+        // SAFETY: the program gave its address to have it written.
+        unsafe { *(old as *mut AlternateStack) = before };
+    }
+    0
+}
+
+/// `rt_sigsuspend`.
+pub fn suspend(call: &TrappedCall<'_>) -> isize {
+    // SAFETY: the program gave its address to have it read.
+    let mask = unsafe { *(call.arguments[0] as *const u64) };
+    let pending = || {
+        let mut pending = 0u64;
+        system(call::RT_SIGPENDING, [&raw mut pending as usize, SET_SIZE]);
+        pending & !mask != 0
+    };
+    while !pending() {
+        wait(ThreadWait::for_descriptors(NEVER));
+    }
+    let mask = mask & !OWN;
+    call.with(0, &raw const mask as usize)
+}
+
+/// `rt_sigtimedwait`, also of `sigwait`.
+pub fn timed_wait(call: &TrappedCall<'_>) -> isize {
+    let deadline = match deadline_after(call.arguments[2]) {
+        Ok(deadline) => deadline,
+        Err(error) => return error,
+    };
+    let seen = page().signals.load(SeqCst);
+    let none = [0u64; 2];
+    loop {
+        let answer = call.with(2, none.as_ptr() as usize);
+        if answer != EAGAIN || now() >= deadline {
+            return answer;
+        }
+        wait(ThreadWait::for_descriptors(deadline));
+        // SAFETY: the program gave its address to have it read.
+        let wanted = unsafe { *(call.arguments[0] as *const u64) };
+        if is_signalled(seen, call.context.mask | wanted) {
+            return EINTR;
+        }
+    }
+}

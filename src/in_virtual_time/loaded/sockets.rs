@@ -1,0 +1,430 @@
+//! Sockets of TCP, which are sockets of the world: streams of the kernel between the process and harness, which carries the bytes over the
+//! simulated network. There is no other network.
+
+use core::sync::atomic::Ordering::SeqCst;
+
+use super::call;
+use super::call::error::{
+    EADDRINUSE, EAFNOSUPPORT, EAGAIN, EALREADY, ECONNREFUSED, ECONNRESET, EINPROGRESS, EINVAL, EISCONN,
+};
+use super::calls::TrappedCall;
+use super::descriptors::{Descriptor, DescriptorKind, SocketStage, add, blocks, connection_of, get, set};
+use super::files::{READABLE, WRITABLE, await_ready};
+use super::gate::system;
+use super::page::{CONNECTIONS, NEVER, PATH, connection};
+use super::turns::{page, touch};
+
+const UNIX: usize = 1;
+const INET: usize = 2;
+const INET6: usize = 10;
+const STREAM: usize = 1;
+const SOCKET_LEVEL: usize = 1;
+const SEND_BUFFER: usize = 7;
+/// What a new connection says first: its ends. It fills the buffer of the socket, so that it cannot be written to before harness has
+/// read this.
+const GREETING: usize = 2048;
+/// Where the ports of those that dial begin.
+const FIRST_PORT: u16 = 32_768;
+/// What the name of the other end of a connection begins with that harness dialled: then there are address, port and number.
+const DIALLED: &[u8; 4] = b"\0hvt";
+
+/// An address of IPv4 as the kernel has it; both in the order of the network.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Internet {
+    family: u16,
+    port: u16,
+    address: u32,
+    _zero: u64,
+}
+
+#[repr(C)]
+struct UnixName {
+    family: u16,
+    path: [u8; 108],
+}
+
+impl UnixName {
+    const NONE: Self = Self {
+        family: UNIX as u16,
+        path: [0; 108],
+    };
+
+    /// The path of the family with this ending; the length of the name.
+    fn of_family(&mut self, ending: &[u8]) -> usize {
+        let page = page();
+        let length = (page.path_length.load(SeqCst) as usize).min(PATH);
+        for (byte, kept) in self.path.iter_mut().zip(&page.path[..length]) {
+            *byte = kept.load(SeqCst);
+        }
+        let end = length + ending.len().min(self.path.len() - length - 1);
+        self.path[length..end].copy_from_slice(&ending[..end - length]);
+        size_of::<u16>() + end + 1
+    }
+
+    fn of_port(&mut self, port: u16) -> usize {
+        let mut digits = *b".00000";
+        let mut left = u16::from_be(port);
+        for digit in digits[1..].iter_mut().rev() {
+            *digit = b'0' + (left % 10) as u8;
+            left /= 10;
+        }
+        self.of_family(&digits)
+    }
+}
+
+/// `socket`, `connect`, `accept` and the like.
+pub fn answer(call: &mut TrappedCall<'_>) -> isize {
+    let [first, ..] = call.arguments;
+    if call.number == call::SOCKET {
+        return socket(call);
+    }
+    let socket = get(first);
+    if socket.kind != DescriptorKind::Network {
+        return of_another(call, socket);
+    }
+    match call.number {
+        call::CONNECT => connect(call, socket),
+        call::BIND => bind(call, socket),
+        call::LISTEN => {
+            let listens = call.ask_kernel();
+            let stage = SocketStage::Listening;
+            set(first, Descriptor { stage, ..socket });
+            touch();
+            listens
+        }
+        call::ACCEPT | call::ACCEPT4 => accept(call, socket),
+        call::GETSOCKNAME => {
+            write_name(
+                call.arguments[1],
+                call.arguments[2],
+                page().address.load(SeqCst),
+                socket.local_port,
+            );
+            0
+        }
+        call::GETPEERNAME if socket.stage != SocketStage::Open => -107,
+        call::GETPEERNAME => {
+            write_name(
+                call.arguments[1],
+                call.arguments[2],
+                socket.peer_address,
+                socket.peer_port,
+            );
+            0
+        }
+        _ => {
+            let answer = call.ask_kernel();
+            touch();
+            answer
+        }
+    }
+}
+
+/// A socket that is not the world's: of the family, or of this machine.
+fn of_another(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
+    let [first, ..] = call.arguments;
+    let waits =
+        matches!(call.number, call::ACCEPT | call::ACCEPT4) && socket.kind == DescriptorKind::Local && blocks(first);
+    if waits && let Err(error) = await_ready(call, first, READABLE, NEVER) {
+        return error;
+    }
+    let answer = call.ask_kernel();
+    super::descriptors::used(socket);
+    answer
+}
+
+fn socket(call: &TrappedCall<'_>) -> isize {
+    const KIND: usize = 15;
+    let [domain, kind, ..] = call.arguments;
+    match domain {
+        INET if kind & KIND == STREAM => {
+            let made = system(call::SOCKET, [UNIX, kind, 0]);
+            if made >= 0 {
+                add(made as usize, SocketStage::New);
+            }
+            made
+        }
+        INET6 => EAFNOSUPPORT,
+        _ => call.ask_kernel(),
+    }
+}
+
+fn internet(address: usize, length: usize) -> Option<Internet> {
+    if address == 0 || length < size_of::<Internet>() {
+        return None;
+    }
+    // SAFETY: the program gave its address and length to have it read.
+    let given = unsafe { *(address as *const Internet) };
+    (usize::from(given.family) == INET).then_some(given)
+}
+
+fn write_name(into: usize, length: usize, address: u32, port: u16) {
+    if into == 0 || length == 0 {
+        return;
+    }
+    let name = Internet {
+        family: INET as u16,
+        port,
+        address,
+        _zero: 0,
+    };
+    // SAFETY: the program gave their addresses to have them written; no more than it has room for is.
+    unsafe {
+        let length = length as *mut u32;
+        let room = (*length as usize).min(size_of::<Internet>());
+        core::ptr::copy_nonoverlapping((&raw const name).cast::<u8>(), into as *mut u8, room);
+        *length = size_of::<Internet>() as u32;
+    }
+}
+
+fn connect(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
+    let [descriptor, address, length, ..] = call.arguments;
+    match socket.stage {
+        SocketStage::Open => return EISCONN,
+        SocketStage::Dialling if blocks(descriptor) => return dialled(call, descriptor),
+        SocketStage::Dialling => {
+            return match connection_of(socket) {
+                connection::DIALLING => EALREADY,
+                connection::REFUSED => ECONNREFUSED,
+                _ => {
+                    settle(descriptor, socket);
+                    0
+                }
+            };
+        }
+        SocketStage::New | SocketStage::Listening => {}
+    }
+    let Some(to) = internet(address, length) else {
+        return EINVAL;
+    };
+    let page = page();
+    let number = page.connections_made.fetch_add(1, SeqCst) as usize % CONNECTIONS;
+    page.connections[number].store(connection::DIALLING, SeqCst);
+    let mut name = UnixName::NONE;
+    let length = name.of_family(b".net");
+    let reached = system(call::CONNECT, [descriptor, &raw const name as usize, length]);
+    if reached < 0 {
+        return ECONNREFUSED;
+    }
+    let local_port = match socket.local_port {
+        0 => (FIRST_PORT + number as u16).to_be(),
+        port => port,
+    };
+    set(
+        descriptor,
+        Descriptor {
+            stage: SocketStage::Dialling,
+            connection: number as u16,
+            local_port,
+            peer_address: to.address,
+            peer_port: to.port,
+            ..socket
+        },
+    );
+    greet(descriptor, number as u16, to, local_port);
+    page.dialled.fetch_add(1, SeqCst);
+    touch();
+    match blocks(descriptor) {
+        true => dialled(call, descriptor),
+        false => EINPROGRESS,
+    }
+}
+
+fn greet(descriptor: usize, number: u16, to: Internet, local_port: u16) {
+    const AT_ONCE: usize = 0x40;
+    let least = 1u32;
+    let option = [
+        descriptor,
+        SOCKET_LEVEL,
+        SEND_BUFFER,
+        &raw const least as usize,
+        size_of::<u32>(),
+    ];
+    system(call::SETSOCKOPT, option);
+    let mut greeting = [0u8; GREETING];
+    greeting[..4].copy_from_slice(&to.address.to_ne_bytes());
+    greeting[4..6].copy_from_slice(&to.port.to_ne_bytes());
+    greeting[6..8].copy_from_slice(&number.to_ne_bytes());
+    greeting[8..10].copy_from_slice(&local_port.to_ne_bytes());
+    system(
+        call::SENDTO,
+        [descriptor, greeting.as_ptr() as usize, GREETING, AT_ONCE],
+    );
+}
+
+/// Waits until a connection is there, or is not to be.
+fn dialled(call: &TrappedCall<'_>, descriptor: usize) -> isize {
+    const SEND_TIMEOUT: usize = 21;
+    match await_ready(call, descriptor, WRITABLE, timeout(descriptor, SEND_TIMEOUT)) {
+        Err(EAGAIN) => EINPROGRESS,
+        Err(error) => error,
+        Ok(()) => {
+            let socket = get(descriptor);
+            match connection_of(socket) {
+                connection::REFUSED => ECONNREFUSED,
+                connection::RESET => ECONNRESET,
+                _ => {
+                    settle(descriptor, socket);
+                    0
+                }
+            }
+        }
+    }
+}
+
+/// When a call on this socket ends that begins now.
+pub fn timeout(descriptor: usize, option: usize) -> u64 {
+    let mut given = [0i64; 2];
+    let mut length = size_of_val(&given) as u32;
+    let asked = [
+        descriptor,
+        SOCKET_LEVEL,
+        option,
+        given.as_mut_ptr() as usize,
+        &raw mut length as usize,
+    ];
+    system(call::GETSOCKOPT, asked);
+    match given {
+        [0, 0] => NEVER,
+        [seconds, micros] => super::clocks::now() + seconds as u64 * 1_000_000_000 + micros as u64 * 1000,
+    }
+}
+
+/// A connection that was dialled is there: it has a buffer of the usual size.
+pub fn settle(descriptor: usize, socket: Descriptor) -> Descriptor {
+    if socket.stage != SocketStage::Dialling || connection_of(socket) == connection::DIALLING {
+        return socket;
+    }
+    widen(descriptor);
+    let settled = Descriptor {
+        stage: SocketStage::Open,
+        ..socket
+    };
+    set(descriptor, settled);
+    settled
+}
+
+fn widen(descriptor: usize) {
+    let size = 4u32 << 20;
+    let option = [
+        descriptor,
+        SOCKET_LEVEL,
+        SEND_BUFFER,
+        &raw const size as usize,
+        size_of::<u32>(),
+    ];
+    system(call::SETSOCKOPT, option);
+}
+
+fn bind(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
+    let [descriptor, address, length, ..] = call.arguments;
+    let Some(at) = internet(address, length) else {
+        return EINVAL;
+    };
+    let port = match at.port {
+        0 => (FIRST_PORT + page().connections_made.fetch_add(1, SeqCst) as u16 % CONNECTIONS as u16).to_be(),
+        port => port,
+    };
+    let local_port = port;
+    let mut name = UnixName::NONE;
+    let length = name.of_port(port);
+    // what a server left that was killed
+    let mut probe = system(call::SOCKET, [UNIX, STREAM, 0]);
+    if probe >= 0 {
+        let listens = system(call::CONNECT, [probe as usize, &raw const name as usize, length]) == 0;
+        probe = system(call::CLOSE, [probe as usize]);
+        if listens {
+            return EADDRINUSE;
+        }
+    }
+    let _ = probe;
+    system(call::UNLINK, [name.path.as_ptr() as usize]);
+    let bound = system(call::BIND, [descriptor, &raw const name as usize, length]);
+    set(descriptor, Descriptor { local_port, ..socket });
+    bound
+}
+
+fn accept(call: &TrappedCall<'_>, listener: Descriptor) -> isize {
+    const RECEIVE_TIMEOUT: usize = 20;
+    let [descriptor, into, length, flags, ..] = call.arguments;
+    if blocks(descriptor)
+        && let Err(error) = await_ready(call, descriptor, READABLE, timeout(descriptor, RECEIVE_TIMEOUT))
+    {
+        return error;
+    }
+    let flags = if call.number == call::ACCEPT4 { flags } else { 0 };
+    let mut name = UnixName::NONE;
+    let mut name_length = size_of::<UnixName>() as u32;
+    let arguments = [descriptor, &raw mut name as usize, &raw mut name_length as usize, flags];
+    let taken = system(call::ACCEPT4, arguments);
+    if taken < 0 {
+        return taken;
+    }
+    let field = |at: usize| [name.path[at], name.path[at + 1]];
+    let [a, b] = field(4);
+    let [c, d] = field(6);
+    let made = Descriptor {
+        kind: DescriptorKind::Network,
+        stage: SocketStage::Open,
+        connection: u16::from_ne_bytes(field(10)),
+        local_port: listener.local_port,
+        peer_address: u32::from_ne_bytes([a, b, c, d]),
+        peer_port: u16::from_ne_bytes(field(8)),
+        told: false,
+    };
+    if name.path[..4] == *DIALLED {
+        set(taken as usize, made);
+        widen(taken as usize);
+        write_name(into, length, made.peer_address, made.peer_port);
+    }
+    taken
+}
+
+/// `setsockopt` and `getsockopt`: what only TCP has is taken and ignored.
+pub fn option(call: &TrappedCall<'_>) -> isize {
+    const ERROR: usize = 4;
+    const RECEIVE_BUFFER: usize = 8;
+    const REUSE_PORT: usize = 15;
+    const PROTOCOL: usize = 38;
+    const DOMAIN: usize = 39;
+    const TCP: u32 = 6;
+    let [descriptor, level, name, value, length, ..] = call.arguments;
+    let socket = get(descriptor);
+    if socket.kind != DescriptorKind::Network {
+        return call.ask_kernel();
+    }
+    let sets = call.number == call::SETSOCKOPT;
+    match (level, name) {
+        (SOCKET_LEVEL, SEND_BUFFER | RECEIVE_BUFFER | REUSE_PORT) if sets => 0,
+        (SOCKET_LEVEL, ERROR) if !sets => {
+            let kernels = call.ask_kernel();
+            let error = match connection_of(socket) {
+                connection::REFUSED if socket.stage == SocketStage::Dialling => -ECONNREFUSED,
+                connection::RESET => -ECONNRESET,
+                _ => 0,
+            };
+            settle(descriptor, socket);
+            write_option(value, length, error as u32);
+            kernels
+        }
+        (SOCKET_LEVEL, DOMAIN) if !sets => write_option(value, length, INET as u32),
+        (SOCKET_LEVEL, PROTOCOL) if !sets => write_option(value, length, TCP),
+        (SOCKET_LEVEL, _) => call.ask_kernel(),
+        _ if sets => 0,
+        _ => write_option(value, length, 0),
+    }
+}
+
+fn write_option(into: usize, length: usize, value: u32) -> isize {
+    if into != 0 && length != 0 {
+        // SAFETY: the program gave their addresses to have them written; no more than it has room for is.
+        unsafe {
+            let length = length as *mut u32;
+            let room = (*length as usize).min(size_of::<u32>());
+            core::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), into as *mut u8, room);
+            *length = room as u32;
+        }
+    }
+    0
+}

@@ -1,0 +1,407 @@
+//! Threads and processes of the family: how they begin, end, are waited for and are numbered. A thread that begins waits for its turn
+//! before it executes anything.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::SeqCst;
+
+use super::call;
+use super::call::error::{EAGAIN, EINTR};
+use super::calls::{Registers, TrappedCall, is_signalled};
+use super::gate::{begin_thread, close, system};
+use super::page::{NEVER, SLOTS, state, why};
+use super::signals;
+use super::turns::{PID, ThreadWait, await_turn, free_slot, page, pass_turn, pid, slot, take_slot, touch, wait};
+use super::words;
+
+/// What a new thread begins with; the gate knows its places.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ThreadStart {
+    number: usize,
+    arguments: [usize; 5],
+    slot: usize,
+    /// The signals that it blocks.
+    mask: u64,
+    /// Those of the program where it made its call.
+    registers: Registers,
+    /// Where it finds its own number, or 0.
+    finds: usize,
+}
+
+const NO_START: ThreadStart = ThreadStart {
+    number: 0,
+    arguments: [0; 5],
+    slot: 0,
+    mask: 0,
+    registers: Registers([0; 23]),
+    finds: 0,
+};
+
+struct Starts(UnsafeCell<[ThreadStart; SLOTS]>);
+
+// SAFETY: a start is written before its thread begins, and belongs to it from then on.
+unsafe impl Sync for Starts {}
+
+static STARTS: Starts = Starts(UnsafeCell::new([NO_START; SLOTS]));
+
+mod flag {
+    pub const VM: usize = 0x100;
+    pub const VFORK: usize = 0x4000;
+    pub const PARENT_SETTID: usize = 0x10_0000;
+    pub const CHILD_CLEARTID: usize = 0x20_0000;
+    pub const CHILD_SETTID: usize = 0x100_0000;
+    pub const PIDFD: usize = 0x1000;
+}
+
+/// What a call that begins a thread or a process asks for.
+#[derive(Clone, Copy, Default)]
+struct Wanted {
+    flags: usize,
+    /// Where its stack ends, or 0.
+    stack: usize,
+    parent_finds: usize,
+    child_finds: usize,
+    /// The thread's own memory.
+    local: usize,
+}
+
+impl Wanted {
+    fn of(call: &TrappedCall<'_>) -> Self {
+        const SIGCHLD: usize = 17;
+        let [flags, stack, parent_finds, child_finds, local, ..] = call.arguments;
+        match call.number {
+            call::CLONE => Self {
+                flags,
+                stack,
+                parent_finds,
+                child_finds,
+                local,
+            },
+            call::CLONE3 => {
+                // SAFETY: `struct clone_args`, whose first eight words are those of its first version.
+                let [flags, descriptor, child_finds, parent_finds, signal, stack, size, local] =
+                    unsafe { *(flags as *const [usize; 8]) };
+                let pidfd = flags & flag::PIDFD != 0;
+                Self {
+                    flags: flags | signal,
+                    stack: if stack == 0 { 0 } else { stack + size },
+                    parent_finds: if pidfd { descriptor } else { parent_finds },
+                    child_finds,
+                    local,
+                }
+            }
+            _ => Self {
+                flags: SIGCHLD,
+                ..Self::default()
+            },
+        }
+    }
+
+    fn has(&self, flag: usize) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// Writes a number where the program finds that of a thread.
+fn write_number(at: usize, number: u32) {
+    if at != 0 {
+        // SAFETY: the program gave its address to the kernel to have it written.
+        unsafe { *(at as *mut u32) = number };
+    }
+}
+
+/// `clone`, `fork`, `execve` and the like.
+pub fn begin(call: &mut TrappedCall<'_>) -> isize {
+    if matches!(call.number, call::EXECVE | call::EXECVEAT) {
+        let slot = slot();
+        slot.loaded.store(0, SeqCst);
+        let failed = call.ask_kernel();
+        slot.loaded.store(1, SeqCst);
+        return failed;
+    }
+    let wanted = Wanted::of(call);
+    let Some(slot) = take_slot() else { return EAGAIN };
+    let number = page().next_number();
+    page().slots[slot].number.store(number, SeqCst);
+    let begun = match wanted.has(flag::VM) && !wanted.has(flag::VFORK) {
+        true => thread(call, wanted, slot),
+        false => process(call, wanted, slot),
+    };
+    match begun {
+        0 => return 0,
+        1.. => {}
+        failed => {
+            free_slot(slot);
+            return failed;
+        }
+    }
+    if wanted.has(flag::PARENT_SETTID) {
+        write_number(wanted.parent_finds, number);
+    }
+    page().slots[slot].tid.store(begun as u32, SeqCst);
+    page().enqueue(slot, why::WOKEN);
+    number as isize
+}
+
+fn thread(call: &TrappedCall<'_>, wanted: Wanted, slot: usize) -> isize {
+    let kept = &page().slots[slot];
+    kept.pid.store(pid(), SeqCst);
+    if wanted.has(flag::CHILD_CLEARTID) {
+        kept.cleared.store(wanted.child_finds as u64, SeqCst);
+    }
+    let [a, b, c, d, e, _] = call.arguments;
+    // SAFETY: the thread whose slot this was has ended.
+    let start = unsafe { &mut (*STARTS.0.get())[slot] };
+    *start = ThreadStart {
+        number: call.number,
+        arguments: [a, b, c, d, e],
+        slot,
+        mask: call.context.mask,
+        registers: call.context.registers,
+        finds: if wanted.has(flag::CHILD_SETTID) {
+            wanted.child_finds
+        } else {
+            0
+        },
+    };
+    begin_thread(start)
+}
+
+/// The first thing that a new thread does, on its own stack. Then it goes on where the call was made.
+pub extern "C" fn thread_begins(start: *const ThreadStart) {
+    // SAFETY: it is the thread's own.
+    let start = unsafe { &*start };
+    await_turn(start.slot);
+    write_number(start.finds, slot().number.load(SeqCst));
+    signals::block(start.mask);
+    close();
+}
+
+/// A process of its own has a copy of the memory, also where the program would share it until an `execve`: the two would not know whose
+/// turn it is.
+fn process(call: &mut TrappedCall<'_>, wanted: Wanted, slot: usize) -> isize {
+    let flags = wanted.flags & !(flag::VM | flag::VFORK);
+    let parent = pid();
+    let arguments = [flags, 0, wanted.parent_finds, wanted.child_finds, wanted.local];
+    let begun = system(call::CLONE, arguments);
+    let kept = &page().slots[slot];
+    if begun != 0 {
+        if begun > 0 {
+            kept.pid.store(begun as u32, SeqCst);
+            add_process(begun as u32, kept.number.load(SeqCst), parent);
+        }
+        return begun;
+    }
+    PID.store(system(call::GETPID, []) as u32, SeqCst);
+    await_turn(slot);
+    if wanted.has(flag::CHILD_SETTID) {
+        write_number(wanted.child_finds, kept.number.load(SeqCst));
+    }
+    if wanted.stack != 0 {
+        call.context.registers.0[Registers::SP] = wanted.stack as u64;
+    }
+    close();
+    0
+}
+
+fn add_process(pid: u32, number: u32, parent: u32) {
+    let free = page().processes.iter().find(|process| process.pid.load(SeqCst) == 0);
+    if let Some(free) = free {
+        free.pid.store(pid, SeqCst);
+        free.number.store(number, SeqCst);
+        free.parent.store(parent, SeqCst);
+    }
+}
+
+/// The program in this slot begins: the first one of the family, or one that took the place of another.
+pub fn has_begun(number: usize, pid: u32) {
+    const GET_TID_ADDRESS: usize = 40;
+    let slot = &page().slots[number];
+    if slot.pid.load(SeqCst) == 0 {
+        let number = page().next_number();
+        slot.number.store(number, SeqCst);
+        add_process(pid, number, 0);
+    }
+    slot.pid.store(pid, SeqCst);
+    slot.tid.store(pid, SeqCst);
+    slot.loaded.store(1, SeqCst);
+    let mut cleared = 0u64;
+    system(call::PRCTL, [GET_TID_ADDRESS, &raw mut cleared as usize]);
+    slot.cleared.store(cleared, SeqCst);
+    // where the C library finds its number
+    write_number(cleared as usize, slot.number.load(SeqCst));
+}
+
+/// `exit` and `exit_group`. The one that has the turn next sees it off.
+pub fn end(call: &TrappedCall<'_>) -> isize {
+    let (page, pid) = (page(), pid());
+    let me = super::turns::me();
+    let is_own = |slot: &super::page::Slot| slot.state.load(SeqCst) != state::FREE && slot.pid.load(SeqCst) == pid;
+    let others = page
+        .slots
+        .iter()
+        .enumerate()
+        .any(|(number, slot)| number != me && is_own(slot));
+    if call.number == call::EXIT && others {
+        let word = slot().cleared.load(SeqCst);
+        if word != 0 {
+            for space in [0, pid] {
+                words::wake(space, word as usize, u32::MAX, u32::MAX);
+            }
+            page.leaving_pid.store(pid, SeqCst);
+            page.leaving_word.store(word, SeqCst);
+        }
+        free_slot(me);
+    } else {
+        for slot in page.slots.iter().filter(|slot| is_own(slot)) {
+            slot.state.store(state::FREE, SeqCst);
+        }
+        page.leaving_process.store(pid, SeqCst);
+        page.signals.fetch_add(1, SeqCst);
+        touch();
+        page.poke(None);
+    }
+    pass_turn();
+    call.ask_kernel()
+}
+
+/// The kernel's number of a thread or process that the program knows by another one.
+pub fn real(number: usize) -> usize {
+    let page = page();
+    let wanted = number as u32;
+    if wanted < page.numbers.load(SeqCst) || (number as i32) < 0 {
+        return number;
+    }
+    let process = page
+        .processes
+        .iter()
+        .find(|process| process.number.load(SeqCst) == wanted);
+    if let Some(process) = process {
+        return process.pid.load(SeqCst) as usize;
+    }
+    let lives = |slot: &&super::page::Slot| slot.state.load(SeqCst) != state::FREE;
+    let mut slots = page.slots.iter().filter(lives);
+    let thread = slots.find(|slot| slot.number.load(SeqCst) == wanted);
+    thread.map_or(number, |slot| slot.tid.load(SeqCst) as usize)
+}
+
+/// The number by which the program knows a process.
+fn shown(pid: u32) -> u32 {
+    let process = page().processes.iter().find(|process| process.pid.load(SeqCst) == pid);
+    process.map_or(pid, |process| process.number.load(SeqCst))
+}
+
+/// `getpid` and the like.
+pub fn number(call: &TrappedCall<'_>) -> isize {
+    const INIT: isize = 1;
+    match call.number {
+        call::GETPID => shown(pid()) as isize,
+        call::GETPPID => {
+            let process = page()
+                .processes
+                .iter()
+                .find(|process| process.pid.load(SeqCst) == pid());
+            let parent = process.map_or(0, |process| process.parent.load(SeqCst));
+            if parent == 0 { INIT } else { shown(parent) as isize }
+        }
+        call::SET_TID_ADDRESS => {
+            call.ask_kernel();
+            slot().cleared.store(call.arguments[0] as u64, SeqCst);
+            slot().number.load(SeqCst) as isize
+        }
+        _ => slot().number.load(SeqCst) as isize,
+    }
+}
+
+/// `kill` and the like: the threads that may be meant look whether they are.
+pub fn signal(call: &mut TrappedCall<'_>) -> isize {
+    let [first, second, third, ..] = call.arguments;
+    let target = real(first);
+    if call.number == call::TGKILL {
+        call.arguments = [target, real(second), third, 0, 0, 0];
+    } else {
+        call.arguments[0] = target;
+    }
+    let answer = call.ask_kernel();
+    if call.number != call::PIDFD_OPEN && answer == 0 {
+        page().signals.fetch_add(1, SeqCst);
+        for process in &page().processes {
+            let process = process.pid.load(SeqCst);
+            let is_other = process != 0 && process != pid();
+            if is_other && (target as i32 <= 0 || process as usize == target) {
+                page().poke(Some(process));
+            }
+        }
+        // a thread of this process may take it
+        if target as i32 <= 0 || target == pid() as usize || call.number == call::TKILL {
+            page().poke(Some(pid()));
+        }
+    }
+    answer
+}
+
+/// `wait4` and `waitid`.
+pub fn await_child(call: &mut TrappedCall<'_>) -> isize {
+    const NO_HANG: usize = 1;
+    const OF_PROCESS: usize = 1;
+    let is_waitid = call.number == call::WAITID;
+    let options = call.arguments[if is_waitid { 3 } else { 2 }];
+    let mut about = [0u32; 32];
+    let given = call.arguments[2] as *mut [u32; 32];
+    if is_waitid {
+        if call.arguments[0] == OF_PROCESS {
+            call.arguments[1] = real(call.arguments[1]);
+        }
+        call.arguments[2] = about.as_mut_ptr() as usize;
+        call.arguments[3] = options | NO_HANG;
+    } else {
+        call.arguments[0] = real(call.arguments[0]);
+        call.arguments[2] = options | NO_HANG;
+    }
+    let seen = page().signals.load(SeqCst);
+    let mut is_interrupted = false;
+    loop {
+        let answer = call.ask_kernel();
+        // the fifth word is the process
+        let ended = if is_waitid && answer == 0 {
+            about[4] as isize
+        } else {
+            answer
+        };
+        if ended < 0 {
+            return ended;
+        }
+        if ended > 0 || options & NO_HANG != 0 {
+            let number = shown(ended as u32);
+            if is_waitid {
+                about[4] = if ended > 0 { number } else { 0 };
+                if !given.is_null() {
+                    // SAFETY: the program gave its address to have it written: a `siginfo`.
+                    unsafe { *given = about };
+                }
+                return 0;
+            }
+            forget(ended as u32);
+            return if ended > 0 { number as isize } else { 0 };
+        }
+        if is_interrupted {
+            return EINTR;
+        }
+        wait(ThreadWait::for_descriptors(NEVER));
+        // a child that ended may have raised it
+        is_interrupted = is_signalled(seen, call.context.mask);
+    }
+}
+
+fn forget(pid: u32) {
+    for process in page()
+        .processes
+        .iter()
+        .filter(|process| process.pid.load(SeqCst) == pid)
+    {
+        if pid != 0 {
+            process.pid.store(0, SeqCst);
+            process.number.store(0, SeqCst);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What goes over the sockets of the world, and how a connection ends for the program.
+
+use super::call;
+use super::call::error::{EAGAIN, ECONNRESET};
+use super::calls::TrappedCall;
+use super::descriptors::{Descriptor, DescriptorKind, blocks, connection_of, get, set, used};
+use super::files::{READABLE, WRITABLE, await_ready};
+use super::gate::system;
+use super::page::connection;
+use super::sockets::{settle, timeout};
+use super::turns::touch;
+
+/// How a connection that the other end closed looks to the program.
+fn ending(socket: Descriptor, answer: isize) -> isize {
+    let ended = answer == 0 || answer == ECONNRESET;
+    match connection_of(socket) {
+        connection::RESET if ended => ECONNRESET,
+        connection::CLOSED if ended => 0,
+        _ => answer,
+    }
+}
+
+/// `recvfrom` and the like, and `read` on a socket of the world.
+pub fn receive(call: &TrappedCall<'_>) -> isize {
+    const RECEIVE_TIMEOUT: usize = 20;
+    let [descriptor, ..] = call.arguments;
+    let socket = get(descriptor);
+    if matches!(socket.kind, DescriptorKind::File | DescriptorKind::Unknown) {
+        return call.ask_kernel();
+    }
+    let waits = !is_at_once(call) && blocks(descriptor);
+    if waits && let Err(error) = await_ready(call, descriptor, READABLE, timeout(descriptor, RECEIVE_TIMEOUT)) {
+        return error;
+    }
+    let answer = call.ask_kernel();
+    if socket.kind == DescriptorKind::Local {
+        used(socket);
+        return answer;
+    }
+    // room for harness to go on
+    touch();
+    if answer <= 0 {
+        ending(settle(descriptor, socket), answer)
+    } else {
+        answer
+    }
+}
+
+/// Whether a call says for itself that it does not wait.
+fn is_at_once(call: &TrappedCall<'_>) -> bool {
+    const AT_ONCE: usize = 0x40;
+    let flags = match call.number {
+        call::RECVMSG | call::SENDMSG => call.arguments[2],
+        call::RECVFROM | call::SENDTO | call::RECVMMSG | call::SENDMMSG => call.arguments[3],
+        _ => 0,
+    };
+    flags & AT_ONCE != 0
+}
+
+/// `sendto` and the like, and `write` on a socket of the world.
+pub fn send(call: &TrappedCall<'_>) -> isize {
+    const SEND_TIMEOUT: usize = 21;
+    let [descriptor, ..] = call.arguments;
+    let socket = get(descriptor);
+    match socket.kind {
+        DescriptorKind::File | DescriptorKind::Unknown => return call.ask_kernel(),
+        DescriptorKind::Local | DescriptorKind::Network => {}
+    }
+    let socket = settle(descriptor, socket);
+    let waits = !is_at_once(call) && blocks(descriptor);
+    if waits && let Err(error) = await_ready(call, descriptor, WRITABLE, timeout(descriptor, SEND_TIMEOUT)) {
+        return error;
+    }
+    if socket.kind == DescriptorKind::Network && connection_of(socket) == connection::RESET && !socket.told {
+        set(descriptor, Descriptor { told: true, ..socket });
+        return ECONNRESET;
+    }
+    let plain = matches!(call.number, call::WRITE | call::SENDTO);
+    let sent = if plain && waits {
+        send_all(call, timeout(descriptor, SEND_TIMEOUT))
+    } else {
+        call.ask_kernel()
+    };
+    used(socket);
+    sent
+}
+
+/// Sends in pieces, as far as there is room, where the kernel would wait.
+fn send_all(call: &TrappedCall<'_>, deadline: u64) -> isize {
+    const AT_ONCE: usize = 0x40;
+    let [descriptor, bytes, length, flags, address, address_length] = call.arguments;
+    let flags = if call.number == call::SENDTO { flags } else { 0 };
+    let mut sent = 0;
+    while sent < length || length == 0 {
+        let rest = [
+            descriptor,
+            bytes + sent,
+            length - sent,
+            flags | AT_ONCE,
+            address,
+            address_length,
+        ];
+        let rest = if call.number == call::SENDTO {
+            rest
+        } else {
+            [rest[0], rest[1], rest[2], rest[3], 0, 0]
+        };
+        match system(call::SENDTO, rest) {
+            EAGAIN => {
+                used(get(descriptor));
+                if let Err(error) = await_ready(call, descriptor, WRITABLE, deadline) {
+                    return if sent > 0 { sent as isize } else { error };
+                }
+            }
+            error if error < 0 => return if sent > 0 { sent as isize } else { error },
+            0 => break,
+            more => sent += more as usize,
+        }
+    }
+    sent as isize
+}

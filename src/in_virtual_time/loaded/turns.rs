@@ -1,0 +1,208 @@
+//! Whose turn it is: a thread that waits gives the turn of its family to the next in the queue, and goes on when the turn is its own.
+
+use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::{AtomicPtr, AtomicU32};
+
+use super::call;
+use super::call::error::{ESRCH, ETIMEDOUT};
+use super::gate::system;
+use super::page::{FamilyPage, NEVER, SLOTS, Slot, kind, state, why};
+
+static PAGE: AtomicPtr<FamilyPage> = AtomicPtr::new(core::ptr::null_mut());
+/// The number that the kernel gave to this process.
+pub static PID: AtomicU32 = AtomicU32::new(0);
+
+const WAIT: usize = 0;
+const WAKE: usize = 1;
+
+pub fn share(page: *mut FamilyPage) {
+    PAGE.store(page, SeqCst);
+}
+
+/// What the family shares with harness. Only asked for after [`share`].
+pub fn page() -> &'static FamilyPage {
+    // SAFETY: it is mapped before the gate is closed, and for good; all that is in it is atomic.
+    unsafe { &*PAGE.load(SeqCst) }
+}
+
+/// The slot of the thread that executes this: it has the turn.
+pub fn me() -> usize {
+    page().owner.load(SeqCst).wrapping_sub(1) as usize % SLOTS
+}
+
+pub fn slot() -> &'static Slot {
+    &page().slots[me()]
+}
+
+pub fn pid() -> u32 {
+    PID.load(SeqCst)
+}
+
+/// What a thread waits for.
+#[derive(Clone, Copy)]
+pub struct ThreadWait {
+    pub kind: u32,
+    /// A word's process, or 0, its address, and the bits that wake it.
+    pub space: u32,
+    pub word: u64,
+    pub bits: u32,
+    pub deadline: u64,
+}
+
+impl ThreadWait {
+    pub fn for_descriptors(deadline: u64) -> Self {
+        Self {
+            kind: kind::DESCRIPTORS,
+            space: 0,
+            word: 0,
+            bits: 0,
+            deadline,
+        }
+    }
+
+    pub fn until(deadline: u64) -> Self {
+        Self {
+            kind: kind::TIME,
+            ..Self::for_descriptors(deadline)
+        }
+    }
+}
+
+/// Waits; says why it ended.
+pub fn wait(what: ThreadWait) -> u32 {
+    let (page, me) = (page(), me());
+    let slot = &page.slots[me];
+    slot.kind.store(what.kind, SeqCst);
+    slot.space.store(what.space, SeqCst);
+    slot.word.store(what.word, SeqCst);
+    slot.bits.store(what.bits, SeqCst);
+    slot.deadline.store(what.deadline, SeqCst);
+    slot.order.store(page.waits.fetch_add(1, SeqCst), SeqCst);
+    slot.state.store(state::WAITS, SeqCst);
+    pass_turn();
+    await_turn(me);
+    slot.deadline.store(NEVER, SeqCst);
+    slot.why.load(SeqCst)
+}
+
+/// Lets every thread of the family that is in the queue go first. `false`: there is none.
+pub fn let_others_go() -> bool {
+    let (page, me) = (page(), me());
+    if page.is_queue_empty() {
+        return false;
+    }
+    page.enqueue(me, why::WOKEN);
+    pass_turn();
+    await_turn(me);
+    true
+}
+
+/// Gives the turn away. What the caller does afterwards, it does beside the others.
+pub fn pass_turn() {
+    let page = page();
+    let woken = match page.pass_turn() {
+        Some(next) => &page.slots[next].turn,
+        None => &page.owner,
+    };
+    wake(woken);
+}
+
+pub fn await_turn(me: usize) {
+    let page = page();
+    loop {
+        let turn = page.slots[me].turn.load(SeqCst);
+        if page.owner.load(SeqCst) == me as u32 + 1 {
+            break;
+        }
+        if sleep_on(&page.slots[me].turn, turn) == ETIMEDOUT {
+            end_without_harness();
+        }
+    }
+    see_off();
+}
+
+/// Ends this process where harness was killed: nobody gives it a turn any more.
+fn end_without_harness() {
+    const KILLED: usize = 137;
+    let harness = page().harness.load(SeqCst) as usize;
+    if harness != 0 && system(call::KILL, [harness, 0]) == ESRCH {
+        system(call::EXIT_GROUP, [KILLED]);
+    }
+}
+
+/// Waits, in real time, until a thread or process that gave up its turn to end has ended.
+fn see_off() {
+    let page = page();
+    let word = page.leaving_word.swap(0, SeqCst);
+    if word != 0 && page.leaving_pid.load(SeqCst) == pid() {
+        // SAFETY: it is in the stack of a thread of this process, which is kept until the kernel has cleared it.
+        let word = unsafe { &*(word as *const AtomicU32) };
+        loop {
+            let thread = word.load(SeqCst);
+            if thread == 0 {
+                break;
+            }
+            sleep_on(word, thread);
+        }
+    }
+    let process = page.leaving_process.swap(0, SeqCst);
+    if process != 0 {
+        await_end(process);
+    }
+}
+
+/// Waits, in real time, until a process has ended.
+fn await_end(process: u32) {
+    let end = system(call::PIDFD_OPEN, [process as usize, 0]);
+    if end >= 0 {
+        // descriptor, and the event POLLIN
+        let mut wanted = [end as u32, 1];
+        let forever = usize::MAX;
+        while system(call::POLL, [wanted.as_mut_ptr() as usize, 1, forever]) == super::call::error::EINTR {}
+        system(call::CLOSE, [end as usize]);
+    }
+}
+
+/// Sleeps while a word has this value, in real time, for a second at most.
+fn sleep_on(word: &AtomicU32, value: u32) -> isize {
+    let most = [1u64, 0];
+    system(
+        call::FUTEX,
+        [word.as_ptr() as usize, WAIT, value as usize, most.as_ptr() as usize],
+    )
+}
+
+fn wake(word: &AtomicU32) {
+    system(call::FUTEX, [word.as_ptr() as usize, WAKE, 1]);
+}
+
+/// Harness has something to look at.
+pub fn touch() {
+    page().touched.fetch_add(1, SeqCst);
+}
+
+/// The program asked for what cannot be had in virtual time: harness ends the run.
+pub fn refuse(number: usize) {
+    let _ = page().refused.compare_exchange(0, number as u32 + 1, SeqCst, SeqCst);
+    touch();
+}
+
+/// A slot for a thread that is about to begin, in the queue.
+pub fn take_slot() -> Option<usize> {
+    let page = page();
+    let free = |slot: &Slot| slot.state.load(SeqCst) == state::FREE;
+    let number = page.slots.iter().position(free)?;
+    let slot = &page.slots[number];
+    for word in [&slot.kind, &slot.pid, &slot.tid, &slot.space, &slot.bits] {
+        word.store(0, SeqCst);
+    }
+    slot.cleared.store(0, SeqCst);
+    slot.deadline.store(NEVER, SeqCst);
+    slot.loaded.store(1, SeqCst);
+    slot.state.store(state::RUNS, SeqCst);
+    Some(number)
+}
+
+pub fn free_slot(number: usize) {
+    page().slots[number].state.store(state::FREE, SeqCst);
+}

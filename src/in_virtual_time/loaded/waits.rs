@@ -1,0 +1,79 @@
+//! Calls that wait for a time, or let others go first.
+
+use core::sync::atomic::Ordering::SeqCst;
+
+use super::call::error::{EINTR, EINVAL};
+use super::calls::{TrappedCall, is_signalled};
+use super::clocks::{KernelTime, now, spend, time_of};
+use super::page::NEVER;
+use super::turns::{ThreadWait, let_others_go, page, wait};
+
+/// What a thread that yields to nobody takes, in nanoseconds.
+const YIELD: u64 = 1000;
+
+/// A duration or time that the program gave; `Err`: the kernel's error.
+pub fn time_at(address: usize) -> Result<u64, isize> {
+    // SAFETY: the program gave its address to have it read.
+    let given = unsafe { *(address as *const KernelTime) };
+    given.time().ok_or(EINVAL)
+}
+
+/// The deadline of a call that may give a duration, or none.
+pub fn deadline_after(address: usize) -> Result<u64, isize> {
+    match address {
+        0 => Ok(NEVER),
+        address => Ok(now().saturating_add(time_at(address)?)),
+    }
+}
+
+pub fn nanosleep(call: &TrappedCall<'_>) -> isize {
+    let [time, rest, ..] = call.arguments;
+    match deadline_after(time) {
+        Ok(deadline) => sleep(call, deadline, rest),
+        Err(error) => error,
+    }
+}
+
+pub fn clock_nanosleep(call: &TrappedCall<'_>) -> isize {
+    const ABSOLUTE: usize = 1;
+    let [clock, flags, time, rest, ..] = call.arguments;
+    let given = match time_at(time) {
+        Ok(given) => given,
+        Err(error) => return error,
+    };
+    match flags & ABSOLUTE != 0 {
+        true => sleep(call, time_of(clock, given), 0),
+        false => sleep(call, now().saturating_add(given), rest),
+    }
+}
+
+fn sleep(call: &TrappedCall<'_>, deadline: u64, rest: usize) -> isize {
+    let seen = page().signals.load(SeqCst);
+    while now() < deadline {
+        wait(ThreadWait::until(deadline));
+        if is_signalled(seen, call.context.mask) {
+            if rest != 0 {
+                // SAFETY: the program gave its address to have it written.
+                unsafe { *(rest as *mut KernelTime) = KernelTime::of(deadline.saturating_sub(now())) };
+            }
+            return EINTR;
+        }
+    }
+    0
+}
+
+/// Threads that spin let the others of their family go first; where there are none, some time passes.
+pub fn sched_yield() -> isize {
+    if !let_others_go() {
+        spend(YIELD);
+    }
+    0
+}
+
+pub fn pause(call: &TrappedCall<'_>) -> isize {
+    let seen = page().signals.load(SeqCst);
+    while !is_signalled(seen, call.context.mask) {
+        wait(ThreadWait::for_descriptors(NEVER));
+    }
+    EINTR
+}

@@ -1,0 +1,169 @@
+//! `futex`: threads that wait for a word in memory, as locks, condition variables, semaphores and joins of every library do.
+
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::SeqCst;
+
+use super::call;
+use super::call::error::{EAGAIN, EINTR, EINVAL, ENOSYS, ETIMEDOUT};
+use super::calls::{TrappedCall, is_signalled};
+use super::clocks::{now, time_of};
+use super::page::{NEVER, kind, state, why};
+use super::turns::{ThreadWait, page, pid, refuse, wait};
+use super::waits::time_at;
+
+const WAIT: usize = 0;
+const WAKE: usize = 1;
+const REQUEUE: usize = 3;
+const CMP_REQUEUE: usize = 4;
+const WAKE_OP: usize = 5;
+const WAIT_BITSET: usize = 9;
+const WAKE_BITSET: usize = 10;
+const PRIVATE: usize = 128;
+const OF_WALL_CLOCK: usize = 256;
+const ANY_BIT: u32 = u32::MAX;
+
+pub fn futex(call: &TrappedCall<'_>) -> isize {
+    let [word, operation, value, time, other, bits] = call.arguments;
+    // a word of its own has its process; one that is shared is taken to be at one address in all of them, as after a fork
+    let space = if operation & PRIVATE != 0 { pid() } else { 0 };
+    let value = value as u32;
+    match operation & !(PRIVATE | OF_WALL_CLOCK) {
+        WAIT => match time {
+            0 => await_word(call, (space, word), value, (NEVER, ANY_BIT)),
+            at => match time_at(at) {
+                Ok(time) => await_word(call, (space, word), value, (now().saturating_add(time), ANY_BIT)),
+                Err(error) => error,
+            },
+        },
+        WAIT_BITSET if bits as u32 == 0 => EINVAL,
+        WAIT_BITSET => {
+            let clock = if operation & OF_WALL_CLOCK != 0 { 0 } else { 1 };
+            let deadline = match time {
+                0 => Ok(NEVER),
+                at => time_at(at).map(|reading| time_of(clock, reading)),
+            };
+            match deadline {
+                Ok(deadline) => await_word(call, (space, word), value, (deadline, bits as u32)),
+                Err(error) => error,
+            }
+        }
+        WAKE => wake(space, word, value, ANY_BIT),
+        WAKE_BITSET => wake(space, word, value, bits as u32),
+        REQUEUE => requeue(space, word, value, (other, time as u32)),
+        CMP_REQUEUE if load(word) != bits as u32 => EAGAIN,
+        CMP_REQUEUE => requeue(space, word, value, (other, time as u32)),
+        WAKE_OP => {
+            let wakes_other = operate(other, bits as u32);
+            let woken = wake(space, word, value, ANY_BIT);
+            woken
+                + if wakes_other {
+                    wake(space, other, time as u32, ANY_BIT)
+                } else {
+                    0
+                }
+        }
+        _ => {
+            // locks that inherit priorities
+            refuse(call::FUTEX);
+            ENOSYS
+        }
+    }
+}
+
+fn word_at(address: usize) -> &'static AtomicU32 {
+    // SAFETY: the program gave its address to have it compared; one that is not mapped ends the program, where the kernel says EFAULT.
+    unsafe { &*(address as *const AtomicU32) }
+}
+
+fn load(address: usize) -> u32 {
+    word_at(address).load(SeqCst)
+}
+
+fn await_word(call: &TrappedCall<'_>, (space, word): (u32, usize), value: u32, (deadline, bits): (u64, u32)) -> isize {
+    let seen = page().signals.load(SeqCst);
+    loop {
+        if load(word) != value {
+            return EAGAIN;
+        }
+        if now() >= deadline {
+            return ETIMEDOUT;
+        }
+        let ended = wait(ThreadWait {
+            kind: kind::WORD,
+            space,
+            word: word as u64,
+            bits,
+            deadline,
+        });
+        if ended == why::WOKEN {
+            return 0;
+        }
+        if is_signalled(seen, call.context.mask) {
+            return EINTR;
+        }
+    }
+}
+
+/// Wakes those that wait longest; how many.
+pub fn wake(space: u32, word: usize, most: u32, bits: u32) -> isize {
+    let mut woken = 0;
+    while woken < most as usize {
+        let Some(next) = longest(space, word, bits) else { break };
+        page().enqueue(next, why::WOKEN);
+        woken += 1;
+    }
+    woken as isize
+}
+
+fn longest(space: u32, word: usize, bits: u32) -> Option<usize> {
+    let waits = |number: &usize| {
+        let slot = &page().slots[*number];
+        slot.state.load(SeqCst) == state::WAITS
+            && slot.kind.load(SeqCst) == kind::WORD
+            && slot.word.load(SeqCst) == word as u64
+            && slot.space.load(SeqCst) == space
+            && slot.bits.load(SeqCst) & bits != 0
+    };
+    let waiting = (0..page().slots.len()).filter(waits);
+    waiting.min_by_key(|number| page().slots[*number].order.load(SeqCst))
+}
+
+/// Wakes some, and has others wait for another word.
+fn requeue(space: u32, word: usize, most: u32, (other, moved): (usize, u32)) -> isize {
+    let mut count = wake(space, word, most, ANY_BIT);
+    for _ in 0..moved {
+        let Some(next) = longest(space, word, ANY_BIT) else {
+            break;
+        };
+        page().slots[next].word.store(other as u64, SeqCst);
+        count += 1;
+    }
+    count
+}
+
+/// `FUTEX_WAKE_OP`: changes a word, and compares what was there before.
+fn operate(address: usize, encoded: u32) -> bool {
+    let (operation, comparison) = (encoded >> 28 & 7, encoded >> 24 & 15);
+    let signed = |bits: u32| ((bits << 20) as i32 >> 20) as u32;
+    let (mut operand, compared) = (signed(encoded >> 12 & 0xfff), signed(encoded & 0xfff));
+    if encoded >> 31 != 0 {
+        operand = 1 << (operand & 31);
+    }
+    let word = word_at(address);
+    let before = match operation {
+        0 => word.swap(operand, SeqCst),
+        1 => word.fetch_add(operand, SeqCst),
+        2 => word.fetch_or(operand, SeqCst),
+        3 => word.fetch_and(!operand, SeqCst),
+        _ => word.fetch_xor(operand, SeqCst),
+    };
+    let (before, compared) = (before as i32, compared as i32);
+    match comparison {
+        0 => before == compared,
+        1 => before != compared,
+        2 => before < compared,
+        3 => before <= compared,
+        4 => before > compared,
+        _ => before >= compared,
+    }
+}

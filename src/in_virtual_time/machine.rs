@@ -1,0 +1,336 @@
+//! What a run in virtual time has of this machine ([`WorldMachine`]): its folder, its families, and the way from one to another.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use harness_proxy::tap::Sender;
+use harness_simulation::network::{ConnectionEnding, PortEvent, PortListener, ServerSide, SimulatedLink};
+use harness_simulation::{Kept, SimulatedTask, World};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, bind, connect, recv, socket};
+use rand::Rng;
+use tokio::process::Command;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use super::ends::{EndNumber, FamilySaid, OnSaid};
+use super::family::{Family, FamilyParts};
+use super::library;
+use super::memory::{SharedPage, lie_still, prepare};
+use super::network::{ByteHook, BytePort, Chunk};
+use super::page::{VARIABLE, connection};
+use super::wall_clock::FamilyClock;
+use crate::cluster::leftovers::claim::Claim;
+use crate::process;
+
+/// What a new connection says first; as the library has it.
+const GREETING: usize = 2048;
+/// Numbers of processes that no kernel gives; each family has as many.
+const FIRST_NUMBER: u32 = 5_000_000;
+const NUMBERS: u32 = 4096;
+
+/// One way from a client to a server.
+#[derive(Clone)]
+pub struct ByteRoute {
+    pub link: SimulatedLink,
+    pub hook: Rc<ByteHook>,
+    pub port: BytePort,
+}
+
+/// Where a family gets to that dials this address; `None`: nowhere.
+pub type Router = Rc<dyn Fn(SocketAddrV4) -> Option<ByteRoute>>;
+
+/// Everything real of a run.
+pub struct WorldMachine {
+    world: World,
+    seed: u64,
+    claim: Claim,
+    /// Where processes are started.
+    runtime: Handle,
+    begun: Cell<u32>,
+    /// By client and server.
+    pub routes: RefCell<BTreeMap<(u32, u32), ByteRoute>>,
+    families: RefCell<Vec<std::rc::Weak<Family>>>,
+    failed: watch::Sender<Option<String>>,
+    /// Makes the names of sockets differ from those of other runs; nothing in the world sees it.
+    mark: u64,
+}
+
+impl WorldMachine {
+    /// Makes the folder of a run. The error is a sentence.
+    pub fn lay_out(world: World, seed: u64, runtime: Handle) -> Result<Self, String> {
+        // no more than that, so that what the environment says is as long each time
+        let claim =
+            Claim::make("virtual").map_err(|(path, error)| format!("could not write {}: {error}", path.display()))?;
+        library::lay_out(claim.folder()).map_err(|error| format!("could not write the library: {error}"))?;
+        Ok(Self {
+            world,
+            seed,
+            claim,
+            runtime,
+            begun: Cell::new(0),
+            routes: RefCell::default(),
+            families: RefCell::default(),
+            failed: watch::channel(None).0,
+            mark: rand::random(),
+        })
+    }
+
+    /// Says why the world cannot go on, once it cannot.
+    pub fn failed(&self) -> watch::Receiver<Option<String>> {
+        self.failed.subscribe()
+    }
+
+    pub fn folder(&self) -> &std::path::Path {
+        self.claim.folder()
+    }
+
+    /// Starts a program as a family. Nothing of it is executed when this returns.
+    pub fn begin(
+        self: &Rc<Self>,
+        (name, short): (&str, &str),
+        mut command: Command,
+        clock: Arc<FamilyClock>,
+        (address, router): (Ipv4Addr, Router),
+    ) -> Result<StartedFamily, std::io::Error> {
+        let number = self.begun.get();
+        self.begun.set(number + 1);
+        // of one length each, as are the addresses of what lies behind it
+        let path = self.claim.folder().join(format!("{short}-{number:05}"));
+        let file = path.with_extension("page");
+        let page = SharedPage::make(&file)?;
+        let mut dice = self.world.dice(&format!("family {short} {number}"));
+        let numbers = FIRST_NUMBER + number * NUMBERS;
+        prepare(
+            &page,
+            &path,
+            (
+                dice.next_u64() ^ self.seed,
+                u32::from_ne_bytes(address.octets()),
+                numbers,
+            ),
+        )?;
+        // a program may look before its first turn was given
+        page.now.store(self.world.clock_ns(), SeqCst);
+        clock.show_to(&page);
+        let net = UnixListener::bind(path.with_extension("net"))?;
+        net.set_nonblocking(true)?;
+        let library = self.claim.folder().join(library::NAME);
+        command.env("LD_PRELOAD", library).env(VARIABLE, &file);
+        lie_still(&mut command);
+        let mut child = {
+            let _inside = self.runtime.enter();
+            self.runtime.block_on(process::spawn(command))?
+        };
+        let input = child.stdin.take().map(|pipe| pipe.into_owned_fd()).transpose()?;
+        let output = child.stdout.take().map(|pipe| pipe.into_owned_fd()).transpose()?;
+        for pipe in input.iter().chain(&output) {
+            fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(std::io::Error::from)?;
+            super::memory::widen(pipe, 1 << 20);
+        }
+        let failed = self.failed.clone();
+        let family = Family::of(FamilyParts {
+            world: self.world,
+            name: name.to_owned(),
+            path,
+            page,
+            clock,
+            child,
+            on_dial: Box::new(move |family| take_dialled(family, &net, &router)),
+            on_hindrance: Box::new(move |why| {
+                failed.send_if_modified(|failed| {
+                    let first = failed.is_none();
+                    failed.get_or_insert(why);
+                    first
+                });
+            }),
+        });
+        self.families.borrow_mut().push(Rc::downgrade(&family));
+        Ok(StartedFamily { family, input, output })
+    }
+
+    /// Kills whatever still runs.
+    pub fn end(&self) {
+        let families: Vec<_> = self
+            .families
+            .borrow()
+            .iter()
+            .filter_map(std::rc::Weak::upgrade)
+            .collect();
+        families.iter().for_each(Family::kill);
+    }
+
+    /// Connects to a port on which a family listens; the error says why that is not possible now. `from` is the other end, as the family sees
+    /// it.
+    pub fn dial(
+        &self,
+        family: &Rc<Family>,
+        port: u16,
+        from: SocketAddrV4,
+        on_said: OnSaid,
+    ) -> Result<EndNumber, String> {
+        if family.is_over() {
+            return Err("it does not run".to_owned());
+        }
+        let number = family.next_connection();
+        let failed = |error: nix::Error| error.desc().to_owned();
+        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+        let end = socket(AddressFamily::Unix, SockType::Stream, flags, None).map_err(failed)?;
+        let mut own = b"hvt".to_vec();
+        own.extend(from.ip().octets());
+        own.extend(from.port().to_be_bytes());
+        own.extend(number.to_ne_bytes());
+        own.extend(self.mark.to_ne_bytes());
+        own.extend(family.path.as_os_str().as_encoded_bytes().iter().rev().take(5));
+        bind(end.as_raw_fd(), &UnixAddr::new_abstract(&own).map_err(failed)?).map_err(failed)?;
+        let at = family.path.with_extension(format!("{port:05}"));
+        connect(end.as_raw_fd(), &UnixAddr::new(&at).map_err(failed)?).map_err(failed)?;
+        Ok(family.add_end(end, Some(on_said), Some(number)))
+    }
+}
+
+/// A family, and the pipes to its first process, where there are any.
+pub struct StartedFamily {
+    pub family: Rc<Family>,
+    pub input: Option<OwnedFd>,
+    pub output: Option<OwnedFd>,
+}
+
+/// Takes the connections that a family has dialled, and has them find their way.
+fn take_dialled(family: &Rc<Family>, net: &UnixListener, router: &Router) {
+    while let Ok((end, _)) = net.accept() {
+        let end = OwnedFd::from(end);
+        let _ = fcntl(&end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
+        let mut greeting = [0u8; 10];
+        let Ok(10) = recv(end.as_raw_fd(), &mut greeting, MsgFlags::MSG_PEEK) else {
+            continue;
+        };
+        let [a, b, c, d, high, low, one, two, ..] = greeting;
+        let to = SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low]));
+        let number = u16::from_ne_bytes([one, two]);
+        let (family, route) = (Rc::clone(family), router(to));
+        family.world.spawn(find_way(family, end, number, route)).detach();
+    }
+}
+
+async fn find_way(family: Rc<Family>, end: OwnedFd, number: u16, route: Option<ByteRoute>) {
+    let connected = match &route {
+        None => None,
+        Some(route) => route.link.connect(route.port).await.ok().map(|side| (side, route)),
+    };
+    if family.is_over() {
+        return;
+    }
+    let Some((side, route)) = connected else {
+        family.set_connection(number, connection::REFUSED);
+        drop(end);
+        return family.step();
+    };
+    let mut greeting = [0; GREETING];
+    let _ = nix::unistd::read(&end, &mut greeting);
+    family.set_connection(number, connection::OPEN);
+    let side = Rc::new(side);
+    let sending: Rc<RefCell<Option<_>>> = Rc::new(RefCell::new(Some(Rc::clone(&side))));
+    let reading: Rc<RefCell<Option<SimulatedTask>>> = Rc::default();
+    let (hook, ending) = (Rc::clone(&route.hook), Rc::clone(&reading));
+    let on_said: OnSaid = Rc::new(move |said| match said {
+        FamilySaid::Bytes(bytes) => {
+            let side = sending.borrow().clone();
+            if let Some(side) = side {
+                hook.carry(side.number(), Sender::Client, bytes, |chunk| side.send(chunk));
+            }
+        }
+        FamilySaid::End => {
+            drop(sending.take());
+            drop(ending.take());
+        }
+    });
+    let own = family.add_end(end, Some(on_said), Some(number));
+    let told = Rc::clone(&family);
+    let task = family.world.spawn(async move {
+        loop {
+            match side.receive().await {
+                Ok(chunk) => told.write(own, &chunk.bytes),
+                Err(ending) => {
+                    let became = match ending {
+                        ConnectionEnding::Closed => connection::CLOSED,
+                        ConnectionEnding::Reset => connection::RESET,
+                    };
+                    told.close(own, became);
+                    return told.step();
+                }
+            }
+            told.step();
+        }
+    });
+    *reading.borrow_mut() = Some(task);
+    family.step();
+}
+
+/// Takes what comes to the port of a server, to the family that is the server now.
+pub async fn serve(
+    machine: Rc<WorldMachine>,
+    family: Rc<Family>,
+    listener: PortListener<Chunk, Chunk>,
+    (server, port): (u32, u16),
+) {
+    let mut ends: BTreeMap<u64, EndNumber> = BTreeMap::new();
+    loop {
+        match listener.next().await {
+            PortEvent::Opened(side) => {
+                let number = side.number();
+                if let Some(end) = open(&machine, &family, side, (server, port)) {
+                    ends.insert(number, end);
+                }
+            }
+            PortEvent::Message(number, chunk) => {
+                if let Some(end) = ends.get(&number) {
+                    family.write(*end, &chunk.bytes);
+                }
+            }
+            PortEvent::Over(number) => {
+                if let Some(end) = ends.remove(&number) {
+                    family.close(end, connection::CLOSED);
+                }
+            }
+        }
+        family.step();
+    }
+}
+
+fn open(
+    machine: &Rc<WorldMachine>,
+    family: &Rc<Family>,
+    side: ServerSide<Chunk, Chunk>,
+    (server, port): (u32, u16),
+) -> Option<EndNumber> {
+    let (client, number) = (side.client(), side.number());
+    let route = machine.routes.borrow().get(&(client, server)).cloned()?;
+    let from = SocketAddrV4::new(address_of_client(client), 32_768 + (number % 28_000) as u16);
+    let sending = RefCell::new(Some(side));
+    let on_said: OnSaid = Rc::new(move |said| match said {
+        FamilySaid::Bytes(bytes) => {
+            if let Some(side) = &*sending.borrow() {
+                route
+                    .hook
+                    .carry(number, Sender::Server, bytes, |chunk| side.send(chunk));
+            }
+        }
+        FamilySaid::End => drop(sending.take()),
+    });
+    // where nobody listens the connection closes again
+    machine.dial(family, port, from, on_said).ok()
+}
+
+pub fn address_of_client(client: u32) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 1 + (client / 250) as u8, 1 + (client % 250) as u8)
+}
+
+/// A handle of the machine of a run, which is `Send`.
+pub type KeptMachine = Kept<WorldMachine>;

@@ -1,0 +1,157 @@
+//! Memory that is shared with a family ([`SharedPage`]), and what of the kernel has no safe function: its futexes, and programs that lie
+//! at the same addresses each time.
+
+use std::fs::File;
+use std::io;
+use std::num::NonZeroUsize;
+use std::ops::Deref;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use nix::libc;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use tokio::process::Command;
+
+use super::page::{FamilyPage, NEVER, PATH, state, why};
+
+/// A page that is mapped; it is unmapped when this is dropped.
+#[derive(Debug)]
+pub struct SharedPage(NonNull<FamilyPage>);
+
+const LENGTH: usize = size_of::<FamilyPage>().next_multiple_of(4096);
+
+#[expect(unsafe_code, reason = "memory that another process maps, too, all of it atomic")]
+// SAFETY: every part of a page is atomic, and it is mapped as long as this lives.
+unsafe impl Send for SharedPage {}
+#[expect(unsafe_code, reason = "as above")]
+// SAFETY: as above.
+unsafe impl Sync for SharedPage {}
+
+impl SharedPage {
+    /// Makes the file, full of zeros.
+    #[expect(unsafe_code, reason = "memory that another process maps, too, all of it atomic")]
+    pub fn make(path: &Path) -> io::Result<Self> {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(path)?;
+        file.set_len(LENGTH as u64)?;
+        let length = NonZeroUsize::new(LENGTH).expect("a page has a size");
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping of a file that is as long; a page of zeros is a page.
+        let mapped = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, &file, 0) };
+        Ok(Self(mapped.map_err(io::Error::from)?.cast()))
+    }
+}
+
+impl Deref for SharedPage {
+    type Target = FamilyPage;
+
+    #[expect(unsafe_code, reason = "as above")]
+    fn deref(&self) -> &FamilyPage {
+        // SAFETY: it is mapped as long as this lives.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for SharedPage {
+    #[expect(unsafe_code, reason = "as above")]
+    fn drop(&mut self) {
+        // SAFETY: nothing refers to it any more.
+        let _ = unsafe { munmap(self.0.cast(), LENGTH) };
+    }
+}
+
+/// Fills in a page before the first process of a family is started.
+pub fn prepare(page: &SharedPage, path: &Path, (seed, address, numbers): (u64, u32, u32)) -> io::Result<()> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() > PATH {
+        return Err(io::Error::other(
+            "the path of the temporary folder is too long for sockets",
+        ));
+    }
+    for (kept, byte) in page.path.iter().zip(bytes) {
+        kept.store(*byte, SeqCst);
+    }
+    page.path_length.store(bytes.len() as u32, SeqCst);
+    page.seed.store(seed, SeqCst);
+    page.address.store(address, SeqCst);
+    page.numbers.store(numbers, SeqCst);
+    page.harness.store(std::process::id(), SeqCst);
+    // the first thread of the first process, which has the turn
+    let first = &page.slots[0];
+    first.deadline.store(NEVER, SeqCst);
+    first.why.store(why::WOKEN, SeqCst);
+    first.state.store(state::RUNS, SeqCst);
+    page.owner.store(1, SeqCst);
+    Ok(())
+}
+
+/// Waits while `word` is `value`, in real time, for this long at most. It may return at any time.
+#[expect(unsafe_code, reason = "a futex of memory that is shared with another process")]
+pub fn sleep_on(word: &AtomicU32, value: u32, most: Duration) {
+    let time = libc::timespec {
+        tv_sec: most.as_secs() as libc::time_t,
+        tv_nsec: libc::c_long::from(most.subsec_nanos()),
+    };
+    // SAFETY: word and time are there while it waits.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &raw const time) };
+}
+
+#[expect(unsafe_code, reason = "as above")]
+pub fn wake(word: &AtomicU32) {
+    // SAFETY: the word is there.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
+}
+
+/// Waits until a process has ended, in real time, for this long at most; whether it has.
+#[expect(unsafe_code, reason = "there is no safe function for it")]
+pub fn await_end(pid: u32, most: Duration) -> bool {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use std::os::fd::AsFd;
+
+    // SAFETY: the kernel gives a new descriptor, or an error.
+    let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if opened < 0 {
+        return true;
+    }
+    // SAFETY: it is this one's alone.
+    let process = unsafe { OwnedFd::from_raw_fd(opened as i32) };
+    let mut wanted = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
+    let timeout = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
+    matches!(poll(&mut wanted, timeout), Ok(1..))
+}
+
+/// Has a program lie at the same addresses each time that it is started, where the kernel lets it.
+#[cfg(target_os = "linux")]
+#[expect(
+    unsafe_code,
+    reason = "the standard library offers no safe way to say it before a program starts"
+)]
+pub fn lie_still(command: &mut Command) {
+    // SAFETY: personality is async-signal-safe, and the closure touches nothing else.
+    unsafe {
+        command.pre_exec(|| {
+            libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
+            Ok(())
+        });
+    }
+}
+
+/// Sets the size of a pipe's buffer, as far as the kernel lets it.
+pub fn widen(pipe: &impl AsRawFd, bytes: i32) {
+    use nix::fcntl::{FcntlArg, fcntl};
+    use std::os::fd::BorrowedFd;
+
+    #[expect(unsafe_code, reason = "a descriptor that its owner has lent")]
+    // SAFETY: it is open as long as `pipe` lives.
+    let lent = unsafe { BorrowedFd::borrow_raw(pipe.as_raw_fd()) };
+    let _ = fcntl(lent, FcntlArg::F_SETPIPE_SZ(bytes));
+}

@@ -1,0 +1,306 @@
+//! Runs of real, unmodified servers and clients in virtual time (`--runtime virtual`): the programs of this machine as processes whose
+//! time, waits, network and random numbers are a world's ([`harness_simulation`]).
+//!
+//! [`execute`] is what [`run::execute`](crate::run::execute) is in real time. A run is a function of its configuration, its seed and the
+//! programs: made twice, it has the same history, byte by byte. The network is the simulated one; the library that is loaded into each
+//! process is in `loaded/`, and what the two share is [`page`]. `docs/virtual.md` says what is real and what is not.
+
+mod clients;
+mod ends;
+mod family;
+mod hindrance;
+mod library;
+mod machine;
+mod memory;
+mod network;
+#[expect(dead_code, reason = "harness uses one part of it, and the library another")]
+mod page;
+mod refusal;
+mod servers;
+mod streams;
+#[cfg(test)]
+mod tests;
+mod wall_clock;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use harness_proxy::LinkTap;
+use harness_simulation::World;
+use harness_simulation::network::{LinkLatency, Port, SimulatedLink};
+use tokio::runtime::Handle;
+use tokio::sync::{oneshot, watch};
+
+pub use refusal::refusal;
+
+use crate::backends::keyspace::RedisServerKeyspaces;
+use crate::backends::observe_keyspaces;
+use crate::clock::GroundClock;
+use crate::cluster::{Cluster, ClusterError, ClusterParts, Dialer, Node, ProbedServer};
+use crate::event::ProgressEvent;
+use crate::faults::Links;
+use crate::process::not_started;
+use crate::run::{
+    self, ClientPool, ClientPoolSpec, ConnectObserver, Ground, PlayedRun, RunError, RunOutcome, RunSpec, ServersOfRun,
+};
+use crate::simulated::{FaultableLink, Redirect};
+use crate::wall_clock::WallClockControl;
+use clients::FamilySpawner;
+use machine::{ByteRoute, KeptMachine, WorldMachine};
+use network::ByteHook;
+use servers::{FamilyNodes, FamilyQueries, FamilyServers, FamilyServersHandle, ServersWanted, address_of, dialer};
+use wall_clock::FamilyClock;
+
+/// How often a run looks whether the user wants it to end, in virtual time. A world hears nothing of other threads.
+const INTERRUPT: Duration = Duration::from_millis(100);
+/// How long a machine has been up when a run begins: programs take the time 0 for none.
+const UPTIME: Duration = Duration::from_secs(100);
+
+/// Makes the run, on a thread of its own. The history is complete and on disk when this returns, and nothing of the run is left.
+pub async fn execute(spec: RunSpec) -> RunOutcome {
+    let (done, outcome) = oneshot::channel();
+    let runtime = Handle::current();
+    let thread = std::thread::Builder::new().name("world".into()).spawn(move || {
+        // the one who waits may be gone
+        let _ = done.send(execute_here(spec, runtime));
+    });
+    let thread = match thread {
+        Ok(thread) => thread,
+        Err(error) => {
+            let why = format!("no thread for the world: {}", not_started(error));
+            return RunOutcome {
+                error: Some(RunError::Clients(why)),
+                ..RunOutcome::default()
+            };
+        }
+    };
+    match outcome.await {
+        Ok(outcome) => outcome,
+        // it ended without an outcome: it panicked, which is a bug
+        Err(_) => match thread.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(()) => unreachable!("a thread that returned has sent its outcome"),
+        },
+    }
+}
+
+/// Makes the run on this thread. Processes are started on `runtime`.
+pub fn execute_here(spec: RunSpec, runtime: Handle) -> RunOutcome {
+    let world = u64::from(spec.config.world).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    World::run(spec.config.seed ^ world, |world| in_world(world, spec, runtime))
+}
+
+async fn in_world(world: World, mut spec: RunSpec, runtime: Handle) -> RunOutcome {
+    let mut outcome = RunOutcome::default();
+    let (stop, interrupt) = watch::channel(false);
+    let user = std::mem::replace(&mut spec.interrupt, interrupt);
+    world.look_every(INTERRUPT, move || {
+        let interrupted = *user.borrow();
+        if interrupted {
+            stop.send_replace(true);
+        }
+        interrupted
+    });
+    world.sleep(UPTIME).await;
+    let seed = spec.config.seed;
+    let machine = match WorldMachine::lay_out(world, seed, runtime) {
+        Ok(machine) => world.keep(machine),
+        Err(why) => {
+            outcome.error = Some(RunError::Clients(why));
+            return outcome;
+        }
+    };
+    let mut failed = machine.get().failed();
+    let made = tokio::select! {
+        biased;
+        made = attempt(world, machine, Arc::new(spec), &mut outcome) => made,
+        Ok(why) = failed.wait_for(Option::is_some) => Err(RunError::Clients(why.clone().unwrap_or_default())),
+    };
+    let hindered = machine.get().failed().borrow().clone();
+    // why the world could not go on says more than what followed from it
+    outcome.error = hindered.map(RunError::Clients).or(made.err());
+    let _ = std::mem::take(&mut outcome.teardown).run().await;
+    machine.get().end();
+    outcome
+}
+
+async fn attempt(
+    world: World,
+    machine: KeptMachine,
+    spec: Arc<RunSpec>,
+    outcome: &mut RunOutcome,
+) -> Result<(), RunError> {
+    if let Some(why) = refusal(&spec.config) {
+        return Err(RunError::Clients(why));
+    }
+    let (ground, cluster) = ground(world, machine, &spec).await?;
+    let played = run::play(spec, ground, PlayedRun::of(outcome), |_| Ok(None)).await;
+    cluster.stop().await;
+    played
+}
+
+/// What the wall clocks show when the clock of the world shows 0: that of a machine on which no fault acts.
+fn epoch(world: World) -> i64 {
+    let now = GroundClock::Virtual(world).since_1970().as_nanos() as i64;
+    now - world.clock_ns() as i64
+}
+
+/// Servers that serve, links and clients in `world`.
+async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(Ground, Cluster), RunError> {
+    let config = &spec.config;
+    let clock = GroundClock::Virtual(world);
+    let ports: Vec<_> = (0..config.nodes).map(|_| Port::new(world)).collect();
+    let logs = spec.folder.nodes();
+    let wanted = ServersWanted {
+        software: config.backend.software,
+        count: config.nodes as usize,
+        lease: config.lease,
+        logs: &logs,
+        epoch: epoch(world),
+        ports: ports.clone(),
+    };
+    let servers = world.keep(FamilyServers::new(world, machine.get(), &wanted));
+    let dial = dialer(servers);
+    let (exchange, notices) = run::exchange(config);
+    let mut links = Links::new();
+    for client in 0..config.clients {
+        for server in 0..config.nodes {
+            let name = format!("c{client}->n{}", server + 1);
+            let link = SimulatedLink::new(world, &name, client, LinkLatency::default());
+            let tap = LinkTap::new(&exchange, client, name);
+            let hook = ByteHook::new(world, Arc::clone(&tap));
+            let route = ByteRoute {
+                link,
+                hook: Rc::clone(&hook),
+                port: ports[server as usize],
+            };
+            machine.get().routes.borrow_mut().insert((client, server), route);
+            // a master in virtual time has no replica
+            let redirect: Redirect = Arc::new(|_| {});
+            links.insert(
+                (client, server),
+                FaultableLink::hooked(link, tap, redirect, hook).into(),
+            );
+        }
+    }
+    let cluster = started(world, servers, &dial, spec).await?;
+    let server_clocks = servers.get().clocks();
+    let server_clocks = server_clocks.into_iter().filter(|_| spec.plan.steps_clocks);
+    let ground = Ground {
+        clock,
+        clients: client_pool(world, machine, spec)?,
+        links,
+        peer_links: Links::new(),
+        servers: ServersOfRun::of(&cluster),
+        server_clocks: server_clocks.map(|clock| clock as Arc<dyn WallClockControl>).collect(),
+        server_disks: Vec::new(),
+        observe: Some(observe(dial)),
+        sweep: None,
+        exchange,
+        notices,
+    };
+    Ok((ground, cluster))
+}
+
+/// Starts the servers and waits until all of them serve.
+async fn started(
+    world: World,
+    servers: FamilyServersHandle,
+    dial: &Dialer,
+    spec: &RunSpec,
+) -> Result<Cluster, RunError> {
+    let (config, software) = (&spec.config, spec.config.backend.software);
+    let node = |server: u32| Node {
+        name: format!("n{}", server + 1),
+        address: address_of(server as usize, software.ports[0]),
+        log: servers.get().log(server as usize),
+        peer_proxy: None,
+    };
+    let nodes: Vec<Node> = (0..config.nodes).map(node).collect();
+    let probed = |(me, node): (usize, &Node)| ProbedServer {
+        nodes: Vec::new().into(),
+        me,
+        address: node.address,
+        login: None,
+        log: node.log.clone(),
+        peers_by_proxy: false,
+        first: true,
+    };
+    let queries = Arc::new(FamilyQueries {
+        clock: GroundClock::Virtual(world),
+        dial: Arc::clone(dial),
+        software,
+        servers: nodes.iter().enumerate().map(probed).collect(),
+    });
+    for server in 0..nodes.len() {
+        servers.get().start(server)?;
+    }
+    let mut version = String::new();
+    for (number, node) in nodes.iter().enumerate() {
+        let serving = queries.await_ready(number, config.start_limit).await;
+        version = serving
+            .map(|serving| serving.version)
+            .map_err(|why| ClusterError::NotReady {
+                product: software.product,
+                node: node.name.clone(),
+                why: format!("{why}   ({})", node.log.display()),
+                after: config.start_limit,
+            })?;
+    }
+    spec.progress.send(ProgressEvent::ClusterReady {
+        took: Duration::ZERO,
+        summary: format!(
+            "{} {version} ×{} in virtual time",
+            config.backend.product(),
+            nodes.len()
+        ),
+    });
+    Ok(Cluster::assemble(ClusterParts {
+        nodes,
+        version,
+        primary: None,
+        login: None,
+        tls: None,
+        relays: Vec::new(),
+        running: Box::new(FamilyNodes { world, servers }),
+        queries,
+        clock: GroundClock::Virtual(world),
+    }))
+}
+
+fn observe(dial: Dialer) -> ConnectObserver {
+    let source = Arc::new(RedisServerKeyspaces {
+        login: None,
+        dial: Some(dial),
+    });
+    Box::new(move |endpoints, keys| Box::pin(observe_keyspaces(source.clone(), endpoints, keys)))
+}
+
+fn client_pool(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<ClientPool, RunError> {
+    let config = &spec.config;
+    let logs = spec.folder.clients();
+    std::fs::create_dir_all(&logs).map_err(|error| RunError::Write {
+        path: logs.clone(),
+        why: error.to_string(),
+    })?;
+    let firsts = (0..config.clients).step_by(config.per_process as usize);
+    let port = config.backend.software.ports[0];
+    let clock = |first| (first, Arc::new(FamilyClock::new(epoch(world))));
+    let clocks: BTreeMap<u32, Arc<FamilyClock>> = firsts.map(clock).collect();
+    Ok(ClientPool::new(ClientPoolSpec {
+        spawner: Arc::new(FamilySpawner {
+            world,
+            machine,
+            command: run::client_command(config, None, None)?,
+            port,
+            clocks,
+            steps_clocks: spec.plan.steps_clocks,
+        }),
+        clock: GroundClock::Virtual(world),
+        per_process: config.per_process,
+        logs,
+        opens: run::opens(config, &[], |_, server| address_of(server as usize, port).to_string()),
+    }))
+}

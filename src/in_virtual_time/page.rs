@@ -1,0 +1,224 @@
+//! The memory that harness shares with the processes of one client or server in virtual time ([`FamilyPage`]): the clock, the threads, and
+//! whose turn it is. Harness and the loaded library (`loaded/`) are built from this one file.
+//!
+//! A **family** is what was started as one program: its process, and those that it forked. Of all threads of a family one has the
+//! **turn** and runs; the others wait in a queue or for something. Where no thread has the turn the family is quiet: then harness may
+//! look at this page and change it, and at no other time. So nothing in it needs a lock.
+
+use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
+
+/// Threads that a family may have at a time.
+pub const SLOTS: usize = 256;
+/// Processes that a family may have at a time, those that ended and were not waited for among them.
+pub const PROCESSES: usize = 128;
+/// Connections are numbered modulo this.
+pub const CONNECTIONS: usize = 4096;
+/// The longest path of a family's sockets.
+pub const PATH: usize = 96;
+/// No deadline.
+pub const NEVER: u64 = u64::MAX;
+
+/// The variable with the path of the page.
+pub const VARIABLE: &str = "HARNESS_VIRTUAL_TIME";
+
+/// What one look at a clock takes, in nanoseconds: a thread that looks until a time has come gets there.
+pub const LOOK: u64 = 50;
+
+/// States of a slot.
+pub mod state {
+    pub const FREE: u32 = 0;
+    /// It has the turn, or is in the queue.
+    pub const RUNS: u32 = 1;
+    pub const WAITS: u32 = 2;
+}
+
+/// What a thread waits for.
+pub mod kind {
+    /// A word in memory.
+    pub const WORD: u32 = 1;
+    /// That something happens to descriptors, or to a child.
+    pub const DESCRIPTORS: u32 = 2;
+    /// A time.
+    pub const TIME: u32 = 3;
+}
+
+/// Why a wait ended.
+pub mod why {
+    pub const WOKEN: u32 = 1;
+    pub const DEADLINE: u32 = 2;
+    /// Something may have happened to descriptors, or a signal came.
+    pub const POKED: u32 = 3;
+}
+
+/// What became of a connection that a family dialled or took.
+pub mod connection {
+    pub const DIALLING: u8 = 0;
+    pub const OPEN: u8 = 1;
+    pub const REFUSED: u8 = 2;
+    pub const RESET: u8 = 3;
+    pub const CLOSED: u8 = 4;
+}
+
+/// One thread.
+#[repr(C)]
+pub struct Slot {
+    pub state: AtomicU32,
+    /// Changes when it is given the turn; the thread sleeps on it.
+    pub turn: AtomicU32,
+    pub kind: AtomicU32,
+    pub why: AtomicU32,
+    /// As the kernel numbers them; 0 until it has begun.
+    pub pid: AtomicU32,
+    pub tid: AtomicU32,
+    /// As the program sees it.
+    pub number: AtomicU32,
+    /// The process whose word it waits for; 0 for one that processes share.
+    pub space: AtomicU32,
+    pub word: AtomicU64,
+    pub bits: AtomicU32,
+    /// Whether its program has the library: not between an `execve` and the first instruction of the library.
+    pub loaded: AtomicU32,
+    /// Counts waits, so that the one that waits longest is woken first.
+    pub order: AtomicU64,
+    /// When its wait ends by itself, or [`NEVER`].
+    pub deadline: AtomicU64,
+    /// The word that the kernel clears when it ends.
+    pub cleared: AtomicU64,
+}
+
+/// One process of the family.
+#[repr(C)]
+pub struct ProcessEntry {
+    /// 0: this entry is free.
+    pub pid: AtomicU32,
+    pub number: AtomicU32,
+    pub parent: AtomicU32,
+}
+
+#[repr(C)]
+pub struct FamilyPage {
+    /// The slot that has the turn, counted from 1; 0: the family is quiet.
+    pub owner: AtomicU32,
+    /// The call that cannot be had in virtual time, if one was made; counted from 1.
+    pub refused: AtomicU32,
+    /// The clock of the world, in nanoseconds.
+    pub now: AtomicU64,
+    /// What looks at the clock took since it was set.
+    pub looked: AtomicU64,
+    /// What the wall clock shows when the other clock shows 0.
+    pub epoch: AtomicI64,
+    /// How far the wall clock was stepped.
+    pub offset: AtomicI64,
+    /// Readings of the wall clock while it was stepped.
+    pub shifted: AtomicU64,
+    pub seed: AtomicU64,
+    pub draws: AtomicU64,
+    /// Changes with whatever harness may have to look at: bytes, connections, ends.
+    pub touched: AtomicU32,
+    /// Changes with each connection that is dialled.
+    pub dialled: AtomicU32,
+    /// Changes with each signal that a process of the family may have got.
+    pub signals: AtomicU32,
+    pub head: AtomicU32,
+    pub tail: AtomicU32,
+    pub waits: AtomicU64,
+    /// Numbers of threads and processes that were given so far.
+    pub numbered: AtomicU32,
+    /// Where the numbers begin; no number of a kernel is as large.
+    pub numbers: AtomicU32,
+    pub connections_made: AtomicU32,
+    /// A thread that gave up its turn to end: its process, and the word that the kernel clears.
+    pub leaving_pid: AtomicU32,
+    pub leaving_process: AtomicU32,
+    pub leaving_word: AtomicU64,
+    /// The process of harness: where it is gone, the family has nothing to wait for.
+    pub harness: AtomicU32,
+    /// Its own address, as a number in the order of the machine.
+    pub address: AtomicU32,
+    /// How many bytes of `path` there are.
+    pub path_length: AtomicU32,
+    /// What the paths of its sockets begin with.
+    pub path: [AtomicU8; PATH],
+    pub connections: [AtomicU8; CONNECTIONS],
+    pub queue: [AtomicU32; SLOTS],
+    pub processes: [ProcessEntry; PROCESSES],
+    pub slots: [Slot; SLOTS],
+}
+
+impl FamilyPage {
+    /// Puts a thread into the queue; it is told why.
+    pub fn enqueue(&self, slot: usize, why: u32) {
+        let tail = self.tail.load(SeqCst);
+        self.slots[slot].why.store(why, SeqCst);
+        self.slots[slot].state.store(state::RUNS, SeqCst);
+        self.queue[tail as usize % SLOTS].store(slot as u32, SeqCst);
+        self.tail.store(tail.wrapping_add(1), SeqCst);
+    }
+
+    pub fn is_queue_empty(&self) -> bool {
+        self.head.load(SeqCst) == self.tail.load(SeqCst)
+    }
+
+    /// Gives the turn to the next in the queue, and returns it: it is to be woken. `None`: there is none, and the family is quiet.
+    pub fn pass_turn(&self) -> Option<usize> {
+        if self.is_queue_empty() {
+            self.owner.store(0, SeqCst);
+            return None;
+        }
+        let head = self.head.load(SeqCst);
+        let next = self.queue[head as usize % SLOTS].load(SeqCst) as usize;
+        self.head.store(head.wrapping_add(1), SeqCst);
+        self.owner.store(next as u32 + 1, SeqCst);
+        self.slots[next].turn.fetch_add(1, SeqCst);
+        Some(next)
+    }
+
+    /// Ends the waits of all threads that wait for descriptors, of `pid` or of any process: they look again.
+    pub fn poke(&self, pid: Option<u32>) {
+        for (number, slot) in self.slots.iter().enumerate() {
+            let waits = slot.state.load(SeqCst) == state::WAITS;
+            let concerned = match pid {
+                // a signal ends every wait
+                Some(pid) => slot.pid.load(SeqCst) == pid,
+                None => slot.kind.load(SeqCst) == kind::DESCRIPTORS,
+            };
+            if waits && concerned {
+                self.enqueue(number, why::POKED);
+            }
+        }
+    }
+
+    /// Ends the waits that are over at this time.
+    pub fn end_due(&self, now: u64) {
+        for (number, slot) in self.slots.iter().enumerate() {
+            if slot.state.load(SeqCst) == state::WAITS && slot.deadline.load(SeqCst) <= now {
+                self.enqueue(number, why::DEADLINE);
+            }
+        }
+    }
+
+    /// When the next wait ends by itself, or [`NEVER`].
+    pub fn next_deadline(&self) -> u64 {
+        let waiting = self.slots.iter().filter(|slot| slot.state.load(SeqCst) == state::WAITS);
+        waiting.map(|slot| slot.deadline.load(SeqCst)).min().unwrap_or(NEVER)
+    }
+
+    /// The number of another thread or process.
+    pub fn next_number(&self) -> u32 {
+        self.numbers.load(SeqCst) + self.numbered.fetch_add(1, SeqCst)
+    }
+
+    /// Random bits, the same for the same seed.
+    pub fn draw(&self) -> u64 {
+        // splitmix64, <https://prng.di.unimi.it/splitmix64.c>
+        let drawn = self.draws.fetch_add(1, SeqCst).wrapping_add(1);
+        let mut bits = self
+            .seed
+            .load(SeqCst)
+            .wrapping_add(drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+}

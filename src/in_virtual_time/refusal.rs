@@ -1,0 +1,53 @@
+//! What cannot be run in virtual time, each with the reason and the way out.
+
+use harness_workloads::BackendId;
+
+use super::library;
+use crate::backends::Topology;
+use crate::config::Config;
+
+/// Why a run with these options cannot be made in virtual time, if so: a sentence with the way out. Which faults cannot, they say
+/// themselves ([`Fault::applies`](crate::faults::Fault::applies)).
+pub fn refusal(config: &Config) -> Option<String> {
+    let says = |what: &str| {
+        Some(format!(
+            "--runtime virtual: {what}\nhint: --runtime local or --runtime docker"
+        ))
+    };
+    if let Some(why) = library::missing() {
+        return Some(format!("--runtime virtual: {why}"));
+    }
+    if config.backend.id != Some(BackendId::Redis) {
+        return says("servers of Redis run in virtual time, and no others yet");
+    }
+    let missing = (config.backend.software.missing)();
+    if !missing.is_empty() {
+        return Some(format!(
+            "--runtime virtual: {} not found\nhint: {}",
+            missing.join(" and "),
+            config.backend.software.install_hint
+        ));
+    }
+    if config.topology != Topology::Plain {
+        return says("servers that elect a master do not run in virtual time yet");
+    }
+    if config.attach.is_attached() {
+        return says("--servers are running already, in real time");
+    }
+    if config.auth {
+        return says("--auth is for real time");
+    }
+    if config.tls {
+        return says("--tls encrypts what the simulated network has to read");
+    }
+    if config.proxy.is_toxiproxy() {
+        return says("a Toxiproxy carries bytes in real time: the simulated network obeys the faults itself");
+    }
+    if config.proxy_api.is_some() {
+        return says("--proxy-api changes the links of the built-in proxy, and there is none");
+    }
+    if config.image.is_some() || config.port_base.is_some() {
+        return says("--image and --port-base are for servers in real time: here there are no containers and no ports");
+    }
+    None
+}

@@ -1,0 +1,346 @@
+//! Servers in virtual time ([`FamilyServers`]): the machine's own programs as families, killed, paused and started again at exact moments.
+
+use std::cell::{Cell, RefCell};
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use harness_simulation::{Kept, SimulatedTask, World};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::Command;
+
+use super::family::Family;
+use super::machine::{Router, WorldMachine, serve};
+use super::network::{BytePort, START};
+use super::streams::FamilyStream;
+use super::wall_clock::FamilyClock;
+use crate::clock::GroundClock;
+use crate::cluster::{
+    BoxFuture, ByteStream, ClusterError, Dialer, NodeAddress, NodeSetup, ProbedServer, Readiness, ReadinessQuestion,
+    Replication, RunningNodes, ServerQueries, ServerSoftware, Serving,
+};
+use crate::limits::{PROBE, READY_POLL};
+
+/// The other end of connections that harness makes itself.
+const OBSERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 255, 1);
+
+/// Where a server serves. Nothing of this machine is there: it is a name within the world.
+pub fn address_of(server: usize, port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(10, 0, 0, server as u8 + 1), port))
+}
+
+/// The server at an address.
+pub fn server_at(address: SocketAddr) -> Option<usize> {
+    match address {
+        SocketAddr::V4(address) => match address.ip().octets() {
+            [10, 0, 0, number] => usize::from(number).checked_sub(1),
+            _ => None,
+        },
+        SocketAddr::V6(_) => None,
+    }
+}
+
+/// One server, through all its incarnations.
+struct FamilyServer {
+    name: String,
+    setup: NodeSetup,
+    log: PathBuf,
+    port: BytePort,
+    clock: Arc<FamilyClock>,
+    family: RefCell<Option<Rc<Family>>>,
+    /// What takes connections, while it runs.
+    serving: RefCell<Option<SimulatedTask>>,
+}
+
+/// The servers of a run.
+pub struct FamilyServers {
+    world: World,
+    machine: Rc<WorldMachine>,
+    software: &'static ServerSoftware,
+    servers: Vec<FamilyServer>,
+    router: RefCell<Router>,
+    dialled: Cell<u16>,
+}
+
+/// What servers are started with.
+pub struct ServersWanted<'a> {
+    pub software: &'static ServerSoftware,
+    pub count: usize,
+    pub lease: Duration,
+    pub logs: &'a Path,
+    /// What the wall clocks show when the clock of the world shows 0.
+    pub epoch: i64,
+    /// By server, in its order.
+    pub ports: Vec<BytePort>,
+}
+
+impl FamilyServers {
+    /// None of them is started.
+    pub fn new(world: World, machine: Rc<WorldMachine>, wanted: &ServersWanted<'_>) -> Self {
+        let address = |me: usize| NodeAddress {
+            name: format!("n{}", me + 1),
+            number: me as u32 + 1,
+            host: address_of(me, 0).ip().to_string(),
+            ports: wanted.software.ports.to_vec(),
+        };
+        let nodes: Vec<NodeAddress> = (0..wanted.count).map(address).collect();
+        let server = |(me, port): (usize, &BytePort)| FamilyServer {
+            name: nodes[me].name.clone(),
+            setup: NodeSetup {
+                nodes: nodes.clone(),
+                me,
+                bind: nodes[me].host.clone(),
+                data: machine.folder().join(&nodes[me].name),
+                lease: wanted.lease,
+                syncs: false,
+                peer_proxies: Vec::new(),
+                login: None,
+                tls: None,
+                replaceable: false,
+                joins: false,
+                programs: None,
+            },
+            log: wanted.logs.join(&nodes[me].name).join("server.log"),
+            port: *port,
+            clock: Arc::new(FamilyClock::new(wanted.epoch)),
+            family: RefCell::default(),
+            serving: RefCell::default(),
+        };
+        let servers = wanted.ports.iter().enumerate().map(server).collect();
+        Self {
+            world,
+            machine,
+            software: wanted.software,
+            servers,
+            router: RefCell::new(Rc::new(|_| None)),
+            dialled: Cell::new(0),
+        }
+    }
+
+    pub fn log(&self, server: usize) -> PathBuf {
+        self.servers[server].log.clone()
+    }
+
+    pub fn clocks(&self) -> Vec<Arc<FamilyClock>> {
+        self.servers.iter().map(|server| Arc::clone(&server.clock)).collect()
+    }
+
+    fn client_port(&self) -> u16 {
+        self.software.ports[0]
+    }
+
+    /// Starts a server, which may not serve yet.
+    pub fn start(&self, number: usize) -> Result<(), ClusterError> {
+        let server = &self.servers[number];
+        let write = |path: &Path| {
+            let path = path.to_owned();
+            move |source| ClusterError::Write { path, source }
+        };
+        let launch = (self.software.launch)(&server.setup);
+        fs::create_dir_all(&server.setup.data).map_err(write(&server.setup.data))?;
+        for (name, contents) in launch.files.iter().chain(&launch.secrets) {
+            let path = server.setup.data.join(name);
+            fs::write(&path, contents).map_err(write(&path))?;
+        }
+        if let Some(folder) = server.log.parent() {
+            fs::create_dir_all(folder).map_err(write(folder))?;
+        }
+        let log = File::options().create(true).append(true).open(&server.log);
+        let log = log.map_err(write(&server.log))?;
+        let errors = log.try_clone().map_err(write(&server.log))?;
+        let mut command = Command::new(&launch.program);
+        command
+            .args(&launch.args)
+            .envs(launch.env)
+            .current_dir(&server.setup.data);
+        command.stdin(Stdio::null()).stdout(log).stderr(errors);
+        let SocketAddr::V4(address) = address_of(number, 0) else {
+            unreachable!("servers have addresses of IPv4")
+        };
+        let name = format!("server {}", server.name);
+        let router = Rc::clone(&self.router.borrow());
+        let started = self
+            .machine
+            .begin(
+                (&name, &server.name),
+                command,
+                Arc::clone(&server.clock),
+                (*address.ip(), router),
+            )
+            .map_err(|error| ClusterError::Start {
+                product: self.software.product,
+                node: server.name.clone(),
+                why: format!("{}: {error}", launch.program.display()),
+            })?;
+        let family = started.family;
+        *server.family.borrow_mut() = Some(Rc::clone(&family));
+        family.step();
+        let (listener, ends) = (server.port.listen(), (number as u32, self.client_port()));
+        let serving = serve(Rc::clone(&self.machine), family, listener, ends);
+        *server.serving.borrow_mut() = Some(self.world.spawn(serving));
+        Ok(())
+    }
+
+    fn family(&self, server: usize) -> Option<Rc<Family>> {
+        self.servers.get(server)?.family.borrow().clone()
+    }
+
+    fn kill(&self, server: usize) {
+        if let Some(family) = self.family(server) {
+            family.kill();
+        }
+        drop(self.servers[server].serving.take());
+    }
+
+    /// Connects to a server, past the links of clients.
+    fn dial(&self, address: SocketAddr) -> Result<FamilyStream, String> {
+        let server = server_at(address).ok_or("no server has this address")?;
+        let family = self.family(server).ok_or("it was not started")?;
+        let number = self.dialled.get();
+        self.dialled.set((number + 1) % 28_000);
+        let from = SocketAddrV4::new(OBSERVER, 32_768 + number);
+        FamilyStream::open(&family, |on_said| {
+            self.machine.dial(&family, address.port(), from, on_said)
+        })
+    }
+}
+
+/// A handle of the servers, which is `Send`.
+pub type FamilyServersHandle = Kept<FamilyServers>;
+
+/// Connects to servers of a world.
+pub fn dialer(servers: FamilyServersHandle) -> Dialer {
+    Arc::new(move |address| {
+        Box::pin(async move {
+            let stream = servers.get().dial(address)?;
+            Ok(Box::new(stream) as Box<dyn ByteStream>)
+        })
+    })
+}
+
+/// The servers as a cluster acts on them.
+pub struct FamilyNodes {
+    pub world: World,
+    pub servers: FamilyServersHandle,
+}
+
+type NodeCommandDone<T> = BoxFuture<'static, Result<T, ClusterError>>;
+
+fn done<T: Send + 'static>(value: Result<T, ClusterError>) -> NodeCommandDone<T> {
+    Box::pin(std::future::ready(value))
+}
+
+impl RunningNodes for FamilyNodes {
+    fn look_every(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn ended(&mut self, node: usize) -> BoxFuture<'_, Option<String>> {
+        let ended = self.servers.get().family(node).and_then(|family| family.ended());
+        Box::pin(std::future::ready(ended))
+    }
+
+    fn kill(&mut self, node: usize) -> NodeCommandDone<()> {
+        self.servers.get().kill(node);
+        done(Ok(()))
+    }
+
+    fn start(&mut self, node: usize) -> NodeCommandDone<Option<SocketAddr>> {
+        let (world, servers) = (self.world, self.servers);
+        Box::pin(async move {
+            servers.get().kill(node);
+            world.sleep(START).await;
+            servers.get().start(node).map(|()| None)
+        })
+    }
+
+    fn pause(&mut self, node: usize) -> NodeCommandDone<()> {
+        let servers = self.servers.get();
+        match servers.family(node).filter(|family| !family.is_over()) {
+            Some(family) => family.stop(),
+            None => {
+                let node = servers.servers[node].name.clone();
+                return done(Err(ClusterError::Gone { node }));
+            }
+        }
+        done(Ok(()))
+    }
+
+    fn resume(&mut self, node: usize) -> NodeCommandDone<()> {
+        if let Some(family) = self.servers.get().family(node) {
+            family.go_on();
+        }
+        done(Ok(()))
+    }
+
+    fn stop(self: Box<Self>) -> BoxFuture<'static, ()> {
+        if let Some(servers) = self.servers.try_get() {
+            (0..servers.servers.len()).for_each(|server| servers.kill(server));
+        }
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// What servers say of themselves, asked as real ones are.
+pub struct FamilyQueries {
+    pub clock: GroundClock,
+    pub dial: Dialer,
+    pub software: &'static ServerSoftware,
+    /// By node.
+    pub servers: Vec<ProbedServer>,
+}
+
+impl ServerQueries for FamilyQueries {
+    fn ask(&self, node: usize, address: SocketAddr) -> BoxFuture<'_, Result<Serving, String>> {
+        let server = ProbedServer {
+            address,
+            ..self.servers[node].clone()
+        };
+        Box::pin(async move {
+            let answered = self.clock.within(PROBE, self.converse(&server)).await;
+            answered.unwrap_or_else(|| Err("it does not answer".to_owned()))
+        })
+    }
+
+    fn replication(&self) -> Option<&dyn Replication> {
+        None
+    }
+}
+
+impl FamilyQueries {
+    /// Waits until a server serves; what it says of itself then.
+    pub async fn await_ready(&self, node: usize, within: Duration) -> Result<Serving, String> {
+        let address = self.servers[node].address;
+        let deadline = self.clock.after(within);
+        loop {
+            match self.ask(node, address).await {
+                Ok(serving) => return Ok(serving),
+                Err(why) if self.clock.now_ns() >= deadline => return Err(why),
+                Err(_) => self.clock.sleep(READY_POLL).await,
+            }
+        }
+    }
+
+    async fn converse(&self, server: &ProbedServer) -> Result<Serving, String> {
+        let ReadinessQuestion::Bytes { question, answer } = self.software.question else {
+            return Err("it is not known how to ask it in virtual time".to_owned());
+        };
+        let mut stream = (self.dial)(server.address).await?;
+        let failed = |error: std::io::Error| error.to_string();
+        stream.write_all(&question(server)).await.map_err(failed)?;
+        let mut bytes = Vec::new();
+        loop {
+            let read = stream.read_buf(&mut bytes).await.map_err(failed)?;
+            match answer(&bytes, read == 0) {
+                Readiness::Serving(serving) => return Ok(serving),
+                Readiness::NotYet(why) => return Err(why),
+                Readiness::Unfinished if read == 0 => return Err("its answer ended in the middle".into()),
+                Readiness::Unfinished => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Programs in virtual time, by themselves: what system calls answer is what the kernel answers, and what cannot be kept is said.
+
+use std::cell::RefCell;
+use std::fs;
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use harness_simulation::World;
+use tokio::process::Command;
+use tokio::runtime::Runtime;
+
+use super::ends::{FamilySaid, OnSaid};
+use super::machine::{Router, StartedFamily, WorldMachine};
+use super::page::connection;
+use super::wall_clock::FamilyClock;
+
+/// How a program ran.
+struct RanProgram {
+    output: String,
+    /// How it ended, or why it could not go on.
+    ended: String,
+    took: Duration,
+}
+
+/// Runs a program in virtual time, in a folder, to its end.
+fn run(program: &[&str], input: &str, folder: &Path) -> RanProgram {
+    let runtime = Runtime::new().unwrap();
+    let handle = runtime.handle().clone();
+    let ran = World::run(1, |world: World| async move {
+        world.sleep(super::UPTIME).await;
+        let machine = world.keep(WorldMachine::lay_out(world, 1, handle).unwrap());
+        let failed = machine.get().failed();
+        let mut command = Command::new(program[0]);
+        command.args(&program[1..]).current_dir(folder);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let clock = Arc::new(FamilyClock::new(super::epoch(world)));
+        let nowhere: Router = Rc::new(|_| None);
+        let nowhere = (Ipv4Addr::new(10, 0, 1, 1), nowhere);
+        let started = machine.get().begin(("the program", "p"), command, clock, nowhere);
+        let StartedFamily {
+            family,
+            input: to,
+            output,
+        } = started.unwrap();
+        let said: Rc<RefCell<Vec<u8>>> = Rc::default();
+        let hearing = Rc::clone(&said);
+        let on_said: OnSaid = Rc::new(move |what| {
+            if let FamilySaid::Bytes(bytes) = what {
+                hearing.borrow_mut().extend(bytes);
+            }
+        });
+        family.add_end(output.unwrap(), Some(on_said), None);
+        let end = family.add_end(to.unwrap(), None, None);
+        family.write(end, input.as_bytes());
+        family.close(end, connection::CLOSED);
+        let began = world.clock_ns();
+        family.step();
+        while !family.is_over() {
+            world.sleep(Duration::from_millis(1)).await;
+        }
+        let hindered = failed.borrow().clone();
+        RanProgram {
+            output: String::from_utf8_lossy(&said.borrow()).into_owned(),
+            ended: hindered.or(family.ended()).unwrap_or_default(),
+            took: Duration::from_nanos(world.clock_ns() - began),
+        }
+    });
+    runtime.shutdown_background();
+    ran
+}
+
+/// Compiles a program of the tests, or the text of one.
+fn compiled(source: &str, folder: &Path, arguments: &[&str]) -> PathBuf {
+    let file = match source.ends_with(".c") {
+        true => Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/virtual_time")
+            .join(source),
+        false => folder.join("program.c"),
+    };
+    if !source.ends_with(".c") {
+        fs::write(&file, source).unwrap();
+    }
+    let program = folder.join("program");
+    let mut compiler = std::process::Command::new("cc");
+    let made = compiler
+        .args(["-O1", "-o"])
+        .arg(&program)
+        .arg(file)
+        .arg("-lpthread")
+        .args(arguments)
+        .status();
+    assert!(made.unwrap().success());
+    program
+}
+
+#[test]
+fn every_call_that_is_replaced_answers_as_the_kernel_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled("calls.c", folder.path(), &[]);
+    let mut child = std::process::Command::new(&program)
+        .current_dir(folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"one\ntwo\n").unwrap();
+    let real = child.wait_with_output().unwrap();
+    let real = String::from_utf8_lossy(&real.stdout).into_owned();
+    assert!(real.lines().count() > 130, "{real}");
+    let name = program.display().to_string();
+    let ran = run(&[&name], "one\ntwo\n", folder.path());
+    assert_eq!(ran.output, real);
+    assert_eq!(ran.ended, "exit status: 13");
+    let again = run(&[&name], "one\ntwo\n", folder.path());
+    assert_eq!((again.output, again.took), (ran.output, ran.took));
+}
+
+#[test]
+fn an_hour_of_sleep_takes_an_hour_of_virtual_time_and_none_of_real_time() {
+    let began = Instant::now();
+    let hour = Duration::from_secs(3600);
+    for program in [&["sleep", "3600"][..], &["sh", "-c", "sleep 1800; (sleep 1800 & wait)"]] {
+        let ran = run(program, "", Path::new("/"));
+        assert_eq!(ran.ended, "exit status: 0");
+        assert!(
+            ran.took >= hour && ran.took < hour + Duration::from_secs(1),
+            "{:?}",
+            ran.took
+        );
+    }
+    assert!(began.elapsed() < hour / 2);
+}
+
+#[test]
+fn threads_take_turns_in_the_same_order_each_time() {
+    let script = "
+import threading, time, random, os, uuid
+order = []
+def work(n):
+    for i in range(20):
+        order.append(n)
+        time.sleep(random.random() / 100)
+threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(order, os.urandom(8), uuid.uuid1(), uuid.uuid4(), os.getpid(), time.time(), time.monotonic_ns())
+";
+    let ran = || run(&["python3", "-c", script], "", Path::new("/"));
+    // the first one may leave what Python compiled
+    ran();
+    let (one, other) = (ran(), ran());
+    assert!(one.output.len() > 400, "{}", one.ended);
+    assert_eq!((one.output, one.took), (other.output, other.took));
+}
+
+#[test]
+fn what_cannot_be_kept_in_virtual_time_is_said_with_the_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = |program: &Path| program.display().to_string();
+    let program = compiled(
+        "#include <unistd.h>\nint main(void) { for (;;) pause(); }",
+        folder.path(),
+        &["-static"],
+    );
+    let ran = run(&[&name(&program)], "", folder.path());
+    assert!(
+        ran.ended.contains("static program") && ran.ended.contains("--runtime local"),
+        "{}",
+        ran.ended
+    );
+    let ran = run(&["sh", "-c", &format!("exec {}", name(&program))], "", folder.path());
+    assert!(ran.ended.contains("static program"), "{}", ran.ended);
+    let ran = run(&["env", "-i", "/bin/sleep", "9"], "", folder.path());
+    assert!(
+        ran.ended.contains("did not load") && ran.ended.contains("/sleep"),
+        "{}",
+        ran.ended
+    );
+    let timer = "#include <unistd.h>\nint main(void) { alarm(1); pause(); }";
+    let ran = run(&[&name(&compiled(timer, folder.path(), &[]))], "", folder.path());
+    assert!(ran.ended.contains("alarm"), "{}", ran.ended);
+}
+
+#[test]
+fn a_thread_that_spins_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let spins = "#include <unistd.h>\nvolatile int never; int main(void) { usleep(1000); while (!never) ; }";
+    let program = compiled(spins, folder.path(), &[]);
+    let ran = run(&[&program.display().to_string()], "", folder.path());
+    let names = [
+        "the program: thread ",
+        "(`program`) of process ",
+        "keeps the world from going on",
+    ];
+    assert!(names.iter().all(|name| ran.ended.contains(name)), "{}", ran.ended);
+}

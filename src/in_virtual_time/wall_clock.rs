@@ -1,0 +1,48 @@
+//! The wall clock of a family, which a fault can step ([`FamilyClock`]).
+
+use std::io;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+
+use super::memory::SharedPage;
+use crate::wall_clock::WallClockControl;
+
+/// A wall clock that outlives the processes that see it: one that is started again sees the same.
+#[derive(Debug, Default)]
+pub struct FamilyClock {
+    /// What it shows when the clock of the world shows 0, in nanoseconds since 1970.
+    pub epoch: i64,
+    offset: AtomicI64,
+    shifted: AtomicU64,
+}
+
+impl FamilyClock {
+    pub fn new(epoch: i64) -> Self {
+        Self {
+            epoch,
+            ..Self::default()
+        }
+    }
+
+    /// The family sees the clock as it is now.
+    pub fn show_to(&self, page: &SharedPage) {
+        page.epoch.store(self.epoch, SeqCst);
+        page.offset.store(self.offset.load(SeqCst), SeqCst);
+    }
+
+    /// Counts how often the family looked at a clock that was stepped.
+    pub fn hear_of(&self, page: &SharedPage) {
+        self.shifted.fetch_add(page.shifted.swap(0, SeqCst), SeqCst);
+    }
+}
+
+impl WallClockControl for FamilyClock {
+    fn step(&self, nanoseconds: i64) -> io::Result<()> {
+        self.offset.fetch_add(nanoseconds, SeqCst);
+        Ok(())
+    }
+
+    fn shifted_readings(&self) -> u64 {
+        self.shifted.load(SeqCst)
+    }
+}

@@ -1,0 +1,152 @@
+// What system calls answer, one line for each that is tried: run in virtual time it prints what it prints on the kernel.
+// Times are only compared with what was asked for, so that a slow machine prints the same.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static int64_t now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000000000LL + t.tv_nsec; }
+static int64_t began;
+static void begin(void) { began = now(); }
+// whether at least so many milliseconds passed since `begin`
+static const char *after(int ms) { return now() - began >= ms * 1000000LL ? "in time" : "TOO EARLY"; }
+static void say(const char *what, long answer) { printf("%s: %ld %s\n", what, answer, answer < 0 ? strerror(errno) : ""); fflush(stdout); }
+static struct timespec in(clockid_t clock, int ms) { struct timespec t; clock_gettime(clock, &t); int64_t n = t.tv_sec * 1000000000LL + t.tv_nsec + ms * 1000000LL; return (struct timespec){ n / 1000000000, n % 1000000000 }; }
+
+static void clocks(void) {
+    for (int id = 0; id < 12; id++) { struct timespec t; if (id < 8 || id > 10) { printf("clock_gettime %d: %d\n", id, clock_gettime(id, &t)); } }
+    struct timespec t; say("clock_gettime of none", clock_gettime(99, &t));
+    int64_t one = now(), other = now(); printf("a clock goes on: %d\n", other >= one);
+    struct timeval v; say("gettimeofday", gettimeofday(&v, 0)); printf("time is that of gettimeofday: %d\n", llabs(time(0) - v.tv_sec) <= 1);
+    clock_gettime(CLOCK_REALTIME, &t); printf("and of clock_gettime: %d\n", llabs(t.tv_sec - v.tv_sec) <= 1);
+    say("clock_gettime by number", syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &t));
+    unsigned cpu = 9999; say("getcpu", syscall(SYS_getcpu, &cpu, 0, 0)); printf("a processor: %d\n", cpu < 9999);
+}
+static void sleeps(void) {
+    begin(); say("usleep", usleep(3000)); puts(after(3));
+    struct timespec t = { 0, 2000000 }, rest = { 7, 7 };
+    begin(); say("nanosleep", nanosleep(&t, &rest)); puts(after(2));
+    t = (struct timespec){ 0, -1 }; say("nanosleep for nothing", nanosleep(&t, 0));
+    begin(); t = in(CLOCK_MONOTONIC, 3); say("clock_nanosleep", clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, 0)); puts(after(3));
+    begin(); t = in(CLOCK_REALTIME, 3); say("clock_nanosleep by the wall clock", clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &t, 0)); puts(after(2));
+    t = (struct timespec){ 1, 0 }; say("clock_nanosleep until the past", clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, 0));
+    say("sched_yield", sched_yield());
+}
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; static pthread_cond_t cond = PTHREAD_COND_INITIALIZER; static int ready; static sem_t sem; static pthread_barrier_t barrier; static pthread_rwlock_t rw = PTHREAD_RWLOCK_INITIALIZER;
+static void *signals_cond(void *p) { usleep(3000); pthread_mutex_lock(&mutex); ready = 1; pthread_cond_signal(&cond); pthread_mutex_unlock(&mutex); return p; }
+static void *holds_mutex(void *p) { pthread_mutex_lock(&mutex); ready = 2; usleep(20000); pthread_mutex_unlock(&mutex); return p; }
+static void *posts(void *p) { usleep(2000); sem_post(&sem); return p; }
+static void *meets(void *p) { usleep(1000); pthread_barrier_wait(&barrier); return p; }
+static void *reads(void *p) { pthread_rwlock_rdlock(&rw); usleep(3000); pthread_rwlock_unlock(&rw); return p; }
+static _Atomic long counted;
+static void *counts(void *p) { for (int i = 0; i < 1000; i++) { pthread_mutex_lock(&mutex); counted = counted + 1; if (i % 100 == 0) sched_yield(); pthread_mutex_unlock(&mutex); } return p; }
+static void *leaves(void *p) { (void)p; pthread_exit((void *)42); }
+static void threads(void) {
+    pthread_t t[8]; void *r;
+    begin(); pthread_create(t, 0, signals_cond, (void *)7); pthread_mutex_lock(&mutex); while (!ready) pthread_cond_wait(&cond, &mutex); pthread_mutex_unlock(&mutex); puts(after(3)); pthread_join(*t, &r); say("join", (long)r);
+    pthread_mutex_lock(&mutex); begin(); struct timespec at = in(CLOCK_REALTIME, 5); int e = pthread_cond_timedwait(&cond, &mutex, &at); printf("cond_timedwait: %s\n", strerror(e)); puts(after(4)); pthread_mutex_unlock(&mutex);
+    pthread_create(t, 0, holds_mutex, 0); while (ready != 2) usleep(100); say("trylock of one that is held", pthread_mutex_trylock(&mutex));
+    at = in(CLOCK_REALTIME, 2); printf("mutex_timedlock: %s\n", strerror(pthread_mutex_timedlock(&mutex, &at))); say("lock", pthread_mutex_lock(&mutex)); pthread_mutex_unlock(&mutex); pthread_join(*t, 0);
+    sem_init(&sem, 0, 0); say("sem_trywait", sem_trywait(&sem)); at = in(CLOCK_REALTIME, 3); begin(); say("sem_timedwait", sem_timedwait(&sem, &at)); puts(after(2));
+    pthread_create(t, 0, posts, 0); begin(); say("sem_wait", sem_wait(&sem)); puts(after(2)); pthread_join(*t, 0);
+    pthread_barrier_init(&barrier, 0, 4); for (int i = 0; i < 3; i++) pthread_create(t + i, 0, meets, 0); e = pthread_barrier_wait(&barrier); printf("barrier: %d\n", e == 0 || e == PTHREAD_BARRIER_SERIAL_THREAD); for (int i = 0; i < 3; i++) pthread_join(t[i], 0);
+    pthread_create(t, 0, reads, 0); usleep(1000); begin(); say("rwlock", pthread_rwlock_wrlock(&rw)); pthread_rwlock_unlock(&rw); pthread_join(*t, 0);
+    for (int i = 0; i < 8; i++) pthread_create(t + i, 0, counts, 0);
+    for (int i = 0; i < 8; i++) pthread_join(t[i], 0);
+    say("counted", counted);
+    pthread_create(t, 0, leaves, 0); pthread_join(*t, &r); say("exit of a thread", (long)r);
+    pthread_attr_t a; pthread_attr_init(&a); pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED); sem_init(&sem, 0, 0); pthread_create(t, &a, posts, 0); say("a detached thread posts", sem_wait(&sem));
+    uint32_t word = 5; struct timespec d = { 0, 2000000 }; say("futex of another value", syscall(SYS_futex, &word, 0, 4, 0)); begin(); say("futex until a time", syscall(SYS_futex, &word, 0, 5, &d)); puts(after(2)); say("wake nobody", syscall(SYS_futex, &word, 1, 9));
+}
+
+static int pipe_of[2], pair[2];
+static void *writes(void *p) { usleep(3000); if (write(*(int *)p, "hello", 5) != 5) puts("no write"); return 0; }
+static void *drains(void *p) { char b[65536]; usleep(2000); long all = 0, n; while (all < 1000000 && (n = read(*(int *)p, b, sizeof b)) > 0) all += n; return (void *)all; }
+static void descriptors(void) {
+    char b[64]; pthread_t t; struct pollfd f; fd_set s; struct timeval v; struct epoll_event ev = { .events = EPOLLIN }, got[4]; void *r;
+    if (pipe(pipe_of) || socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) return;
+    pthread_create(&t, 0, writes, pipe_of + 1); begin(); say("read of a pipe", read(pipe_of[0], b, sizeof b)); puts(after(3)); pthread_join(t, 0);
+    f = (struct pollfd){ pipe_of[0], POLLIN, 0 }; begin(); say("poll", poll(&f, 1, 3)); puts(after(3)); say("poll at once", poll(&f, 1, 0));
+    pthread_create(&t, 0, writes, pipe_of + 1); say("poll until it is written", poll(&f, 1, -1)); printf("events: %d\n", f.revents); say("read", read(pipe_of[0], b, sizeof b)); pthread_join(t, 0);
+    FD_ZERO(&s); FD_SET(pair[0], &s); v = (struct timeval){ 0, 3000 }; begin(); say("select", select(pair[0] + 1, &s, 0, 0, &v)); puts(after(3));
+    pthread_create(&t, 0, writes, pair + 1); FD_SET(pair[0], &s); say("select until it is written", select(pair[0] + 1, &s, 0, 0, 0)); printf("set: %d\n", !!FD_ISSET(pair[0], &s)); say("recv", recv(pair[0], b, sizeof b, 0)); pthread_join(t, 0);
+    struct timespec d = { 0, 2000000 }; FD_SET(pair[0], &s); begin(); say("pselect", pselect(pair[0] + 1, &s, 0, 0, &d, 0)); puts(after(2)); begin(); say("ppoll", ppoll(&f, 1, &d, 0)); puts(after(2));
+    int e = epoll_create1(0); epoll_ctl(e, EPOLL_CTL_ADD, pair[0], &ev); begin(); say("epoll_wait", epoll_wait(e, got, 4, 3)); puts(after(3)); pthread_create(&t, 0, writes, pair + 1); say("epoll_wait until it is written", epoll_wait(e, got, 4, -1)); say("recv at once", recv(pair[0], b, sizeof b, MSG_DONTWAIT)); pthread_join(t, 0);
+    say("recv of nothing", recv(pair[0], b, sizeof b, MSG_DONTWAIT));
+    v = (struct timeval){ 0, 3000 }; setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &v, sizeof v); begin(); say("recv with a limit", recv(pair[0], b, sizeof b, 0));
+    int n = eventfd(0, 0); uint64_t one = 3; say("write of an eventfd", write(n, &one, 8)); say("read of it", read(n, &one, 8)); say("it was", one);
+    char *much = calloc(1, 1000000); pthread_create(&t, 0, drains, pair + 1); long sent = 0, k; while (sent < 1000000 && (k = send(pair[0], much + sent, 1000000 - sent, 0)) > 0) sent += k; say("sent", sent); pthread_join(t, &r); say("drained", (long)r);
+    int copy = dup(pipe_of[1]); close(pipe_of[1]); say("write of a copy", write(copy, "x", 1)); close(copy); say("read", read(pipe_of[0], b, sizeof b)); say("end", read(pipe_of[0], b, sizeof b));
+    say("poll of an end", poll(&f, 1, -1)); printf("events: %d\n", f.revents);
+    f.fd = 999; say("poll of none", poll(&f, 1, 5)); say("read of none", read(999, b, 1));
+}
+
+static volatile sig_atomic_t signalled;
+static void on(int s) { signalled = s; }
+static char other_stack[65536]; static volatile int on_other;
+static void where(int s) { char c; (void)s; on_other = &c >= other_stack && &c < other_stack + sizeof other_stack; }
+static void *interrupts(void *p) { usleep(3000); pthread_kill(*(pthread_t *)p, SIGUSR1); return 0; }
+static void signals(void) {
+    struct sigaction a = { .sa_handler = on }, old; sigset_t s, before; pthread_t me = pthread_self(), t;
+    say("sigaction", sigaction(SIGUSR1, &a, 0)); sigaction(SIGUSR1, 0, &old); printf("it is kept: %d\n", old.sa_handler == on);
+    say("raise", raise(SIGUSR1)); printf("signalled: %d\n", signalled == SIGUSR1); signalled = 0;
+    sigemptyset(&s); sigaddset(&s, SIGUSR1); say("block", sigprocmask(SIG_BLOCK, &s, &before)); kill(getpid(), SIGUSR1); printf("blocked: %d\n", signalled == 0); sigpending(&before); printf("pending: %d\n", sigismember(&before, SIGUSR1)); sigprocmask(SIG_UNBLOCK, &s, 0); printf("unblocked: %d\n", signalled == SIGUSR1); signalled = 0;
+    pthread_create(&t, 0, interrupts, &me); struct timespec d = { 5, 0 }; say("nanosleep that is interrupted", nanosleep(&d, &d)); printf("a rest: %d\n", d.tv_sec == 4); pthread_join(t, 0);
+    int p[2]; if (pipe(p)) return; char c; pthread_create(&t, 0, interrupts, &me); say("read that is interrupted", read(p[0], &c, 1)); pthread_join(t, 0);
+    pthread_create(&t, 0, interrupts, &me); say("pause", pause()); pthread_join(t, 0);
+    sigprocmask(SIG_BLOCK, &s, 0); d = (struct timespec){ 0, 2000000 }; say("sigtimedwait", sigtimedwait(&s, 0, &d)); pthread_create(&t, 0, interrupts, &me); say("sigwaitinfo", sigwaitinfo(&s, 0)); pthread_join(t, 0);
+    signalled = 0; pthread_create(&t, 0, interrupts, &me); sigemptyset(&before); say("sigsuspend", sigsuspend(&before)); printf("signalled: %d\n", signalled == SIGUSR1); pthread_join(t, 0); sigprocmask(SIG_UNBLOCK, &s, 0);
+    stack_t n; sigaltstack(0, &n); printf("no other stack: %d\n", n.ss_flags == SS_DISABLE); stack_t k = { .ss_sp = other_stack, .ss_size = sizeof other_stack }; say("sigaltstack", sigaltstack(&k, 0)); a.sa_handler = where; a.sa_flags = SA_ONSTACK; sigaction(SIGUSR2, &a, 0); raise(SIGUSR2); printf("on the other stack: %d\n", on_other); sigaltstack(0, &k); printf("it is kept: %d\n", k.ss_sp == other_stack);
+    sigfillset(&s); say("block all", sigprocmask(SIG_BLOCK, &s, &before)); usleep(1000); sigprocmask(SIG_SETMASK, &before, 0);
+}
+
+extern char **environ;
+static void processes(void) {
+    int st, p[2]; if (pipe(p)) return; char b[64];
+    printf("getpid is gettid: %d\n", getpid() == gettid());
+    pid_t c = fork(); if (!c) { usleep(2000); if (getppid() < 2) _exit(9); _exit(write(p[1], "child", 5) == 5 ? 3 : 4); }
+    begin(); printf("waitpid: %d\n", waitpid(c, &st, 0) == c); say("status", WEXITSTATUS(st)); puts(after(2)); say("read from it", read(p[0], b, sizeof b)); say("wait for none", wait(&st));
+    c = fork(); if (!c) { raise(SIGTERM); _exit(1); } printf("wait: %d\n", wait(&st) == c); printf("ended by SIGTERM: %d\n", WIFSIGNALED(st) && WTERMSIG(st) == SIGTERM);
+    c = fork(); if (!c) { for (;;) pause(); } usleep(1000); say("kill", kill(c, SIGKILL)); printf("wait: %d\n", waitpid(c, &st, 0) == c); printf("killed: %d\n", WIFSIGNALED(st) && WTERMSIG(st) == SIGKILL); say("kill of none", kill(c, 0));
+    c = fork(); if (!c) { usleep(1000); _exit(5); } siginfo_t i = { 0 }; say("waitid that does not wait", waitid(P_PID, c, &i, WEXITED | WNOHANG)); printf("none: %d\n", i.si_pid == 0); say("waitid", waitid(P_PID, c, &i, WEXITED)); printf("its number: %d, status %d\n", i.si_pid == c, i.si_status);
+    c = vfork(); if (!c) { execlp("sh", "sh", "-c", "exit 6", (char *)0); _exit(1); } waitpid(c, &st, 0); say("vfork and exec", WEXITSTATUS(st));
+    char *v[] = { "sh", "-c", "sleep 0.01; exit 7", 0 }; say("posix_spawn", posix_spawnp(&c, "sh", 0, 0, v, environ)); waitpid(c, &st, 0); say("status", WEXITSTATUS(st));
+    say("system", WEXITSTATUS(system("exit 8"))); FILE *f = popen("echo one; sleep 0.01; echo two", "r"); while (fgets(b, sizeof b, f)) fputs(b, stdout); say("pclose", pclose(f)); fflush(stdout);
+    int *shared = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0); sem_t *q = (sem_t *)(shared + 16); sem_init(q, 1, 0);
+    c = fork(); if (!c) { usleep(1000); *shared = 11; sem_post(q); _exit(0); } say("a semaphore of two processes", sem_wait(q)); say("shared", *shared); wait(0);
+}
+static void others(void) {
+    unsigned char b[32] = { 0 }; say("getrandom", getrandom(b, sizeof b, 0)); int any = 0; for (int i = 0; i < 32; i++) any |= b[i]; printf("random: %d\n", any != 0);
+    int f = open("/dev/urandom", O_RDONLY); say("read of /dev/urandom", read(f, b, sizeof b)); close(f); FILE *r = fopen("/dev/random", "r"); say("fread of /dev/random", fread(b, 1, 16, r)); fclose(r);
+    f = open("calls.file", O_RDWR | O_CREAT | O_TRUNC, 0600); say("write of a file", write(f, "abc", 3)); say("pread", pread(f, b, 3, 0)); close(f); unlink("calls.file"); say("open of none", open("no such file", O_RDONLY));
+    say("setpriority", setpriority(0, gettid(), 0)); cpu_set_t c; say("sched_getaffinity", sched_getaffinity(gettid(), sizeof c, &c)); pthread_attr_t a; say("pthread_getattr_np", pthread_getattr_np(pthread_self(), &a));
+}
+int main(void) {
+    clocks(); sleeps(); threads(); descriptors(); signals(); processes(); others();
+    char line[64]; while (fgets(line, sizeof line, stdin)) printf("line %s", line);
+    return 13;
+}

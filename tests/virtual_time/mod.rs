@@ -1,0 +1,256 @@
+//! The command in virtual time: real servers and real clients, the same run again, byte by byte, and what it refuses.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+
+use crate::command::{Answer, Harness, processes_of};
+
+/// A lock of a library that does not exist: SET NX PX over a socket, released by a script, with threads that wait.
+const CLIENT: &str = r#"
+import random, socket, sys, threading, time, uuid
+sys.path.insert(0, sys.argv[1])
+from harness_client import Fail, Lock, serve
+
+class Tiny(Lock):
+    def open(self, endpoints, lease_ms):
+        host, port = endpoints[0].rsplit(":", 1)
+        self.at, self.lease_ms, self.held, self.link = (host, int(port)), lease_ms, {}, None
+
+    def ask(self, *words):
+        if self.link is None:
+            self.link = socket.create_connection(self.at, timeout=1)
+            self.link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.read = self.link.makefile("rb")
+        try:
+            text = "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
+            self.link.sendall(f"*{len(words)}\r\n{text}".encode())
+            line = self.read.readline()
+            if not line.endswith(b"\r\n"):
+                raise OSError("the connection ended")
+            if line[:1] == b"$" and line[1:2] != b"-":
+                line = self.read.readline()
+            return line.strip().decode()
+        except OSError:
+            self.link.close()
+            self.link = None
+            raise
+
+    def acquire(self, lock, wait_ms):
+        value, end = str(uuid.uuid1()), time.monotonic() + wait_ms / 1000
+        while True:
+            if self.ask("SET", f"harness:{lock}", value, "NX", "PX", str(self.lease_ms)) == "+OK":
+                self.held[lock] = value
+                return None, value
+            if time.monotonic() >= end:
+                raise Fail("timeout" if wait_ms else "busy")
+            time.sleep(0.01 + random.random() / 50)
+
+    def release(self, lock):
+        value = self.held.pop(lock, None)
+        script = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
+        if value is None or self.ask("EVAL", script, "1", f"harness:{lock}", value) != ":1":
+            raise Fail("not held")
+
+serve(Tiny)
+"#;
+
+impl Harness {
+    fn virtual_time(&self, words: &str) -> Answer {
+        self.run(&format!("--runtime virtual --backend redis {words}"))
+    }
+
+    /// The command of a client program, which is written here.
+    fn client(&self, text: &str) -> String {
+        let adapters = concat!(env!("CARGO_MANIFEST_DIR"), "/workloads/adapters/python");
+        let path = self.folder.path().join("client.py");
+        fs::write(&path, text).unwrap();
+        // the words of a test are divided at blanks
+        let script = self.folder.path().join("client.sh");
+        fs::write(
+            &script,
+            format!("#!/bin/sh\nexec python3 {} {adapters}\n", path.display()),
+        )
+        .unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        format!("--client={}", script.display())
+    }
+
+    fn history(&self) -> Vec<u8> {
+        fs::read(self.results().join("latest/history.jsonl")).unwrap()
+    }
+}
+
+/// What a history says after its header, which has the name of the run.
+fn events(history: &[u8]) -> &[u8] {
+    let end = history
+        .iter()
+        .position(|byte| *byte == b'\n')
+        .expect("a history has a header");
+    &history[end..]
+}
+
+/// Processes that have too much to do, until this is dropped.
+struct BusyMachine(Vec<Child>);
+
+impl BusyMachine {
+    fn with(count: usize) -> Self {
+        let busy = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        Self((0..count).map(|_| busy()).collect())
+    }
+}
+
+impl Drop for BusyMachine {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn is_missing() -> bool {
+    let missing = Command::new("redis-server").arg("--version").output().is_err();
+    if missing {
+        eprintln!("skipped: there is no redis-server");
+    }
+    missing
+}
+
+#[test]
+fn the_same_seed_is_the_same_history_also_on_a_busy_machine() {
+    if is_missing() {
+        return;
+    }
+    let harness = Harness::new();
+    let client = harness.client(CLIENT);
+    for words in [
+        format!("{client} --fault partition,pause-waiter,kill-holder --time 30s --seed 5"),
+        "--recipe redis-set-px-lua --fault reset,server-kill --time 20s --seed 6".to_owned(),
+    ] {
+        let one = harness.virtual_time(&words);
+        assert!([0, 1, 3].contains(&one.exit), "{}", one.stderr);
+        let history = harness.history();
+        assert!(events(&history).len() > 20_000, "{}", String::from_utf8_lossy(&history));
+        let busy = BusyMachine::with(8);
+        let replayed = harness.output("replay latest");
+        drop(busy);
+        let told = String::from_utf8_lossy(&replayed.stdout).into_owned();
+        assert_eq!(replayed.status.code(), Some(0), "{told}");
+        assert!(told.starts_with("the same history"), "{told}");
+        let other = harness.virtual_time(&words.replace("--seed ", "--seed 1"));
+        assert!([0, 1, 3].contains(&other.exit), "{}", other.stderr);
+        assert_ne!(events(&harness.history()), events(&history));
+    }
+    let left = processes_of(harness.folder.path());
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_lock_that_is_right_is_right_and_one_that_outlives_its_lease_is_not() {
+    if is_missing() {
+        return;
+    }
+    let harness = Harness::new();
+    let client = harness.client(CLIENT);
+    let right = harness.virtual_time(&format!("{client} --fault latency,reset --time 30s --seed 1"));
+    right.assert_exit(0);
+    let (with_effect, windows) = right.windows_with_effect();
+    assert!(windows > 0 && with_effect == windows, "{with_effect} of {windows}");
+    let wrong = harness.virtual_time(&format!("{client} --fault pause-holder --time 30s --seed 1"));
+    wrong.assert_exit(1);
+    assert_eq!(wrong.verdict("HL001"), "violated");
+    let left = harness.virtual_time("--recipe redis-setnx --fault kill-holder --seed 1");
+    left.assert_exit(1);
+    assert_eq!(left.verdict("HL005"), "violated");
+}
+
+#[test]
+fn faults_on_messages_servers_and_clocks_have_their_effect() {
+    if is_missing() {
+        return;
+    }
+    let harness = Harness::new();
+    for (words, property) in [
+        (
+            "--recipe redis-setnx --clients 1 --fault drop-reply=SET:1 --seed 1",
+            "HL005",
+        ),
+        (
+            "--recipe redis-setnx-expire --fault drop-request=EXPIRE:1 --seed 1",
+            "HL005",
+        ),
+        (
+            "--recipe redis-set-px-get-del --hold 500ms --fault delay-request=DEL:1 --seed 1",
+            "HL007",
+        ),
+        ("--recipe redis-getset --fault clock --seed 1", "HL001"),
+    ] {
+        let answer = harness.virtual_time(words);
+        assert_eq!(answer.exit, 1, "{words}: {}", answer.stderr);
+        assert_eq!(answer.verdict(property), "violated", "{words}");
+    }
+}
+
+#[test]
+fn a_replay_that_differs_says_where_and_has_an_exit_code_of_its_own() {
+    if is_missing() {
+        return;
+    }
+    let harness = Harness::new();
+    let dice: PathBuf = harness.folder.path().join("dice");
+    fs::write(&dice, "").unwrap();
+    // a client that remembers in a file that it ran before is another one each time
+    let text = CLIENT.replace(
+        "serve(Tiny)",
+        &format!(
+            "open({:?}, 'a').write('x')\ntime.sleep(len(open({:?}).read()) / 1000)\nserve(Tiny)",
+            dice, dice
+        ),
+    );
+    let client = harness.client(&text);
+    harness.virtual_time(&format!("{client} --fault none --time 10s --seed 1"));
+    let replayed = harness.output("replay latest");
+    let told = String::from_utf8_lossy(&replayed.stdout).into_owned();
+    assert_eq!(replayed.status.code(), Some(5), "{told}");
+    assert!(told.contains("another history from line"), "{told}");
+}
+
+#[test]
+fn what_cannot_run_in_virtual_time_is_refused_with_the_runtime_that_can() {
+    let harness = Harness::new();
+    for words in [
+        "--backend mariadb",
+        "--backend redis --topology sentinel",
+        "--backend redis --tls",
+        "--backend redis --fault failover",
+        "--backend redis --fault slow-disk",
+    ] {
+        let refused = harness.output(&format!("run --runtime virtual {words}"));
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{words}: {said}");
+        assert!(
+            said.contains("virtual") && said.contains("--runtime local"),
+            "{words}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_client_that_keeps_the_world_from_going_on_ends_the_run_with_its_name() {
+    if is_missing() {
+        return;
+    }
+    let harness = Harness::new();
+    let client = harness.client("while True: pass\n");
+    let answer = harness.virtual_time(&format!("{client} --time 20s"));
+    assert_eq!(answer.exit, 4, "{}", answer.stderr);
+    let said = answer.stderr;
+    assert!(
+        said.contains("client c0: thread ") && said.contains("keeps the world from going on"),
+        "{said}"
+    );
+    let left = processes_of(harness.folder.path());
+    assert!(left.is_empty(), "{left:?}");
+}

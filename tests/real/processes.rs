@@ -214,8 +214,7 @@ on_runtimes! {
         an_etcd_mutex_stands_the_end_of_its_leader
         a_redis_that_comes_back_empty_has_two_holders;
     docker:
-        a_zookeeper_queue_stands_the_end_of_its_leader
-        paused_servers_go_on_and_several_faults_fit_a_run;
+        a_zookeeper_queue_stands_the_end_of_its_leader;
     models:
         a_paused_holder_believes_too_long_and_tokens_save_the_data
         a_holder_that_is_not_paused_past_its_lease_proves_nothing
@@ -226,5 +225,6 @@ on_runtimes! {
         servers_restarted_one_by_one_all_come_back
         paused_servers_go_on_and_several_faults_fit_a_run;
     nightly_docker:
-        a_restarted_server_serves_again;
+        a_restarted_server_serves_again
+        paused_servers_go_on_and_several_faults_fit_a_run;
 }

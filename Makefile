@@ -64,9 +64,9 @@ kills: build servers images ## kills runs, suites and hunts at 200 random moment
 conformance: servers ## the models of the simulation against real servers, script by script (two minutes)
 	cargo test --locked -p harness-simulation conformance
 
-bench: ## what things cost: proxy, recording, checkers; beside a peer or a limit
+bench: ## what things cost, beside a peer or a limit: proxy, recording, checkers, and a change (an hour; ARGS=--without-durations)
 	@scripts/provide --all
-	@scripts/bench
+	@scripts/bench $(ARGS)
 
 wheel: ## the checkers as a Python wheel with a pytest fixture, in target/wheels, and its tests
 	@scripts/wheel

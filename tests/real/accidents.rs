@@ -89,7 +89,7 @@ fn a_run_is_interrupted_while_its_servers_start() {
 /// Stops a process for so long at some moment of a run, and checks what the run says of it.
 fn stood_still(stopped: impl FnOnce(u32) -> u32, named: &str) {
     let harness = Harness::new();
-    let mut command = harness.command("run --runtime local --backend redis --fault none --lease 1s --time 14s --json");
+    let mut command = harness.command("run --runtime local --backend redis --fault none --lease 1s --time 9s --json");
     let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let history = harness.results().join("latest/history.jsonl");
     until("the faults phase", || {
@@ -97,7 +97,7 @@ fn stood_still(stopped: impl FnOnce(u32) -> u32, named: &str) {
     });
     let stopped = stopped(child.id());
     signal(stopped, "STOP");
-    std::thread::sleep(Duration::from_secs(6));
+    std::thread::sleep(Duration::from_secs(4));
     signal(stopped, "CONT");
     let answer = Answer::of(child.wait_with_output().unwrap());
     answer.assert_exit(3);
@@ -226,8 +226,7 @@ fn a_broken_line_of_a_history_is_named_by_its_number() {
 #[test]
 fn a_stored_run_is_decided_again_as_it_was_decided_live() {
     let harness = Harness::new();
-    let words =
-        "--backend redis --recipe redis-set-px-del --holder naive --fault partition=holder --lease 1s --time 14s";
+    let words = "--backend redis --recipe redis-set-px-del --holder naive --fault partition=holder --lease 1s --window 2500ms --time 12s --seed 16";
     let live = harness.run(&format!("--runtime local {words}"));
     live.assert_exit(1);
     let again = Answer::of(harness.output("check latest --json"));

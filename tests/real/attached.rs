@@ -121,7 +121,7 @@ fn nothing_of_others_is_touched_and_nothing_of_the_run_is_left() {
     redis.ask(&["SET", &lock_key("l0"), "of others"]);
     redis.ask(&["SET", "other", "1"]);
     let words = format!(
-        "--backend redis --servers 127.0.0.1:{} --lease 2s --time 24s --fault partition --seed 1",
+        "--backend redis --servers 127.0.0.1:{} --lease 1s --window 2500ms --time 9s --fault partition --seed 1",
         redis.port
     );
     let refused = harness.output(&format!("run {words}"));
@@ -156,7 +156,7 @@ fn a_setting_is_not_changed_and_without_it_there_is_no_observer() {
     let harness = Harness::new();
     let redis = Running::redis(harness.folder.path(), "");
     let answer = harness.run(&format!(
-        "--backend redis --servers 127.0.0.1:{} --lease 2s --time 9s",
+        "--backend redis --servers 127.0.0.1:{} --lease 1s --time 7s",
         redis.port
     ));
     answer.assert_exit(0);
@@ -221,7 +221,7 @@ fn a_running_server_that_dies_is_named_and_no_lock_is_blamed() {
     let harness = Harness::new();
     let mut redis = Running::redis(harness.folder.path(), EVENTS);
     let words = format!(
-        "run --backend redis --servers 127.0.0.1:{} --yes --lease 1s --time 12s --fault none --results results",
+        "run --backend redis --servers 127.0.0.1:{} --yes --lease 1s --wait 2s --progress-bound 3s --time 9s --fault none --results results",
         redis.port
     );
     let mut command = harness.command(&words);

@@ -47,70 +47,6 @@ fn a_lock_of_harness_and_servers_that_are_models_have_no_such_versions() {
     }
 }
 
-mod docker {
-    use std::io::Write;
-    use std::process::{Command, Stdio};
-
-    use super::*;
-
-    const KEEPS: &str = "harness-redis:debian";
-
-    /// An image of a Redis that forgets all keys now and then.
-    struct Forgetful(String);
-
-    impl Forgetful {
-        fn build() -> Self {
-            let name = format!("harness-bisect-test:{}", std::process::id());
-            let file = format!(
-                "FROM {KEEPS}\nLABEL keeps=no\nRUN printf '#!/bin/sh\\n(while sleep 0.7; do redis-cli flushall; done) >/dev/null 2>&1 &\\nexec /usr/bin/redis-server \"$@\"\\n' > /usr/local/bin/redis-server && chmod +x /usr/local/bin/redis-server\n"
-            );
-            let mut build = Command::new("docker")
-                .args(["build", "--quiet", "--network", "none", "--tag", &name, "-"])
-                .stdin(Stdio::piped())
-                .stdout(Stdio::null())
-                .spawn()
-                .unwrap();
-            build.stdin.take().unwrap().write_all(file.as_bytes()).unwrap();
-            assert!(build.wait().unwrap().success());
-            Self(name)
-        }
-    }
-
-    impl Drop for Forgetful {
-        fn drop(&mut self) {
-            let _ = Command::new("docker").args(["rmi", "--force", &self.0]).output();
-        }
-    }
-
-    #[test]
-    fn an_image_that_is_not_there_is_skipped_and_the_answer_is_a_range() {
-        let harness = Harness::new();
-        let image = Forgetful::build();
-        let words = format!(
-            "--runtime docker --image {} --backend redis --hold 1s --clients 2 --time 8s",
-            image.0
-        );
-        harness.run(&words).assert_exit(1);
-        // nothing listens there, so nothing is pulled
-        let missing = "localhost:1/none:1";
-        let (exit, result, stderr) = bisected(&harness, &format!("--bisect-image {KEEPS},{missing},{}", image.0), &[]);
-        assert_eq!(exit, 1, "{stderr}\n{result:#}");
-        assert_eq!(result["began"], json!([missing, image.0]), "{stderr}\n{result:#}");
-        assert_eq!(result["versions"][1]["state"], "skipped");
-        assert!(
-            result["versions"][1]["why"].as_str().unwrap().contains("no image"),
-            "{result:#}"
-        );
-        assert_eq!(result["versions"][0]["state"], "holds");
-
-        let (exit, _, said) = bisected(&harness, &format!("--bisect-image {KEEPS},{missing}"), &[]);
-        assert!(
-            exit == 4 && said.contains("the newest version could not be run: localhost:1/none:1: no image"),
-            "{said}"
-        );
-    }
-}
-
 mod nightly {
     use super::*;
 
@@ -217,5 +153,70 @@ mod nightly {
         assert!(exit == 3 && answered.contains("does not show it"), "{answered}\n{said}");
         let (exit, answered, said) = answer("--confirm 1 --bisect-runs 1", &[&right, &everybody]);
         assert!(exit == 3 && answered.contains("--bisect-runs 13"), "{answered}\n{said}");
+    }
+
+    mod docker {
+        use std::io::Write;
+        use std::process::{Command, Stdio};
+
+        use super::*;
+
+        const KEEPS: &str = "harness-redis:debian";
+
+        /// An image of a Redis that forgets all keys now and then.
+        struct Forgetful(String);
+
+        impl Forgetful {
+            fn build() -> Self {
+                let name = format!("harness-bisect-test:{}", std::process::id());
+                let file = format!(
+                    "FROM {KEEPS}\nLABEL keeps=no\nRUN printf '#!/bin/sh\\n(while sleep 0.7; do redis-cli flushall; done) >/dev/null 2>&1 &\\nexec /usr/bin/redis-server \"$@\"\\n' > /usr/local/bin/redis-server && chmod +x /usr/local/bin/redis-server\n"
+                );
+                let mut build = Command::new("docker")
+                    .args(["build", "--quiet", "--network", "none", "--tag", &name, "-"])
+                    .stdin(Stdio::piped())
+                    .stdout(Stdio::null())
+                    .spawn()
+                    .unwrap();
+                build.stdin.take().unwrap().write_all(file.as_bytes()).unwrap();
+                assert!(build.wait().unwrap().success());
+                Self(name)
+            }
+        }
+
+        impl Drop for Forgetful {
+            fn drop(&mut self) {
+                let _ = Command::new("docker").args(["rmi", "--force", &self.0]).output();
+            }
+        }
+
+        #[test]
+        fn an_image_that_is_not_there_is_skipped_and_the_answer_is_a_range() {
+            let harness = Harness::new();
+            let image = Forgetful::build();
+            let words = format!(
+                "--runtime docker --image {} --backend redis --hold 1s --clients 2 --time 8s",
+                image.0
+            );
+            harness.run(&words).assert_exit(1);
+            // nothing listens there, so nothing is pulled
+            let missing = "localhost:1/none:1";
+            let (exit, result, stderr) =
+                bisected(&harness, &format!("--bisect-image {KEEPS},{missing},{}", image.0), &[]);
+            assert_eq!(exit, 1, "{stderr}\n{result:#}");
+            assert_eq!(result["began"], json!([missing, image.0]), "{stderr}\n{result:#}");
+            assert_eq!(result["versions"][1]["state"], "skipped");
+            assert!(
+                result["versions"][1]["why"].as_str().unwrap().contains("no image"),
+                "{result:#}"
+            );
+            assert_eq!(result["versions"][0]["state"], "holds");
+
+            let (exit, _, said) = bisected(&harness, &format!("--bisect-image {KEEPS},{missing}"), &[]);
+            assert!(
+                exit == 4 && said.contains("the newest version could not be run: localhost:1/none:1: no image"),
+                "{said}"
+            );
+        }
     }
 }

@@ -4,7 +4,7 @@ use crate::command::{Answer, Harness, on_runtimes};
 
 fn run(runtime: &str, words: &str) -> Answer {
     Harness::new().run(&format!(
-        "--backend redis --runtime {runtime} --lease 1s --time 12s --seed 5eed {words}"
+        "--backend redis --runtime {runtime} --lease 1s --window 2500ms --time 9s --seed 5eed {words}"
     ))
 }
 

@@ -3,11 +3,11 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::command::{Answer, Harness};
+use crate::command::{Answer, Harness, on_runtimes};
 
 /// Starts a run of a minute and waits until it is in its warm-up.
 fn warm(harness: &Harness, words: &str) -> Child {
-    let words = format!("run --lease 2s --time 60s --results results {words}");
+    let words = format!("run --lease 2s --time 18s --results results {words}");
     let mut command = harness.command(&words);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let history = harness.results().join("latest/history.jsonl");
@@ -91,10 +91,9 @@ fn one_of_three_servers_that_is_killed_ends_the_run_under_faults() {
     ended_by_itself(&harness, run, "n2", &["signal 9"]);
 }
 
-#[test]
-fn servers_that_the_plan_kills_and_restarts_do_not_end_the_run() {
-    let words = "--runtime local --backend etcd --fault server-kill,server-restart --lease 2s --time 24s --seed 1";
-    let answer = Harness::new().run(words);
+fn servers_that_the_plan_kills_and_restarts_do_not_end_the_run(runtime: &str) {
+    let words = "--backend etcd --fault server-kill,server-restart --lease 2s --time 24s --seed 1";
+    let answer = Harness::new().run(&format!("--runtime {runtime} {words}"));
     answer.assert_exit(0);
     let (_, windows) = answer.windows_with_effect();
     assert!(
@@ -102,6 +101,11 @@ fn servers_that_the_plan_kills_and_restarts_do_not_end_the_run() {
         "{}",
         answer.stderr
     );
+}
+
+on_runtimes! {
+    models:
+        servers_that_the_plan_kills_and_restarts_do_not_end_the_run;
 }
 
 mod docker {

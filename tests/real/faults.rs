@@ -110,26 +110,31 @@ fn no_fault_is_a_choice_and_leaves_no_trace(runtime: &str) {
 /// Each fault of the network has a window of one run.
 fn all_of_them_bite_in_one_run(runtime: &str) {
     let faults = [
-        ("latency", "latency=40ms+10ms", "delayed_bytes"),
-        ("slow", "slow=2k", "delayed_bytes"),
-        ("loss", "loss=20%", "delayed_bytes"),
-        ("bursts", "bursts=40ms", "delayed_bytes"),
-        ("bottleneck", "bottleneck=20k", "delayed_bytes"),
-        ("forget-idle", "forget-idle=20ms", "resets"),
-        ("flaky", "flaky=2000", "resets"),
-        ("reset", "reset=500ms", "resets"),
-        ("partition", "partition=holder", "dropped_packets"),
+        ("latency", "latency=40ms+10ms", &["delayed_bytes"][..]),
+        ("slow", "slow=2k", &["delayed_bytes"][..]),
+        ("loss", "loss=20%", &["delayed_bytes"][..]),
+        ("bursts", "bursts=40ms", &["delayed_bytes"][..]),
+        ("bottleneck", "bottleneck=20k", &["delayed_bytes"][..]),
+        ("forget-idle", "forget-idle=20ms", &["resets"][..]),
+        ("flaky", "flaky=2000", &["resets"][..]),
+        ("reset", "reset=500ms", &["resets"][..]),
+        ("partition", "partition=holder", &["dropped_packets", "held_connects"]),
     ];
     let list = faults.map(|(_, fault, _)| fault).join(",");
-    let words = format!("--runtime {runtime} --backend redis --fault {list} --lease 1s --time 45s --seed b17e");
+    let words =
+        format!("--runtime {runtime} --backend redis --fault {list} --lease 1s --window 2500ms --time 30s --seed b17e");
     let answer = Harness::new().run(&words);
     answer.assert_exit(0);
     let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
-    for (name, _, counter) in faults {
+    for (name, _, counters) in faults {
         let of_this: Vec<_> = windows.iter().filter(|window| window["fault"] == name).collect();
         assert!(!of_this.is_empty(), "no window of {name}: {windows:#?}");
-        let counted = of_this.iter().filter_map(|window| window["evidence"][counter].as_u64());
-        assert!(counted.sum::<u64>() > 0, "{name}: {of_this:#?}");
+        let counted = |counter: &&str| {
+            of_this
+                .iter()
+                .any(|window| window["evidence"][*counter].as_u64() > Some(0))
+        };
+        assert!(counters.iter().any(counted), "{name}: {of_this:#?}");
     }
 }
 

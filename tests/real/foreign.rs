@@ -27,7 +27,7 @@ fn a_lock_that_everybody_gets_is_caught_without_its_help() {
 fn the_client_of_the_protocol_page_is_a_lock() {
     let harness = Harness::new();
     let client = page_client(&harness, &[]);
-    let words = "run --json --runtime local --backend redis --fault partition=holder --lease 1s --time 12s --client";
+    let words = "run --json --runtime local --backend redis --fault partition=holder --lease 1s --window 2500ms --time 9s --client";
     let mut command = harness.command(words);
     let output = command.arg(client).output().unwrap();
     let answer = crate::command::Answer::of(output);
@@ -74,16 +74,18 @@ const HASH: [(&str, &str); 4] = [
 fn a_lock_in_a_hash_of_its_own_name_is_watched_where_its_contract_says() {
     let harness = Harness::new();
     let client = page_client(&harness, &HASH);
-    let words = "run --json --runtime local --backend redis --lease 1s --time 8s --client";
-    let answer = crate::command::Answer::of(harness.command(words).arg(&client).output().unwrap());
-    answer.assert_exit(0);
-    assert_eq!(answer.verdict("HL007"), "holds", "its owners are found on the server");
-    let unwatched = harness
-        .command(words)
-        .args([&client, "--promise", "value=none"])
-        .output()
-        .unwrap();
-    assert_eq!(crate::command::Answer::of(unwatched).verdict("HL007"), "not-applicable");
+    let run = |promised: &[&str]| {
+        let harness = Harness::new();
+        let mut command = harness.command("run --json --runtime local --backend redis --lease 1s --time 7s --client");
+        crate::command::Answer::of(command.arg(&client).args(promised).output().unwrap())
+    };
+    let (watched, unwatched) = std::thread::scope(|scope| {
+        let unwatched = scope.spawn(|| run(&["--promise", "value=none"]));
+        (run(&[]), unwatched.join().expect("a run is judged"))
+    });
+    watched.assert_exit(0);
+    assert_eq!(watched.verdict("HL007"), "holds", "its owners are found on the server");
+    assert_eq!(unwatched.verdict("HL007"), "not-applicable");
 }
 
 #[test]
@@ -95,7 +97,7 @@ fn a_lock_that_answers_what_its_server_never_granted_is_caught_in_a_hash_of_its_
         r#"return None, value if value > "8" else "x" + value"#,
     ));
     let client = page_client(&harness, &replaced);
-    let words = "run --json --runtime local --backend redis --lease 3s --hold 900ms --time 14s --client";
+    let words = "run --json --runtime local --backend redis --lease 3s --hold 900ms --time 10s --client";
     let answer = crate::command::Answer::of(harness.command(words).arg(&client).output().unwrap());
     answer.assert_exit(1);
     assert_eq!(answer.verdict("HL007"), "violated");
@@ -192,7 +194,7 @@ fn a_lock_that_ends_its_process_before_its_lease_ends_is_never_held_twice() {
     let harness = Harness::new();
     let script = harness.folder.path().join("exits.py");
     std::fs::write(&script, EXITS_IN_TIME).unwrap();
-    let words = "run --json --runtime local --backend redis --clients 3 --lease 2s --hold 3s --time 20s --client";
+    let words = "run --json --runtime local --backend redis --clients 3 --lease 2s --hold 3s --time 16s --client";
     let output = harness
         .command(words)
         .arg(format!("python3 {}", script.display()))
@@ -210,7 +212,7 @@ fn a_lock_that_ends_its_process_before_its_lease_ends_is_never_held_twice() {
 #[test]
 fn a_client_that_does_not_answer_is_killed_before_the_recovery_and_left_alone_in_it() {
     let harness = Harness::new();
-    let words = "run --json --runtime local --backend redis --clients 2 --lease 1s --wait 100ms --answer-limit 400ms --time 12s --client";
+    let words = "run --json --runtime local --backend redis --clients 2 --lease 1s --wait 100ms --answer-limit 400ms --time 8s --client";
     let client = concat!(
         "python3 ",
         env!("CARGO_MANIFEST_DIR"),
@@ -246,7 +248,7 @@ const NOBODY_ACQUIRES: &str = "--runtime local --backend redis --clients 2 --lea
 
 #[test]
 fn a_client_that_answers_every_acquire_with_an_error_ends_the_run_and_no_lock_is_blamed() {
-    for error in ["fail", "info"] {
+    let ends_without_blame = |error: &str| {
         let harness = Harness::new();
         let answer = format!(r#"reply = {{"type": "{error}", "error": "FileNotFoundError: etcdctl"}}"#);
         let client = answering(&harness, &answer);
@@ -261,15 +263,17 @@ fn a_client_that_answers_every_acquire_with_an_error_ends_the_run_and_no_lock_is
         let screen = String::from_utf8_lossy(&output.stdout);
         assert!(!screen.contains("FAIL") && !screen.contains("HL005"), "{screen}");
         assert!(harness.results().join("latest/no-lock.jsonl").is_file());
-    }
+    };
+    std::thread::scope(|scope| {
+        for error in ["fail", "info"] {
+            scope.spawn(move || ends_without_blame(error));
+        }
+    });
 }
 
 #[test]
 fn a_lock_that_nobody_gets_is_blamed_in_whatever_words_it_says_so() {
-    for answer in [
-        r#"time.sleep(wait); reply = {"type": "fail", "error": "LockUnavailable: gave up"}"#,
-        r#"time.sleep(wait); reply = {"type": "fail", "error": "timeout"}"#,
-    ] {
+    let is_blamed = |answer: &str| {
         let harness = Harness::new();
         let client = answering(&harness, answer);
         let words = format!("{NOBODY_ACQUIRES} --json --time 12s --fault latency --client");
@@ -277,7 +281,15 @@ fn a_lock_that_nobody_gets_is_blamed_in_whatever_words_it_says_so() {
             crate::command::Answer::of(harness.command(&format!("run {words}")).arg(&client).output().unwrap());
         answered.assert_exit(1);
         assert_eq!(answered.verdict("HL005"), "violated", "{answer}");
-    }
+    };
+    std::thread::scope(|scope| {
+        for answer in [
+            r#"time.sleep(wait); reply = {"type": "fail", "error": "LockUnavailable: gave up"}"#,
+            r#"time.sleep(wait); reply = {"type": "fail", "error": "timeout"}"#,
+        ] {
+            scope.spawn(move || is_blamed(answer));
+        }
+    });
 }
 
 #[test]

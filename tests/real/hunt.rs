@@ -83,14 +83,6 @@ fn nothing_is_found(words: &str, experiments: u64) {
 }
 
 #[test]
-fn a_right_lock_on_redis_holds_in_two_jobs_with_servers_of_their_own() {
-    nothing_is_found(
-        "--backend redis --fault reset,drop-reply=SET,kill-holder --for 12s --jobs 2",
-        4,
-    );
-}
-
-#[test]
 fn a_hunt_that_is_interrupted_ends_and_goes_on_where_it_was() {
     let harness = Harness::new();
     let words = "hunt --backend redis --runtime local --fault reset --for 300s --seed 5";
@@ -184,5 +176,13 @@ mod nightly {
     #[test]
     fn a_right_lock_on_etcd_holds_on_servers_that_are_kept() {
         nothing_is_found("--backend etcd --fault reset,drop-reply=Txn --for 27s", 2);
+    }
+
+    #[test]
+    fn a_right_lock_on_redis_holds_in_two_jobs_with_servers_of_their_own() {
+        nothing_is_found(
+            "--backend redis --fault reset,drop-reply=SET,kill-holder --for 12s --jobs 2",
+            4,
+        );
     }
 }

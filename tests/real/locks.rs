@@ -3,16 +3,16 @@
 use crate::command::{Harness, on_runtimes};
 
 /// One lease of a second keeps these short; every run still has a window longer than the lease, and a calm end.
-const SHORT: &str = "--lease 1s --time 14s --seed 5eed";
+const SHORT: &str = "--lease 1s --window 2500ms --time 9s --seed 5eed";
 
 /// etcd grants no shorter lease.
-const ETCD: &str = "--lease 2s --time 20s --seed 5eed";
+const ETCD: &str = "--lease 2s --window 4s --time 13s --seed 5eed";
 
 fn careful_holds_while_its_holder_is_cut_off(runtime: &str, backend: &str) {
     let plan = if backend == "etcd" { ETCD } else { SHORT };
-    let answer = Harness::new().run(&format!(
-        "--runtime {runtime} --backend {backend} --fault partition=holder {plan}"
-    ));
+    // an observer that asks now and then sees holds of this length on a busy machine, too
+    let words = format!("--runtime {runtime} --backend {backend} --fault partition=holder --hold 60ms");
+    let answer = Harness::new().run(&format!("{words} {plan}"));
     answer.assert_exit(0);
     assert_eq!(answer.verdict("HL001"), "holds");
     assert_eq!(answer.verdict("HL008"), "holds");
@@ -162,27 +162,27 @@ fn clients_of_one_process_are_clients(runtime: &str) {
 on_runtimes! {
     real:
         a_careful_zookeeper_queue_holds_while_its_holder_is_cut_off
-        a_careful_postgres_lease_holds_while_its_holder_is_cut_off
-        a_naive_redis_holder_is_caught_and_frees_its_successors_lock
-        a_watch_on_the_parent_wakes_the_herd
         locks_that_come_and_go_are_made_again_and_hold;
     docker:
         a_careful_etcd_mutex_holds_while_its_holder_is_cut_off
         a_careful_postgres_lease_holds_while_its_holder_is_cut_off
         a_careful_mariadb_lease_holds_while_its_holder_is_cut_off
-        a_careful_redis_lock_holds_while_its_holder_is_cut_off
-        a_naive_zookeeper_holder_is_caught_and_tokens_would_have_saved_it;
+        a_careful_redis_lock_holds_while_its_holder_is_cut_off;
     models:
         a_careful_etcd_mutex_holds_while_its_holder_is_cut_off
         a_careful_redis_lock_holds_while_its_holder_is_cut_off
+        a_naive_redis_holder_is_caught_and_frees_its_successors_lock
         a_naive_zookeeper_holder_is_caught_and_tokens_would_have_saved_it
+        a_watch_on_the_parent_wakes_the_herd
         a_watch_on_the_predecessor_wakes_one
         everybody_gets_a_turn_one_at_a_time
         a_run_that_ends_before_everybody_had_a_turn_is_no_pass
         clients_of_one_process_are_clients;
     nightly:
+        a_careful_postgres_lease_holds_while_its_holder_is_cut_off
         a_careful_mariadb_lease_holds_while_its_holder_is_cut_off;
     nightly_docker:
+        a_naive_zookeeper_holder_is_caught_and_tokens_would_have_saved_it
         a_careful_zookeeper_queue_holds_while_its_holder_is_cut_off
         a_naive_redis_holder_is_caught_and_frees_its_successors_lock;
 }

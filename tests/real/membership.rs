@@ -100,8 +100,9 @@ fn the_new_member_of_an_etcd_cluster_is_another_one_and_has_what_the_others_have
 }
 
 fn a_zookeeper_queue_stands_a_leader_that_is_replaced(runtime: &str) {
-    let words =
-        format!("--runtime {runtime} --backend zk --locks 2 --fault server-replace --lease 1s --time 14s --seed 5eed");
+    let words = format!(
+        "--runtime {runtime} --backend zk --locks 2 --fault server-replace --lease 1s --window 4s --time 11s --seed 5eed"
+    );
     let answer = Harness::new().run(&words);
     answer.assert_exit(0);
     let (with_effect, all) = answer.windows_with_effect();

@@ -54,7 +54,7 @@ fn a_run_shows_what_goes_on_in_it() {
     let harness = Harness::new();
     let at = free_address();
     let words = format!(
-        "run --quiet --runtime local --backend redis --fault partition=holder --lease 1s --time 30s --metrics {at}"
+        "run --quiet --runtime local --backend redis --fault partition=holder --lease 1s --window 4s --time 16s --metrics {at}"
     );
     let mut running = harness.command(&words).stdout(Stdio::null()).spawn().unwrap();
     let answer = until(&mut running, at, |answer| {

@@ -4,9 +4,9 @@
 use crate::command::{Answer, Harness, on_runtimes, processes_of};
 
 /// Short enough for a test; every window is longer than the lease.
-const SHORT: &str = "--lease 1s --time 14s --seed 5eed";
+const SHORT: &str = "--lease 1s --window 2500ms --time 9s --seed 5eed";
 /// etcd grants no shorter lease.
-const ETCD: &str = "--lease 2s --time 20s --seed 5eed";
+const ETCD: &str = "--lease 2s --window 4s --time 13s --seed 5eed";
 
 fn run(runtime: &str, words: &str) -> Answer {
     Harness::new().run(&format!("--runtime {runtime} {words}"))
@@ -113,7 +113,8 @@ fn a_dead_holder_without_a_lease_is_never_replaced(runtime: &str) {
 
 fn all_clients_of_a_killed_process_die_and_come_back(runtime: &str) {
     let harness = Harness::new();
-    let words = "--backend redis --clients 6 --per-process 3 --fault kill --lease 1s --time 14s --seed 5eed";
+    let words =
+        "--backend redis --clients 6 --per-process 3 --fault kill --lease 1s --window 2500ms --time 9s --seed 5eed";
     let answer = harness.run(&format!("--runtime {runtime} {words}"));
     answer.assert_exit(0);
     assert_every_window_had_effect(&answer);
@@ -209,13 +210,13 @@ on_runtimes! {
     real:
         a_stopped_holder_writes_once_when_it_continues
         a_paused_waiter_does_no_harm_to_a_queue
-        a_dead_holder_without_a_lease_is_never_replaced
         all_clients_of_a_killed_process_die_and_come_back
-        an_etcd_mutex_stands_the_end_of_its_leader
         a_redis_that_comes_back_empty_has_two_holders;
     docker:
         a_zookeeper_queue_stands_the_end_of_its_leader;
     models:
+        a_dead_holder_without_a_lease_is_never_replaced
+        an_etcd_mutex_stands_the_end_of_its_leader
         a_paused_holder_believes_too_long_and_tokens_save_the_data
         a_holder_that_is_not_paused_past_its_lease_proves_nothing
         a_lock_without_a_lease_stands_a_paused_holder

@@ -79,7 +79,7 @@ fn a_run_that_is_poked_says_so_and_is_calm_at_its_end() {
     let api = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let api = api.expect("a free port");
     let words =
-        format!("run --json --runtime local --backend redis --fault none --lease 1s --time 14s --proxy-api {api}");
+        format!("run --json --runtime local --backend redis --fault none --lease 1s --time 8s --proxy-api {api}");
     let mut command = harness.command(&words);
     let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let running = running.expect("harness can be started");

@@ -42,7 +42,7 @@ fn acquired(history: &[Value]) -> impl Iterator<Item = &Value> {
 
 fn a_leader_that_is_killed_is_followed_by_another_and_nobody_acquires_through_it(runtime: &str) {
     let history = history(&format!(
-        "--runtime {runtime} --backend zk --fault server-kill=leader --lease 1s --time 14s --clients 12 --seed 5eed"
+        "--runtime {runtime} --backend zk --fault server-kill=leader --lease 1s --window 4s --time 10s --clients 12 --seed 5eed"
     ));
     let roles: Vec<&Value> = history.iter().filter(|line| line["f"] == "roles").collect();
     let warm_up = history.iter().find(|line| line["phase"] == "warm-up").unwrap();

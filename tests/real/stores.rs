@@ -62,7 +62,7 @@ pub fn run(words: &str, switch: &str) -> Answer {
 fn a_described_store_has_all_faults_of_the_network_and_of_clients_and_an_observer() {
     let _removed = Removed;
     let answer = run(
-        "--runtime local --time 30s --fault partition,kill-holder,latency --seed 1",
+        "--runtime local --window 3s --time 18s --fault partition,kill-holder,latency --seed 1",
         "",
     );
     answer.assert_exit(0);
@@ -172,7 +172,7 @@ fn a_postgres_that_was_running_is_tested_and_left_as_it_was() {
         let report = harness.results().join("latest/report.html").is_file();
         (answer, report)
     };
-    let (refused, _) = run("--time 24s --fault partition", "");
+    let (refused, _) = run("--window 3s --time 12s --fault partition", "");
     assert_eq!(refused.exit, 2, "{}", refused.stderr);
     assert!(
         refused.stderr.contains("the tables accounts") && refused.stderr.contains("--yes"),
@@ -180,13 +180,13 @@ fn a_postgres_that_was_running_is_tested_and_left_as_it_was() {
         refused.stderr
     );
 
-    let (answer, report) = run("--time 24s --fault partition --yes", "");
+    let (answer, report) = run("--window 3s --time 12s --fault partition --yes", "");
     answer.assert_exit(0);
     assert!(report);
     for property in ["HL001", "HL002", "HL003", "HL005"] {
         assert_eq!(answer.verdict(property), "holds", "{property}: {:#}", answer.diagnosis);
     }
-    let (broken, _) = run("--time 24s --hold 4s --yes", "--broken");
+    let (broken, _) = run("--time 12s --hold 4s --yes", "--broken");
     assert_eq!(broken.verdict("HL001"), "violated", "{:#}", broken.diagnosis);
     let tables = "select string_agg(tablename, ' ') from pg_tables where schemaname = 'public'";
     assert_eq!(postgres.ask(tables), "accounts");

@@ -54,11 +54,6 @@ fn locks_of_other_shapes_hold() {
 const A_MINORITY_IS_AWAY: &str = "--nodes 3 --fault partition=server --window 14s --time 40s";
 
 #[test]
-fn a_lock_that_needs_every_server_is_found_while_one_is_away() {
-    all_are_found(&[("quorum", A_MINORITY_IS_AWAY, "HL005")]);
-}
-
-#[test]
 fn leases_that_are_not_kept_are_found() {
     all_are_found(&[
         ("rewritten_value", "--time 16s --hold 3s", "HL001"),
@@ -123,5 +118,10 @@ mod nightly {
             ("read_write", "--time 9s --hold 100ms", "HL001"),
             ("permits", "--time 9s --hold 100ms", "HL001"),
         ]);
+    }
+
+    #[test]
+    fn a_lock_that_needs_every_server_is_found_while_one_is_away() {
+        all_are_found(&[("quorum", A_MINORITY_IS_AWAY, "HL005")]);
     }
 }

@@ -32,10 +32,10 @@ fn come_out_as_written(names: &[&str]) {
 }
 
 /// A lock on Redis that holds, and one that does not; `expected` is what is written for the second.
-fn two_rows(harness: &Harness, expected: &str) -> String {
+fn two_rows(harness: &Harness, runtime: &str, expected: &str) -> String {
     let path = harness.folder.path().join("two.toml");
     let text = format!(
-        "[defaults]\nbackend = \"redis\"\nruntime = \"local\"\nlease = \"1s\"\ntime = \"7s\"\n\
+        "[defaults]\nbackend = \"redis\"\nruntime = \"{runtime}\"\nlease = \"1s\"\ntime = \"7s\"\n\
          [[row]]\nname = \"holds\"\n\
          [[row]]\nname = \"herd\"\nrecipe = \"redis-pubsub\"\n{expected}\n"
     );
@@ -46,7 +46,7 @@ fn two_rows(harness: &Harness, expected: &str) -> String {
 #[test]
 fn a_violation_that_is_not_expected_fails_the_suite_and_a_canary_that_sings_does_not() {
     let harness = Harness::new();
-    let file = two_rows(&harness, "expect = { HL004 = \"holds\" }\nretries = 3");
+    let file = two_rows(&harness, "local", "expect = { HL004 = \"holds\" }\nretries = 3");
     let (exit, record, stderr) = suite(&harness, &[&file, "--jobs", "2"]);
     assert_eq!(exit, 1, "{stderr}");
     assert_eq!(record["rows"][0]["judged"], "as-expected", "{stderr}");
@@ -59,7 +59,7 @@ fn a_violation_that_is_not_expected_fails_the_suite_and_a_canary_that_sings_does
     );
     assert!(stderr.contains("HL004 is violated"), "{stderr}");
 
-    let file = two_rows(&harness, "expect = { HL004 = \"holds\" }\ncanary = true");
+    let file = two_rows(&harness, "local", "expect = { HL004 = \"holds\" }\ncanary = true");
     let (exit, _, stderr) = suite(&harness, &[&file, "--filter", "herd"]);
     assert_eq!(exit, 0, "{stderr}");
 }
@@ -67,7 +67,7 @@ fn a_violation_that_is_not_expected_fails_the_suite_and_a_canary_that_sings_does
 #[test]
 fn shards_run_apart_join_to_the_suite_and_a_missing_one_is_no_pass() {
     let harness = Harness::new();
-    let file = two_rows(&harness, "expect = { HL004 = \"violated\" }");
+    let file = two_rows(&harness, "simulated", "expect = { HL004 = \"violated\" }");
     for shard in ["1/2", "2/2"] {
         let results = format!("shard-{}", &shard[..1]);
         let (exit, _, stderr) = suite(&harness, &[&file, "--shard", shard, "--results", &results]);

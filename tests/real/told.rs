@@ -2,7 +2,7 @@
 
 use crate::command::Harness;
 
-const FAILING: &str = "run --runtime local --backend zk --holder naive --fault partition=holder --lease 1s --time 14s --seed 5eed --results results";
+const FAILING: &str = "run --runtime local --backend zk --holder naive --fault partition=holder --lease 1s --window 2500ms --time 9s --seed 5eed --results results";
 
 #[test]
 fn a_failing_run_leaves_its_page_and_all_that_it_tells() {
@@ -101,7 +101,7 @@ fn a_run_that_could_not_be_made_leaves_a_page_that_says_why() {
 #[test]
 fn passing_runs_beyond_those_to_keep_are_removed() {
     let harness = Harness::new();
-    let words = "run --runtime local --backend redis --fault none --lease 1s --time 7s --results results --keep 1";
+    let words = "run --runtime simulated --backend redis --fault none --lease 1s --time 7s --results results --keep 1";
     for seed in ["a", "b"] {
         let output = harness.output(&format!("{words} --seed {seed}"));
         assert_eq!(

@@ -215,24 +215,27 @@ fn every_mariadb_recipe_that_is_not_broken_excludes_on_a_real_server() {
 
 #[test]
 fn a_careful_client_that_is_cut_off_raises_lost_in_time_and_a_naive_one_does_not() {
-    for (start, recipe) in [
+    let each = [
         (servers::zookeeper as fn() -> Servers, "zk-predecessor-watch"),
         (servers::etcd, "etcd-mutex"),
         (|| servers::redis(1), "redis-set-px-lua"),
         (servers::postgres, "pg-row-lease"),
         (servers::mariadb, "mysql-row-lease"),
-    ] {
+    ];
+    let both = |start: fn() -> Servers, recipe| {
         on(start(), async |machine| {
             let careful = RecipeOptions::named(recipe).unwrap();
+            let naive = RecipeOptions {
+                policy: Policy::Naive,
+                ..careful
+            };
             raises_lost_in_a_partition(machine, careful).await;
-            raises_lost_in_a_partition(
-                machine,
-                RecipeOptions {
-                    policy: Policy::Naive,
-                    ..careful
-                },
-            )
-            .await;
+            raises_lost_in_a_partition(machine, naive).await;
         });
-    }
+    };
+    std::thread::scope(|scope| {
+        for (start, recipe) in each {
+            scope.spawn(move || both(start, recipe));
+        }
+    });
 }

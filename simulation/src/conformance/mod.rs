@@ -43,7 +43,9 @@ const REPEATS: usize = 2;
 /// Random scripts for each model and its real server.
 const SCRIPTS: u64 = 200;
 /// Scripts that run on a real server at once.
-const AT_ONCE: usize = 50;
+const AT_ONCE: usize = 100;
+/// Timed scripts that run at once, each on a server of its own.
+const TIMED_AT_ONCE: usize = 4;
 
 /// What random scripts say on a real server, in the order of their numbers.
 async fn transcripts<F>(numbers: &[u64], run: impl Fn(u64) -> F) -> Vec<Vec<String>>
@@ -112,26 +114,36 @@ fn assert_same_answers(
     eprintln!("{SCRIPTS} scripts, {lines} lines, {} mutants caught", mutants.len());
 }
 
-/// Runs every script on a real server, and those again that differ from the model. `None`: there is no server here.
-fn timed_on_real<S>(
+/// Runs every script on a real server of its own, a few at once, and those again, alone, that differ from the model. `None`: there is no
+/// server here.
+fn timed_on_real<S: Sync>(
     scripts: &[S],
-    run: impl AsyncFn(&Proxy, &S) -> Option<TimedLines>,
+    run: impl AsyncFn(&Proxy, &S) -> Option<TimedLines> + Sync,
     differs: impl Fn(&S, &TimedLines) -> bool,
 ) -> Option<Vec<TimedLines>> {
-    in_real_time(async {
-        let proxy = Proxy::start().expect("a proxy on loopback");
-        let mut transcripts = Vec::new();
-        for script in scripts {
-            let mut transcript = run(&proxy, script).await?;
-            for _ in 0..REPEATS {
-                if differs(script, &transcript) {
-                    transcript = run(&proxy, script).await?;
-                }
+    let proxy = Proxy::start().expect("a proxy on loopback");
+    let alone = |script: &S| in_real_time(run(&proxy, script));
+    let mut transcripts = Vec::new();
+    for scripts in scripts.chunks(TIMED_AT_ONCE) {
+        // a question whether a server is ready blocks its thread
+        std::thread::scope(|scope| {
+            let batch: Vec<_> = scripts.iter().map(|script| scope.spawn(|| alone(script))).collect();
+            transcripts.extend(
+                batch
+                    .into_iter()
+                    .map(|script| script.join().expect("a script is performed")),
+            );
+        });
+    }
+    let mut transcripts: Vec<TimedLines> = transcripts.into_iter().collect::<Option<_>>()?;
+    for (script, transcript) in scripts.iter().zip(&mut transcripts) {
+        for _ in 0..REPEATS {
+            if differs(script, transcript) {
+                *transcript = alone(script)?;
             }
-            transcripts.push(transcript);
         }
-        Some(transcripts)
-    })
+    }
+    Some(transcripts)
 }
 
 /// Why two timed transcripts are not the same, if they are not.

@@ -102,7 +102,7 @@ struct FamilyChild {
 impl FamilyChild {
     fn of(world: World, started: StartedFamily, who: String, log: &Path, on_event: OnChildEvent) -> Self {
         let family = started.family;
-        let pending = PendingRequests::new();
+        let pending = PendingRequests::default();
         let reader = Rc::new(OutputReader {
             who,
             pending: pending.clone(),

@@ -242,7 +242,7 @@ impl ChildProcess {
         let stdout = process.stdout.take().expect("stdout is piped");
         let child = Arc::new(Self {
             stdin: AsyncMutex::new(Some(stdin)),
-            pending: PendingRequests::new(),
+            pending: PendingRequests::default(),
             next_id: AtomicU64::new(1),
             group,
             process: Mutex::new(Some(process)),

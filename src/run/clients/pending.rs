@@ -12,11 +12,13 @@ type ReplySenders = HashMap<u64, oneshot::Sender<Message>>;
 #[derive(Clone)]
 pub struct PendingRequests(Arc<Mutex<Option<ReplySenders>>>);
 
-impl PendingRequests {
-    pub fn new() -> Self {
+impl Default for PendingRequests {
+    fn default() -> Self {
         Self(Arc::new(Mutex::new(Some(HashMap::new()))))
     }
+}
 
+impl PendingRequests {
     /// Where the reply to a request will be; `None`: nothing that the child prints is read any more.
     pub fn add(&self, id: u64) -> Option<oneshot::Receiver<Message>> {
         let (sender, reply) = oneshot::channel();

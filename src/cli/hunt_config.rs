@@ -10,6 +10,8 @@ pub fn set_drawn(config: &mut Config, name: &str, value: &str) -> Result<(), Str
         "clients" => config.clients = number(value)?,
         "locks" => config.locks = number(value)?,
         "tries" => config.mix.tries = Some(number(value)?),
+        "odd-turns" => config.mix.odd_turns = number(value)?,
+        "per-process" => config.per_process = number(value)?,
         "hold" => config.hold = parse_duration(value)?,
         "wait" => config.wait = parse_duration(value)?,
         "vary" => config.vary = parse_duration(value)?,

@@ -78,6 +78,7 @@ impl SpaceOfHunt {
                 points: config.runtime == RuntimeRequest::Simulated,
                 churn: config.runtime != RuntimeRequest::Simulated || config.backend.sweep.is_none(),
                 long_holds: false,
+                threads: false,
             },
             config,
             typed,
@@ -107,7 +108,11 @@ impl SpaceOfHunt {
             tries: contract
                 .as_ref()
                 .is_some_and(|contract| Demand::of(&with_tries, contract).is_ok()),
-            long_holds: contract.is_some_and(|contract| contract.renews == Some(true)),
+            long_holds: contract.as_ref().is_some_and(|contract| contract.renews == Some(true)),
+            threads: match &self.config.who {
+                Clients::Recipe(_) => true,
+                Clients::Foreign { .. } => contract.is_some_and(|contract| contract.threads == Some(true)),
+            },
             faults: self.space.faults.clone().with_cells(cells),
             ..self.space.clone()
         };

@@ -25,8 +25,30 @@ pub struct Demand {
     pub permits: Option<u32>,
     /// Percentage of turns in which the application does what another one would.
     pub odd_turns: u32,
-    /// Whether that may be to ask for what it holds: the lock is to refuse it.
+    /// What it may do then.
+    pub odd: OddTurns,
+}
+
+/// What another application may do, by what the lock promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OddTurns {
+    /// To leave alone what it lost: the lock ends by itself, since nobody renews it. Where a client does, the release may be what ends that.
+    pub leaves_losses: bool,
+    /// To release what it has released. Of a semaphore that gives one more permit.
+    pub releases_twice: bool,
+    /// To ask for what it holds: the lock is to refuse it.
     pub asks_again: bool,
+}
+
+impl OddTurns {
+    fn of(contract: &Contract, foreign: bool, is_shared: bool) -> Self {
+        let ends_by_itself = contract.lease == Some(true) && contract.renews == Some(false);
+        Self {
+            leaves_losses: ends_by_itself || !foreign,
+            releases_twice: contract.permits.is_none(),
+            asks_again: contract.reentrant == Some(false) && contract.tries == Some(true) && !is_shared,
+        }
+    }
 }
 
 impl Demand {
@@ -84,7 +106,7 @@ impl Demand {
             nested: reentrant && !modes && reads == 0 && tries == 0 && contract.permits.is_none(),
             permits: contract.permits,
             odd_turns: config.mix.odd_turns,
-            asks_again: foreign && contract.reentrant == Some(false) && contract.tries == Some(true) && !is_shared,
+            odd: OddTurns::of(contract, foreign, is_shared),
         })
     }
 
@@ -144,6 +166,32 @@ mod tests {
         }
         assert_eq!(of(None, None, &["read=true"]).unwrap().reads, READS);
         assert_eq!(of(Some(0), None, &["read=true"]).unwrap().reads, 0);
+    }
+
+    #[test]
+    fn another_application_does_what_the_contract_allows() {
+        let odd = |promises: &[&str]| {
+            let OddTurns {
+                leaves_losses,
+                releases_twice,
+                asks_again,
+            } = of(None, None, promises).unwrap().odd;
+            [leaves_losses, releases_twice, asks_again]
+        };
+        for (promises, allowed) in [
+            (vec![], [false, true, false]),
+            (vec!["lease=true", "renews=true"], [false, true, false]),
+            (vec!["lease=true", "renews=false"], [true, true, false]),
+            (vec!["reentrant=false", "tries=true"], [false, true, true]),
+            (vec!["reentrant=true", "tries=true"], [false, true, false]),
+            (vec!["reentrant=false", "tries=true", "read=true"], [false, true, false]),
+            (
+                vec!["reentrant=false", "tries=true", "permits=2"],
+                [false, false, false],
+            ),
+        ] {
+            assert_eq!(odd(&promises), allowed, "{promises:?}");
+        }
     }
 
     #[test]

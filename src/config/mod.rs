@@ -25,7 +25,7 @@ use harness_proxy::tap::Protocol;
 use harness_workloads::{Contract, Policy, RecipeOptions};
 
 pub use attach::Attach;
-pub use demand::Demand;
+pub use demand::{Demand, OddTurns};
 pub use duration::{duration_within, parse_duration};
 pub use load_shape::LoadShape;
 
@@ -165,7 +165,8 @@ pub struct Mix {
     /// Percentage of turns in which the application does what another one would: it leaves alone what it lost, releases twice, closes
     /// its client while it holds, or asks again for what it holds
     ///
-    /// It asks again where a client program promises tries=true and reentrant=false.
+    /// It does what the contract allows: it leaves losses alone where the lock ends by itself (lease=true, renews=false, or a recipe), asks
+    /// again where it promises tries=true and reentrant=false, and does not release permits twice.
     #[arg(long, help_heading = LOAD, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100))]
     pub odd_turns: u32,
 }

@@ -33,6 +33,9 @@ const TWO_MESSAGES: f64 = 0.8;
 /// Delays, in leases, that are shorter than what a client waits for an answer.
 const SHORT_DELAYS: Range<f64> = 0.02..0.45;
 
+/// Share of experiments in which some turns are those of another application.
+const ODD_APPLICATIONS: f64 = 0.25;
+
 /// Acts of an experiment with single acts, and the logarithm of the last message that is drawn for one.
 const MOST_POINTS: u32 = 6;
 const POINTS_LOG2: f64 = 9.5;
@@ -54,6 +57,8 @@ pub struct HuntSpace {
     pub churn: bool,
     /// Whether a lock may be held for longer than its lease: where the client renews it.
     pub long_holds: bool,
+    /// Whether two clients may be threads of one process.
+    pub threads: bool,
 }
 
 /// What an experiment is mainly about.
@@ -281,6 +286,12 @@ impl HuntSpace {
         if self.tries && rng.random_bool(if varied { 0.5 } else { 0.2 }) {
             options.push(("tries", rng.random_range(20..=60).to_string()));
         }
+        if rng.random_bool(ODD_APPLICATIONS) {
+            options.push(("odd-turns", rng.random_range(5..=40).to_string()));
+        }
+        if self.threads && rng.random_bool(if varied { 0.3 } else { 0.1 }) {
+            options.push(("per-process", "2".to_owned()));
+        }
         options
     }
 
@@ -395,6 +406,7 @@ mod tests {
             points: false,
             churn: true,
             long_holds: false,
+            threads: true,
         }
     }
 

@@ -80,31 +80,46 @@ impl Holders {
 
     /// A client that waits for a lock that another one holds: the one that asked last, which is likely to wait the longest.
     /// Waits for one if there is none. The holder works for [`STILL_WAITING`] more, so that the fault acts on a waiter and
-    /// not on a client that was granted the lock meanwhile and has not said so: no lock can prevent what that does.
-    pub async fn waiter(&self) -> (u32, String) {
+    /// not on a client that was granted the lock meanwhile and has not said so: no lock can prevent what that does. Of `per_process`
+    /// clients in its process, each waits like that, or neither holds nor waits.
+    pub async fn waiter(&self, per_process: u32) -> (u32, String) {
         loop {
             let changed = self.changed.notified();
-            if let Some(waiter) = self.try_waiter() {
+            if let Some(waiter) = self.try_waiter(per_process) {
                 return waiter;
             }
             changed.await;
         }
     }
 
-    fn try_waiter(&self) -> Option<(u32, String)> {
+    fn try_waiter(&self, per_process: u32) -> Option<(u32, String)> {
         let mut table = self.table();
         let HoldersTable { now, waiting, .. } = &mut *table;
         let held_by_another = |client: u32, lock: &str| {
             now.iter()
                 .any(|(holder, holding)| *holder != client && holding.lock == lock)
         };
-        let waits = waiting
-            .iter()
-            .filter(|(client, (lock, _))| held_by_another(**client, lock));
+        let members = |client: u32| {
+            let first = client - client % per_process;
+            first..first + per_process
+        };
+        let no_lock_comes = |client: u32| {
+            !now.contains_key(&client)
+                && waiting
+                    .get(&client)
+                    .is_none_or(|(lock, _)| held_by_another(client, lock))
+        };
+        let waits = waiting.iter().filter(|(client, (lock, _))| {
+            let mut others = members(**client).filter(|member| member != *client);
+            held_by_another(**client, lock) && others.all(no_lock_comes)
+        });
         let (client, (lock, _)) = waits.max_by_key(|(_, (_, since))| *since)?;
         let waiter = (*client, lock.clone());
+        let awaited: Vec<&String> = members(*client)
+            .filter_map(|member| Some(&waiting.get(&member)?.0))
+            .collect();
         let until = self.clock.now() + STILL_WAITING;
-        for holding in now.values_mut().filter(|holding| holding.lock == waiter.1) {
+        for holding in now.values_mut().filter(|holding| awaited.contains(&&holding.lock)) {
             holding.works_until = holding.works_until.max(until);
         }
         Some(waiter)
@@ -274,17 +289,34 @@ mod tests {
         for (client, lock) in [(1, "l0"), (2, "l0"), (3, "l1")] {
             holders.wait(client, lock);
         }
-        assert_eq!(holders.waiter().await, (2, "l0".into()));
+        assert_eq!(holders.waiter(1).await, (2, "l0".into()));
         holders.waited(2);
-        assert_eq!(holders.waiter().await, (1, "l0".into()));
+        assert_eq!(holders.waiter(1).await, (1, "l0".into()));
         holders.waited(1);
         assert_eq!(
-            holders.try_waiter(),
+            holders.try_waiter(1),
             None,
             "l1 is free: its waiter may have been granted it"
         );
         holders.wait(0, "l0");
-        assert_eq!(holders.try_waiter(), None, "the holder itself asks again");
+        assert_eq!(holders.try_waiter(1), None, "the holder itself asks again");
+    }
+
+    #[tokio::test]
+    async fn a_waiter_is_in_no_process_that_holds_or_may_be_granted_a_lock() {
+        let holders = Holders::new(RunClock::start(GroundClock::Real));
+        for (client, lock) in [(0, "l0"), (2, "l1")] {
+            holders.begin(client, lock, None, Duration::from_secs(1), false);
+        }
+        holders.wait(1, "l1");
+        assert_eq!(holders.try_waiter(2), None, "c0 holds in the same process");
+        holders.wait(4, "l0");
+        holders.wait(5, "l9");
+        assert_eq!(holders.try_waiter(2), None, "c5 may be granted l9");
+        holders.waited(5);
+        assert_eq!(holders.try_waiter(2), Some((4, "l0".into())));
+        holders.wait(5, "l1");
+        assert_eq!(holders.try_waiter(2), Some((5, "l1".into())));
     }
 
     #[tokio::test(start_paused = true)]
@@ -292,7 +324,7 @@ mod tests {
         let holders = Holders::new(RunClock::start(GroundClock::Real));
         holders.begin(0, "l0", None, Duration::from_millis(1), false);
         holders.wait(1, "l0");
-        assert_eq!(holders.waiter().await, (1, "l0".into()));
+        assert_eq!(holders.waiter(1).await, (1, "l0".into()));
         tokio::time::advance(Duration::from_millis(50)).await;
         assert!(holders.works_until(0).is_some());
         tokio::time::advance(Duration::from_millis(60)).await;

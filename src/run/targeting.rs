@@ -77,7 +77,7 @@ pub async fn resolve(
         Target::Waiter => {
             let (client, lock) = run
                 .clock
-                .within(AIM, run.holders.waiter())
+                .within(AIM, run.holders.waiter(run.spec.config.per_process))
                 .await
                 .ok_or("nobody waited for a lock")?;
             let title = format!("c{client} (waiting for {lock}): {planned}");

@@ -53,6 +53,9 @@ pub struct Contract {
     /// Whose numbers the `token` of a grant is. Numbers of either origin increase from grant to grant of a lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<IssuedBy>,
+    /// Whether a process serves several clients at once, each as a thread of one application.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<bool>,
     /// Whether it compares times of the wall clock, so that a stepped one concerns it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_clock: Option<bool>,

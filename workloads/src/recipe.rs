@@ -195,6 +195,7 @@ impl RecipeOptions {
             } else {
                 IssuedBy::None
             }),
+            threads: None,
             wall_clock: Some(recipe.wall_clock),
             keys: None,
             value: None,

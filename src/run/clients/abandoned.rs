@@ -61,7 +61,7 @@ impl ClientDriver {
         if matches!(answer, ClientReply::Silent) {
             self.process.kill();
         }
-        self.bury(None, None).await;
+        self.bury(None).await;
         None
     }
 

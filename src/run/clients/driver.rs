@@ -109,7 +109,7 @@ impl ClientDriver {
         let mut health = self.client.health();
         let before = *health.borrow_and_update();
         if before.died_at.is_some() || !self.executes().await {
-            self.bury(None, None).await;
+            self.bury(None).await;
             return false;
         }
         let Some(grant) = self.acquire(&request, late).await else {
@@ -134,7 +134,7 @@ impl ClientDriver {
         let executes = self.executes().await;
         let now = *health.borrow();
         if now.died_at.is_some() || !executes {
-            self.bury(Some(lock), None).await;
+            self.bury(Some(lock)).await;
             return true;
         }
         if nested {
@@ -324,7 +324,7 @@ impl ClientDriver {
         if matches!(answer, ClientReply::Silent) {
             self.process.kill();
         }
-        self.bury(Some(lock), None).await;
+        self.bury(Some(lock)).await;
     }
 
     /// Records that the outcome of an operation is unknown.
@@ -339,12 +339,15 @@ impl ClientDriver {
         self.reply(Kind::Info, f, fields);
     }
 
-    /// Records a death, at a time that is known or when the process was last seen alive, and brings the client back as another process.
-    pub(super) async fn bury(&mut self, lock: Option<&str>, died_at: Option<u64>) {
-        let died_at = match died_at {
-            Some(known) => Some(known),
-            None => self.died_at().await,
-        };
+    /// Records a death, when the process was last seen alive, and brings the client back as another process.
+    pub(super) async fn bury(&mut self, lock: Option<&str>) {
+        let died_at = self.died_at().await;
+        self.died(lock, died_at);
+        self.revive().await;
+    }
+
+    /// Records a death, and that this process number never acts again.
+    pub(super) fn died(&self, lock: Option<&str>, at: Option<u64>) {
         let fields = Fields {
             lock,
             ..Fields::default()
@@ -354,9 +357,13 @@ impl ClientDriver {
             Some(self.client.number),
             "died",
             fields,
-            died_at,
+            at,
         );
         self.pool.retire(&self.client);
+    }
+
+    /// Brings the client back as another process.
+    pub(super) async fn revive(&self) {
         while !self.run.is_stopping() {
             self.run.clock.sleep(AFTER_DEATH).await;
             if self.process.revive(&self.run).await {

@@ -20,9 +20,10 @@ impl ClientDriver {
     /// Ends the process in an orderly way in the midst of a hold, and begins with another one. The hold ends before that is asked.
     pub(super) async fn close_holding(&mut self, lock: &str, grant: &GrantedLock) {
         self.run.note_release(lock, grant.token, grant.owner.as_deref());
-        let at = self.run.clock.by.now_ns();
+        // before it is asked: what its library says while it closes comes after the hold
+        self.died(Some(lock), Some(self.run.clock.by.now_ns()));
         self.process.leave().await;
-        self.bury(Some(lock), Some(at)).await;
+        self.revive().await;
     }
 
     /// Works while it may: until its work is done, the lock is lost, or the client died. `before` is how it was before the acquire.

@@ -27,10 +27,10 @@ impl OddTurn {
             return None;
         }
         let possible = [
-            (Self::LeavesLosses, true),
-            (Self::ReleasesTwice, true),
+            (Self::LeavesLosses, demand.odd.leaves_losses),
+            (Self::ReleasesTwice, demand.odd.releases_twice),
             (Self::ClosesHolding, alone),
-            (Self::AsksAgain, demand.asks_again),
+            (Self::AsksAgain, demand.odd.asks_again),
         ];
         let possible: Vec<Self> = possible
             .into_iter()
@@ -47,12 +47,18 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
+    use crate::config::OddTurns;
 
     #[test]
     fn a_turn_is_odd_as_often_as_it_is_to_be_and_in_the_ways_that_the_contract_allows() {
         let drawn = |odd_turns: u32, asks_again: bool, alone: bool| {
+            let odd = OddTurns {
+                leaves_losses: true,
+                releases_twice: true,
+                asks_again,
+            };
             let mut demand = Demand::default();
-            (demand.odd_turns, demand.asks_again) = (odd_turns, asks_again);
+            (demand.odd_turns, demand.odd) = (odd_turns, odd);
             let mut rng = ChaCha8Rng::seed_from_u64(1);
             let turns: Vec<OddTurn> = (0..1000)
                 .filter_map(|_| OddTurn::draw(&demand, alone, &mut rng))

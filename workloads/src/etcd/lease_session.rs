@@ -11,6 +11,7 @@ use super::lease_keeper::{LeaseKeeper, first_doubt};
 use crate::client::{LockError, LockGrant, LockResult};
 use crate::defects::has_defect;
 use crate::host::{RecipeHost, Task, within};
+use crate::protocol::AcquireRequest;
 use crate::session::etcd::{EtcdKey, EtcdSession};
 use crate::session::{Retried, SessionError};
 
@@ -184,9 +185,21 @@ impl LeaseSession {
         }
     }
 
+    /// Begins an acquire. One of a lock that the client holds is refused: the key of a lease has one name, so that its create would find
+    /// the key of the hold and take it for its own, and its withdrawal would delete that.
+    pub(super) async fn begin(&mut self, request: &AcquireRequest) -> LockResult<()> {
+        self.forget_lost(&request.lock);
+        if !self.held.contains_key(&request.lock) {
+            return Ok(());
+        }
+        let wait = Duration::from_millis(request.wait_ms);
+        self.context.host.sleep(wait).await;
+        Err(LockError::wait_over(request))
+    }
+
     /// Forgets a lock that was lost and never released; its key may be there still, and is deleted before the next
     /// acquire.
-    pub(super) fn forget_lost(&mut self, lock: &str) {
+    fn forget_lost(&mut self, lock: &str) {
         let losses = self.context.signals.losses(lock);
         if self.held.get(lock).is_some_and(|held| held.losses != losses)
             && let Some(held) = self.held.remove(lock)
@@ -213,10 +226,6 @@ impl LeaseSession {
             token: u64::try_from(key.create_revision).ok().filter(|token| *token > 0),
             owner: Some(keeper.owner()),
         }
-    }
-
-    pub(super) fn holds(&self, lock: &str) -> bool {
-        self.held.contains_key(lock)
     }
 
     /// Ends a hold, and returns its key for the release.

@@ -31,7 +31,7 @@ pub(super) async fn ask<T>(
 ) -> LockResult<(T, LiveLease)> {
     let deadline = lease_session.now() + Duration::from_millis(request.wait_ms);
     let limit = deadline + lease_session.context.lease / 2;
-    lease_session.forget_lost(&request.lock);
+    lease_session.begin(request).await?;
     loop {
         let live = lease_session.ready().await?;
         let wait = deadline

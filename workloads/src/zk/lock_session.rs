@@ -107,6 +107,10 @@ impl LockSession {
         }
     }
 
+    pub(super) fn holds(&self, lock: &str) -> bool {
+        self.held.contains_key(lock)
+    }
+
     /// Remembers a node whose delete was not answered, to delete it before the next acquire.
     pub(super) fn leave_node(&mut self, path: String) {
         self.leftovers.add_path(path);

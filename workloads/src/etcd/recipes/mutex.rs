@@ -160,7 +160,7 @@ impl LockClient for MutexLock {
     async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
         let deadline = self.base.now() + Duration::from_millis(request.wait_ms);
         let limit = deadline + self.base.context.lease / 2;
-        self.base.forget_lost(&request.lock);
+        self.base.begin(request).await?;
         let (live, own) = self.enter(&request.lock, limit).await?;
         match self.wait_turn(&live, &own, request, deadline).await {
             Ok(()) => Ok(self.base.begin_hold(&request.lock, own, &live.keeper)),

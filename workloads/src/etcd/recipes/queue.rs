@@ -146,10 +146,8 @@ impl LockClient for ProcessQueueLock {
 
     async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
         let deadline = self.base.now() + Duration::from_millis(request.wait_ms);
-        self.base.forget_lost(&request.lock);
-        if !self.base.holds(&request.lock) {
-            self.held.remove(&request.lock);
-        }
+        self.base.begin(request).await?;
+        self.held.remove(&request.lock);
         self.base.ready().await?;
         let line = self.base.context.host.line(&request.lock);
         let wait = Duration::from_millis(request.wait_ms);

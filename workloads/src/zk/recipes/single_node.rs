@@ -135,6 +135,12 @@ impl LockClient for SingleNode {
 
     async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
         let (session, limits) = self.base.begin(request).await?;
+        if self.base.holds(&request.lock) {
+            // the node is there, and is the client's own
+            let left = limits.deadline.saturating_sub(self.base.now());
+            self.base.context.host.sleep(left).await;
+            return Err(LockError::wait_over(request));
+        }
         let mut unknown = false;
         let why = match self.contend(&*session, request, limits, &mut unknown).await {
             Ok((node, proof)) => return Ok(self.base.begin_hold(&session, &request.lock, node, &proof)),

@@ -210,6 +210,28 @@ pub(crate) fn takes_all_servers(context: &Context<'_>, window: &Window) -> bool 
     !names.is_empty() && names.iter().all(|name| window.started.targets.contains(name))
 }
 
+/// A window that kept less than half of the servers away.
+#[derive(Debug, Clone)]
+pub(crate) struct MinorityAway<'a> {
+    pub window: &'a Window,
+    pub servers: BTreeSet<&'a str>,
+}
+
+/// The minority that was away for the greater part of a span.
+pub(crate) fn minority_away<'a>(context: &'a Context<'_>, from_ns: u64, to_ns: u64) -> Option<MinorityAway<'a>> {
+    let (servers, recovery_ns) = (ServerNames::of(context), recovery_ns(context));
+    let away_ns = |window: &Window| {
+        let heal_ns = heal_ns(window, recovery_ns).unwrap_or(to_ns);
+        heal_ns.min(to_ns).saturating_sub(window.start_ns.max(from_ns))
+    };
+    let windows = context.windows.iter();
+    let mut long = windows.filter(|window| away_ns(window) * 2 > to_ns - from_ns);
+    long.find_map(|window| {
+        let servers = servers.minority_of(window)?;
+        Some(MinorityAway { window, servers })
+    })
+}
+
 /// The servers of a run, as their roles name them.
 struct ServerNames {
     names: BTreeSet<String>,

@@ -262,8 +262,16 @@ fn likely(cause: StuckCause<'_>) -> String {
             format!("`{message}` of {client} never reached the server: {advice}")
         }
         StuckCause::OnlyErrors(said) => format!(
-            "every acquire failed long before its wait was over, the last one with `{said}`: the clients did not come to ask for the \
-             lock, so look at how they connect again"
+            "every acquire was answered with an error, the last one with `{said}`: the clients did not come to ask for the lock, so look \
+             at how they connect again"
+        ),
+        StuckCause::MinorityAway { away, said } => format!(
+            "{} {} kept a minority of the servers away ({}), and nobody got the lock from the others{}: take an error of one server for \
+             no more than its refusal",
+            away.window.fault,
+            away.window.number,
+            Vec::from_iter(away.servers).join(" "),
+            said.map(|said| format!(", the last answer being `{said}`")).unwrap_or_default()
         ),
         StuckCause::RefusedRenew(message) => format!(
             "acquires that are refused send `{message}`, so that what a client left never ends while others ask: let only the \

@@ -12,10 +12,12 @@ use crate::limits;
 pub(super) struct StallAnswers {
     /// The lock was taken, or not free in time; or an error took as long as the wait.
     refused: u64,
-    /// Errors that came long before the wait was over, and the words of the last of them.
+    /// Errors, and the words of the last of them.
     errors: u64,
     error: Symbol,
-    /// Acquires without an answer, or with one that came later.
+    /// What the last answer said, of whatever kind.
+    last: Symbol,
+    /// Acquires that waited for the greater part of it, without an answer, or with one that came later.
     open: u64,
     /// Clients that called when the lock did not move already, and were refused.
     anew: FastSet<u32>,
@@ -24,8 +26,10 @@ pub(super) struct StallAnswers {
 impl StallAnswers {
     pub(super) fn of(context: &Context<'_>, stuck: &Stuck) -> Self {
         let (history, lock) = (context.history, context.history.locks[stuck.lock]);
+        let half_ns = stuck.from_ns + (stuck.to_ns - stuck.from_ns) / 2;
         let mut answers = Self {
             error: NONE,
+            last: NONE,
             ..Self::default()
         };
         history.events.each_call(F::Acquire, |_, call| {
@@ -34,18 +38,20 @@ impl StallAnswers {
             }
             match history.events.get(call.mate as usize) {
                 Some(reply) if reply.time < stuck.from_ns => {}
-                Some(reply) if reply.time <= stuck.to_ns => answers.see(history, stuck, call, reply),
-                _ => answers.open += 1,
+                Some(reply) if reply.time <= stuck.to_ns => answers.see(context, stuck, call, reply),
+                _ => answers.open += u64::from(call.time < half_ns),
             }
         });
         answers
     }
 
-    fn see(&mut self, history: &History, stuck: &Stuck, call: PackedEvent, reply: PackedEvent) {
+    fn see(&mut self, context: &Context<'_>, stuck: &Stuck, call: PackedEvent, reply: PackedEvent) {
+        let history = context.history;
         if reply.kind == Kind::Ok {
             return;
         }
-        if is_error(history, call, reply) {
+        self.last = history.rare(reply).error;
+        if is_error(context, call, reply) {
             self.errors += 1;
             self.error = history.rare(reply).error;
             return;
@@ -62,6 +68,11 @@ impl StallAnswers {
         history.name(self.error).filter(|_| alone)
     }
 
+    /// What the last of them said.
+    pub(super) fn last<'a>(&self, history: &'a History) -> Option<&'a str> {
+        history.name(self.last)
+    }
+
     /// Whether a client looked at the lock when it did not move already: asked for it then, or polls.
     pub(super) fn asked_anew(&self, context: &Context<'_>) -> bool {
         !self.anew.is_empty() || context.history.header.promises.wakes == Some(Wakes::Polls)
@@ -73,11 +84,19 @@ impl StallAnswers {
     }
 }
 
-/// Whether an acquire failed for a reason of its own: what says neither that the lock is taken nor that the time is over, and came when
-/// half of the wait was not over yet.
-fn is_error(history: &History, call: PackedEvent, reply: PackedEvent) -> bool {
+/// Whether an acquire failed for a reason of its own, which says neither that the lock is taken nor that the time is over: in words, when half
+/// of the wait was not over yet; or with an outcome that is not known, unless it is that of a client which did not answer.
+fn is_error(context: &Context<'_>, call: PackedEvent, reply: PackedEvent) -> bool {
+    let history = context.history;
     let wait_ms = history.wait_ms(call);
     let taken = history.name(history.rare(reply).error).map(Refusal::parse);
     let in_words = !matches!(taken, None | Some(Refusal::Busy | Refusal::Timeout));
-    in_words && wait_ms != NONE && reply.time.saturating_sub(call.time) * 2 < limits::ns(u64::from(wait_ms))
+    if !in_words || wait_ms == NONE {
+        return false;
+    }
+    let (wait_ns, after_ns) = (limits::ns(u64::from(wait_ms)), reply.time.saturating_sub(call.time));
+    match reply.kind {
+        Kind::Info => after_ns < wait_ns + limits::ns(limits::ANSWER_MS) + context.lease_ns,
+        _ => after_ns * 2 < wait_ns,
+    }
 }

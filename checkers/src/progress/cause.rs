@@ -5,6 +5,7 @@ use super::answers::StallAnswers;
 use super::dropped::{DroppedMessage, dropped_message};
 use super::left::{LeftBehind, LeftBy, left_by_ghost, left_by_release};
 use super::stuck::{Stuck, StuckClass, StuckOwner};
+use crate::calm::{self, MinorityAway};
 use crate::context::Context;
 use crate::grants::ServerGrant;
 use crate::history::{F, TapTotals};
@@ -15,7 +16,7 @@ const RENEWALS: [&str; 4] = ["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"];
 const WAITER: &str = "a waiter";
 
 /// Why a lock does not move.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum StuckCause<'a> {
     /// No acquire of the whole history was answered `ok`; what the last answer said, if there was any.
     NeverWorked(Option<&'a str>),
@@ -23,8 +24,13 @@ pub(crate) enum StuckCause<'a> {
     Order,
     /// A request of the owner that a fault dropped.
     Dropped(DroppedMessage<'a>),
-    /// Acquires were answered with errors long before their waits were over, and with nothing else; the last one.
+    /// Acquires were answered with errors, and with nothing else; the last one.
     OnlyErrors(&'a str),
+    /// Nobody got it while a minority of the servers was away; what the last answer said.
+    MinorityAway {
+        away: MinorityAway<'a>,
+        said: Option<&'a str>,
+    },
     /// Acquires that are refused renew the time to live of the key that they find, by this request.
     RefusedRenew(&'a str),
     /// A node or key stays that a client left.
@@ -73,17 +79,24 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
         return StuckCause::Dropped(dropped);
     }
     let answers = StallAnswers::of(context, stuck);
-    if let Some(said) = answers.only_errors(history) {
+    let only_errors = answers.only_errors(history);
+    if only_errors.is_some() || matches!(stuck.owner, StuckOwner::Nobody) {
+        let away = calm::minority_away(context, stuck.from_ns, stuck.to_ns);
+        if let Some(away) = away {
+            let said = answers.last(history);
+            return StuckCause::MinorityAway { away, said };
+        }
+    }
+    if let Some(said) = only_errors {
         return StuckCause::OnlyErrors(said);
     }
     let asked_anew = answers.asked_anew(context);
-    let is_gone = matches!(
-        stuck.owner,
-        StuckOwner::Nobody
-            | StuckOwner::Dead { .. }
-            | StuckOwner::Unsure { .. }
-            | StuckOwner::Ghost { process: None, .. }
-    );
+    let is_gone = match stuck.owner {
+        StuckOwner::Nobody | StuckOwner::Unsure { .. } | StuckOwner::Ghost { process: None, .. } => true,
+        // one that was told of its loss lives, and may renew it itself
+        StuckOwner::Dead { end, .. } => history.events.get(end as usize).is_some_and(|end| end.f == F::Died),
+        _ => false,
+    };
     if is_gone
         && asked_anew
         && !(stuck.is_shown && matches!(stuck.owner, StuckOwner::Nobody))

@@ -23,4 +23,4 @@ mod work_queue;
 mod world;
 pub mod zk;
 
-pub use world::{Kept, Looping, ScheduledCall, SimulatedProcess, SimulatedTask, World, WorldSleep};
+pub use world::{Kept, Looping, ScheduledCall, SimulatedProcess, SimulatedTask, World, WorldPulse, WorldSleep};

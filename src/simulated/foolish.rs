@@ -1,10 +1,11 @@
-//! Clients on models that no lock is in: one that loops, and one that always answers at once and wrongly.
+//! Clients on models that no lock is in: two that loop, and one that always answers at once and wrongly.
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
     use std::future::Future;
     use std::pin::Pin;
+    use std::process::Command;
     use std::rc::Rc;
     use std::sync::Arc;
     use std::time::Duration;
@@ -51,6 +52,9 @@ mod tests {
                     _ if self.asked < 10 => Ok(LockGrant::default()),
                     "loops" => loop {
                         self.host.sleep(Duration::ZERO).await;
+                    },
+                    "spins" => loop {
+                        std::hint::spin_loop();
                     },
                     _ => Err(LockError::Unknown("no such server".into())),
                 }
@@ -135,6 +139,25 @@ mod tests {
         assert!(
             error.starts_with('c') && error.contains("loops without letting time pass"),
             "{error}"
+        );
+    }
+
+    #[test]
+    fn a_client_that_never_comes_back_ends_harness_and_is_named() {
+        const WITHIN: &str = "TEST_OF_A_CLIENT_THAT_SPINS";
+        if std::env::var_os(WITHIN).is_some() {
+            // which ends this process
+            run_of("spins");
+        }
+        let mut itself = Command::new(std::env::current_exe().unwrap());
+        let test = "simulated::foolish::tests::a_client_that_never_comes_back_ends_harness_and_is_named";
+        let words = ["--exact", test, "--nocapture"];
+        let ended = itself.args(words).env(WITHIN, "yes").output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(4), "{said}");
+        assert!(
+            said.contains("error: c") && said.contains("loops without letting time pass"),
+            "{said}"
         );
     }
 

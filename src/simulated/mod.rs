@@ -6,6 +6,7 @@
 //! recipe on a model, and nothing of a server or of a client library.
 
 mod clients;
+mod endless;
 mod etcd;
 #[cfg(test)]
 mod foolish;
@@ -32,6 +33,7 @@ use crate::clock::GroundClock;
 use crate::cluster::Cluster;
 use crate::process::not_started;
 use crate::run::{self, Ground, PlayedRun, RunError, RunOutcome, RunSpec};
+use endless::WorldWatch;
 
 /// How often a run looks whether the user wants it to end, in virtual time. A world hears nothing of other threads.
 const INTERRUPT: Duration = Duration::from_millis(100);
@@ -84,6 +86,7 @@ fn execute_on(ground: LayGround, spec: RunSpec) -> RunOutcome {
 }
 
 async fn in_world(world: World, ground: LayGround, mut spec: RunSpec) -> RunOutcome {
+    let _watch = WorldWatch::of(world);
     let mut outcome = RunOutcome::default();
     let (stop, interrupt) = watch::channel(false);
     let user = std::mem::replace(&mut spec.interrupt, interrupt);

@@ -72,6 +72,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "clock",
             "cluster",
             "config",
+            "exit",
             "faults",
             "plan",
             "process",

@@ -1,7 +1,11 @@
 //! A process that executes without letting time pass ([`Looping`]): the program in it loops, and its world would stand still for good.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use super::World;
 
 /// Readings of the clock and timers in one poll, and polls within [`WINDOW`], of which a process makes no more. Each takes 100 ns in the world: it
 /// has room for ten times as many polls in a window. Recipes come to a few dozen.
@@ -43,5 +47,57 @@ impl PollCount {
         }
         self.polls += 1;
         self.polls > MOST_POLLS
+    }
+}
+
+impl World {
+    /// What it does now, for a thread that watches it.
+    pub fn pulse(self) -> Arc<WorldPulse> {
+        self.with(|core| core.processes.borrow().pulse.clone())
+    }
+}
+
+/// No process is polled.
+const NOBODY: usize = usize::MAX;
+
+/// What a world does now, for another thread: a poll that neither returns nor reads the clock cannot be seen by the world itself.
+#[derive(Debug)]
+pub struct WorldPulse {
+    polls: AtomicU64,
+    polled: AtomicUsize,
+    names: Mutex<Vec<String>>,
+}
+
+impl Default for WorldPulse {
+    fn default() -> Self {
+        Self {
+            polls: AtomicU64::new(0),
+            polled: AtomicUsize::new(NOBODY),
+            names: Mutex::default(),
+        }
+    }
+}
+
+impl WorldPulse {
+    /// The number of the poll that goes on, and the process whose poll it is, if it is one of a process.
+    pub fn poll(&self) -> Option<(u64, String)> {
+        let (poll, process) = (self.polls.load(Relaxed), self.polled.load(Relaxed));
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        Some((poll, names.get(process)?.clone()))
+    }
+
+    /// A process has this name; the processes of a world are numbered in the order in which they begin.
+    pub(crate) fn name(&self, process: &str) {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        names.push(process.to_owned());
+    }
+
+    /// Polls a task of this process.
+    pub(crate) fn during<T>(&self, process: Option<usize>, poll: impl FnOnce() -> T) -> T {
+        self.polls.store(self.polls.load(Relaxed) + 1, Relaxed);
+        self.polled.store(process.unwrap_or(NOBODY), Relaxed);
+        let polled = poll();
+        self.polled.store(NOBODY, Relaxed);
+        polled
     }
 }

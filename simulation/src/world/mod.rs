@@ -34,7 +34,7 @@ use looping::MOST_READINGS;
 use process::SimulatedProcesses;
 use task::{MAIN, SpawnedTask, TaskFuture, TaskId, TaskWaker, Tasks};
 
-pub use looping::Looping;
+pub use looping::{Looping, WorldPulse};
 pub use outside::ScheduledCall;
 pub use process::SimulatedProcess;
 pub use sleep::WorldSleep;
@@ -291,7 +291,7 @@ impl Core {
     }
 
     fn poll_task(&self, id: TaskId) {
-        let polled = {
+        let (polled, process) = {
             let mut tasks = self.tasks.borrow_mut();
             let Some(task) = tasks.get_mut(id) else { return };
             if let Some(process) = task.process {
@@ -305,13 +305,14 @@ impl Core {
                 }
             }
             task.waker.queued.store(false, Relaxed);
-            task.future.take()
+            (task.future.take(), task.process)
         };
         let Some((mut future, waker)) = polled else { return };
         self.polled.set((id, waker.data()));
         self.readings.set(0);
         self.pass(STEP);
-        let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+        let pulse = self.processes.borrow().pulse.clone();
+        let polled = pulse.during(process, || future.as_mut().poll(&mut Context::from_waker(&waker)));
         let mut tasks = self.tasks.borrow_mut();
         match (tasks.get_mut(id), polled) {
             (Some(task), Poll::Pending) => task.future = Some((future, waker)),

@@ -1,0 +1,93 @@
+//! Polls on models that never return: the program in one loops and reads no clock, so that its world cannot see it.
+//!
+//! There is no way out of such a poll, so the process of harness ends. A thread looks at all worlds a few times a second, by the processor time of
+//! their threads: on a busy machine a poll may last for long without doing anything.
+
+use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::time::Duration;
+
+use harness_simulation::{World, WorldPulse};
+use nix::unistd::gettid;
+
+use crate::exit::Exit;
+
+/// How long a poll may compute. Those of recipes take microseconds.
+const LONGEST: Duration = Duration::from_secs(1);
+/// How often the thread looks.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// All worlds that are watched now.
+static WATCHED: Mutex<Vec<WatchedWorld>> = Mutex::new(Vec::new());
+static BEGIN: Once = Once::new();
+
+/// A world and the thread that it runs on.
+struct WatchedWorld {
+    pulse: Arc<WorldPulse>,
+    thread: i32,
+    /// The poll that was seen last, and the processor time of the thread then.
+    seen: Option<(u64, Duration)>,
+}
+
+/// A world is watched until this is dropped.
+pub(super) struct WorldWatch(Arc<WorldPulse>);
+
+impl WorldWatch {
+    /// Watches the world that runs on this thread.
+    pub(super) fn of(world: World) -> Self {
+        BEGIN.call_once(|| {
+            let watching = std::thread::Builder::new().name("watch".into()).spawn(watch);
+            // without one more thread nobody watches
+            drop(watching);
+        });
+        let pulse = world.pulse();
+        worlds(|worlds| {
+            worlds.push(WatchedWorld {
+                pulse: pulse.clone(),
+                thread: gettid().as_raw(),
+                seen: None,
+            });
+        });
+        Self(pulse)
+    }
+}
+
+impl Drop for WorldWatch {
+    fn drop(&mut self) {
+        worlds(|worlds| worlds.retain(|world| !Arc::ptr_eq(&world.pulse, &self.0)));
+    }
+}
+
+fn worlds<T>(act: impl FnOnce(&mut Vec<WatchedWorld>) -> T) -> T {
+    act(&mut WATCHED.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn watch() {
+    loop {
+        std::thread::sleep(PAUSE);
+        if let Some(process) = worlds(|worlds| worlds.iter_mut().find_map(WatchedWorld::loops)) {
+            eprintln!("error: {process} loops without letting time pass, and never returns: there is no way out of it");
+            std::process::exit(Exit::Environment.code().into());
+        }
+    }
+}
+
+impl WatchedWorld {
+    /// The process whose poll does not return.
+    fn loops(&mut self) -> Option<String> {
+        let (poll, process) = self.pulse.poll()?;
+        let now = processor_time(self.thread)?;
+        match self.seen {
+            Some((seen, since)) if seen == poll => (now.saturating_sub(since) > LONGEST).then_some(process),
+            _ => {
+                self.seen = Some((poll, now));
+                None
+            }
+        }
+    }
+}
+
+/// How long a thread of this process has executed.
+fn processor_time(thread: i32) -> Option<Duration> {
+    let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
+    text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+}

@@ -217,34 +217,38 @@ func (client *Client) close() (map[string]any, error) {
 }
 
 type request struct {
-	ID        uint64   `json:"id"`
-	Client    uint64   `json:"client"`
-	Op        string   `json:"op"`
+	ID        *uint64  `json:"id"`
+	Client    *uint64  `json:"client"`
+	Op        *string  `json:"op"`
 	Endpoints []string `json:"endpoints"`
 	LeaseMs   int64    `json:"lease_ms"`
 	Lock      string   `json:"lock"`
 	WaitMs    int64    `json:"wait_ms"`
 }
 
-func perform(clients map[uint64]*Client, asked request) (map[string]any, error) {
-	client := clients[asked.Client]
-	switch asked.Op {
-	case "open":
-		opened, err := open(asked.Client, asked.Endpoints[0], time.Duration(asked.LeaseMs)*time.Millisecond)
+func perform(clients map[uint64]*Client, number uint64, op string, asked request) (map[string]any, error) {
+	if op == "open" && len(asked.Endpoints) > 0 {
+		opened, err := open(number, asked.Endpoints[0], time.Duration(asked.LeaseMs)*time.Millisecond)
 		if err != nil {
 			return nil, err
 		}
-		clients[asked.Client] = opened
+		clients[number] = opened
 		return map[string]any{"contract": contract}, nil
+	}
+	client, there := clients[number]
+	if !there {
+		return nil, Refused("this client is not open")
+	}
+	switch op {
 	case "acquire":
 		return client.acquire(asked.Lock, time.Duration(asked.WaitMs)*time.Millisecond)
 	case "release":
 		return client.release(asked.Lock)
 	case "close":
-		delete(clients, asked.Client)
+		delete(clients, number)
 		return client.close()
 	default:
-		return nil, Refused("no such operation: " + asked.Op)
+		return nil, Refused("no such operation: " + op)
 	}
 }
 
@@ -271,17 +275,19 @@ func monotonic() int64 {
 func main() {
 	clients := map[uint64]*Client{}
 	requests := bufio.NewScanner(os.Stdin)
+	requests.Buffer(nil, 1<<20) // a line has at most 64 KiB
 	for requests.Scan() {
 		if strings.TrimSpace(requests.Text()) == "" {
 			continue
 		}
 		var asked request
-		if err := json.Unmarshal(requests.Bytes(), &asked); err != nil {
-			fmt.Fprintln(os.Stderr, "not a request:", err)
+		err := json.Unmarshal(requests.Bytes(), &asked)
+		if err != nil || asked.ID == nil || asked.Client == nil || asked.Op == nil {
+			fmt.Fprintln(os.Stderr, "no request:", requests.Text()) // it has no number to answer with
 			continue
 		}
-		reply := map[string]any{"type": "ok", "id": asked.ID}
-		fields, err := perform(clients, asked)
+		reply := map[string]any{"type": "ok", "id": *asked.ID}
+		fields, err := perform(clients, *asked.Client, *asked.Op, asked)
 		for name, value := range fields {
 			reply[name] = value
 		}
@@ -291,5 +297,10 @@ func main() {
 			reply["type"], reply["error"] = "info", err.Error()
 		}
 		say(reply)
+	}
+	for _, client := range clients {
+		if _, err := client.close(); err != nil {
+			fmt.Fprintln(os.Stderr, "what is held stays for its lease:", err)
+		}
 	}
 }

@@ -162,14 +162,15 @@ const clients = new Map();
 
 async function perform(request) {
   const number = request.client;
+  if (request.op === "open") {
+    const opened = new Client(number, request.endpoints[0], request.lease_ms);
+    await opened.call("PING"); // `open` fails if there is no connection
+    clients.set(number, opened);
+    return { contract: CONTRACT };
+  }
   const client = clients.get(number);
+  if (!client) throw new Refused("this client is not open");
   switch (request.op) {
-    case "open": {
-      const opened = new Client(number, request.endpoints[0], request.lease_ms);
-      await opened.call("PING"); // `open` fails if there is no connection
-      clients.set(number, opened);
-      return { contract: CONTRACT };
-    }
     case "acquire":
       return client.acquire(request.lock, request.wait_ms);
     case "release":
@@ -182,8 +183,17 @@ async function perform(request) {
   }
 }
 
-async function answer(line) {
-  const request = JSON.parse(line);
+/** What a line asks for; nothing where it is no request, which has no number to answer with. */
+function read(line) {
+  try {
+    const request = JSON.parse(line);
+    return request?.id !== undefined && request.client !== undefined && request.op !== undefined ? request : null;
+  } catch {
+    return null;
+  }
+}
+
+async function answer(request) {
   try {
     say({ type: "ok", id: request.id, ...(await perform(request)) });
   } catch (error) {
@@ -193,6 +203,10 @@ async function answer(line) {
 }
 
 for await (const line of createInterface({ input: process.stdin })) {
-  if (line.trim() !== "") await answer(line);
+  if (line.trim() === "") continue;
+  const request = read(line);
+  if (request) await answer(request);
+  else console.error(`no request: ${line}`);
 }
+await Promise.allSettled([...clients.values()].map((client) => client.close()));
 process.exit(0);

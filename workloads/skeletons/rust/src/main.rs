@@ -246,10 +246,11 @@ fn main() {
         if line.trim().is_empty() {
             continue;
         }
-        let Ok(request) = serde_json::from_str::<Value>(&line) else {
-            eprintln!("not a request: {line}");
+        let request = serde_json::from_str(&line).unwrap_or(Value::Null);
+        if ["id", "client", "op"].iter().any(|field| request[field].is_null()) {
+            eprintln!("no request: {line}"); // it has no number to answer with
             continue;
-        };
+        }
         let (kind, mut reply) = match perform(&mut clients, &request) {
             Ok(fields) => ("ok", fields),
             Err(Failure::Refused(error)) => ("fail", json!({ "error": error })),
@@ -258,5 +259,10 @@ fn main() {
         reply["type"] = kind.into();
         reply["id"] = request["id"].clone();
         say(&reply);
+    }
+    for client in clients.into_values() {
+        if let Err(Failure::Refused(why) | Failure::Unknown(why)) = client.close() {
+            eprintln!("what is held stays for its lease: {why}");
+        }
     }
 }

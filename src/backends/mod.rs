@@ -26,9 +26,10 @@ mod redis;
 pub mod stored_data;
 mod zk;
 
-pub use etcd::{key_changes, observe as observe_store};
+pub use etcd::{DialledStore, key_changes, observe as observe_store};
+pub use postgres::observe as observe_postgres;
 pub use redis::{keyspace, observe as observe_keyspaces};
-pub use zk::{ensemble, observe as observe_ensemble, tick as zk_tick};
+pub use zk::{DialledEnsemble, ensemble, observe as observe_ensemble, tick as zk_tick};
 
 use lock_keys::LockKeys;
 use observer::Observer;

@@ -17,6 +17,8 @@ use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
 /// Between two looks: far below the delay that the checkers allow, and cheap beside the load of the clients.
 const EVERY: Duration = Duration::from_millis(8);
+/// The same in virtual time, where nothing makes a look late, and each costs as much as in real time.
+const EVERY_VIRTUAL: Duration = Duration::from_millis(25);
 /// Between two looks that show all that lasts for as long as the checkers expect an observer to see: 250 ms.
 const BLIND: Duration = Duration::from_millis(100);
 /// How long a new connection may take before another one is tried.
@@ -51,7 +53,8 @@ pub trait LockTable: Send + Sync {
 }
 
 /// Opens the connection to a server.
-pub type OpenTable = fn(ServerAccess, LockKeys) -> BoxFuture<'static, Result<Box<dyn LockTable>, String>>;
+type OpenTable = Box<dyn Fn(ServerAccess, LockKeys) -> OpenedTable + Send + Sync>;
+pub type OpenedTable = BoxFuture<'static, Result<Box<dyn LockTable>, String>>;
 
 pub struct PolledObserver {
     open: OpenTable,
@@ -62,14 +65,14 @@ pub struct PolledObserver {
 
 impl PolledObserver {
     pub async fn connect(
-        open: OpenTable,
+        open: impl Fn(ServerAccess, LockKeys) -> OpenedTable + Send + Sync + 'static,
         endpoints: EndpointsReceiver,
         keys: LockKeys,
     ) -> Result<Box<dyn Observer>, String> {
         let table = open(first(&endpoints), keys.clone()).await;
         let table = table.map_err(|error| format!("the observer: {error}"))?;
         Ok(Box::new(Self {
-            open,
+            open: Box::new(open),
             endpoints,
             keys,
             table,
@@ -112,7 +115,8 @@ impl PolledObserver {
             if late || was_set {
                 log.back(SOURCE);
             }
-            log.clock.sleep(EVERY).await;
+            let every = if log.clock.is_virtual() { EVERY_VIRTUAL } else { EVERY };
+            log.clock.sleep(every).await;
         }
         heard
     }

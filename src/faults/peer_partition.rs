@@ -76,7 +76,9 @@ pub fn applies(kind: &str, shape: &Shape) -> Result<(), String> {
     let fault = format!("partition={kind}");
     let why = "there are no links between simulated servers that could be parted";
     let hint = "--fault partition, server-kill=leader or server-pause=leader; or --runtime local or docker";
-    not_simulated(&fault, why, hint, shape)?;
+    if !shape.virtual_time {
+        not_simulated(&fault, why, hint, shape)?;
+    }
     not_attached(&fault, "needs a proxy between the servers", shape)?;
     let product = shape.backend.product();
     match shape.backend.software.peering {

@@ -12,8 +12,8 @@ use harness_workloads::protocol::{ClientOp, Message, Request};
 
 use super::ends::{EndNumber, FamilySaid, OnSaid};
 use super::family::Family;
-use super::machine::{KeptMachine, Router, StartedFamily, address_of_client};
-use super::network::START;
+use super::machine::{FamilyPlace, KeptMachine, Router, StartedFamily, address_of_client};
+use super::network::{BytePort, START};
 use super::page::connection;
 use super::servers::server_at;
 use super::wall_clock::FamilyClock;
@@ -30,8 +30,8 @@ pub struct FamilySpawner {
     pub world: World,
     pub machine: KeptMachine,
     pub command: ChildCommand,
-    /// Where servers serve clients.
-    pub port: u16,
+    /// By server: where it serves clients.
+    pub served: Vec<(u16, BytePort)>,
     /// By the first client of a process.
     pub clocks: BTreeMap<u32, Arc<FamilyClock>>,
     /// Whether the plan steps clocks.
@@ -71,15 +71,18 @@ impl FamilySpawner {
         let first = clients[0];
         let command = self.command.command(log)?;
         let clock = Arc::clone(&self.clocks[&first]);
-        let (routes, port) = (Rc::downgrade(&machine), self.port);
+        let (routes, served) = (Rc::downgrade(&machine), self.served.clone());
         let router: Router = Rc::new(move |to| {
-            let machine = routes.upgrade().filter(|_| to.port() == port)?;
-            let routes = machine.routes.borrow();
-            routes.get(&(first, server_at(to.into())? as u32)).cloned()
+            let machine = routes.upgrade()?;
+            let server = server_at(to.into())?;
+            let (number, port) = *served.get(server)?;
+            let route = machine.routes.borrow().get(&(first, server as u32)).cloned()?;
+            (to.port() == number).then_some((route, port))
         });
         let short = format!("c{first}");
+        let place = FamilyPlace::of_client(address_of_client(first), router);
         let started = machine
-            .begin((&who, &short), command, clock, (address_of_client(first), router))
+            .begin((&who, &short), command, clock, place)
             .map_err(|error| self.command.failed(&error))?;
         Ok(FamilyChild::of(self.world, started, who, log, on_event))
     }

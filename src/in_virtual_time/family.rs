@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use harness_simulation::{ScheduledCall, World};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use tokio::process::Child;
 
 use super::ends::{EndNumber, FamilyEnd, FamilySaid, MAY_BE_FULL, OnSaid, read_all};
-use super::hindrance::{Hindrance, Patience};
+use super::hindrance::{Hindrance, Patience, is_static};
 use super::memory::{self, SharedPage};
-use super::page::{NEVER, connection, kind, state};
+use super::page::{NEVER, about, connection, kind, state};
 use super::wall_clock::FamilyClock;
 use crate::process::{Activity, activity};
 
@@ -44,6 +44,8 @@ pub struct Family {
     pub world: World,
     /// `client c0`, `server n1`.
     pub name: String,
+    /// The file of its first program.
+    program: PathBuf,
     /// What the paths of its sockets and of its page begin with.
     pub path: PathBuf,
     page: SharedPage,
@@ -52,14 +54,15 @@ pub struct Family {
     state: RefCell<FamilyState>,
     /// How many faults stop it now.
     stops: Cell<u32>,
-    /// It has something to look at that came while it was stopped.
-    missed: Cell<bool>,
+    /// What its threads are to look at, at its next step.
+    stirred: RefCell<Vec<u64>>,
+    has_begun: Cell<bool>,
     touched: Cell<u32>,
     dialled: Cell<u32>,
     is_over: Cell<bool>,
     /// How it ended, once it has.
     ended: RefCell<Option<String>>,
-    on_dial: Box<dyn Fn(&Rc<Family>)>,
+    on_network: Box<dyn Fn(&Rc<Family>)>,
     on_end: RefCell<Option<Box<dyn FnOnce(&str)>>>,
     on_hindrance: Box<dyn Fn(String)>,
 }
@@ -68,12 +71,13 @@ pub struct Family {
 pub struct FamilyParts {
     pub world: World,
     pub name: String,
+    pub program: PathBuf,
     pub path: PathBuf,
     pub page: SharedPage,
     pub clock: Arc<FamilyClock>,
     pub child: Child,
-    /// Called when it has dialled.
-    pub on_dial: Box<dyn Fn(&Rc<Family>)>,
+    /// Called when it has dialled, or begun to listen.
+    pub on_network: Box<dyn Fn(&Rc<Family>)>,
     /// Called with a sentence when it keeps the world from going on.
     pub on_hindrance: Box<dyn Fn(String)>,
 }
@@ -89,18 +93,20 @@ impl Family {
         Rc::new(Self {
             world: parts.world,
             name: parts.name,
+            program: parts.program,
             path: parts.path,
             page: parts.page,
             clock: parts.clock,
             group,
             state: RefCell::new(state),
             stops: Cell::new(0),
-            missed: Cell::new(false),
+            stirred: RefCell::default(),
+            has_begun: Cell::new(false),
             touched: Cell::new(0),
             dialled: Cell::new(0),
             is_over: Cell::new(false),
             ended: RefCell::default(),
-            on_dial: parts.on_dial,
+            on_network: parts.on_network,
             on_end: RefCell::default(),
             on_hindrance: parts.on_hindrance,
         })
@@ -141,13 +147,30 @@ impl Family {
 
     pub fn set_connection(&self, number: u16, became: u8) {
         self.page.connections[usize::from(number)].store(became, SeqCst);
+        self.stir(Some(number));
+    }
+
+    /// Its threads look at a connection, or at the input of its first process, at its next step.
+    fn stir(&self, connection: Option<u16>) {
+        let about = connection.map_or(about::LOCAL, about::connection);
+        let mut stirred = self.stirred.borrow_mut();
+        if !stirred.contains(&about) {
+            stirred.push(about);
+        }
+    }
+
+    /// Whether it has bound this port, at which it listens a moment later.
+    pub fn listens(&self, port: u16) -> bool {
+        self.path.with_extension(format!("{port:05}")).exists()
     }
 
     /// The number of a connection that harness dials.
     pub fn next_connection(&self) -> u16 {
         let made = self.page.connections_made.fetch_add(1, SeqCst);
         let number = (made as usize % super::page::CONNECTIONS) as u16;
-        self.set_connection(number, connection::OPEN);
+        self.page.connections[usize::from(number)].store(connection::OPEN, SeqCst);
+        // one that listens takes it
+        self.stirred.borrow_mut().push(about::ANY);
         number
     }
 
@@ -157,6 +180,7 @@ impl Family {
         if let Some(end) = state.ends.get_mut(&number) {
             end.unsent.extend(bytes);
             end.flush();
+            self.stir(end.connection);
         }
     }
 
@@ -174,36 +198,56 @@ impl Family {
         };
         drop(state);
         drop(said);
-        if let Some(number) = closed.as_ref().and_then(|end| end.connection) {
-            self.set_connection(number, became);
+        match closed.as_ref().map(|end| end.connection) {
+            Some(Some(number)) => self.set_connection(number, became),
+            Some(None) => self.stir(None),
+            None => {}
         }
         drop(closed);
     }
 
-    /// Its threads look at their descriptors, and those whose time has come go on.
+    /// Its threads look at what was stirred, and those whose time has come go on.
     pub fn step(self: &Rc<Self>) {
-        self.make_step(true);
-    }
-
-    fn make_step(self: &Rc<Self>, poke: bool) {
-        if self.is_over.get() {
+        if self.is_over.get() || self.is_stopped() {
             return;
         }
-        if self.is_stopped() {
-            return self.missed.set(true);
+        // its first program runs since it was started
+        if self.has_begun.replace(true) {
+            self.go();
         }
+        self.settle();
+    }
+
+    /// Gives the turn to a family that is quiet.
+    fn go(&self) {
         let now = self.world.clock_ns();
         self.page.now.store(now, SeqCst);
-        self.page.looked.store(0, SeqCst);
         self.clock.show_to(&self.page);
-        if poke {
-            self.page.poke(None);
+        for about in self.stirred.take() {
+            self.page.poke(about);
         }
         self.page.end_due(now);
+        while let Some(pid) = self.page.due_alarm(now) {
+            self.signal(pid, Signal::SIGALRM);
+        }
         if self.page.owner.load(SeqCst) == 0 {
             self.pass_turn();
         }
-        self.settle();
+    }
+
+    /// Sends a signal to one of its processes, which sees it at its next step.
+    fn signal(&self, pid: u32, signal: Signal) {
+        let _ = kill(Pid::from_raw(pid as i32), signal);
+        self.page.signals.fetch_add(1, SeqCst);
+        self.page.poke_process(pid);
+    }
+
+    /// Sends a signal to its first process, which looks at it now.
+    pub fn take_signal(self: &Rc<Self>, signal: Signal) {
+        if !self.is_over() {
+            self.signal(self.group.as_raw() as u32, signal);
+            self.step();
+        }
     }
 
     fn pass_turn(&self) {
@@ -227,7 +271,7 @@ impl Family {
                 break;
             }
             // a thread may wait for the room that there is now
-            self.page.poke(None);
+            self.page.poke(about::ANY);
             self.pass_turn();
         }
         self.look_for_end();
@@ -259,14 +303,24 @@ impl Family {
                 if self.page.owner.load(SeqCst) != owner {
                     continue;
                 }
-                if slot.loaded.load(SeqCst) == 0 && slot.pid.load(SeqCst) != 0 {
-                    let program = "a program that it started".to_owned();
-                    return Err(Hindrance::Unloaded { program });
+                if slot.loaded.load(SeqCst) == 0 {
+                    let is_first = slot.pid.load(SeqCst) == 0;
+                    let program = self.program.display().to_string();
+                    match is_first {
+                        true if is_static(&self.program) => return Err(Hindrance::Static { program }),
+                        // it could not be started
+                        true => {}
+                        false => {
+                            let program = "a program that it started".to_owned();
+                            return Err(Hindrance::Unloaded { program });
+                        }
+                    }
                 }
                 self.bury(pid);
                 continue;
             }
-            patience.look(pid, slot.tid.load(SeqCst), slot.loaded.load(SeqCst) != 0)?;
+            let did = self.page.looked.load(SeqCst) + u64::from(self.page.calls.load(SeqCst));
+            patience.look((pid, slot.tid.load(SeqCst)), slot.loaded.load(SeqCst) != 0, did)?;
         }
         match self.page.refused.load(SeqCst) {
             0 => Ok(()),
@@ -277,7 +331,7 @@ impl Family {
     /// A process ended while it had the turn: a signal killed it.
     fn bury(&self, pid: u32) {
         memory::await_end(pid, ENDS);
-        for slot in &self.page.slots {
+        for slot in self.page.slots() {
             let is_own = slot.pid.load(SeqCst) == pid || slot.pid.load(SeqCst) == 0;
             if is_own && slot.state.load(SeqCst) != state::FREE {
                 slot.state.store(state::FREE, SeqCst);
@@ -285,7 +339,7 @@ impl Family {
         }
         self.page.signals.fetch_add(1, SeqCst);
         self.page.touched.fetch_add(1, SeqCst);
-        self.page.poke(None);
+        self.page.poke(about::ANY);
         self.pass_turn();
     }
 
@@ -301,12 +355,12 @@ impl Family {
         }
         let dialled = self.page.dialled.load(SeqCst);
         if self.dialled.replace(dialled) != dialled {
-            (self.on_dial)(self);
+            (self.on_network)(self);
         }
         let waiting = |slot: &super::page::Slot| {
             slot.state.load(SeqCst) == state::WAITS && slot.kind.load(SeqCst) == kind::DESCRIPTORS
         };
-        waits && self.page.slots.iter().any(waiting)
+        waits && self.page.slots().iter().any(waiting)
     }
 
     /// Sends what there is room for now; whether there was any.
@@ -368,7 +422,7 @@ impl Family {
     /// Notices that its first process has ended.
     fn look_for_end(self: &Rc<Self>) {
         let lives = |slot: &super::page::Slot| slot.state.load(SeqCst) != state::FREE;
-        if self.is_over.get() || self.page.slots.iter().any(lives) {
+        if self.is_over.get() || self.page.slots().iter().any(lives) {
             return;
         }
         let status = self.state.borrow_mut().child.as_mut().map(Child::try_wait);
@@ -414,7 +468,7 @@ impl Family {
         let due = (at != NEVER).then(|| {
             let step = move || {
                 if let Some(family) = family.upgrade() {
-                    family.make_step(false);
+                    family.step();
                 }
             };
             self.world.call_at(Duration::from_nanos(at), step)
@@ -431,8 +485,7 @@ impl Family {
     pub fn go_on(self: &Rc<Self>) {
         self.stops.set(self.stops.get().saturating_sub(1));
         if !self.is_stopped() {
-            let poke = self.missed.take();
-            self.make_step(poke);
+            self.step();
         }
     }
 
@@ -473,7 +526,7 @@ impl Family {
         for pid in pids.into_iter().filter(|pid| *pid != 0) {
             if activity(pid) != Activity::Ending {
                 // one that left the group
-                let _ = nix::sys::signal::kill(Pid::from_raw(pid as i32), Signal::SIGKILL);
+                let _ = kill(Pid::from_raw(pid as i32), Signal::SIGKILL);
             }
             memory::await_end(pid, ENDS);
         }

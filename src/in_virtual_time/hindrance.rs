@@ -4,12 +4,16 @@
 use std::fmt;
 use std::fs;
 use std::io::Read;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::library;
 
-/// How long a thread may compute, or wait in the kernel, before it gives the turn away.
+/// How long a thread may compute, or wait in the kernel, before it gives the turn away: in processor time, and in real time where it
+/// does nothing else meanwhile that harness could see.
 const STEP: Duration = Duration::from_secs(4);
+/// What it has to have of the processor in that time, on a machine that has too much to do.
+const LEAST: Duration = Duration::from_millis(400);
 /// How long a program may wait for something before its library is loaded.
 const LOADS: Duration = Duration::from_millis(500);
 
@@ -58,7 +62,7 @@ impl fmt::Display for Hindrance {
             ),
             Self::Computes { thread } => write!(
                 f,
-                "{thread} keeps the world from going on: it has computed for {} s and waits for nothing\nhint: a thread that spins \
+                "{thread} keeps the world from going on: it computes for {} s and waits for nothing\nhint: a thread that spins \
                  until something changes never sees it, since no other thread runs meanwhile",
                 STEP.as_secs()
             ),
@@ -98,22 +102,35 @@ struct SeenThread {
     computed_before: Duration,
     computed: Duration,
     moved: Instant,
+    /// When it was last seen to do something: a system call, a look at a clock, the first use of a page.
+    did: u64,
+    acted: Instant,
+    computed_then: Duration,
 }
 
 impl Patience {
-    /// Looks at the thread that has the turn. The error ends the run.
-    pub fn look(&mut self, pid: u32, thread: u32, loaded: bool) -> Result<(), Hindrance> {
+    /// Looks at the thread that has the turn; `did` counts what the family does. The error ends the run.
+    pub fn look(&mut self, (pid, thread): (u32, u32), loaded: bool, did: u64) -> Result<(), Hindrance> {
         if !loaded {
             return self.look_for_library(pid);
         }
         self.asleep = None;
         let thread = if thread == 0 { pid } else { thread };
-        let (computed, waits) = computed(pid, thread);
+        let ThreadWork {
+            computed,
+            waits,
+            faults,
+        } = ThreadWork::of(pid, thread);
+        let did = did.wrapping_add(faults);
+        let now = Instant::now();
         let fresh = SeenThread {
             number: thread,
             computed_before: computed,
             computed,
-            moved: Instant::now(),
+            moved: now,
+            did,
+            acted: now,
+            computed_then: computed,
         };
         let seen = self.seen.get_or_insert(fresh);
         if seen.number != thread {
@@ -121,9 +138,13 @@ impl Patience {
         }
         if computed != seen.computed || !waits {
             seen.computed = computed;
-            seen.moved = Instant::now();
+            seen.moved = now;
         }
-        if computed.saturating_sub(seen.computed_before) > STEP {
+        if did != seen.did {
+            (seen.did, seen.acted, seen.computed_then) = (did, now, computed);
+        }
+        let spins = seen.acted.elapsed() > STEP && computed.saturating_sub(seen.computed_then) > LEAST;
+        if spins || computed.saturating_sub(seen.computed_before) > STEP {
             return Err(Hindrance::Computes {
                 thread: in_words(pid, thread),
             });
@@ -143,11 +164,11 @@ impl Patience {
     fn look_for_library(&mut self, pid: u32) -> Result<(), Hindrance> {
         let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         let name = program.display().to_string();
-        if is_static(pid) {
+        if is_static(Path::new(&format!("/proc/{pid}/exe"))) {
             return Err(Hindrance::Static { program: name });
         }
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        let (_, waits) = computed(pid, pid);
+        let ThreadWork { waits, .. } = ThreadWork::of(pid, pid);
         if maps.is_empty() || maps.contains(library::NAME) || !waits {
             self.asleep = None;
             return Ok(());
@@ -165,24 +186,39 @@ fn in_words(pid: u32, thread: u32) -> String {
     format!("thread {thread} (`{}`) of process {pid}", name.trim())
 }
 
-/// The processor time of a thread, and whether it waits in the kernel.
-fn computed(pid: u32, thread: u32) -> (Duration, bool) {
-    let tick = Duration::from_millis(10);
-    let stat = fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).unwrap_or_default();
-    let fields: Vec<&str> = stat
-        .rsplit_once(')')
-        .map_or("", |(_, rest)| rest)
-        .split_whitespace()
-        .collect();
-    let number = |place: usize| fields.get(place).and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
-    (tick * (number(11) + number(12)), fields.first() == Some(&"S"))
+/// What the kernel says of a thread.
+struct ThreadWork {
+    /// Its processor time.
+    computed: Duration,
+    /// Whether it waits in the kernel.
+    waits: bool,
+    /// Pages that it used for the first time.
+    faults: u64,
 }
 
-/// Whether the program of a process names no loader: a segment of kind `PT_INTERP` does.
-fn is_static(pid: u32) -> bool {
+impl ThreadWork {
+    fn of(pid: u32, thread: u32) -> Self {
+        const TICK_MS: u64 = 10;
+        let stat = fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).unwrap_or_default();
+        let fields: Vec<&str> = stat
+            .rsplit_once(')')
+            .map_or("", |(_, rest)| rest)
+            .split_whitespace()
+            .collect();
+        let number = |place: usize| fields.get(place).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        Self {
+            computed: Duration::from_millis(TICK_MS * (number(11) + number(12))),
+            waits: fields.first() == Some(&"S"),
+            faults: number(7),
+        }
+    }
+}
+
+/// Whether a program names no loader: a segment of kind `PT_INTERP` does.
+pub fn is_static(program: &Path) -> bool {
     const INTERPRETER: u32 = 3;
     let mut head = [0u8; 4096];
-    let Ok(mut file) = fs::File::open(format!("/proc/{pid}/exe")) else {
+    let Ok(mut file) = fs::File::open(program) else {
         return false;
     };
     let read = file.read(&mut head).unwrap_or(0);

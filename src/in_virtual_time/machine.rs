@@ -26,6 +26,7 @@ use super::memory::{SharedPage, lie_still, prepare};
 use super::network::{ByteHook, BytePort, Chunk};
 use super::page::{VARIABLE, connection};
 use super::wall_clock::FamilyClock;
+use crate::cluster::find_program;
 use crate::cluster::leftovers::claim::Claim;
 use crate::process;
 
@@ -35,16 +36,40 @@ const GREETING: usize = 2048;
 const FIRST_NUMBER: u32 = 5_000_000;
 const NUMBERS: u32 = 4096;
 
-/// One way from a client to a server.
+/// One way from a client, or from a server, to a server.
 #[derive(Clone)]
 pub struct ByteRoute {
     pub link: SimulatedLink,
     pub hook: Rc<ByteHook>,
-    pub port: BytePort,
 }
 
 /// Where a family gets to that dials this address; `None`: nowhere.
-pub type Router = Rc<dyn Fn(SocketAddrV4) -> Option<ByteRoute>>;
+pub type Router = Rc<dyn Fn(SocketAddrV4) -> Option<(ByteRoute, BytePort)>>;
+
+/// Where a family is in the network.
+pub struct FamilyPlace {
+    pub address: Ipv4Addr,
+    pub router: Router,
+    /// Called when it may have begun to listen.
+    pub on_listen: Box<dyn Fn(&Rc<Family>)>,
+}
+
+impl FamilyPlace {
+    /// Of one to which nobody connects.
+    pub fn of_client(address: Ipv4Addr, router: Router) -> Self {
+        Self {
+            address,
+            router,
+            on_listen: Box::new(|_| {}),
+        }
+    }
+}
+
+/// The number of a server among those that dial, behind those of all clients.
+pub fn as_client(server: u32) -> u32 {
+    const FIRST: u32 = 1 << 20;
+    FIRST + server
+}
 
 /// Everything real of a run.
 pub struct WorldMachine {
@@ -54,7 +79,7 @@ pub struct WorldMachine {
     /// Where processes are started.
     runtime: Handle,
     begun: Cell<u32>,
-    /// By client and server.
+    /// By client, or server [as a client](as_client), and server.
     pub routes: RefCell<BTreeMap<(u32, u32), ByteRoute>>,
     families: RefCell<Vec<std::rc::Weak<Family>>>,
     failed: watch::Sender<Option<String>>,
@@ -97,7 +122,7 @@ impl WorldMachine {
         (name, short): (&str, &str),
         mut command: Command,
         clock: Arc<FamilyClock>,
-        (address, router): (Ipv4Addr, Router),
+        place: FamilyPlace,
     ) -> Result<StartedFamily, std::io::Error> {
         let number = self.begun.get();
         self.begun.set(number + 1);
@@ -112,7 +137,7 @@ impl WorldMachine {
             &path,
             (
                 dice.next_u64() ^ self.seed,
-                u32::from_ne_bytes(address.octets()),
+                u32::from_ne_bytes(place.address.octets()),
                 numbers,
             ),
         )?;
@@ -123,7 +148,11 @@ impl WorldMachine {
         net.set_nonblocking(true)?;
         let library = self.claim.folder().join(library::NAME);
         command.env("LD_PRELOAD", library).env(VARIABLE, &file);
+        // Go would interrupt its threads by the clock
+        command.env("GOMAXPROCS", "1").env("GODEBUG", "asyncpreemptoff=1");
         lie_still(&mut command);
+        let program = command.as_std().get_program().to_owned();
+        let program = find_program(&program.to_string_lossy()).unwrap_or(program.into());
         let mut child = {
             let _inside = self.runtime.enter();
             self.runtime.block_on(process::spawn(command))?
@@ -138,11 +167,15 @@ impl WorldMachine {
         let family = Family::of(FamilyParts {
             world: self.world,
             name: name.to_owned(),
+            program,
             path,
             page,
             clock,
             child,
-            on_dial: Box::new(move |family| take_dialled(family, &net, &router)),
+            on_network: Box::new(move |family| {
+                (place.on_listen)(family);
+                take_dialled(family, &net, &place.router);
+            }),
             on_hindrance: Box::new(move |why| {
                 failed.send_if_modified(|failed| {
                     let first = failed.is_none();
@@ -219,10 +252,10 @@ fn take_dialled(family: &Rc<Family>, net: &UnixListener, router: &Router) {
     }
 }
 
-async fn find_way(family: Rc<Family>, end: OwnedFd, number: u16, route: Option<ByteRoute>) {
+async fn find_way(family: Rc<Family>, end: OwnedFd, number: u16, route: Option<(ByteRoute, BytePort)>) {
     let connected = match &route {
         None => None,
-        Some(route) => route.link.connect(route.port).await.ok().map(|side| (side, route)),
+        Some((route, port)) => route.link.connect(*port).await.ok().map(|side| (side, route)),
     };
     if family.is_over() {
         return;
@@ -328,8 +361,17 @@ fn open(
     machine.dial(family, port, from, on_said).ok()
 }
 
+/// The address of who dials with this number.
 pub fn address_of_client(client: u32) -> Ipv4Addr {
+    if let Some(server) = client.checked_sub(as_client(0)) {
+        return address_of_server(server);
+    }
     Ipv4Addr::new(10, 0, 1 + (client / 250) as u8, 1 + (client % 250) as u8)
+}
+
+/// Nothing of this machine is there: it is a name within the world.
+pub fn address_of_server(server: u32) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, server as u8 + 1)
 }
 
 /// A handle of the machine of a run, which is `Send`.

@@ -90,6 +90,7 @@ pub fn prepare(page: &SharedPage, path: &Path, (seed, address, numbers): (u64, u
     first.deadline.store(NEVER, SeqCst);
     first.why.store(why::WOKEN, SeqCst);
     first.state.store(state::RUNS, SeqCst);
+    page.slots_used.store(1, SeqCst);
     page.owner.store(1, SeqCst);
     Ok(())
 }

@@ -10,6 +10,7 @@ mod ends;
 mod family;
 mod hindrance;
 mod library;
+mod links;
 mod machine;
 mod memory;
 mod network;
@@ -23,34 +24,33 @@ mod tests;
 mod wall_clock;
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness_proxy::LinkTap;
 use harness_simulation::World;
-use harness_simulation::network::{LinkLatency, Port, SimulatedLink};
+use harness_workloads::BackendId;
 use tokio::runtime::Handle;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 pub use refusal::refusal;
 
 use crate::backends::keyspace::RedisServerKeyspaces;
-use crate::backends::observe_keyspaces;
+use crate::backends::{
+    Backend, DialledEnsemble, DialledStore, observe_ensemble, observe_keyspaces, observe_postgres, observe_store,
+};
 use crate::clock::GroundClock;
 use crate::cluster::{Cluster, ClusterError, ClusterParts, Dialer, Node, ProbedServer};
 use crate::event::ProgressEvent;
-use crate::faults::Links;
-use crate::process::not_started;
 use crate::run::{
     self, ClientPool, ClientPoolSpec, ConnectObserver, Ground, PlayedRun, RunError, RunOutcome, RunSpec, ServersOfRun,
 };
-use crate::simulated::{FaultableLink, Redirect};
 use crate::wall_clock::WallClockControl;
 use clients::FamilySpawner;
-use machine::{ByteRoute, KeptMachine, WorldMachine};
-use network::ByteHook;
-use servers::{FamilyNodes, FamilyQueries, FamilyServers, FamilyServersHandle, ServersWanted, address_of, dialer};
+use machine::{KeptMachine, WorldMachine};
+use servers::{
+    FamilyNodes, FamilyQueries, FamilyServers, FamilyServersHandle, ServerPorts, ServersWanted, address_of, dialer,
+    ports_of,
+};
 use wall_clock::FamilyClock;
 
 /// How often a run looks whether the user wants it to end, in virtual time. A world hears nothing of other threads.
@@ -60,30 +60,8 @@ const UPTIME: Duration = Duration::from_secs(100);
 
 /// Makes the run, on a thread of its own. The history is complete and on disk when this returns, and nothing of the run is left.
 pub async fn execute(spec: RunSpec) -> RunOutcome {
-    let (done, outcome) = oneshot::channel();
     let runtime = Handle::current();
-    let thread = std::thread::Builder::new().name("world".into()).spawn(move || {
-        // the one who waits may be gone
-        let _ = done.send(execute_here(spec, runtime));
-    });
-    let thread = match thread {
-        Ok(thread) => thread,
-        Err(error) => {
-            let why = format!("no thread for the world: {}", not_started(error));
-            return RunOutcome {
-                error: Some(RunError::Clients(why)),
-                ..RunOutcome::default()
-            };
-        }
-    };
-    match outcome.await {
-        Ok(outcome) => outcome,
-        // it ended without an outcome: it panicked, which is a bug
-        Err(_) => match thread.join() {
-            Err(panic) => std::panic::resume_unwind(panic),
-            Ok(()) => unreachable!("a thread that returned has sent its outcome"),
-        },
-    }
+    run::on_a_thread(move || execute_here(spec, runtime)).await
 }
 
 /// Makes the run on this thread. Processes are started on `runtime`.
@@ -151,10 +129,11 @@ fn epoch(world: World) -> i64 {
 async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(Ground, Cluster), RunError> {
     let config = &spec.config;
     let clock = GroundClock::Virtual(world);
-    let ports: Vec<_> = (0..config.nodes).map(|_| Port::new(world)).collect();
+    let software = config.backend.software;
+    let ports: Vec<ServerPorts> = (0..config.nodes).map(|_| ports_of(world, software)).collect();
     let logs = spec.folder.nodes();
     let wanted = ServersWanted {
-        software: config.backend.software,
+        software,
         count: config.nodes as usize,
         lease: config.lease,
         logs: &logs,
@@ -164,39 +143,21 @@ async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(G
     let servers = world.keep(FamilyServers::new(world, machine.get(), &wanted));
     let dial = dialer(servers);
     let (exchange, notices) = run::exchange(config);
-    let mut links = Links::new();
-    for client in 0..config.clients {
-        for server in 0..config.nodes {
-            let name = format!("c{client}->n{}", server + 1);
-            let link = SimulatedLink::new(world, &name, client, LinkLatency::default());
-            let tap = LinkTap::new(&exchange, client, name);
-            let hook = ByteHook::new(world, Arc::clone(&tap));
-            let route = ByteRoute {
-                link,
-                hook: Rc::clone(&hook),
-                port: ports[server as usize],
-            };
-            machine.get().routes.borrow_mut().insert((client, server), route);
-            // a master in virtual time has no replica
-            let redirect: Redirect = Arc::new(|_| {});
-            links.insert(
-                (client, server),
-                FaultableLink::hooked(link, tap, redirect, hook).into(),
-            );
-        }
-    }
+    let links = links::of_clients(world, machine, config, &exchange);
+    let peer_links = links::between_servers(world, machine, config);
     let cluster = started(world, servers, &dial, spec).await?;
     let server_clocks = servers.get().clocks();
     let server_clocks = server_clocks.into_iter().filter(|_| spec.plan.steps_clocks);
+    let served = ports.iter().map(|ports| ports[0]).collect();
     let ground = Ground {
         clock,
-        clients: client_pool(world, machine, spec)?,
+        clients: client_pool(world, machine, served, spec)?,
         links,
-        peer_links: Links::new(),
+        peer_links,
         servers: ServersOfRun::of(&cluster),
         server_clocks: server_clocks.map(|clock| clock as Arc<dyn WallClockControl>).collect(),
         server_disks: Vec::new(),
-        observe: Some(observe(dial)),
+        observe: Some(observe(config.backend, dial, clock)),
         sweep: None,
         exchange,
         notices,
@@ -270,15 +231,38 @@ async fn started(
     }))
 }
 
-fn observe(dial: Dialer) -> ConnectObserver {
-    let source = Arc::new(RedisServerKeyspaces {
-        login: None,
-        dial: Some(dial),
-    });
-    Box::new(move |endpoints, keys| Box::pin(observe_keyspaces(source.clone(), endpoints, keys)))
+/// Observers of real servers, over streams of the world.
+fn observe(backend: &Backend, dial: Dialer, clock: GroundClock) -> ConnectObserver {
+    match backend.id {
+        Some(BackendId::Redis) => {
+            let source = Arc::new(RedisServerKeyspaces {
+                login: None,
+                dial: Some(dial),
+            });
+            Box::new(move |endpoints, keys| Box::pin(observe_keyspaces(source.clone(), endpoints, keys)))
+        }
+        Some(BackendId::Zk) => Box::new(move |endpoints, keys| {
+            let source = Arc::new(DialledEnsemble::of(Arc::clone(&dial), clock, &keys));
+            Box::pin(observe_ensemble(source, endpoints, keys))
+        }),
+        Some(BackendId::Etcd) => {
+            let source = Arc::new(DialledStore::of(dial, clock));
+            Box::new(move |endpoints, keys| Box::pin(observe_store(source.clone(), endpoints, keys)))
+        }
+        Some(BackendId::Postgres) => Box::new(move |endpoints, keys| {
+            let dial = Arc::clone(&dial);
+            Box::pin(observe_postgres(dial, clock, endpoints, keys))
+        }),
+        _ => unreachable!("it is refused before this"),
+    }
 }
 
-fn client_pool(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<ClientPool, RunError> {
+fn client_pool(
+    world: World,
+    machine: KeptMachine,
+    served: ServerPorts,
+    spec: &RunSpec,
+) -> Result<ClientPool, RunError> {
     let config = &spec.config;
     let logs = spec.folder.clients();
     std::fs::create_dir_all(&logs).map_err(|error| RunError::Write {
@@ -294,7 +278,7 @@ fn client_pool(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<Cli
             world,
             machine,
             command: run::client_command(config, None, None)?,
-            port,
+            served,
             clocks,
             steps_clocks: spec.plan.steps_clocks,
         }),

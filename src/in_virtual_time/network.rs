@@ -49,7 +49,8 @@ impl WireMessage for Chunk {
 /// What reads the bytes of a link, and says what becomes of them.
 pub struct ByteHook {
     world: World,
-    tap: Arc<LinkTap>,
+    /// `None` between servers: nobody reads what they say to each other.
+    tap: Option<Arc<LinkTap>>,
     /// By number; a link has few.
     connections: RefCell<Vec<(u64, Rc<ConnectionTap>)>>,
     /// What becomes of the chunk that enters the link next.
@@ -57,7 +58,7 @@ pub struct ByteHook {
 }
 
 impl ByteHook {
-    pub fn new(world: World, tap: Arc<LinkTap>) -> Rc<Self> {
+    pub fn new(world: World, tap: Option<Arc<LinkTap>>) -> Rc<Self> {
         Rc::new(Self {
             world,
             tap,
@@ -66,14 +67,15 @@ impl ByteHook {
         })
     }
 
-    fn tap_of(&self, connection: u64) -> Rc<ConnectionTap> {
+    fn tap_of(&self, connection: u64) -> Option<Rc<ConnectionTap>> {
+        let link = self.tap.as_ref()?;
         let mut connections = self.connections.borrow_mut();
         if let Some((_, tap)) = connections.iter().find(|(number, _)| *number == connection) {
-            return Rc::clone(tap);
+            return Some(Rc::clone(tap));
         }
-        let tap = Rc::new(ConnectionTap::new(&self.tap));
+        let tap = Rc::new(ConnectionTap::new(link));
         connections.push((connection, Rc::clone(&tap)));
-        tap
+        Some(tap)
     }
 
     /// Has the tap read what one side of a connection wrote, and sends it on in one or two pieces.
@@ -90,6 +92,9 @@ impl ByteHook {
                 send(Chunk { bytes, kind });
                 self.verdict.set(MessageVerdict::Pass);
             }
+        };
+        let Some(tap) = tap else {
+            return send(bytes, MessageVerdict::Pass);
         };
         let Some(TapStop { at, then }) = tap.observe(sender, bytes, || world.now_ns()) else {
             return send(bytes, MessageVerdict::Pass);
@@ -119,7 +124,8 @@ impl LinkHook for ByteHook {
     }
 
     fn refuses(&self) -> bool {
-        self.tap.refuses(self.world.now_ns())
+        let now = self.world.now_ns();
+        self.tap.as_ref().is_some_and(|tap| tap.refuses(now))
     }
 
     fn ended(&self, connection: u64) {

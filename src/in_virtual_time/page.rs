@@ -43,6 +43,19 @@ pub mod kind {
     pub const TIME: u32 = 3;
 }
 
+/// What a thread waits for that waits for descriptors.
+pub mod about {
+    /// For several of them, or for a child.
+    pub const ANY: u64 = 0;
+    /// For one through which threads of the family wake each other, or for an input of its first process.
+    pub const LOCAL: u64 = 1;
+
+    /// For the connection of this number.
+    pub fn connection(number: u16) -> u64 {
+        1 << 32 | number as u64
+    }
+}
+
 /// Why a wait ended.
 pub mod why {
     pub const WOKEN: u32 = 1;
@@ -94,6 +107,10 @@ pub struct ProcessEntry {
     pub pid: AtomicU32,
     pub number: AtomicU32,
     pub parent: AtomicU32,
+    /// When it gets its next `SIGALRM`; 0: it gets none.
+    pub alarm: AtomicU64,
+    /// The time between two of them; 0: there is only one.
+    pub alarm_every: AtomicU64,
 }
 
 #[repr(C)]
@@ -114,15 +131,19 @@ pub struct FamilyPage {
     pub shifted: AtomicU64,
     pub seed: AtomicU64,
     pub draws: AtomicU64,
+    /// Counts system calls, so that harness sees that a thread does something.
+    pub calls: AtomicU32,
     /// Changes with whatever harness may have to look at: bytes, connections, ends.
     pub touched: AtomicU32,
-    /// Changes with each connection that is dialled.
+    /// Changes with each connection that is dialled, and each port at which is listened.
     pub dialled: AtomicU32,
     /// Changes with each signal that a process of the family may have got.
     pub signals: AtomicU32,
     pub head: AtomicU32,
     pub tail: AtomicU32,
     pub waits: AtomicU64,
+    /// The slots that were ever in use are before this one.
+    pub slots_used: AtomicU32,
     /// Numbers of threads and processes that were given so far.
     pub numbered: AtomicU32,
     /// Where the numbers begin; no number of a kernel is as large.
@@ -147,6 +168,11 @@ pub struct FamilyPage {
 }
 
 impl FamilyPage {
+    /// The slots, without those that were never in use.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots[..(self.slots_used.load(SeqCst) as usize).min(SLOTS)]
+    }
+
     /// Puts a thread into the queue; it is told why.
     pub fn enqueue(&self, slot: usize, why: u32) {
         let tail = self.tail.load(SeqCst);
@@ -174,16 +200,24 @@ impl FamilyPage {
         Some(next)
     }
 
-    /// Ends the waits of all threads that wait for descriptors, of `pid` or of any process: they look again.
-    pub fn poke(&self, pid: Option<u32>) {
-        for (number, slot) in self.slots.iter().enumerate() {
-            let waits = slot.state.load(SeqCst) == state::WAITS;
-            let concerned = match pid {
-                // a signal ends every wait
-                Some(pid) => slot.pid.load(SeqCst) == pid,
-                None => slot.kind.load(SeqCst) == kind::DESCRIPTORS,
-            };
-            if waits && concerned {
+    /// Ends the waits of threads that wait for this, or for more than this, or where it is [`about::ANY`] for any descriptor: they look
+    /// again.
+    pub fn poke(&self, about: u64) {
+        self.end_waits(|slot| {
+            let waits_for = slot.word.load(SeqCst);
+            let concerned = about == about::ANY || waits_for == about::ANY || waits_for == about;
+            slot.kind.load(SeqCst) == kind::DESCRIPTORS && concerned
+        });
+    }
+
+    /// Ends every wait of a process, as a signal does.
+    pub fn poke_process(&self, pid: u32) {
+        self.end_waits(|slot| slot.pid.load(SeqCst) == pid);
+    }
+
+    fn end_waits(&self, concerned: impl Fn(&Slot) -> bool) {
+        for (number, slot) in self.slots().iter().enumerate() {
+            if slot.state.load(SeqCst) == state::WAITS && concerned(slot) {
                 self.enqueue(number, why::POKED);
             }
         }
@@ -191,17 +225,36 @@ impl FamilyPage {
 
     /// Ends the waits that are over at this time.
     pub fn end_due(&self, now: u64) {
-        for (number, slot) in self.slots.iter().enumerate() {
+        for (number, slot) in self.slots().iter().enumerate() {
             if slot.state.load(SeqCst) == state::WAITS && slot.deadline.load(SeqCst) <= now {
                 self.enqueue(number, why::DEADLINE);
             }
         }
     }
 
-    /// When the next wait ends by itself, or [`NEVER`].
+    /// A process whose timer goes off by this time, which is set for the next time.
+    pub fn due_alarm(&self, now: u64) -> Option<u32> {
+        let due =
+            |process: &&ProcessEntry| process.pid.load(SeqCst) != 0 && (1..=now).contains(&process.alarm.load(SeqCst));
+        let process = self.processes.iter().find(due)?;
+        let next = match process.alarm_every.load(SeqCst) {
+            0 => 0,
+            every => process.alarm.load(SeqCst).saturating_add(every).max(now + 1),
+        };
+        process.alarm.store(next, SeqCst);
+        Some(process.pid.load(SeqCst))
+    }
+
+    /// When the next wait ends by itself or the next timer goes off, or [`NEVER`].
     pub fn next_deadline(&self) -> u64 {
-        let waiting = self.slots.iter().filter(|slot| slot.state.load(SeqCst) == state::WAITS);
-        waiting.map(|slot| slot.deadline.load(SeqCst)).min().unwrap_or(NEVER)
+        let waiting = self
+            .slots()
+            .iter()
+            .filter(|slot| slot.state.load(SeqCst) == state::WAITS);
+        let alarms = self.processes.iter().filter(|process| process.pid.load(SeqCst) != 0);
+        let alarms = alarms.map(|process| process.alarm.load(SeqCst)).filter(|at| *at != 0);
+        let waits = waiting.map(|slot| slot.deadline.load(SeqCst));
+        waits.chain(alarms).min().unwrap_or(NEVER)
     }
 
     /// The number of another thread or process.

@@ -17,8 +17,9 @@ pub fn refusal(config: &Config) -> Option<String> {
     if let Some(why) = library::missing() {
         return Some(format!("--runtime virtual: {why}"));
     }
-    if config.backend.id != Some(BackendId::Redis) {
-        return says("servers of Redis run in virtual time, and no others yet");
+    use BackendId::{Etcd, Postgres, Redis, Zk};
+    if !matches!(config.backend.id, Some(Redis | Zk | Etcd | Postgres)) {
+        return says("servers of Redis, ZooKeeper, etcd and PostgreSQL run in virtual time, and no others");
     }
     let missing = (config.backend.software.missing)();
     if !missing.is_empty() {

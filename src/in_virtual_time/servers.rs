@@ -1,6 +1,7 @@
 //! Servers in virtual time ([`FamilyServers`]): the machine's own programs as families, killed, paused and started again at exact moments.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
 use super::family::Family;
-use super::machine::{Router, WorldMachine, serve};
+use super::machine::{FamilyPlace, Router, WorldMachine, address_of_server, as_client, serve};
 use super::network::{BytePort, START};
 use super::streams::FamilyStream;
 use super::wall_clock::FamilyClock;
@@ -25,12 +26,14 @@ use crate::cluster::{
 };
 use crate::limits::{PROBE, READY_POLL};
 
+/// How long a server takes that ends in order, at most.
+const IN_ORDER: Duration = Duration::from_secs(5);
 /// The other end of connections that harness makes itself.
 const OBSERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 255, 1);
 
-/// Where a server serves. Nothing of this machine is there: it is a name within the world.
+/// Where a server serves.
 pub fn address_of(server: usize, port: u16) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::new(10, 0, 0, server as u8 + 1), port))
+    SocketAddr::from((address_of_server(server as u32), port))
 }
 
 /// The server at an address.
@@ -49,11 +52,36 @@ struct FamilyServer {
     name: String,
     setup: NodeSetup,
     log: PathBuf,
-    port: BytePort,
+    ports: ServerPorts,
     clock: Arc<FamilyClock>,
     family: RefCell<Option<Rc<Family>>>,
-    /// What takes connections, while it runs.
-    serving: RefCell<Option<SimulatedTask>>,
+    /// By port: what takes connections, once it listens there.
+    serving: RefCell<BTreeMap<u16, SimulatedTask>>,
+}
+
+/// The ports of a server with their numbers; the first serves clients.
+pub type ServerPorts = Vec<(u16, BytePort)>;
+
+/// Of a server of this software.
+pub fn ports_of(world: World, software: &ServerSoftware) -> ServerPorts {
+    let first = BytePort::new(world);
+    let ports = software.ports.iter().enumerate();
+    let port = |(place, number): (usize, &u16)| (*number, if place == 0 { first } else { first.beside() });
+    ports.map(port).collect()
+}
+
+impl FamilyServer {
+    /// Takes connections at the ports at which it listens by now.
+    fn serve(&self, world: World, machine: &Rc<WorldMachine>, family: &Rc<Family>) {
+        for (number, port) in &self.ports {
+            let mut serving = self.serving.borrow_mut();
+            if !serving.contains_key(number) && family.listens(*number) {
+                let server = self.setup.me as u32;
+                let serves = serve(Rc::clone(machine), Rc::clone(family), port.listen(), (server, *number));
+                serving.insert(*number, world.spawn(serves));
+            }
+        }
+    }
 }
 
 /// The servers of a run.
@@ -61,8 +89,7 @@ pub struct FamilyServers {
     world: World,
     machine: Rc<WorldMachine>,
     software: &'static ServerSoftware,
-    servers: Vec<FamilyServer>,
-    router: RefCell<Router>,
+    servers: Vec<Rc<FamilyServer>>,
     dialled: Cell<u16>,
 }
 
@@ -74,8 +101,8 @@ pub struct ServersWanted<'a> {
     pub logs: &'a Path,
     /// What the wall clocks show when the clock of the world shows 0.
     pub epoch: i64,
-    /// By server, in its order.
-    pub ports: Vec<BytePort>,
+    /// By server.
+    pub ports: Vec<ServerPorts>,
 }
 
 impl FamilyServers {
@@ -88,7 +115,7 @@ impl FamilyServers {
             ports: wanted.software.ports.to_vec(),
         };
         let nodes: Vec<NodeAddress> = (0..wanted.count).map(address).collect();
-        let server = |(me, port): (usize, &BytePort)| FamilyServer {
+        let server = |(me, ports): (usize, &ServerPorts)| FamilyServer {
             name: nodes[me].name.clone(),
             setup: NodeSetup {
                 nodes: nodes.clone(),
@@ -105,18 +132,17 @@ impl FamilyServers {
                 programs: None,
             },
             log: wanted.logs.join(&nodes[me].name).join("server.log"),
-            port: *port,
+            ports: ports.clone(),
             clock: Arc::new(FamilyClock::new(wanted.epoch)),
             family: RefCell::default(),
             serving: RefCell::default(),
         };
-        let servers = wanted.ports.iter().enumerate().map(server).collect();
+        let servers = wanted.ports.iter().enumerate().map(server).map(Rc::new).collect();
         Self {
             world,
             machine,
             software: wanted.software,
             servers,
-            router: RefCell::new(Rc::new(|_| None)),
             dialled: Cell::new(0),
         }
     }
@@ -127,10 +153,6 @@ impl FamilyServers {
 
     pub fn clocks(&self) -> Vec<Arc<FamilyClock>> {
         self.servers.iter().map(|server| Arc::clone(&server.clock)).collect()
-    }
-
-    fn client_port(&self) -> u16 {
-        self.software.ports[0]
     }
 
     /// Starts a server, which may not serve yet.
@@ -144,6 +166,7 @@ impl FamilyServers {
         fs::create_dir_all(&server.setup.data).map_err(write(&server.setup.data))?;
         for (name, contents) in launch.files.iter().chain(&launch.secrets) {
             let path = server.setup.data.join(name);
+            path.parent().map_or(Ok(()), fs::create_dir_all).map_err(write(&path))?;
             fs::write(&path, contents).map_err(write(&path))?;
         }
         if let Some(folder) = server.log.parent() {
@@ -158,18 +181,14 @@ impl FamilyServers {
             .envs(launch.env)
             .current_dir(&server.setup.data);
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
-        let SocketAddr::V4(address) = address_of(number, 0) else {
-            unreachable!("servers have addresses of IPv4")
-        };
         let name = format!("server {}", server.name);
-        let router = Rc::clone(&self.router.borrow());
         let started = self
             .machine
             .begin(
                 (&name, &server.name),
                 command,
                 Arc::clone(&server.clock),
-                (*address.ip(), router),
+                self.place(number as u32),
             )
             .map_err(|error| ClusterError::Start {
                 product: self.software.product,
@@ -179,10 +198,38 @@ impl FamilyServers {
         let family = started.family;
         *server.family.borrow_mut() = Some(Rc::clone(&family));
         family.step();
-        let (listener, ends) = (server.port.listen(), (number as u32, self.client_port()));
-        let serving = serve(Rc::clone(&self.machine), family, listener, ends);
-        *server.serving.borrow_mut() = Some(self.world.spawn(serving));
         Ok(())
+    }
+
+    /// A server reaches itself and all others.
+    fn place(&self, number: u32) -> FamilyPlace {
+        let machine = Rc::downgrade(&self.machine);
+        let ports: Vec<ServerPorts> = self.servers.iter().map(|server| server.ports.clone()).collect();
+        let router: Router = Rc::new(move |to| {
+            let machine = machine.upgrade()?;
+            let server = match to.ip().is_loopback() {
+                true => number as usize,
+                false => server_at(to.into())?,
+            };
+            let (_, port) = ports.get(server)?.iter().find(|(number, _)| *number == to.port())?;
+            let route = machine
+                .routes
+                .borrow()
+                .get(&(as_client(number), server as u32))
+                .cloned()?;
+            Some((route, *port))
+        });
+        let (world, machine) = (self.world, Rc::downgrade(&self.machine));
+        let server = Rc::downgrade(&self.servers[number as usize]);
+        FamilyPlace {
+            address: address_of_server(number),
+            router,
+            on_listen: Box::new(move |family| {
+                if let (Some(server), Some(machine)) = (server.upgrade(), machine.upgrade()) {
+                    server.serve(world, &machine, family);
+                }
+            }),
+        }
     }
 
     fn family(&self, server: usize) -> Option<Rc<Family>> {
@@ -193,7 +240,16 @@ impl FamilyServers {
         if let Some(family) = self.family(server) {
             family.kill();
         }
-        drop(self.servers[server].serving.take());
+        let serving = std::mem::take(&mut *self.servers[server].serving.borrow_mut());
+        drop(serving);
+    }
+
+    /// Sends to each server what it is sent at the end of a run, if anything.
+    fn end_in_order(&self) -> bool {
+        let Some(signal) = self.software.stop else { return false };
+        let families = (0..self.servers.len()).filter_map(|server| self.family(server));
+        families.for_each(|family| family.take_signal(signal));
+        true
     }
 
     /// Connects to a server, past the links of clients.
@@ -278,10 +334,16 @@ impl RunningNodes for FamilyNodes {
     }
 
     fn stop(self: Box<Self>) -> BoxFuture<'static, ()> {
-        if let Some(servers) = self.servers.try_get() {
-            (0..servers.servers.len()).for_each(|server| servers.kill(server));
-        }
-        Box::pin(std::future::ready(()))
+        let (world, servers) = (self.world, self.servers);
+        Box::pin(async move {
+            let ends = servers.try_get().is_some_and(|servers| servers.end_in_order());
+            if ends {
+                world.sleep(IN_ORDER).await;
+            }
+            if let Some(servers) = servers.try_get() {
+                (0..servers.servers.len()).for_each(|server| servers.kill(server));
+            }
+        })
     }
 }
 

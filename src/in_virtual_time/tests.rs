@@ -15,7 +15,7 @@ use tokio::process::Command;
 use tokio::runtime::Runtime;
 
 use super::ends::{FamilySaid, OnSaid};
-use super::machine::{Router, StartedFamily, WorldMachine};
+use super::machine::{FamilyPlace, Router, StartedFamily, WorldMachine};
 use super::page::connection;
 use super::wall_clock::FamilyClock;
 
@@ -40,7 +40,7 @@ fn run(program: &[&str], input: &str, folder: &Path) -> RanProgram {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let clock = Arc::new(FamilyClock::new(super::epoch(world)));
         let nowhere: Router = Rc::new(|_| None);
-        let nowhere = (Ipv4Addr::new(10, 0, 1, 1), nowhere);
+        let nowhere = FamilyPlace::of_client(Ipv4Addr::new(10, 0, 1, 1), nowhere);
         let started = machine.get().begin(("the program", "p"), command, clock, nowhere);
         let StartedFamily {
             family,

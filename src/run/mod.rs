@@ -32,6 +32,7 @@ mod targeting;
 mod terms;
 #[cfg(test)]
 mod testing;
+mod world_thread;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,6 +60,7 @@ pub use peer_proxies::PeerLinks;
 pub use setup::attached::{consent_to, survey};
 use setup::{ClientLinks, WallClocks};
 pub use setup::{RunServers, client_command, exchange, opens};
+pub use world_thread::on_a_thread;
 
 /// Why a run could not be made, or could not go on.
 #[derive(Debug, thiserror::Error)]

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use harness_simulation::World;
 use harness_workloads::BackendId;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 pub use links::{FaultableLink, Redirect};
 pub use refusal::refusal;
@@ -31,7 +31,6 @@ pub use refusal::refusal;
 use crate::backends::Backend;
 use crate::clock::GroundClock;
 use crate::cluster::Cluster;
-use crate::process::not_started;
 use crate::run::{self, Ground, PlayedRun, RunError, RunOutcome, RunSpec};
 use endless::WorldWatch;
 
@@ -40,31 +39,7 @@ const INTERRUPT: Duration = Duration::from_millis(100);
 
 /// Makes the run, on a thread of its own. The history is complete and on disk when this returns, and nothing of the run is left.
 pub async fn execute(spec: RunSpec) -> RunOutcome {
-    let (done, outcome) = oneshot::channel();
-    let thread = std::thread::Builder::new().name("world".into()).spawn(move || {
-        // the one who waits may be gone
-        let _ = done.send(execute_here(spec));
-    });
-    let thread = match thread {
-        Ok(thread) => thread,
-        Err(error) => {
-            return RunOutcome {
-                error: Some(RunError::Clients(format!(
-                    "no thread for the simulation: {}",
-                    not_started(error)
-                ))),
-                ..RunOutcome::default()
-            };
-        }
-    };
-    match outcome.await {
-        Ok(outcome) => outcome,
-        // it ended without an outcome: it panicked, which is a bug
-        Err(_) => match thread.join() {
-            Err(panic) => std::panic::resume_unwind(panic),
-            Ok(()) => unreachable!("a thread that returned has sent its outcome"),
-        },
-    }
+    run::on_a_thread(move || execute_here(spec)).await
 }
 
 /// Makes the run on this thread.

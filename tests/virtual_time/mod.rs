@@ -1,8 +1,13 @@
 //! The command in virtual time: real servers and real clients, the same run again, byte by byte, and what it refuses.
 
+mod clients;
+mod etcd;
+mod postgres;
+mod zk;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use crate::command::{Answer, Harness, processes_of};
@@ -66,15 +71,23 @@ impl Harness {
         let adapters = concat!(env!("CARGO_MANIFEST_DIR"), "/workloads/adapters/python");
         let path = self.folder.path().join("client.py");
         fs::write(&path, text).unwrap();
-        // the words of a test are divided at blanks
+        self.script(&format!("exec python3 {} {adapters}", path.display()))
+    }
+
+    /// The command of a shell script, since the words of a test are divided at blanks.
+    fn script(&self, text: &str) -> String {
         let script = self.folder.path().join("client.sh");
-        fs::write(
-            &script,
-            format!("#!/bin/sh\nexec python3 {} {adapters}\n", path.display()),
-        )
-        .unwrap();
+        fs::write(&script, format!("#!/bin/sh\n{text}\n")).unwrap();
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
         format!("--client={}", script.display())
+    }
+
+    /// Makes the last run again.
+    fn assert_replayed(&self) {
+        let replayed = self.output("replay latest");
+        let told = String::from_utf8_lossy(&replayed.stdout).into_owned();
+        assert_eq!(replayed.status.code(), Some(0), "{told}");
+        assert!(told.starts_with("the same history"), "{told}");
     }
 
     fn history(&self) -> Vec<u8> {
@@ -110,17 +123,24 @@ impl Drop for BusyMachine {
     }
 }
 
-fn is_missing() -> bool {
-    let missing = Command::new("redis-server").arg("--version").output().is_err();
+/// Whether this machine lacks the programs of a backend, as its list of packages says.
+fn is_missing(backend: &str, product: &str) -> bool {
+    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/backends/{backend}/packages"));
+    let lacks = Command::new(packages).output().unwrap();
+    let missing = !lacks.stdout.is_empty();
     if missing {
-        eprintln!("skipped: there is no redis-server");
+        eprintln!("skipped: there is no {product}");
     }
     missing
 }
 
+fn has_no_redis() -> bool {
+    is_missing("redis", "redis-server")
+}
+
 #[test]
 fn the_same_seed_is_the_same_history_also_on_a_busy_machine() {
-    if is_missing() {
+    if has_no_redis() {
         return;
     }
     let harness = Harness::new();
@@ -149,7 +169,7 @@ fn the_same_seed_is_the_same_history_also_on_a_busy_machine() {
 
 #[test]
 fn a_lock_that_is_right_is_right_and_one_that_outlives_its_lease_is_not() {
-    if is_missing() {
+    if has_no_redis() {
         return;
     }
     let harness = Harness::new();
@@ -168,7 +188,7 @@ fn a_lock_that_is_right_is_right_and_one_that_outlives_its_lease_is_not() {
 
 #[test]
 fn faults_on_messages_servers_and_clocks_have_their_effect() {
-    if is_missing() {
+    if has_no_redis() {
         return;
     }
     let harness = Harness::new();
@@ -195,7 +215,7 @@ fn faults_on_messages_servers_and_clocks_have_their_effect() {
 
 #[test]
 fn a_replay_that_differs_says_where_and_has_an_exit_code_of_its_own() {
-    if is_missing() {
+    if has_no_redis() {
         return;
     }
     let harness = Harness::new();
@@ -239,7 +259,7 @@ fn what_cannot_run_in_virtual_time_is_refused_with_the_runtime_that_can() {
 
 #[test]
 fn a_client_that_keeps_the_world_from_going_on_ends_the_run_with_its_name() {
-    if is_missing() {
+    if has_no_redis() {
         return;
     }
     let harness = Harness::new();

@@ -25,7 +25,7 @@ impl<Q: WireMessage, R: WireMessage> Copy for Port<Q, R> {}
 
 struct PortState<Q: WireMessage, R: WireMessage> {
     queue: RefCell<Option<Rc<PortQueue<Q, R>>>>,
-    connections: Cell<u64>,
+    connections: Rc<Cell<u64>>,
 }
 
 /// What came to a listener and was not taken yet.
@@ -65,9 +65,18 @@ pub enum PortEvent<Q: WireMessage, R: WireMessage> {
 
 impl<Q: WireMessage, R: WireMessage> Port<Q, R> {
     pub fn new(world: World) -> Self {
+        Self::counting(world, Rc::default())
+    }
+
+    /// Another port of the same server: a link may carry connections to both, whose numbers differ.
+    pub fn beside(self) -> Self {
+        Self::counting(self.0.world(), Rc::clone(&self.0.get().connections))
+    }
+
+    fn counting(world: World, connections: Rc<Cell<u64>>) -> Self {
         Port(world.keep(PortState {
             queue: RefCell::new(None),
-            connections: Cell::new(0),
+            connections,
         }))
     }
 

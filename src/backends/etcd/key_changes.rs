@@ -12,7 +12,8 @@ use harness_workloads::etcd::wire::etcdserverpb::lease_client::LeaseClient;
 use harness_workloads::etcd::wire::etcdserverpb::watch_client::WatchClient;
 use harness_workloads::etcd::wire::etcdserverpb::watch_request::RequestUnion;
 use harness_workloads::etcd::wire::etcdserverpb::{
-    Event, LeaseTimeToLiveRequest, RangeRequest, WatchCreateRequest, WatchRequest, WatchResponse,
+    Event, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeRequest, WatchCreateRequest, WatchRequest,
+    WatchResponse,
 };
 use harness_workloads::etcd::{EtcdChannel, LoginToken, log_in, prefix_end};
 use tokio_stream::StreamExt;
@@ -114,7 +115,7 @@ impl KeyChanges for WatchedKeys {
     }
 }
 
-fn change(event: Event) -> Option<EtcdKeyChange> {
+pub fn change(event: Event) -> Option<EtcdKeyChange> {
     let deleted = event.r#type() == EventType::Delete;
     let kv = event.kv?;
     Some(EtcdKeyChange {
@@ -139,22 +140,34 @@ impl LeaseQueries for LeasesOfServers {
                     .await
             };
             match tokio::time::timeout(PROBE, asked).await {
-                Ok(Ok(answer)) if answer.get_ref().ttl < 0 => Unasked::Expired,
-                Ok(Ok(_)) => Unasked::Deleted,
+                Ok(Ok(answer)) => why_of(answer.get_ref()),
                 _ => Unasked::Unknown,
             }
         })
     }
 }
 
-/// The revision of the store before the clients of this run begin.
-async fn revision(channel: &EtcdChannel) -> Result<i64, Status> {
-    let nothing = RangeRequest {
+/// Why a key went, by what is said of its lease.
+pub fn why_of(lease: &LeaseTimeToLiveResponse) -> Unasked {
+    if lease.ttl < 0 {
+        Unasked::Expired
+    } else {
+        Unasked::Deleted
+    }
+}
+
+/// A question whose answer has the revision of the store, and no key.
+pub fn nothing() -> RangeRequest {
+    RangeRequest {
         key: vec![0],
         count_only: true,
         ..RangeRequest::default()
-    };
-    let asked = KvClient::new(channel.clone()).range(nothing).await?;
+    }
+}
+
+/// The revision of the store before the clients of this run begin.
+async fn revision(channel: &EtcdChannel) -> Result<i64, Status> {
+    let asked = KvClient::new(channel.clone()).range(nothing()).await?;
     Ok(asked.into_inner().header.map_or(0, |header| header.revision))
 }
 
@@ -200,20 +213,24 @@ pub fn plain_channel(endpoints: &EndpointsReceiver) -> Channel {
     Channel::balance_list(endpoints.borrow().servers().iter().map(endpoint))
 }
 
-async fn watch(channel: &EtcdChannel, prefix: &str, start_revision: i64) -> Result<Streaming<WatchResponse>, Status> {
+/// A watch of the keys with a prefix, from a revision on.
+pub fn watch_of(prefix: &str, start_revision: i64) -> WatchCreateRequest {
     let (key, range_end) = match prefix {
         // from the first key to the last: <https://etcd.io/docs/latest/learning/api/#key-ranges>
         "" => (vec![0], vec![0]),
         prefix => (prefix.as_bytes().to_vec(), prefix_end(prefix)),
     };
-    let create = WatchCreateRequest {
+    WatchCreateRequest {
         key,
         range_end,
         start_revision,
         ..WatchCreateRequest::default()
-    };
+    }
+}
+
+async fn watch(channel: &EtcdChannel, prefix: &str, start_revision: i64) -> Result<Streaming<WatchResponse>, Status> {
     let request = WatchRequest {
-        request_union: Some(RequestUnion::CreateRequest(create)),
+        request_union: Some(RequestUnion::CreateRequest(watch_of(prefix, start_revision))),
     };
     // the stream of requests stays open: its end would end the watch
     let requests = tokio_stream::once(request).chain(tokio_stream::pending());

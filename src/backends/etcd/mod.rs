@@ -14,11 +14,14 @@ use crate::cluster::EndpointsReceiver;
 use harness_proxy::tap::Protocol;
 
 mod data;
+mod dialled;
 mod guard;
 pub mod key_changes;
 mod membership;
 mod observer;
 mod server;
+
+pub use dialled::DialledStore;
 
 pub static BACKEND: Backend = Backend {
     id: Some(BackendId::Etcd),

@@ -3,18 +3,20 @@
 //! <https://www.postgresql.org/docs/current/view-pg-locks.html>
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use harness_workloads::postgres::{self, ADVISORY_KEY, SESSION_NAME};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::task::AbortHandle;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage, SimpleQueryRow};
 
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::owners::Contender;
-use crate::backends::polled::{HeldLock, LockLook, LockTable};
-use crate::cluster::{BoxFuture, ServerAccess};
+use crate::backends::polled::{HeldLock, LockLook, LockTable, OpenedTable};
+use crate::clock::{GroundClock, RunningTask};
+use crate::cluster::{BoxFuture, Dialer, ServerAccess};
 
 /// The most locks of a run: the keys of advisory locks are computed from their names, and never the other way.
 const LOCKS: i64 = 10_000;
@@ -37,13 +39,7 @@ const LEASES: &str = " UNION ALL SELECT 'lease', NULL, name, owner, token::text,
 /// A connection to a server, which ends when it is dropped.
 pub struct PostgresConnection {
     pub client: Client,
-    task: AbortHandle,
-}
-
-impl Drop for PostgresConnection {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    _task: RunningTask,
 }
 
 /// Connects to a server. The error is a sentence.
@@ -52,10 +48,19 @@ pub async fn connect(server: &ServerAccess) -> Result<PostgresConnection, String
         .await
         .map_err(|error| error.to_string())?;
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    connect_over(stream, server, GroundClock::Real).await
+}
+
+/// The same over a stream, which another clock may drive.
+async fn connect_over(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    server: &ServerAccess,
+    clock: GroundClock,
+) -> Result<PostgresConnection, String> {
     let connected = postgres::config(server.login()).connect_raw(stream, NoTls).await;
     let (client, connection) = connected.map_err(|error| said(&error))?;
-    let task = tokio::spawn(async move { drop(connection.await) }).abort_handle();
-    Ok(PostgresConnection { client, task })
+    let _task = clock.spawn(async move { drop(connection.await) });
+    Ok(PostgresConnection { client, _task })
 }
 
 /// What went wrong, with what the server said of it.
@@ -67,19 +72,31 @@ pub fn said(error: &Error) -> String {
 }
 
 /// Opens the connection by which locks under these keys are looked at.
-pub fn open(server: ServerAccess, keys: LockKeys) -> BoxFuture<'static, Result<Box<dyn LockTable>, String>> {
-    Box::pin(async move {
-        let connection = connect(&server).await?;
-        let names = names(&connection.client, &keys).await.map_err(|error| said(&error))?;
-        let looks = PostgresLooks {
-            connection,
-            keys,
-            names,
-            statement: String::new(),
-            left: 0,
-        };
-        Ok(Box::new(looks) as Box<dyn LockTable>)
-    })
+pub fn open(server: ServerAccess, keys: LockKeys) -> OpenedTable {
+    Box::pin(async move { looks(connect(&server).await?, keys).await })
+}
+
+/// The same for servers that are reached by dialling them.
+pub fn open_by(dial: Dialer, clock: GroundClock) -> impl Fn(ServerAccess, LockKeys) -> OpenedTable {
+    move |server, keys| {
+        let dial = Arc::clone(&dial);
+        Box::pin(async move {
+            let stream = dial(server.address).await?;
+            looks(connect_over(stream, &server, clock).await?, keys).await
+        })
+    }
+}
+
+async fn looks(connection: PostgresConnection, keys: LockKeys) -> Result<Box<dyn LockTable>, String> {
+    let names = names(&connection.client, &keys).await.map_err(|error| said(&error))?;
+    let looks = PostgresLooks {
+        connection,
+        keys,
+        names,
+        statement: String::new(),
+        left: 0,
+    };
+    Ok(Box::new(looks) as Box<dyn LockTable>)
 }
 
 /// The names of locks by the keys of their advisory locks, which the server computes.

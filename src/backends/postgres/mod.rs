@@ -3,8 +3,12 @@
 use harness_proxy::tap::Protocol;
 use harness_workloads::BackendId;
 
+use super::lock_keys::LockKeys;
+use super::observer::Observer;
 use super::polled::PolledObserver;
 use super::{Backend, BackendOptions, Topology};
+use crate::clock::GroundClock;
+use crate::cluster::{Dialer, EndpointsReceiver};
 
 mod control;
 mod data;
@@ -32,6 +36,16 @@ pub static BACKEND: Backend = Backend {
     data: &data::PostgresData,
     pooler: Some(&pooler::PgBouncer),
 };
+
+/// Connects the observer of a server that is reached by dialling it.
+pub async fn observe(
+    dial: Dialer,
+    clock: GroundClock,
+    endpoints: EndpointsReceiver,
+    keys: LockKeys,
+) -> Result<Box<dyn Observer>, String> {
+    PolledObserver::connect(looks::open_by(dial, clock), endpoints, keys).await
+}
 
 fn refuse(options: &BackendOptions) -> Option<String> {
     (options.nodes != 1).then(|| "locks on PostgreSQL are on one server\nhint: --nodes 1".into())

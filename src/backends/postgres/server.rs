@@ -69,6 +69,8 @@ if [ "$(id -u)" = 0 ]; then
   user=postgres
   id -u "$user" >/dev/null 2>&1 || user=nobody
   chown "$user" . && chmod o+x . .. || exit
+  # in virtual time it has sockets and a page of memory beside its folder
+  [ -z "$HARNESS_VIRTUAL_TIME" ] || chown "$user" .. "${HARNESS_VIRTUAL_TIME%.page}".* || exit
   as="$as --reuid=$user --regid=$(id -g "$user") --clear-groups"
 fi
 "#;
@@ -76,6 +78,8 @@ fi
 /// Makes the data where there are none.
 const MAKE: &str = r#"[ -s data/PG_VERSION ] ||
   $as "$0/initdb" --auth=trust --username=postgres --encoding=UTF8 --no-locale --no-sync -D data || exit
+# in virtual time its clients have addresses of their own
+[ -z "$HARNESS_VIRTUAL_TIME" ] || echo "host all all all trust" >>data/pg_hba.conf
 "#;
 
 /// Becomes the server.

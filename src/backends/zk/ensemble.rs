@@ -21,7 +21,7 @@ use harness_workloads::zk::{access_list, connector, owner_name};
 /// changes before it. A read would also be answered by a server that is cut off from the others.
 const PROOF_PATH: &str = "/harness-observer";
 /// The observer's session outlives any fault.
-const SESSION: Duration = Duration::from_secs(30);
+pub const SESSION: Duration = Duration::from_secs(30);
 
 /// What happened to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,12 +89,18 @@ pub struct ZkServerEnsemble {
 impl ZkServerEnsemble {
     /// With locks under these keys.
     pub fn of(keys: &LockKeys) -> Self {
-        let proof = match &keys.mark {
+        Self {
+            proof: Self::proof_of(keys),
+        }
+    }
+
+    /// The path of the node that is written again and again.
+    pub fn proof_of(keys: &LockKeys) -> String {
+        match &keys.mark {
             None => PROOF_PATH.to_owned(),
             // next to the locks, where all of the run is removed
             Some(_) => format!("{}observer", keys.pattern.before()),
-        };
-        Self { proof }
+        }
     }
 }
 
@@ -201,15 +207,20 @@ async fn why(servers: Vec<SocketAddr>, session: String) -> Unasked {
         .map(|address| timeout(PROBE, four_letters(address, "dump")))
         .collect();
     while let Some(answer) = asked.join_next().await {
-        // only the leader knows every session
         if let Ok(Ok(Ok(dump))) = answer
-            && dump.contains("Session Sets")
+            && let Some(why) = session_is_over(&dump, &session)
         {
-            let alive = dump.lines().any(|line| line.trim() == session);
-            return if alive { Unasked::Deleted } else { Unasked::Expired };
+            return why;
         }
     }
     Unasked::Unknown
+}
+
+/// Why a node of this session went, by what a server says of all sessions: only the leader knows every one.
+pub fn session_is_over(dump: &str, session: &str) -> Option<Unasked> {
+    let alive = || dump.lines().any(|line| line.trim() == session);
+    let knows = dump.contains("Session Sets");
+    knows.then(|| if alive() { Unasked::Deleted } else { Unasked::Expired })
 }
 
 async fn four_letters(address: SocketAddr, word: &str) -> std::io::Result<String> {

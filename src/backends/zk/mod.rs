@@ -13,12 +13,14 @@ use crate::cluster::EndpointsReceiver;
 use harness_proxy::tap::Protocol;
 
 mod data;
+mod dialled;
 pub mod ensemble;
 mod membership;
 mod observer;
 mod server;
 mod sweep;
 
+pub use dialled::DialledEnsemble;
 pub use server::tick;
 
 pub static BACKEND: Backend = Backend {

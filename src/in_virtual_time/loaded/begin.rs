@@ -3,7 +3,10 @@
 use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
+use super::calls::on_call;
 use super::clocks::replace_vdso;
+use super::cycles;
+use super::files;
 use super::gate::{close, system};
 use super::page::{FamilyPage, VARIABLE, state};
 use super::signals;
@@ -16,6 +19,9 @@ static ON_LOAD: extern "C" fn() = begin;
 
 const PATH: usize = 4096;
 const VDSO: u64 = 33;
+/// Where there are 16 random bytes, which Go draws from.
+const RANDOM: u64 = 25;
+const RANDOM_BYTES: usize = 16;
 
 /// Without the variable, or its page, the program runs in real time.
 extern "C" fn begin() {
@@ -40,10 +46,16 @@ extern "C" fn begin() {
     PID.store(pid, SeqCst);
     let Some(slot) = own_slot(pid) else { return };
     tasks::has_begun(slot, pid);
-    if !replace_vdso(vdso()) || signals::install() < 0 || close() < 0 {
+    let random = told(RANDOM);
+    if random != 0 {
+        files::getrandom(random, RANDOM_BYTES);
+    }
+    if !replace_vdso(told(VDSO)) || signals::install(on_call) < 0 || close() < 0 {
         // harness sees that it is not there
         page().slots[slot].loaded.store(0, SeqCst);
+        return;
     }
+    cycles::trap();
 }
 
 /// The slot of a program that took the place of another one, or of the first one of the family.
@@ -110,8 +122,8 @@ fn page_path(path: &mut [u8; PATH]) -> bool {
     found && length > 0
 }
 
-/// Where the kernel mapped the vDSO: the auxiliary vector says it.
-fn vdso() -> usize {
+/// What the auxiliary vector, in which the kernel tells a program of itself, says under this number; 0: nothing.
+fn told(wanted: u64) -> usize {
     let file = open(b"/proc/self/auxv\0", 0);
     let mut vector = [[0u64; 2]; 64];
     system(
@@ -119,6 +131,6 @@ fn vdso() -> usize {
         [file as usize, vector.as_mut_ptr() as usize, size_of_val(&vector)],
     );
     system(call::CLOSE, [file as usize]);
-    let found = vector.iter().find(|[kind, _]| *kind == VDSO);
-    found.map_or(0, |[_, base]| *base as usize)
+    let found = vector.iter().find(|[kind, _]| *kind == wanted);
+    found.map_or(0, |[_, value]| *value as usize)
 }

@@ -2,6 +2,7 @@
 
 pub const READ: usize = 0;
 pub const WRITE: usize = 1;
+pub const OPEN: usize = 2;
 pub const CLOSE: usize = 3;
 pub const FSTAT: usize = 5;
 pub const POLL: usize = 7;
@@ -18,6 +19,7 @@ pub const DUP: usize = 32;
 pub const DUP2: usize = 33;
 pub const PAUSE: usize = 34;
 pub const NANOSLEEP: usize = 35;
+pub const GETITIMER: usize = 36;
 pub const ALARM: usize = 37;
 pub const SETITIMER: usize = 38;
 pub const GETPID: usize = 39;
@@ -44,10 +46,15 @@ pub const WAIT4: usize = 61;
 pub const KILL: usize = 62;
 pub const FCNTL: usize = 72;
 pub const GETTIMEOFDAY: usize = 96;
+pub const GETRUSAGE: usize = 98;
+pub const SYSINFO: usize = 99;
+pub const TIMES: usize = 100;
 pub const SETPGID: usize = 109;
 pub const GETPPID: usize = 110;
 pub const GETPGID: usize = 121;
 pub const GETSID: usize = 124;
+pub const CAPGET: usize = 125;
+pub const CAPSET: usize = 126;
 pub const RT_SIGPENDING: usize = 127;
 pub const RT_SIGTIMEDWAIT: usize = 128;
 pub const RT_SIGSUSPEND: usize = 130;
@@ -95,6 +102,7 @@ pub const EPOLL_PWAIT2: usize = 441;
 
 /// Errors, as the kernel returns them.
 pub mod error {
+    pub const ENOENT: isize = -2;
     pub const ESRCH: isize = -3;
     pub const EINTR: isize = -4;
     pub const EAGAIN: isize = -11;

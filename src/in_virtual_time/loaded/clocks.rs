@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::SeqCst;
 
 use super::call::{self, error};
 use super::gate::system;
-use super::page::LOOK;
+use super::page::{LOOK, NEVER};
 use super::turns::page;
 
 pub const SECOND: u64 = 1_000_000_000;
@@ -74,6 +74,21 @@ pub fn time_of(clock: usize, reading: u64) -> u64 {
     }
 }
 
+/// A duration or time that the program gave; `Err`: the kernel's error.
+pub fn time_at(address: usize) -> Result<u64, isize> {
+    // SAFETY: the program gave its address to have it read.
+    let given = unsafe { *(address as *const KernelTime) };
+    given.time().ok_or(error::EINVAL)
+}
+
+/// The deadline of a call that may give a duration, or none.
+pub fn deadline_after(address: usize) -> Result<u64, isize> {
+    match address {
+        0 => Ok(NEVER),
+        address => Ok(now().saturating_add(time_at(address)?)),
+    }
+}
+
 /// `clock_gettime`. Clocks of processor time show the time, too: what a program computes takes none.
 pub extern "C" fn clock_gettime(clock: usize, into: *mut KernelTime) -> i32 {
     // dynamic clocks of devices are below 0
@@ -130,12 +145,18 @@ pub extern "C" fn getcpu(cpu: *mut u32, node: *mut u32) -> i32 {
     0
 }
 
+/// `getrandom` of the vDSO, which is not there: programs ask the kernel instead.
+extern "C" fn getrandom(_: usize, _: usize, _: u32, _: usize, _: usize) -> isize {
+    error::ENOSYS
+}
+
 /// The functions of the vDSO that are replaced, without `__vdso_`.
-const REPLACED: [(&[u8], usize); 4] = [
+const REPLACED: [(&[u8], usize); 5] = [
     (b"clock_gettime\0", 0),
     (b"gettimeofday\0", 1),
     (b"time\0", 2),
     (b"getcpu\0", 3),
+    (b"getrandom\0", 4),
 ];
 
 fn replacement(number: usize) -> usize {
@@ -143,7 +164,8 @@ fn replacement(number: usize) -> usize {
         0 => clock_gettime as *const () as usize,
         1 => gettimeofday as *const () as usize,
         2 => time as *const () as usize,
-        _ => getcpu as *const () as usize,
+        3 => getcpu as *const () as usize,
+        _ => getrandom as *const () as usize,
     }
 }
 

@@ -5,8 +5,9 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
-use super::calls::TrappedCall;
 use super::gate::system;
+use super::page::about;
+use super::trap::TrappedCall;
 use super::turns::{page, touch};
 
 /// Descriptors whose kind is kept; that of others is asked for each time.
@@ -127,8 +128,18 @@ pub fn used(descriptor: Descriptor) {
         DescriptorKind::Network => touch(),
         DescriptorKind::Local => {
             touch();
-            page().poke(None);
+            page().poke(about::LOCAL);
         }
+    }
+}
+
+/// What a thread waits for that waits for this one alone.
+pub fn about(descriptor: usize) -> u64 {
+    let kept = get(descriptor);
+    match (kept.kind, kept.stage) {
+        (DescriptorKind::Network, SocketStage::Open | SocketStage::Dialling) => about::connection(kept.connection),
+        (DescriptorKind::Local, _) => about::LOCAL,
+        _ => about::ANY,
     }
 }
 
@@ -149,7 +160,7 @@ pub fn changed(call: &TrappedCall<'_>) -> isize {
                 set(descriptor, UNKNOWN);
             }
             touch();
-            page().poke(None);
+            page().poke(about::ANY);
             closed
         }
         call::FCNTL => {

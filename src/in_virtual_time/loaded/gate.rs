@@ -3,8 +3,6 @@
 
 use core::arch::global_asm;
 
-use super::tasks::ThreadStart;
-
 global_asm!(
     ".pushsection .text.gate,\"ax\",@progbits",
     ".globl gate_begin",
@@ -62,7 +60,7 @@ global_asm!(
     "sub rsp, 256",
     "and rsp, -16",
     "mov rdi, r12",
-    "call {begins}",
+    "call [r12 + 256]",
     "mov rsp, r13",
     // as in `Registers`: r8 … r15, di, si, bp, bx, dx, ax, cx, sp, ip
     "mov r8, [r12 + 64]",
@@ -86,8 +84,39 @@ global_asm!(
     "gate_end:",
     "ud2",
     ".popsection",
-    begins = sym super::tasks::thread_begins,
 );
+
+/// Registers of the program at its call, as in the kernel's `sigcontext`: r8 … r15, di, si, bp, bx, dx, ax, cx, sp, ip, …
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Registers(pub [u64; 23]);
+
+impl Registers {
+    pub const DX: usize = 12;
+    pub const AX: usize = 13;
+    pub const CX: usize = 14;
+    pub const SP: usize = 15;
+    pub const IP: usize = 16;
+    /// Number, and the arguments in their order.
+    pub const CALL: [usize; 6] = [8, 9, 12, 2, 0, 1];
+}
+
+/// What a new thread begins with; the assembly knows its places.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ThreadStart {
+    pub number: usize,
+    pub arguments: [usize; 5],
+    pub slot: usize,
+    /// The signals that it blocks.
+    pub mask: u64,
+    /// Those of the program where it made its call.
+    pub registers: Registers,
+    /// Where it finds its own number, or 0.
+    pub finds: usize,
+    /// The first thing that it does, on its own stack.
+    pub begins: extern "C" fn(*const ThreadStart),
+}
 
 unsafe extern "C" {
     static gate_begin: u8;

@@ -10,20 +10,26 @@
 
 #![no_std]
 
+mod actions;
 mod begin;
 mod call;
 mod calls;
 mod clocks;
+mod cycles;
 mod descriptors;
 mod files;
 mod gate;
 #[expect(dead_code, reason = "harness uses one part of it, and the library another")]
 #[path = "../page.rs"]
 mod page;
+mod ready;
 mod signals;
 mod sockets;
+mod surroundings;
 mod tasks;
+mod timers;
 mod transfers;
+mod trap;
 mod turns;
 mod waits;
 mod words;

@@ -2,41 +2,20 @@
 
 use core::sync::atomic::Ordering::SeqCst;
 
+use super::actions::{Action, OWN, SET_SIZE, SIGSEGV, SIGSYS, set_action};
 use super::call;
 use super::call::error::{EAGAIN, EINTR, EINVAL};
-use super::calls::{AlternateStack, Registers, TrappedCall, is_signalled, on_call};
-use super::clocks::now;
-use super::gate::{restorer, system};
+use super::clocks::{deadline_after, now};
+use super::cycles::replace_handler;
+use super::gate::{Registers, system};
 use super::page::NEVER;
+use super::trap::{AlternateStack, TrapContext, TrappedCall};
 use super::turns::{ThreadWait, page, wait};
-use super::waits::deadline_after;
 
-const SIGSYS: usize = 31;
-const OWN: u64 = 1 << (SIGSYS - 1);
-const SET_SIZE: usize = size_of::<u64>();
-
-/// As the kernel has it: `struct kernel_sigaction`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Action {
-    handler: usize,
-    flags: u64,
-    restorer: usize,
-    mask: u64,
-}
-
-/// Has the program's calls come here. The error is the kernel's.
-pub fn install() -> isize {
-    // SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTORER
-    const FLAGS: u64 = 4 | 0x0800_0000 | 0x4000_0000 | 0x0400_0000;
-    let action = Action {
-        handler: on_call as *const () as usize,
-        flags: FLAGS,
-        restorer: restorer(),
-        // a handler of the program runs between its calls and not within them
-        mask: !OWN,
-    };
-    let set = system(call::RT_SIGACTION, [SIGSYS, &raw const action as usize, 0, SET_SIZE]);
+/// Has the program's calls come to this handler. The error is the kernel's.
+pub fn install(on_call: extern "C" fn(i32, usize, *mut TrapContext)) -> isize {
+    // a handler of the program runs between its calls and not within them
+    let set = set_action(SIGSYS, on_call as *const () as usize, !OWN);
     const UNBLOCK: usize = 1;
     system(
         call::RT_SIGPROCMASK,
@@ -51,17 +30,23 @@ static OWN_SET: u64 = OWN;
 pub fn is_ignored(signal: usize) -> bool {
     /// SIGCHLD, SIGCONT, SIGURG, SIGWINCH
     const IGNORED_BY_DEFAULT: [usize; 4] = [17, 18, 23, 28];
-    let mut action = Action {
-        handler: 0,
-        flags: 0,
-        restorer: 0,
-        mask: 0,
-    };
+    let mut action = Action::DEFAULT;
     system(call::RT_SIGACTION, [signal, 0, &raw mut action as usize, SET_SIZE]);
     match action.handler {
         0 => IGNORED_BY_DEFAULT.contains(&signal),
         handler => handler == 1,
     }
+}
+
+/// Whether the program has got a signal, since `seen` was read, that it does not block.
+pub fn is_signalled(seen: u32, mask: u64) -> bool {
+    if page().signals.load(SeqCst) == seen {
+        return false;
+    }
+    let mut pending = 0u64;
+    system(call::RT_SIGPENDING, [&raw mut pending as usize, size_of::<u64>()]);
+    let waits = pending & !mask;
+    (1..=64).any(|signal| waits >> (signal - 1) & 1 != 0 && !is_ignored(signal))
 }
 
 /// Sets the signals that a thread blocks.
@@ -75,16 +60,13 @@ pub fn action(call: &TrappedCall<'_>) -> isize {
     let [signal, new, old, ..] = call.arguments;
     if signal == SIGSYS {
         if old != 0 {
-            let default = Action {
-                handler: 0,
-                flags: 0,
-                restorer: 0,
-                mask: 0,
-            };
             // SAFETY: the program gave its address to have it written.
-            unsafe { *(old as *mut Action) = default };
+            unsafe { *(old as *mut Action) = Action::DEFAULT };
         }
         return 0;
+    }
+    if signal == SIGSEGV {
+        return fault_action(new, old);
     }
     if new == 0 {
         return call.ask_kernel();
@@ -93,6 +75,19 @@ pub fn action(call: &TrappedCall<'_>) -> isize {
     let mut action = unsafe { *(new as *const Action) };
     action.mask &= !OWN;
     call.with(1, &raw const action as usize)
+}
+
+/// The handler of faults is called by the library's own.
+fn fault_action(new: usize, old: usize) -> isize {
+    // SAFETY: the program gave their addresses to have them read and written.
+    unsafe {
+        let new = (new != 0).then(|| *(new as *const Action));
+        let before = replace_handler(new.map(|new| Action { mask: new.mask & !OWN, ..new }));
+        if old != 0 {
+            *(old as *mut Action) = before;
+        }
+    }
+    0
 }
 
 /// `rt_sigprocmask`: what the thread blocks is set when it leaves the handler.

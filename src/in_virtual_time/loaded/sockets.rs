@@ -7,11 +7,11 @@ use super::call;
 use super::call::error::{
     EADDRINUSE, EAFNOSUPPORT, EAGAIN, EALREADY, ECONNREFUSED, ECONNRESET, EINPROGRESS, EINVAL, EISCONN,
 };
-use super::calls::TrappedCall;
 use super::descriptors::{Descriptor, DescriptorKind, SocketStage, add, blocks, connection_of, get, set};
-use super::files::{READABLE, WRITABLE, await_ready};
 use super::gate::system;
 use super::page::{CONNECTIONS, NEVER, PATH, connection};
+use super::ready::{READABLE, WRITABLE, await_ready};
+use super::trap::TrappedCall;
 use super::turns::{page, touch};
 
 const UNIX: usize = 1;
@@ -90,6 +90,7 @@ pub fn answer(call: &mut TrappedCall<'_>) -> isize {
             let listens = call.ask_kernel();
             let stage = SocketStage::Listening;
             set(first, Descriptor { stage, ..socket });
+            page().dialled.fetch_add(1, SeqCst);
             touch();
             listens
         }

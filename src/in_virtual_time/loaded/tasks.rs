@@ -6,27 +6,14 @@ use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
 use super::call::error::{EAGAIN, EINTR};
-use super::calls::{Registers, TrappedCall, is_signalled};
-use super::gate::{begin_thread, close, system};
-use super::page::{NEVER, SLOTS, state, why};
-use super::signals;
+use super::cycles;
+use super::gate::{Registers, ThreadStart, begin_thread, close, system};
+use super::page::{NEVER, SLOTS, about, state, why};
+use super::signals::{self, is_signalled};
+use super::timers;
+use super::trap::TrappedCall;
 use super::turns::{PID, ThreadWait, await_turn, free_slot, page, pass_turn, pid, slot, take_slot, touch, wait};
 use super::words;
-
-/// What a new thread begins with; the gate knows its places.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct ThreadStart {
-    number: usize,
-    arguments: [usize; 5],
-    slot: usize,
-    /// The signals that it blocks.
-    mask: u64,
-    /// Those of the program where it made its call.
-    registers: Registers,
-    /// Where it finds its own number, or 0.
-    finds: usize,
-}
 
 const NO_START: ThreadStart = ThreadStart {
     number: 0,
@@ -35,6 +22,7 @@ const NO_START: ThreadStart = ThreadStart {
     mask: 0,
     registers: Registers([0; 23]),
     finds: 0,
+    begins: thread_begins,
 };
 
 struct Starts(UnsafeCell<[ThreadStart; SLOTS]>);
@@ -115,7 +103,9 @@ pub fn begin(call: &mut TrappedCall<'_>) -> isize {
     if matches!(call.number, call::EXECVE | call::EXECVEAT) {
         let slot = slot();
         slot.loaded.store(0, SeqCst);
+        cycles::let_go();
         let failed = call.ask_kernel();
+        cycles::trap();
         slot.loaded.store(1, SeqCst);
         return failed;
     }
@@ -163,12 +153,13 @@ fn thread(call: &TrappedCall<'_>, wanted: Wanted, slot: usize) -> isize {
         } else {
             0
         },
+        begins: thread_begins,
     };
     begin_thread(start)
 }
 
 /// The first thing that a new thread does, on its own stack. Then it goes on where the call was made.
-pub extern "C" fn thread_begins(start: *const ThreadStart) {
+extern "C" fn thread_begins(start: *const ThreadStart) {
     // SAFETY: it is the thread's own.
     let start = unsafe { &*start };
     await_turn(start.slot);
@@ -208,6 +199,7 @@ fn add_process(pid: u32, number: u32, parent: u32) {
     let free = page().processes.iter().find(|process| process.pid.load(SeqCst) == 0);
     if let Some(free) = free {
         free.pid.store(pid, SeqCst);
+        free.alarm.store(0, SeqCst);
         free.number.store(number, SeqCst);
         free.parent.store(parent, SeqCst);
     }
@@ -238,7 +230,7 @@ pub fn end(call: &TrappedCall<'_>) -> isize {
     let me = super::turns::me();
     let is_own = |slot: &super::page::Slot| slot.state.load(SeqCst) != state::FREE && slot.pid.load(SeqCst) == pid;
     let others = page
-        .slots
+        .slots()
         .iter()
         .enumerate()
         .any(|(number, slot)| number != me && is_own(slot));
@@ -253,13 +245,14 @@ pub fn end(call: &TrappedCall<'_>) -> isize {
         }
         free_slot(me);
     } else {
-        for slot in page.slots.iter().filter(|slot| is_own(slot)) {
+        for slot in page.slots().iter().filter(|slot| is_own(slot)) {
             slot.state.store(state::FREE, SeqCst);
         }
+        timers::set(0, 0);
         page.leaving_process.store(pid, SeqCst);
         page.signals.fetch_add(1, SeqCst);
         touch();
-        page.poke(None);
+        page.poke(about::ANY);
     }
     pass_turn();
     call.ask_kernel()
@@ -280,7 +273,7 @@ pub fn real(number: usize) -> usize {
         return process.pid.load(SeqCst) as usize;
     }
     let lives = |slot: &&super::page::Slot| slot.state.load(SeqCst) != state::FREE;
-    let mut slots = page.slots.iter().filter(lives);
+    let mut slots = page.slots().iter().filter(lives);
     let thread = slots.find(|slot| slot.number.load(SeqCst) == wanted);
     thread.map_or(number, |slot| slot.tid.load(SeqCst) as usize)
 }
@@ -329,15 +322,30 @@ pub fn signal(call: &mut TrappedCall<'_>) -> isize {
             let process = process.pid.load(SeqCst);
             let is_other = process != 0 && process != pid();
             if is_other && (target as i32 <= 0 || process as usize == target) {
-                page().poke(Some(process));
+                page().poke_process(process);
             }
         }
         // a thread of this process may take it
         if target as i32 <= 0 || target == pid() as usize || call.number == call::TKILL {
-            page().poke(Some(pid()));
+            page().poke_process(pid());
         }
     }
     answer
+}
+
+/// `capget` and `capset`, which name a process in a header.
+pub fn capabilities(call: &TrappedCall<'_>) -> isize {
+    let header = call.arguments[0] as *mut [u32; 2];
+    if header.is_null() {
+        return call.ask_kernel();
+    }
+    // SAFETY: the program gave its address to have it read, and the version written.
+    unsafe {
+        let mut named = [(*header)[0], real((*header)[1] as usize) as u32];
+        let answer = call.with(0, named.as_mut_ptr() as usize);
+        (*header)[0] = named[0];
+        answer
+    }
 }
 
 /// `wait4` and `waitid`.

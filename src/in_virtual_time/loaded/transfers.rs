@@ -2,12 +2,12 @@
 
 use super::call;
 use super::call::error::{EAGAIN, ECONNRESET};
-use super::calls::TrappedCall;
 use super::descriptors::{Descriptor, DescriptorKind, blocks, connection_of, get, set, used};
-use super::files::{READABLE, WRITABLE, await_ready};
 use super::gate::system;
 use super::page::connection;
+use super::ready::{READABLE, WRITABLE, await_ready};
 use super::sockets::{settle, timeout};
+use super::trap::TrappedCall;
 use super::turns::touch;
 
 /// How a connection that the other end closed looks to the program.

@@ -1,6 +1,6 @@
 //! Whose turn it is: a thread that waits gives the turn of its family to the next in the queue, and goes on when the turn is its own.
 
-use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
 use super::call;
@@ -11,6 +11,9 @@ use super::page::{FamilyPage, NEVER, SLOTS, Slot, kind, state, why};
 static PAGE: AtomicPtr<FamilyPage> = AtomicPtr::new(core::ptr::null_mut());
 /// The number that the kernel gave to this process.
 pub static PID: AtomicU32 = AtomicU32::new(0);
+
+/// Calls of this process since its threads waited, up to a limit.
+static CALLS: AtomicU32 = AtomicU32::new(0);
 
 const WAIT: usize = 0;
 const WAKE: usize = 1;
@@ -42,7 +45,7 @@ pub fn pid() -> u32 {
 #[derive(Clone, Copy)]
 pub struct ThreadWait {
     pub kind: u32,
-    /// A word's process, or 0, its address, and the bits that wake it.
+    /// A word's process, or 0, its address, and the bits that wake it. Of a wait for descriptors the word says for which.
     pub space: u32,
     pub word: u64,
     pub bits: u32,
@@ -58,6 +61,11 @@ impl ThreadWait {
             bits: 0,
             deadline,
         }
+    }
+
+    /// The same for one of them, or for several.
+    pub fn about(self, what: u64) -> Self {
+        Self { word: what, ..self }
     }
 
     pub fn until(deadline: u64) -> Self {
@@ -118,6 +126,7 @@ pub fn await_turn(me: usize) {
             end_without_harness();
         }
     }
+    CALLS.store(0, Relaxed);
     see_off();
 }
 
@@ -176,6 +185,22 @@ fn wake(word: &AtomicU32) {
     system(call::FUTEX, [word.as_ptr() as usize, WAKE, 1]);
 }
 
+/// The thread that has the turn makes a call. One that makes many and waits at none may loop until another thread has done something, or
+/// until a time: the others of its family go first, and some time passes.
+pub fn progress() {
+    const MANY: u32 = 256;
+    const THEIR_TIME: u64 = 1000;
+    let page = page();
+    page.calls.store(page.calls.load(Relaxed).wrapping_add(1), Relaxed);
+    let calls = CALLS.load(Relaxed) + 1;
+    CALLS.store(calls % MANY, Relaxed);
+    if calls == MANY {
+        let looked = page.looked.fetch_add(THEIR_TIME, SeqCst) + THEIR_TIME;
+        page.end_due(page.now.load(SeqCst) + looked);
+        let_others_go();
+    }
+}
+
 /// Harness has something to look at.
 pub fn touch() {
     page().touched.fetch_add(1, SeqCst);
@@ -192,6 +217,7 @@ pub fn take_slot() -> Option<usize> {
     let page = page();
     let free = |slot: &Slot| slot.state.load(SeqCst) == state::FREE;
     let number = page.slots.iter().position(free)?;
+    page.slots_used.fetch_max(number as u32 + 1, SeqCst);
     let slot = &page.slots[number];
     for word in [&slot.kind, &slot.pid, &slot.tid, &slot.space, &slot.bits] {
         word.store(0, SeqCst);

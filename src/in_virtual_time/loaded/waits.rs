@@ -2,29 +2,15 @@
 
 use core::sync::atomic::Ordering::SeqCst;
 
-use super::call::error::{EINTR, EINVAL};
-use super::calls::{TrappedCall, is_signalled};
-use super::clocks::{KernelTime, now, spend, time_of};
+use super::call::error::EINTR;
+use super::clocks::{KernelTime, deadline_after, now, spend, time_at, time_of};
 use super::page::NEVER;
+use super::signals::is_signalled;
+use super::trap::TrappedCall;
 use super::turns::{ThreadWait, let_others_go, page, wait};
 
 /// What a thread that yields to nobody takes, in nanoseconds.
 const YIELD: u64 = 1000;
-
-/// A duration or time that the program gave; `Err`: the kernel's error.
-pub fn time_at(address: usize) -> Result<u64, isize> {
-    // SAFETY: the program gave its address to have it read.
-    let given = unsafe { *(address as *const KernelTime) };
-    given.time().ok_or(EINVAL)
-}
-
-/// The deadline of a call that may give a duration, or none.
-pub fn deadline_after(address: usize) -> Result<u64, isize> {
-    match address {
-        0 => Ok(NEVER),
-        address => Ok(now().saturating_add(time_at(address)?)),
-    }
-}
 
 pub fn nanosleep(call: &TrappedCall<'_>) -> isize {
     let [time, rest, ..] = call.arguments;

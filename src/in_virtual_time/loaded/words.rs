@@ -5,11 +5,11 @@ use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
 use super::call::error::{EAGAIN, EINTR, EINVAL, ENOSYS, ETIMEDOUT};
-use super::calls::{TrappedCall, is_signalled};
-use super::clocks::{now, time_of};
+use super::clocks::{now, time_at, time_of};
 use super::page::{NEVER, kind, state, why};
+use super::signals::is_signalled;
+use super::trap::TrappedCall;
 use super::turns::{ThreadWait, page, pid, refuse, wait};
-use super::waits::time_at;
 
 const WAIT: usize = 0;
 const WAKE: usize = 1;
@@ -124,7 +124,7 @@ fn longest(space: u32, word: usize, bits: u32) -> Option<usize> {
             && slot.space.load(SeqCst) == space
             && slot.bits.load(SeqCst) & bits != 0
     };
-    let waiting = (0..page().slots.len()).filter(waits);
+    let waiting = (0..page().slots().len()).filter(waits);
     waiting.min_by_key(|number| page().slots[*number].order.load(SeqCst))
 }
 

@@ -1,0 +1,240 @@
+//! A store that is watched over streams of any kind ([`DialledStore`]): the three calls of an observer as gRPC over HTTP/2. The channel of
+//! [`key_changes`](super::key_changes) has sockets and timers of this machine, which a world has not.
+//!
+//! <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use h2::client::SendRequest;
+use h2::{RecvStream, SendStream};
+use harness_workloads::etcd::wire::etcdserverpb::watch_request::RequestUnion;
+use harness_workloads::etcd::wire::etcdserverpb::{
+    LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeResponse, WatchRequest, WatchResponse,
+};
+use http::Request;
+use prost::Message;
+
+use super::key_changes::{
+    EtcdKeyChange, KeyChanges, LeaseQueries, OpenedStore, StoreSource, change, nothing, watch_of, why_of,
+};
+use crate::backends::observer::Unasked;
+use crate::clock::{GroundClock, RunningTask};
+use crate::cluster::{BoxFuture, ByteStream, Dialer, EndpointsReceiver};
+use crate::limits::PROBE;
+
+/// How long one server may take to begin a watch.
+const BEGIN: Duration = Duration::from_secs(1);
+
+/// Watches etcd servers by dialling them.
+pub struct DialledStore {
+    dial: Dialer,
+    clock: GroundClock,
+    /// The server that is tried first.
+    first: AtomicUsize,
+}
+
+impl DialledStore {
+    pub fn of(dial: Dialer, clock: GroundClock) -> Self {
+        Self {
+            dial,
+            clock,
+            first: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl StoreSource for DialledStore {
+    fn open(
+        &self,
+        endpoints: &EndpointsReceiver,
+        prefix: &str,
+        from_revision: Option<i64>,
+    ) -> BoxFuture<'static, Result<OpenedStore, String>> {
+        let (dial, clock, servers) = (Arc::clone(&self.dial), self.clock, endpoints.borrow().servers());
+        let (first, prefix) = (self.first.fetch_add(1, Relaxed), prefix.to_owned());
+        Box::pin(async move {
+            let mut last = "there is no server".to_owned();
+            for number in 0..servers.len() {
+                let server = servers[(first + number) % servers.len()];
+                let watching = watch(&dial, clock, server, (&prefix, from_revision));
+                let watching = clock.within(BEGIN, watching).await;
+                match watching.unwrap_or_else(|| Err("it does not answer".to_owned())) {
+                    Ok((from_revision, changes)) => {
+                        return Ok(OpenedStore {
+                            from_revision,
+                            queries: Arc::new(DialledLeases { dial, clock, servers }),
+                            changes: Box::new(changes),
+                        });
+                    }
+                    Err(why) => last = why,
+                }
+            }
+            Err(last)
+        })
+    }
+}
+
+async fn watch(
+    dial: &Dialer,
+    clock: GroundClock,
+    server: SocketAddr,
+    (prefix, from_revision): (&str, Option<i64>),
+) -> Result<(i64, DialledWatch), String> {
+    let connection = GrpcConnection::begin(dial(server).await?, clock, server).await?;
+    let from_revision = match from_revision {
+        Some(revision) => revision,
+        None => {
+            let answer: RangeResponse = connection.ask("etcdserverpb.KV/Range", &nothing()).await?;
+            answer.header.map_or(0, |header| header.revision) + 1
+        }
+    };
+    let request = WatchRequest {
+        request_union: Some(RequestUnion::CreateRequest(watch_of(prefix, from_revision))),
+    };
+    let (requests, mut answers) = connection.call("etcdserverpb.Watch/Watch", &request, false).await?;
+    let created: Option<WatchResponse> = answers.next().await?;
+    created.ok_or("it ended the watch")?;
+    let watch = DialledWatch {
+        answers,
+        _requests: requests,
+        _connection: connection,
+    };
+    Ok((from_revision, watch))
+}
+
+struct DialledWatch {
+    answers: GrpcAnswers,
+    /// Its end would end the watch.
+    _requests: SendStream<Bytes>,
+    _connection: GrpcConnection,
+}
+
+impl KeyChanges for DialledWatch {
+    fn next(&mut self) -> BoxFuture<'_, Option<Vec<EtcdKeyChange>>> {
+        Box::pin(async {
+            let answer: WatchResponse = self.answers.next().await.ok().flatten()?;
+            let goes_on = !answer.canceled;
+            goes_on.then(|| answer.events.into_iter().filter_map(change).collect())
+        })
+    }
+}
+
+struct DialledLeases {
+    dial: Dialer,
+    clock: GroundClock,
+    servers: Vec<SocketAddr>,
+}
+
+impl LeaseQueries for DialledLeases {
+    fn why(&self, lease: i64) -> BoxFuture<'static, Unasked> {
+        let (dial, clock, servers) = (Arc::clone(&self.dial), self.clock, self.servers.clone());
+        Box::pin(async move {
+            for server in servers {
+                let asked = async {
+                    let connection = GrpcConnection::begin(dial(server).await?, clock, server).await?;
+                    let request = LeaseTimeToLiveRequest { id: lease, keys: false };
+                    connection.ask("etcdserverpb.Lease/LeaseTimeToLive", &request).await
+                };
+                let answer: Option<Result<LeaseTimeToLiveResponse, String>> = clock.within(PROBE, asked).await;
+                if let Some(Ok(answer)) = answer {
+                    return why_of(&answer);
+                }
+            }
+            Unasked::Unknown
+        })
+    }
+}
+
+/// A connection on which calls are made.
+struct GrpcConnection {
+    requests: SendRequest<Bytes>,
+    server: SocketAddr,
+    _carrying: RunningTask,
+}
+
+impl GrpcConnection {
+    async fn begin(stream: Box<dyn ByteStream>, clock: GroundClock, server: SocketAddr) -> Result<Self, String> {
+        let begun = h2::client::handshake(stream).await;
+        let (requests, connection) = begun.map_err(|error| error.to_string())?;
+        let _carrying = clock.spawn(async move { drop(connection.await) });
+        Ok(Self {
+            requests,
+            server,
+            _carrying,
+        })
+    }
+
+    /// Makes a call with one answer.
+    async fn ask<R: Message + Default>(&self, method: &str, request: &impl Message) -> Result<R, String> {
+        let (_, mut answers) = self.call(method, request, true).await?;
+        answers.next().await?.ok_or_else(|| "it did not answer".to_owned())
+    }
+
+    /// Makes a call whose first request is this, and whose only one if it `ends`.
+    async fn call(
+        &self,
+        method: &str,
+        request: &impl Message,
+        ends: bool,
+    ) -> Result<(SendStream<Bytes>, GrpcAnswers), String> {
+        let failed = |error: h2::Error| error.to_string();
+        let head = Request::post(format!("http://{}/{method}", self.server))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            // a member that has lost its leader ends a watch, instead of falling behind in silence
+            .header("hasleader", "true")
+            .body(())
+            .map_err(|error| error.to_string())?;
+        let mut ready = self.requests.clone().ready().await.map_err(failed)?;
+        let (answer, mut requests) = ready.send_request(head, false).map_err(failed)?;
+        let message = request.encode_to_vec();
+        // not compressed, and its length
+        let mut frame = vec![0];
+        frame.extend((message.len() as u32).to_be_bytes());
+        frame.extend(message);
+        requests.send_data(frame.into(), ends).map_err(failed)?;
+        let answer = answer.await.map_err(failed)?;
+        if let Some(why) = answer.headers().get("grpc-message") {
+            return Err(String::from_utf8_lossy(why.as_bytes()).into_owned());
+        }
+        let answers = GrpcAnswers {
+            body: answer.into_body(),
+            bytes: Vec::new(),
+        };
+        Ok((requests, answers))
+    }
+}
+
+/// The answers to a call.
+struct GrpcAnswers {
+    body: RecvStream,
+    /// What came and was not read yet.
+    bytes: Vec<u8>,
+}
+
+impl GrpcAnswers {
+    /// The next answer; `None`: there is no more.
+    async fn next<R: Message + Default>(&mut self) -> Result<Option<R>, String> {
+        const HEAD: usize = 5;
+        loop {
+            if let Some([_, length @ ..]) = self.bytes.first_chunk::<HEAD>() {
+                let end = HEAD + u32::from_be_bytes(*length) as usize;
+                if self.bytes.len() >= end {
+                    let answer = R::decode(&self.bytes[HEAD..end]).map_err(|error| error.to_string())?;
+                    self.bytes.drain(..end);
+                    return Ok(Some(answer));
+                }
+            }
+            let Some(more) = self.body.data().await else {
+                return Ok(None);
+            };
+            let more = more.map_err(|error| error.to_string())?;
+            let _ = self.body.flow_control().release_capacity(more.remaining());
+            self.bytes.extend_from_slice(&more);
+        }
+    }
+}

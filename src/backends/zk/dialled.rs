@@ -1,0 +1,391 @@
+//! An ensemble that is heard over streams of any kind ([`DialledEnsemble`]): the few requests that an observer makes, in ZooKeeper's own
+//! protocol. The client of [`ensemble`](super::ensemble) has sockets and timers of this machine, which a world has not.
+//!
+//! Records: <https://github.com/apache/zookeeper/blob/branch-3.8/zookeeper-jute/src/main/resources/zookeeper.jute>
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::{mpsc, oneshot};
+
+use super::ensemble::{
+    EnsembleSource, NodeChange, NodeChanges, NodeOwner, NodeQueries, OpenedEnsemble, SESSION, ZkServerEnsemble,
+    session_is_over,
+};
+use crate::backends::lock_keys::LockKeys;
+use crate::backends::observer::Unasked;
+use crate::clock::{GroundClock, RunningTask};
+use crate::cluster::{BoxFuture, ByteStream, Dialer, EndpointsReceiver};
+use crate::limits::PROBE;
+
+/// How long one server may take to begin a session: one without a quorum never does.
+const BEGIN: Duration = Duration::from_millis(400);
+/// Between two proofs: an election takes several times as long, and each is a write on every server.
+const BEAT: Duration = Duration::from_millis(200);
+
+/// Numbers of requests and errors, `ZooDefs.java` and `KeeperException.java`.
+mod wire {
+    pub const CREATE: i32 = 1;
+    pub const EXISTS: i32 = 3;
+    pub const SET_DATA: i32 = 5;
+    pub const GET_CHILDREN: i32 = 8;
+    pub const ADD_WATCH: i32 = 106;
+    pub const NODE_EXISTS: i32 = -110;
+    /// The number of a message that nobody asked for.
+    pub const NOTIFICATION: i32 = -1;
+    /// A watch of a node and everything below it, until it is taken back.
+    pub const PERSISTENT_RECURSIVE: i32 = 1;
+    pub const ALL_PERMISSIONS: i32 = 31;
+    pub const ANY_VERSION: i32 = -1;
+}
+
+/// Connects to ZooKeeper servers by dialling them.
+pub struct DialledEnsemble {
+    dial: Dialer,
+    clock: GroundClock,
+    proof: String,
+    /// The server that is tried first.
+    first: AtomicUsize,
+}
+
+impl DialledEnsemble {
+    pub fn of(dial: Dialer, clock: GroundClock, keys: &LockKeys) -> Self {
+        Self {
+            dial,
+            clock,
+            proof: ZkServerEnsemble::proof_of(keys),
+            first: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl EnsembleSource for DialledEnsemble {
+    fn open(&self, endpoints: &EndpointsReceiver, root: &str) -> BoxFuture<'static, Result<OpenedEnsemble, String>> {
+        let (dial, clock, servers) = (Arc::clone(&self.dial), self.clock, endpoints.borrow().servers());
+        let (root, proof) = (root.to_owned(), self.proof.clone());
+        let first = self.first.fetch_add(1, Relaxed);
+        Box::pin(async move {
+            let mut last = "there is no server".to_owned();
+            for number in 0..servers.len() {
+                let server = servers[(first + number) % servers.len()];
+                let begun = clock
+                    .within(BEGIN, open_at(&dial, clock, server, (&root, &proof)))
+                    .await;
+                match begun.unwrap_or_else(|| Err("it does not answer".to_owned())) {
+                    Ok((session, changes)) => {
+                        return Ok(OpenedEnsemble {
+                            queries: Arc::new(DialledQueries {
+                                session,
+                                servers,
+                                dial,
+                                clock,
+                                proof,
+                            }),
+                            changes: Box::new(HeardChanges(changes)),
+                        });
+                    }
+                    Err(why) => last = why,
+                }
+            }
+            Err(last)
+        })
+    }
+}
+
+type Told = (NodeChange, String);
+
+async fn open_at(
+    dial: &Dialer,
+    clock: GroundClock,
+    server: SocketAddr,
+    (root, proof): (&str, &str),
+) -> Result<(Arc<DialledSession>, mpsc::UnboundedReceiver<Told>), String> {
+    let stream = dial(server).await?;
+    let (session, changes) = DialledSession::begin(stream, clock).await?;
+    session.make(root).await?;
+    session.make(proof).await?;
+    let watched = Record::default().text(root).int(wire::PERSISTENT_RECURSIVE);
+    session.ask(wire::ADD_WATCH, watched).await?.accepted()?;
+    Ok((session, changes))
+}
+
+struct HeardChanges(mpsc::UnboundedReceiver<Told>);
+
+impl NodeChanges for HeardChanges {
+    fn next(&mut self) -> BoxFuture<'_, Option<Told>> {
+        Box::pin(self.0.recv())
+    }
+}
+
+struct DialledQueries {
+    session: Arc<DialledSession>,
+    servers: Vec<SocketAddr>,
+    dial: Dialer,
+    clock: GroundClock,
+    proof: String,
+}
+
+impl NodeQueries for DialledQueries {
+    fn children(&self, path: &str) -> BoxFuture<'static, Vec<String>> {
+        let (session, path) = (Arc::clone(&self.session), path.to_owned());
+        Box::pin(async move {
+            let answer = session.ask(wire::GET_CHILDREN, Record::default().text(&path).flag(false));
+            let names = |mut answer: Answer| {
+                let many = answer.int()?;
+                (0..many).map(|_| answer.text()).collect::<Option<Vec<String>>>()
+            };
+            let answer = answer.await.ok().filter(|answer| answer.error == 0);
+            answer.and_then(names).unwrap_or_default()
+        })
+    }
+
+    fn owner(&self, path: &str) -> BoxFuture<'static, Option<NodeOwner>> {
+        let (session, path) = (Arc::clone(&self.session), path.to_owned());
+        Box::pin(async move {
+            let answer = session.ask(wire::EXISTS, Record::default().text(&path).flag(false));
+            let mut stat = answer.await.ok().filter(|answer| answer.error == 0)?;
+            let czxid = stat.long()?;
+            // mzxid, ctime and mtime, then three versions
+            let (_, _, _) = (stat.long()?, stat.long()?, stat.long()?);
+            let (_, _, _) = (stat.int()?, stat.int()?, stat.int()?);
+            let session = stat.long()?;
+            Some(NodeOwner { session, czxid })
+        })
+    }
+
+    fn beat(&self) -> Duration {
+        BEAT
+    }
+
+    fn proves(&self) -> BoxFuture<'static, bool> {
+        let (session, proof) = (Arc::clone(&self.session), self.proof.clone());
+        Box::pin(async move {
+            let written = Record::default().text(&proof).bytes(b"").int(wire::ANY_VERSION);
+            let answer = session.ask(wire::SET_DATA, written).await;
+            answer.is_ok_and(|answer| answer.error == 0)
+        })
+    }
+
+    fn why(&self, session: &str) -> BoxFuture<'static, Unasked> {
+        let (dial, clock, servers) = (Arc::clone(&self.dial), self.clock, self.servers.clone());
+        let session = session.to_owned();
+        Box::pin(async move {
+            for server in servers {
+                let dump = clock.within(PROBE, dump(&dial, server)).await;
+                if let Some(why) = dump
+                    .and_then(Result::ok)
+                    .and_then(|dump| session_is_over(&dump, &session))
+                {
+                    return why;
+                }
+            }
+            Unasked::Unknown
+        })
+    }
+}
+
+/// The living sessions, as a leader tells them.
+async fn dump(dial: &Dialer, server: SocketAddr) -> Result<String, String> {
+    let mut stream = dial(server).await?;
+    let failed = |error: std::io::Error| error.to_string();
+    stream.write_all(b"dump").await.map_err(failed)?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.map_err(failed)?;
+    Ok(text)
+}
+
+/// A session over one connection, which ends with it.
+struct DialledSession {
+    writing: tokio::sync::Mutex<WriteHalf<Box<dyn ByteStream>>>,
+    asked: Arc<Mutex<Asked>>,
+    next: AtomicI32,
+    _reading: RunningTask,
+}
+
+/// Who waits for the answer with which number; `None` once no answer comes any more.
+type Asked = Option<BTreeMap<i32, oneshot::Sender<Answer>>>;
+
+fn lock(asked: &Mutex<Asked>) -> MutexGuard<'_, Asked> {
+    asked.lock().expect("no one panics while looking for who asked")
+}
+
+impl DialledSession {
+    async fn begin(
+        stream: Box<dyn ByteStream>,
+        clock: GroundClock,
+    ) -> Result<(Arc<Self>, mpsc::UnboundedReceiver<Told>), String> {
+        let (mut reading, mut writing) = tokio::io::split(stream);
+        let session = Record::default()
+            .int(0)
+            .long(0)
+            .int(SESSION.as_millis() as i32)
+            .long(0)
+            .bytes(&[0; 16])
+            .flag(false);
+        let sent = writing.write_all(&session.framed()).await;
+        sent.map_err(|error| error.to_string())?;
+        let mut answer = frame(&mut reading).await.ok_or("it closed the connection")?;
+        let granted = answer.int().and(answer.int()).unwrap_or_default();
+        if granted <= 0 {
+            return Err("it begins no session".to_owned());
+        }
+        let (changes, heard) = mpsc::unbounded_channel();
+        let asked = Arc::new(Mutex::new(Some(BTreeMap::new())));
+        let reading = clock.spawn(read(reading, Arc::clone(&asked), changes));
+        let session = Self {
+            writing: tokio::sync::Mutex::new(writing),
+            asked,
+            next: AtomicI32::new(1),
+            _reading: reading,
+        };
+        Ok((Arc::new(session), heard))
+    }
+
+    /// Asks; the answer may tell of an error of the server's.
+    async fn ask(&self, kind: i32, body: Record) -> Result<Answer, String> {
+        const GONE: &str = "the connection is over";
+        let number = self.next.fetch_add(1, Relaxed);
+        let (answers, answer) = oneshot::channel();
+        lock(&self.asked).as_mut().ok_or(GONE)?.insert(number, answers);
+        let mut request = Record::default().int(number).int(kind);
+        request.0.extend(body.0);
+        let sent = self.writing.lock().await.write_all(&request.framed()).await;
+        sent.map_err(|error| error.to_string())?;
+        answer.await.map_err(|_| GONE.to_owned())
+    }
+
+    /// Makes a node and those above it, where they are not there.
+    async fn make(&self, path: &str) -> Result<(), String> {
+        let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
+        for end in ends {
+            let node = Record::default().text(&path[..end]).bytes(b"");
+            let node = node
+                .int(1)
+                .int(wire::ALL_PERMISSIONS)
+                .text("world")
+                .text("anyone")
+                .int(0);
+            let answer = self.ask(wire::CREATE, node).await?;
+            if answer.error != wire::NODE_EXISTS {
+                answer.accepted()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads what the server sends, until the connection ends.
+async fn read(
+    mut stream: ReadHalf<Box<dyn ByteStream>>,
+    asked: Arc<Mutex<Asked>>,
+    changes: mpsc::UnboundedSender<Told>,
+) {
+    while let Some(mut answer) = frame(&mut stream).await {
+        let (Some(number), Some(_), Some(error)) = (answer.int(), answer.long(), answer.int()) else {
+            break;
+        };
+        answer.error = error;
+        if number != wire::NOTIFICATION {
+            let asked = lock(&asked).as_mut().and_then(|asked| asked.remove(&number));
+            // the one who asked may have given up
+            let _ = asked.map(|asked| asked.send(answer));
+            continue;
+        }
+        let (Some(kind), Some(_), Some(path)) = (answer.int(), answer.int(), answer.text()) else {
+            break;
+        };
+        let change = match kind {
+            1 => NodeChange::Created,
+            2 => NodeChange::Deleted,
+            _ => NodeChange::Other,
+        };
+        let _ = changes.send((change, path));
+    }
+    lock(&asked).take();
+}
+
+/// The next record with its length before it; `None`: the connection is over.
+async fn frame(stream: &mut ReadHalf<Box<dyn ByteStream>>) -> Option<Answer> {
+    let length = stream.read_i32().await.ok()?;
+    let mut bytes = vec![0; usize::try_from(length).ok()?];
+    stream.read_exact(&mut bytes).await.ok()?;
+    Some(Answer {
+        bytes,
+        read: 0,
+        error: 0,
+    })
+}
+
+/// A record that is written.
+#[derive(Default)]
+struct Record(Vec<u8>);
+
+impl Record {
+    fn int(mut self, number: i32) -> Self {
+        self.0.extend(number.to_be_bytes());
+        self
+    }
+
+    fn long(mut self, number: i64) -> Self {
+        self.0.extend(number.to_be_bytes());
+        self
+    }
+
+    fn flag(mut self, flag: bool) -> Self {
+        self.0.push(u8::from(flag));
+        self
+    }
+
+    fn bytes(self, bytes: &[u8]) -> Self {
+        let mut whole = self.int(bytes.len() as i32);
+        whole.0.extend(bytes);
+        whole
+    }
+
+    fn text(self, text: &str) -> Self {
+        self.bytes(text.as_bytes())
+    }
+
+    fn framed(self) -> Vec<u8> {
+        Self::default().bytes(&self.0).0
+    }
+}
+
+/// A record that is read.
+struct Answer {
+    bytes: Vec<u8>,
+    read: usize,
+    error: i32,
+}
+
+impl Answer {
+    fn take(&mut self, length: usize) -> Option<&[u8]> {
+        let taken = self.bytes.get(self.read..self.read + length)?;
+        self.read += length;
+        Some(taken)
+    }
+
+    fn int(&mut self) -> Option<i32> {
+        Some(i32::from_be_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn long(&mut self) -> Option<i64> {
+        Some(i64::from_be_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let length = usize::try_from(self.int()?).ok()?;
+        Some(String::from_utf8_lossy(self.take(length)?).into_owned())
+    }
+
+    fn accepted(self) -> Result<(), String> {
+        match self.error {
+            0 => Ok(()),
+            error => Err(format!("it answers with error {error}")),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What is done at a signal ([`Action`]), as the kernel is told of it.
+
+use super::call;
+use super::gate::{restorer, system};
+
+pub const SIGSEGV: usize = 11;
+/// The one by which the calls of a program come here.
+pub const SIGSYS: usize = 31;
+pub const OWN: u64 = 1 << (SIGSYS - 1);
+pub const SET_SIZE: usize = size_of::<u64>();
+
+/// As the kernel has it: `struct kernel_sigaction`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Action {
+    pub handler: usize,
+    pub flags: u64,
+    pub restorer: usize,
+    pub mask: u64,
+}
+
+impl Action {
+    pub const DEFAULT: Self = Self {
+        handler: 0,
+        flags: 0,
+        restorer: 0,
+        mask: 0,
+    };
+}
+
+/// Has a handler of the library take a signal; 0: what the kernel does by itself. The error is the kernel's.
+pub fn set_action(signal: usize, handler: usize, mask: u64) -> isize {
+    // SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTORER
+    const FLAGS: u64 = 4 | 0x0800_0000 | 0x4000_0000 | 0x0400_0000;
+    let action = Action {
+        handler,
+        flags: FLAGS,
+        restorer: restorer(),
+        mask,
+    };
+    system(call::RT_SIGACTION, [signal, &raw const action as usize, 0, SET_SIZE])
+}

@@ -1,0 +1,176 @@
+//! Calls that wait for descriptors. Nothing waits in the kernel: a call asks it with no time to wait, and where there is nothing yet the
+//! thread gives its turn away until something may have happened.
+
+use core::sync::atomic::Ordering::SeqCst;
+
+use super::call;
+use super::call::error::{EAGAIN, EINTR, EINVAL};
+use super::clocks::{KernelTime, deadline_after, now, spend};
+use super::descriptors::about;
+use super::gate::system;
+use super::page::{NEVER, about};
+use super::signals::is_signalled;
+use super::trap::TrappedCall;
+use super::turns::{ThreadWait, page, wait};
+
+const MILLISECOND: u64 = 1_000_000;
+/// What a look at descriptors takes that finds nothing and does not wait, in nanoseconds.
+const GLANCE: u64 = 1000;
+pub const READABLE: u16 = 1;
+pub const WRITABLE: u16 = 4;
+
+/// Asks again and again until there is an answer other than 0, or the deadline comes; `about` says what the answer depends on.
+fn until_ready(call: &TrappedCall<'_>, about: u64, deadline: u64, mut ask: impl FnMut() -> isize) -> isize {
+    let seen = page().signals.load(SeqCst);
+    loop {
+        let answer = ask();
+        if answer != 0 {
+            return answer;
+        }
+        if now() >= deadline {
+            spend(GLANCE);
+            return 0;
+        }
+        wait(ThreadWait::for_descriptors(deadline).about(about));
+        if is_signalled(seen, call.context.mask) {
+            return EINTR;
+        }
+    }
+}
+
+/// Waits until a descriptor is ready, or until there is an error; `Err`: the deadline or a signal came first.
+pub fn await_ready(call: &TrappedCall<'_>, descriptor: usize, event: u16, deadline: u64) -> Result<(), isize> {
+    let ready = until_ready(call, about(descriptor), deadline, || {
+        let mut wanted = PollEntry::of(descriptor, event);
+        system(call::POLL, [&raw mut wanted as usize, 1, 0])
+    });
+    match ready {
+        0 => Err(EAGAIN),
+        EINTR => Err(EINTR),
+        _ => Ok(()),
+    }
+}
+
+#[repr(C)]
+struct PollEntry {
+    descriptor: i32,
+    wanted: u16,
+    found: u16,
+}
+
+impl PollEntry {
+    fn of(descriptor: usize, wanted: u16) -> Self {
+        Self {
+            descriptor: descriptor as i32,
+            wanted,
+            found: 0,
+        }
+    }
+}
+
+/// A deadline in milliseconds as `poll` has it.
+fn milliseconds(time: usize) -> u64 {
+    match time as i32 {
+        time if time < 0 => NEVER,
+        time => now() + time as u64 * MILLISECOND,
+    }
+}
+
+/// What `poll` waits for.
+fn about_all(call: &TrappedCall<'_>) -> u64 {
+    let [entries, many, ..] = call.arguments;
+    match many {
+        // SAFETY: the program gave its address to have it read.
+        1 => about(unsafe { (*(entries as *const PollEntry)).descriptor } as usize),
+        _ => about::ANY,
+    }
+}
+
+pub fn poll(call: &TrappedCall<'_>) -> isize {
+    until_ready(call, about_all(call), milliseconds(call.arguments[2]), || call.with(2, 0))
+}
+
+const AT_ONCE: KernelTime = KernelTime {
+    seconds: 0,
+    nanoseconds: 0,
+};
+
+/// A time that is over, for the kernel to write to.
+fn at_once(time: &mut KernelTime) -> usize {
+    *time = AT_ONCE;
+    &raw mut *time as usize
+}
+
+pub fn ppoll(call: &TrappedCall<'_>) -> isize {
+    let mut none = AT_ONCE;
+    match deadline_after(call.arguments[2]) {
+        Ok(deadline) => until_ready(call, about_all(call), deadline, || call.with(2, at_once(&mut none))),
+        Err(error) => error,
+    }
+}
+
+pub fn epoll_wait(call: &TrappedCall<'_>) -> isize {
+    until_ready(call, about::ANY, milliseconds(call.arguments[3]), || call.with(3, 0))
+}
+
+/// The sets of `select`, which the kernel writes to.
+struct Sets([[u64; Self::WORDS]; 3]);
+
+impl Sets {
+    /// 1,024 descriptors.
+    const WORDS: usize = 16;
+
+    fn copy(call: &TrappedCall<'_>) -> Self {
+        let mut sets = Self([[0; Self::WORDS]; 3]);
+        sets.each(call, |kept, given| *kept = *given);
+        sets
+    }
+
+    fn restore(&mut self, call: &TrappedCall<'_>) {
+        self.each(call, |kept, given| *given = *kept);
+    }
+
+    fn each(&mut self, call: &TrappedCall<'_>, act: impl Fn(&mut u64, &mut u64)) {
+        let words = call.arguments[0].div_ceil(64).min(Self::WORDS);
+        for (set, kept) in self.0.iter_mut().enumerate() {
+            let given = call.arguments[set + 1] as *mut u64;
+            for (word, kept) in kept.iter_mut().enumerate().take(words) {
+                if !given.is_null() {
+                    // SAFETY: the program gave sets of this size to be read and written.
+                    act(kept, unsafe { &mut *given.add(word) });
+                }
+            }
+        }
+    }
+}
+
+pub fn select(call: &TrappedCall<'_>) -> isize {
+    let time = call.arguments[4];
+    let deadline = match time {
+        0 => NEVER,
+        // SAFETY: a `timeval`, which the program gave to be read.
+        time => match unsafe { *(time as *const [i64; 2]) } {
+            [seconds, micros] if seconds >= 0 && micros >= 0 => {
+                now().saturating_add(seconds as u64 * 1_000_000_000 + micros as u64 * 1000)
+            }
+            _ => return EINVAL,
+        },
+    };
+    selected(call, deadline)
+}
+
+pub fn pselect(call: &TrappedCall<'_>) -> isize {
+    match deadline_after(call.arguments[4]) {
+        Ok(deadline) => selected(call, deadline),
+        Err(error) => error,
+    }
+}
+
+fn selected(call: &TrappedCall<'_>, deadline: u64) -> isize {
+    let mut sets = Sets::copy(call);
+    let mut none = AT_ONCE;
+    until_ready(call, about::ANY, deadline, || {
+        sets.restore(call);
+        call.with(4, at_once(&mut none))
+    })
+}

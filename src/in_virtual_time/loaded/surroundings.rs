@@ -1,0 +1,94 @@
+//! What a program can see of the machine's other work, which is never the same: it sees none.
+
+use super::call;
+use super::call::error::ENOENT;
+use super::clocks::{SECOND, now};
+use super::files;
+use super::trap::TrappedCall;
+
+/// Paths that are not there: what the machine has to do, and limits that come with what it has done.
+const HIDDEN: [&[u8]; 9] = [
+    b"/sys/fs/cgroup/",
+    b"/proc/cgroups",
+    b"/proc/self/cgroup",
+    b"/proc/meminfo",
+    b"/proc/loadavg",
+    b"/proc/uptime",
+    b"/proc/stat",
+    b"/proc/vmstat",
+    b"/proc/pressure/",
+];
+
+/// `open` and `openat`.
+pub fn open(call: &TrappedCall<'_>) -> isize {
+    let (path, flags) = match call.number {
+        call::OPEN => (call.arguments[0], call.arguments[1]),
+        _ => (call.arguments[1], call.arguments[2]),
+    };
+    if path == 0 {
+        return call.ask_kernel();
+    }
+    let begins = |name: &[u8]| {
+        let mut bytes = name.iter().enumerate();
+        // SAFETY: it stops at the first byte that differs, so at the zero that ends the path at the latest.
+        bytes.all(|(place, byte)| unsafe { *(path as *const u8).add(place) } == *byte)
+    };
+    if HIDDEN.iter().any(|name| begins(name)) {
+        return ENOENT;
+    }
+    if begins(b"/dev/urandom\0") || begins(b"/dev/random\0") {
+        return files::random_file(flags);
+    }
+    call.ask_kernel()
+}
+
+/// Fills what a program gave to be written with zeros, and then with these words.
+fn write_words<const N: usize>(into: usize, bytes: usize, words: [u64; N]) {
+    if into != 0 {
+        // SAFETY: the program gave its address to have so many bytes written.
+        unsafe {
+            core::ptr::write_bytes(into as *mut u8, 0, bytes);
+            core::ptr::copy_nonoverlapping(words.as_ptr(), into as *mut u64, N.min(bytes / 8));
+        }
+    }
+}
+
+/// `sysinfo`: half of the memory is free, and nothing else runs.
+pub fn sysinfo(call: &TrappedCall<'_>) -> isize {
+    const SIZE: usize = 112;
+    /// `totalram`, a word of the structure; the unit is one byte on machines of 64 bits.
+    const TOTAL: usize = 4;
+    let into = call.arguments[0];
+    let answer = call.ask_kernel();
+    if answer == 0 {
+        // SAFETY: the kernel has written it.
+        let total = unsafe { *(into as *const u64).add(TOTAL) };
+        write_words(into, SIZE, [now() / SECOND, 0, 0, 0, total, total / 2]);
+        // SAFETY: the program gave its address to have it written: `procs` and `mem_unit`.
+        unsafe {
+            *((into + 80) as *mut u16) = 1;
+            *((into + 104) as *mut u32) = 1;
+        }
+    }
+    answer
+}
+
+/// `getrusage` and `times`: computing takes no time.
+pub fn usage(call: &TrappedCall<'_>) -> isize {
+    const USAGE: usize = 144;
+    const TIMES: usize = 32;
+    const TICK: u64 = SECOND / 100;
+    match call.number {
+        call::TIMES => {
+            write_words(call.arguments[0], TIMES, [0]);
+            (now() / TICK) as isize
+        }
+        _ => {
+            let answer = call.ask_kernel();
+            if answer == 0 {
+                write_words(call.arguments[1], USAGE, [0]);
+            }
+            answer
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Timers that raise `SIGALRM`: harness does, when the time of the world has come.
+
+use core::sync::atomic::Ordering::SeqCst;
+
+use super::call;
+use super::call::error::EINVAL;
+use super::clocks::{SECOND, now};
+use super::page::ProcessEntry;
+use super::trap::TrappedCall;
+use super::turns::{page, pid, refuse};
+
+/// Of real time, and not of the processor time of a process.
+const REAL: usize = 0;
+
+/// `itimerval`: the time between two signals, and until the next.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct IntervalTimer {
+    every: [u64; 2],
+    next: [u64; 2],
+}
+
+fn nanoseconds([seconds, micros]: [u64; 2]) -> Option<u64> {
+    let time = seconds.saturating_mul(SECOND).saturating_add(micros * 1000);
+    (micros < 1_000_000).then_some(time)
+}
+
+fn own() -> Option<&'static ProcessEntry> {
+    let pid = pid();
+    page().processes.iter().find(|process| process.pid.load(SeqCst) == pid)
+}
+
+/// How long until the next signal, and between two; both 0 where there is no timer.
+fn current() -> (u64, u64) {
+    let Some(own) = own() else { return (0, 0) };
+    match own.alarm.load(SeqCst) {
+        0 => (0, 0),
+        at => (at.saturating_sub(now()).max(1000), own.alarm_every.load(SeqCst)),
+    }
+}
+
+/// Sets the timer of this process; 0: there is none.
+pub fn set(next: u64, every: u64) {
+    if let Some(own) = own() {
+        let at = if next == 0 { 0 } else { now().saturating_add(next) };
+        own.alarm.store(at, SeqCst);
+        own.alarm_every.store(every, SeqCst);
+    }
+}
+
+/// `setitimer`, `getitimer` and `alarm`.
+pub fn answer(call: &TrappedCall<'_>) -> isize {
+    let [first, second, third, ..] = call.arguments;
+    let (next, every) = current();
+    if call.number == call::ALARM {
+        set(first as u64 * SECOND, 0);
+        return next.div_ceil(SECOND) as isize;
+    }
+    let (new, old) = match call.number {
+        call::SETITIMER => (second, third),
+        _ => (0, second),
+    };
+    if first != REAL {
+        return of_processor_time(call, new);
+    }
+    let mut wanted = None;
+    if call.number == call::SETITIMER {
+        // SAFETY: the program gave its address to have it read.
+        let given = (new != 0).then(|| unsafe { *(new as *const IntervalTimer) });
+        let given = given.unwrap_or(IntervalTimer {
+            every: [0; 2],
+            next: [0; 2],
+        });
+        let (Some(next), Some(every)) = (nanoseconds(given.next), nanoseconds(given.every)) else {
+            return EINVAL;
+        };
+        wanted = Some((next, every));
+    }
+    if old != 0 {
+        let micros = |time: u64| [time / SECOND, time % SECOND / 1000];
+        let left = IntervalTimer {
+            every: micros(every),
+            next: micros(next),
+        };
+        // SAFETY: the program gave its address to have it written.
+        unsafe { *(old as *mut IntervalTimer) = left };
+    }
+    if let Some((next, every)) = wanted {
+        set(next, every);
+    }
+    0
+}
+
+/// A timer of processor time goes off after a time that is never the same. One that is taken back may be.
+fn of_processor_time(call: &TrappedCall<'_>, new: usize) -> isize {
+    // SAFETY: the program gave its address to have it read.
+    let sets = new != 0 && unsafe { (*(new as *const IntervalTimer)).next } != [0, 0];
+    if sets {
+        refuse(call.number);
+    }
+    call.ask_kernel()
+}

@@ -1,0 +1,71 @@
+//! Clients of other runtimes than threads of Python: loops that wake through sockets, Node, and gRPC's core.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::is_missing;
+use crate::command::Harness;
+
+impl Harness {
+    /// The command of a client program among the tests.
+    fn client_of(&self, program: &str, file: &str) -> String {
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/virtual_time/clients");
+        let adapters = concat!(env!("CARGO_MANIFEST_DIR"), "/workloads/adapters/python");
+        self.script(&format!("exec {program} {} {adapters}", tests.join(file).display()))
+    }
+}
+
+fn lacks(program: &str) -> bool {
+    let missing = Command::new(program).arg("--version").output().is_err();
+    if missing {
+        eprintln!("skipped: there is no {program}");
+    }
+    missing
+}
+
+/// A lock that is right is right under a fault, wrong past its lease, and the same again.
+fn is_judged(harness: &Harness, client: &str) {
+    let words = format!("--runtime virtual --backend redis --clients 3 --lease 2s --window 4s --time 13s --seed 1 {client}");
+    let right = harness.run(&format!("{words} --fault reset"));
+    right.assert_exit(0);
+    harness.assert_replayed();
+    let wrong = harness.run(&format!("{words} --fault pause-holder"));
+    wrong.assert_exit(1);
+    assert_eq!(wrong.verdict("HL001"), "violated");
+    harness.assert_replayed();
+}
+
+#[test]
+fn a_client_of_asyncio_is_the_same_again() {
+    if is_missing("redis", "redis-server") || lacks("python3") {
+        return;
+    }
+    let harness = Harness::new();
+    let client = harness.client_of("python3", "asyncio_lock.py");
+    is_judged(&harness, &client);
+}
+
+#[test]
+fn a_client_of_node_is_the_same_again() {
+    if is_missing("redis", "redis-server") || lacks("node") {
+        return;
+    }
+    let harness = Harness::new();
+    let client = harness.client_of("node", "node_lock.js");
+    is_judged(&harness, &client);
+}
+
+#[test]
+fn a_client_of_grpcs_core_is_the_same_again() {
+    let harness = Harness::new();
+    let listed = harness.output("list clients --json");
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let is_there = |adapter: &&serde_json::Value| adapter["name"] == "aetcd" && adapter["installed"] == true;
+    if is_missing("etcd", "etcd") || listed.as_array().unwrap().iter().find(is_there).is_none() {
+        eprintln!("skipped: the client aetcd is not installed");
+        return;
+    }
+    let words = "--backend etcd --nodes 1 --client aetcd --fault latency --clients 2 --lease 2s --window 4s --time 13s --seed 1";
+    harness.run(&format!("--runtime virtual {words}")).assert_exit(0);
+    harness.assert_replayed();
+}

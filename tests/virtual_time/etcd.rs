@@ -1,0 +1,38 @@
+//! Real etcd servers, programs of Go, alone and as clusters whose members are parted from each other.
+
+use crate::command::Harness;
+
+fn is_missing() -> bool {
+    super::is_missing("etcd", "etcd")
+}
+
+#[test]
+fn a_member_alone_shows_a_holder_that_stands_still_past_its_lease() {
+    if is_missing() {
+        return;
+    }
+    let harness = Harness::new();
+    let words = "--backend etcd --nodes 1 --recipe etcd-mutex --holder naive --fault pause-holder --lease 2s --window 4s --time 13s --clients 3 --seed 1";
+    let wrong = harness.run(&format!("--runtime virtual {words}"));
+    wrong.assert_exit(1);
+    assert_eq!(wrong.verdict("HL001"), "violated");
+    harness.assert_replayed();
+}
+
+mod nightly {
+    use super::*;
+
+    #[test]
+    fn three_members_elect_another_leader_when_theirs_is_parted_from_them() {
+        if is_missing() {
+            return;
+        }
+        let harness = Harness::new();
+        let words = "--backend etcd --recipe etcd-mutex --fault partition=leader --lease 2s --window 5s --time 14s --clients 3 --seed 1";
+        let answer = harness.run(&format!("--runtime virtual {words}"));
+        answer.assert_exit(0);
+        let (with_effect, windows) = answer.windows_with_effect();
+        assert!(windows > 0 && with_effect == windows, "{with_effect} of {windows}");
+        harness.assert_replayed();
+    }
+}

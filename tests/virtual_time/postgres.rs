@@ -1,0 +1,25 @@
+//! A real PostgreSQL server, which forks a process for each connection.
+
+use crate::command::Harness;
+
+fn is_missing() -> bool {
+    super::is_missing("postgres", "PostgreSQL")
+}
+
+#[test]
+fn an_advisory_lock_is_right_and_a_lease_whose_holder_stands_still_is_not() {
+    if is_missing() {
+        return;
+    }
+    let harness = Harness::new();
+    let words = "--runtime virtual --backend postgres --clients 3 --lease 2s --window 4s --time 13s --seed 1";
+    let right = harness.run(&format!("{words} --recipe pg-advisory --fault latency"));
+    right.assert_exit(0);
+    harness.assert_replayed();
+    let wrong = harness.run(&format!(
+        "{words} --recipe pg-row-lease --holder naive --fault pause-holder"
+    ));
+    wrong.assert_exit(1);
+    assert_eq!(wrong.verdict("HL001"), "violated");
+    harness.assert_replayed();
+}

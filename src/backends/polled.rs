@@ -271,7 +271,7 @@ mod tests {
         let told = Arc::new(Told::default());
         let (_endpoints, receiver) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
         let mut observer = PolledObserver {
-            open: |_, _| Box::pin(async { Err("closed".into()) }),
+            open: Box::new(|_, _| Box::pin(async { Err("closed".into()) })),
             endpoints: receiver,
             keys: LockKeys::default_of(backends::of(BackendId::Postgres)),
             table: Box::new(SteppedServer::default()),

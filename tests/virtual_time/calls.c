@@ -22,6 +22,10 @@
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <sys/times.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -121,6 +125,8 @@ static void signals(void) {
     sigprocmask(SIG_BLOCK, &s, 0); d = (struct timespec){ 0, 2000000 }; say("sigtimedwait", sigtimedwait(&s, 0, &d)); pthread_create(&t, 0, interrupts, &me); say("sigwaitinfo", sigwaitinfo(&s, 0)); pthread_join(t, 0);
     signalled = 0; pthread_create(&t, 0, interrupts, &me); sigemptyset(&before); say("sigsuspend", sigsuspend(&before)); printf("signalled: %d\n", signalled == SIGUSR1); pthread_join(t, 0); sigprocmask(SIG_UNBLOCK, &s, 0);
     stack_t n; sigaltstack(0, &n); printf("no other stack: %d\n", n.ss_flags == SS_DISABLE); stack_t k = { .ss_sp = other_stack, .ss_size = sizeof other_stack }; say("sigaltstack", sigaltstack(&k, 0)); a.sa_handler = where; a.sa_flags = SA_ONSTACK; sigaction(SIGUSR2, &a, 0); raise(SIGUSR2); printf("on the other stack: %d\n", on_other); sigaltstack(0, &k); printf("it is kept: %d\n", k.ss_sp == other_stack);
+    a.sa_handler = on; a.sa_flags = 0; sigaction(SIGALRM, &a, 0); struct itimerval it = { { 0, 0 }, { 0, 3000 } }, left; signalled = 0; begin(); say("setitimer", setitimer(ITIMER_REAL, &it, 0)); say("pause until it goes off", pause()); puts(after(3)); printf("signalled: %d\n", signalled == SIGALRM); getitimer(ITIMER_REAL, &left); printf("no timer: %d\n", left.it_value.tv_sec == 0 && left.it_value.tv_usec == 0);
+    it = (struct itimerval){ { 0, 2000 }, { 0, 2000 } }; begin(); setitimer(ITIMER_REAL, &it, 0); for (int i = 0; i < 3; i++) pause(); puts(after(6)); it = (struct itimerval){ 0 }; say("setitimer for nothing", setitimer(ITIMER_REAL, &it, 0)); say("alarm", alarm(5)); say("alarm again", alarm(0));
     sigfillset(&s); say("block all", sigprocmask(SIG_BLOCK, &s, &before)); usleep(1000); sigprocmask(SIG_SETMASK, &before, 0);
 }
 
@@ -140,6 +146,9 @@ static void processes(void) {
     c = fork(); if (!c) { usleep(1000); *shared = 11; sem_post(q); _exit(0); } say("a semaphore of two processes", sem_wait(q)); say("shared", *shared); wait(0);
 }
 static void others(void) {
+    uint64_t cycles = __builtin_ia32_rdtsc(); printf("cycles go on: %d\n", __builtin_ia32_rdtsc() > cycles); unsigned aux; printf("and by the other instruction: %d\n", __builtin_ia32_rdtscp(&aux) > cycles);
+    struct sysinfo i; say("sysinfo", sysinfo(&i)); printf("memory: %d\n", i.totalram * i.mem_unit > 1 << 20); struct rusage u; say("getrusage", getrusage(RUSAGE_SELF, &u)); struct tms t; printf("times: %d\n", times(&t) > 0);
+    int tcp = socket(AF_INET, SOCK_STREAM, 0), yes = 1, kept = 0; socklen_t size = sizeof kept; say("TCP_NODELAY", setsockopt(tcp, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes)); getsockopt(tcp, IPPROTO_TCP, TCP_NODELAY, &kept, &size); printf("it is kept: %d\n", kept != 0); close(tcp);
     unsigned char b[32] = { 0 }; say("getrandom", getrandom(b, sizeof b, 0)); int any = 0; for (int i = 0; i < 32; i++) any |= b[i]; printf("random: %d\n", any != 0);
     int f = open("/dev/urandom", O_RDONLY); say("read of /dev/urandom", read(f, b, sizeof b)); close(f); FILE *r = fopen("/dev/random", "r"); say("fread of /dev/random", fread(b, 1, 16, r)); fclose(r);
     f = open("calls.file", O_RDWR | O_CREAT | O_TRUNC, 0600); say("write of a file", write(f, "abc", 3)); say("pread", pread(f, b, 3, 0)); close(f); unlink("calls.file"); say("open of none", open("no such file", O_RDONLY));

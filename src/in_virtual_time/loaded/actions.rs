@@ -6,7 +6,8 @@ use super::gate::{restorer, system};
 pub const SIGSEGV: usize = 11;
 /// The one by which the calls of a program come here.
 pub const SIGSYS: usize = 31;
-pub const OWN: u64 = 1 << (SIGSYS - 1);
+/// Both, which no thread may block: the kernel would end it.
+pub const OWN: u64 = 1 << (SIGSYS - 1) | 1 << (SIGSEGV - 1);
 pub const SET_SIZE: usize = size_of::<u64>();
 
 /// As the kernel has it: `struct kernel_sigaction`.

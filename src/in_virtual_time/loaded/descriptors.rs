@@ -57,6 +57,16 @@ const UNKNOWN: Descriptor = Descriptor {
     told: false,
 };
 
+/// Options of TCP have smaller numbers.
+const OPTIONS: usize = 40;
+
+struct Options(UnsafeCell<[[u32; OPTIONS]; KEPT]>);
+
+// SAFETY: only the thread that has the turn looks at it.
+unsafe impl Sync for Options {}
+
+static OPTIONS_OF: Options = Options(UnsafeCell::new([[0; OPTIONS]; KEPT]));
+
 struct Table(UnsafeCell<[Descriptor; KEPT]>);
 
 // SAFETY: only the thread that has the turn looks at it.
@@ -83,8 +93,19 @@ pub fn set(descriptor: usize, what: Descriptor) {
     }
 }
 
+/// An option of TCP, which means nothing in the world: some programs look whether it is as they set it.
+pub fn tcp_option(descriptor: usize, option: usize) -> Option<&'static mut u32> {
+    // SAFETY: only the thread that has the turn looks at it, and no reference is kept.
+    unsafe { (*OPTIONS_OF.0.get()).get_mut(descriptor)?.get_mut(option) }
+}
+
 /// A new socket of the world.
 pub fn add(descriptor: usize, stage: SocketStage) -> Descriptor {
+    for option in 0..OPTIONS {
+        if let Some(kept) = tcp_option(descriptor, option) {
+            *kept = 0;
+        }
+    }
     let made = Descriptor {
         kind: DescriptorKind::Network,
         stage,

@@ -7,7 +7,7 @@ use super::call;
 use super::call::error::{
     EADDRINUSE, EAFNOSUPPORT, EAGAIN, EALREADY, ECONNREFUSED, ECONNRESET, EINPROGRESS, EINVAL, EISCONN,
 };
-use super::descriptors::{Descriptor, DescriptorKind, SocketStage, add, blocks, connection_of, get, set};
+use super::descriptors::{Descriptor, DescriptorKind, SocketStage, add, blocks, connection_of, get, set, tcp_option};
 use super::gate::system;
 use super::page::{CONNECTIONS, NEVER, PATH, connection};
 use super::ready::{READABLE, WRITABLE, await_ready};
@@ -412,6 +412,16 @@ pub fn option(call: &TrappedCall<'_>) -> isize {
         (SOCKET_LEVEL, DOMAIN) if !sets => write_option(value, length, INET as u32),
         (SOCKET_LEVEL, PROTOCOL) if !sets => write_option(value, length, TCP),
         (SOCKET_LEVEL, _) => call.ask_kernel(),
+        (level, name) if level == TCP as usize => tcp_option(descriptor, name).map_or(0, |kept| match sets {
+            true => {
+                if value != 0 && length >= size_of::<u32>() {
+                    // SAFETY: the program gave its address and length to have it read.
+                    *kept = unsafe { (value as *const u32).read_unaligned() };
+                }
+                0
+            }
+            false => write_option(value, length, *kept),
+        }),
         _ if sets => 0,
         _ => write_option(value, length, 0),
     }

@@ -7,7 +7,7 @@ use super::files;
 use super::trap::TrappedCall;
 
 /// Paths that are not there: what the machine has to do, and limits that come with what it has done.
-const HIDDEN: [&[u8]; 9] = [
+const HIDDEN: [&[u8]; 10] = [
     b"/sys/fs/cgroup/",
     b"/proc/cgroups",
     b"/proc/self/cgroup",
@@ -17,6 +17,8 @@ const HIDDEN: [&[u8]; 9] = [
     b"/proc/stat",
     b"/proc/vmstat",
     b"/proc/pressure/",
+    // where every JVM looks for others that have ended
+    b"/tmp/hsperfdata_",
 ];
 
 /// `open` and `openat`.

@@ -124,6 +124,10 @@ pub struct ShrinkArgs {
     /// Time after which nothing more is tried
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = parse_duration)]
     pub limit: Duration,
+    /// Write what is left as a test, for pytest (`test_lock.py`) or the shell (`lock.sh`), which passes where nothing is violated;
+    /// for runs in virtual time
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["bisect_image", "bisect_client"])]
+    pub as_test: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,

@@ -38,10 +38,10 @@ impl Original {
         &self.classes[0]
     }
 
-    /// The violation that a run shows again: of the same property, and on models of a class that the original run has. On servers one
-    /// cause may come in another class each time.
+    /// The violation that a run shows again: of the same property, and on models of a class that the original run has. With real
+    /// programs one cause may come in another class each time.
     pub fn shown_in<'a>(&self, diagnosis: &'a Diagnosis, ground: ShrinkGround) -> Option<&'a Violation> {
-        let any_class = ground == ShrinkGround::Servers;
+        let any_class = ground != ShrinkGround::Models;
         let mut same = causes(diagnosis).into_iter().filter(|(property, violation)| {
             *property == self.property && (any_class || self.classes.contains(&violation.class))
         });

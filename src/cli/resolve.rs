@@ -226,8 +226,8 @@ impl RunArgs {
                 "--port-base needs local servers: containers have their own addresses\nhint: --runtime local".into(),
             ),
             (
-                config.world > 0 && config.runtime != RuntimeRequest::Simulated,
-                "--world draws what models do; real servers do as they do\nhint: --runtime simulated".into(),
+                config.world > 0 && !matches!(config.runtime, RuntimeRequest::Simulated | RuntimeRequest::Virtual),
+                "--world draws what virtual time leaves open; real time does as it does\nhint: --runtime simulated or virtual".into(),
             ),
             (!room, format!("--port-base leaves too few ports: {ports} are needed")),
             (

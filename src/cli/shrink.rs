@@ -17,9 +17,10 @@ use super::interrupt::interrupted;
 use super::original::{Original, original, seen_after, set_option};
 use super::series::{self, ExperimentSeries, Experimented, RUNNING_SERVERS, RUNS, SeriesPlace, SeriesStep};
 use super::shrink_screen::{SHRINK_SCHEMA, ShrinkResult, progress_line, summary};
+use super::shrunk_test;
 use super::stdout::{print, print_json};
 use super::{Failure, look};
-use crate::cluster::Runtime;
+use crate::cluster::{Runtime, RuntimeRequest};
 use crate::config::{Config, NO_FAULT};
 use crate::exit::Exit;
 use crate::hunt::hit_rate::HitRate;
@@ -33,6 +34,7 @@ use crate::store;
 const FAULTLESS: Duration = Duration::from_secs(12);
 /// Runs in which less is tried, where the user names no number.
 const RUNS_ON_SERVERS: u32 = 20;
+const RUNS_OF_PROCESSES: u32 = 40;
 const RUNS_ON_MODELS: u32 = 3000;
 
 pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
@@ -40,6 +42,9 @@ pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
         return bisect::bisect(args, color);
     }
     let original = original(args)?;
+    if let Some(path) = &args.as_test {
+        shrunk_test::accepts(path, original.config.runtime).map_err(Failure::usage)?;
+    }
     let name = format!("{}-shrink-{}", store::minute_now(), original.name);
     let (_, folder) = store::create(&args.results, &name).map_err(Failure::environment)?;
     let runtime = super::runtime();
@@ -50,6 +55,9 @@ pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     series::remove_logs(&folder);
     series::remove_runs_but(&folder, result.kept.iter().map(String::as_str));
     store::write_json(&folder.join("shrink.json"), &result).map_err(Failure::environment)?;
+    if let Some(path) = &args.as_test {
+        shrunk_test::write(path, &result, original.config.runtime).map_err(Failure::environment)?;
+    }
     if args.json {
         print_json(&result);
     } else {
@@ -90,7 +98,11 @@ impl Original {
             set("wait", Some(format!("{}ms", wait.as_millis())));
         }
         if left.world > 0 {
-            set("runtime", Some(Runtime::Simulated.name().to_owned()));
+            let runtime = match self.config.runtime {
+                RuntimeRequest::Virtual => Runtime::Virtual,
+                _ => Runtime::Simulated,
+            };
+            set("runtime", Some(runtime.name().to_owned()));
             set("world", Some(left.world.to_string()));
         }
         for option in &left.without {
@@ -153,6 +165,7 @@ async fn cut_down(args: &ShrinkArgs, original: &Original, folder: &Path, looks: 
     let choice = choice.map_err(Failure::environment)?;
     let ground = match choice.runtime {
         Runtime::Simulated => ShrinkGround::Models,
+        Runtime::Virtual => ShrinkGround::Processes,
         _ => ShrinkGround::Servers,
     };
     let place = Arc::new(SeriesPlace {
@@ -186,6 +199,7 @@ impl Shrinker<'_> {
         let given: Vec<&str> = given.collect();
         let most = self.args.runs.unwrap_or(match self.ground {
             ShrinkGround::Servers => RUNS_ON_SERVERS,
+            ShrinkGround::Processes => RUNS_OF_PROCESSES,
             ShrinkGround::Models => RUNS_ON_MODELS,
         });
         let Original { suspect, .. } = self.original;
@@ -195,7 +209,7 @@ impl Shrinker<'_> {
             let failed = match self.ground {
                 // with other options the plan may have fewer windows
                 _ if planned(&config).is_err() => false,
-                ShrinkGround::Servers => {
+                ShrinkGround::Servers | ShrinkGround::Processes => {
                     let Some(trial) = self.trial(&candidate).await? else {
                         break;
                     };
@@ -209,7 +223,7 @@ impl Shrinker<'_> {
         }
         let (tried, best) = (self.number, search.best().clone());
         let (runs, hits, detected) = match self.ground {
-            ShrinkGround::Servers => self.confirm(&best).await?,
+            ShrinkGround::Servers | ShrinkGround::Processes => self.confirm(&best).await?,
             ShrinkGround::Models => self.confirm_on_models(&best).await?,
         };
         self.result(&best, tried, HitRate { hits, runs }, detected)

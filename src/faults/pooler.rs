@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 
-use super::fault::no_argument;
+use super::fault::{no_argument, not_virtual};
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
     Inject, Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target,
@@ -45,6 +45,7 @@ impl Fault for Pooler {
                 backends::names(" or ", |backend| backend.pooler.is_some())
             ));
         };
+        not_virtual("pooler", shape)?;
         match pooler.missing() {
             Some(why) => Err(format!("pooler: {why}")),
             None => Ok(()),

@@ -4,8 +4,8 @@
 //! Delta debugging is `ddmin` of [Zeller and Hildebrandt](https://doi.org/10.1109/32.988498): parts of what is left are tried
 //! alone, then left out, in ever smaller parts. The window in which the violation fell is tried first.
 //!
-//! A violation need not come each time, so a set of windows that shows none is tried again before it is given up. A run on models is
-//! the same each time: there less is tried in other worlds, which draw other latencies under the same plan.
+//! A violation need not come each time, so a set of windows that shows none is tried again before it is given up. A run in virtual time
+//! is the same each time: there less is tried in other worlds, which draw other latencies under the same plan.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub struct ShrinkCandidate {
     pub wait: Option<Duration>,
     /// Options that have their defaults in place of what they had.
     pub without: BTreeSet<&'static str>,
-    /// The world in which it is run on models.
+    /// The world in which it is run in virtual time.
     pub world: u32,
 }
 
@@ -76,6 +76,8 @@ fn milliseconds<S: Serializer>(wait: &Option<Duration>, serializer: S) -> Result
 pub enum ShrinkGround {
     /// A run takes seconds, and is another one each time.
     Servers,
+    /// Real processes in virtual time: a run takes seconds, and is the same each time.
+    Processes,
     /// A run takes milliseconds, and is the same each time: less is tried in several worlds, and everything again as long as that
     /// leaves less.
     Models,
@@ -88,7 +90,7 @@ impl ShrinkGround {
     fn orders(self) -> &'static [&'static [ShrinkPart]] {
         use ShrinkPart::{Clients, Grants, Locks, Options, Wait, WindowAlone, Windows};
         match self {
-            Self::Servers => &[&[Windows, Clients, Locks, Options]],
+            Self::Servers | Self::Processes => &[&[Windows, Clients, Locks, Options]],
             Self::Models => &[
                 &[Wait, Clients, Locks, Options, WindowAlone, Windows, Grants],
                 &[WindowAlone, Windows, Clients, Locks, Options, Wait, Grants],
@@ -104,6 +106,9 @@ impl ShrinkGround {
         match (self, part) {
             (Self::Servers, ShrinkPart::Windows) if !candidate.windows.is_empty() => 2,
             (Self::Servers, _) => 1,
+            // in as many worlds
+            (Self::Processes, ShrinkPart::Windows | ShrinkPart::Clients) if !candidate.windows.is_empty() => 3,
+            (Self::Processes, _) => 1,
             // with more than these a person cannot follow it
             (Self::Models, ShrinkPart::Clients) if candidate.clients >= FEW_CLIENTS => worlds(WORLDS_FOR_FEW_CLIENTS),
             (Self::Models, ShrinkPart::Clients) => worlds(32),
@@ -288,7 +293,7 @@ impl Shrinking {
     fn ran(&self) -> Option<ShrinkCandidate> {
         let (first, tries) = self.running.as_ref()?;
         let mut ran = first.clone();
-        if self.ground == ShrinkGround::Models {
+        if self.ground != ShrinkGround::Servers {
             ran.world += tries - 1;
         }
         Some(ran)
@@ -343,7 +348,7 @@ impl Shrinking {
             self.part += 1;
         } else {
             let is_less = self.best != self.before;
-            if self.ground == ShrinkGround::Servers || !is_less {
+            if self.ground != ShrinkGround::Models || !is_less {
                 return self.next_order();
             }
             self.before = self.best.clone();

@@ -5,9 +5,9 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 /// What is read at a time.
-const PORTION: usize = 64 << 10;
+const PORTION: usize = 16 << 10;
 /// So many bytes may have filled a buffer, so that a thread waits for room.
-pub const MAY_BE_FULL: usize = PORTION / 2;
+pub const MAY_BE_FULL: usize = 32 << 10;
 
 /// What a family said at one of its ends.
 pub enum FamilySaid<'a> {
@@ -35,14 +35,18 @@ pub struct FamilyEnd {
 /// The number of an end.
 pub type EndNumber = u64;
 
-/// Reads until there is no more for now. Returns whether there will be no more.
-pub fn read_all(descriptor: &OwnedFd, into: &mut Vec<u8>) -> bool {
-    let mut portion = vec![0; PORTION];
+/// Reads until there is no more for now. Returns whether there will be no more, which is only sure where it `may_be_over`.
+pub fn read_all(descriptor: &OwnedFd, into: &mut Vec<u8>, may_be_over: bool) -> bool {
     loop {
-        match nix::unistd::read(descriptor, &mut portion) {
+        let begin = into.len();
+        into.resize(begin + PORTION, 0);
+        let read = nix::unistd::read(descriptor, &mut into[begin..]);
+        into.truncate(begin + *read.as_ref().unwrap_or(&0));
+        match read {
             Ok(0) => return true,
-            Ok(read) => into.extend(&portion[..read]),
-            Err(nix::errno::Errno::EINTR) => {}
+            // that was all there is
+            Ok(read) if read < PORTION && !may_be_over => return false,
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(nix::errno::Errno::EAGAIN) => return false,
             Err(_) => return true,
         }

@@ -21,7 +21,7 @@ use tokio::process::Child;
 use super::ends::{EndNumber, FamilyEnd, FamilySaid, MAY_BE_FULL, OnSaid, read_all};
 use super::hindrance::{Hindrance, Patience, is_static};
 use super::memory::{self, SharedPage};
-use super::page::{NEVER, about, connection, kind, state};
+use super::page::{CONNECTIONS, NEVER, about, connection, dirty, kind, state};
 use super::wall_clock::FamilyClock;
 use crate::process::{Activity, activity};
 
@@ -57,7 +57,6 @@ pub struct Family {
     /// What its threads are to look at, at its next step.
     stirred: RefCell<Vec<u64>>,
     has_begun: Cell<bool>,
-    touched: Cell<u32>,
     dialled: Cell<u32>,
     is_over: Cell<bool>,
     /// How it ended, once it has.
@@ -102,7 +101,6 @@ impl Family {
             stops: Cell::new(0),
             stirred: RefCell::default(),
             has_begun: Cell::new(false),
-            touched: Cell::new(0),
             dialled: Cell::new(0),
             is_over: Cell::new(false),
             ended: RefCell::default(),
@@ -167,7 +165,7 @@ impl Family {
     /// The number of a connection that harness dials.
     pub fn next_connection(&self) -> u16 {
         let made = self.page.connections_made.fetch_add(1, SeqCst);
-        let number = (made as usize % super::page::CONNECTIONS) as u16;
+        let number = (made as usize % CONNECTIONS) as u16;
         self.page.connections[usize::from(number)].store(connection::OPEN, SeqCst);
         // one that listens takes it
         self.stirred.borrow_mut().push(about::ANY);
@@ -338,20 +336,21 @@ impl Family {
             }
         }
         self.page.signals.fetch_add(1, SeqCst);
-        self.page.touched.fetch_add(1, SeqCst);
+        self.page.dirty.fetch_or(dirty::ALL, SeqCst);
         self.page.poke(about::ANY);
         self.pass_turn();
     }
 
     /// Takes what was said at every end. Returns whether a thread may have waited for that.
     fn take(self: &Rc<Self>) -> bool {
-        let touched = self.page.touched.load(SeqCst);
-        if self.touched.replace(touched) == touched {
-            return false;
-        }
+        let dirty = match (self.page.dirty.swap(0, SeqCst), self.page.inherits.load(SeqCst)) {
+            (0, _) => 0,
+            (_, 1) => dirty::ALL,
+            (dirty, _) => dirty,
+        };
         let mut waits = self.flush();
-        for number in self.readable() {
-            waits |= self.take_from(number);
+        for number in self.written_to(dirty) {
+            waits |= self.take_from(number, dirty & dirty::ALL != 0);
         }
         let dialled = self.page.dialled.load(SeqCst);
         if self.dialled.replace(dialled) != dialled {
@@ -361,6 +360,34 @@ impl Family {
             slot.state.load(SeqCst) == state::WAITS && slot.kind.load(SeqCst) == kind::DESCRIPTORS
         };
         waits && self.page.slots().iter().any(waiting)
+    }
+
+    /// The ends that were written to, or closed: the page says it of most.
+    fn written_to(&self, dirty: u32) -> Vec<EndNumber> {
+        if dirty == 0 {
+            return Vec::new();
+        }
+        let mut written = [0u64; CONNECTIONS / 64];
+        if dirty & dirty::CONNECTIONS != 0 {
+            for (kept, word) in written.iter_mut().zip(&self.page.written) {
+                if word.load(SeqCst) != 0 {
+                    *kept = word.swap(0, SeqCst);
+                }
+            }
+        }
+        if dirty & dirty::ALL != 0 {
+            return self.readable();
+        }
+        let is_written = |end: &FamilyEnd| match end.connection {
+            Some(number) => written[usize::from(number) / 64] >> (number % 64) & 1 != 0,
+            None => dirty & dirty::PIPES != 0,
+        };
+        let state = self.state.borrow();
+        let ends = state
+            .ends
+            .iter()
+            .filter(|(_, end)| end.on_said.is_some() && is_written(end));
+        ends.map(|(number, _)| *number).collect()
     }
 
     /// Sends what there is room for now; whether there was any.
@@ -395,15 +422,15 @@ impl Family {
         numbers.map(|((number, _), _)| **number).collect()
     }
 
-    /// Takes what was said at one end. Returns whether its buffer may have been full.
-    fn take_from(&self, number: EndNumber) -> bool {
+    /// Takes what was said at one end, up to its end where it may be over. Returns whether its buffer may have been full.
+    fn take_from(&self, number: EndNumber, may_be_over: bool) -> bool {
         let (mut bytes, is_over, on_said) = {
             let state = self.state.borrow();
             let Some(end) = state.ends.get(&number) else {
                 return false;
             };
             let mut bytes = Vec::new();
-            let is_over = read_all(&end.descriptor, &mut bytes);
+            let is_over = read_all(&end.descriptor, &mut bytes, may_be_over);
             (bytes, is_over, end.on_said.clone())
         };
         let Some(on_said) = on_said else { return false };
@@ -440,7 +467,7 @@ impl Family {
         // what it said before
         let numbers: Vec<_> = self.state.borrow().ends.keys().copied().collect();
         for number in numbers {
-            self.take_from(number);
+            self.take_from(number, true);
         }
         self.close_all();
         if let Some(call) = self.on_end.borrow_mut().take() {

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use super::ends::{EndNumber, FamilySaid, OnSaid};
 use super::family::{Family, FamilyParts};
 use super::library;
-use super::memory::{SharedPage, lie_still, prepare};
+use super::memory::{SharedPage, lie_still, prepare, stay_on_one_processor};
 use super::network::{ByteHook, BytePort, Chunk};
 use super::page::{VARIABLE, connection};
 use super::wall_clock::FamilyClock;
@@ -32,6 +32,8 @@ use crate::process;
 
 /// What a new connection says first; as the library has it.
 const GREETING: usize = 2048;
+/// The longest name of a process that owns others.
+const OWNER: usize = 80;
 /// Numbers of processes that no kernel gives; each family has as many.
 const FIRST_NUMBER: u32 = 5_000_000;
 const NUMBERS: u32 = 4096;
@@ -78,6 +80,8 @@ pub struct WorldMachine {
     claim: Claim,
     /// Where processes are started.
     runtime: Handle,
+    /// Where they run, if on one alone.
+    processor: Option<usize>,
     begun: Cell<u32>,
     /// By client, or server [as a client](as_client), and server.
     pub routes: RefCell<BTreeMap<(u32, u32), ByteRoute>>,
@@ -99,6 +103,7 @@ impl WorldMachine {
             seed,
             claim,
             runtime,
+            processor: stay_on_one_processor(),
             begun: Cell::new(0),
             routes: RefCell::default(),
             families: RefCell::default(),
@@ -148,9 +153,12 @@ impl WorldMachine {
         net.set_nonblocking(true)?;
         let library = self.claim.folder().join(library::NAME);
         command.env("LD_PRELOAD", library).env(VARIABLE, &file);
+        // whose process it is, is in its environment too: that is as long each time, and so its stack begins at one address
+        let room = OWNER.saturating_sub(process::Identity::own().label().len());
+        command.env("VIRTUAL_TIME_ROOM", "-".repeat(room));
         // Go would interrupt its threads by the clock
         command.env("GOMAXPROCS", "1").env("GODEBUG", "asyncpreemptoff=1");
-        lie_still(&mut command);
+        lie_still(&mut command, self.processor);
         let program = command.as_std().get_program().to_owned();
         let program = find_program(&program.to_string_lossy()).unwrap_or(program.into());
         let mut child = {

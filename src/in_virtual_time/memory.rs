@@ -9,8 +9,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::time::Duration;
 
 use nix::libc;
@@ -130,17 +130,52 @@ pub fn await_end(pid: u32, most: Duration) -> bool {
     matches!(poll(&mut wanted, timeout), Ok(1..))
 }
 
-/// Has a program lie at the same addresses each time that it is started, where the kernel lets it.
+/// Has this thread, and the programs that [`lie_still`] starts for it, run on one processor from now on: one of them goes on at a
+/// time, and another processor would have to be woken for each. `None`: the kernel does not let it.
+#[expect(unsafe_code, reason = "there is no safe function for it")]
+pub fn stay_on_one_processor() -> Option<usize> {
+    // worlds that begin at once begin on several
+    static BEGUN: AtomicUsize = AtomicUsize::new(0);
+    // SAFETY: sets of processors are plain bits, and the kernel fills in this one.
+    unsafe {
+        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
+        if libc::sched_getaffinity(0, size_of_val(&allowed), &raw mut allowed) != 0 {
+            return None;
+        }
+        let processors = 0..libc::CPU_SETSIZE as usize;
+        let processors: Vec<usize> = processors
+            .filter(|processor| libc::CPU_ISSET(*processor, &allowed))
+            .collect();
+        let here = usize::try_from(libc::sched_getcpu()).ok()?;
+        let here = processors.iter().position(|processor| *processor == here)?;
+        let chosen = processors[(here + BEGUN.fetch_add(1, SeqCst)) % processors.len()];
+        go_to(chosen).then_some(chosen)
+    }
+}
+
+/// Whether this thread runs on this processor alone from now on.
+#[expect(unsafe_code, reason = "as above")]
+fn go_to(processor: usize) -> bool {
+    // SAFETY: as above.
+    unsafe {
+        let mut only: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(processor, &mut only);
+        libc::sched_setaffinity(0, size_of_val(&only), &raw const only) == 0
+    }
+}
+
+/// Has a program lie at the same addresses each time that it is started, where the kernel lets it, and run on this processor.
 #[cfg(target_os = "linux")]
 #[expect(
     unsafe_code,
     reason = "the standard library offers no safe way to say it before a program starts"
 )]
-pub fn lie_still(command: &mut Command) {
-    // SAFETY: personality is async-signal-safe, and the closure touches nothing else.
+pub fn lie_still(command: &mut Command, processor: Option<usize>) {
+    // SAFETY: both calls are async-signal-safe, and the closure touches nothing else.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
             libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
+            let _ = processor.is_none_or(go_to);
             Ok(())
         });
     }

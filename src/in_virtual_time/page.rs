@@ -56,6 +56,16 @@ pub mod about {
     }
 }
 
+/// What harness has to look at, bits of one word.
+pub mod dirty {
+    /// Connections whose bits are set.
+    pub const CONNECTIONS: u32 = 1;
+    /// The outputs of processes.
+    pub const PIPES: u32 = 2;
+    /// Something may have been closed, or written by another way.
+    pub const ALL: u32 = 4;
+}
+
 /// Why a wait ended.
 pub mod why {
     pub const WOKEN: u32 = 1;
@@ -133,8 +143,14 @@ pub struct FamilyPage {
     pub draws: AtomicU64,
     /// Counts system calls, so that harness sees that a thread does something.
     pub calls: AtomicU32,
-    /// Changes with whatever harness may have to look at: bytes, connections, ends.
-    pub touched: AtomicU32,
+    /// What harness has to look at.
+    pub dirty: AtomicU32,
+    /// A program took the place of one that had connections: what it writes to them is not told apart from other pipes.
+    pub inherits: AtomicU32,
+    /// By connection: it was written to.
+    pub written: [AtomicU64; CONNECTIONS / 64],
+    /// Changes when descriptors of the family may wait, which did not, or the other way round.
+    pub modes: AtomicU32,
     /// Changes with each connection that is dialled, and each port at which is listened.
     pub dialled: AtomicU32,
     /// Changes with each signal that a process of the family may have got.

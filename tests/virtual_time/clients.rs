@@ -11,7 +11,11 @@ impl Harness {
     fn client_of(&self, program: &str, file: &str) -> String {
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/virtual_time/clients");
         let adapters = concat!(env!("CARGO_MANIFEST_DIR"), "/workloads/adapters/python");
-        self.script(&format!("exec {program} {} {adapters}", tests.join(file).display()))
+        let script = self.script(
+            "client",
+            &format!("exec {program} {} {adapters}", tests.join(file).display()),
+        );
+        format!("--client={}", script.display())
     }
 }
 

@@ -3,6 +3,7 @@
 mod clients;
 mod etcd;
 mod postgres;
+mod shrink;
 mod zk;
 
 use std::fs;
@@ -68,18 +69,23 @@ impl Harness {
 
     /// The command of a client program, which is written here.
     fn client(&self, text: &str) -> String {
-        let adapters = concat!(env!("CARGO_MANIFEST_DIR"), "/workloads/adapters/python");
-        let path = self.folder.path().join("client.py");
-        fs::write(&path, text).unwrap();
-        self.script(&format!("exec python3 {} {adapters}", path.display()))
+        format!("--client={}", self.program("client", text).display())
     }
 
-    /// The command of a shell script, since the words of a test are divided at blanks.
-    fn script(&self, text: &str) -> String {
-        let script = self.folder.path().join("client.sh");
+    /// A client program of this name.
+    fn program(&self, name: &str, text: &str) -> PathBuf {
+        let adapters = concat!(env!("CARGO_MANIFEST_DIR"), "/workloads/adapters/python");
+        let path = self.folder.path().join(name).with_extension("py");
+        fs::write(&path, text).unwrap();
+        self.script(name, &format!("exec python3 {} {adapters}", path.display()))
+    }
+
+    /// A shell script, since the words of a test are divided at blanks.
+    fn script(&self, name: &str, text: &str) -> PathBuf {
+        let script = self.folder.path().join(name).with_extension("sh");
         fs::write(&script, format!("#!/bin/sh\n{text}\n")).unwrap();
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-        format!("--client={}", script.display())
+        script
     }
 
     /// Makes the last run again.
@@ -146,8 +152,8 @@ fn the_same_seed_is_the_same_history_also_on_a_busy_machine() {
     let harness = Harness::new();
     let client = harness.client(CLIENT);
     for words in [
-        format!("{client} --fault partition,pause-waiter,kill-holder --time 30s --seed 5"),
-        "--recipe redis-set-px-lua --fault reset,server-kill --time 20s --seed 6".to_owned(),
+        format!("{client} --fault partition,pause-waiter,kill-holder --time 25s --seed 5"),
+        "--recipe redis-set-px-lua --fault reset,server-kill --time 15s --seed 6".to_owned(),
     ] {
         let one = harness.virtual_time(&words);
         assert!([0, 1, 3].contains(&one.exit), "{}", one.stderr);
@@ -207,7 +213,7 @@ fn faults_on_messages_servers_and_clocks_have_their_effect() {
         ),
         ("--recipe redis-getset --fault clock --seed 1", "HL001"),
     ] {
-        let answer = harness.virtual_time(words);
+        let answer = harness.virtual_time(&format!("{words} --time 20s"));
         assert_eq!(answer.exit, 1, "{words}: {}", answer.stderr);
         assert_eq!(answer.verdict(property), "violated", "{words}");
     }
@@ -246,6 +252,8 @@ fn what_cannot_run_in_virtual_time_is_refused_with_the_runtime_that_can() {
         "--backend redis --tls",
         "--backend redis --fault failover",
         "--backend redis --fault slow-disk",
+        "--backend postgres --fault pooler",
+        "--backend zk --fault server-replace",
     ] {
         let refused = harness.output(&format!("run --runtime virtual {words}"));
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();

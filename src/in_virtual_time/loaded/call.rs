@@ -11,6 +11,7 @@ pub const MPROTECT: usize = 10;
 pub const RT_SIGACTION: usize = 13;
 pub const RT_SIGPROCMASK: usize = 14;
 pub const RT_SIGRETURN: usize = 15;
+pub const IOCTL: usize = 16;
 pub const READV: usize = 19;
 pub const WRITEV: usize = 20;
 pub const SELECT: usize = 23;

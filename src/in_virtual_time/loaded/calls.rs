@@ -48,10 +48,12 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::GETRANDOM => files::getrandom(a, b),
         call::OPEN | call::OPENAT => surroundings::open(call),
         call::SYSINFO => surroundings::sysinfo(call),
+        call::SCHED_GETAFFINITY | call::SCHED_SETAFFINITY => surroundings::processors(call),
         call::GETRUSAGE | call::TIMES => surroundings::usage(call),
         call::CLOSE | call::DUP2 | call::DUP3 | call::DUP | call::FCNTL | call::CLOSE_RANGE => {
             descriptors::changed(call)
         }
+        call::IOCTL => descriptors::ioctl(call),
         call::SOCKET..=call::CONNECT | call::ACCEPT | call::ACCEPT4 | call::SHUTDOWN..=call::GETPEERNAME => {
             sockets::answer(call)
         }
@@ -66,8 +68,6 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         | call::GETSID
         | call::SCHED_SETPARAM..=call::SCHED_GETSCHEDULER
         | call::SCHED_RR_GET_INTERVAL
-        | call::SCHED_SETAFFINITY
-        | call::SCHED_GETAFFINITY
         | call::PRLIMIT64 => call.with(0, tasks::real(a)),
         call::CAPGET | call::CAPSET => tasks::capabilities(call),
         call::GETPRIORITY | call::SETPRIORITY => call.with(1, tasks::real(b)),

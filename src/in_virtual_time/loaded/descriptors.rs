@@ -8,7 +8,7 @@ use super::call;
 use super::gate::system;
 use super::page::about;
 use super::trap::TrappedCall;
-use super::turns::{page, touch};
+use super::turns::{page, touch, wrote, wrote_to_pipe};
 
 /// Descriptors whose kind is kept; that of others is asked for each time.
 const KEPT: usize = 4096;
@@ -22,6 +22,8 @@ pub enum DescriptorKind {
     Local,
     /// A socket of the world.
     Network,
+    /// A device of random bytes.
+    Random,
 }
 
 /// How far a socket of the world is.
@@ -45,6 +47,9 @@ pub struct Descriptor {
     pub peer_port: u16,
     /// Whether the program was told that it was refused.
     pub told: bool,
+    /// Whether calls on it wait, as it was known at this count of changes; 0: it is not known.
+    pub waits: bool,
+    pub known_at: u32,
 }
 
 const UNKNOWN: Descriptor = Descriptor {
@@ -55,6 +60,8 @@ const UNKNOWN: Descriptor = Descriptor {
     peer_address: 0,
     peer_port: 0,
     told: false,
+    waits: false,
+    known_at: 0,
 };
 
 /// Options of TCP have smaller numbers.
@@ -138,20 +145,55 @@ fn look(descriptor: usize) -> DescriptorKind {
 pub fn blocks(descriptor: usize) -> bool {
     const GET_FLAGS: usize = 3;
     const NONBLOCKING: isize = 0o4000;
+    let changes = page().modes.load(SeqCst).wrapping_add(1);
+    if let Some(kept) = of(descriptor).filter(|kept| kept.known_at == changes) {
+        return kept.waits;
+    }
     let flags = system(call::FCNTL, [descriptor, GET_FLAGS]);
-    flags >= 0 && flags & NONBLOCKING == 0
+    let waits = flags >= 0 && flags & NONBLOCKING == 0;
+    if let Some(kept) = of(descriptor) {
+        kept.waits = waits;
+        kept.known_at = changes;
+    }
+    waits
+}
+
+/// `ioctl`, of which one kind says whether calls wait.
+pub fn ioctl(call: &TrappedCall<'_>) -> isize {
+    const NONBLOCKING: usize = 0x5421;
+    let answer = call.ask_kernel();
+    if call.arguments[1] & 0xffff_ffff == NONBLOCKING {
+        modes_changed();
+    }
+    answer
+}
+
+fn modes_changed() {
+    page().modes.fetch_add(1, SeqCst);
 }
 
 /// The program wrote to it, or ended what was written to it: those that wait for the other end look again.
 pub fn used(descriptor: Descriptor) {
     match descriptor.kind {
-        DescriptorKind::File | DescriptorKind::Unknown => {}
+        DescriptorKind::File | DescriptorKind::Unknown | DescriptorKind::Random => {}
+        DescriptorKind::Network if descriptor.stage == SocketStage::Open => wrote(descriptor.connection),
         DescriptorKind::Network => touch(),
         DescriptorKind::Local => {
-            touch();
+            wrote_to_pipe();
             page().poke(about::LOCAL);
         }
     }
+}
+
+/// A descriptor from which random bytes are read.
+pub fn add_random(descriptor: usize) {
+    let kind = DescriptorKind::Random;
+    set(descriptor, Descriptor { kind, ..UNKNOWN });
+}
+
+/// Whether there is a socket of the world, which the next program of this process would not know.
+pub fn is_connected() -> bool {
+    (0..KEPT).any(|descriptor| of(descriptor).is_some_and(|kept| kept.kind == DescriptorKind::Network))
 }
 
 /// What a thread waits for that waits for this one alone.
@@ -173,6 +215,9 @@ pub fn changed(call: &TrappedCall<'_>) -> isize {
             let closed = call.ask_kernel();
             set(first, UNKNOWN);
             used(before);
+            if matches!(before.kind, DescriptorKind::Local | DescriptorKind::Network) {
+                touch();
+            }
             closed
         }
         call::CLOSE_RANGE => {
@@ -187,7 +232,11 @@ pub fn changed(call: &TrappedCall<'_>) -> isize {
         call::FCNTL => {
             // to the descriptor that is free, with and without the flag for `exec`
             const DUPLICATE: [usize; 2] = [0, 1030];
+            const SET_FLAGS: usize = 4;
             let answer = call.ask_kernel();
+            if second == SET_FLAGS {
+                modes_changed();
+            }
             if DUPLICATE.contains(&second) && answer >= 0 {
                 set(answer as usize, get(first));
             }
@@ -201,6 +250,7 @@ pub fn changed(call: &TrappedCall<'_>) -> isize {
                 set(made as usize, source);
                 if let Some(before) = before {
                     used(before);
+                    touch();
                 }
             }
             made

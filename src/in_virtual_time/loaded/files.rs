@@ -2,7 +2,7 @@
 
 use super::call;
 use super::call::error::EAGAIN;
-use super::descriptors::{Descriptor, DescriptorKind, blocks, get, used};
+use super::descriptors::{Descriptor, DescriptorKind, add_random, blocks, get, used};
 use super::gate::system;
 use super::page::NEVER;
 use super::ready::{READABLE, WRITABLE, await_ready};
@@ -15,6 +15,7 @@ pub fn read(call: &TrappedCall<'_>) -> isize {
     match descriptor.kind {
         DescriptorKind::File | DescriptorKind::Unknown => call.ask_kernel(),
         DescriptorKind::Network => transfers::receive(call),
+        DescriptorKind::Random => read_random(call),
         DescriptorKind::Local => {
             if blocks(call.arguments[0])
                 && let Err(error) = await_ready(call, call.arguments[0], READABLE, NEVER)
@@ -32,7 +33,7 @@ pub fn read(call: &TrappedCall<'_>) -> isize {
 pub fn write(call: &TrappedCall<'_>) -> isize {
     let descriptor = get(call.arguments[0]);
     match descriptor.kind {
-        DescriptorKind::File | DescriptorKind::Unknown => call.ask_kernel(),
+        DescriptorKind::File | DescriptorKind::Unknown | DescriptorKind::Random => call.ask_kernel(),
         DescriptorKind::Network => transfers::send(call),
         DescriptorKind::Local => {
             if blocks(call.arguments[0])
@@ -97,11 +98,25 @@ pub fn getrandom(into: usize, length: usize) -> isize {
     length as isize
 }
 
-/// A file in memory with as many random bytes as a program reads at its start.
+/// `read` and `readv` of a device of random bytes.
+fn read_random(call: &TrappedCall<'_>) -> isize {
+    let [_, into, length, ..] = call.arguments;
+    if call.number == call::READ {
+        return getrandom(into, length);
+    }
+    let parts = (0..length).map(|number| {
+        // SAFETY: the program gave so many `iovec`s to be read.
+        let [at, length] = unsafe { *(into as *const [usize; 2]).add(number) };
+        getrandom(at, length)
+    });
+    parts.sum()
+}
+
+/// A device of random bytes: a file in memory, with some of them for a program that takes the place of this one.
 pub fn random_file(flags: usize) -> isize {
     const CLOSE_ON_EXEC: usize = 0o2_000_000;
     const PORTION: usize = 1024;
-    const PORTIONS: usize = 16;
+    const PORTIONS: usize = 4;
     let name = b"random\0";
     let file = system(
         call::MEMFD_CREATE,
@@ -117,5 +132,6 @@ pub fn random_file(flags: usize) -> isize {
     }
     const SEEK: usize = 8;
     system(SEEK, [file as usize, 0, 0]);
+    add_random(file as usize);
     file
 }

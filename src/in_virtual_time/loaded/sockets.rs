@@ -365,16 +365,14 @@ fn accept(call: &TrappedCall<'_>, listener: Descriptor) -> isize {
     let field = |at: usize| [name.path[at], name.path[at + 1]];
     let [a, b] = field(4);
     let [c, d] = field(6);
-    let made = Descriptor {
-        kind: DescriptorKind::Network,
-        stage: SocketStage::Open,
-        connection: u16::from_ne_bytes(field(10)),
-        local_port: listener.local_port,
-        peer_address: u32::from_ne_bytes([a, b, c, d]),
-        peer_port: u16::from_ne_bytes(field(8)),
-        told: false,
-    };
     if name.path[..4] == *DIALLED {
+        let made = Descriptor {
+            connection: u16::from_ne_bytes(field(10)),
+            local_port: listener.local_port,
+            peer_address: u32::from_ne_bytes([a, b, c, d]),
+            peer_port: u16::from_ne_bytes(field(8)),
+            ..add(taken as usize, SocketStage::Open)
+        };
         set(taken as usize, made);
         widen(taken as usize);
         write_name(into, length, made.peer_address, made.peer_port);

@@ -1,7 +1,7 @@
 //! What a program can see of the machine's other work, which is never the same: it sees none.
 
 use super::call;
-use super::call::error::ENOENT;
+use super::call::error::{EINVAL, ENOENT};
 use super::clocks::{SECOND, now};
 use super::files;
 use super::trap::TrappedCall;
@@ -73,6 +73,20 @@ pub fn sysinfo(call: &TrappedCall<'_>) -> isize {
         }
     }
     answer
+}
+
+/// `sched_getaffinity` and `sched_setaffinity`: there is processor 0, and no other.
+pub fn processors(call: &TrappedCall<'_>) -> isize {
+    const SIZE: usize = 8;
+    let [_, size, into, ..] = call.arguments;
+    match call.number {
+        call::SCHED_SETAFFINITY => 0,
+        _ if size < SIZE => EINVAL,
+        _ => {
+            write_words(into, SIZE, [1]);
+            SIZE as isize
+        }
+    }
 }
 
 /// `getrusage` and `times`: computing takes no time.

@@ -7,6 +7,7 @@ use core::sync::atomic::Ordering::SeqCst;
 use super::call;
 use super::call::error::{EAGAIN, EINTR};
 use super::cycles;
+use super::descriptors;
 use super::gate::{Registers, ThreadStart, begin_thread, close, system};
 use super::page::{NEVER, SLOTS, about, state, why};
 use super::signals::{self, is_signalled};
@@ -102,6 +103,11 @@ fn write_number(at: usize, number: u32) {
 pub fn begin(call: &mut TrappedCall<'_>) -> isize {
     if matches!(call.number, call::EXECVE | call::EXECVEAT) {
         let slot = slot();
+        // descriptors that are not for the next program
+        touch();
+        if descriptors::is_connected() {
+            page().inherits.store(1, SeqCst);
+        }
         slot.loaded.store(0, SeqCst);
         cycles::let_go();
         let failed = call.ask_kernel();

@@ -2,13 +2,17 @@
 
 use super::call;
 use super::call::error::{EAGAIN, ECONNRESET};
-use super::descriptors::{Descriptor, DescriptorKind, blocks, connection_of, get, set, used};
+use super::descriptors::{Descriptor, DescriptorKind, SocketStage, blocks, connection_of, get, set, used};
 use super::gate::system;
 use super::page::connection;
 use super::ready::{READABLE, WRITABLE, await_ready};
 use super::sockets::{settle, timeout};
 use super::trap::TrappedCall;
-use super::turns::touch;
+
+/// `MSG_DONTWAIT`
+const AT_ONCE: usize = 0x40;
+const RECEIVE_TIMEOUT: usize = 20;
+const SEND_TIMEOUT: usize = 21;
 
 /// How a connection that the other end closed looks to the program.
 fn ending(socket: Descriptor, answer: isize) -> isize {
@@ -22,23 +26,26 @@ fn ending(socket: Descriptor, answer: isize) -> isize {
 
 /// `recvfrom` and the like, and `read` on a socket of the world.
 pub fn receive(call: &TrappedCall<'_>) -> isize {
-    const RECEIVE_TIMEOUT: usize = 20;
     let [descriptor, ..] = call.arguments;
     let socket = get(descriptor);
-    if matches!(socket.kind, DescriptorKind::File | DescriptorKind::Unknown) {
+    if !matches!(socket.kind, DescriptorKind::Local | DescriptorKind::Network) {
         return call.ask_kernel();
     }
     let waits = !is_at_once(call) && blocks(descriptor);
-    if waits && let Err(error) = await_ready(call, descriptor, READABLE, timeout(descriptor, RECEIVE_TIMEOUT)) {
-        return error;
-    }
-    let answer = call.ask_kernel();
+    let answer = match call.number {
+        call::READ | call::RECVFROM if socket.kind == DescriptorKind::Network && waits => receive_plain(call),
+        _ => {
+            let limit = || timeout(descriptor, RECEIVE_TIMEOUT);
+            if waits && let Err(error) = await_ready(call, descriptor, READABLE, limit()) {
+                return error;
+            }
+            call.ask_kernel()
+        }
+    };
     if socket.kind == DescriptorKind::Local {
         used(socket);
         return answer;
     }
-    // room for harness to go on
-    touch();
     if answer <= 0 {
         ending(settle(descriptor, socket), answer)
     } else {
@@ -46,9 +53,26 @@ pub fn receive(call: &TrappedCall<'_>) -> isize {
     }
 }
 
+/// Receives what is there; where there is nothing yet it waits for that first.
+fn receive_plain(call: &TrappedCall<'_>) -> isize {
+    let [descriptor, bytes, length, flags, address, address_length] = call.arguments;
+    let asked = match call.number {
+        call::READ => [descriptor, bytes, length, AT_ONCE, 0, 0],
+        _ => [descriptor, bytes, length, flags | AT_ONCE, address, address_length],
+    };
+    loop {
+        match system(call::RECVFROM, asked) {
+            EAGAIN => {}
+            answer => return answer,
+        }
+        if let Err(error) = await_ready(call, descriptor, READABLE, timeout(descriptor, RECEIVE_TIMEOUT)) {
+            return error;
+        }
+    }
+}
+
 /// Whether a call says for itself that it does not wait.
 fn is_at_once(call: &TrappedCall<'_>) -> bool {
-    const AT_ONCE: usize = 0x40;
     let flags = match call.number {
         call::RECVMSG | call::SENDMSG => call.arguments[2],
         call::RECVFROM | call::SENDTO | call::RECVMMSG | call::SENDMMSG => call.arguments[3],
@@ -59,35 +83,33 @@ fn is_at_once(call: &TrappedCall<'_>) -> bool {
 
 /// `sendto` and the like, and `write` on a socket of the world.
 pub fn send(call: &TrappedCall<'_>) -> isize {
-    const SEND_TIMEOUT: usize = 21;
     let [descriptor, ..] = call.arguments;
     let socket = get(descriptor);
-    match socket.kind {
-        DescriptorKind::File | DescriptorKind::Unknown => return call.ask_kernel(),
-        DescriptorKind::Local | DescriptorKind::Network => {}
+    if !matches!(socket.kind, DescriptorKind::Local | DescriptorKind::Network) {
+        return call.ask_kernel();
     }
     let socket = settle(descriptor, socket);
     let waits = !is_at_once(call) && blocks(descriptor);
-    if waits && let Err(error) = await_ready(call, descriptor, WRITABLE, timeout(descriptor, SEND_TIMEOUT)) {
+    let plain = matches!(call.number, call::WRITE | call::SENDTO);
+    // one that was dialled is there before it is written to
+    let sends = plain && waits && socket.stage == SocketStage::Open;
+    if waits
+        && !sends
+        && let Err(error) = await_ready(call, descriptor, WRITABLE, timeout(descriptor, SEND_TIMEOUT))
+    {
         return error;
     }
     if socket.kind == DescriptorKind::Network && connection_of(socket) == connection::RESET && !socket.told {
         set(descriptor, Descriptor { told: true, ..socket });
         return ECONNRESET;
     }
-    let plain = matches!(call.number, call::WRITE | call::SENDTO);
-    let sent = if plain && waits {
-        send_all(call, timeout(descriptor, SEND_TIMEOUT))
-    } else {
-        call.ask_kernel()
-    };
+    let sent = if plain && waits { send_all(call) } else { call.ask_kernel() };
     used(socket);
     sent
 }
 
 /// Sends in pieces, as far as there is room, where the kernel would wait.
-fn send_all(call: &TrappedCall<'_>, deadline: u64) -> isize {
-    const AT_ONCE: usize = 0x40;
+fn send_all(call: &TrappedCall<'_>) -> isize {
     let [descriptor, bytes, length, flags, address, address_length] = call.arguments;
     let flags = if call.number == call::SENDTO { flags } else { 0 };
     let mut sent = 0;
@@ -108,7 +130,7 @@ fn send_all(call: &TrappedCall<'_>, deadline: u64) -> isize {
         match system(call::SENDTO, rest) {
             EAGAIN => {
                 used(get(descriptor));
-                if let Err(error) = await_ready(call, descriptor, WRITABLE, deadline) {
+                if let Err(error) = await_ready(call, descriptor, WRITABLE, timeout(descriptor, SEND_TIMEOUT)) {
                     return if sent > 0 { sent as isize } else { error };
                 }
             }

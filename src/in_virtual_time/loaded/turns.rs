@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32};
 use super::call;
 use super::call::error::{ESRCH, ETIMEDOUT};
 use super::gate::system;
-use super::page::{FamilyPage, NEVER, SLOTS, Slot, kind, state, why};
+use super::page::{FamilyPage, NEVER, SLOTS, Slot, dirty, kind, state, why};
 
 static PAGE: AtomicPtr<FamilyPage> = AtomicPtr::new(core::ptr::null_mut());
 /// The number that the kernel gave to this process.
@@ -201,9 +201,23 @@ pub fn progress() {
     }
 }
 
-/// Harness has something to look at.
+/// Harness has something to look at, which may be anything.
 pub fn touch() {
-    page().touched.fetch_add(1, SeqCst);
+    page().dirty.fetch_or(dirty::ALL, SeqCst);
+}
+
+/// Harness has something to read from this connection.
+pub fn wrote(connection: u16) {
+    let (word, bit) = (usize::from(connection) / 64, connection % 64);
+    if let Some(word) = page().written.get(word) {
+        word.fetch_or(1 << bit, SeqCst);
+    }
+    page().dirty.fetch_or(dirty::CONNECTIONS, SeqCst);
+}
+
+/// Harness may have something to read from an output of a process.
+pub fn wrote_to_pipe() {
+    page().dirty.fetch_or(dirty::PIPES, SeqCst);
 }
 
 /// The program asked for what cannot be had in virtual time: harness ends the run.

@@ -1,0 +1,63 @@
+//! A find in virtual time: cut down, it comes each time, and is kept as a test.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::{CLIENT, has_no_redis};
+use crate::command::Harness;
+
+/// Runs a test that was written, with another client where one is named; its exit code.
+fn exit_of(test: &Path, client: Option<&Path>) -> Option<i32> {
+    let mut command = match test.extension().is_some_and(|end| end == "py") {
+        // as pytest calls it
+        true => {
+            let mut python = Command::new("python3");
+            let text = "import pathlib, runpy, sys, tempfile; test = runpy.run_path(sys.argv[1])['test_hl005']; \
+                        test(pathlib.Path(tempfile.mkdtemp(dir=pathlib.Path(sys.argv[1]).parent)))";
+            python.args(["-c", text]).arg(test);
+            python
+        }
+        false => Command::new(test),
+    };
+    command.env("HARNESS", env!("CARGO_BIN_EXE_harness"));
+    if let Some(client) = client {
+        command.env("LOCK_CLIENT", client);
+    }
+    command.output().unwrap().status.code()
+}
+
+#[test]
+fn a_find_is_cut_down_to_a_test_that_fails_until_the_lock_is_mended() {
+    if has_no_redis() {
+        return;
+    }
+    let harness = Harness::new();
+    let mended = harness.program("mended", CLIENT);
+    let without_lease = CLIENT.replace(r#""NX", "PX", str(self.lease_ms)"#, r#""NX""#);
+    assert_ne!(without_lease, CLIENT);
+    let broken = harness.program("broken", &without_lease);
+    let found = harness.virtual_time(&format!(
+        "--client={} --fault kill-holder --time 20s --seed 1",
+        broken.display()
+    ));
+    found.assert_exit(1);
+    assert_eq!(found.verdict("HL005"), "violated");
+    for name in ["test_lock.py", "lock.sh"] {
+        let test = harness.folder.path().join(name);
+        let shrunk = harness.output(&format!(
+            "shrink latest --runs 4 --confirm 2 --json --as-test {}",
+            test.display()
+        ));
+        let said = String::from_utf8_lossy(&shrunk.stdout).into_owned();
+        assert_eq!(
+            shrunk.status.code(),
+            Some(1),
+            "{said}{}",
+            String::from_utf8_lossy(&shrunk.stderr)
+        );
+        let result: serde_json::Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(result["hit_rate"]["hits"], result["hit_rate"]["runs"], "{said}");
+        assert_eq!(exit_of(&test, None), Some(1));
+        assert_eq!(exit_of(&test, Some(&mended)), Some(0));
+    }
+}

@@ -12,7 +12,7 @@ fn a_member_alone_shows_a_holder_that_stands_still_past_its_lease() {
         return;
     }
     let harness = Harness::new();
-    let words = "--backend etcd --nodes 1 --recipe etcd-mutex --holder naive --fault pause-holder --lease 2s --window 4s --time 13s --clients 3 --seed 1";
+    let words = "--backend etcd --nodes 1 --recipe etcd-mutex --holder naive --fault pause-holder --clients 3 --time 15s --seed 1";
     let wrong = harness.run(&format!("--runtime virtual {words}"));
     wrong.assert_exit(1);
     assert_eq!(wrong.verdict("HL001"), "violated");
@@ -28,7 +28,7 @@ mod nightly {
             return;
         }
         let harness = Harness::new();
-        let words = "--backend etcd --recipe etcd-mutex --fault partition=leader --lease 2s --window 5s --time 14s --clients 3 --seed 1";
+        let words = "--backend etcd --recipe etcd-mutex --fault partition=leader --clients 3 --time 15s --seed 1";
         let answer = harness.run(&format!("--runtime virtual {words}"));
         answer.assert_exit(0);
         let (with_effect, windows) = answer.windows_with_effect();

@@ -211,9 +211,9 @@ fn faults_on_messages_servers_and_clocks_have_their_effect() {
             "--recipe redis-set-px-get-del --hold 500ms --fault delay-request=DEL:1 --seed 1",
             "HL007",
         ),
-        ("--recipe redis-getset --fault clock --seed 1", "HL001"),
+        ("--recipe redis-getset --fault clock --time 20s --seed 1", "HL001"),
     ] {
-        let answer = harness.virtual_time(&format!("{words} --time 20s"));
+        let answer = harness.virtual_time(words);
         assert_eq!(answer.exit, 1, "{words}: {}", answer.stderr);
         assert_eq!(answer.verdict(property), "violated", "{words}");
     }

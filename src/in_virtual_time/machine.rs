@@ -156,6 +156,8 @@ impl WorldMachine {
         // whose process it is, is in its environment too: that is as long each time, and so its stack begins at one address
         let room = OWNER.saturating_sub(process::Identity::own().label().len());
         command.env("VIRTUAL_TIME_ROOM", "-".repeat(room));
+        // the C library would read in its own memory which processor a thread is on
+        command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
         // Go would interrupt its threads by the clock
         command.env("GOMAXPROCS", "1").env("GODEBUG", "asyncpreemptoff=1");
         lie_still(&mut command, self.processor);

@@ -95,6 +95,7 @@ pub const GETCPU: usize = 309;
 pub const GETRANDOM: usize = 318;
 pub const MEMFD_CREATE: usize = 319;
 pub const EXECVEAT: usize = 322;
+pub const RSEQ: usize = 334;
 pub const IO_URING_SETUP: usize = 425;
 pub const PIDFD_OPEN: usize = 434;
 pub const CLONE3: usize = 435;

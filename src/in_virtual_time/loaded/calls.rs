@@ -84,7 +84,7 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
             ENOSYS
         }
         // programs do without
-        call::IO_URING_SETUP | call::TIMERFD_CREATE => ENOSYS,
+        call::IO_URING_SETUP | call::TIMERFD_CREATE | call::RSEQ => ENOSYS,
         _ => call.ask_kernel(),
     }
 }

@@ -4,7 +4,7 @@ use crate::command::{Answer, Harness, on_runtimes};
 
 /// etcd grants no shorter lease than two seconds, and ZooKeeper needs half of that to notice. Then it elects, which took up to 5.4 s
 /// on a busy machine.
-const SHORT: &str = "--lease 2s --time 16s --window 7s --seed 5eed";
+const SHORT: &str = "--lease 2s --time 20s --window 7s --seed 5eed";
 
 fn stands(runtime: &str, backend: &str, kind: &str) -> Answer {
     let words = format!("--runtime {runtime} --backend {backend} --fault partition={kind} {SHORT}");

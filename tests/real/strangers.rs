@@ -77,14 +77,14 @@ fn releases_tokens_and_queues_that_are_wrong_are_found() {
 /// What one application of many does shows a defect, and nothing in the same lock without it.
 #[test]
 fn locks_that_another_application_would_break_are_found() {
-    let again = "--broken again";
-    let twice = "--broken twice";
+    let (again, twice) = ("--broken again", "--broken twice");
+    let until_found = "--time 30s --hold 100ms --odd-turns 40 --stop-on-violation";
     std::thread::scope(|scope| {
         for (defect, options, property, verdict) in [
             ("", "--time 9s --hold 100ms --odd-turns 40", "HL002", "holds"),
-            (again, "--time 9s --hold 100ms --odd-turns 40", "HL002", "violated"),
+            (again, until_found, "HL002", "violated"),
             (again, "--time 9s --hold 100ms", "HL002", "holds"),
-            (twice, "--time 9s --hold 100ms --odd-turns 40", "HL001", "violated"),
+            (twice, until_found, "HL001", "violated"),
             (twice, "--time 9s --hold 100ms", "HL001", "holds"),
         ] {
             scope.spawn(move || {

@@ -134,7 +134,7 @@ impl NodeQueries for DialledQueries {
         let (session, path) = (Arc::clone(&self.session), path.to_owned());
         Box::pin(async move {
             let answer = session.ask(wire::GET_CHILDREN, Record::default().text(&path).flag(false));
-            let names = |mut answer: Answer| {
+            let names = |mut answer: ZkReply| {
                 let many = answer.int()?;
                 (0..many).map(|_| answer.text()).collect::<Option<Vec<String>>>()
             };
@@ -201,15 +201,15 @@ async fn dump(dial: &Dialer, server: SocketAddr) -> Result<String, String> {
 /// A session over one connection, which ends with it.
 struct DialledSession {
     writing: tokio::sync::Mutex<WriteHalf<Box<dyn ByteStream>>>,
-    asked: Arc<Mutex<Asked>>,
+    asked: Arc<Mutex<PendingReplies>>,
     next: AtomicI32,
     _reading: RunningTask,
 }
 
 /// Who waits for the answer with which number; `None` once no answer comes any more.
-type Asked = Option<BTreeMap<i32, oneshot::Sender<Answer>>>;
+type PendingReplies = Option<BTreeMap<i32, oneshot::Sender<ZkReply>>>;
 
-fn lock(asked: &Mutex<Asked>) -> MutexGuard<'_, Asked> {
+fn lock(asked: &Mutex<PendingReplies>) -> MutexGuard<'_, PendingReplies> {
     asked.lock().expect("no one panics while looking for who asked")
 }
 
@@ -246,7 +246,7 @@ impl DialledSession {
     }
 
     /// Asks; the answer may tell of an error of the server's.
-    async fn ask(&self, kind: i32, body: Record) -> Result<Answer, String> {
+    async fn ask(&self, kind: i32, body: Record) -> Result<ZkReply, String> {
         const GONE: &str = "the connection is over";
         let number = self.next.fetch_add(1, Relaxed);
         let (answers, answer) = oneshot::channel();
@@ -281,7 +281,7 @@ impl DialledSession {
 /// Reads what the server sends, until the connection ends.
 async fn read(
     mut stream: ReadHalf<Box<dyn ByteStream>>,
-    asked: Arc<Mutex<Asked>>,
+    asked: Arc<Mutex<PendingReplies>>,
     changes: mpsc::UnboundedSender<Told>,
 ) {
     while let Some(mut answer) = frame(&mut stream).await {
@@ -309,11 +309,11 @@ async fn read(
 }
 
 /// The next record with its length before it; `None`: the connection is over.
-async fn frame(stream: &mut ReadHalf<Box<dyn ByteStream>>) -> Option<Answer> {
+async fn frame(stream: &mut ReadHalf<Box<dyn ByteStream>>) -> Option<ZkReply> {
     let length = stream.read_i32().await.ok()?;
     let mut bytes = vec![0; usize::try_from(length).ok()?];
     stream.read_exact(&mut bytes).await.ok()?;
-    Some(Answer {
+    Some(ZkReply {
         bytes,
         read: 0,
         error: 0,
@@ -356,13 +356,13 @@ impl Record {
 }
 
 /// A record that is read.
-struct Answer {
+struct ZkReply {
     bytes: Vec<u8>,
     read: usize,
     error: i32,
 }
 
-impl Answer {
+impl ZkReply {
     fn take(&mut self, length: usize) -> Option<&[u8]> {
         let taken = self.bytes.get(self.read..self.read + length)?;
         self.read += length;

@@ -12,8 +12,11 @@ use crate::overlaps::Overlap;
 /// Faults that end connections, and how they count that.
 const CUTS: [&str; 4] = ["reset", "flaky", "drop-", "partition"];
 const RESETS: &str = "resets";
-/// Stores of which some locks live as long as the connection that took them.
+/// Those that end the connections of all clients of a server.
+const RESTARTS: [&str; 2] = ["server-kill", "server-restart"];
+/// Stores of which some locks live as long as the connection that took them, and how taps name the requests for these.
 const OF_CONNECTIONS: [&str; 2] = ["postgres", "mariadb"];
+const ASKS_FOR_ONE: [&str; 2] = ["advisory_lock", "GET_LOCK"];
 
 /// How two clients came to hold one lock.
 #[derive(Debug, Clone, Copy)]
@@ -185,16 +188,27 @@ fn answered_too_late(context: &Context<'_>, hold: &LockHold) -> Option<(u32, u64
     (at_once && late).then(|| (history.client_of(hold.process), after_ns))
 }
 
-/// The window that ended connections of the first while it held, where its lease cannot have been over and the store has locks that live as
-/// long as their connection.
+/// Whether the lock lives as long as the connection that took it, by what the wire shows that clients ask for; `None` where nobody looked at
+/// the wire of a store that has such locks.
+fn lives_in_connection(context: &Context<'_>) -> Option<bool> {
+    let store = context.history.header.backend.as_deref();
+    if !store.is_some_and(|store| OF_CONNECTIONS.contains(&store)) {
+        return Some(false);
+    }
+    let mut requests = context.history.tap_totals().flat_map(|taps| &taps.requests).peekable();
+    requests.peek()?;
+    Some(requests.any(|request| ASKS_FOR_ONE.iter().any(|name| request.message.contains(name))))
+}
+
+/// The window that ended connections of the first while it held, where the lock lives as long as its connection. Where that is not known, its
+/// lease must not be over.
 fn ended_connection<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&'a Window> {
     let history = context.history;
     let (first, from_ns) = (&overlap.first, history.ns(overlap.from()));
     let client = history.client_of(first.process);
-    let store = history.header.backend.as_deref();
-    let lives_so = store.is_some_and(|store| OF_CONNECTIONS.contains(&store));
     let held_ns = from_ns.saturating_sub(first.asked_ns(history));
     let within = held_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
+    let lives_so = lives_in_connection(context).unwrap_or(within);
     let grant = context.grants.of_hold(history, first);
     let by_request = grant.is_some_and(|grant| grant.was_deleted(history));
     let held = |ns: u64| (history.ns(first.from)..=from_ns).contains(&ns);
@@ -209,9 +223,14 @@ fn ended_connection<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&
         };
         resets && when && window.names_client(client)
     };
-    let cuts = |window: &&Window| CUTS.iter().any(|fault| window.fault.starts_with(fault));
-    let windows = context.windows.iter().rev().filter(cuts);
-    windows.filter(|_| lives_so && within && !by_request).find(ends)
+    let restarts =
+        |window: &&Window| window.start_ns >= history.ns(first.from) && calm::takes_all_servers(context, window);
+    let ended = |window: &&Window| match window.fault.as_str() {
+        fault if RESTARTS.contains(&fault) => window.start_ns <= from_ns && restarts(window),
+        fault => CUTS.iter().any(|cut| fault.starts_with(cut)) && ends(window),
+    };
+    let windows = context.windows.iter().rev();
+    windows.filter(|_| lives_so && !by_request).find(ended)
 }
 
 /// The client whose wall clock a window stepped: the second, which took the lock then, or the first, which held it.

@@ -253,8 +253,9 @@ fn likely(cause: StuckCause<'_>) -> String {
         }
         StuckCause::Dropped(DroppedMessage { message, f, .. }) => {
             let MessageMatch { message, client, .. } = message;
-            let advice = if f == F::Release {
-                "send a release again until it is answered, and let the lock expire"
+            let removes = message.to_lowercase().starts_with("del");
+            let advice = if f == F::Release || removes {
+                "send what removes a node or key again until it is answered, and let the lock expire"
             } else {
                 "what was sent before it stayed: take the lock and set its expiry in one request, or undo what was done \
                  when a request fails"
@@ -266,8 +267,8 @@ fn likely(cause: StuckCause<'_>) -> String {
              at how they connect again"
         ),
         StuckCause::MinorityAway { away, said } => format!(
-            "{} {} kept a minority of the servers away ({}), and nobody got the lock from the others{}: take an error of one server for \
-             no more than its refusal",
+            "{} {} kept a minority of the servers away ({}), and nobody got the lock from the others{}: wait for one server for much \
+             less than a lease, and take its error for no more than its refusal",
             away.window.fault,
             away.window.number,
             Vec::from_iter(away.servers).join(" "),

@@ -8,6 +8,7 @@ use super::stuck::{Stuck, StuckClass, StuckOwner};
 use crate::calm::{self, MinorityAway};
 use crate::context::Context;
 use crate::grants::ServerGrant;
+use crate::history::event::Wakes;
 use crate::history::{F, TapTotals};
 
 /// Requests of Redis that say when a key ends, and nothing else.
@@ -91,6 +92,7 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
         return StuckCause::OnlyErrors(said);
     }
     let asked_anew = answers.asked_anew(context);
+    let polls = history.header.promises.wakes == Some(Wakes::Polls);
     let is_gone = match stuck.owner {
         StuckOwner::Nobody | StuckOwner::Unsure { .. } | StuckOwner::Ghost { process: None, .. } => true,
         // one that was told of its loss lives, and may renew it itself
@@ -119,6 +121,10 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
         // one that asks anew finds what is there; of one that waits since before it is not known what it waits for
         StuckOwner::Dead { .. } | StuckOwner::Unsure { .. } if !stuck.is_shown && !asked_anew => {
             StuckCause::NotKnown(NotKnown::ExpiryOrWakeUp)
+        }
+        // a library may ask a memory of its own
+        StuckOwner::Dead { .. } | StuckOwner::Unsure { .. } if !stuck.is_shown && !polls => {
+            StuckCause::NotKnown(NotKnown::StaysOrRefusal)
         }
         StuckOwner::Dead { process, end, .. } => match history.events.get(end as usize) {
             Some(event) if event.f == F::Died => StuckCause::NoExpiry,

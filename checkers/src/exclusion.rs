@@ -205,9 +205,30 @@ fn is_overwritten(context: &Context<'_>, first: &ServerGrant, second: Option<&Se
 
 /// Whether the lease of the first may have run out before the second got the lock, without any renewal.
 fn after_lease(context: &Context<'_>, overlap: &Overlap) -> bool {
-    let asked = overlap.first.asked_ns(context.history);
-    let held = context.history.ns(overlap.from()).saturating_sub(asked);
+    let held = context
+        .history
+        .ns(overlap.from())
+        .saturating_sub(granted_after_ns(context, &overlap.first));
     held >= context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT
+}
+
+/// Holds that began before one: the last of them to be released is among these.
+const BEFORE: usize = 16;
+
+/// When a hold was granted at the earliest: not before it was asked for, nor before the last one that ended before it was released.
+fn granted_after_ns(context: &Context<'_>, hold: &LockHold) -> u64 {
+    let history = context.history;
+    let asked_ns = hold.asked_ns(history);
+    if context.model.capacity() > 1 {
+        return asked_ns;
+    }
+    let holds = &context.holds.by_lock[hold.lock(history)];
+    let place = holds.partition_point(|other| other.from < hold.from);
+    let before = &holds[place.saturating_sub(BEFORE)..place];
+    let released = before
+        .iter()
+        .filter(|other| other.ended == Ended::Released && other.to <= hold.from && other.mode == hold.mode);
+    released.map(|other| history.ns(other.to)).fold(asked_ns, u64::max)
 }
 
 /// The hold that went on as this one, in another mode.

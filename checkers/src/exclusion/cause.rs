@@ -1,9 +1,10 @@
 //! How two clients came to hold one lock, as far as the history tells: by what was done to the first one until its lease ended, and by how
 //! the server says that its grant ended.
 
-use super::OverlapClass;
+use super::{OverlapClass, granted_after_ns};
 use crate::calm;
 use crate::context::Context;
+use crate::history::names::NONE;
 use crate::history::{MessageMatch, RevokeCause, Window};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
@@ -18,6 +19,14 @@ const RESTARTS: [&str; 2] = ["server-kill", "server-restart"];
 const OF_CONNECTIONS: [&str; 2] = ["postgres", "mariadb"];
 const ASKS_FOR_ONE: [&str; 2] = ["advisory_lock", "GET_LOCK"];
 
+/// An answer to an acquire that came so long after its call; and whether the lock was lost in that instant.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LateAnswer {
+    pub client: u32,
+    pub after_ns: u64,
+    pub is_lost: bool,
+}
+
 /// How two clients came to hold one lock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum OverlapCause<'a> {
@@ -31,8 +40,8 @@ pub(crate) enum OverlapCause<'a> {
     ServerClock(&'a Window),
     /// The wall clock of this client was stepped, by which it judges whose time is over.
     ClientClock { client: u32, window: &'a Window },
-    /// An acquire of this client was answered so long after its call, and lost in that instant.
-    AnsweredTooLate { client: u32, after_ns: u64 },
+    /// An acquire was answered when its lease was over.
+    AnsweredTooLate(LateAnswer),
     /// The first's connection ended, and its lock with it, long before its lease.
     ConnectionEnded { client: u32, window: &'a Window },
     /// A request removed it so early.
@@ -71,8 +80,8 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, class: OverlapClass, overlap: 
         return OverlapCause::Forgotten(window);
     }
     let mut both = [&overlap.second, first].into_iter();
-    if let Some((client, after_ns)) = both.find_map(|hold| answered_too_late(context, hold)) {
-        return OverlapCause::AnsweredTooLate { client, after_ns };
+    if let Some(late) = both.find_map(|hold| answered_too_late(context, hold)) {
+        return OverlapCause::AnsweredTooLate(late);
     }
     let at_the_end = end_of_lease(context, overlap);
     if let Some(clock) = clock().filter(|_| at_the_end.is_none()) {
@@ -126,7 +135,7 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
         return OverlapCause::ConnectionEnded { client, window };
     }
     // where nobody saw the grant end, and no lease can be over, the class goes by what was done to the first
-    let held_ns = from_ns.saturating_sub(first.asked_ns(history));
+    let held_ns = from_ns.saturating_sub(granted_after_ns(context, first));
     let runs = history.header.lease_ms.is_some() && held_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
     if ended_ns.is_none() && runs {
         return OverlapCause::NotKnown;
@@ -178,14 +187,24 @@ fn covers(context: &Context<'_>, pause: &Window, ended_ns: Option<u64>, from_ns:
     is_on(from_ns) || at_the_end || as_long && ended_ns.is_none_or(|ns| pause.start_ns <= ns)
 }
 
-/// A hold that was lost in the instant in which it began, a lease or longer after its acquire was called.
-fn answered_too_late(context: &Context<'_>, hold: &LockHold) -> Option<(u32, u64)> {
+/// A hold that began when its lease was over: lost in that instant, a lease or longer after its acquire was called; or a lease or longer after
+/// the end of its wait, by which all requests for it had been sent, and not renewed.
+fn answered_too_late(context: &Context<'_>, hold: &LockHold) -> Option<LateAnswer> {
     let history = context.history;
     let after_ns = history.ns(hold.from).saturating_sub(hold.asked_ns(history));
     let held_ns = history.ns(hold.to).saturating_sub(history.ns(hold.from));
-    let at_once = hold.ended == Ended::Lost && held_ns <= limits::AT_ONCE_NS;
-    let late = after_ns >= context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
-    (at_once && late).then(|| (history.client_of(hold.process), after_ns))
+    let is_lost = hold.ended == Ended::Lost && held_ns <= limits::AT_ONCE_NS;
+    let is_late = |ns: u64| ns >= context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
+    let call = history.events.get(history.event(hold.got).mate as usize)?;
+    let wait_ms = history.wait_ms(call);
+    let promises = &history.header.promises;
+    let may_be_over = wait_ms != NONE && promises.lease == Some(true) && promises.renews == Some(false);
+    let over = || may_be_over && is_late(after_ns.saturating_sub(limits::ns(u64::from(wait_ms))));
+    (is_lost && is_late(after_ns) || over()).then(|| LateAnswer {
+        client: history.client_of(hold.process),
+        after_ns,
+        is_lost,
+    })
 }
 
 /// Whether the lock lives as long as the connection that took it, by what the wire shows that clients ask for; `None` where nobody looked at

@@ -42,6 +42,9 @@ impl Sweep<'_> {
             let active = state.active[place];
             lapsed += u64::from(active.depth).max(active.permits);
             state.end(place);
+        } else if self.model.is_reentrant() {
+            // lost while it asked once more: the hold and what it asked for are given back
+            lapsed += state.lapsed.get(&event.process).copied().unwrap_or(0);
         }
         state.lapsed.insert(event.process, lapsed);
     }
@@ -72,7 +75,7 @@ impl OperationReader<'_> {
             }
         }
         if own.depth == 0 && !anybody {
-            own.lapsed = permits;
+            own.lapsed = permits + if self.model.is_reentrant() { own.lapsed } else { 0 };
         } else {
             // The loss, which comes next, ends all of it.
             own.depth += 1;

@@ -121,10 +121,12 @@ fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> Stri
              is wrong by as much; let the server count, or compare a monotonic clock",
             named(window)
         ),
-        OverlapCause::AnsweredTooLate { client, after_ns } => format!(
-            "the acquire of c{client} was answered {} after it was called, when its lease was over, and was lost in the same instant: \
-             look at the time after the reply, and answer `fail` when it is too late",
-            length(after_ns)
+        OverlapCause::AnsweredTooLate(late) => format!(
+            "the acquire of c{} was answered {} after it was called, when its lease was over{}: look at the time after the reply, and \
+             answer `fail` when it is too late",
+            late.client,
+            length(late.after_ns),
+            if late.is_lost { ", and was lost in the same instant" } else { "" }
         ),
         OverlapCause::ConnectionEnded { client, window } => format!(
             "{} ended connections of c{client} while it held the lock, and a lock that lives in its connection (an advisory lock) is \
@@ -159,8 +161,8 @@ fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> Stri
             format!("{}{}", likely_of(OverlapClass::StaleHolder), never_told(is_told))
         }
         OverlapCause::NotKnown => {
-            "not known from this history: nobody saw whom the server gave the lock to, so that a lock that it lost is not told from an \
-             acquire that is answered without having won; `keys` and `owner` in the contract would tell"
+            "not known from this history: nobody saw whom the server gave the lock to, so that a lock that it lost, or that a client \
+             removed, is not told from an acquire that is answered without having won; `keys` and `owner` in the contract would tell"
                 .to_owned()
         }
     }

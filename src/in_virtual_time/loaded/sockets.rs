@@ -146,7 +146,8 @@ fn socket(call: &TrappedCall<'_>) -> isize {
             }
             made
         }
-        INET6 => EAFNOSUPPORT,
+        // what asks for names, and nobody answers it
+        INET | INET6 => EAFNOSUPPORT,
         _ => call.ask_kernel(),
     }
 }

@@ -3,9 +3,11 @@
 //! A step gives the family its turn and waits, in real time, until it is quiet: every thread of it waits. Nothing else happens
 //! meanwhile, in the world or in another family. What the family wrote until then leaves it at that moment.
 
+mod output;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,15 +15,14 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use harness_simulation::{ScheduledCall, World};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use tokio::process::Child;
 
-use super::ends::{EndNumber, FamilyEnd, FamilySaid, MAY_BE_FULL, OnSaid, read_all};
+use super::ends::{EndNumber, FamilyEnd, FamilySaid, OnSaid};
 use super::hindrance::{Hindrance, Patience, is_static};
 use super::memory::{self, SharedPage};
-use super::page::{CONNECTIONS, NEVER, about, connection, dirty, kind, state};
+use super::page::{CONNECTIONS, NEVER, about, connection, dirty, state};
 use super::wall_clock::FamilyClock;
 use crate::process::{Activity, activity};
 
@@ -339,111 +340,6 @@ impl Family {
         self.page.dirty.fetch_or(dirty::ALL, SeqCst);
         self.page.poke(about::ANY);
         self.pass_turn();
-    }
-
-    /// Takes what was said at every end. Returns whether a thread may have waited for that.
-    fn take(self: &Rc<Self>) -> bool {
-        let dirty = match (self.page.dirty.swap(0, SeqCst), self.page.inherits.load(SeqCst)) {
-            (0, _) => 0,
-            (_, 1) => dirty::ALL,
-            (dirty, _) => dirty,
-        };
-        let mut waits = self.flush();
-        for number in self.written_to(dirty) {
-            waits |= self.take_from(number, dirty & dirty::ALL != 0);
-        }
-        let dialled = self.page.dialled.load(SeqCst);
-        if self.dialled.replace(dialled) != dialled {
-            (self.on_network)(self);
-        }
-        let waiting = |slot: &super::page::Slot| {
-            slot.state.load(SeqCst) == state::WAITS && slot.kind.load(SeqCst) == kind::DESCRIPTORS
-        };
-        waits && self.page.slots().iter().any(waiting)
-    }
-
-    /// The ends that were written to, or closed: the page says it of most.
-    fn written_to(&self, dirty: u32) -> Vec<EndNumber> {
-        if dirty == 0 {
-            return Vec::new();
-        }
-        let mut written = [0u64; CONNECTIONS / 64];
-        if dirty & dirty::CONNECTIONS != 0 {
-            for (kept, word) in written.iter_mut().zip(&self.page.written) {
-                if word.load(SeqCst) != 0 {
-                    *kept = word.swap(0, SeqCst);
-                }
-            }
-        }
-        if dirty & dirty::ALL != 0 {
-            return self.readable();
-        }
-        let is_written = |end: &FamilyEnd| match end.connection {
-            Some(number) => written[usize::from(number) / 64] >> (number % 64) & 1 != 0,
-            None => dirty & dirty::PIPES != 0,
-        };
-        let state = self.state.borrow();
-        let ends = state
-            .ends
-            .iter()
-            .filter(|(_, end)| end.on_said.is_some() && is_written(end));
-        ends.map(|(number, _)| *number).collect()
-    }
-
-    /// Sends what there is room for now; whether there was any.
-    fn flush(&self) -> bool {
-        let mut state = self.state.borrow_mut();
-        let unsent = state.ends.values_mut().filter(|end| !end.unsent.is_empty());
-        let any = unsent.fold(false, |any, end| end.flush() || any);
-        let is_done = |end: &FamilyEnd| end.is_closing && end.unsent.is_empty();
-        for number in state
-            .ends
-            .values()
-            .filter(|end| is_done(end))
-            .filter_map(|end| end.connection)
-        {
-            self.set_connection(number, connection::CLOSED);
-        }
-        state.ends.retain(|_, end| !is_done(end));
-        any
-    }
-
-    fn readable(&self) -> Vec<EndNumber> {
-        let state = self.state.borrow();
-        let ends = state.ends.iter().filter(|(_, end)| end.on_said.is_some());
-        let ends: Vec<_> = ends.collect();
-        let mut wanted: Vec<PollFd<'_>> = ends
-            .iter()
-            .map(|(_, end)| PollFd::new(end.descriptor.as_fd(), PollFlags::POLLIN))
-            .collect();
-        let _ = poll(&mut wanted, PollTimeout::ZERO);
-        let said = |wanted: &PollFd<'_>| wanted.any().unwrap_or(true);
-        let numbers = ends.iter().zip(&wanted).filter(|(_, wanted)| said(wanted));
-        numbers.map(|((number, _), _)| **number).collect()
-    }
-
-    /// Takes what was said at one end, up to its end where it may be over. Returns whether its buffer may have been full.
-    fn take_from(&self, number: EndNumber, may_be_over: bool) -> bool {
-        let (mut bytes, is_over, on_said) = {
-            let state = self.state.borrow();
-            let Some(end) = state.ends.get(&number) else {
-                return false;
-            };
-            let mut bytes = Vec::new();
-            let is_over = read_all(&end.descriptor, &mut bytes, may_be_over);
-            (bytes, is_over, end.on_said.clone())
-        };
-        let Some(on_said) = on_said else { return false };
-        let may_have_waited = bytes.len() >= MAY_BE_FULL;
-        if !bytes.is_empty() {
-            on_said(FamilySaid::Bytes(&bytes));
-        }
-        bytes.clear();
-        if is_over {
-            self.state.borrow_mut().ends.remove(&number);
-            on_said(FamilySaid::End);
-        }
-        may_have_waited
     }
 
     /// Notices that its first process has ended.

@@ -151,16 +151,7 @@ impl WorldMachine {
         clock.show_to(&page);
         let net = UnixListener::bind(path.with_extension("net"))?;
         net.set_nonblocking(true)?;
-        let library = self.claim.folder().join(library::NAME);
-        command.env("LD_PRELOAD", library).env(VARIABLE, &file);
-        // whose process it is, is in its environment too: that is as long each time, and so its stack begins at one address
-        let room = OWNER.saturating_sub(process::Identity::own().label().len());
-        command.env("VIRTUAL_TIME_ROOM", "-".repeat(room));
-        // the C library would read in its own memory which processor a thread is on
-        command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
-        // Go would interrupt its threads by the clock
-        command.env("GOMAXPROCS", "1").env("GODEBUG", "asyncpreemptoff=1");
-        lie_still(&mut command, self.processor);
+        self.surround(&mut command, &file);
         let program = command.as_std().get_program().to_owned();
         let program = find_program(&program.to_string_lossy()).unwrap_or(program.into());
         let mut child = {
@@ -196,6 +187,20 @@ impl WorldMachine {
         });
         self.families.borrow_mut().push(Rc::downgrade(&family));
         Ok(StartedFamily { family, input, output })
+    }
+
+    /// What a program is started with, so that it is kept in virtual time and is the same each time.
+    fn surround(&self, command: &mut Command, page: &std::path::Path) {
+        let library = self.claim.folder().join(library::NAME);
+        command.env("LD_PRELOAD", library).env(VARIABLE, page);
+        // whose process it is, is in its environment too: that is as long each time, and so its stack begins at one address
+        let room = OWNER.saturating_sub(process::Identity::own().label().len());
+        command.env("VIRTUAL_TIME_ROOM", "-".repeat(room));
+        // the C library would read in its own memory which processor a thread is on
+        command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+        // Go would interrupt its threads by the clock
+        command.env("GOMAXPROCS", "1").env("GODEBUG", "asyncpreemptoff=1");
+        lie_still(command, self.processor);
     }
 
     /// Kills whatever still runs.

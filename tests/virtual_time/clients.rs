@@ -62,11 +62,7 @@ fn a_client_of_node_is_the_same_again() {
 #[test]
 fn a_client_of_grpcs_core_is_the_same_again() {
     let harness = Harness::new();
-    let listed = harness.output("list clients --json");
-    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
-    let is_there = |adapter: &&serde_json::Value| adapter["name"] == "aetcd" && adapter["installed"] == true;
-    if is_missing("etcd", "etcd") || listed.as_array().unwrap().iter().find(is_there).is_none() {
-        eprintln!("skipped: the client aetcd is not installed");
+    if is_missing("etcd", "etcd") || !harness.has_client("aetcd") {
         return;
     }
     let words = "--backend etcd --nodes 1 --client aetcd --fault latency --clients 2 --time 15s --seed 1";

@@ -88,6 +88,18 @@ impl Harness {
         script
     }
 
+    /// Whether an adapter is installed here.
+    fn has_client(&self, adapter: &str) -> bool {
+        let listed = self.output("list clients --json");
+        let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+        let is_it = |listed: &serde_json::Value| listed["name"] == adapter && listed["installed"] == true;
+        let is_there = listed.as_array().unwrap().iter().any(is_it);
+        if !is_there {
+            eprintln!("skipped: the client {adapter} is not installed");
+        }
+        is_there
+    }
+
     /// Makes the last run again.
     fn assert_replayed(&self) {
         let replayed = self.output("replay latest");

@@ -96,27 +96,27 @@ impl EnsembleSource for DialledEnsemble {
     }
 }
 
-type Told = (NodeChange, String);
+type ToldChange = (NodeChange, String);
 
 async fn open_at(
     dial: &Dialer,
     clock: GroundClock,
     server: SocketAddr,
     (root, proof): (&str, &str),
-) -> Result<(Arc<DialledSession>, mpsc::UnboundedReceiver<Told>), String> {
+) -> Result<(Arc<DialledSession>, mpsc::UnboundedReceiver<ToldChange>), String> {
     let stream = dial(server).await?;
     let (session, changes) = DialledSession::begin(stream, clock).await?;
     session.make(root).await?;
     session.make(proof).await?;
-    let watched = Record::default().text(root).int(wire::PERSISTENT_RECURSIVE);
+    let watched = WrittenRecord::default().text(root).int(wire::PERSISTENT_RECURSIVE);
     session.ask(wire::ADD_WATCH, watched).await?.accepted()?;
     Ok((session, changes))
 }
 
-struct HeardChanges(mpsc::UnboundedReceiver<Told>);
+struct HeardChanges(mpsc::UnboundedReceiver<ToldChange>);
 
 impl NodeChanges for HeardChanges {
-    fn next(&mut self) -> BoxFuture<'_, Option<Told>> {
+    fn next(&mut self) -> BoxFuture<'_, Option<ToldChange>> {
         Box::pin(self.0.recv())
     }
 }
@@ -133,8 +133,8 @@ impl NodeQueries for DialledQueries {
     fn children(&self, path: &str) -> BoxFuture<'static, Vec<String>> {
         let (session, path) = (Arc::clone(&self.session), path.to_owned());
         Box::pin(async move {
-            let answer = session.ask(wire::GET_CHILDREN, Record::default().text(&path).flag(false));
-            let names = |mut answer: ZkReply| {
+            let answer = session.ask(wire::GET_CHILDREN, WrittenRecord::default().text(&path).flag(false));
+            let names = |mut answer: AnsweredRecord| {
                 let many = answer.int()?;
                 (0..many).map(|_| answer.text()).collect::<Option<Vec<String>>>()
             };
@@ -146,7 +146,7 @@ impl NodeQueries for DialledQueries {
     fn owner(&self, path: &str) -> BoxFuture<'static, Option<NodeOwner>> {
         let (session, path) = (Arc::clone(&self.session), path.to_owned());
         Box::pin(async move {
-            let answer = session.ask(wire::EXISTS, Record::default().text(&path).flag(false));
+            let answer = session.ask(wire::EXISTS, WrittenRecord::default().text(&path).flag(false));
             let mut stat = answer.await.ok().filter(|answer| answer.error == 0)?;
             let czxid = stat.long()?;
             // mzxid, ctime and mtime, then three versions
@@ -164,7 +164,7 @@ impl NodeQueries for DialledQueries {
     fn proves(&self) -> BoxFuture<'static, bool> {
         let (session, proof) = (Arc::clone(&self.session), self.proof.clone());
         Box::pin(async move {
-            let written = Record::default().text(&proof).bytes(b"").int(wire::ANY_VERSION);
+            let written = WrittenRecord::default().text(&proof).bytes(b"").int(wire::ANY_VERSION);
             let answer = session.ask(wire::SET_DATA, written).await;
             answer.is_ok_and(|answer| answer.error == 0)
         })
@@ -201,15 +201,15 @@ async fn dump(dial: &Dialer, server: SocketAddr) -> Result<String, String> {
 /// A session over one connection, which ends with it.
 struct DialledSession {
     writing: tokio::sync::Mutex<WriteHalf<Box<dyn ByteStream>>>,
-    asked: Arc<Mutex<PendingReplies>>,
+    asked: Arc<Mutex<OpenQuestions>>,
     next: AtomicI32,
     _reading: RunningTask,
 }
 
 /// Who waits for the answer with which number; `None` once no answer comes any more.
-type PendingReplies = Option<BTreeMap<i32, oneshot::Sender<ZkReply>>>;
+type OpenQuestions = Option<BTreeMap<i32, oneshot::Sender<AnsweredRecord>>>;
 
-fn lock(asked: &Mutex<PendingReplies>) -> MutexGuard<'_, PendingReplies> {
+fn lock(asked: &Mutex<OpenQuestions>) -> MutexGuard<'_, OpenQuestions> {
     asked.lock().expect("no one panics while looking for who asked")
 }
 
@@ -217,9 +217,9 @@ impl DialledSession {
     async fn begin(
         stream: Box<dyn ByteStream>,
         clock: GroundClock,
-    ) -> Result<(Arc<Self>, mpsc::UnboundedReceiver<Told>), String> {
+    ) -> Result<(Arc<Self>, mpsc::UnboundedReceiver<ToldChange>), String> {
         let (mut reading, mut writing) = tokio::io::split(stream);
-        let session = Record::default()
+        let session = WrittenRecord::default()
             .int(0)
             .long(0)
             .int(SESSION.as_millis() as i32)
@@ -246,12 +246,12 @@ impl DialledSession {
     }
 
     /// Asks; the answer may tell of an error of the server's.
-    async fn ask(&self, kind: i32, body: Record) -> Result<ZkReply, String> {
+    async fn ask(&self, kind: i32, body: WrittenRecord) -> Result<AnsweredRecord, String> {
         const GONE: &str = "the connection is over";
         let number = self.next.fetch_add(1, Relaxed);
         let (answers, answer) = oneshot::channel();
         lock(&self.asked).as_mut().ok_or(GONE)?.insert(number, answers);
-        let mut request = Record::default().int(number).int(kind);
+        let mut request = WrittenRecord::default().int(number).int(kind);
         request.0.extend(body.0);
         let sent = self.writing.lock().await.write_all(&request.framed()).await;
         sent.map_err(|error| error.to_string())?;
@@ -262,7 +262,7 @@ impl DialledSession {
     async fn make(&self, path: &str) -> Result<(), String> {
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
         for end in ends {
-            let node = Record::default().text(&path[..end]).bytes(b"");
+            let node = WrittenRecord::default().text(&path[..end]).bytes(b"");
             let node = node
                 .int(1)
                 .int(wire::ALL_PERMISSIONS)
@@ -281,8 +281,8 @@ impl DialledSession {
 /// Reads what the server sends, until the connection ends.
 async fn read(
     mut stream: ReadHalf<Box<dyn ByteStream>>,
-    asked: Arc<Mutex<PendingReplies>>,
-    changes: mpsc::UnboundedSender<Told>,
+    asked: Arc<Mutex<OpenQuestions>>,
+    changes: mpsc::UnboundedSender<ToldChange>,
 ) {
     while let Some(mut answer) = frame(&mut stream).await {
         let (Some(number), Some(_), Some(error)) = (answer.int(), answer.long(), answer.int()) else {
@@ -309,11 +309,11 @@ async fn read(
 }
 
 /// The next record with its length before it; `None`: the connection is over.
-async fn frame(stream: &mut ReadHalf<Box<dyn ByteStream>>) -> Option<ZkReply> {
+async fn frame(stream: &mut ReadHalf<Box<dyn ByteStream>>) -> Option<AnsweredRecord> {
     let length = stream.read_i32().await.ok()?;
     let mut bytes = vec![0; usize::try_from(length).ok()?];
     stream.read_exact(&mut bytes).await.ok()?;
-    Some(ZkReply {
+    Some(AnsweredRecord {
         bytes,
         read: 0,
         error: 0,
@@ -322,9 +322,9 @@ async fn frame(stream: &mut ReadHalf<Box<dyn ByteStream>>) -> Option<ZkReply> {
 
 /// A record that is written.
 #[derive(Default)]
-struct Record(Vec<u8>);
+struct WrittenRecord(Vec<u8>);
 
-impl Record {
+impl WrittenRecord {
     fn int(mut self, number: i32) -> Self {
         self.0.extend(number.to_be_bytes());
         self
@@ -356,13 +356,13 @@ impl Record {
 }
 
 /// A record that is read.
-struct ZkReply {
+struct AnsweredRecord {
     bytes: Vec<u8>,
     read: usize,
     error: i32,
 }
 
-impl ZkReply {
+impl AnsweredRecord {
     fn take(&mut self, length: usize) -> Option<&[u8]> {
         let taken = self.bytes.get(self.read..self.read + length)?;
         self.read += length;

@@ -64,15 +64,15 @@ const UNKNOWN: Descriptor = Descriptor {
     known_at: 0,
 };
 
-/// Options of TCP have smaller numbers.
+/// TcpOptions of TCP have smaller numbers.
 const OPTIONS: usize = 40;
 
-struct Options(UnsafeCell<[[u32; OPTIONS]; KEPT]>);
+struct TcpOptions(UnsafeCell<[[u32; OPTIONS]; KEPT]>);
 
 // SAFETY: only the thread that has the turn looks at it.
-unsafe impl Sync for Options {}
+unsafe impl Sync for TcpOptions {}
 
-static OPTIONS_OF: Options = Options(UnsafeCell::new([[0; OPTIONS]; KEPT]));
+static OPTIONS_OF: TcpOptions = TcpOptions(UnsafeCell::new([[0; OPTIONS]; KEPT]));
 
 struct Table(UnsafeCell<[Descriptor; KEPT]>);
 

@@ -91,10 +91,17 @@ async fn in_world(world: World, mut spec: RunSpec, runtime: Handle) -> RunOutcom
         }
     };
     let mut failed = machine.get().failed();
+    // a copy, since what is borrowed would be locked while the attempt is dropped, in which another family may be hindered
+    let hindered = async {
+        failed
+            .wait_for(Option::is_some)
+            .await
+            .map(|why| why.clone().unwrap_or_default())
+    };
     let made = tokio::select! {
         biased;
         made = attempt(world, machine, Arc::new(spec), &mut outcome) => made,
-        Ok(why) = failed.wait_for(Option::is_some) => Err(RunError::Clients(why.clone().unwrap_or_default())),
+        Ok(why) = hindered => Err(RunError::Clients(why)),
     };
     let hindered = machine.get().failed().borrow().clone();
     // why the world could not go on says more than what followed from it

@@ -33,17 +33,21 @@ fn one_server_alone_tells_a_careless_recipe_from_a_careful_one() {
     harness.assert_replayed();
 }
 
-#[test]
-fn clients_of_kazoo_and_of_curator_are_the_same_again() {
-    let harness = Harness::new();
-    for client in ["kazoo-lock", "curator-mutex"] {
-        if is_missing() || !harness.has_client(client) {
-            continue;
+mod nightly {
+    use super::*;
+
+    #[test]
+    fn clients_of_kazoo_and_of_curator_are_the_same_again() {
+        let harness = Harness::new();
+        for client in ["kazoo-lock", "curator-mutex"] {
+            if is_missing() || !harness.has_client(client) {
+                continue;
+            }
+            let words = "--backend zk --nodes 1 --fault latency --clients 2 --time 15s --seed 1";
+            harness
+                .run(&format!("--runtime virtual {words} --client {client}"))
+                .assert_exit(0);
+            harness.assert_replayed();
         }
-        let words = "--backend zk --nodes 1 --fault latency --clients 2 --time 15s --seed 1";
-        harness
-            .run(&format!("--runtime virtual {words} --client {client}"))
-            .assert_exit(0);
-        harness.assert_replayed();
     }
 }

@@ -21,15 +21,15 @@ fn an_ensemble_is_parted_from_its_leader_and_its_queue_stays_right() {
 }
 
 #[test]
-fn one_server_alone_tells_a_careless_recipe_from_a_careful_one() {
+fn one_server_alone_shows_a_holder_that_stands_still_past_its_lease() {
     if is_missing() {
         return;
     }
     let harness = Harness::new();
     let words = "--runtime virtual --backend zk --nodes 1 --clients 3 --fault pause-holder --time 15s --seed 1";
-    let careless = harness.run(&format!("{words} --recipe zk-predecessor-watch --holder naive"));
-    careless.assert_exit(1);
-    assert_eq!(careless.verdict("HL001"), "violated");
+    let naive = harness.run(&format!("{words} --recipe zk-predecessor-watch --holder naive"));
+    naive.assert_exit(1);
+    assert_eq!(naive.verdict("HL001"), "violated");
     harness.assert_replayed();
 }
 

@@ -93,6 +93,9 @@ fn likely_of(class: OverlapClass) -> &'static str {
     }
 }
 
+const NOT_KNOWN: &str = "not known from this history: nobody saw whom the server gave the lock to, so that a lock that it lost, or that a client \
+     removed, is not told from an acquire that is answered without having won; `keys` and `owner` in the contract would tell";
+
 /// The likely cause, and how to mend it.
 fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> String {
     let cause = cause::cause(context, class, overlap);
@@ -126,7 +129,11 @@ fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> Stri
              answer `fail` when it is too late",
             late.client,
             length(late.after_ns),
-            if late.is_lost { ", and was lost in the same instant" } else { "" }
+            if late.is_lost {
+                ", and was lost in the same instant"
+            } else {
+                ""
+            }
         ),
         OverlapCause::ConnectionEnded { client, window } => format!(
             "{} ended connections of c{client} while it held the lock, and a lock that lives in its connection (an advisory lock) is \
@@ -160,11 +167,7 @@ fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> Stri
         OverlapCause::PastItsLease { is_told } => {
             format!("{}{}", likely_of(OverlapClass::StaleHolder), never_told(is_told))
         }
-        OverlapCause::NotKnown => {
-            "not known from this history: nobody saw whom the server gave the lock to, so that a lock that it lost, or that a client \
-             removed, is not told from an acquire that is answered without having won; `keys` and `owner` in the contract would tell"
-                .to_owned()
-        }
+        OverlapCause::NotKnown => NOT_KNOWN.to_owned(),
     }
 }
 

@@ -93,13 +93,7 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
     }
     let asked_anew = answers.asked_anew(context);
     let polls = history.header.promises.wakes == Some(Wakes::Polls);
-    let is_gone = match stuck.owner {
-        StuckOwner::Nobody | StuckOwner::Unsure { .. } | StuckOwner::Ghost { process: None, .. } => true,
-        // one that was told of its loss lives, and may renew it itself
-        StuckOwner::Dead { end, .. } => history.events.get(end as usize).is_some_and(|end| end.f == F::Died),
-        _ => false,
-    };
-    if is_gone
+    if is_gone(context, stuck)
         && asked_anew
         && !(stuck.is_shown && matches!(stuck.owner, StuckOwner::Nobody))
         && let Some(message) = refused_renew(context)
@@ -137,6 +131,19 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
         StuckOwner::Unsure { process, end } => StuckCause::Left(left_by_release(history, process, end)),
         StuckOwner::Ghost { process, granted } => StuckCause::Left(left_by_ghost(context, stuck, process, granted)),
         StuckOwner::WaitsInTurn { .. } => StuckCause::Order,
+    }
+}
+
+/// Whether its last owner is no client that lives.
+fn is_gone(context: &Context<'_>, stuck: &Stuck) -> bool {
+    match stuck.owner {
+        StuckOwner::Nobody | StuckOwner::Unsure { .. } | StuckOwner::Ghost { process: None, .. } => true,
+        // one that was told of its loss lives, and may renew it itself
+        StuckOwner::Dead { end, .. } => {
+            let end = context.history.events.get(end as usize);
+            end.is_some_and(|end| end.f == F::Died)
+        }
+        _ => false,
     }
 }
 

@@ -93,6 +93,8 @@ fn likely_of(class: OverlapClass) -> &'static str {
     }
 }
 
+const STOOD_STILL: &str = "the holder stood still while its lease ran out, and no client can notice that in time: let the store refuse \
+     tokens that go back";
 const NOT_KNOWN: &str = "not known from this history: nobody saw whom the server gave the lock to, so that a lock that it lost, or that a client \
      removed, is not told from an acquire that is answered without having won; `keys` and `owner` in the contract would tell";
 
@@ -149,11 +151,7 @@ fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> Stri
             let asked = "look at the time to live that the client asked for";
             early("the server ended the grant", lasted_ns, lease_ms, asked)
         }
-        OverlapCause::StoodStill => {
-            "the holder stood still while its lease ran out, and no client can notice that in time: let the store \
-             refuse tokens that go back"
-                .to_owned()
-        }
+        OverlapCause::StoodStill => STOOD_STILL.to_owned(),
         OverlapCause::MessageKept(message) => format!(
             "the fault kept back `{}` of {}: look at how the library takes a request or a reply that never arrives",
             message.message, message.client

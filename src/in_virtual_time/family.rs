@@ -40,6 +40,11 @@ struct FamilyState {
     child: Option<Child>,
 }
 
+/// Called when a family did something on the network.
+pub type OnNetwork = Box<dyn Fn(&Rc<Family>)>;
+/// Called with how it ended.
+type OnEnd = Box<dyn FnOnce(&str)>;
+
 /// A program and what came of it.
 pub struct Family {
     pub world: World,
@@ -62,8 +67,8 @@ pub struct Family {
     is_over: Cell<bool>,
     /// How it ended, once it has.
     ended: RefCell<Option<String>>,
-    on_network: Box<dyn Fn(&Rc<Family>)>,
-    on_end: RefCell<Option<Box<dyn FnOnce(&str)>>>,
+    on_network: OnNetwork,
+    on_end: RefCell<Option<OnEnd>>,
     on_hindrance: Box<dyn Fn(String)>,
 }
 
@@ -77,7 +82,7 @@ pub struct FamilyParts {
     pub clock: Arc<FamilyClock>,
     pub child: Child,
     /// Called when it has dialled, or begun to listen.
-    pub on_network: Box<dyn Fn(&Rc<Family>)>,
+    pub on_network: OnNetwork,
     /// Called with a sentence when it keeps the world from going on.
     pub on_hindrance: Box<dyn Fn(String)>,
 }

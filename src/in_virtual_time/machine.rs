@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::ends::{EndNumber, FamilySaid, OnSaid};
-use super::family::{Family, FamilyParts};
+use super::family::{Family, FamilyParts, OnNetwork};
 use super::library;
 use super::memory::{SharedPage, lie_still, prepare, stay_on_one_processor};
 use super::network::{ByteHook, BytePort, Chunk};
@@ -53,7 +53,7 @@ pub struct FamilyPlace {
     pub address: Ipv4Addr,
     pub router: Router,
     /// Called when it may have begun to listen.
-    pub on_listen: Box<dyn Fn(&Rc<Family>)>,
+    pub on_listen: OnNetwork,
 }
 
 impl FamilyPlace {

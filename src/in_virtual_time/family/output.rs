@@ -63,7 +63,7 @@ impl Family {
     fn flush(&self) -> bool {
         let mut state = self.state.borrow_mut();
         let unsent = state.ends.values_mut().filter(|end| !end.unsent.is_empty());
-        let any = unsent.fold(false, |any, end| end.flush() || any);
+        let flushed = unsent.filter_map(|end| end.flush().then_some(())).count();
         let is_done = |end: &FamilyEnd| end.is_closing && end.unsent.is_empty();
         for number in state
             .ends
@@ -74,7 +74,7 @@ impl Family {
             self.set_connection(number, connection::CLOSED);
         }
         state.ends.retain(|_, end| !is_done(end));
-        any
+        flushed > 0
     }
 
     fn readable(&self) -> Vec<EndNumber> {

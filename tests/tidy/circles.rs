@@ -57,7 +57,11 @@ impl ModuleTree {
             let file = source.path.strip_prefix(folder).unwrap();
             let Some(module) = module_of_file(file) else { continue };
             let (code, test_modules) = without_tests(tokens(&source.text));
-            of_tests.extend(test_modules.iter().map(|name| joined(&module, std::slice::from_ref(name))));
+            of_tests.extend(
+                test_modules
+                    .iter()
+                    .map(|name| joined(&module, std::slice::from_ref(name))),
+            );
             let text = ModuleText {
                 file: file.display().to_string(),
                 ..ModuleText::read(&code)

@@ -180,14 +180,13 @@ fn servers_restarted_one_by_one_all_come_back(runtime: &str) {
 
 /// A server without persistence forgets the lock that its holder still believes in.
 fn a_redis_that_comes_back_empty_has_two_holders(runtime: &str) {
-    let answer = run(
-        runtime,
-        &format!("--backend redis --fault server-restart --hold 600ms --clients 3 {SHORT}"),
-    );
+    // a server that takes long to come back may do so when the hold is over; the first time that it does not ends the run
+    let words = "--backend redis --fault server-restart --hold 1500ms --clients 3 --lease 2s --window 2500ms --time 60s --seed 5eed";
+    let answer = run(runtime, &format!("{words} --stop-on-violation"));
     answer.assert_exit(1);
     assert_eq!(answer.verdict("HL001"), "violated");
     assert_eq!(answer.verdict("HL007"), "holds", "{:#}", answer.finding("HL007"));
-    assert_every_window_had_effect(&answer);
+    assert!(answer.window_sum("servers_back") > 0);
 }
 
 fn a_restarted_server_serves_again(runtime: &str) {

@@ -1,11 +1,12 @@
 //! A process that executes without letting time pass ([`Looping`]): the program in it loops, and its world would stand still for good.
 
 use std::fmt;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::World;
+use super::{Core, World};
 
 /// Readings of the clock and timers in one poll, and polls within [`WINDOW`], of which a process makes no more. Each takes 100 ns in the world: it
 /// has room for ten times as many polls in a window. Recipes come to a few dozen.
@@ -31,6 +32,17 @@ impl fmt::Display for Looping {
 
 impl std::error::Error for Looping {}
 
+impl Core {
+    /// Unwinds to [`World::try_run`]: there is no other way out of a poll that does not return.
+    pub(super) fn end_looping(&self, process: usize) -> ! {
+        let name = self.processes.borrow().name(process).unwrap_or_default().to_owned();
+        resume_unwind(Box::new(Looping {
+            process: name,
+            at: Duration::from_nanos(self.clock.get()),
+        }));
+    }
+}
+
 /// The polls of one process in one window.
 #[derive(Debug, Default)]
 pub(crate) struct PollCount {
@@ -53,7 +65,7 @@ impl PollCount {
 impl World {
     /// What it does now, for a thread that watches it.
     pub fn pulse(self) -> Arc<WorldPulse> {
-        self.with(|core| core.processes.borrow().pulse.clone())
+        self.with(|core| core.pulse.clone())
     }
 }
 

@@ -77,6 +77,7 @@ pub(crate) struct Core {
     readings: Cell<u32>,
     pub processes: RefCell<SimulatedProcesses>,
     kept: RefCell<Vec<Rc<dyn Any>>>,
+    pub pulse: Arc<WorldPulse>,
 }
 
 /// Does something with the state of a world, if it runs on this thread.
@@ -120,6 +121,7 @@ impl World {
             readings: Cell::new(0),
             processes: RefCell::default(),
             kept: RefCell::default(),
+            pulse: Arc::default(),
         });
         CURRENT.with_borrow_mut(|current| {
             assert!(
@@ -311,8 +313,9 @@ impl Core {
         self.polled.set((id, waker.data()));
         self.readings.set(0);
         self.pass(STEP);
-        let pulse = self.processes.borrow().pulse.clone();
-        let polled = pulse.during(process, || future.as_mut().poll(&mut Context::from_waker(&waker)));
+        let polled = self
+            .pulse
+            .during(process, || future.as_mut().poll(&mut Context::from_waker(&waker)));
         let mut tasks = self.tasks.borrow_mut();
         match (tasks.get_mut(id), polled) {
             (Some(task), Poll::Pending) => task.future = Some((future, waker)),
@@ -370,15 +373,6 @@ impl Core {
                 self.end_looping(process);
             }
         }
-    }
-
-    /// Unwinds to [`World::try_run`]: there is no other way out of a poll that does not return.
-    fn end_looping(&self, process: usize) -> ! {
-        let name = self.processes.borrow().name(process).unwrap_or_default().to_owned();
-        resume_unwind(Box::new(Looping {
-            process: name,
-            at: Duration::from_nanos(self.clock.get()),
-        }));
     }
 
     /// What wakes the one that polls with this waker: most often the task that is polled, whose number is all that has to be kept.

@@ -12,7 +12,7 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::Semaphore;
 
-use super::looping::{PollCount, WorldPulse};
+use super::looping::PollCount;
 use super::task::{SimulatedTask, TaskId};
 use super::{World, finish, nanoseconds, with_core};
 
@@ -24,7 +24,6 @@ const EPOCH: Duration = Duration::from_secs(1_767_225_600);
 pub(crate) struct SimulatedProcesses {
     names: BTreeMap<String, usize>,
     states: Vec<SimulatedProcessState>,
-    pub pulse: Arc<WorldPulse>,
 }
 
 struct SimulatedProcessState {
@@ -84,7 +83,7 @@ impl SimulatedProcess {
             let next = processes.states.len();
             let number = *processes.names.entry(name.to_owned()).or_insert(next);
             if number == next {
-                processes.pulse.name(name);
+                core.pulse.name(name);
                 processes.states.push(SimulatedProcessState {
                     name: name.into(),
                     stops: 0,

@@ -193,14 +193,14 @@ fn is_beside_a_release(context: &Context<'_>, overlap: &Overlap, first: &ServerG
     other.is_some()
 }
 
-/// Whether a lock was never free between two grants: the observer reads the second's value when it hears that the first's changed.
+/// Whether one look of the observer showed the second owner in place of the first. Lines of two moments are of two requests, however near.
 fn is_overwritten(context: &Context<'_>, first: &ServerGrant, second: Option<&ServerGrant>) -> bool {
     let history = context.history;
     let ended = first
         .revoked_ns(history)
         .filter(|_| first.cause(history) == Some(RevokeCause::Deleted));
     let began = second.and_then(|second| second.granted_ns(history));
-    matches!((ended, began), (Some(ended), Some(began)) if began.abs_diff(ended) <= limits::OVERWRITE_NS)
+    matches!((ended, began), (Some(ended), Some(began)) if began == ended)
 }
 
 /// Whether the lease of the first may have run out before the second got the lock, without any renewal.

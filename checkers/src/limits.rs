@@ -18,8 +18,6 @@ pub const AT_ONCE_NS: u64 = 10_000_000;
 /// Between the two lines by which the observer tells of a value that was written over another one: it asks for the new value
 /// when it hears of the change.
 pub const REWRITE_NS: u64 = 20_000_000;
-/// Between those two lines where a key was not removed in between: a removal has a line of its own, and a request follows it.
-pub const OVERWRITE_NS: u64 = 500_000;
 /// How far away the observer's own lines may be for it to count as having been live in between.
 pub const OBSERVER_GAP_NS: u64 = 5_000_000_000;
 /// The share of holds with a name that must be joined to a grant of the server before their answers count as those of the server.

@@ -278,6 +278,10 @@ fn likely(cause: StuckCause<'_>) -> String {
             "acquires that are refused send `{message}`, so that what a client left never ends while others ask: let only the \
              owner renew"
         ),
+        StuckCause::RenewalGoesOn(message) => format!(
+            "clients that neither hold the lock nor ask for it send `{message}`, so that what a client left never ends: end the \
+             renewal with its hold, and let it compare the owner"
+        ),
         StuckCause::Left(leftover) => left(leftover),
         StuckCause::NoExpiry => {
             "the lock has no expiry, or its expiry is set in a second step that did not happen".to_owned()

@@ -13,8 +13,11 @@ use crate::history::{F, TapTotals};
 
 /// Requests of Redis that say when a key ends, and nothing else.
 const RENEWALS: [&str; 4] = ["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"];
-/// How a tap names a client that waits.
+/// How a tap names a client that waits, and one that neither holds nor asks.
 const WAITER: &str = "a waiter";
+const IDLE: &str = "idle";
+/// Renewals of an idle client that are not of a hold which has just ended.
+const FEW: u64 = 10;
 
 /// Why a lock does not move.
 #[derive(Debug, Clone)]
@@ -34,6 +37,8 @@ pub(crate) enum StuckCause<'a> {
     },
     /// Acquires that are refused renew the time to live of the key that they find, by this request.
     RefusedRenew(&'a str),
+    /// Clients that neither hold nor ask send this request.
+    RenewalGoesOn(&'a str),
     /// A node or key stays that a client left.
     Left(LeftBehind<'a>),
     /// The node or key of a client that died never ends.
@@ -96,9 +101,9 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
     if is_gone(context, stuck)
         && asked_anew
         && !(stuck.is_shown && matches!(stuck.owner, StuckOwner::Nobody))
-        && let Some(message) = refused_renew(context)
+        && let Some(cause) = renewed_by_others(context)
     {
-        return StuckCause::RefusedRenew(message);
+        return cause;
     }
     match stuck.owner {
         StuckOwner::Nobody if stuck.is_shown => free(context, stuck, asked_anew),
@@ -177,14 +182,19 @@ fn free(context: &Context<'_>, stuck: &Stuck, asked_anew: bool) -> StuckCause<'s
     }
 }
 
-/// The request by which acquires that are refused renew what they find: each acquire that wins needs one of them at most, and many more
-/// were sent.
-fn refused_renew<'a>(context: &Context<'a>) -> Option<&'a str> {
+/// By which renewals what a client left never ends: those of acquires that are refused, where many more were sent than acquires that win
+/// need; or those of clients that do not even ask.
+fn renewed_by_others<'a>(context: &Context<'a>) -> Option<StuckCause<'a>> {
     let granted = context.history.counts.acquires_ok + context.history.counts.acquires_info;
-    let requests = |taps: &'a TapTotals| taps.requests.iter();
-    let mut of_waiters = context.history.tap_totals().flat_map(requests);
-    let renewal = of_waiters.find(|request| {
-        request.role == WAITER && RENEWALS.contains(&request.message.as_str()) && request.count > 2 * granted + 10
-    })?;
-    Some(&renewal.message)
+    let renewal = |role: &'static str, most: u64| {
+        let of_all = context.history.tap_totals();
+        let mut requests = of_all.flat_map(|taps: &'a TapTotals| taps.requests.iter());
+        let found = requests.find(|request| {
+            request.role == role && RENEWALS.contains(&request.message.as_str()) && request.count > most
+        });
+        Some(found?.message.as_str())
+    };
+    let refused = renewal(WAITER, 2 * granted + FEW)?;
+    let goes_on = renewal(IDLE, FEW).map(StuckCause::RenewalGoesOn);
+    Some(goes_on.unwrap_or(StuckCause::RefusedRenew(refused)))
 }

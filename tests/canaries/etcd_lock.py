@@ -12,7 +12,6 @@ import time
 
 from defects import planted
 from gateway import Gateway, coded, decoded
-from stranger import Fail, Lock, serve
 
 DEFECTS = {
     "order-by-name": "the smallest key holds the lock and not the oldest",
@@ -28,6 +27,9 @@ DEFECTS = {
     "uses-a-dead-lease": "the lease of a client is never taken anew, though it has ended",
 }
 DEFECT = planted(DEFECTS)
+
+# after the list, since it takes standard output for the protocol
+from stranger import Fail, Lock, serve  # noqa: E402
 
 
 class Lease:

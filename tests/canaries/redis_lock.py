@@ -8,7 +8,6 @@ import threading
 import time
 
 from defects import planted
-from stranger import COMPARE_AND_DELETE, Fail, RedisLock, serve
 
 DEFECTS = {
     "delete-compares-nothing": "a release deletes the key, whoever has it",
@@ -31,6 +30,10 @@ DEFECTS = {
     "ignores-a-late-answer": "a lock whose answer came when its lease was nearly over is neither held nor given back",
 }
 DEFECT = planted(DEFECTS)
+
+# after the list, since it takes standard output for the protocol
+from stranger import COMPARE_AND_DELETE, Fail, RedisLock, serve  # noqa: E402
+
 EXTEND = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) end return 0"
 
 

@@ -6,21 +6,25 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Makes tests of functions that take a runtime. `make test` runs those of `real` on local servers and those of `docker` in containers. The
+/// Makes tests of functions that take a runtime. `make test` runs those of `real` on local servers, those of `docker` in containers, and those
+/// of `virtual_time`, whose outcome depends on what is how late, on local servers in virtual time. The
 /// tests of `models` depend only on a recipe and a fault: `make test` runs them on models, which the conformance tests hold
-/// against real servers, and `make test-all` runs them on local servers as well, with those of `nightly` and `nightly_docker`.
+/// against real servers. `make test-all` runs both on local servers as well, with those of `nightly` and `nightly_docker`.
 macro_rules! on_runtimes {
     (
         $(real: $($real:ident)*;)?
         $(docker: $($docker:ident)*;)?
+        $(virtual_time: $($virtual_time:ident)*;)?
         $(models: $($model:ident)*;)?
         $(nightly: $($nightly:ident)*;)?
         $(nightly_docker: $($nightly_docker:ident)*;)?
     ) => {
         $(mod local { $(#[test] fn $real() { super::$real("local"); })* })?
         $(mod docker { $(#[test] fn $docker() { super::$docker("docker"); })* })?
+        $(mod virtual_time { $(#[test] fn $virtual_time() { super::$virtual_time("virtual"); })* })?
         $(mod models { $(#[test] fn $model() { super::$model("simulated"); })* })?
         mod nightly {
+            $($(#[test] fn $virtual_time() { super::$virtual_time("local"); })*)?
             $($(#[test] fn $model() { super::$model("local"); })*)?
             $($(#[test] fn $nightly() { super::$nightly("local"); })*)?
             $(mod docker { $(#[test] fn $nightly_docker() { super::super::$nightly_docker("docker"); })* })?

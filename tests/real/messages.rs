@@ -247,8 +247,9 @@ fn the_wire_counts_what_a_hand_over_costs(runtime: &str) {
 
 on_runtimes! {
     real:
-        a_lock_whose_expiry_is_a_second_command_that_was_lost_stays_for_ever
         the_wire_counts_what_a_hand_over_costs;
+    virtual_time:
+        a_lock_whose_expiry_is_a_second_command_that_was_lost_stays_for_ever;
     models:
         an_orphan_of_a_lost_create_reply_stops_everybody_while_its_session_lives
         a_client_that_dies_after_one_command_leaves_its_lock_for_a_lease

@@ -134,8 +134,8 @@ extern char **environ;
 static void processes(void) {
     int st, p[2]; if (pipe(p)) return; char b[64];
     printf("getpid is gettid: %d\n", getpid() == gettid());
-    pid_t c = fork(); if (!c) { usleep(2000); if (getppid() < 2) _exit(9); _exit(write(p[1], "child", 5) == 5 ? 3 : 4); }
-    begin(); printf("waitpid: %d\n", waitpid(c, &st, 0) == c); say("status", WEXITSTATUS(st)); puts(after(2)); say("read from it", read(p[0], b, sizeof b)); say("wait for none", wait(&st));
+    begin(); pid_t c = fork(); if (!c) { usleep(2000); if (getppid() < 2) _exit(9); _exit(write(p[1], "child", 5) == 5 ? 3 : 4); }
+    printf("waitpid: %d\n", waitpid(c, &st, 0) == c); say("status", WEXITSTATUS(st)); puts(after(2)); say("read from it", read(p[0], b, sizeof b)); say("wait for none", wait(&st));
     c = fork(); if (!c) { raise(SIGTERM); _exit(1); } printf("wait: %d\n", wait(&st) == c); printf("ended by SIGTERM: %d\n", WIFSIGNALED(st) && WTERMSIG(st) == SIGTERM);
     c = fork(); if (!c) { for (;;) pause(); } usleep(1000); say("kill", kill(c, SIGKILL)); printf("wait: %d\n", waitpid(c, &st, 0) == c); printf("killed: %d\n", WIFSIGNALED(st) && WTERMSIG(st) == SIGKILL); say("kill of none", kill(c, 0));
     c = fork(); if (!c) { usleep(1000); _exit(5); } siginfo_t i = { 0 }; say("waitid that does not wait", waitid(P_PID, c, &i, WEXITED | WNOHANG)); printf("none: %d\n", i.si_pid == 0); say("waitid", waitid(P_PID, c, &i, WEXITED)); printf("its number: %d, status %d\n", i.si_pid == c, i.si_status);

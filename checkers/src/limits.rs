@@ -30,6 +30,8 @@ pub const LEAVE_NS: u64 = 500_000_000;
 pub const AFTERMATH_NS: u64 = 2_000_000_000;
 /// Share of the lease after which an expiry is a plausible reason, in percent: clocks and renewals are not exact.
 pub const LEASE_SHARE_PERCENT: u64 = 90;
+/// Share of a lease that is left when a lock is acquired, in percent: sessions and leases of clients are renewed each third of their time.
+pub const RENEWED_SHARE_PERCENT: u64 = 60;
 /// Share of the lease that a lock which is not renewed may be held at least, in percent: what is left is a margin for slow clocks.
 pub const MARGIN_SHARE_PERCENT: u64 = 50;
 /// How much longer than its wait an acquire may take to be answered, and a release at all, besides a lease: what a library needs

@@ -128,19 +128,31 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
         (lasted_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT).then_some((lasted_ns, lease_ms))
     });
     // what a request did, nothing that befell the holder explains
-    if let (Some((lasted_ns, lease_ms)), Some(RevokeCause::Deleted | RevokeCause::Overwritten)) = (early, cause) {
+    if let (Some((lasted_ns, lease_ms)), Some(RevokeCause::Deleted | RevokeCause::Overwritten)) = (early, &cause) {
         return OverlapCause::RemovedEarly { lasted_ns, lease_ms };
     }
     if let Some(window) = ended_connection(context, overlap) {
         return OverlapCause::ConnectionEnded { client, window };
     }
     // where nobody saw the grant end, and no lease can be over, the class goes by what was done to the first
-    let held_ns = from_ns.saturating_sub(granted_after_ns(context, first));
-    let runs = history.header.lease_ms.is_some() && held_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
-    if ended_ns.is_none() && runs {
+    let runs_since = |ns: u64| {
+        let held_ns = from_ns.saturating_sub(ns);
+        history.header.lease_ms.is_some() && held_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT
+    };
+    let runs = runs_since(granted_after_ns(context, first));
+    // of one that waited for it, and to which nothing was done since, the lease may be as young as its answer
+    let may_run = at_the_end.is_none() && runs_since(history.ns(first.from));
+    if ended_ns.is_none() && (runs || may_run) {
         return OverlapCause::NotKnown;
     }
     let is_told = history.counts.lost > 0;
+    // however late a renewal is, an acquire leaves more of a lease than that, and nothing that befalls its client shortens it
+    let far_too_early = context.lease_ns / 100 * limits::RENEWED_SHARE_PERCENT;
+    if let (Some((lasted_ns, lease_ms)), Some(RevokeCause::Expired)) = (early, &cause)
+        && lasted_ns < far_too_early
+    {
+        return OverlapCause::EndedEarly { lasted_ns, lease_ms };
+    }
     if at_the_end.is_some_and(Window::stops) {
         return OverlapCause::StoodStill;
     }

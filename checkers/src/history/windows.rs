@@ -30,6 +30,14 @@ pub struct Window {
 }
 
 impl Window {
+    /// Its fault and its number, which not every recorder writes.
+    pub(crate) fn name(&self) -> String {
+        match self.number {
+            0 => self.fault.clone(),
+            number => format!("{} {number}", self.fault),
+        }
+    }
+
     /// Whether the window names this client (`c3`, alone or in a link such as `c3->n1`), or was for a message of it.
     pub fn names_client(&self, client: u32) -> bool {
         self.started.names_client(client) || self.healed.as_ref().is_some_and(|heal| heal.names_client(client))

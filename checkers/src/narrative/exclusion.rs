@@ -11,6 +11,7 @@ use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::overlaps::{Conflict, Overlap};
 use crate::standstill;
+use crate::watched::NotWatched;
 
 /// The finding of HL001.
 pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion<'_>) -> Finding {
@@ -96,7 +97,16 @@ fn likely_of(class: OverlapClass) -> &'static str {
 const STOOD_STILL: &str = "the holder stood still while its lease ran out, and no client can notice that in time: let the store refuse \
      tokens that go back";
 const NOT_KNOWN: &str = "not known from this history: nobody saw whom the server gave the lock to, so that a lock that it lost, or that a client \
-     removed, is not told from an acquire that is answered without having won; `keys` and `owner` in the contract would tell";
+     removed, is not told from an acquire that is answered without having won";
+
+/// Why nobody saw it, and what would tell.
+fn not_seen(context: &Context<'_>) -> &'static str {
+    match context.not_watched {
+        None | Some(NotWatched::NothingSeen) => "; no server answered the observer then",
+        Some(NotWatched::NoObserver) => "; an observer of the server would tell",
+        Some(_) => "; `keys` and `owner` in the contract would tell",
+    }
+}
 
 /// The likely cause, and how to mend it.
 fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> String {
@@ -124,7 +134,7 @@ fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> Stri
         OverlapCause::ClientClock { client, window } => format!(
             "the wall clock of c{client} was stepped by {}: a client that judges by its own time of day whether a lock has run out \
              is wrong by as much; let the server count, or compare a monotonic clock",
-            named(window)
+            window.name()
         ),
         OverlapCause::AnsweredTooLate(late) => format!(
             "the acquire of c{} was answered {} after it was called, when its lease was over{}: look at the time after the reply, and \
@@ -140,7 +150,7 @@ fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> Stri
         OverlapCause::ConnectionEnded { client, window } => format!(
             "{} ended connections of c{client} while it held the lock, and a lock that lives in its connection (an advisory lock) is \
              free with that: watch the connection, and stop when it ends{}",
-            named(window),
+            window.name(),
             never_told(context.history.counts.lost > 0)
         ),
         OverlapCause::RemovedEarly { lasted_ns, lease_ms } => {
@@ -159,13 +169,13 @@ fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> Stri
         OverlapCause::CutOff { window, is_told } => format!(
             "the holder went on after its lease had run out under {}: stop work when the connection is suspended, or let the store \
              refuse tokens that go back{}",
-            named(window),
+            window.name(),
             never_told(is_told)
         ),
         OverlapCause::PastItsLease { is_told } => {
             format!("{}{}", likely_of(OverlapClass::StaleHolder), never_told(is_told))
         }
-        OverlapCause::NotKnown => NOT_KNOWN.to_owned(),
+        OverlapCause::NotKnown => format!("{NOT_KNOWN}{}", not_seen(context)),
     }
 }
 
@@ -173,14 +183,6 @@ fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> Stri
 fn early(what: &str, lasted_ns: u64, lease_ms: u64, why: &str) -> String {
     let lasted = length(lasted_ns);
     format!("{what} {lasted} after it was asked for, before its lease of {lease_ms} ms was over: {why}")
-}
-
-/// A window by its fault and its number, which not every recorder writes.
-fn named(window: &Window) -> String {
-    match window.number {
-        0 => window.fault.clone(),
-        number => format!("{} {number}", window.fault),
-    }
 }
 
 /// What is said of a library that never tells of a loss.
@@ -407,7 +409,7 @@ fn how_it_got_it(
         "{got} {when} {} it was {} by {}.",
         time(acted_ns),
         verb(window),
-        named(window)
+        window.name()
     );
     let mut because = history.because(text, &[first.got]);
     because.events.push(window.start_index);

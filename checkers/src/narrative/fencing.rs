@@ -7,6 +7,9 @@ use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::limits;
 use crate::tickets::TokenBreak;
 
+/// Faults after which a counter on a server may be an older one.
+const RESTARTS: [&str; 3] = ["server-kill", "server-restart", "failover"];
+
 /// The finding of HL003.
 pub(crate) fn tell(context: &Context<'_>, decided: &Fencing) -> Finding {
     let tokens = many(decided.tokens, "token", "tokens");
@@ -112,13 +115,40 @@ fn token_break(context: &Context<'_>, broken: &TokenBreak) -> Violation {
     if let Some(hold) = broken.later.hold {
         violation.events.push(history.step(hold.call(history), "asked"));
     }
-    violation.likely =
-        Some("tokens come from a counter that restarts or is not shared: take them from the store's own order".into());
+    violation.likely = Some(cause_of_break(context, broken));
     violation.figures.insert("token".into(), broken.later.token as f64);
     violation
         .figures
         .insert("token_before".into(), broken.earlier.token as f64);
     violation
+}
+
+/// Why a token came twice or went back: with its servers, between two acquires that asked at once, or neither.
+fn cause_of_break(context: &Context<'_>, broken: &TokenBreak) -> String {
+    let history = context.history;
+    let time = |position: u32| history.event(position).time;
+    let between = time(broken.earlier.position)..=time(broken.later.position);
+    let restarted = context.windows.iter().find(|window| {
+        let is_of_servers = RESTARTS.iter().any(|fault| window.fault.starts_with(fault));
+        is_of_servers && between.contains(&window.start_ns)
+    });
+    let asked_at_once = broken
+        .later
+        .hold
+        .is_some_and(|later| time(later.call(history)) < time(broken.earlier.position));
+    if let Some(window) = restarted {
+        return format!(
+            "the counter of the tokens went back with its server under {}: keep it where it survives, or take tokens from the store's \
+             own order",
+            window.name()
+        );
+    }
+    let come = if asked_at_once {
+        "the token is drawn apart from the grant, before the lock is won or in a step of its own"
+    } else {
+        "tokens come from a counter that restarts or is not shared"
+    };
+    format!("{come}: take them from the store's own order")
 }
 
 fn stale_accepted(context: &Context<'_>, lock: usize, stale: TokenWrite, newer: TokenWrite) -> Violation {

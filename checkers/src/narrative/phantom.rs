@@ -304,7 +304,7 @@ fn never_given(context: &Context<'_>, hold: &LockHold, covering: Option<&ServerG
     };
     violation.because.push(because);
     violation.likely =
-        Some("the acquire is answered without having won: look at sessions that ended while it waited".into());
+        Some("the acquire is answered without having won: look at replies that never came, and at sessions that ended while it waited".into());
     violation
 }
 

@@ -302,7 +302,7 @@ fn likely(cause: StuckCause<'_>) -> String {
         }
         StuckCause::RefusedThoughFree => {
             "the server showed no owner, and acquires that were called then were refused: the library looks at something else than \
-             the lock, such as a place in a queue or a note of its own"
+             the lock, such as a place in a queue, a note of its own, or the late reply to an earlier request"
                 .to_owned()
         }
         StuckCause::NotKnown(between) => not_known(between),

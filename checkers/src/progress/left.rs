@@ -74,7 +74,14 @@ pub(super) fn left_by_ghost<'a>(
         asks.iter()
             .filter(move |ask| history.client_of(ask.call.process) == client)
     });
-    let Some(own) = own else { return not_known };
+    let Some(own) = own else {
+        // where answers name the owners of the server, one that none of them names is of an acquire that was not answered `ok`
+        let by = match context.not_watched {
+            None if context.grants.watched().owners => LeftBy::Acquire,
+            _ => LeftBy::NotKnown,
+        };
+        return LeftBehind { by, ..not_known };
+    };
     // since its last hold, which ended what came before
     let own: Vec<&AskBefore> = own.collect();
     let last_ok = own.iter().rposition(|ask| ask.kind == Kind::Ok);

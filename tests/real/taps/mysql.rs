@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
+use std::time::Duration;
 
 use harness::cluster::find_program;
 use harness_proxy::tap::Protocol;
@@ -67,14 +68,14 @@ fn speak_in_packets(connection: &mut PacketConnection) {
     connection.ask(b"\x01", 0);
 }
 
-/// What the server counted, by the name of its counter, when no connection but the one that asks is left, whose end a busy server counts late;
-/// and how often it was asked.
+/// What the server counted, by the name of its counter, and how often it was asked: once the connection that asks is the only one, and
+/// nothing but its own question was counted in 100 ms. A busy server counts what an earlier connection did when that has ended.
 fn counters(server: &OneServer) -> (BTreeMap<String, u64>, u64) {
     let statement =
         "SHOW GLOBAL STATUS WHERE Variable_name LIKE 'Com\\_%' OR Variable_name IN ('Questions', 'Threads_connected')";
     server.runtime.block_on(async {
         let mut asking = MysqlConnection::connect(server.address, None).await.expect("it serves");
-        let mut asked = 0;
+        let (mut asked, mut before) = (0, 0);
         loop {
             let rows = asking.query(statement).await.expect("counters").rows;
             asked += 1;
@@ -83,9 +84,11 @@ fn counters(server: &OneServer) -> (BTreeMap<String, u64>, u64) {
                 _ => None,
             });
             let counters: BTreeMap<String, u64> = counters.collect();
-            if counters["Threads_connected"] == 1 {
+            if counters["Threads_connected"] == 1 && counters["Questions"] == before + 1 {
                 return (counters, asked);
             }
+            before = counters["Questions"];
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     })
 }

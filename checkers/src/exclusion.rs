@@ -169,7 +169,8 @@ fn ended_before(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, s
     let Some(ended_ns) = first.revoked_ns(history) else {
         return false;
     };
-    let own = overlap.first.ended == Ended::Released
+    // of a process that died in its release, the server may carry that out
+    let own = matches!(overlap.first.ended, Ended::Released | Ended::Died)
         && first.cause(history).is_some_and(|cause| cause.is_release())
         && ended_ns >= history.ns(overlap.first.to);
     match second.filter(|second| second.granted != NONE) {

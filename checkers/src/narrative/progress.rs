@@ -129,7 +129,9 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
         violation.events.push(history.step(call, "asked for the lock"));
         violation.because.push(history.because(text, &[call]));
     }
-    violation.likely = Some(likely(progress::cause(context, stuck)));
+    let cause = progress::cause(context, stuck);
+    let never_ends = never_ends(context, stuck, &cause);
+    violation.likely = Some(likely(cause) + &never_ends);
     violation
         .figures
         .insert("stuck_ms".into(), (stuck.to_ns - stuck.from_ns) as f64 / 1e6);
@@ -239,6 +241,21 @@ fn dropping(context: &Context<'_>, dropped: &DroppedMessage<'_>) -> Because {
     let text =
         format!("{fault} {number} dropped {what}`{message}` of {client} at {when}, while {client} {doing} the lock.");
     context.history.because(text, &[dropped.call])
+}
+
+/// Says of what a client left that it should have ended by itself, where its lock promises that and renews nothing.
+fn never_ends(context: &Context<'_>, stuck: &Stuck, cause: &StuckCause<'_>) -> String {
+    let promises = &context.history.header.promises;
+    let ends = promises.lease == Some(true) && promises.renews == Some(false);
+    let is_over = stuck.to_ns - stuck.from_ns > 2 * context.lease_ns;
+    match (cause, context.history.header.lease_ms) {
+        (StuckCause::Left(_), Some(lease_ms)) if ends && is_over && stuck.is_shown => {
+            format!(
+                "; its lease of {lease_ms} ms did not end it either: look at the time to live that the client asks for"
+            )
+        }
+        _ => String::new(),
+    }
 }
 
 /// The likely cause, and how to mend it.

@@ -56,6 +56,9 @@ impl OverlapClass {
     }
 }
 
+/// Stores of which locks are queues of entries.
+const OF_ENTRIES: [&str; 2] = ["zk", "etcd"];
+
 /// What was decided about HL001.
 pub(crate) struct Exclusion<'a> {
     /// Not applicable to a register, inconclusive without a hold.
@@ -195,8 +198,13 @@ fn is_beside_a_release(context: &Context<'_>, overlap: &Overlap, first: &ServerG
 }
 
 /// Whether one look of the observer showed the second owner in place of the first. Lines of two moments are of two requests, however near.
+/// Where each contender has an entry of its own, the next one is the owner as the first entry goes.
 fn is_overwritten(context: &Context<'_>, first: &ServerGrant, second: Option<&ServerGrant>) -> bool {
     let history = context.history;
+    let store = history.header.backend.as_deref();
+    if store.is_some_and(|store| OF_ENTRIES.contains(&store)) {
+        return false;
+    }
     let ended = first
         .revoked_ns(history)
         .filter(|_| first.cause(history) == Some(RevokeCause::Deleted));

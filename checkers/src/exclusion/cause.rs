@@ -70,6 +70,13 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, class: OverlapClass, overlap: 
     );
     let clock =
         || stepped_client(context, overlap).map(|(client, window)| OverlapCause::ClientClock { client, window });
+    if class == OverlapClass::ToldWithoutGrant
+        && let Some(late) = [&overlap.second, first]
+            .into_iter()
+            .find_map(|hold| told_when_over(context, hold))
+    {
+        return OverlapCause::AnsweredTooLate(late);
+    }
     if !by_time {
         let overwritten = class == OverlapClass::Overwritten;
         let clock = clock().filter(|_| overwritten);
@@ -216,6 +223,26 @@ fn answered_too_late(context: &Context<'_>, hold: &LockHold) -> Option<LateAnswe
         client: history.client_of(hold.process),
         after_ns,
         is_lost,
+    })
+}
+
+/// A hold of which the server shows the grant, and that it ran out before its acquire was answered.
+fn told_when_over(context: &Context<'_>, hold: &LockHold) -> Option<LateAnswer> {
+    let history = context.history;
+    let (asked_ns, from_ns) = (hold.asked_ns(history), history.ns(hold.from));
+    let mut own = context.grants.of_owner(history, hold);
+    let is_over = own.any(|grant| {
+        let ran_out =
+            grant.has_expired(history) && grant.revoked_ns(history).is_some_and(|ended_ns| ended_ns <= from_ns);
+        ran_out
+            && grant
+                .granted_ns(history)
+                .is_some_and(|granted_ns| granted_ns >= asked_ns)
+    });
+    is_over.then(|| LateAnswer {
+        client: history.client_of(hold.process),
+        after_ns: from_ns.saturating_sub(asked_ns),
+        is_lost: false,
     })
 }
 

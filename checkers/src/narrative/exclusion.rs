@@ -89,7 +89,8 @@ fn likely_of(class: OverlapClass) -> &'static str {
         }
         OverlapClass::EarlyRelease => "a release that does not count how often its owner took the lock",
         OverlapClass::TooManyPermits => {
-            "more permits were given out than there are: look at releases that are counted twice"
+            "more permits were given out than there are: look at how an acquire counts those that are out, and at releases that \
+             are counted twice"
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::fairness::{Fairness, Passed};
 use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::history::F;
+use crate::holds::LockHold;
 use crate::limits;
 use crate::starvation::{Starved, Starving};
 use crate::tickets::TokenBreak;
@@ -42,6 +43,23 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fairness) -> Finding {
     told.figures.insert("passed_over_max".into(), decided.max as f64);
     told.figures.insert("jain_index".into(), decided.jain);
     told
+}
+
+/// Of a hundred hand-overs, how many may be to the one that has just released where those who wait are served in turn.
+const TO_THE_SAME: usize = 5;
+
+/// Whether those who got the lock while one starved were hardly ever those who had just released it.
+fn take_turns(context: &Context<'_>, starved: &Starved) -> bool {
+    let history = context.history;
+    let within = |hold: &&LockHold| (starved.from_ns..=starved.to_ns).contains(&history.ns(hold.from));
+    let holds: Vec<&LockHold> = context.holds.by_lock[starved.lock].iter().filter(within).collect();
+    let client = |hold: &LockHold| history.client_of(hold.process);
+    let same = holds
+        .windows(2)
+        .filter(|pair| client(pair[0]) == client(pair[1]))
+        .count();
+    // of one client, each hand-over is to the same
+    holds.len() > 10 && same * 100 <= holds.len() * TO_THE_SAME
 }
 
 fn starvation(context: &Context<'_>, starved: &Starved) -> Violation {
@@ -83,6 +101,10 @@ fn starvation(context: &Context<'_>, starved: &Starved) -> Violation {
     let likely = match starved.how {
         Starving::Refused => {
             "the client goes on with a session, lease or connection that is over, and never begins another"
+        }
+        _ if take_turns(context, starved) => {
+            "the others took turns, and it was never its own: look at how it loses its place in the queue, such as by a call that \
+             begins anew"
         }
         _ => "who has just released asks again before a waiter can: let waiters queue, or pause after a release",
     };

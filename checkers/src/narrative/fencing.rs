@@ -146,7 +146,7 @@ fn cause_of_break(context: &Context<'_>, broken: &TokenBreak) -> String {
     let come = if asked_at_once {
         "the token is drawn apart from the grant, before the lock is won or in a step of its own"
     } else {
-        "tokens come from a counter that restarts or is not shared"
+        "tokens come from a counter that restarts, is not shared, or is raised in a step of its own"
     };
     format!("{come}: take them from the store's own order")
 }

@@ -249,7 +249,8 @@ fn never_ends(context: &Context<'_>, stuck: &Stuck, cause: &StuckCause<'_>) -> S
     let ends = promises.lease == Some(true) && promises.renews == Some(false);
     let is_over = stuck.to_ns - stuck.from_ns > 2 * context.lease_ns;
     match (cause, context.history.header.lease_ms) {
-        (StuckCause::Left(_), Some(lease_ms)) if ends && is_over && stuck.is_shown => {
+        // what stays after a loss is renewed, which its cause says
+        (StuckCause::Left(left), Some(lease_ms)) if ends && is_over && stuck.is_shown && left.by != LeftBy::Loss => {
             format!(
                 "; its lease of {lease_ms} ms did not end it either: look at the time to live that the client asks for"
             )

@@ -85,7 +85,7 @@ class Canary(Lock):
 
     def leased(self):
         """The lease of this client, a new one when the last one may be over."""
-        if not self.session.is_sure() and DEFECT != "uses-a-dead-lease":
+        if (self.session.over.is_set() or not self.session.is_sure()) and DEFECT != "uses-a-dead-lease":
             self.session.end()
             self.session = Lease(self)
         return self.session
@@ -104,6 +104,8 @@ class Canary(Lock):
         except OSError:
             if DEFECT != "key-left-by-a-lost-reply":
                 self.leftovers.append(key)
+                # a put that is carried out later than the delete finds no lease, or ends with it
+                self.session.end()
             raise
         except Fail:
             if DEFECT != "key-left-by-a-timeout":

@@ -39,6 +39,8 @@ class AetcdLock(Lock):
     async def connect(self, host, port):
         etcd = aetcd.Client(host=host, port=port, timeout=math.ceil(self.patience))
         await etcd.connect()
+        # a channel connects at its first call
+        await asyncio.wait_for(etcd.get(b"harness"), self.patience)
         return etcd
 
     def call(self, coroutine, timeout=None):
@@ -59,7 +61,7 @@ class AetcdLock(Lock):
             asked, cause = time.monotonic(), "the lease was not refreshed in time"
             try:
                 answer = await asyncio.wait_for(contender.refresh(), self.ttl / 3)
-                if answer.ttl > 0:
+                if answer.TTL > 0:
                     proven = asked
                 else:
                     proven, cause = 0, "the lease is gone"

@@ -52,6 +52,18 @@ class Lock:
         _say({"type": "signal", "client": self.client, "f": f, "lock": lock, "at": at, "cause": cause})
 
 
+def ping_most(servers):
+    """Fails where half of the servers, or more, do not answer: no lock on a majority can be had there."""
+    errors = []
+    for server in servers:
+        try:
+            server.ping()
+        except Exception as error:
+            errors.append(error)
+    if 2 * len(errors) >= len(servers):
+        raise errors[-1]
+
+
 class LibraryLock(Lock):
     """A lock of a library that has an object for each contender. `take` makes one and asks it for the lock."""
 

@@ -9,7 +9,7 @@ holder that it ended, so no `lost` is raised.
 import redis
 from pottery import ReleaseUnlockedLock, Redlock
 
-from harness_client import LibraryLock, serve
+from harness_client import LibraryLock, ping_most, serve
 
 
 class PotteryRedlock(LibraryLock):
@@ -33,6 +33,7 @@ class PotteryRedlock(LibraryLock):
             self.masters.add(
                 redis.Redis(host=host, port=int(port), socket_timeout=self.lease / 2, socket_connect_timeout=self.lease / 2)
             )
+        ping_most(self.masters)
 
     def take(self, lock, wait_ms):
         contender = Redlock(key=lock, masters=self.masters, auto_release_time=self.lease, raise_on_redis_errors=False)

@@ -12,7 +12,7 @@ import time
 import redis
 from redlock import MultipleRedlockException, Redlock
 
-from harness_client import Fail, Lock, serve
+from harness_client import Fail, Lock, ping_most, serve
 
 
 class RedlockPy(Lock):
@@ -37,6 +37,7 @@ class RedlockPy(Lock):
             redis.StrictRedis(host=host, port=int(port), socket_timeout=timeout, socket_connect_timeout=timeout)
             for host, port in addresses
         ]
+        ping_most(servers)
         self.redlock = Redlock(servers, retry_count=1, retry_delay=0.02)
 
     def acquire(self, lock, wait_ms):

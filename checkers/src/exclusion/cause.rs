@@ -13,8 +13,6 @@ use crate::overlaps::Overlap;
 /// Faults that end connections, and how they count that.
 const CUTS: [&str; 4] = ["reset", "flaky", "drop-", "partition"];
 const RESETS: &str = "resets";
-/// Those that end the connections of all clients of a server.
-const RESTARTS: [&str; 2] = ["server-kill", "server-restart"];
 /// Stores of which some locks live as long as the connection that took them, and how taps name the requests for these.
 const OF_CONNECTIONS: [&str; 2] = ["postgres", "mariadb"];
 const ASKS_FOR_ONE: [&str; 2] = ["advisory_lock", "GET_LOCK"];
@@ -284,7 +282,7 @@ fn ended_connection<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&
     let restarts =
         |window: &&Window| window.start_ns >= history.ns(first.from) && calm::takes_all_servers(context, window);
     let ended = |window: &&Window| match window.fault.as_str() {
-        fault if RESTARTS.contains(&fault) => window.start_ns <= from_ns && restarts(window),
+        _ if window.restarts_servers() => window.start_ns <= from_ns && restarts(window),
         fault => CUTS.iter().any(|cut| fault.starts_with(cut)) && ends(window),
     };
     let windows = context.windows.iter().rev();
@@ -327,8 +325,7 @@ fn server_that_forgot<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u
     let told = matches!(grant.cause(history), Some(cause) if cause.is_removal() || cause == RevokeCause::Expired);
     let restarts = |window: &&Window| {
         let held = history.ns(first.from) <= window.start_ns && window.start_ns <= from_ns;
-        let is_restart = ["server-kill", "server-restart"].contains(&window.fault.as_str());
-        held && is_restart && window.start_ns <= ended_ns && calm::takes_all_servers(context, window)
+        held && window.restarts_servers() && window.start_ns <= ended_ns && calm::takes_all_servers(context, window)
     };
     context.windows.iter().rev().filter(|_| !told).find(restarts)
 }

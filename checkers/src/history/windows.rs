@@ -90,6 +90,11 @@ impl Window {
         self.fault.starts_with("pause")
     }
 
+    /// Whether it is one that ends servers, and starts them again.
+    pub(crate) fn restarts_servers(&self) -> bool {
+        ["server-kill", "server-restart"].contains(&self.fault.as_str())
+    }
+
     /// Milliseconds for which it made this client go on holding, where it was aimed at that holder.
     pub fn kept_working_ms(&self, client: u32) -> Option<u64> {
         let holder = self.started.holder.as_deref()? == format!("c{client}");

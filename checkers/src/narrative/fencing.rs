@@ -7,9 +7,6 @@ use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::limits;
 use crate::tickets::TokenBreak;
 
-/// Faults after which a counter on a server may be an older one.
-const RESTARTS: [&str; 3] = ["server-kill", "server-restart", "failover"];
-
 /// The finding of HL003.
 pub(crate) fn tell(context: &Context<'_>, decided: &Fencing) -> Finding {
     let tokens = many(decided.tokens, "token", "tokens");
@@ -129,8 +126,9 @@ fn cause_of_break(context: &Context<'_>, broken: &TokenBreak) -> String {
     let time = |position: u32| history.event(position).time;
     let between = time(broken.earlier.position)..=time(broken.later.position);
     let restarted = context.windows.iter().find(|window| {
-        let is_of_servers = RESTARTS.iter().any(|fault| window.fault.starts_with(fault));
-        is_of_servers && between.contains(&window.start_ns)
+        // after which a counter on a server may be an older one
+        let may_go_back = window.restarts_servers() || window.fault.starts_with("failover");
+        may_go_back && between.contains(&window.start_ns)
     });
     let asked_at_once = broken
         .later

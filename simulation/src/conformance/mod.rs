@@ -39,7 +39,7 @@ type TimedLines = Vec<(Duration, String)>;
 const TOLERANCE: Duration = Duration::from_millis(150);
 
 /// How often a script that differs is run again on the real server: a busy machine may be late, a wrong model always is.
-const REPEATS: usize = 4;
+const REPEATS: usize = 2;
 
 /// Random scripts for each model and its real server.
 const SCRIPTS: u64 = 200;

@@ -59,8 +59,9 @@ def contend(client, other):
 
     thread = threading.Thread(target=wait)
     thread.start()
-    while len(held.contenders()) < 2:
-        pass
+    # the release strikes the waiter's watch only where that is there before it
+    while not other._data_watchers:
+        held.contenders()
     held.release()
     assert acquired.wait(30)
     thread.join()

@@ -165,10 +165,8 @@ pub struct FamilyPage {
     /// Where the numbers begin; no number of a kernel is as large.
     pub numbers: AtomicU32,
     pub connections_made: AtomicU32,
-    /// A thread that gave up its turn to end: its process, and the word that the kernel clears.
-    pub leaving_pid: AtomicU32,
+    /// A process that gave up its turn to end.
     pub leaving_process: AtomicU32,
-    pub leaving_word: AtomicU64,
     /// The process of harness: where it is gone, the family has nothing to wait for.
     pub harness: AtomicU32,
     /// Its own address, as a number in the order of the machine.

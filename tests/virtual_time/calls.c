@@ -131,6 +131,11 @@ static void signals(void) {
 }
 
 extern char **environ;
+static void *wakes_parent(void *p) { if (write(*(int *)p, "x", 1) != 1) puts("no write"); return p; }
+static void joins(int *p) {
+    for (int i = 0; i < 1000; i++) { pthread_t t; char c; pthread_create(&t, 0, wakes_parent, p + 1); pthread_join(t, 0); if (read(*p, &c, 1) != 1) puts("no read"); }
+    _exit(6);
+}
 static void processes(void) {
     int st, p[2]; if (pipe(p)) return; char b[64];
     printf("getpid is gettid: %d\n", getpid() == gettid());
@@ -139,6 +144,7 @@ static void processes(void) {
     c = fork(); if (!c) { raise(SIGTERM); _exit(1); } printf("wait: %d\n", wait(&st) == c); printf("ended by SIGTERM: %d\n", WIFSIGNALED(st) && WTERMSIG(st) == SIGTERM);
     c = fork(); if (!c) { for (;;) pause(); } usleep(1000); say("kill", kill(c, SIGKILL)); printf("wait: %d\n", waitpid(c, &st, 0) == c); printf("killed: %d\n", WIFSIGNALED(st) && WTERMSIG(st) == SIGKILL); say("kill of none", kill(c, 0));
     c = fork(); if (!c) { usleep(1000); _exit(5); } siginfo_t i = { 0 }; say("waitid that does not wait", waitid(P_PID, c, &i, WEXITED | WNOHANG)); printf("none: %d\n", i.si_pid == 0); say("waitid", waitid(P_PID, c, &i, WEXITED)); printf("its number: %d, status %d\n", i.si_pid == c, i.si_status);
+    c = fork(); if (!c) joins(p); waitpid(c, &st, 0); say("joins while another process looks", WEXITSTATUS(st));
     c = vfork(); if (!c) { execlp("sh", "sh", "-c", "exit 6", (char *)0); _exit(1); } waitpid(c, &st, 0); say("vfork and exec", WEXITSTATUS(st));
     char *v[] = { "sh", "-c", "sleep 0.01; exit 7", 0 }; say("posix_spawn", posix_spawnp(&c, "sh", 0, 0, v, environ)); waitpid(c, &st, 0); say("status", WEXITSTATUS(st));
     say("system", WEXITSTATUS(system("exit 8"))); FILE *f = popen("echo one; sleep 0.01; echo two", "r"); while (fgets(b, sizeof b, f)) fputs(b, stdout); say("pclose", pclose(f)); fflush(stdout);

@@ -13,7 +13,7 @@ use super::page::{NEVER, SLOTS, about, state, why};
 use super::signals::{self, is_signalled};
 use super::timers;
 use super::trap::TrappedCall;
-use super::turns::{PID, ThreadWait, await_turn, free_slot, page, pass_turn, pid, slot, take_slot, touch, wait};
+use super::turns::{LEAVING, PID, ThreadWait, await_turn, free_slot, page, pass_turn, pid, slot, take_slot, touch, wait};
 use super::words;
 
 const NO_START: ThreadStart = ThreadStart {
@@ -246,8 +246,7 @@ pub fn end(call: &TrappedCall<'_>) -> isize {
             for space in [0, pid] {
                 words::wake(space, word as usize, u32::MAX, u32::MAX);
             }
-            page.leaving_pid.store(pid, SeqCst);
-            page.leaving_word.store(word, SeqCst);
+            LEAVING.store(word, SeqCst);
         }
         free_slot(me);
     } else {

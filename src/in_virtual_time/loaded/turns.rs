@@ -1,7 +1,7 @@
 //! Whose turn it is: a thread that waits gives the turn of its family to the next in the queue, and goes on when the turn is its own.
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicPtr, AtomicU32};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
 use super::call;
 use super::call::error::{ESRCH, ETIMEDOUT};
@@ -11,6 +11,10 @@ use super::page::{FamilyPage, NEVER, SLOTS, Slot, dirty, kind, state, why};
 static PAGE: AtomicPtr<FamilyPage> = AtomicPtr::new(core::ptr::null_mut());
 /// The number that the kernel gave to this process.
 pub static PID: AtomicU32 = AtomicU32::new(0);
+
+/// The word that the kernel clears when a thread of this process has ended which gave up its turn to end. Each process has its own: one of
+/// another process may have the turn in between, and cannot read it.
+pub static LEAVING: AtomicU64 = AtomicU64::new(0);
 
 /// Calls of this process since its threads waited, up to a limit.
 static CALLS: AtomicU32 = AtomicU32::new(0);
@@ -139,11 +143,11 @@ fn end_without_harness() {
     }
 }
 
-/// Waits, in real time, until a thread or process that gave up its turn to end has ended.
+/// Waits, in real time, until a thread of this process or another process that gave up its turn to end has ended.
 fn see_off() {
     let page = page();
-    let word = page.leaving_word.swap(0, SeqCst);
-    if word != 0 && page.leaving_pid.load(SeqCst) == pid() {
+    let word = LEAVING.swap(0, SeqCst);
+    if word != 0 {
         // SAFETY: it is in the stack of a thread of this process, which is kept until the kernel has cleared it.
         let word = unsafe { &*(word as *const AtomicU32) };
         loop {

@@ -30,7 +30,8 @@ class EtcdctlLock(Lock):
         self.ttl = max(1, round(lease_ms / 1000))
         self.endpoints = ",".join(endpoints)
         self.held = {}
-        self.etcdctl("endpoint", "health").wait()
+        if (code := self.etcdctl("endpoint", "health").wait()) != 0:
+            raise ConnectionError(f"etcdctl endpoint health ended with {code}")
 
     def etcdctl(self, *words):
         command = ["etcdctl", f"--endpoints={self.endpoints}", *words]

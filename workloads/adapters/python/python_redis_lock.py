@@ -3,11 +3,13 @@
 https://python-redis-lock.readthedocs.io/
 
 The lock is renewed by a thread of the library, which ends silently when it finds the lock gone: no `lost` is raised. Waiters
-block on a list, which the release fills.
+block on a list, which the release fills and the end of a lease does not: a wait is made of waits of a lease, which is the
+longest that the library takes from an application that does not renew.
 """
 
 import math
 import secrets
+import time
 
 import redis
 import redis_lock
@@ -36,8 +38,13 @@ class PythonRedisLock(LibraryLock):
     def take(self, lock, wait_ms):
         owner = secrets.token_hex(8)
         contender = redis_lock.Lock(self.redis, lock, expire=self.lease, id=owner, auto_renewal=True)
-        held = contender.acquire(timeout=math.ceil(wait_ms / 1000)) if wait_ms else contender.acquire(blocking=False)
-        return contender if held else None
+        if not wait_ms:
+            return contender if contender.acquire(blocking=False) else None
+        until = time.monotonic() + wait_ms / 1000
+        while (left := until - time.monotonic()) > 0:
+            if contender.acquire(timeout=min(self.lease, math.ceil(left))):
+                return contender
+        return None
 
     def grant(self, contender):
         return None, contender.id

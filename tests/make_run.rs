@@ -60,8 +60,12 @@ impl BareMachine {
     }
 
     fn make_run(&self) -> Output {
+        self.make_run_with("--time 20s")
+    }
+
+    fn make_run_with(&self, arguments: &str) -> Output {
         Command::new("make")
-            .args(["run", "BACKEND=redis", "ARGS=--time 20s"])
+            .args(["run", "BACKEND=redis", &format!("ARGS={arguments}")])
             .current_dir(self.folder.path())
             .env_clear()
             .env("PATH", self.folder.path().join("bin"))
@@ -168,6 +172,19 @@ fn without_an_engine_the_crates_for_containers_are_left_out_and_without_servers_
     let output = machine.make_run();
     assert!(output.status.success(), "{}", said(&output));
     assert!(machine.calls()[1].contains("--runtime auto"), "{:?}", machine.calls());
+}
+
+#[test]
+fn crates_for_containers_and_for_tls_are_built_where_the_run_uses_them() {
+    let machine = BareMachine::with(&[COMPILER, ("cargo", CARGO), ("docker", DOCKER)]);
+    let output = machine.make_run_with("--tls --time 20s");
+    assert!(output.status.success(), "{}", said(&output));
+    let built = "cargo build --profile quick --locked --no-default-features --features docker --features tls";
+    assert!(
+        machine.calls().iter().any(|call| call == built),
+        "{:?}",
+        machine.calls()
+    );
 }
 
 #[test]

@@ -239,6 +239,10 @@ impl RunArgs {
                 "--proxy-api serves the API of the built-in proxy; Toxiproxy serves its own\nhint: --proxy builtin".into(),
             ),
             (
+                config.tls && !cfg!(feature = "tls"),
+                "this harness was built without TLS (--no-default-features)\nhint: cargo build --features tls".into(),
+            ),
+            (
                 starts_toxiproxy && !cfg!(feature = "docker"),
                 "this harness was built without docker, so it cannot start a Toxiproxy\nhint: --proxy toxiproxy=HOST:PORT".into(),
             ),

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,49 +16,17 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client};
 
-use crate::authority::{Authority, Identity, SERVER_NAME};
-use crate::join::{join, reset};
+use crate::authority::{Authority, Identity};
+use crate::certify::SERVER_NAME;
+use crate::files::TlsFiles;
+use crate::relay::join;
+use crate::reset::reset;
 
 /// Time for a peer to carry out a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// HTTP/2 as a protocol of TLS, which Go's servers of gRPC insist on.
 const H2: &[u8] = b"h2";
 const HTTP_1_1: &[u8] = b"http/1.1";
-
-/// The files that a client of TLS reads: whom to believe, and what to present.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TlsFiles {
-    pub ca: PathBuf,
-    pub certificate: PathBuf,
-    pub key: PathBuf,
-}
-
-impl TlsFiles {
-    /// The variables of a client's environment that name the files.
-    pub const VARIABLES: [&str; 3] = ["HARNESS_TLS_CA", "HARNESS_TLS_CERT", "HARNESS_TLS_KEY"];
-
-    /// The files that the environment names; `None` unless it names all three.
-    #[must_use]
-    pub fn of_environment() -> Option<Self> {
-        let named = |name: &str| {
-            std::env::var_os(name)
-                .filter(|path| !path.is_empty())
-                .map(PathBuf::from)
-        };
-        let [ca, certificate, key] = Self::VARIABLES.map(named);
-        Some(Self {
-            ca: ca?,
-            certificate: certificate?,
-            key: key?,
-        })
-    }
-
-    /// In the order of [`TlsFiles::VARIABLES`].
-    #[must_use]
-    pub fn paths(&self) -> [&Path; 3] {
-        [&self.ca, &self.certificate, &self.key]
-    }
-}
 
 /// The end of TLS that accepts. It refuses clients without a certificate of the authority.
 #[derive(Clone)]

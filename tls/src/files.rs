@@ -1,0 +1,38 @@
+//! The files by which programs use TLS.
+
+use std::path::{Path, PathBuf};
+
+/// The files that a client of TLS reads: whom to believe, and what to present.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    pub ca: PathBuf,
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+impl TlsFiles {
+    /// The variables of a client's environment that name the files.
+    pub const VARIABLES: [&str; 3] = ["HARNESS_TLS_CA", "HARNESS_TLS_CERT", "HARNESS_TLS_KEY"];
+
+    /// The files that the environment names; `None` unless it names all three.
+    #[must_use]
+    pub fn of_environment() -> Option<Self> {
+        let named = |name: &str| {
+            std::env::var_os(name)
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from)
+        };
+        let [ca, certificate, key] = Self::VARIABLES.map(named);
+        Some(Self {
+            ca: ca?,
+            certificate: certificate?,
+            key: key?,
+        })
+    }
+
+    /// In the order of [`TlsFiles::VARIABLES`].
+    #[must_use]
+    pub fn paths(&self) -> [&Path; 3] {
+        [&self.ca, &self.certificate, &self.key]
+    }
+}

@@ -1,0 +1,46 @@
+"""PALs' `Locker.lock`: an advisory lock of a session of PostgreSQL.
+
+https://github.com/level12/pals
+
+The lock lasts as long as its connection, and nothing tells its holder that the connection ended.
+"""
+
+import os
+
+import pals
+
+from harness_client import Fail, LibraryLock, serve
+
+
+class PalsLock(LibraryLock):
+    contract = {
+        "lease": False,
+        "renews": True,
+        "tries": True,
+        "wakes": "unreported",
+        "owner": "none",
+        "token": "none",
+        "value": "none",
+    }
+
+    def open(self, endpoints, lease_ms):
+        user, password = os.environ.get("PGUSER", "postgres"), os.environ.get("PGPASSWORD")
+        login = f"{user}:{password}" if password else user
+        database = os.environ.get("PGDATABASE", "postgres")
+        self.locker = pals.Locker(
+            "harness",
+            f"postgresql+psycopg2://{login}@{endpoints[0]}/{database}?connect_timeout={max(2, lease_ms // 1000)}",
+        )
+        self.locker.engine.connect().close()
+
+    def take(self, lock, wait_ms):
+        contender = self.locker.lock(lock, blocking=wait_ms > 0, acquire_timeout=max(1, wait_ms))
+        return contender if contender.acquire() else None
+
+    def release(self, lock):
+        contender = self.held.pop(lock, None)
+        if contender is None or not contender.release():
+            raise Fail("not held")
+
+
+serve(PalsLock)

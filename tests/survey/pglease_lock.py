@@ -1,0 +1,60 @@
+"""pglease's `PGLease`: a row with an owner and an end.
+
+https://github.com/rguiu/pglease
+
+A thread of the library renews the lock, and calls `on_lease_lost`. It tries once, so the client asks again and again.
+"""
+
+import math
+import os
+import time
+
+from pglease import PGLease
+
+from harness_client import Fail, LibraryLock, serve
+
+
+class PgLeaseLock(LibraryLock):
+    contract = {
+        "lease": True,
+        "renews": True,
+        "tries": True,
+        "wakes": "polls",
+        "owner": "none",
+        "token": "none",
+        "wall_clock": True,
+        "value": "none",
+    }
+
+    def open(self, endpoints, lease_ms):
+        user, password = os.environ.get("PGUSER", "postgres"), os.environ.get("PGPASSWORD")
+        login = f"{user}:{password}" if password else user
+        database = os.environ.get("PGDATABASE", "postgres")
+        self.ttl = math.ceil(lease_ms / 1000)  # whole seconds only
+        self.leases = PGLease(
+            f"postgresql://{login}@{endpoints[0]}/{database}?connect_timeout={max(2, self.ttl)}",
+            heartbeat_interval=max(1, self.ttl // 3),
+            on_lease_lost=self.ended,
+        )
+
+    def ended(self, lock):
+        if lock in self.held:
+            self.lost(lock, "on_lease_lost")
+
+    def take(self, lock, wait_ms):
+        deadline = time.monotonic() + wait_ms / 1000
+        while not self.leases.try_acquire(lock, ttl=self.ttl):
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(0.05)
+        return lock
+
+    def release(self, lock):
+        if self.held.pop(lock, None) is None or not self.leases.release(lock):
+            raise Fail("not held")
+
+    def close(self):
+        self.leases.close()
+
+
+serve(PgLeaseLock)

@@ -1,0 +1,67 @@
+"""py-redis-semaphore's `Mutex`, its semaphore with one slot.
+
+https://github.com/azhig/py-redis-semaphore
+
+A thread of the library renews the lock and calls `on_lock_lost`. The library asks for a `socket_timeout` that is shorter than
+`lock_timeout`. Its fencing token is a counter.
+"""
+
+import redis
+from redis_semaphore import AcquireTimeoutError, LockLostError, Mutex, NotAcquiredError
+
+from harness_client import Fail, LibraryLock, serve
+
+
+class PyRedisSemaphore(LibraryLock):
+    contract = {
+        "lease": True,
+        "renews": True,
+        "tries": True,
+        "wakes": "unreported",
+        "owner": "none",
+        "token": "own",
+        "value": "none",
+    }
+    not_held = (NotAcquiredError, LockLostError)
+
+    def open(self, endpoints, lease_ms):
+        host, port = endpoints[0].rsplit(":", 1)
+        self.lease = lease_ms / 1000
+        self.redis = redis.Redis(
+            host=host, port=int(port), socket_timeout=self.lease / 2, socket_connect_timeout=self.lease / 2
+        )
+        self.redis.ping()
+
+    def take(self, lock, wait_ms):
+        contender = Mutex(
+            self.redis,
+            lock,
+            lock_timeout=self.lease,
+            acquire_timeout=wait_ms / 1000 or None,
+            on_lock_lost=lambda *_: self.ended(lock, contender),
+        )
+        try:
+            return contender if contender.acquire(blocking=wait_ms > 0).success else None
+        except AcquireTimeoutError:
+            return None
+
+    def grant(self, contender):
+        return contender.fencing_token, None
+
+    def ended(self, lock, contender):
+        if self.held.get(lock) is contender:
+            self.lost(lock, "on_lock_lost")
+
+    def release(self, lock):
+        contender = self.held.pop(lock, None)
+        try:
+            if contender is None or not contender.release():
+                raise Fail("not held")
+        except self.not_held as error:
+            raise Fail(f"not held: {error}")
+
+    def close(self):
+        self.redis.close()
+
+
+serve(PyRedisSemaphore)

@@ -1,0 +1,57 @@
+"""redis-lock-py's `RedisLock`, whose waiters subscribe to a channel.
+
+https://github.com/miintto/redis-lock-py
+
+The lock is not renewed. The library waits by itself and does not say when it asked, so the client counts 60 % of the lease from the
+answer. It can not try without a wait.
+"""
+
+import math
+import time
+
+import redis
+from redis_lock import RedisLock
+from redis_lock.exceptions import LockNotOwnedError
+
+from harness_client import serve
+from serve_survey import TimedLock
+
+
+class RedisLockPy(TimedLock):
+    contract = {
+        "lease": True,
+        "renews": False,
+        "tries": False,
+        "wakes": "unreported",
+        "owner": "server",
+        "token": "none",
+        "keys": "{lock}",
+        "value": "string",
+    }
+    not_held = LockNotOwnedError
+
+    def open(self, endpoints, lease_ms):
+        host, port = endpoints[0].rsplit(":", 1)
+        self.lease = math.ceil(lease_ms / 1000)  # whole seconds only
+        self.redis = redis.Redis(
+            host=host, port=int(port), socket_timeout=self.lease, socket_connect_timeout=self.lease
+        )
+        self.redis.ping()
+
+    def take(self, lock, wait_ms):
+        contender = RedisLock(
+            self.redis, lock, blocking_timeout=max(0.001, wait_ms / 1000), expire_timeout=self.lease
+        )
+        if not contender.acquire():
+            return None
+        self.ends = time.monotonic() + 0.6 * self.lease
+        return contender
+
+    def grant(self, contender):
+        return None, contender.token.decode()
+
+    def close(self):
+        self.redis.close()
+
+
+serve(RedisLockPy)

@@ -1,0 +1,46 @@
+"""valkey-py's `Lock`: `Valkey.lock(name, timeout)`.
+
+https://valkey-py.readthedocs.io/en/latest/lock.html
+
+The lock is not renewed.
+"""
+
+import valkey
+from valkey.exceptions import LockError
+
+from harness_client import serve
+from serve_survey import TimedLock
+
+
+class ValkeyLock(TimedLock):
+    contract = {
+        "lease": True,
+        "renews": False,
+        "tries": True,
+        "wakes": "polls",
+        "owner": "server",
+        "token": "none",
+        "keys": "harness:{lock}",
+        "value": "string",
+    }
+    not_held = LockError
+
+    def open(self, endpoints, lease_ms):
+        host, port = endpoints[0].rsplit(":", 1)
+        self.lease = lease_ms / 1000
+        self.valkey = valkey.Valkey(
+            host=host, port=int(port), socket_timeout=self.lease, socket_connect_timeout=self.lease
+        )
+        self.valkey.ping()
+
+    def contender(self, lock):
+        return self.valkey.lock(f"harness:{lock}", timeout=self.lease)
+
+    def grant(self, contender):
+        return None, contender.local.token.decode()
+
+    def close(self):
+        self.valkey.close()
+
+
+serve(ValkeyLock)

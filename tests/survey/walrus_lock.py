@@ -1,0 +1,51 @@
+"""walrus's `Lock`: `Database.lock(name, ttl)`.
+
+https://walrus.readthedocs.io/en/latest/containers.html#walrus.Lock
+
+The lock is not renewed. The library can wait without an end or not at all, so the client asks again and again.
+"""
+
+import secrets
+
+import walrus
+
+from harness_client import Fail, serve
+from serve_survey import TimedLock
+
+
+class WalrusLock(TimedLock):
+    contract = {
+        "lease": True,
+        "renews": False,
+        "tries": True,
+        "wakes": "polls",
+        "owner": "server",
+        "token": "none",
+        "keys": "lock:{lock}",
+        "value": "string",
+    }
+
+    def open(self, endpoints, lease_ms):
+        host, port = endpoints[0].rsplit(":", 1)
+        self.lease = lease_ms / 1000
+        self.database = walrus.Database(
+            host=host, port=int(port), socket_timeout=self.lease, socket_connect_timeout=self.lease
+        )
+        self.database.ping()
+
+    def contender(self, lock):
+        return self.database.lock(lock, ttl=int(self.lease * 1000), lock_id=secrets.token_hex(16))
+
+    def attempt(self, contender):
+        return contender.acquire(block=False)
+
+    def grant(self, contender):
+        return None, contender._lock_id
+
+    def release(self, lock):
+        contender = self.held.pop(lock, None)
+        if contender is None or not contender.release():
+            raise Fail("not held")
+
+
+serve(WalrusLock)

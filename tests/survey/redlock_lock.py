@@ -1,0 +1,56 @@
+"""redlock's `RedLock`, from `RedLockFactory.create_lock`.
+
+https://github.com/glasslion/redlock
+
+The lock is not renewed, and `acquire` does not say how long it is valid.
+"""
+
+from redlock import RedLockFactory
+
+from harness_client import Fail, ping_most, serve
+from serve_survey import TimedLock
+
+
+class RedlockLock(TimedLock):
+    contract = {
+        "lease": True,
+        "renews": False,
+        "tries": True,
+        "wakes": "polls",
+        "owner": "server",
+        "token": "none",
+        "wall_clock": True,
+        "keys": "harness:{lock}",
+        "value": "string",
+    }
+
+    def open(self, endpoints, lease_ms):
+        self.lease = lease_ms / 1000
+        timeout = self.lease / 2
+        addresses = [endpoint.rsplit(":", 1) for endpoint in endpoints]
+        self.factory = RedLockFactory(
+            [
+                {"host": host, "port": int(port), "socket_timeout": timeout, "socket_connect_timeout": timeout}
+                for host, port in addresses
+            ]
+        )
+        ping_most(self.factory.redis_nodes)
+
+    def contender(self, lock):
+        ttl = int(self.lease * 1000)
+        return self.factory.create_lock(f"harness:{lock}", retry_times=1, retry_delay=20, ttl=ttl)
+
+    def attempt(self, contender):
+        return contender.acquire()
+
+    def grant(self, contender):
+        return None, contender.lock_key
+
+    def release(self, lock):
+        contender = self.held.pop(lock, None)
+        if contender is None:
+            raise Fail("not held")
+        contender.release()  # answers nothing, also where the lock was gone
+
+
+serve(RedlockLock)

@@ -2,8 +2,12 @@
 
 https://github.com/micro-fan/aiozk
 
-The lock is an ephemeral node of a queue. Nothing tells its holder that the session ended: the library logs it.
+The lock is an ephemeral node of a queue. Nothing tells its holder that the session ended: the library logs it. Where an acquire does not
+come back, the client ends its session, and its nodes with it.
 """
+
+import asyncio
+import contextlib
 
 import aiozk
 from aiozk.exc import TimeoutError as NotTaken
@@ -24,19 +28,34 @@ class AiozkLock(LibraryLock):
     }
 
     def open(self, endpoints, lease_ms):
-        self.lease = lease_ms / 1000
-        run(self.connect(endpoints), 5 * self.lease)
+        self.lease, self.servers = lease_ms / 1000, ",".join(endpoints)
+        self.zk = None
+        self.connect()
 
-    async def connect(self, endpoints):
-        self.zk = aiozk.ZKClient(",".join(endpoints), session_timeout=self.lease)
-        await self.zk.start()
+    def connect(self):
+        if self.zk is None:
+            zk = aiozk.ZKClient(self.servers, session_timeout=self.lease)
+            run(zk.start(), 3 * self.lease)
+            self.zk = zk
+
+    def disconnect(self):
+        zk, self.zk = self.zk, None
+        with contextlib.suppress(asyncio.TimeoutError):
+            run(zk.close(), self.lease)
 
     def take(self, lock, wait_ms):
+        try:
+            self.connect()
+        except asyncio.TimeoutError:
+            raise Fail("no session")
         contender = self.zk.recipes.Lock(f"/harness/{lock}")
         try:
             run(contender.acquire(timeout=max(0.05, wait_ms / 1000)), wait_ms / 1000 + 2 * self.lease)
         except NotTaken:
             return None
+        except asyncio.TimeoutError:
+            self.disconnect()
+            raise
         return contender if contender.locked() else None
 
     def grant(self, contender):
@@ -44,12 +63,13 @@ class AiozkLock(LibraryLock):
 
     def release(self, lock):
         contender = self.held.pop(lock, None)
-        if contender is None:
+        if contender is None or self.zk is None:
             raise Fail("not held")
         run(contender.release(), 2 * self.lease)
 
     def close(self):
-        run(self.zk.close(), self.lease)
+        if self.zk is not None:
+            self.disconnect()
 
 
 serve(AiozkLock)

@@ -51,7 +51,9 @@ class AiozkLock(LibraryLock):
         contender = self.zk.recipes.Lock(f"/harness/{lock}")
         try:
             run(contender.acquire(timeout=max(0.05, wait_ms / 1000)), wait_ms / 1000 + 2 * self.lease)
-        except NotTaken:
+        except NotTaken as error:
+            if error.args:
+                raise  # the connection's: it is not known whether the node is there
             return None
         except asyncio.TimeoutError:
             self.disconnect()

@@ -19,7 +19,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client};
 use crate::authority::{Authority, Identity};
 use crate::certify::SERVER_NAME;
 use crate::files::TlsFiles;
-use crate::relay::join;
+use crate::join::join;
 use crate::reset::reset;
 
 /// Time for a peer to carry out a handshake.

@@ -13,6 +13,8 @@ mod certify;
 mod config;
 mod files;
 #[cfg(feature = "rustls")]
+mod join;
+#[cfg(feature = "rustls")]
 mod relay;
 mod reset;
 #[cfg(not(feature = "rustls"))]

@@ -4,12 +4,12 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::config::TlsClient;
+use crate::join::join;
 use crate::reset::reset;
 
 /// What a client of HTTP/2 says first (RFC 9113, 3.4).
@@ -104,21 +104,5 @@ async fn begins_http_2(plain: &TcpStream) -> io::Result<bool> {
             return Ok(begin == HTTP_2);
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
-/// Carries bytes both ways until both ends have ended. What breaks one connection resets the other.
-pub(crate) async fn join<T>(mut plain: TcpStream, tls: &mut T, reset_tls: impl FnOnce(&T))
-where
-    T: AsyncRead + AsyncWrite + Unpin,
-{
-    match copy_bidirectional(&mut plain, tls).await {
-        Ok(_) => {}
-        // a server that was killed says no goodbye: an end, as it is without TLS
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
-        Err(_) => {
-            reset(&plain);
-            reset_tls(tls);
-        }
     }
 }

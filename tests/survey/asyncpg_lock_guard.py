@@ -21,7 +21,7 @@ from serve_survey import run
 class Hold:
     def __init__(self, guard, key, ended):
         self.guard, self.key, self.ended = guard, key, ended
-        self.taken = asyncio.Event()
+        self.taken, self.over = asyncio.Event(), False
 
     async def start(self, wait):
         self.task = asyncio.ensure_future(self.guard.run(self.key, self.work))
@@ -35,9 +35,9 @@ class Hold:
         self.taken.set()
         try:
             await asyncio.Event().wait()
-        except asyncio.CancelledError:
+        finally:
+            self.over = True
             self.ended(self)
-            raise
 
     async def end(self):
         self.task.cancel()
@@ -82,7 +82,13 @@ class AsyncpgLock(LibraryLock):
     def take(self, lock, wait_ms):
         key = int.from_bytes(hashlib.sha256(lock.encode()).digest()[:8], "big", signed=True)
         hold = Hold(self.guard, key, lambda hold: self.ended(lock, hold))
+        hold.lock = lock
         return hold if run(hold.start(wait_ms / 1000)) else None
+
+    def grant(self, hold):
+        if hold.over:
+            self.lost(hold.lock, "cancelled by the guard")  # before the lock was in `held`
+        return None, None
 
     def ended(self, lock, hold):
         if self.held.get(lock) is hold:

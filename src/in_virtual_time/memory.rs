@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicU32, AtomicUsize};
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use nix::libc;
@@ -131,26 +131,13 @@ pub fn await_end(pid: u32, most: Duration) -> bool {
 }
 
 /// Has this thread, and the programs that [`lie_still`] starts for it, run on one processor from now on: one of them goes on at a
-/// time, and another processor would have to be woken for each. `None`: the kernel does not let it.
+/// time, and another processor would have to be woken for each. It is the one where the kernel has put this thread, which is new: the one
+/// that has least to do. `None`: the kernel does not let it.
 #[expect(unsafe_code, reason = "there is no safe function for it")]
 pub fn stay_on_one_processor() -> Option<usize> {
-    // worlds that begin at once begin on several
-    static BEGUN: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: sets of processors are plain bits, and the kernel fills in this one.
-    unsafe {
-        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
-        if libc::sched_getaffinity(0, size_of_val(&allowed), &raw mut allowed) != 0 {
-            return None;
-        }
-        let processors = 0..libc::CPU_SETSIZE as usize;
-        let processors: Vec<usize> = processors
-            .filter(|processor| libc::CPU_ISSET(*processor, &allowed))
-            .collect();
-        let here = usize::try_from(libc::sched_getcpu()).ok()?;
-        let here = processors.iter().position(|processor| *processor == here)?;
-        let chosen = processors[(here + BEGUN.fetch_add(1, SeqCst)) % processors.len()];
-        go_to(chosen).then_some(chosen)
-    }
+    // SAFETY: it takes nothing.
+    let here = usize::try_from(unsafe { libc::sched_getcpu() }).ok()?;
+    go_to(here).then_some(here)
 }
 
 /// Whether this thread runs on this processor alone from now on.

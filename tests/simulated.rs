@@ -77,6 +77,24 @@ fn the_catches_of_the_readme_are_found_on_models_too() {
 }
 
 #[test]
+fn a_waiter_that_is_cut_off_breaks_a_queue_that_believes_a_wake_up_and_not_one_that_looks_again() {
+    let harness = Harness::new();
+    let words = "run --json --quiet --runtime simulated --backend zk --fault partition=waiter --seed 1";
+    for (defect, property) in [
+        ("none", None),
+        ("zk-predecessor-watch: who is woken is first", Some("HL001")),
+    ] {
+        let mut command = harness.command(words);
+        let answer = Answer::of(command.env(VARIABLE, defect).output().unwrap());
+        answer.assert_exit(if property.is_some() { 1 } else { 0 });
+        assert_eq!(violated(&answer).contains(&"HL001"), property.is_some());
+        let (with_effect, windows) = answer.windows_with_effect();
+        assert!(windows > 0 && with_effect > 0, "{windows} {with_effect}");
+        assert!(answer.diagnosis.to_string().contains("waiter | every server"));
+    }
+}
+
+#[test]
 fn nothing_has_to_be_installed_and_the_same_seed_has_the_same_history_in_another_process() {
     let harness = Harness::new();
     let words = "run --quiet --runtime simulated --backend redis --time 20s --fault partition,drop-reply,kill --seed";

@@ -20,13 +20,15 @@ pub struct Partition;
 /// The kinds between clients and servers, in the order in which a plan without an argument goes through them: the one
 /// with the largest effect first.
 const KINDS: [&str; 6] = ["holder", "client", "half", "to-server", "server", "to-client"];
+/// A client that waits for a lock, cut off from every server.
+const WAITER: &str = "waiter";
 
 impl Fault for Partition {
     fn definition(&self) -> FaultDefinition {
         FaultDefinition {
             name: "partition",
             summary: "packets are dropped, both ways or one way: nothing is acknowledged, no connect is answered",
-            argument: "holder | client | half | server | to-server | to-client (default: these, one after the other); between servers: \
+            argument: "holder | client | half | server | to-server | to-client (default: these, one after the other) | waiter; between servers: \
          leader | leader-alone (its clients cut off, too) | leader-to-servers | servers-to-leader | minority | \
          servers-halves | ring | bridge | between-servers (these, one after the other)",
             family: FaultFamily::Cluster,
@@ -96,6 +98,7 @@ impl Fault for Partition {
                     "holder cut off from every server, towards the client only".into(),
                 )
             }
+            WAITER => (Target::Waiter, both, "waiter | every server".into()),
             _ => (Target::Holder, both, "holder | every server".into()),
         };
         let on_links = LinkInjection {
@@ -128,6 +131,7 @@ fn half(shape: &Shape, rng: &mut ChaCha8Rng) -> (Target, Behaviour, String) {
 fn known() -> impl Iterator<Item = &'static str> {
     KINDS
         .into_iter()
+        .chain([WAITER])
         .chain(peer_partition::KINDS)
         .chain([peer_partition::EVERY_KIND])
 }

@@ -16,6 +16,7 @@ use crate::config::{Clients, Config, Demand, FaultRequest};
 use crate::faults::Shape;
 use crate::hunt::draw::length;
 use crate::hunt::faults::HuntFaults;
+use crate::hunt::typed_fault::name;
 use crate::hunt::{HuntDraw, HuntRecord, HuntSpace};
 use crate::plan::kept_windows::planned;
 
@@ -101,6 +102,12 @@ impl SpaceOfHunt {
         } else {
             Vec::new()
         };
+        // a step of a clock is refused to clients that compare no times of day, which the first of them says
+        let compares_times = contract
+            .as_ref()
+            .is_some_and(|contract| contract.wall_clock != Some(false));
+        let of_clients_clock = |fault: &str| name(fault) == "clock" && fault != "clock=server";
+        let concerns = |fault: &str| !self.space.faultless || compares_times || !of_clients_clock(fault);
         let tried = |config: &mut Config| config.mix.tries = Some(1);
         let mut with_tries = self.config.clone();
         tried(&mut with_tries);
@@ -113,7 +120,7 @@ impl SpaceOfHunt {
                 Clients::Recipe(_) => true,
                 Clients::Foreign { .. } => contract.is_some_and(|contract| contract.threads == Some(true)),
             },
-            faults: self.space.faults.clone().with_cells(cells),
+            faults: self.space.faults.clone().retain(concerns).with_cells(cells),
             ..self.space.clone()
         };
         let seed = u64::from_str_radix(&record.seed, 16).unwrap_or_default();
@@ -232,6 +239,8 @@ fn shortest_lease(args: &RunArgs) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use harness_workloads::Contract;
+
     use super::*;
 
     #[test]
@@ -264,5 +273,36 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn the_clock_of_a_client_is_stepped_once_it_is_known_to_compare_times_of_day() {
+        let options = [("backend", "redis"), ("client", "./my-lock"), ("runtime", "virtual")];
+        let mut record = HuntRecord {
+            options: options
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .to_vec(),
+            seed: "7".to_owned(),
+            ..HuntRecord::default()
+        };
+        let space = SpaceOfHunt::of(&record, HuntUntil::First)
+            .map_err(|failure| failure.sentence)
+            .unwrap();
+        let mut clocks = |contract: Option<Contract>| {
+            record.contract = contract;
+            let draws = (0..80).map(|index| space.draw(&record, index));
+            draws
+                .filter(|draw| draw.faults().any(|fault| name(fault) == "clock"))
+                .count()
+        };
+        let with = |wall_clock| {
+            Some(Contract {
+                wall_clock,
+                ..Contract::default()
+            })
+        };
+        assert_eq!(clocks(None), 0);
+        assert_eq!(clocks(with(Some(false))), 0);
+        assert!(clocks(with(Some(true))) > 0 && clocks(with(None)) > 0);
     }
 }

@@ -52,8 +52,8 @@ canaries: build servers ## small defects planted in locks, each to be found by a
 	target/release/harness adapters kazoo-lock
 	@scripts/canaries $(ARGS)
 
-catches: build servers ## known bugs of lock libraries, found by hunts that are told nothing, for docs/catches.md (10 minutes; ARGS="--only redlock")
-	@scripts/catches $(ARGS)
+survey: build servers ## lock libraries of PyPI, each put through the same hunts, for docs/survey.md (an hour; ARGS="kazoo --jobs 2")
+	target/release/harness survey --page docs/survey.md $(ARGS)
 
 soak: build servers ## random combinations for an hour each on ZooKeeper, etcd and Redis, and what they leave behind (ARGS="--minutes 5 redis")
 	@scripts/soak $(ARGS)
@@ -90,4 +90,4 @@ lint: ## rustfmt and clippy
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-.PHONY: help can-build build dist run servers images test test-all adapters libraries strangers no-fault canaries catches nightly soak kills bench conformance wheel check-page kubernetes workflows fmt lint
+.PHONY: help can-build build dist run servers images test test-all adapters libraries strangers no-fault canaries survey nightly soak kills bench conformance wheel check-page kubernetes workflows fmt lint

@@ -62,8 +62,11 @@ pub struct Adapter {
     /// Debian's packages that have the jars or the program.
     #[serde(default)]
     packages: Vec<String>,
-    /// A file of [`FILES`] and its arguments.
+    /// A file of [`FILES`] or of its own, and its arguments.
     run: String,
+    /// Programs beside those of [`FILES`], by their names.
+    #[serde(skip)]
+    own: Vec<(String, String)>,
 }
 
 /// Why an adapter cannot be installed or run: a sentence, and a hint where there is one.
@@ -99,8 +102,39 @@ pub fn named(name: &str) -> Option<&'static Adapter> {
 }
 
 impl Adapter {
+    /// A client in Python that is no part of harness, with programs of its own; `pip` are packages of PyPI, pinned.
+    pub fn of_python(name: String, backend: String, pip: Vec<String>, run: String, own: Vec<(String, String)>) -> Self {
+        Self {
+            library: pip.join(" "),
+            name,
+            backend,
+            pip,
+            jars: Vec::new(),
+            program: None,
+            packages: Vec::new(),
+            run,
+            own,
+        }
+    }
+
+    /// Its programs, with those that others have as well.
+    fn files(&self) -> impl Iterator<Item = (&str, &str)> {
+        let own = self.own.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        FILES.iter().copied().chain(own)
+    }
+
     pub fn is_installed(&self) -> bool {
         self.folder().is_ok_and(|folder| folder.join(READY).exists())
+    }
+
+    /// Its name, with a digest of all that it is made of.
+    ///
+    /// # Errors
+    ///
+    /// There is no cache folder.
+    pub fn identity(&self) -> Result<String, AdapterError> {
+        let folder = self.folder()?;
+        Ok(folder.file_name().unwrap_or_default().to_string_lossy().into_owned())
     }
 
     /// The command that runs it.
@@ -146,7 +180,7 @@ impl Adapter {
             fs::remove_dir_all(&folder).map_err(cannot)?;
         }
         fs::create_dir_all(&folder).map_err(cannot)?;
-        for (name, text) in FILES {
+        for (name, text) in self.files() {
             fs::write(folder.join(name), text).map_err(cannot)?;
         }
         if !self.pip.is_empty() {
@@ -218,7 +252,7 @@ impl Adapter {
             made_of.update(part);
             made_of.update([0]);
         }
-        for (name, text) in FILES {
+        for (name, text) in self.files() {
             made_of.update(name);
             made_of.update(text);
         }

@@ -39,5 +39,6 @@ pub mod run;
 pub mod simulated;
 pub mod store;
 pub mod suite;
+pub mod survey;
 pub mod ui;
 pub mod wall_clock;

@@ -13,6 +13,7 @@ use super::examples;
 use super::hunt_args::{HuntArgs, ShrinkArgs};
 use super::init::Language;
 use super::seeds::parse_seed;
+use super::survey::SurveyArgs;
 use crate::backends;
 use crate::config::heading::{AGAIN, CONFIGURATION, FAULTS, LOAD, LOCK, OUTPUT, SERVERS};
 use crate::config::setting::Setting;
@@ -69,6 +70,9 @@ pub enum CliCommand {
     /// Run the experiments of a TOML file, each with an expected verdict
     #[command(after_help = examples::SUITE)]
     Suite(SuiteArgs),
+    /// Put locks of known libraries through the same hunts, and write what each of them promises and keeps
+    #[command(after_help = examples::SURVEY)]
+    Survey(SurveyArgs),
     /// Check a stored run or any history file
     #[command(after_help = examples::CHECK)]
     Check(CheckArgs),

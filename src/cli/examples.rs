@@ -31,6 +31,14 @@ Every option but those of \"Configuration\" can also be a key of harness.toml (l
 one of its profiles ([profile.nightly]) or a variable (HARNESS_LEASE=3s). A flag overrides a variable, \
 which overrides the profile, which overrides the rest of the file.";
 
+pub const SURVEY: &str = "\
+Examples:
+  harness survey                                  all locks of tests/survey; goes on where it was interrupted
+  harness survey kazoo==2.8.0 kazoo==2.11.0       two versions of one library
+  harness survey walrus --promise partition --experiments 100
+
+Exit codes: 0 surveyed, whatever was found, 2 bad arguments, 4 a library could not be installed or tried, 130 interrupted";
+
 pub const INIT: &str = "\
 Examples:
   harness init python             a lock on Redis that works, in my-lock/

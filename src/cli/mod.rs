@@ -30,6 +30,7 @@ mod merging;
 mod metrics;
 mod online;
 mod original;
+mod own_command;
 mod pages;
 mod proxy;
 mod records;
@@ -48,6 +49,7 @@ mod shrink_screen;
 mod shrunk_test;
 mod stdout;
 mod suite;
+mod survey;
 
 use std::io::{self, IsTerminal};
 use std::num::NonZero;
@@ -111,6 +113,7 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
         CliCommand::Shrink(args) => return shrink::shrink(&args, color),
         CliCommand::Replay(args) => return replay::replay(&args),
         CliCommand::Suite(args) => return suite::suite(&args, color),
+        CliCommand::Survey(args) => return survey::survey(&args),
         CliCommand::Check(args) => return check::check(&args, look(color, io::stdout().is_terminal())),
         CliCommand::Report(args) => return report::report(&args),
         CliCommand::Compare(args) => return compare::compare(&args),

@@ -2,25 +2,19 @@
 //! others, and the command of a row is what a user would type.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
-use tokio::io::AsyncReadExt;
-use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 
 use super::examined::exit_of;
 use super::interrupt::interrupted;
+use super::own_command::{self, last_words, own_command};
 use super::row_seeds::{RowSeeds, SEED, SeedExamined, examine};
 use crate::config::setting::{OptionName, Setting, SettingOrigin};
 use crate::exit::Exit;
-use crate::process;
 use crate::report::Diagnosis;
 use crate::report::terminal::Look;
 use crate::suite::SuiteRow;
@@ -244,7 +238,7 @@ async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) 
     let exit = code.and_then(|code| Exit::ALL.into_iter().find(|exit| i32::from(exit.code()) == code));
     let Judgement { judged, mut why } = job.row.judge(exit, diagnosis.as_ref());
     if why.is_empty() && judged != RowOutcome::AsExpected {
-        why.extend(last_words(&place.log));
+        why.extend(last_words(&place.log, SUITE_LOG_TAIL));
     }
     RowAttempt {
         judged,
@@ -297,74 +291,14 @@ fn nothing(judged: RowOutcome) -> RowAttempt {
     }
 }
 
-/// The last lines that a run printed on stderr.
-fn last_words(log: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(log).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    lines[lines.len().saturating_sub(SUITE_LOG_TAIL)..]
-        .iter()
-        .map(|line| (*line).to_owned())
-        .collect()
-}
-
 /// Runs `harness run` for a row. Returns its exit code and what it printed on stdout.
-async fn ran(
-    job: &Job,
-    place: &RowFolder<'_>,
-    mut stop: watch::Receiver<bool>,
-) -> Result<(Option<i32>, Vec<u8>), String> {
-    let mut child = process::spawn(command(job, place)?)
-        .await
-        .map_err(|error| format!("harness could not be started: {error}"))?;
-    let mut stdout = child.stdout.take().expect("its output is a pipe");
-    let mut printed = Vec::new();
-    let limit = job.time + ROW_OVERTIME;
-    let to_its_end = async {
-        let reading = timeout(limit, stdout.read_to_end(&mut printed));
-        tokio::pin!(reading);
-        // the receiver's guard must not be held across the wait for the child
-        let enough = async { drop(stop.wait_for(|wanted| *wanted).await) };
-        tokio::select! {
-            ended = &mut reading => ended.is_ok(),
-            () = enough => {
-                // on SIGINT it heals, stops its servers and reports what it has recorded
-                process::signal(&child, Signal::SIGINT);
-                reading.await.is_ok()
-            }
-        }
-    };
-    if !to_its_end.await {
-        return Err(over_time(&mut child, limit).await);
-    }
-    let status = child
-        .wait()
-        .await
-        .map_err(|error| format!("its end could not be waited for: {error}"))?;
-    Ok((status.code(), printed))
-}
-
-async fn over_time(child: &mut Child, limit: Duration) -> String {
-    let _ = child.kill().await;
-    format!("it had not ended after {}s, and was killed", limit.as_secs())
-}
-
-fn command(job: &Job, place: &RowFolder<'_>) -> Result<Command, String> {
-    let log = &place.log;
-    let failed = |error: std::io::Error| format!("could not write {}: {error}", log.display());
-    log.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
-    let own = std::env::current_exe().map_err(|error| format!("where harness is could not be found: {error}"))?;
-    let mut command = Command::new(own);
+async fn ran(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) -> Result<(Option<i32>, Vec<u8>), String> {
+    let mut command = own_command(&place.log)?;
     // a suite must not depend on configuration files of the machine
     command.args(["run", "--json", "--quiet", "--no-config", "--color=never", "--keep=all"]);
     command
         .arg("--results")
         .arg(place.suite.join(&place.runs))
         .args(job.row.words());
-    // the suite reports to the CI system, its rows do not
-    command.env_remove("GITHUB_ACTIONS").env_remove("GITHUB_STEP_SUMMARY");
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(File::create(log).map_err(failed)?);
-    Ok(command)
+    own_command::run(command, job.time + ROW_OVERTIME, stop).await
 }

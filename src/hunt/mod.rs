@@ -44,6 +44,7 @@ pub mod typed_fault;
 use harness_checkers::Property;
 
 pub use draw::{HuntDraw, HuntSpace};
+pub use hit_rate::HitRate;
 pub use merge::merge;
 pub use record::{ExperimentResult, HuntFind, HuntRecord};
 

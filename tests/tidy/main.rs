@@ -106,6 +106,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "backends", "cluster", "config", "evidence", "exit", "faults", "plan", "report",
         ],
     ),
+    ("survey", &["hunt", "report", "store"]),
     (
         "cli",
         &[
@@ -126,6 +127,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "ownership",
             "process",
             "suite",
+            "survey",
             "hunt",
             "in_virtual_time",
         ],

@@ -4,6 +4,7 @@ mod clients;
 mod etcd;
 mod postgres;
 mod shrink;
+mod survey;
 mod zk;
 
 use std::fs;

@@ -1,0 +1,294 @@
+//! The page of a survey, as Markdown and as HTML that stands alone: a table of versions and promises, and each find with what happened.
+
+use std::fmt::Write;
+
+use maud::{Markup, html};
+
+use super::record::{PromiseState, SurveyFind, SurveyRecord, find_name};
+use super::{FindKind, PROMISES, Promise, PromiseTest, SurveyedLock, Triage};
+use crate::hunt::HitRate;
+use crate::report::html;
+use crate::report::html::text::prose;
+use crate::report::index::{SCRIPT, STYLE};
+use crate::report::words::many;
+
+/// A version of a lock, and what was found out.
+pub type Surveyed<'a> = (&'a SurveyedLock, &'a SurveyRecord);
+
+const INTRODUCTION: &str = "Locks of known libraries, each put through the same hunts: a few clients that hold locks for drawn times, under faults \
+     that a column names. Servers and libraries are unmodified, and run in virtual time unless the row says otherwise, so that a row can be made \
+     again with the same outcome. *Holds* says that nothing was found in so many experiments, not that there is nothing.";
+
+/// `n of m`, and how sure that is.
+fn cell(state: &PromiseState) -> String {
+    match state {
+        PromiseState::Holds(experiments) => format!("holds ({experiments})"),
+        PromiseState::Broken { find, rate } => format!("**{find}** {} of {}", rate.hits, rate.runs),
+        PromiseState::NotPromised => "not promised".to_owned(),
+        PromiseState::NotConcerned => "–".to_owned(),
+        PromiseState::NotKnown => "not known".to_owned(),
+    }
+}
+
+/// `walrus 0.9.8, Lock`
+fn title((lock, record): &Surveyed<'_>) -> String {
+    format!("{} {}, {}", lock.library, record.version, lock.lock)
+}
+
+/// Its store, and the runtime where it is not virtual time.
+fn store(lock: &SurveyedLock) -> String {
+    match lock.runtime() {
+        "virtual" => lock.backend.clone(),
+        other => format!("{} ({other})", lock.backend),
+    }
+}
+
+/// The part of an address that leads to the finds of a version, as GitHub and other renderers make it of a heading.
+fn anchor(title: &str) -> String {
+    let kept = title
+        .chars()
+        .filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+/// The battery in a sentence.
+fn battery(surveyed: &[Surveyed<'_>]) -> String {
+    let experiments = surveyed.iter().map(|(_, record)| record.experiments);
+    let (fewest, most) = (experiments.clone().min().unwrap_or(0), experiments.max().unwrap_or(0));
+    let many = if fewest == most {
+        most.to_string()
+    } else {
+        format!("{fewest} to {most}")
+    };
+    format!("Each hunt has {many} experiments; those that prove nothing are not counted.")
+}
+
+fn columns() -> String {
+    let mut text = String::new();
+    for promise in &PROMISES {
+        let by = match promise.by {
+            PromiseTest::Faults(faults) => format!("hunted with `--fault {faults}`"),
+            PromiseTest::Property(property) => format!("{} in all experiments", property.id()),
+        };
+        let _ = writeln!(text, "- **{}** (`{}`): {by}", promise.title, promise.name);
+    }
+    text
+}
+
+pub fn markdown(surveyed: &[Surveyed<'_>]) -> String {
+    let mut text = format!("# Survey\n\n{INTRODUCTION}\n\n{}\n\n", battery(surveyed));
+    let titles = PROMISES.map(|promise| promise.title).join(" | ");
+    let _ = writeln!(text, "| lock | store | {titles} |");
+    let _ = writeln!(text, "| --- | --- |{}", " --- |".repeat(PROMISES.len()));
+    for (lock, record) in surveyed {
+        let name = title(&(lock, record));
+        let cells = PROMISES.map(|promise| cell(&record.state(&promise, lock)));
+        let anchor = anchor(&name);
+        let _ = writeln!(
+            text,
+            "| [{name}](#{anchor}) | {} | {} |",
+            store(lock),
+            cells.join(" | ")
+        );
+    }
+    let _ = write!(text, "\n## Columns\n\n{}", columns());
+    text.push_str(
+        "\nThe properties of the later columns do not count in the earlier ones. A server of Redis that starts again has no keys, so that no lock \
+         on one of them is tried there; it stands still instead. Where a library has no signal of a loss, the adapter tells of it by its own clock if its \
+         documentation has the application do so.\n\n## Finds\n",
+    );
+    for version in surveyed {
+        text.push_str(&section(version));
+    }
+    text
+}
+
+fn section(version: &Surveyed<'_>) -> String {
+    let (lock, record) = version;
+    let mut text = format!(
+        "\n### {}\n\n<{}>, surveyed {}.\n",
+        title(version),
+        lock.home,
+        &record.started[..8]
+    );
+    if let Some(error) = &record.error {
+        let _ = writeln!(text, "\nIt could not be tried: {error}");
+    }
+    for entry in &lock.not_promised {
+        let _ = writeln!(
+            text,
+            "\nNot promised ({}): \"{}\" ([source]({}))",
+            entry.promise, entry.quote, entry.link
+        );
+    }
+    let finds = record.finds();
+    if finds.is_empty() && record.error.is_none() {
+        text.push_str("\nNothing was found.\n");
+    }
+    for known in record.not_met(lock) {
+        let _ = writeln!(
+            text,
+            "\n- {}, known and not met in these hunts. {}",
+            known.find,
+            told(Some(known))
+        );
+    }
+    for found in &finds {
+        let seen = found
+            .seen
+            .iter()
+            .map(|(promise, count, of)| format!("{promise} {count} of {of}"));
+        let _ = write!(
+            text,
+            "\n- **{}** ({}): {}. {}\n  `{}`\n",
+            find_name(found.find),
+            seen.collect::<Vec<_>>().join(", "),
+            found.find.summary,
+            told(found.triage(lock)),
+            again(version, found),
+        );
+    }
+    text
+}
+
+/// What a find was in the source, where a reader has compared it.
+fn told(triage: Option<&Triage>) -> String {
+    match triage {
+        Some(Triage {
+            is,
+            happened,
+            source,
+            report,
+            ..
+        }) => {
+            format!("*{}*: {happened} (`{source}`; report: {report})", is.word())
+        }
+        None => "Not compared with the source yet.".to_owned(),
+    }
+}
+
+/// The command that makes the hunt again in which a find came first.
+fn again((lock, record): &Surveyed<'_>, found: &SurveyFind<'_>) -> String {
+    let promise = found.seen.first().map_or("", |(promise, ..)| *promise);
+    format!("harness survey {}=={} --promise {promise}", lock.name, record.version)
+}
+
+pub fn page(surveyed: &[Surveyed<'_>]) -> String {
+    let body = html! {
+        header.index {
+            h1 { "Survey" }
+            p.what { (INTRODUCTION.replace('*', "")) " " (battery(surveyed)) }
+        }
+        main {
+            div.scroll {
+                table #runs.all {
+                    thead { tr {
+                        th { "lock" } th { "store" }
+                        @for promise in &PROMISES { th title=(hint(promise)) { (promise.title) } }
+                    } }
+                    tbody { @for version in surveyed { (row(version)) } }
+                }
+            }
+            @for version in surveyed { (finds(version)) }
+        }
+        footer { "A cell that is broken names the find that broke it most often. `harness explain HL001` says what a property means." }
+    };
+    html::page("harness: survey", STYLE, SCRIPT, &body)
+}
+
+fn hint(promise: &Promise) -> String {
+    match promise.by {
+        PromiseTest::Faults(faults) => format!("--fault {faults}"),
+        PromiseTest::Property(property) => property.id().to_owned(),
+    }
+}
+
+fn row(version: &Surveyed<'_>) -> Markup {
+    let (lock, record) = version;
+    let name = title(version);
+    let state = |promise: &Promise| match record.state(promise, lock) {
+        PromiseState::Broken { find, rate } => html! {
+            td.fail title=(rate.to_string()) { "✗ " (rate.hits) " of " (rate.runs) br; (find) }
+        },
+        PromiseState::Holds(experiments) => {
+            let none = HitRate {
+                hits: 0,
+                runs: experiments as u32,
+            };
+            html! { td.pass title=(none.to_string()) { "✓ " (experiments) } }
+        }
+        other => html! { td { (cell(&other)) } },
+    };
+    html! {
+        tr {
+            td style="white-space: nowrap" { a href={ "#" (anchor(&name)) } { (name) } }
+            td { (store(lock)) }
+            @for promise in &PROMISES { (state(promise)) }
+        }
+    }
+}
+
+fn finds(version: &Surveyed<'_>) -> Markup {
+    let (lock, record) = version;
+    let name = title(version);
+    html! {
+        section id=(anchor(&name)) {
+            h2 { (name) }
+            p { a href=(lock.home) { (lock.home) } }
+            @if let Some(error) = &record.error { p { "It could not be tried: " (error) } }
+            @for entry in &lock.not_promised {
+                p { "Not promised (" (entry.promise) "): “" (entry.quote) "” " a href=(entry.link) { "source" } }
+            }
+            @for known in record.not_met(lock) {
+                h3 { (known.find) ", known and not met in these hunts: " (known.is.word()) }
+                p { (prose(&known.happened)) " (" code { (known.source) } "; report: " (known.report) ")" }
+            }
+            @for found in record.finds() {
+                h3 { (find_name(found.find)) @if let Some(triage) = found.triage(lock) { ": " (triage.is.word()) } }
+                p { (prose(&found.find.summary)) }
+                @match found.triage(lock) {
+                    Some(triage) => p { (prose(&triage.happened)) " (" code { (triage.source) } "; report: " (triage.report) ")" },
+                    None => p { "Not compared with the source yet." },
+                }
+                p { code { (again(version, &found)) } }
+            }
+        }
+    }
+}
+
+/// A version for a terminal, a line for each promise.
+pub fn plain(version: &Surveyed<'_>) -> String {
+    let (lock, record) = version;
+    let mut text = format!("{}, on {}\n", title(version), store(lock));
+    for promise in &PROMISES {
+        let state = cell(&record.state(promise, lock)).replace('*', "");
+        let _ = writeln!(text, "  {:<24}{state}", promise.title);
+    }
+    if let Some(error) = &record.error {
+        let _ = writeln!(text, "  error: {error}");
+    }
+    text
+}
+
+/// Counts for the closing line: versions, broken ones, and defects that were told.
+pub fn summary(surveyed: &[Surveyed<'_>]) -> String {
+    let is_broken = |(_, record): &&Surveyed<'_>| !record.finds().is_empty();
+    let broken = surveyed.iter().filter(is_broken).count();
+    let all: Vec<_> = surveyed
+        .iter()
+        .flat_map(|(lock, record)| {
+            record
+                .finds()
+                .into_iter()
+                .map(|found| found.triage(lock).map(|triage| triage.is))
+        })
+        .collect();
+    let count = |kind: Option<FindKind>| all.iter().filter(|is| **is == kind).count() as u64;
+    format!(
+        "{}, {broken} with a find: {}, {}, {} not compared with the source yet",
+        many(surveyed.len() as u64, "version"),
+        many(count(Some(FindKind::Defect)), "defect"),
+        many(count(Some(FindKind::Limit)), "limit"),
+        count(None),
+    )
+}

@@ -10,7 +10,7 @@ use crate::hunt::HitRate;
 use crate::report::html;
 use crate::report::html::text::prose;
 use crate::report::index::{SCRIPT, STYLE};
-use crate::report::words::many;
+use crate::report::words::{date, many};
 
 /// A version of a lock, and what was found out.
 pub type Surveyed<'a> = (&'a SurveyedLock, &'a SurveyRecord);
@@ -109,7 +109,7 @@ fn section(version: &Surveyed<'_>) -> String {
         "\n### {}\n\n<{}>, surveyed {}.\n",
         title(version),
         lock.home,
-        &record.started[..8]
+        date(&record.started)
     );
     if let Some(error) = &record.error {
         let _ = writeln!(text, "\nIt could not be tried: {error}");

@@ -324,10 +324,8 @@ async fn hunt<'a>(
     ]);
     let experiments = version.record().experiments;
     command.args(["--experiments", &experiments.to_string()]);
-    for set in ["runtime=virtual"]
-        .into_iter()
-        .chain(version.lock.set.iter().map(String::as_str))
-    {
+    command.args(["--runtime", version.lock.runtime()]);
+    for set in &version.lock.set {
         command.args(["--set", set]);
     }
     command.arg("--results").arg(&place);

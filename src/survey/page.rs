@@ -137,7 +137,7 @@ fn section(version: &Surveyed<'_>) -> String {
         let seen = found
             .seen
             .iter()
-            .map(|(promise, count, of)| format!("{promise} {count} of {of}"));
+            .map(|(promise, rate)| format!("{promise} {} of {}", rate.hits, rate.runs));
         let _ = write!(
             text,
             "\n- **{}** ({}): {}. {}\n  `{}`\n",
@@ -241,19 +241,23 @@ fn finds(version: &Surveyed<'_>) -> Markup {
             }
             @for known in record.not_met(lock) {
                 h3 { (known.find) ", known and not met in these hunts: " (known.is.word()) }
-                p { (prose(&known.happened)) " (" code { (known.source) } "; report: " (known.report) ")" }
+                (happened(known))
             }
             @for found in record.finds() {
                 h3 { (find_name(found.find)) @if let Some(triage) = found.triage(lock) { ": " (triage.is.word()) } }
                 p { (prose(&found.find.summary)) }
                 @match found.triage(lock) {
-                    Some(triage) => p { (prose(&triage.happened)) " (" code { (triage.source) } "; report: " (triage.report) ")" },
+                    Some(triage) => (happened(triage)),
                     None => p { "Not compared with the source yet." },
                 }
                 p { code { (again(version, &found)) } }
             }
         }
     }
+}
+
+fn happened(triage: &Triage) -> Markup {
+    html! { p { (prose(&triage.happened)) " (" code { (triage.source) } "; report: " (triage.report) ")" } }
 }
 
 /// A version for a terminal, a line for each promise.

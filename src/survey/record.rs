@@ -19,7 +19,7 @@ pub struct SurveyRecord {
     pub version: String,
     /// Its client, with a digest of its programs and packages.
     pub client: String,
-    /// The day on which it was begun.
+    /// When it was begun.
     pub started: String,
     pub experiments: u64,
     pub seed: String,
@@ -56,6 +56,14 @@ impl SurveyHunt {
     /// Experiments that came to a verdict.
     pub fn decided(&self) -> u64 {
         self.counts.held + self.counts.violated
+    }
+
+    /// How often one of its finds came.
+    fn rate(&self, find: &HuntFind) -> HitRate {
+        HitRate {
+            hits: find.count as u32,
+            runs: self.decided().max(find.count) as u32,
+        }
     }
 }
 
@@ -129,7 +137,7 @@ impl SurveyRecord {
         let hunts: Vec<&SurveyHunt> = self.hunts.iter().filter(is_about).collect();
         let finds = hunts.iter().flat_map(|hunt| {
             let finds = hunt.finds.iter().filter(|find| promise.is_broken_by(find.property));
-            finds.map(|find| (find, hunt.decided().max(find.count)))
+            finds.map(|find| (find, hunt.rate(find)))
         });
         // the first of those that came as often
         let finds: Vec<_> = finds.collect();
@@ -137,11 +145,7 @@ impl SurveyRecord {
             .into_iter()
             .rev()
             .max_by_key(|(find, _)| (find.count, std::cmp::Reverse(find.property)));
-        if let Some((find, decided)) = worst {
-            let rate = HitRate {
-                hits: find.count as u32,
-                runs: decided as u32,
-            };
+        if let Some((find, rate)) = worst {
             let find = find_name(find);
             return PromiseState::Broken { find, rate };
         }
@@ -187,7 +191,7 @@ impl SurveyRecord {
         let mut finds: Vec<SurveyFind<'_>> = Vec::new();
         for hunt in &self.hunts {
             for find in &hunt.finds {
-                let seen = (hunt.promise.as_str(), find.count, hunt.decided().max(find.count));
+                let seen = (hunt.promise.as_str(), hunt.rate(find));
                 let known = finds.iter_mut().find(|known| find_name(known.find) == find_name(find));
                 match known {
                     Some(known) => known.seen.push(seen),
@@ -209,8 +213,8 @@ pub struct SurveyFind<'a> {
     version: &'a str,
     /// Where it came first.
     pub find: &'a HuntFind,
-    /// The promises under whose faults it came, with the experiments that showed it, and those that were decided.
-    pub seen: Vec<(&'a str, u64, u64)>,
+    /// The promises under whose faults it came, and how often.
+    pub seen: Vec<(&'a str, HitRate)>,
 }
 
 impl SurveyFind<'_> {

@@ -324,7 +324,11 @@ impl Family {
                 continue;
             }
             let did = self.page.looked.load(SeqCst) + u64::from(self.page.calls.load(SeqCst));
-            patience.look((pid, slot.tid.load(SeqCst)), slot.loaded.load(SeqCst) != 0, did)?;
+            let thread = match self.page.awaited_process.load(SeqCst) {
+                0 => (pid, slot.tid.load(SeqCst)),
+                ending => (ending, ending),
+            };
+            patience.look(thread, slot.loaded.load(SeqCst) != 0, did)?;
         }
         match self.page.refused.load(SeqCst) {
             0 => Ok(()),

@@ -167,6 +167,8 @@ pub struct FamilyPage {
     pub connections_made: AtomicU32,
     /// A process that gave up its turn to end.
     pub leaving_process: AtomicU32,
+    /// The process whose end the thread with the turn waits for, or 0: the kernel may have to write to a disk before.
+    pub awaited_process: AtomicU32,
     /// The process of harness: where it is gone, the family has nothing to wait for.
     pub harness: AtomicU32,
     /// Its own address, as a number in the order of the machine.

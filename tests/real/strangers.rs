@@ -98,12 +98,12 @@ fn leases_that_are_not_kept_are_found(runtime: &str) {
     all_are_found(
         runtime,
         &[
-            ("rewritten_value", "--time 16s --hold 3s", "HL001"),
-            ("exits_on_doubt", "--time 16s --hold 3s", "HL001"),
-            ("late_reply", "--time 16s --hold 500ms", "HL001"),
-            ("noisy", "--time 16s --hold 3s", "HL001"),
-            ("slow_and_wordy", "--time 16s --hold 3s", "HL001"),
-            ("hash_field", "--time 9s --hold 100ms", "HL007"),
+            ("rewritten_value", "--time 16s --hold 3s --stop-on-violation", "HL001"),
+            ("exits_on_doubt", "--time 16s --hold 3s --stop-on-violation", "HL001"),
+            ("late_reply", "--time 16s --hold 500ms --stop-on-violation", "HL001"),
+            ("noisy", "--time 16s --hold 3s --stop-on-violation", "HL001"),
+            ("slow_and_wordy", "--time 16s --hold 3s --stop-on-violation", "HL001"),
+            ("hash_field", "--time 9s --hold 100ms --stop-on-violation", "HL007"),
         ],
     );
 }
@@ -112,10 +112,18 @@ fn releases_tokens_and_queues_that_are_wrong_are_found(runtime: &str) {
     all_are_found(
         runtime,
         &[
-            ("counter_tokens", "--time 9s --hold 100ms", "HL003"),
+            ("counter_tokens", "--time 9s --hold 100ms --stop-on-violation", "HL003"),
             ("try_lock", "--time 9s --tries 100", "HL011"),
-            ("queue_list", "--time 16s --hold 50ms --starvation-bound 6s", "HL006"),
-            ("etcd_gateway", "--time 16s --hold 400ms --wait 500ms", "HL005"),
+            (
+                "queue_list",
+                "--time 16s --hold 50ms --starvation-bound 6s --stop-on-violation",
+                "HL006",
+            ),
+            (
+                "etcd_gateway",
+                "--time 16s --hold 400ms --wait 500ms --stop-on-violation",
+                "HL005",
+            ),
         ],
     );
 }

@@ -29,7 +29,7 @@ fn lacks(program: &str) -> bool {
 
 /// A lock that is right is right under a fault, wrong past its lease, and the same again.
 fn is_judged(harness: &Harness, client: &str) {
-    let words = format!("--runtime virtual --backend redis --clients 3 --time 15s --seed 1 {client}");
+    let words = format!("--runtime virtual --backend redis --clients 3 --grants 30 --time 15s --seed 1 {client}");
     let right = harness.run(&format!("{words} --fault reset"));
     right.assert_exit(0);
     harness.assert_replayed();
@@ -65,6 +65,6 @@ fn a_client_of_grpcs_core_is_judged() {
     if is_missing("etcd", "etcd") || !harness.has_client("aetcd") {
         return;
     }
-    let words = "--backend etcd --nodes 1 --client aetcd --fault latency --clients 2 --time 15s --seed 1";
+    let words = "--backend etcd --nodes 1 --client aetcd --fault latency --clients 2 --grants 30 --time 15s --seed 1";
     harness.run(&format!("--runtime virtual {words}")).assert_exit(0);
 }

@@ -13,7 +13,7 @@ fn a_member_alone_shows_a_holder_that_stands_still_past_its_lease() {
         return;
     }
     let harness = Harness::new();
-    let words = "--backend etcd --nodes 1 --recipe etcd-mutex --holder naive --fault pause-holder --clients 3 --time 15s --seed 1";
+    let words = "--backend etcd --nodes 1 --recipe etcd-mutex --holder naive --fault pause-holder --clients 2 --grants 30 --time 15s --seed 1";
     let wrong = harness.run(&format!("--runtime virtual {words}"));
     wrong.assert_exit(1);
     assert_eq!(wrong.verdict("HL001"), "violated");
@@ -28,7 +28,8 @@ mod nightly {
             return;
         }
         let harness = Harness::new();
-        let words = "--backend etcd --recipe etcd-mutex --fault partition=leader --clients 3 --time 15s --seed 1";
+        let words =
+            "--backend etcd --recipe etcd-mutex --fault partition=leader --clients 3 --grants 30 --time 15s --seed 1";
         let answer = harness.run(&format!("--runtime virtual {words}"));
         answer.assert_exit(0);
         let (with_effect, windows) = answer.windows_with_effect();

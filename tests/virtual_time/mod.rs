@@ -164,14 +164,18 @@ fn a_lock_that_is_right_is_right_and_one_that_outlives_its_lease_is_not() {
     }
     let harness = Harness::new();
     let client = harness.client(CLIENT);
-    let right = harness.virtual_time(&format!("{client} --fault latency,reset --time 30s --seed 1"));
+    let right = harness.virtual_time(&format!(
+        "{client} --clients 3 --fault latency,reset --grants 60 --time 15s --seed 1"
+    ));
     right.assert_exit(0);
     let (with_effect, windows) = right.windows_with_effect();
     assert!(windows > 0 && with_effect == windows, "{with_effect} of {windows}");
-    let wrong = harness.virtual_time(&format!("{client} --fault pause-holder --time 30s --seed 1"));
+    let wrong = harness.virtual_time(&format!(
+        "{client} --clients 3 --fault pause-holder --grants 60 --time 15s --seed 1"
+    ));
     wrong.assert_exit(1);
     assert_eq!(wrong.verdict("HL001"), "violated");
-    let left = harness.virtual_time("--recipe redis-setnx --fault kill-holder --seed 1");
+    let left = harness.virtual_time("--recipe redis-setnx --clients 3 --fault kill-holder --time 15s --seed 1");
     left.assert_exit(1);
     assert_eq!(left.verdict("HL005"), "violated");
 }
@@ -184,18 +188,21 @@ fn faults_on_messages_servers_and_clocks_have_their_effect() {
     let harness = Harness::new();
     for (words, property) in [
         (
-            "--recipe redis-setnx --clients 1 --fault drop-reply=SET:1 --seed 1",
+            "--recipe redis-setnx --clients 1 --fault drop-reply=SET:1 --time 15s --seed 1",
             "HL005",
         ),
         (
-            "--recipe redis-setnx-expire --fault drop-request=EXPIRE:1 --seed 1",
+            "--recipe redis-setnx-expire --clients 3 --fault drop-request=EXPIRE:1 --time 15s --seed 1",
             "HL005",
         ),
         (
-            "--recipe redis-set-px-get-del --hold 500ms --fault delay-request=DEL:1 --seed 1",
+            "--recipe redis-set-px-get-del --clients 3 --hold 500ms --fault delay-request=DEL:1 --grants 60 --time 20s --seed 1",
             "HL007",
         ),
-        ("--recipe redis-getset --fault clock --time 20s --seed 1", "HL001"),
+        (
+            "--recipe redis-getset --clients 3 --fault clock --time 20s --seed 1",
+            "HL001",
+        ),
     ] {
         let answer = harness.virtual_time(words);
         assert_eq!(answer.exit, 1, "{words}: {}", answer.stderr);
@@ -220,7 +227,7 @@ fn a_replay_that_differs_says_where_and_has_an_exit_code_of_its_own() {
         ),
     );
     let client = harness.client(&text);
-    harness.virtual_time(&format!("{client} --fault none --time 10s --seed 1"));
+    harness.virtual_time(&format!("{client} --fault none --grants 30 --time 10s --seed 1"));
     let replayed = harness.output("replay latest");
     let told = String::from_utf8_lossy(&replayed.stdout).into_owned();
     assert_eq!(replayed.status.code(), Some(5), "{told}");

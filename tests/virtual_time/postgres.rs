@@ -12,7 +12,7 @@ fn an_advisory_lock_is_right_and_a_lease_whose_holder_stands_still_is_not() {
         return;
     }
     let harness = Harness::new();
-    let words = "--runtime virtual --backend postgres --clients 3 --time 15s --seed 1";
+    let words = "--runtime virtual --backend postgres --clients 2 --grants 30 --time 15s --seed 1";
     let right = harness.run(&format!("{words} --recipe pg-advisory --fault latency"));
     right.assert_exit(0);
     let wrong = harness.run(&format!(

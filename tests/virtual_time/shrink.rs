@@ -37,13 +37,13 @@ fn is_cut_down_to(name: &str) {
     assert_ne!(without_lease, CLIENT);
     let broken = harness.program("broken", &without_lease);
     let found = harness.virtual_time(&format!(
-        "--client={} --fault kill-holder --time 20s --seed 1",
+        "--client={} --clients 3 --fault kill-holder --time 15s --seed 1",
         broken.display()
     ));
     found.assert_exit(1);
     assert_eq!(found.verdict("HL005"), "violated");
     let test = harness.folder.path().join(name);
-    let words = "shrink latest --runs 4 --confirm 2 --json --as-test";
+    let words = "shrink latest --runs 2 --confirm 2 --json --as-test";
     let shrunk = harness.output(&format!("{words} {}", test.display()));
     let said = String::from_utf8_lossy(&shrunk.stdout).into_owned();
     let stderr = String::from_utf8_lossy(&shrunk.stderr);

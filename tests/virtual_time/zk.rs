@@ -12,7 +12,7 @@ fn an_ensemble_is_parted_from_its_leader_and_its_queue_stays_right() {
         return;
     }
     let harness = Harness::new();
-    let words = "--backend zk --recipe zk-predecessor-watch --fault partition=leader --clients 3 --time 15s --seed 1";
+    let words = "--backend zk --recipe zk-predecessor-watch --fault partition=leader --clients 3 --grants 30 --time 15s --seed 1";
     let answer = harness.run(&format!("--runtime virtual {words}"));
     answer.assert_exit(0);
     let (with_effect, windows) = answer.windows_with_effect();
@@ -26,7 +26,8 @@ fn one_server_alone_shows_a_holder_that_stands_still_past_its_lease() {
         return;
     }
     let harness = Harness::new();
-    let words = "--runtime virtual --backend zk --nodes 1 --clients 3 --fault pause-holder --time 15s --seed 1";
+    let words =
+        "--runtime virtual --backend zk --nodes 1 --clients 3 --fault pause-holder --grants 30 --time 15s --seed 1";
     let naive = harness.run(&format!("{words} --recipe zk-predecessor-watch --holder naive"));
     naive.assert_exit(1);
     assert_eq!(naive.verdict("HL001"), "violated");
@@ -43,7 +44,7 @@ mod nightly {
             if is_missing() || !harness.has_client(client) {
                 continue;
             }
-            let words = "--backend zk --nodes 1 --fault latency --clients 2 --time 15s --seed 1";
+            let words = "--backend zk --nodes 1 --fault latency --clients 2 --grants 30 --time 15s --seed 1";
             harness
                 .run(&format!("--runtime virtual {words} --client {client}"))
                 .assert_exit(0);

@@ -160,7 +160,9 @@ fn see_off() {
     }
     let process = page.leaving_process.swap(0, SeqCst);
     if process != 0 {
+        page.awaited_process.store(process, SeqCst);
         await_end(process);
+        page.awaited_process.store(0, SeqCst);
     }
 }
 

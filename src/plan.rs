@@ -64,6 +64,9 @@ pub struct Plan {
     pub servers_through_proxy: bool,
     /// Servers in addition to those that clients know, for a failover.
     pub replicas: u32,
+    /// Its faults, if there are any, are acts on the n-th message of a run that ends with its grants: they are counted from the start.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub places_acts: bool,
     /// Processes are given wall clocks that can be stepped.
     pub steps_clocks: bool,
     /// Servers are started behind gates, which tell of their syncs, and sync as in production.
@@ -134,6 +137,7 @@ pub fn plan(config: &Config) -> Result<Plan, PlanError> {
     Ok(Plan {
         servers_through_proxy: needs.iter().any(|needs| needs.peer_proxy),
         replicas: needs.iter().map(|needs| needs.replicas).max().unwrap_or(0),
+        places_acts: config.grants.is_some() && config.faults.iter().all(lanes::is_point),
         steps_clocks: needs.iter().any(|needs| needs.wall_clocks),
         gates_disks: needs.iter().any(|needs| needs.disk_gates),
         own_disks: needs.iter().any(|needs| needs.own_disks),

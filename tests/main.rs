@@ -4,6 +4,7 @@ mod command;
 mod fixtures;
 mod make_run;
 mod page;
+mod placements;
 mod real;
 mod screens;
 mod simulated;

@@ -14,7 +14,7 @@ impl Harness {
     }
 
     /// The folders of its hunts, the oldest first.
-    fn hunts(&self) -> Vec<PathBuf> {
+    pub fn hunts(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.results()).unwrap().map(|entry| entry.unwrap().path());
         let mut hunts: Vec<PathBuf> = entries.filter(|path| path.join("hunt.json").is_file()).collect();
         hunts.sort();
@@ -79,7 +79,7 @@ fn the_catches_of_the_readme_are_found_on_models_too() {
 #[test]
 fn a_waiter_that_is_cut_off_breaks_a_queue_that_believes_a_wake_up_and_not_one_that_looks_again() {
     let harness = Harness::new();
-    let words = "run --json --quiet --runtime simulated --backend zk --fault partition=waiter --seed 1";
+    let words = "run --json --quiet --runtime simulated --backend zk --fault partition=waiter --time 30s --seed 1";
     for (defect, property) in [
         ("none", None),
         ("zk-predecessor-watch: who is woken is first", Some("HL001")),
@@ -556,7 +556,7 @@ fn a_run_without_a_violation_is_the_same_whether_it_is_to_end_at_one_or_not() {
         "--backend zk --recipe zk-read-write --reads 50 --fault partition,pause-waiter --seed 5",
     ] {
         for more in ["", " --stop-on-violation"] {
-            let answer = harness.simulated(&format!("{words} --time 30s{more}"));
+            let answer = harness.simulated(&format!("{words} --time 15s{more}"));
             answer.assert_exit(0);
             assert!(answer.diagnosis.get("ended_early").is_none());
         }
@@ -575,7 +575,7 @@ fn a_hunt_for_one_find_ends_its_experiment_at_the_violation() {
     for (until, early) in [("first", true), ("end", false)] {
         let harness = Harness::new();
         let words = format!(
-            "--recipe redis-getset --fault clock --set grants=3000 --set time=60s --experiments 3 --seed 1 --until {until}"
+            "--recipe redis-getset --fault clock --set grants=1000 --set time=20s --experiments 3 --seed 1 --until {until}"
         );
         let (exit, record) = hunted(&harness, &format!("--backend redis {words}"));
         assert_eq!(exit, Some(1), "{record:#}");
@@ -615,8 +615,7 @@ fn acquires_of(run: &Path) -> Vec<(f64, String, Duration)> {
 #[test]
 fn acquires_come_due_at_their_rate_while_the_servers_stand_still() {
     let harness = Harness::new();
-    let words =
-        "--backend redis --recipe redis-set-px-lua --hold 2ms --vary 0s --fault server-pause --window 5s --seed 3";
+    let words = "--backend redis --recipe redis-set-px-lua --hold 2ms --vary 0s --fault server-pause --window 5s --time 30s --seed 3";
     let open = harness.simulated(&format!("{words} --rate 40"));
     let closed = harness.simulated(words);
     let [paced, free] = &harness.runs()[..] else {

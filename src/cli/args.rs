@@ -15,12 +15,12 @@ use super::init::Language;
 use super::seeds::parse_seed;
 use super::survey::SurveyArgs;
 use crate::backends;
+use crate::config::Shard;
 use crate::config::heading::{AGAIN, CONFIGURATION, FAULTS, LOAD, LOCK, OUTPUT, SERVERS};
 use crate::config::setting::Setting;
 use crate::config::{Config, duration_within, parse_duration};
 use crate::limits::MAX_TIME;
 use crate::report::FORMATS;
-use crate::suite::Shard;
 
 /// Chaos and linearizability tests for distributed locks.
 #[derive(Debug, Parser)]

@@ -156,12 +156,13 @@ pub fn decided(folder: &RunFolder, info: RunInfo) -> (Stored, Result<Examined, S
     (stored, examined, told)
 }
 
-/// Makes a run on models in memory, on this thread, and decides it; `None` when the user interrupted it.
+/// Makes a run on models in memory, on this thread, and decides it; with it, how many requests clients sent while faults could act on
+/// them. `None` when the user interrupted it.
 pub fn examined_in_memory(
     config: Config,
     choice: &RuntimeChoice,
     stop: &watch::Receiver<bool>,
-) -> Result<Option<Diagnosis>, String> {
+) -> Result<Option<(Diagnosis, u64)>, String> {
     let plan = planned(&config).map_err(|error| error.to_string())?;
     let outcome = simulated::execute_here(RunSpec {
         config,
@@ -181,7 +182,8 @@ pub fn examined_in_memory(
     }
     let history = outcome.history.ok_or("nothing was recorded")?;
     let findings = check(&history, &Options::default());
-    Ok(Some(diagnose(&history, findings, KnownRun::in_memory())))
+    let diagnosis = diagnose(&history, findings, KnownRun::in_memory());
+    Ok(Some((diagnosis, outcome.requests_under_faults)))
 }
 
 /// The options of `harness run` with these values, as if they had been typed, without any other layer. The error says which of

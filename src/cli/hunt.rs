@@ -28,6 +28,7 @@ use crate::cluster::{Runtime, RuntimeRequest};
 use crate::config::heading::describes_experiment;
 use crate::config::setting::Setting;
 use crate::exit::Exit;
+use crate::hunt::exhaustive::Exhaustive;
 use crate::hunt::record::{self, ExperimentOutcome};
 use crate::hunt::{ExperimentResult, HuntFind, HuntRecord, render};
 use crate::limits::MAX_TIME;
@@ -47,7 +48,12 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
         Some(folder) => resumed(args, folder)?,
         None => (begun(args)?, PathBuf::new()),
     };
-    let space = SpaceOfHunt::of(&record, args.until)?;
+    let is_exhaustive = args.exhaustive.is_some() || record.exhaustive.is_some();
+    let space = SpaceOfHunt::of(&record, args.until, is_exhaustive)?;
+    if let Some(acts) = args.exhaustive {
+        let kinds = space.kinds_of_acts(&record).map_err(Failure::usage)?;
+        record.exhaustive = Some(Exhaustive::new(acts, kinds, args.shard));
+    }
     let folder = if args.go_on.is_some() {
         folder
     } else {
@@ -134,7 +140,11 @@ fn begun(args: &HuntArgs) -> Result<HuntRecord, Failure> {
         seed: format!("{:08x}", args.seed.unwrap_or_else(fresh_seed)),
         for_ms: args
             .length
-            .unwrap_or(if args.experiments.is_some() { MAX_TIME } else { LENGTH })
+            .unwrap_or(if args.experiments.or(args.exhaustive.map(u64::from)).is_some() {
+                MAX_TIME
+            } else {
+                LENGTH
+            })
             .as_millis() as u64,
         at_most: args.experiments,
         ..HuntRecord::default()
@@ -165,6 +175,9 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<(HuntRecord, PathBuf), Fail
             more.as_millis() as u64
         });
     record.for_ms = record.took_ms + more;
+    if let Some(search) = &mut record.exhaustive {
+        search.resume();
+    }
     record.at_most = args.experiments.map(|more| record.next + more);
     record.errors_in_a_row = 0;
     if let Some(runtime) = &args.runtime {
@@ -325,6 +338,7 @@ async fn take_in(step: JobStep, state: &HuntState, folder: &Path, screen: &HuntS
         at_ms: state.elapsed_ms(),
         gap_ms: None,
         took_ms: 0,
+        messages: 0,
     };
     let mut ended = None;
     match step {
@@ -338,7 +352,9 @@ async fn take_in(step: JobStep, state: &HuntState, folder: &Path, screen: &HuntS
                 server_logs,
                 gap,
                 took,
+                messages,
             } = *experimented;
+            result.messages = messages;
             let decision = decision.await.expect("deciding a history does not panic");
             result.gap_ms = gap.map(|gap| gap.as_millis() as u64);
             result.took_ms = took.as_millis() as u64;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::seeds::parse_seed;
+use crate::config::Shard;
 use crate::config::heading::{AGAIN, FAULTS, LOCK, OUTPUT, SERVERS};
 use crate::config::{duration_within, parse_duration};
 use crate::limits::MAX_TIME;
@@ -38,6 +39,12 @@ pub struct HuntArgs {
     /// Seed of all experiments, in hexadecimal [default: a new one]
     #[arg(long, help_heading = FAULTS, value_parser = parse_seed)]
     pub seed: Option<u64>,
+    /// Try every placement of up to so many faults on single messages, in one scenario, with --runtime simulated or virtual
+    #[arg(long, help_heading = FAULTS, value_name = "FAULTS", value_parser = clap::value_parser!(u32).range(1..=3))]
+    pub exhaustive: Option<u32>,
+    /// Try one of several parts of the placements, such as 1/3; --merge merges their records
+    #[arg(long, help_heading = FAULTS, value_name = "M/N", value_parser = Shard::read, requires = "exhaustive")]
+    pub shard: Option<Shard>,
 
     /// How servers are started: `auto`, `docker`, `local`, or `simulated`
     #[arg(long, help_heading = SERVERS, value_name = "RUNTIME")]
@@ -64,7 +71,7 @@ pub struct HuntArgs {
         id = "go_on",
         help_heading = AGAIN,
         value_name = "DIR",
-        conflicts_with_all = ["backend", "client", "promise", "recipe", "lease", "faults", "seed", "set"]
+        conflicts_with_all = ["backend", "client", "promise", "recipe", "lease", "faults", "seed", "set", "exhaustive", "shard"]
     )]
     pub go_on: Option<PathBuf>,
     /// Merge the records of hunts for one lock that are found in these folders, as pods of a campaign leave them
@@ -75,7 +82,7 @@ pub struct HuntArgs {
         num_args = 1..,
         conflicts_with_all = [
             "backend", "client", "promise", "recipe", "lease", "faults", "seed", "runtime", "set", "length", "experiments", "until",
-            "jobs", "go_on", "metrics"
+            "jobs", "go_on", "metrics", "exhaustive", "shard"
         ]
     )]
     pub merge: Vec<PathBuf>,

@@ -11,8 +11,12 @@ use super::hunt_screen::{JobLines, follow};
 use super::hunt_space::SpaceOfHunt;
 use super::metrics::Metrics;
 use super::series::{ExperimentSeries, RUNS, SeriesPlace, SeriesStep};
+use crate::hunt::exhaustive::NextPlacement;
 use crate::hunt::record::ExperimentOutcome;
 use crate::hunt::{ExperimentResult, HuntDraw, HuntRecord};
+
+/// How long a job waits for what other jobs find out.
+const OTHERS: Duration = Duration::from_millis(1);
 
 /// What the jobs of a hunt share.
 pub struct HuntState {
@@ -36,14 +40,17 @@ impl HuntState {
         (self.took_before + self.began.elapsed()).as_millis() as u64
     }
 
-    /// The next experiment, unless the hunt is over.
-    fn begin(&self, place: &SeriesPlace) -> Option<(u64, HuntDraw)> {
-        if *place.stop.borrow() || Instant::now() >= self.until {
-            return None;
+    /// The next experiment, unless the hunt is over. Waits until it is known which one that is.
+    async fn begin(&self, place: &SeriesPlace) -> Option<(u64, HuntDraw)> {
+        while !*place.stop.borrow() && Instant::now() < self.until {
+            let next = self.record().begin();
+            match next {
+                NextPlacement::Number(index) => return Some((index, self.space.draw(&self.record(), index))),
+                NextPlacement::NotYet => tokio::time::sleep(OTHERS).await,
+                NextPlacement::Over => break,
+            }
         }
-        let mut record = self.record();
-        let index = record.begin()?;
-        Some((index, self.space.draw(&record, index)))
+        None
     }
 }
 
@@ -67,7 +74,7 @@ pub struct HuntJob {
 impl HuntJob {
     /// Makes experiments on real servers until the hunt is over.
     pub async fn work(mut self) {
-        while let Some((index, draw)) = self.state.begin(&self.place) {
+        while let Some((index, draw)) = self.state.begin(&self.place).await {
             if !self.step(index, draw).await {
                 break;
             }
@@ -95,9 +102,9 @@ impl HuntJob {
     /// made again, with its files: it is the same again.
     pub fn work_in_memory(mut self) {
         let runtime = Handle::current();
-        while let Some((index, draw)) = self.state.begin(&self.place) {
+        while let Some((index, draw)) = runtime.block_on(self.state.begin(&self.place)) {
             let began = Instant::now();
-            let came_to = self.in_memory(&draw);
+            let (came_to, messages) = self.in_memory(&draw);
             let is_new = match &came_to {
                 ExperimentOutcome::Decided(diagnosis, _) => self.state.record().is_new(diagnosis),
                 ExperimentOutcome::Failed(_) | ExperimentOutcome::Stopped => true,
@@ -115,16 +122,20 @@ impl HuntJob {
                 at_ms: self.state.elapsed_ms(),
                 gap_ms: None,
                 took_ms: began.elapsed().as_millis() as u64,
+                messages,
             });
         }
     }
 
-    fn in_memory(&self, draw: &HuntDraw) -> ExperimentOutcome {
+    /// What an experiment in memory came to, and how many messages clients sent in it.
+    fn in_memory(&self, draw: &HuntDraw) -> (ExperimentOutcome, u64) {
         let config = self.state.space.config(draw);
         match config.and_then(|config| examined_in_memory(config, &self.place.choice, &self.place.stop)) {
-            Ok(Some(diagnosis)) => ExperimentOutcome::Decided(Box::new(diagnosis), String::new()),
-            Ok(None) => ExperimentOutcome::Stopped,
-            Err(why) => ExperimentOutcome::Failed(why),
+            Ok(Some((diagnosis, messages))) => {
+                (ExperimentOutcome::Decided(Box::new(diagnosis), String::new()), messages)
+            }
+            Ok(None) => (ExperimentOutcome::Stopped, 0),
+            Err(why) => (ExperimentOutcome::Failed(why), 0),
         }
     }
 }

@@ -12,20 +12,26 @@ use super::hunt_config::set_drawn;
 use crate::adapters;
 use crate::backends::BackendOptions;
 use crate::cluster::RuntimeRequest;
-use crate::config::{Clients, Config, Demand, FaultRequest};
+use crate::config::{Clients, Config, Demand, FaultRequest, NO_FAULT};
 use crate::faults::Shape;
-use crate::hunt::draw::length;
+use crate::hunt::draw::{HuntTurn, length};
+use crate::hunt::exhaustive::NUMBER;
 use crate::hunt::faults::HuntFaults;
-use crate::hunt::typed_fault::name;
+use crate::hunt::typed_fault::{ON_MESSAGES, name};
 use crate::hunt::{HuntDraw, HuntRecord, HuntSpace};
 use crate::plan::kept_windows::planned;
 
 /// What an experiment has where neither the user nor the draw says more: a client that never acquires again is seen in the
 /// time of a short run.
 const DEFAULTS: [(&str, &str); 1] = [("progress-bound", "5s")];
-/// How often the lock is acquired in an experiment on models, and how many leases it lasts at most.
+/// How often the lock is acquired in an experiment in virtual time, and how many leases it lasts at most.
 const GRANTS: u32 = 100;
+/// The same where programs are started for each experiment, which takes as long as so many grants.
+const GRANTS_OF_PROGRAMS: u32 = 50;
 const LEASES: u32 = 10;
+/// The scenario of a search for every placement: two clients with two turns each, of which one waits for the other.
+const SCENARIO_CLIENTS: u32 = 2;
+const SCENARIO_GRANTS: u32 = 4;
 
 /// What the experiments of a hunt are drawn from, and how a draw becomes a run.
 pub struct SpaceOfHunt {
@@ -43,7 +49,8 @@ pub struct SpaceOfHunt {
 impl SpaceOfHunt {
     /// The error says which of the options is wrong.
     /// `until`: a hunt that ends at its first find ends the experiment that shows it at its first violation.
-    pub fn of(record: &HuntRecord, until: HuntUntil) -> Result<Self, Failure> {
+    /// `exhaustive`: its experiments are every placement of acts in one scenario.
+    pub fn of(record: &HuntRecord, until: HuntUntil, exhaustive: bool) -> Result<Self, Failure> {
         let mut typed: Vec<(String, String)> = record.options.clone();
         typed.retain(|(name, _)| name != "fault");
         let args = run_args(&typed, Path::new("")).map_err(Failure::usage)?;
@@ -52,7 +59,11 @@ impl SpaceOfHunt {
             typed.push(("lease".to_owned(), format!("{}ms", lease.as_millis())));
         }
         let config = configured(&typed).map_err(Failure::usage)?;
-        let mut defaults = defaults(&config, &typed);
+        let mut defaults = if exhaustive {
+            scenario(&config)
+        } else {
+            defaults(&config, &typed)
+        };
         if until == HuntUntil::First {
             defaults.push(("stop-on-violation", "true".to_owned()));
         }
@@ -76,7 +87,7 @@ impl SpaceOfHunt {
                 lease: config.lease,
                 progress_bound: base.progress_bound,
                 tries: false,
-                points: config.runtime == RuntimeRequest::Simulated,
+                points: is_in_virtual_time(&config),
                 churn: config.runtime != RuntimeRequest::Simulated || config.backend.sweep.is_none(),
                 long_holds: false,
                 threads: false,
@@ -90,6 +101,21 @@ impl SpaceOfHunt {
 
     /// Draws an experiment with what is known of the clients by now.
     pub fn draw(&self, record: &HuntRecord, index: u64) -> HuntDraw {
+        let seed = u64::from_str_radix(&record.seed, 16).unwrap_or_default();
+        if let Some(search) = &record.exhaustive {
+            let faults = search.faults(index).unwrap_or_default();
+            let faults = if faults.is_empty() {
+                NO_FAULT.to_owned()
+            } else {
+                faults.join(",")
+            };
+            return HuntDraw {
+                turn: HuntTurn::Points,
+                seed,
+                options: vec![("fault", faults)],
+                windows: 1,
+            };
+        }
         let contract = match &self.config.who {
             Clients::Recipe(options) => Some(options.contract()),
             Clients::Foreign { .. } => record.contract.clone(),
@@ -123,7 +149,6 @@ impl SpaceOfHunt {
             faults: self.space.faults.clone().retain(concerns).with_cells(cells),
             ..self.space.clone()
         };
-        let seed = u64::from_str_radix(&record.seed, 16).unwrap_or_default();
         let none = BTreeSet::new();
         space.draw(seed, index, if alone { &none } else { &record.left_out })
     }
@@ -167,6 +192,35 @@ impl SpaceOfHunt {
         Ok(config)
     }
 
+    /// What an act of a search for every placement can be; the error says which of the faults that were typed cannot.
+    pub fn kinds_of_acts(&self, record: &HuntRecord) -> Result<Vec<String>, String> {
+        if !is_in_virtual_time(&self.config) {
+            let why = "--exhaustive has runs that depend on their faults alone, and real time is another one each time";
+            return Err(format!("{why}\nhint: --runtime simulated, or --runtime virtual"));
+        }
+        let typed: Vec<&str> = record
+            .option("fault")
+            .map_or(ON_MESSAGES.to_vec(), |typed| typed.split(',').collect());
+        let mut kinds = Vec::new();
+        for fault in typed {
+            if !ON_MESSAGES.contains(&fault) {
+                let known = ON_MESSAGES.join(", ");
+                return Err(format!(
+                    "--exhaustive places {known} on each message, and `{fault}` is none of them"
+                ));
+            }
+            let of_each = format!("{fault}=any:{NUMBER}");
+            if fault.starts_with("delay-") {
+                // a client waits for the one, and has lost its lease with the other
+                let times = [self.config.lease * 2 / 5, self.config.lease * 5 / 4];
+                kinds.extend(times.map(|time| format!("{of_each}:{}ms", time.as_millis())));
+            } else {
+                kinds.push(of_each);
+            }
+        }
+        Ok(kinds)
+    }
+
     /// Whether some experiment has a partition between servers.
     pub fn parts_servers(&self) -> bool {
         let parts =
@@ -175,15 +229,41 @@ impl SpaceOfHunt {
     }
 }
 
-/// What an experiment has where neither the user nor the draw says more. One on models ends with its grants.
+/// What an experiment has where neither the user nor the draw says more. One in virtual time ends with its grants, unless it could not show
+/// that a lock stands still while a minority of its servers is away.
 fn defaults(config: &Config, typed: &[(String, String)]) -> Vec<(&'static str, String)> {
     let mut defaults: Vec<(&str, String)> = DEFAULTS.map(|(name, value)| (name, value.to_owned())).to_vec();
     let is_typed = |name: &str| typed.iter().any(|(typed, _)| typed == name);
-    if config.runtime == RuntimeRequest::Simulated && !["each", "windows"].into_iter().any(is_typed) {
-        defaults.push(("grants", GRANTS.to_string()));
+    let has_minority = || !HuntFaults::withstood(&Shape::of(config)).minority.is_empty();
+    let grants = match config.runtime {
+        RuntimeRequest::Simulated => Some(GRANTS),
+        RuntimeRequest::Virtual if !has_minority() => Some(GRANTS_OF_PROGRAMS),
+        RuntimeRequest::Virtual | RuntimeRequest::Auto | RuntimeRequest::Docker | RuntimeRequest::Local => None,
+    };
+    if let Some(grants) = grants.filter(|_| !["each", "windows"].into_iter().any(is_typed)) {
+        defaults.push(("grants", grants.to_string()));
         defaults.push(("time", format!("{}ms", (config.lease * LEASES).as_millis())));
     }
     defaults
+}
+
+/// Whether experiments take no real time, and are the same each time.
+fn is_in_virtual_time(config: &Config) -> bool {
+    matches!(config.runtime, RuntimeRequest::Simulated | RuntimeRequest::Virtual)
+}
+
+/// What an experiment has of a search for every placement, where the user says no more.
+fn scenario(config: &Config) -> Vec<(&'static str, String)> {
+    let ms = |time: Duration| format!("{}ms", time.as_millis());
+    let mut scenario: Vec<(&str, String)> = DEFAULTS.map(|(name, value)| (name, value.to_owned())).to_vec();
+    scenario.extend([
+        ("clients", SCENARIO_CLIENTS.to_string()),
+        ("grants", SCENARIO_GRANTS.to_string()),
+        ("hold", ms(config.lease / 10)),
+        ("wait", ms(config.lease * 3)),
+        ("time", ms(config.lease * LEASES)),
+    ]);
+    scenario
 }
 
 /// An experiment with these options and no other. The error says which of them is wrong.
@@ -260,7 +340,7 @@ mod tests {
                 seed: "7".to_owned(),
                 ..HuntRecord::default()
             };
-            let space = SpaceOfHunt::of(&record, HuntUntil::First)
+            let space = SpaceOfHunt::of(&record, HuntUntil::First, false)
                 .map_err(|failure| failure.sentence)
                 .unwrap();
             for index in 0..40 {
@@ -285,7 +365,7 @@ mod tests {
             seed: "7".to_owned(),
             ..HuntRecord::default()
         };
-        let space = SpaceOfHunt::of(&record, HuntUntil::First)
+        let space = SpaceOfHunt::of(&record, HuntUntil::First, false)
             .map_err(|failure| failure.sentence)
             .unwrap();
         let mut clocks = |contract: Option<Contract>| {

@@ -60,7 +60,7 @@ pub fn relative(from: &Path, to: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::Shard;
+    use crate::config::Shard;
 
     #[test]
     fn the_way_to_a_path_leads_there() {

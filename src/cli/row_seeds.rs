@@ -91,9 +91,7 @@ fn diagnosed(args: &RunArgs, seed: u64, stop: &watch::Receiver<bool>) -> Result<
     if *stop.borrow() {
         return Ok(None);
     }
-    examined_in_memory(
-        args.config(seed)?,
-        &RuntimeChoice::simulated("--seeds".to_owned()),
-        stop,
-    )
+    let choice = RuntimeChoice::simulated("--seeds".to_owned());
+    let examined = examined_in_memory(args.config(seed)?, &choice, stop)?;
+    Ok(examined.map(|(diagnosis, _)| diagnosis))
 }

@@ -69,6 +69,8 @@ pub struct Experimented {
     /// From the end of the experiment before it to the first phase of this one.
     pub gap: Option<Duration>,
     pub took: Duration,
+    /// Requests that clients sent while faults could act on them.
+    pub messages: u64,
 }
 
 /// What a stored run came to.
@@ -171,6 +173,7 @@ impl ExperimentSeries {
             server_logs,
             gap,
             took: over - started,
+            messages: ended.requests_under_faults,
         })))
     }
 

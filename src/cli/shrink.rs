@@ -319,7 +319,7 @@ impl Shrinker<'_> {
         let diagnosis = diagnosis.map_err(Failure::environment)?;
         let shown = diagnosis
             .as_ref()
-            .and_then(|diagnosis| self.original.shown_in(diagnosis, self.ground));
+            .and_then(|(diagnosis, _)| self.original.shown_in(diagnosis, self.ground));
         let detected = shown.map(seen_after);
         // most of hundreds of runs show nothing
         if detected.is_some() {

@@ -11,6 +11,7 @@ pub mod duration;
 pub mod load_shape;
 mod login;
 pub mod setting;
+pub mod shard;
 pub mod store_file;
 pub mod suggest;
 pub mod toml;
@@ -28,6 +29,7 @@ pub use attach::Attach;
 pub use demand::{Demand, OddTurns};
 pub use duration::{duration_within, parse_duration};
 pub use load_shape::LoadShape;
+pub use shard::Shard;
 
 use crate::backends::{self, Backend, Topology};
 use crate::cluster::RuntimeRequest;

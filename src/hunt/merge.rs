@@ -6,7 +6,8 @@ use std::ops::AddAssign;
 use super::HuntRecord;
 use super::record::{FaultCount, HuntCounts, HuntFind};
 
-/// Merges hunts for the same lock. Times are those of the longest of them, as they went on at the same time.
+/// Merges hunts for the same lock, or shards of one search for every placement. Times are those of the longest of them, as they went on at
+/// the same time.
 pub fn merge(mut records: Vec<HuntRecord>) -> Result<HuntRecord, String> {
     // the record of an earlier merge may be in the same folder
     records.retain(|record| record.merged.is_empty());
@@ -14,7 +15,7 @@ pub fn merge(mut records: Vec<HuntRecord>) -> Result<HuntRecord, String> {
     let Some(mut all) = records.next() else {
         return Err("there is nothing to merge".into());
     };
-    all.merged.push(all.seed.clone());
+    all.merged.push(name(&all));
     for other in records {
         if sorted(&other) != sorted(&all) {
             return Err(format!(
@@ -22,18 +23,36 @@ pub fn merge(mut records: Vec<HuntRecord>) -> Result<HuntRecord, String> {
                 all.merged[0], other.seed
             ));
         }
-        if all.merged.contains(&other.seed) {
+        if all.merged.contains(&name(&other)) {
             return Err(format!(
                 "two hunts have the seed {}: is one of them there twice?",
-                other.seed
+                name(&other)
             ));
         }
-        all.merged.push(other.seed.clone());
+        match (&mut all.exhaustive, &other.exhaustive) {
+            (None, None) => {}
+            (Some(search), Some(more)) if all.seed == other.seed => search.take_in(more)?,
+            _ => return Err("every placement in one scenario, and those in different ones, are not merged".to_owned()),
+        }
+        all.merged.push(name(&other));
         take_in(&mut all, other);
     }
-    all.seed = all.merged.join(", ");
-    all.open.clear();
+    if let Some(search) = &mut all.exhaustive {
+        search.are_all(all.merged.len());
+    } else {
+        all.seed = all.merged.join(", ");
+    }
+    if all.exhaustive.is_none() {
+        all.open.clear();
+    }
     Ok(all)
+}
+
+/// What tells a hunt from the others that it is merged with.
+fn name(record: &HuntRecord) -> String {
+    let shard = record.exhaustive.as_ref().and_then(|search| search.shard);
+    let shard = shard.map(|shard| format!(", part {shard}")).unwrap_or_default();
+    format!("{}{shard}", record.seed)
 }
 
 fn sorted(record: &HuntRecord) -> BTreeSet<&(String, String)> {
@@ -45,7 +64,12 @@ fn take_in(all: &mut HuntRecord, other: HuntRecord) {
     all.for_ms = all.for_ms.max(other.for_ms);
     all.took_ms = all.took_ms.max(other.took_ms);
     all.at_most = all.at_most.zip(other.at_most).map(|(one, more)| one + more);
-    all.next += other.next;
+    if all.exhaustive.is_some() {
+        all.next = all.next.max(other.next);
+        all.open.extend(&other.open);
+    } else {
+        all.next += other.next;
+    }
     all.counts += other.counts;
     for (fault, count) in other.faults {
         *all.faults.entry(fault).or_default() += count;

@@ -32,6 +32,7 @@
 pub mod bisect;
 pub mod coverage;
 pub mod draw;
+pub mod exhaustive;
 pub mod faults;
 pub mod hit_rate;
 pub mod merge;

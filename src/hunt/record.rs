@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::coverage::HuntCoverage;
 use super::draw::what_it_strikes;
+use super::exhaustive::{Exhaustive, NextPlacement};
 use super::typed_fault::{name, without_number_or_time};
 use crate::exit::Exit;
 use crate::report::Diagnosis;
@@ -35,6 +36,8 @@ pub struct ExperimentResult {
     /// From the end of the experiment before it in the same job to its start, if there was one.
     pub gap_ms: Option<u64>,
     pub took_ms: u64,
+    /// Messages that clients sent while faults could act on them.
+    pub messages: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -116,6 +119,9 @@ pub struct HuntRecord {
     pub faults: BTreeMap<String, FaultCount>,
     /// What is left out, since it is not there to be struck; see [`what_it_strikes`].
     pub left_out: BTreeSet<String>,
+    /// Where its experiments are every placement of some acts, and not drawn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exhaustive: Option<Exhaustive>,
     /// What its faults on messages have struck.
     #[serde(default)]
     pub coverage: HuntCoverage,
@@ -144,20 +150,27 @@ impl HuntRecord {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The number of the next experiment, which begins now; `None` when there have been enough.
-    pub fn begin(&mut self) -> Option<u64> {
+    /// The number of the next experiment, which begins now unless it depends on those that go on; `Over` when there have been enough.
+    pub fn begin(&mut self) -> NextPlacement {
         let left = self.open.difference(&self.running).next().copied();
-        let index = match left {
-            Some(left) => left,
-            None if self.at_most.is_some_and(|at_most| self.next >= at_most) => return None,
-            None => {
-                self.next += 1;
-                self.next - 1
-            }
+        let next = match (left, &self.exhaustive) {
+            (Some(left), _) => NextPlacement::Number(left),
+            (None, _) if self.at_most.is_some_and(|at_most| self.next >= at_most) => NextPlacement::Over,
+            (None, None) => NextPlacement::Number(self.next),
+            (None, Some(search)) => search.next(self.next),
         };
-        self.open.insert(index);
-        self.running.insert(index);
-        Some(index)
+        if let NextPlacement::Number(index) = next {
+            self.next = self.next.max(index + 1);
+            self.open.insert(index);
+            self.running.insert(index);
+        }
+        next
+    }
+
+    /// Whether every placement was tried and decided, where that is what the hunt is about.
+    pub fn is_complete(&self) -> bool {
+        let complete = |search: &Exhaustive| search.is_complete(self.next, self.open.len());
+        self.exhaustive.as_ref().is_some_and(complete) && self.counts.failed == 0
     }
 
     /// Whether a diagnosis shows a cause that no run showed before.
@@ -197,6 +210,9 @@ impl HuntRecord {
             Outcome::Fail => self.counts.violated += 1,
             Outcome::Unsure => self.counts.unsure += 1,
             Outcome::Error => self.counts.failed += 1,
+        }
+        if let Some(search) = &mut self.exhaustive {
+            search.add(result.index, diagnosis, result.messages);
         }
         self.count_windows(&result.faults, diagnosis);
         if let Some(coverage) = &diagnosis.coverage {
@@ -259,7 +275,8 @@ impl HuntRecord {
         } else {
             Exit::Violated
         };
-        let proved = if self.counts.held + self.counts.violated == 0 {
+        let lacks_some = self.exhaustive.is_some() && !self.is_complete();
+        let proved = if lacks_some || self.counts.held + self.counts.violated == 0 {
             Exit::Inconclusive
         } else {
             Exit::Holds
@@ -370,6 +387,7 @@ pub mod tests {
             at_ms: index * 1000,
             gap_ms: Some(40),
             took_ms: 900,
+            messages: 0,
         }
     }
 
@@ -478,7 +496,8 @@ pub mod tests {
     #[test]
     fn an_experiment_that_was_stopped_is_made_again() {
         let mut record = record();
-        assert_eq!((record.begin(), record.begin()), (Some(0), Some(1)));
+        let number = NextPlacement::Number;
+        assert_eq!((record.begin(), record.begin()), (number(0), number(1)));
         record.add(&result(1, &[("reset", true)], &[]));
         record.add(&ExperimentResult {
             came_to: ExperimentOutcome::Stopped,
@@ -487,9 +506,9 @@ pub mod tests {
         assert_eq!((record.open.len(), record.counts.experiments), (1, 1));
         let stored = serde_json::to_string(&record).unwrap();
         let mut again: HuntRecord = serde_json::from_str(&stored).unwrap();
-        assert_eq!((again.begin(), again.begin()), (Some(0), Some(2)));
+        assert_eq!((again.begin(), again.begin()), (number(0), number(2)));
         again.at_most = Some(3);
-        assert_eq!(again.begin(), None, "there have been enough");
+        assert_eq!(again.begin(), NextPlacement::Over, "there have been enough");
         again.add(&result(0, &[("reset", true)], &[]));
         assert_eq!(again.open, BTreeSet::from([2]));
     }

@@ -1,6 +1,7 @@
 //! A hunt as people see it: a line an experiment, the block of a live screen, and the summary at its end.
 
 use super::coverage::Struck;
+use super::exhaustive::Exhaustive;
 use super::record::{ExperimentOutcome, ExperimentResult, HuntFind, HuntRecord, causes};
 use super::typed_fault::name;
 use crate::report::diagnosis::Outcome;
@@ -69,11 +70,70 @@ pub fn block(record: &HuntRecord, now: &[String], look: Look) -> String {
         ("so far", counts(record)),
         ("finds", finds(record)),
     ];
+    if let Some(search) = &record.exhaustive {
+        rows.insert(1, ("tries", tries(record, search)));
+    }
     rows.extend(now.iter().map(|line| ("now", line.clone())));
     let lines = rows
         .iter()
         .map(|(name, text)| ScreenText::from(" ") + look.dim(&format!("{name:<7}")) + " " + text);
     format!("\n{}", ScreenText::join_in_columns(lines.collect(), look.columns))
+}
+
+/// `12,345 of 41,208 placements of up to 2 faults   about 1m 20s left`
+fn tries(record: &HuntRecord, search: &Exhaustive) -> String {
+    let tried: u64 = search.tried.iter().map(|counts| counts.tried).sum();
+    let of = many(u64::from(search.acts), "fault");
+    let Some(wanted) = search.wanted() else {
+        return format!(
+            "{} placements of up to {of}, of which it is not yet known how many there are",
+            thousands(tried)
+        );
+    };
+    let left = wanted.saturating_sub(tried);
+    let left_ms = record.took_ms.saturating_mul(left) / tried.max(1);
+    let (tried, wanted) = (thousands(tried), thousands(wanted));
+    format!(
+        "{tried} of {wanted} placements of up to {of}   about {} left",
+        clock(left_ms)
+    )
+}
+
+/// What a search for every placement came to.
+fn placements(record: &HuntRecord, search: &Exhaustive) -> Vec<String> {
+    let of = many(u64::from(search.acts), "fault");
+    let of_shard = search
+        .shard
+        .map(|shard| format!("part {shard} of "))
+        .unwrap_or_default();
+    let tried: u64 = search.tried.iter().map(|counts| counts.tried).sum();
+    let first = match (record.is_complete(), search.wanted()) {
+        (true, _) => format!(
+            "complete: {of_shard}all {} placements of up to {of} were tried",
+            thousands(tried)
+        ),
+        (false, Some(wanted)) => format!(
+            "not complete: {} of {of_shard}{} placements of up to {of} were tried",
+            thousands(tried),
+            thousands(wanted)
+        ),
+        (false, None) => format!("not complete: {} placements of up to {of} were tried", thousands(tried)),
+    };
+    let mut lines = vec![first];
+    for (acts, counts) in search.tried.iter().enumerate().filter(|(_, counts)| counts.tried > 0) {
+        let mut line = format!("{} of {}", thousands(counts.tried), many(acts as u64, "fault"));
+        if counts.without_effect > 0 {
+            line += &format!(
+                ", {} of them without an effect of the last one",
+                thousands(counts.without_effect)
+            );
+        }
+        if counts.undecided > 0 {
+            line += &format!(", {} of them undecided", thousands(counts.undecided));
+        }
+        lines.push(format!("  {line}"));
+    }
+    lines
 }
 
 fn finds(record: &HuntRecord) -> String {
@@ -141,6 +201,8 @@ pub fn summary(record: &HuntRecord, folder: &str, look: Look) -> String {
         ScreenText::default(),
         ScreenText::from("  ") + counts(record),
     ];
+    let searched = record.exhaustive.iter().flat_map(|search| placements(record, search));
+    lines.extend(searched.map(|line| ScreenText::from("  ") + line));
     lines.extend(effects(record).into_iter().map(|line| ScreenText::from("  ") + line));
     lines.extend(
         record
@@ -248,7 +310,9 @@ fn effects(record: &HuntRecord) -> Vec<String> {
         many(u64::from(windows), "fault window"),
         many(families.len() as u64, "fault")
     )];
-    lines.extend(message_points(&record.coverage.struck()));
+    if record.exhaustive.is_none() {
+        lines.extend(message_points(&record.coverage.struck()));
+    }
     let left_out: Vec<&str> = record.left_out.iter().map(String::as_str).collect();
     if !left_out.is_empty() {
         let more = left_out.len().saturating_sub(NAMED);

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::{PlanError, PlannedWindow, shortest_long_window, target_holder_works};
 use crate::config::{ANY_FAULT, Config, FaultRequest};
-use crate::faults::{FAULTS, Fault, FaultFamily, Injection, Needs, Pace, Shape, fault_named, is_point};
+use crate::faults::{self, FAULTS, Fault, FaultFamily, Injection, Needs, Pace, Shape, fault_named};
 
 /// Lanes of faults that were asked for by name: so many are on at a time at most.
 pub const LANES: usize = 3;
@@ -24,10 +24,14 @@ const WITHOUT_KILLS: f64 = 0.35;
 /// The shortest wait that is worth a window.
 const LEAST_WAIT: Duration = Duration::from_secs(1);
 
+/// Whether a fault is one act, on the n-th message of the run.
+pub fn is_point(request: &FaultRequest) -> bool {
+    request.argument.as_deref().is_some_and(faults::is_point)
+}
+
 /// What takes turns in each lane. Faults that were named have a lane each, up to [`LANES`]; `any` has one for each family.
 pub fn lanes(config: &Config, shape: &Shape) -> Result<Vec<Vec<FaultRequest>>, PlanError> {
     let mut lanes: Vec<Vec<FaultRequest>> = Vec::new();
-    let is_point = |request: &&FaultRequest| request.argument.as_deref().is_some_and(is_point);
     let named = config
         .faults
         .iter()
@@ -39,7 +43,8 @@ pub fn lanes(config: &Config, shape: &Shape) -> Result<Vec<Vec<FaultRequest>>, P
         }
     }
     // each is one act, at any time
-    lanes.extend(config.faults.iter().filter(is_point).map(|point| vec![point.clone()]));
+    let points = config.faults.iter().filter(|request| is_point(request));
+    lanes.extend(points.map(|point| vec![point.clone()]));
     let Some(any) = config.faults.iter().find(|request| request.name == ANY_FAULT) else {
         return Ok(lanes);
     };
@@ -108,7 +113,7 @@ impl Lane<'_> {
     pub fn windows(mut self, requests: Vec<FaultRequest>, room: Duration) -> Result<Vec<PlannedWindow>, PlanError> {
         let mut windows = Vec::new();
         let any = self.config.has_any_fault();
-        let is_point = requests[0].argument.as_deref().is_some_and(is_point);
+        let is_point = is_point(&requests[0]);
         let is_often = any && requests[0].name == OFTEN;
         // lanes do not open their windows at the same moment
         let mut start = match is_point {

@@ -38,6 +38,8 @@ pub struct RunContext {
     pub routes: Routes,
     /// The server that the observer watches, where it watches one of several.
     pub observed: watch::Sender<Option<SocketAddr>>,
+    /// Requests that clients sent while faults could act on them.
+    pub requests_under_faults: AtomicU64,
     /// When TCP has surely sent again what faults dropped, in nanoseconds of the run's clock.
     sent_again_ns: AtomicU64,
     /// Whether the lock was acquired as often as it was to be: clients acquire once more, in the recovery.
@@ -91,6 +93,7 @@ impl RunContext {
             exchange,
             routes,
             observed: watch::channel(None).0,
+            requests_under_faults: AtomicU64::new(0),
             sent_again_ns: AtomicU64::new(0),
             has_grants: watch::channel(false).0,
             recovers: watch::channel(false).0,

@@ -2,6 +2,7 @@
 //! them is the same on every ground.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use harness_checkers::History;
 use harness_checkers::history::ServerEnd;
@@ -77,6 +78,7 @@ pub struct PlayedRun<'a> {
     pub(super) contract: &'a mut Option<Contract>,
     /// Where it is kept in memory.
     pub(super) history: &'a mut Option<History>,
+    pub(super) requests_under_faults: &'a mut u64,
     /// Once it has begun.
     pub(super) run: &'a mut Option<Arc<RunContext>>,
     /// Likewise: they are to be closed.
@@ -91,6 +93,7 @@ impl<'a> PlayedRun<'a> {
             interrupted: &mut outcome.interrupted,
             contract: &mut outcome.contract,
             history: &mut outcome.history,
+            requests_under_faults: &mut outcome.requests_under_faults,
             run: &mut outcome.teardown.run,
             clients: &mut outcome.teardown.clients,
         }
@@ -141,6 +144,7 @@ pub async fn play(
         server_disks: ground.server_disks,
         points: Arc::new(MessagePoints::new(&run.exchange, run.spec.config.seed)),
     };
+    let counted = Arc::clone(&run);
     let phases = PhaseRunner {
         env: Arc::new(env),
         endpoints: ground.servers.endpoints,
@@ -153,6 +157,7 @@ pub async fn play(
         api,
     };
     let played = phases.play(played_run.interrupted).await;
+    *played_run.requests_under_faults = counted.requests_under_faults.load(Relaxed);
     let closed = closer.close().map_err(|error| RunError::write(&path, &error));
     if matches!(played, Err(RunError::NoLock(_))) && path.is_file() {
         // no verdict is to be read from it

@@ -144,6 +144,8 @@ pub struct RunOutcome {
     pub contract: Option<Contract>,
     /// What was recorded, where that was kept in memory.
     pub history: Option<History>,
+    /// Requests that clients sent while faults could act on them, as taps count them.
+    pub requests_under_faults: u64,
     /// Why it could not be made or go on, if so.
     pub error: Option<RunError>,
     /// How late harness itself was; `None` in virtual time.
@@ -257,6 +259,7 @@ async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), Run
         interrupted: &mut outcome.interrupted,
         contract: &mut outcome.contract,
         history: &mut outcome.history,
+        requests_under_faults: &mut outcome.requests_under_faults,
         run: &mut outcome.teardown.run,
         clients: &mut outcome.teardown.clients,
     };

@@ -33,6 +33,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const OBSERVER_OPEN: Duration = Duration::from_secs(15);
 /// Pauses between its attempts, in milliseconds: on a busy machine one attempt takes longer than it may.
 const OBSERVER_PAUSES_MS: [u64; 4] = [100, 200, 400, 800];
+/// Clients begin so much later where acts are placed on their first messages: those are awaited by then.
+const FIRST_MESSAGE: Duration = Duration::from_millis(1);
 /// How long a run that was stopped may take to heal.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -170,7 +172,7 @@ impl PhaseRunner {
     async fn control_to_recovery(&self) -> Result<Vec<String>, RunError> {
         let (run, plan) = (&self.run, &self.run.spec.plan);
         self.elapse(plan.phases.control).await?;
-        if !self.first_acquire().await? {
+        if !plan.places_acts && !self.first_acquire().await? {
             self.has_answered()?;
             // faults would show nothing: the verdict is on a lock that nobody gets without them
             return Ok(self.below(std::iter::repeat(1)));
@@ -184,9 +186,17 @@ impl PhaseRunner {
             any: run.spec.config.is_any_fault(),
         });
         let end = run.clock.now() + plan.phases.faults;
+        let before = self.requests();
         schedule::run_windows(run, &self.env).await;
         self.granted_or(end).await?;
+        let sent = self.requests() - before;
+        run.requests_under_faults.store(sent, Relaxed);
         self.recovery().await
+    }
+
+    /// How many requests passed, pings aside.
+    fn requests(&self) -> u64 {
+        self.run.exchange.requests().iter().map(|(_, _, passed)| passed).sum()
     }
 
     /// Waits until then, or until the lock was acquired as often as it was to be.
@@ -313,6 +323,11 @@ impl PhaseRunner {
         let mut seeds = ChaCha8Rng::seed_from_u64(config.seed);
         let mut drivers = self.run.clock.by.tasks();
         let ramp = config.load.ramp / config.clients;
+        let first = if self.run.spec.plan.places_acts {
+            FIRST_MESSAGE
+        } else {
+            Duration::ZERO
+        };
         for (process, client) in self.clients.clients() {
             let mut rng = ChaCha8Rng::seed_from_u64(seeds.random());
             let vary = Some(config.vary).filter(|_| config.each.is_none());
@@ -328,7 +343,7 @@ impl PhaseRunner {
                 begins_after: match config.load.rate {
                     // the rate rises in place of the clients
                     Some(_) => Duration::ZERO,
-                    None => ramp * client.number,
+                    None => first + ramp * client.number,
                 },
                 had_its_last: false,
                 rng,

@@ -22,8 +22,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use harness_checkers::Property;
 
-use super::{Expectation, Expected, Suite, SuiteRow, stable_hash};
+use super::{Expectation, Expected, Suite, SuiteRow};
 use crate::config::setting::{OptionName, Setting, SettingOrigin, over, settings};
+use crate::config::shard::stable_hash;
 use crate::config::suggest::unknown_word;
 use crate::config::toml::{At, TomlError, TomlTable, TomlValue, read as read_toml, refuse_unknown};
 use crate::report::diagnosis::Outcome;

@@ -6,7 +6,8 @@ use harness_checkers::{Property, Verdict};
 use serde::{Deserialize, Serialize};
 
 use super::judge::RowOutcome;
-use super::{Expectation, Shard, SuiteRow};
+use super::{Expectation, SuiteRow};
+use crate::config::Shard;
 use crate::exit::Exit;
 use crate::report::diagnosis::Outcome;
 use crate::report::words::many;

@@ -1,0 +1,480 @@
+//! Every placement of up to K acts on single messages, in one scenario.
+//!
+//! ```text
+//! no act ─► each act on each message of that run ─► each act on each later message of each of those runs ─► …
+//! ```
+//!
+//! A placement is a list of acts, each on the n-th message that clients send, in the order of the messages. An experiment in virtual time
+//! is a function of its configuration, so a placement is the same run each time, and up to its last act it is the run of the
+//! placement without that act. The messages that one more act can be placed on are therefore those of a run that was made, and every
+//! placement has a number: those of fewer acts come first, those of as many in the order of the placements that they extend.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Shard;
+use crate::report::Diagnosis;
+use crate::report::diagnosis::Outcome;
+
+/// Stands for the number of a message in the kind of an act.
+pub const NUMBER: &str = "#";
+
+/// The search for a violation in every placement.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exhaustive {
+    /// Acts of a placement at most.
+    pub acts: u32,
+    /// Acts as faults are typed, with [`NUMBER`] for that of the message: `drop-reply=any:#`.
+    pub kinds: Vec<String>,
+    /// The part of the placements with most acts that is tried; all of them without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
+    /// Shards that are not among those that were merged.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub missing: u32,
+    /// By the number of acts, from none.
+    pub tried: Vec<PlacementCounts>,
+    /// By the number of a placement that others extend: how many messages clients sent in its run, once it was tried.
+    messages: Vec<Option<u64>>,
+    #[serde(skip)]
+    tree: Tree,
+}
+
+/// Placements with the same number of acts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlacementCounts {
+    pub tried: u64,
+    /// The last act found nothing to act on, such as a reply that never comes: the run is that of the placement without it, and its
+    /// extensions are tried as those of that one.
+    pub without_effect: u64,
+    /// Neither violated nor held.
+    pub undecided: u64,
+}
+
+/// The next placement that is to be tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextPlacement {
+    Number(u64),
+    /// It depends on placements that are being tried.
+    NotYet,
+    /// All were tried, or are being tried.
+    Over,
+}
+
+/// Placements with fewer acts than there are at most; the place of each is its number.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Tree {
+    placements: Vec<Extended>,
+    /// The number of the first extension of each placement, as far as they are known without a gap.
+    first: Vec<u64>,
+    /// The number after the last extension that is known.
+    end: u64,
+}
+
+/// A placement that others extend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Extended {
+    /// The one without its last act; of the one without acts, itself.
+    parent: usize,
+    acts: u32,
+    last: Act,
+}
+
+/// An act on one message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Act {
+    /// From 1; 0 where there is none.
+    message: u64,
+    /// A place in [`Exhaustive::kinds`].
+    kind: usize,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl Exhaustive {
+    /// A search in which nothing was tried.
+    pub fn new(acts: u32, kinds: Vec<String>, shard: Option<Shard>) -> Self {
+        let mut search = Self {
+            acts,
+            kinds,
+            shard,
+            tried: vec![PlacementCounts::default(); acts as usize + 1],
+            ..Self::default()
+        };
+        search.resume();
+        search
+    }
+
+    /// Makes again of a stored search what is not stored.
+    pub fn resume(&mut self) {
+        let root = Extended {
+            parent: 0,
+            acts: 0,
+            last: Act { message: 0, kind: 0 },
+        };
+        self.tree = Tree {
+            placements: vec![root],
+            first: Vec::new(),
+            end: 1,
+        };
+        self.grow();
+    }
+
+    /// Adds the extensions of placements whose messages became known.
+    fn grow(&mut self) {
+        let Tree { placements, first, end } = &mut self.tree;
+        while let Some(extended) = placements.get(first.len()).copied() {
+            let parent = first.len();
+            let Some(messages) = self.messages.get(parent).copied().flatten() else {
+                break;
+            };
+            first.push(*end);
+            let after = extended.last.message + 1..=messages;
+            *end += after.clone().count() as u64 * self.kinds.len() as u64;
+            if extended.acts + 1 < self.acts {
+                let kinds = 0..self.kinds.len();
+                let acts = after.flat_map(|message| kinds.clone().map(move |kind| Act { message, kind }));
+                placements.extend(acts.map(|last| Extended {
+                    parent,
+                    acts: extended.acts + 1,
+                    last,
+                }));
+            }
+        }
+    }
+
+    /// The acts of the placement with this number, in the order of their messages; `None` while it is not known to exist.
+    fn acts_of(&self, number: u64) -> Option<Vec<Act>> {
+        let tree = &self.tree;
+        let mut acts = Vec::new();
+        let mut place = usize::try_from(number).ok()?;
+        if place >= tree.placements.len() {
+            if number >= tree.end {
+                return None;
+            }
+            place = tree.first.partition_point(|first| *first <= number) - 1;
+            let offset = number - tree.first[place];
+            let kinds = self.kinds.len() as u64;
+            acts.push(Act {
+                message: tree.placements[place].last.message + 1 + offset / kinds,
+                kind: (offset % kinds) as usize,
+            });
+        }
+        while place != 0 {
+            acts.push(tree.placements[place].last);
+            place = tree.placements[place].parent;
+        }
+        acts.reverse();
+        Some(acts)
+    }
+
+    /// The faults of the placement with this number, as they are typed.
+    pub fn faults(&self, number: u64) -> Option<Vec<String>> {
+        let acts = self.acts_of(number)?;
+        let typed = |act: Act| self.kinds[act.kind].replace(NUMBER, &act.message.to_string());
+        Some(acts.into_iter().map(typed).collect())
+    }
+
+    /// The first placement from `number` on that is not another shard's.
+    pub fn next(&self, number: u64) -> NextPlacement {
+        for number in number.. {
+            let Some(acts) = self.acts_of(number) else {
+                return match self.total() {
+                    Some(_) => NextPlacement::Over,
+                    None => NextPlacement::NotYet,
+                };
+            };
+            let is_last = acts.len() == self.acts as usize;
+            if !is_last || self.shard.is_none_or(|shard| shard.has_turn(number)) {
+                return NextPlacement::Number(number);
+            }
+        }
+        NextPlacement::Over
+    }
+
+    /// How many placements there are, once that is known.
+    pub fn total(&self) -> Option<u64> {
+        (self.tree.first.len() == self.tree.placements.len()).then_some(self.tree.end)
+    }
+
+    /// How many placements there are of so many acts, once that is known.
+    pub fn total_of(&self, acts: u32) -> Option<u64> {
+        let of = |acts: u32| {
+            let all = &self.tree.placements;
+            all.iter().filter(|placement| placement.acts == acts).count() as u64
+        };
+        if acts == self.acts {
+            let fewer = self.tree.placements.len() as u64;
+            return self.total().map(|total| total - fewer);
+        }
+        let before = self
+            .tree
+            .placements
+            .iter()
+            .take_while(|placement| placement.acts < acts);
+        (self.tree.first.len() >= before.count()).then(|| of(acts))
+    }
+
+    /// How many placements are to be tried, those of other shards aside, once that is known.
+    pub fn wanted(&self) -> Option<u64> {
+        let (total, fewer) = (self.total()?, self.tree.placements.len() as u64);
+        let of_shard = |shard: Shard| {
+            // numbers below a bound that are of the shard
+            let below = |bound: u64| (bound + u64::from(shard.of - shard.number)) / u64::from(shard.of);
+            fewer + below(total) - below(fewer)
+        };
+        Some(self.shard.map_or(total, of_shard))
+    }
+
+    /// Takes in what became of the placement with this number, in whose run clients sent so many messages.
+    pub fn add(&mut self, number: u64, diagnosis: &Diagnosis, sent: u64) {
+        let Some(acts) = self.acts_of(number) else { return };
+        let windows = &diagnosis.effect.windows;
+        let (last, before) = match windows.split_last() {
+            Some((last, before)) => (last.had_effect, before.iter().all(|window| window.had_effect)),
+            None => (true, true),
+        };
+        // every act but the last had an effect in a run that was the same up to there
+        let is_decided = match diagnosis.outcome {
+            Outcome::Pass | Outcome::Fail => true,
+            Outcome::Unsure => !last && before,
+            Outcome::Error => false,
+        };
+        let counts = &mut self.tried[acts.len()];
+        counts.tried += 1;
+        counts.without_effect += u64::from(!last);
+        counts.undecided += u64::from(!is_decided || !before || windows.len() != acts.len());
+        let message = acts.last().map_or(0, |act| act.message);
+        let place = number as usize;
+        if place < self.tree.placements.len() {
+            let known = self.messages.len().max(place + 1);
+            self.messages.resize(known, None);
+            self.messages[place] = Some(if last { sent } else { message });
+            self.grow();
+        }
+    }
+
+    /// Whether every placement was tried and decided, or every one of its shard; `next` is the first that was not begun, `open` how
+    /// many were begun and did not end.
+    pub fn is_complete(&self, next: u64, open: usize) -> bool {
+        let decided = self.tried.iter().all(|counts| counts.undecided == 0);
+        self.next(next) == NextPlacement::Over && open == 0 && decided && self.missing == 0
+    }
+
+    /// Adds what another shard of the same search tried. The error says why they are not of one search.
+    pub fn take_in(&mut self, other: &Self) -> Result<(), String> {
+        if (self.acts, &self.kinds, &self.messages) != (other.acts, &other.kinds, &other.messages) {
+            return Err(
+                "the hunts searched for placements in different runs, or one of them is not complete".to_owned(),
+            );
+        }
+        if let (Some(all), Some(more)) = (self.tried.last_mut(), other.tried.last()) {
+            all.tried += more.tried;
+            all.without_effect += more.without_effect;
+            all.undecided += more.undecided;
+        }
+        Ok(())
+    }
+
+    /// This is what so many shards came to together.
+    pub fn are_all(&mut self, shards: usize) {
+        self.resume();
+        if let Some(shard) = self.shard.take() {
+            self.missing = shard.of - shards as u32;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ExperimentResult;
+    use super::super::record::HuntRecord;
+    use super::super::record::tests::{record, result};
+    use super::*;
+    use crate::exit::Exit;
+
+    type Acts = Vec<(u64, char)>;
+
+    /// How many messages a lock sends that asks once more for each message that is lost, and no more once it is killed.
+    fn messages(acts: &Acts) -> u64 {
+        let killed = acts.iter().find(|(_, kind)| *kind == 'k');
+        killed.map_or(3 + acts.len() as u64, |(message, _)| *message)
+    }
+
+    /// The fourth message has no reply that could be lost.
+    fn has_effect(acts: &Acts) -> bool {
+        acts.last() != Some(&(4, 'd'))
+    }
+
+    /// Every placement that extends this one by up to so many acts, and that one.
+    fn all(acts: Acts, more: u32) -> Vec<Acts> {
+        let mut found = vec![acts.clone()];
+        if more > 0 && has_effect(&acts) {
+            let after = acts.last().map_or(0, |(message, _)| *message);
+            for message in after + 1..=messages(&acts) {
+                for kind in ['d', 'k'] {
+                    let mut extended = acts.clone();
+                    extended.push((message, kind));
+                    found.extend(all(extended, more - 1));
+                }
+            }
+        }
+        found
+    }
+
+    fn hunt(acts: u32, shard: Option<Shard>) -> HuntRecord {
+        let kinds = ["d=any:#", "k=any:#"].map(str::to_owned).to_vec();
+        HuntRecord {
+            exhaustive: Some(Exhaustive::new(acts, kinds, shard)),
+            ..record()
+        }
+    }
+
+    fn ended(record: &HuntRecord, number: u64) -> (Acts, ExperimentResult) {
+        let faults = record.exhaustive.as_ref().unwrap().faults(number).unwrap();
+        let act = |fault: &String| (fault[6..].parse().unwrap(), fault.chars().next().unwrap());
+        let acts: Acts = faults.iter().map(act).collect();
+        let windows = faults
+            .iter()
+            .zip(1..)
+            .map(|(fault, upto)| (fault.as_str(), has_effect(&acts[..upto].to_vec())));
+        let result = ExperimentResult {
+            messages: messages(&acts),
+            ..result(number, &windows.collect::<Vec<_>>(), &[])
+        };
+        (acts, result)
+    }
+
+    /// Makes every experiment, so many at a time, of which the one in the middle ends first; returns what was tried.
+    fn make(record: &mut HuntRecord, jobs: usize) -> Vec<Acts> {
+        let (mut tried, mut going) = (Vec::new(), Vec::new());
+        loop {
+            let mut next = NextPlacement::NotYet;
+            while going.len() < jobs {
+                next = record.begin();
+                let NextPlacement::Number(number) = next else { break };
+                going.push(number);
+            }
+            if going.is_empty() {
+                assert_eq!(next, NextPlacement::Over);
+                return tried;
+            }
+            assert_eq!(
+                record.exit(),
+                Exit::Inconclusive,
+                "it is not complete before its last experiment"
+            );
+            let (acts, result) = ended(record, going.remove(going.len() / 2));
+            record.add(&result);
+            tried.push(acts);
+        }
+    }
+
+    fn sorted(mut acts: Vec<Acts>) -> Vec<Acts> {
+        acts.sort();
+        acts
+    }
+
+    #[test]
+    fn every_placement_is_tried_once_in_whichever_order_experiments_end() {
+        for acts in 1..=3 {
+            for jobs in [1, 4] {
+                let mut record = hunt(acts, None);
+                let tried = make(&mut record, jobs);
+                let wanted = all(Vec::new(), acts);
+                let fewer_first = tried.windows(2).all(|pair| pair[0].len() <= pair[1].len());
+                assert!(jobs > 1 || fewer_first, "{tried:?}");
+                assert_eq!(sorted(tried), sorted(wanted.clone()), "{acts} acts, {jobs} at a time");
+                let search = record.exhaustive.as_ref().unwrap();
+                assert_eq!(
+                    (search.total(), search.wanted()),
+                    (Some(wanted.len() as u64), Some(wanted.len() as u64))
+                );
+                let without = wanted.iter().filter(|acts| !has_effect(acts)).count() as u64;
+                assert_eq!(
+                    search.tried.iter().map(|counts| counts.without_effect).sum::<u64>(),
+                    without
+                );
+                assert!(record.is_complete());
+                assert_eq!(record.exit(), Exit::Holds);
+            }
+        }
+    }
+
+    #[test]
+    fn a_stored_search_goes_on_where_it_was() {
+        let mut record = hunt(2, None);
+        let mut tried = Vec::new();
+        for _ in 0..9 {
+            let NextPlacement::Number(number) = record.begin() else {
+                panic!("there are more")
+            };
+            let (acts, result) = ended(&record, number);
+            record.add(&result);
+            tried.push(acts);
+        }
+        // one was begun and did not end
+        record.begin();
+        let stored = serde_json::to_string(&record).unwrap();
+        let mut again: HuntRecord = serde_json::from_str(&stored).unwrap();
+        again.exhaustive.as_mut().unwrap().resume();
+        tried.extend(make(&mut again, 2));
+        assert_eq!(sorted(tried), sorted(all(Vec::new(), 2)));
+        assert!(again.is_complete());
+    }
+
+    #[test]
+    fn shards_share_the_placements_with_most_acts_and_are_complete_together() {
+        let whole = all(Vec::new(), 2);
+        let is_last = |acts: &&Acts| acts.len() == 2;
+        let mut of_all = Vec::new();
+        let mut records = Vec::new();
+        for number in 1..=3 {
+            let mut record = hunt(2, Some(Shard { number, of: 3 }));
+            let tried = make(&mut record, 1);
+            assert_eq!(record.exhaustive.as_ref().unwrap().wanted(), Some(tried.len() as u64));
+            let fewer = tried.iter().filter(|acts| !is_last(acts)).count();
+            assert_eq!(
+                fewer,
+                whole.len() - whole.iter().filter(is_last).count(),
+                "they are needed to go on"
+            );
+            of_all.extend(tried.into_iter().filter(|acts| acts.len() == 2));
+            records.push(record);
+        }
+        assert_eq!(sorted(of_all), sorted(whole.iter().filter(is_last).cloned().collect()));
+        let some = super::super::merge(records[1..].to_vec()).unwrap();
+        assert_eq!((some.is_complete(), some.exit()), (false, Exit::Inconclusive));
+        let merged = super::super::merge(records.clone()).unwrap();
+        assert_eq!((merged.is_complete(), merged.exit()), (true, Exit::Holds));
+        let twice = [&records[0], &records[0]].map(HuntRecord::clone).to_vec();
+        assert!(super::super::merge(twice).unwrap_err().contains("there twice"));
+        let mut other = records[1].clone();
+        other.seed = "8".to_owned();
+        let refused = super::super::merge(vec![records[0].clone(), other]).unwrap_err();
+        assert!(refused.contains("different"), "{refused}");
+    }
+
+    #[test]
+    fn an_experiment_without_a_verdict_or_that_could_not_be_made_leaves_a_search_incomplete() {
+        let mut record = hunt(1, None);
+        make(&mut record, 1);
+        assert!(record.is_complete());
+        let mut unsure = hunt(1, None);
+        let NextPlacement::Number(number) = unsure.begin() else {
+            panic!("it is the first")
+        };
+        let (_, mut result) = ended(&unsure, number);
+        if let super::super::record::ExperimentOutcome::Decided(diagnosis, _) = &mut result.came_to {
+            diagnosis.outcome = Outcome::Unsure;
+        }
+        result.messages = 0;
+        unsure.add(&result);
+        // without an act nothing had to have an effect
+        assert_eq!(unsure.exhaustive.as_ref().unwrap().tried[0].undecided, 1);
+        assert_eq!((unsure.begin(), unsure.is_complete()), (NextPlacement::Over, false));
+        record.counts.failed = 1;
+        assert_eq!((record.is_complete(), record.exit()), (false, Exit::Inconclusive));
+    }
+}

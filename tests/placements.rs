@@ -1,0 +1,158 @@
+//! `harness hunt --exhaustive`: every placement of faults on single messages, in one scenario.
+
+use crate::command::{Answer, Harness};
+
+/// A search for every placement, in a scenario with a seed.
+fn searched(harness: &Harness, words: &str) -> (Option<i32>, serde_json::Value) {
+    let searched = harness.output(&format!("hunt --runtime simulated --quiet --json --seed 7 {words}"));
+    let said = String::from_utf8_lossy(&searched.stderr);
+    let record = serde_json::from_slice(&searched.stdout).unwrap_or_else(|_| panic!("{words}: {said}"));
+    (searched.status.code(), record)
+}
+
+#[test]
+fn every_placement_of_a_fault_on_a_message_is_tried_and_a_careful_lock_stands_them() {
+    for (backend, recipe) in [
+        ("redis", "redis-set-px-lua"),
+        ("zk", "zk-predecessor-watch"),
+        ("etcd", "etcd-mutex"),
+    ] {
+        let harness = Harness::new();
+        let words = format!("--backend {backend} --recipe {recipe} --exhaustive 1 --until end --jobs 2");
+        let (exit, record) = searched(&harness, &words);
+        assert_eq!(exit, Some(0), "{record:#}");
+        // the same scenario without a fault, made by hand: its history tells how many messages there were to act on
+        let scenario =
+            "--clients 2 --grants 4 --wait 3s --time 10s --hold 100ms --lease 1s --progress-bound 5s --fault none";
+        let scenario = match backend {
+            "etcd" => scenario
+                .replace("--lease 1s", "--lease 2s")
+                .replace("100ms", "200ms")
+                .replace("3s", "6s")
+                .replace("10s", "20s"),
+            _ => scenario.to_owned(),
+        };
+        let run = harness.run(&format!(
+            "--runtime simulated --backend {backend} --recipe {recipe} {scenario} --seed 7"
+        ));
+        run.assert_exit(0);
+        let sent = requests_of(&harness);
+        let tried = record["exhaustive"]["tried"].as_array().unwrap();
+        let kinds = record["exhaustive"]["kinds"].as_array().unwrap().len() as u64;
+        assert_eq!((kinds, &tried[0]["tried"]), (7, &serde_json::json!(1)));
+        let of_one = tried[1]["tried"].as_u64().unwrap();
+        assert!(
+            of_one.is_multiple_of(kinds) && of_one / kinds <= sent,
+            "{of_one} placements, {sent} messages in all"
+        );
+        assert!(of_one / kinds > sent / 2, "{of_one} placements, {sent} messages in all");
+    }
+}
+
+/// How many requests clients sent in the last run, as its history counts them at its end, its recovery with them.
+fn requests_of(harness: &Harness) -> u64 {
+    let history = std::fs::read_to_string(harness.results().join("latest/history.jsonl")).unwrap();
+    let last: serde_json::Value = serde_json::from_str(history.lines().last().unwrap()).unwrap();
+    let requests = last["wire"]["requests"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{last:#}"));
+    requests.iter().map(|request| request["count"].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn the_smallest_placement_that_breaks_a_lock_is_found_first_and_is_the_same_run_again() {
+    for (recipe, kind, property) in [
+        ("redis-setnx", "drop-reply=", "HL005"),
+        ("redis-setnx-expire", "drop-reply=", "HL005"),
+        ("redis-set-px-del", "delay-request=", "HL001"),
+    ] {
+        let harness = Harness::new();
+        let (exit, record) = searched(&harness, &format!("--backend redis --recipe {recipe} --exhaustive 2"));
+        assert_eq!(exit, Some(1), "{record:#}");
+        let find = &record["finds"][0];
+        let fault = find["fault"].as_str().unwrap();
+        assert_eq!(find["property"], property, "{record:#}");
+        assert!(fault.starts_with(kind) && !fault.contains(','), "{recipe}: {fault}");
+        let again: Vec<&str> = find["again"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|word| word.as_str().unwrap())
+            .collect();
+        let answer = Answer::of(
+            harness
+                .command(&again[1..].join(" "))
+                .args(["--json", "--quiet"])
+                .output()
+                .unwrap(),
+        );
+        assert_eq!(answer.verdict(property), "violated");
+    }
+}
+
+#[test]
+fn a_search_that_does_not_reach_its_end_is_no_pass_and_shards_reach_it_together() {
+    let harness = Harness::new();
+    let words = "--backend redis --recipe redis-set-px-lua --exhaustive 1";
+    let (exit, record) = searched(&harness, &format!("{words} --experiments 30"));
+    assert_eq!(exit, Some(3), "{record:#}");
+    let folder = harness.hunts()[0].display().to_string();
+    let gone_on = harness.output(&format!("hunt --continue {folder} --json --quiet"));
+    assert_eq!(gone_on.status.code(), Some(0));
+    let whole: serde_json::Value = serde_json::from_slice(&gone_on.stdout).unwrap();
+
+    let parts = Harness::new();
+    for part in 1..=2 {
+        let (exit, _) = searched(&parts, &format!("{words} --shard {part}/2"));
+        assert_eq!(exit, Some(0));
+    }
+    let folders: Vec<String> = parts.hunts().iter().map(|hunt| hunt.display().to_string()).collect();
+    let one = parts.output(&format!("hunt --merge {} --json --quiet", folders[0]));
+    assert_eq!(one.status.code(), Some(3), "one part of two");
+    let both = parts.output(&format!("hunt --merge {} --json --quiet", folders.join(" ")));
+    assert_eq!(both.status.code(), Some(0));
+    let both: serde_json::Value = serde_json::from_slice(&both.stdout).unwrap();
+    assert_eq!(both["exhaustive"]["tried"], whole["exhaustive"]["tried"]);
+}
+
+#[test]
+fn a_search_is_refused_where_runs_are_not_the_same_again_or_faults_are_not_on_messages() {
+    let harness = Harness::new();
+    for (words, said) in [
+        ("--runtime local", "--runtime simulated, or --runtime virtual"),
+        ("--runtime simulated --fault partition", "`partition` is none of them"),
+    ] {
+        let refused = harness.output(&format!("hunt --backend redis --exhaustive 1 {words}"));
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(said), "{stderr}");
+    }
+}
+
+mod virtual_time {
+    use super::*;
+
+    #[test]
+    fn every_placement_is_tried_on_a_real_server_too() {
+        let packages = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/backends/redis/packages");
+        if !std::process::Command::new(packages).output().unwrap().stdout.is_empty() {
+            eprintln!("skipped: there is no redis-server");
+            return;
+        }
+        let harness = Harness::new();
+        for (recipe, exit) in [("redis-set-px-lua", 0), ("redis-setnx", 1)] {
+            let words = format!(
+                "--runtime virtual --backend redis --recipe {recipe} --exhaustive 1 --fault drop-reply --seed 7"
+            );
+            let searched = harness.output(&format!("hunt --quiet --json {words}"));
+            let stderr = String::from_utf8_lossy(&searched.stderr);
+            assert_eq!(searched.status.code(), Some(exit), "{recipe}: {stderr}");
+            let record: serde_json::Value = serde_json::from_slice(&searched.stdout).unwrap();
+            let tried = record["exhaustive"]["tried"][1]["tried"].as_u64().unwrap();
+            assert!(
+                exit == 1 || tried >= 15,
+                "{tried}: four grants, and each client once more"
+            );
+        }
+    }
+}

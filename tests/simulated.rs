@@ -79,7 +79,7 @@ fn the_catches_of_the_readme_are_found_on_models_too() {
 #[test]
 fn a_waiter_that_is_cut_off_breaks_a_queue_that_believes_a_wake_up_and_not_one_that_looks_again() {
     let harness = Harness::new();
-    let words = "run --json --quiet --runtime simulated --backend zk --fault partition=waiter --time 30s --seed 1";
+    let words = "run --json --quiet --runtime simulated --backend zk --fault partition=waiter --seed 1";
     for (defect, property) in [
         ("none", None),
         ("zk-predecessor-watch: who is woken is first", Some("HL001")),

@@ -127,7 +127,14 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
         (Some(first), Some(second)) if granted(first) && granted(second) => {
             // lines of one observer: a grant that began when the other had ended was not given twice
             let apart = first.revoked < second.granted || second.revoked < first.granted;
-            return if apart {
+            // the one that was told later had it before, and its entry was overwritten while the answer was under way
+            let is_before = second.revoked < first.granted;
+            let overwritten = || {
+                second.cause(history) == Some(RevokeCause::Overwritten) || is_overwritten(context, second, Some(first))
+            };
+            return if is_before && overwritten() {
+                OverlapClass::Overwritten
+            } else if apart {
                 OverlapClass::ToldWithoutGrant
             } else {
                 OverlapClass::GrantedTwice

@@ -29,9 +29,9 @@ const GRANTS: u32 = 100;
 /// The same where programs are started for each experiment, which takes as long as so many grants.
 const GRANTS_OF_PROGRAMS: u32 = 50;
 const LEASES: u32 = 10;
-/// The scenario of a search for every placement: two clients with two turns each, of which one waits for the other.
-const SCENARIO_CLIENTS: u32 = 2;
-const SCENARIO_GRANTS: u32 = 4;
+/// The scenario of a search for every placement: three clients with two turns each, so that a queue has a middle.
+const SCENARIO_CLIENTS: u32 = 3;
+const SCENARIO_GRANTS: u32 = 6;
 
 /// What the experiments of a hunt are drawn from, and how a draw becomes a run.
 pub struct SpaceOfHunt {
@@ -210,12 +210,17 @@ impl SpaceOfHunt {
                 ));
             }
             let of_each = format!("{fault}=any:{NUMBER}");
-            if fault.starts_with("delay-") {
+            let (shorter, longer) = (self.config.lease * 2 / 5, self.config.lease * 5 / 4);
+            match fault {
                 // a client waits for the one, and has lost its lease with the other
-                let times = [self.config.lease * 2 / 5, self.config.lease * 5 / 4];
-                kinds.extend(times.map(|time| format!("{of_each}:{}ms", time.as_millis())));
-            } else {
-                kinds.push(of_each);
+                "delay-request" | "delay-reply" => {
+                    kinds.extend([shorter, longer].map(|time| format!("{of_each}:{}ms", time.as_millis())));
+                }
+                // a client connects again at once, or has lost its lease until it can
+                "drop-request" | "drop-reply" => {
+                    kinds.extend([of_each.clone(), format!("{of_each}:refuse={}ms", longer.as_millis())]);
+                }
+                _ => kinds.push(of_each),
             }
         }
         Ok(kinds)
@@ -260,7 +265,8 @@ fn scenario(config: &Config) -> Vec<(&'static str, String)> {
         ("clients", SCENARIO_CLIENTS.to_string()),
         ("grants", SCENARIO_GRANTS.to_string()),
         ("hold", ms(config.lease / 10)),
-        ("wait", ms(config.lease * 3)),
+        // some wait in vain, and must leave nothing behind
+        ("wait", ms(config.lease * 3 / 10)),
         ("time", ms(config.lease * LEASES)),
     ]);
     scenario

@@ -9,7 +9,7 @@ use super::examined::{examine, unreadable};
 use super::experiment::{options_of, run_args};
 use super::hunt_args::ShrinkArgs;
 use crate::config::Config;
-use crate::hunt::record::causes;
+use crate::hunt::find::causes;
 use crate::hunt::shrink::ShrinkGround;
 use crate::plan::Plan;
 use crate::plan::kept_windows::planned;

@@ -14,8 +14,8 @@
 use harness_checkers::{Property, Verdict, Violation};
 use serde::Serialize;
 
+use super::find::causes;
 use super::hit_rate::HitRate;
-use super::record::causes;
 use crate::report::Diagnosis;
 use crate::report::diagnosis::Outcome;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::AddAssign;
 
 use super::HuntRecord;
-use super::record::{FaultCount, HuntCounts, HuntFind};
+use super::record::{FaultCount, HuntCounts};
 
 /// Merges hunts for the same lock, or shards of one search for every placement. Times are those of the longest of them, as they went on at
 /// the same time.
@@ -103,21 +103,6 @@ impl AddAssign for FaultCount {
     fn add_assign(&mut self, other: Self) {
         self.windows += other.windows;
         self.with_effect += other.with_effect;
-    }
-}
-
-impl HuntFind {
-    fn is_of_cause(&self, other: &Self) -> bool {
-        (self.property, &self.class) == (other.property, &other.class)
-    }
-
-    /// The one that came first is the one that is shown.
-    fn count_also(&mut self, other: Self) {
-        let count = self.count + other.count;
-        if other.at_ms < self.at_ms {
-            *self = other;
-        }
-        self.count = count;
     }
 }
 

@@ -34,6 +34,7 @@ pub mod coverage;
 pub mod draw;
 pub mod exhaustive;
 pub mod faults;
+pub mod find;
 pub mod hit_rate;
 pub mod merge;
 pub mod record;
@@ -42,17 +43,8 @@ pub mod render;
 pub mod shrink;
 pub mod typed_fault;
 
-use harness_checkers::Property;
-
 pub use draw::{HuntDraw, HuntSpace};
+pub use find::HuntFind;
 pub use hit_rate::HitRate;
 pub use merge::merge;
-pub use record::{ExperimentResult, HuntFind, HuntRecord};
-
-impl HuntFind {
-    /// Whether a hunt that looks for one find has it with this. A herd costs time and breaks nothing, is in nearly every experiment of a
-    /// lock that has it, and would end the search for what breaks exclusion or progress.
-    pub fn ends_hunt(&self) -> bool {
-        self.property != Property::Hl004
-    }
-}
+pub use record::{ExperimentResult, HuntRecord};

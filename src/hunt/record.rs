@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use harness_checkers::{Property, Violation};
+use harness_checkers::Property;
 use harness_workloads::Contract;
 use serde::{Deserialize, Serialize};
 
 use super::coverage::HuntCoverage;
 use super::draw::what_it_strikes;
 use super::exhaustive::{Exhaustive, NextPlacement};
+use super::find::{HuntFind, causes};
 use super::typed_fault::{name, without_number_or_time};
 use crate::exit::Exit;
 use crate::report::Diagnosis;
 use crate::report::diagnosis::Outcome;
-use crate::report::summary;
 
 pub const SCHEMA: &str = "harness-hunt/1";
 /// The runtime whose servers are models.
@@ -69,27 +69,6 @@ pub struct FaultCount {
     pub windows: u32,
     /// Windows that left a trace.
     pub with_effect: u32,
-}
-
-/// A cause: a property and the class of its violation. The first run that showed it is kept.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct HuntFind {
-    pub property: Property,
-    pub class: String,
-    pub summary: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub likely: Option<String>,
-    /// Experiments that showed it.
-    pub count: u64,
-    /// The experiment that showed it first, from 0.
-    pub experiment: u64,
-    /// When that was, from the start of the hunt.
-    pub at_ms: u64,
-    pub fault: String,
-    /// The folder of that run, from the folder of the record.
-    pub run: String,
-    /// The words that make its plan again.
-    pub again: Vec<String>,
 }
 
 /// A hunt's record.
@@ -228,7 +207,12 @@ impl HuntRecord {
                 Some(find) => find.count += 1,
                 None => {
                     is_new = true;
-                    self.finds.push(find(property, violation, result, diagnosis, run));
+                    self.finds.push(HuntFind {
+                        experiment: result.index,
+                        at_ms: result.at_ms,
+                        fault: result.faults.join(","),
+                        ..HuntFind::of(property, violation, diagnosis, run)
+                    });
                 }
             }
         }
@@ -292,47 +276,6 @@ impl HuntRecord {
             Exit::Holds
         };
         found.and(proved).and(gave_up).and(interrupted)
-    }
-}
-
-/// The violations that follow from no other, the first of each property and class.
-pub fn causes(diagnosis: &Diagnosis) -> Vec<(Property, &Violation)> {
-    let mut causes: Vec<(Property, &Violation)> = Vec::new();
-    for (finding, _) in summary::roots(diagnosis) {
-        for violation in finding
-            .violations
-            .iter()
-            .filter(|violation| violation.follows.is_none())
-        {
-            if !causes
-                .iter()
-                .any(|(property, known)| *property == finding.property && known.class == violation.class)
-            {
-                causes.push((finding.property, violation));
-            }
-        }
-    }
-    causes
-}
-
-fn find(
-    property: Property,
-    violation: &Violation,
-    result: &ExperimentResult,
-    diagnosis: &Diagnosis,
-    run: &str,
-) -> HuntFind {
-    HuntFind {
-        property,
-        class: violation.class.clone(),
-        summary: violation.summary.clone(),
-        likely: violation.likely.clone(),
-        count: 1,
-        experiment: result.index,
-        at_ms: result.at_ms,
-        fault: result.faults.join(","),
-        run: run.to_owned(),
-        again: diagnosis.run.as_ref().map(|run| run.again.clone()).unwrap_or_default(),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::coverage::Struck;
 use super::exhaustive::Exhaustive;
-use super::record::{ExperimentOutcome, ExperimentResult, HuntFind, HuntRecord, causes};
+use super::find::{HuntFind, causes};
+use super::record::{ExperimentOutcome, ExperimentResult, HuntRecord};
 use super::typed_fault::name;
 use crate::report::diagnosis::Outcome;
 use crate::report::screen::{Look, ScreenText};

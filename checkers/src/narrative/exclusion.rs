@@ -328,13 +328,16 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
         OverlapClass::ToldTwice,
         OverlapClass::GrantedTwice,
     ];
-    let taken = grant.filter(|_| !by_the_server.contains(&class) && class != OverlapClass::TooManyPermits);
+    let before = overwritten_before_it_was_told(context, overlap, class);
+    let is_by_the_server = by_the_server.contains(&class) || class == OverlapClass::TooManyPermits;
+    let taken = grant.filter(|_| !is_by_the_server && before.is_none());
     let taken_ns = taken.and_then(|grant| grant.revoked_ns(history));
     let (first_ns, second_ns) = (history.ns(first.from), history.ns(second.from));
     let mut told = vec![(
         first_ns,
         how_it_got_it(context, overlap, (&a, &token(first)), taken_ns, &time),
     )];
+    told.extend(before);
     if let (Some(grant), Some(ns)) = (taken, taken_ns) {
         let cause = grant.cause(history);
         let cause = cause.map(|cause| format!(" ({cause})")).unwrap_or_default();
@@ -375,6 +378,26 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     let mut chain: Vec<Because> = told.into_iter().map(|(_, because)| because).collect();
     chain.push(last_sentence(context, conflict, (&a, &b), &time));
     chain
+}
+
+/// When the entry of the second was overwritten by that of the first, where the answer to the second was still under way.
+fn overwritten_before_it_was_told(
+    context: &Context<'_>,
+    overlap: &Overlap,
+    class: OverlapClass,
+) -> Option<(u64, Because)> {
+    let history = context.history;
+    let first = context.grants.of_hold(history, &overlap.first)?;
+    let second = context.grants.of_hold(history, &overlap.second)?;
+    let ended_ns = second.revoked_ns(history)?;
+    (class == OverlapClass::Overwritten && second.revoked < first.granted).then(|| {
+        let (a, b) = history.both(overlap.first.process, overlap.second.process);
+        let text = format!(
+            "The server had given it to {b}, and {a} overwrote that at {}, before {b} was told.",
+            at(ended_ns)
+        );
+        (ended_ns, history.because(text, &[second.granted, second.revoked]))
+    })
 }
 
 /// How the first got the lock, and what a fault did to it until the server took the lock back, or the second had it.

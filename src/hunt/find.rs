@@ -1,0 +1,85 @@
+//! What a hunt found, by its cause.
+
+use harness_checkers::{Property, Violation};
+use serde::{Deserialize, Serialize};
+
+use crate::report::Diagnosis;
+use crate::report::summary;
+
+/// A cause: a property and the class of its violation. The first run that showed it is kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HuntFind {
+    pub property: Property,
+    pub class: String,
+    pub summary: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub likely: Option<String>,
+    /// Experiments that showed it.
+    pub count: u64,
+    /// The experiment that showed it first, from 0.
+    pub experiment: u64,
+    /// When that was, from the start of the hunt.
+    pub at_ms: u64,
+    pub fault: String,
+    /// The folder of that run, from the folder of the record.
+    pub run: String,
+    /// The words that make its plan again.
+    pub again: Vec<String>,
+}
+
+impl HuntFind {
+    /// A find of a run, whose experiment is not told yet.
+    pub fn of(property: Property, violation: &Violation, diagnosis: &Diagnosis, run: &str) -> Self {
+        Self {
+            property,
+            class: violation.class.clone(),
+            summary: violation.summary.clone(),
+            likely: violation.likely.clone(),
+            count: 1,
+            experiment: 0,
+            at_ms: 0,
+            fault: String::new(),
+            run: run.to_owned(),
+            again: diagnosis.run.as_ref().map(|run| run.again.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// Whether a hunt that looks for one find has it with this. A herd costs time and breaks nothing, is in nearly every experiment of a
+    /// lock that has it, and would end the search for what breaks exclusion or progress.
+    pub fn ends_hunt(&self) -> bool {
+        self.property != Property::Hl004
+    }
+
+    pub fn is_of_cause(&self, other: &Self) -> bool {
+        (self.property, &self.class) == (other.property, &other.class)
+    }
+
+    /// The one that came first is the one that is shown.
+    pub fn count_also(&mut self, other: Self) {
+        let count = self.count + other.count;
+        if other.at_ms < self.at_ms {
+            *self = other;
+        }
+        self.count = count;
+    }
+}
+
+/// The violations that follow from no other, the first of each property and class.
+pub fn causes(diagnosis: &Diagnosis) -> Vec<(Property, &Violation)> {
+    let mut causes: Vec<(Property, &Violation)> = Vec::new();
+    for (finding, _) in summary::roots(diagnosis) {
+        for violation in finding
+            .violations
+            .iter()
+            .filter(|violation| violation.follows.is_none())
+        {
+            if !causes
+                .iter()
+                .any(|(property, known)| *property == finding.property && known.class == violation.class)
+            {
+                causes.push((finding.property, violation));
+            }
+        }
+    }
+    causes
+}

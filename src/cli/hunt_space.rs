@@ -24,10 +24,8 @@ use crate::plan::kept_windows::planned;
 /// What an experiment has where neither the user nor the draw says more: a client that never acquires again is seen in the
 /// time of a short run.
 const DEFAULTS: [(&str, &str); 1] = [("progress-bound", "5s")];
-/// How often the lock is acquired in an experiment in virtual time, and how many leases it lasts at most.
+/// How often the lock is acquired in an experiment on models, and how many leases it lasts at most.
 const GRANTS: u32 = 100;
-/// The same where programs are started for each experiment, which takes as long as so many grants.
-const GRANTS_OF_PROGRAMS: u32 = 50;
 const LEASES: u32 = 10;
 /// The scenario of a search for every placement: three clients with two turns each, so that a queue has a middle.
 const SCENARIO_CLIENTS: u32 = 3;
@@ -87,7 +85,7 @@ impl SpaceOfHunt {
                 lease: config.lease,
                 progress_bound: base.progress_bound,
                 tries: false,
-                points: is_in_virtual_time(&config),
+                points: config.runtime == RuntimeRequest::Simulated,
                 churn: config.runtime != RuntimeRequest::Simulated || config.backend.sweep.is_none(),
                 long_holds: false,
                 threads: false,
@@ -194,7 +192,7 @@ impl SpaceOfHunt {
 
     /// What an act of a search for every placement can be; the error says which of the faults that were typed cannot.
     pub fn kinds_of_acts(&self, record: &HuntRecord) -> Result<Vec<String>, String> {
-        if !is_in_virtual_time(&self.config) {
+        if !matches!(self.config.runtime, RuntimeRequest::Simulated | RuntimeRequest::Virtual) {
             let why = "--exhaustive has runs that depend on their faults alone, and real time is another one each time";
             return Err(format!("{why}\nhint: --runtime simulated, or --runtime virtual"));
         }
@@ -234,27 +232,15 @@ impl SpaceOfHunt {
     }
 }
 
-/// What an experiment has where neither the user nor the draw says more. One in virtual time ends with its grants, unless it could not show
-/// that a lock stands still while a minority of its servers is away.
+/// What an experiment has where neither the user nor the draw says more. One on models ends with its grants.
 fn defaults(config: &Config, typed: &[(String, String)]) -> Vec<(&'static str, String)> {
     let mut defaults: Vec<(&str, String)> = DEFAULTS.map(|(name, value)| (name, value.to_owned())).to_vec();
     let is_typed = |name: &str| typed.iter().any(|(typed, _)| typed == name);
-    let has_minority = || !HuntFaults::withstood(&Shape::of(config)).minority.is_empty();
-    let grants = match config.runtime {
-        RuntimeRequest::Simulated => Some(GRANTS),
-        RuntimeRequest::Virtual if !has_minority() => Some(GRANTS_OF_PROGRAMS),
-        RuntimeRequest::Virtual | RuntimeRequest::Auto | RuntimeRequest::Docker | RuntimeRequest::Local => None,
-    };
-    if let Some(grants) = grants.filter(|_| !["each", "windows"].into_iter().any(is_typed)) {
-        defaults.push(("grants", grants.to_string()));
+    if config.runtime == RuntimeRequest::Simulated && !["each", "windows"].into_iter().any(is_typed) {
+        defaults.push(("grants", GRANTS.to_string()));
         defaults.push(("time", format!("{}ms", (config.lease * LEASES).as_millis())));
     }
     defaults
-}
-
-/// Whether experiments take no real time, and are the same each time.
-fn is_in_virtual_time(config: &Config) -> bool {
-    matches!(config.runtime, RuntimeRequest::Simulated | RuntimeRequest::Virtual)
 }
 
 /// What an experiment has of a search for every placement, where the user says no more.

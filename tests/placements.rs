@@ -57,13 +57,16 @@ fn requests_of(harness: &Harness) -> u64 {
 
 #[test]
 fn the_smallest_placement_that_breaks_a_lock_is_found_first_and_is_the_same_run_again() {
-    for (recipe, kind, property) in [
-        ("redis-setnx", "drop-reply=", "HL005"),
-        ("redis-setnx-expire", "drop-reply=", "HL005"),
-        ("redis-set-px-del", "delay-request=", "HL001"),
+    let long_waits = "--set clients=2 --set grants=4 --set wait=3s";
+    for (recipe, scenario, kind, property) in [
+        ("redis-setnx", "", "drop-reply=", "HL005"),
+        ("redis-setnx-expire", "", "drop-reply=", "HL005"),
+        // a release that is late meets another holder where clients wait for long
+        ("redis-set-px-del", long_waits, "delay-request=", "HL001"),
     ] {
         let harness = Harness::new();
-        let (exit, record) = searched(&harness, &format!("--backend redis --recipe {recipe} --exhaustive 2"));
+        let words = format!("--backend redis --recipe {recipe} --exhaustive 1 {scenario}");
+        let (exit, record) = searched(&harness, words.trim());
         assert_eq!(exit, Some(1), "{record:#}");
         let find = &record["finds"][0];
         let fault = find["fault"].as_str().unwrap();
@@ -89,7 +92,8 @@ fn the_smallest_placement_that_breaks_a_lock_is_found_first_and_is_the_same_run_
 #[test]
 fn a_search_that_does_not_reach_its_end_is_no_pass_and_shards_reach_it_together() {
     let harness = Harness::new();
-    let words = "--backend redis --recipe redis-set-px-lua --exhaustive 1";
+    let words =
+        "--backend redis --recipe redis-set-px-lua --exhaustive 1 --fault drop-reply --set clients=2 --set grants=4";
     let (exit, record) = searched(&harness, &format!("{words} --experiments 30"));
     assert_eq!(exit, Some(3), "{record:#}");
     let folder = harness.hunts()[0].display().to_string();
@@ -138,7 +142,7 @@ mod virtual_time {
         let harness = Harness::new();
         for (recipe, exit) in [("redis-set-px-lua", 0), ("redis-setnx", 1)] {
             let words = format!(
-                "--runtime virtual --backend redis --recipe {recipe} --exhaustive 1 --fault drop-reply --seed 7"
+                "--runtime virtual --backend redis --recipe {recipe} --exhaustive 1 --fault drop-reply --set clients=2 --set grants=4 --seed 7"
             );
             let searched = harness.output(&format!("hunt --quiet --json {words}"));
             let stderr = String::from_utf8_lossy(&searched.stderr);

@@ -140,7 +140,7 @@ fn begun(args: &HuntArgs) -> Result<HuntRecord, Failure> {
         seed: format!("{:08x}", args.seed.unwrap_or_else(fresh_seed)),
         for_ms: args
             .length
-            .unwrap_or(if args.experiments.or(args.exhaustive.map(u64::from)).is_some() {
+            .unwrap_or(if args.experiments.is_some() || args.exhaustive.is_some() {
                 MAX_TIME
             } else {
                 LENGTH

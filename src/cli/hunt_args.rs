@@ -39,8 +39,8 @@ pub struct HuntArgs {
     /// Seed of all experiments, in hexadecimal [default: a new one]
     #[arg(long, help_heading = FAULTS, value_parser = parse_seed)]
     pub seed: Option<u64>,
-    /// Try every placement of up to so many faults on single messages, in one scenario, with --runtime simulated or virtual
-    #[arg(long, help_heading = FAULTS, value_name = "FAULTS", value_parser = clap::value_parser!(u32).range(1..=3))]
+    /// Try every placement of up to K faults on single messages, in one scenario, with --runtime simulated or virtual
+    #[arg(long, help_heading = FAULTS, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=3))]
     pub exhaustive: Option<u32>,
     /// Try one of several parts of the placements, such as 1/3; --merge merges their records
     #[arg(long, help_heading = FAULTS, value_name = "M/N", value_parser = Shard::read, requires = "exhaustive")]

@@ -11,7 +11,7 @@ use super::hunt_screen::{JobLines, follow};
 use super::hunt_space::SpaceOfHunt;
 use super::metrics::Metrics;
 use super::series::{ExperimentSeries, RUNS, SeriesPlace, SeriesStep};
-use crate::hunt::exhaustive::NextPlacement;
+use crate::hunt::exhaustive::NextExperiment;
 use crate::hunt::record::ExperimentOutcome;
 use crate::hunt::{ExperimentResult, HuntDraw, HuntRecord};
 
@@ -45,9 +45,9 @@ impl HuntState {
         while !*place.stop.borrow() && Instant::now() < self.until {
             let next = self.record().begin();
             match next {
-                NextPlacement::Number(index) => return Some((index, self.space.draw(&self.record(), index))),
-                NextPlacement::NotYet => tokio::time::sleep(OTHERS).await,
-                NextPlacement::Over => break,
+                NextExperiment::Number(index) => return Some((index, self.space.draw(&self.record(), index))),
+                NextExperiment::NotYet => tokio::time::sleep(OTHERS).await,
+                NextExperiment::Over => break,
             }
         }
         None

@@ -50,13 +50,13 @@ pub struct PlacementCounts {
     pub undecided: u64,
 }
 
-/// The next placement that is to be tried.
+/// The next experiment of a hunt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NextPlacement {
+pub enum NextExperiment {
     Number(u64),
-    /// It depends on placements that are being tried.
+    /// It depends on experiments that go on.
     NotYet,
-    /// All were tried, or are being tried.
+    /// There are no more.
     Over,
 }
 
@@ -177,43 +177,25 @@ impl Exhaustive {
     }
 
     /// The first placement from `number` on that is not another shard's.
-    pub fn next(&self, number: u64) -> NextPlacement {
+    pub fn next(&self, number: u64) -> NextExperiment {
         for number in number.. {
             let Some(acts) = self.acts_of(number) else {
                 return match self.total() {
-                    Some(_) => NextPlacement::Over,
-                    None => NextPlacement::NotYet,
+                    Some(_) => NextExperiment::Over,
+                    None => NextExperiment::NotYet,
                 };
             };
             let is_last = acts.len() == self.acts as usize;
             if !is_last || self.shard.is_none_or(|shard| shard.has_turn(number)) {
-                return NextPlacement::Number(number);
+                return NextExperiment::Number(number);
             }
         }
-        NextPlacement::Over
+        NextExperiment::Over
     }
 
     /// How many placements there are, once that is known.
     pub fn total(&self) -> Option<u64> {
         (self.tree.first.len() == self.tree.placements.len()).then_some(self.tree.end)
-    }
-
-    /// How many placements there are of so many acts, once that is known.
-    pub fn total_of(&self, acts: u32) -> Option<u64> {
-        let of = |acts: u32| {
-            let all = &self.tree.placements;
-            all.iter().filter(|placement| placement.acts == acts).count() as u64
-        };
-        if acts == self.acts {
-            let fewer = self.tree.placements.len() as u64;
-            return self.total().map(|total| total - fewer);
-        }
-        let before = self
-            .tree
-            .placements
-            .iter()
-            .take_while(|placement| placement.acts < acts);
-        (self.tree.first.len() >= before.count()).then(|| of(acts))
     }
 
     /// How many placements are to be tried, those of other shards aside, once that is known.
@@ -259,7 +241,7 @@ impl Exhaustive {
     /// many were begun and did not end.
     pub fn is_complete(&self, next: u64, open: usize) -> bool {
         let decided = self.tried.iter().all(|counts| counts.undecided == 0);
-        self.next(next) == NextPlacement::Over && open == 0 && decided && self.missing == 0
+        self.next(next) == NextExperiment::Over && open == 0 && decided && self.missing == 0
     }
 
     /// Adds what another shard of the same search tried. The error says why they are not of one search.
@@ -350,14 +332,14 @@ mod tests {
     fn make(record: &mut HuntRecord, jobs: usize) -> Vec<Acts> {
         let (mut tried, mut going) = (Vec::new(), Vec::new());
         loop {
-            let mut next = NextPlacement::NotYet;
+            let mut next = NextExperiment::NotYet;
             while going.len() < jobs {
                 next = record.begin();
-                let NextPlacement::Number(number) = next else { break };
+                let NextExperiment::Number(number) = next else { break };
                 going.push(number);
             }
             if going.is_empty() {
-                assert_eq!(next, NextPlacement::Over);
+                assert_eq!(next, NextExperiment::Over);
                 return tried;
             }
             assert_eq!(
@@ -407,7 +389,7 @@ mod tests {
         let mut record = hunt(2, None);
         let mut tried = Vec::new();
         for _ in 0..9 {
-            let NextPlacement::Number(number) = record.begin() else {
+            let NextExperiment::Number(number) = record.begin() else {
                 panic!("there are more")
             };
             let (acts, result) = ended(&record, number);
@@ -462,7 +444,7 @@ mod tests {
         make(&mut record, 1);
         assert!(record.is_complete());
         let mut unsure = hunt(1, None);
-        let NextPlacement::Number(number) = unsure.begin() else {
+        let NextExperiment::Number(number) = unsure.begin() else {
             panic!("it is the first")
         };
         let (_, mut result) = ended(&unsure, number);
@@ -473,7 +455,7 @@ mod tests {
         unsure.add(&result);
         // without an act nothing had to have an effect
         assert_eq!(unsure.exhaustive.as_ref().unwrap().tried[0].undecided, 1);
-        assert_eq!((unsure.begin(), unsure.is_complete()), (NextPlacement::Over, false));
+        assert_eq!((unsure.begin(), unsure.is_complete()), (NextExperiment::Over, false));
         record.counts.failed = 1;
         assert_eq!((record.is_complete(), record.exit()), (false, Exit::Inconclusive));
     }

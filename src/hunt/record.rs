@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::coverage::HuntCoverage;
 use super::draw::what_it_strikes;
-use super::exhaustive::{Exhaustive, NextPlacement};
+use super::exhaustive::{Exhaustive, NextExperiment};
 use super::find::{HuntFind, causes};
 use super::typed_fault::{name, without_number_or_time};
 use crate::exit::Exit;
@@ -130,15 +130,15 @@ impl HuntRecord {
     }
 
     /// The number of the next experiment, which begins now unless it depends on those that go on; `Over` when there have been enough.
-    pub fn begin(&mut self) -> NextPlacement {
+    pub fn begin(&mut self) -> NextExperiment {
         let left = self.open.difference(&self.running).next().copied();
         let next = match (left, &self.exhaustive) {
-            (Some(left), _) => NextPlacement::Number(left),
-            (None, _) if self.at_most.is_some_and(|at_most| self.next >= at_most) => NextPlacement::Over,
-            (None, None) => NextPlacement::Number(self.next),
+            (Some(left), _) => NextExperiment::Number(left),
+            (None, _) if self.at_most.is_some_and(|at_most| self.next >= at_most) => NextExperiment::Over,
+            (None, None) => NextExperiment::Number(self.next),
             (None, Some(search)) => search.next(self.next),
         };
-        if let NextPlacement::Number(index) = next {
+        if let NextExperiment::Number(index) = next {
             self.next = self.next.max(index + 1);
             self.open.insert(index);
             self.running.insert(index);
@@ -439,7 +439,7 @@ pub mod tests {
     #[test]
     fn an_experiment_that_was_stopped_is_made_again() {
         let mut record = record();
-        let number = NextPlacement::Number;
+        let number = NextExperiment::Number;
         assert_eq!((record.begin(), record.begin()), (number(0), number(1)));
         record.add(&result(1, &[("reset", true)], &[]));
         record.add(&ExperimentResult {
@@ -451,7 +451,7 @@ pub mod tests {
         let mut again: HuntRecord = serde_json::from_str(&stored).unwrap();
         assert_eq!((again.begin(), again.begin()), (number(0), number(2)));
         again.at_most = Some(3);
-        assert_eq!(again.begin(), NextPlacement::Over, "there have been enough");
+        assert_eq!(again.begin(), NextExperiment::Over, "there have been enough");
         again.add(&result(0, &[("reset", true)], &[]));
         assert_eq!(again.open, BTreeSet::from([2]));
     }

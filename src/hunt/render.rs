@@ -122,7 +122,11 @@ fn placements(record: &HuntRecord, search: &Exhaustive) -> Vec<String> {
     };
     let mut lines = vec![first];
     for (acts, counts) in search.tried.iter().enumerate().filter(|(_, counts)| counts.tried > 0) {
-        let mut line = format!("{} of {}", thousands(counts.tried), many(acts as u64, "fault"));
+        let of = match acts {
+            0 => "without a fault".to_owned(),
+            acts => format!("with {}", many(acts as u64, "fault")),
+        };
+        let mut line = format!("{} {of}", thousands(counts.tried));
         if counts.without_effect > 0 {
             line += &format!(
                 ", {} of them without an effect of the last one",
@@ -363,6 +367,7 @@ fn message_points(all: &Struck) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::exhaustive::NextExperiment;
     use super::super::record::tests::{record, result};
     use super::*;
 
@@ -431,6 +436,45 @@ mod tests {
     fn a_find_has_its_rate() {
         assert_eq!(how_often(1, 1), "once in 1 experiment");
         assert_eq!(how_often(3, 4000), "3 times in 4,000 experiments (1 in 1,333)");
+    }
+
+    #[test]
+    fn a_search_says_how_far_it_is_and_whether_it_is_complete() {
+        let kinds = ["drop-reply=any:#".to_owned()].to_vec();
+        let mut record = HuntRecord {
+            exhaustive: Some(Exhaustive::new(1, kinds, None)),
+            ..record()
+        };
+        let ended = |record: &mut HuntRecord, windows: &[(&str, bool)]| {
+            let NextExperiment::Number(number) = record.begin() else {
+                panic!("there are more")
+            };
+            let ended = result(number, windows, &[]);
+            record.add(&ExperimentResult { messages: 2, ..ended });
+        };
+        ended(&mut record, &[]);
+        ended(&mut record, &[("drop-reply=any:1", true)]);
+        record.took_ms = 60_000;
+        let block = block(&record, &[], PLAIN);
+        assert!(
+            block.contains("2 of 3 placements of up to 1 fault   about 30s left"),
+            "{block}"
+        );
+        let text = summary(&record, "results/h", PLAIN);
+        assert!(
+            text.contains("not complete: 2 of 3 placements of up to 1 fault were tried"),
+            "{text}"
+        );
+        ended(&mut record, &[("drop-reply=any:2", false)]);
+        let text = summary(&record, "results/h", PLAIN);
+        for part in [
+            "PASS  hunt redis",
+            "complete: all 3 placements of up to 1 fault were tried",
+            "1 without a fault",
+            "2 with 1 fault, 1 of them without an effect of the last one",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
     }
 
     #[test]

@@ -189,6 +189,9 @@ impl PhaseRunner {
         let before = self.requests();
         schedule::run_windows(run, &self.env).await;
         self.granted_or(end).await?;
+        if self.acquired() == 0 {
+            self.has_answered()?;
+        }
         let sent = self.requests() - before;
         run.requests_under_faults.store(sent, Relaxed);
         self.recovery().await

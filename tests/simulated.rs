@@ -213,7 +213,7 @@ fn a_hunt_on_models_finds_a_lock_that_nobody_gets_any_more() {
 }
 
 /// What a hunt with these words recorded.
-fn hunted(harness: &Harness, words: &str) -> (Option<i32>, serde_json::Value) {
+pub fn hunted(harness: &Harness, words: &str) -> (Option<i32>, serde_json::Value) {
     let hunted = harness.output(&format!("hunt --runtime simulated --quiet --json {words}"));
     let said = String::from_utf8_lossy(&hunted.stderr);
     let record = serde_json::from_slice(&hunted.stdout).unwrap_or_else(|_| panic!("{words}: {said}"));

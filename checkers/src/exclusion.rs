@@ -126,9 +126,9 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
     match (first, second) {
         (Some(first), Some(second)) if granted(first) && granted(second) => {
             // lines of one observer: a grant that began when the other had ended was not given twice
-            let apart = first.revoked < second.granted || second.revoked < first.granted;
-            // the one that was told later had it before, and its entry was overwritten while the answer was under way
             let is_before = second.revoked < first.granted;
+            let apart = first.revoked < second.granted || is_before;
+            // the one that was told later had it before, and its entry was overwritten while the answer was under way
             let overwritten = || {
                 second.cause(history) == Some(RevokeCause::Overwritten) || is_overwritten(context, second, Some(first))
             };

@@ -198,6 +198,11 @@ impl Exhaustive {
         (self.tree.first.len() == self.tree.placements.len()).then_some(self.tree.end)
     }
 
+    /// How many placements were tried.
+    pub fn all_tried(&self) -> u64 {
+        self.tried.iter().map(|counts| counts.tried).sum()
+    }
+
     /// How many placements are to be tried, those of other shards aside, once that is known.
     pub fn wanted(&self) -> Option<u64> {
         let (total, fewer) = (self.total()?, self.tree.placements.len() as u64);

@@ -41,8 +41,6 @@ pub fn merge(mut records: Vec<HuntRecord>) -> Result<HuntRecord, String> {
         search.are_all(all.merged.len());
     } else {
         all.seed = all.merged.join(", ");
-    }
-    if all.exhaustive.is_none() {
         all.open.clear();
     }
     Ok(all)

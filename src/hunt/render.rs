@@ -83,7 +83,7 @@ pub fn block(record: &HuntRecord, now: &[String], look: Look) -> String {
 
 /// `12,345 of 41,208 placements of up to 2 faults   about 1m 20s left`
 fn tries(record: &HuntRecord, search: &Exhaustive) -> String {
-    let tried: u64 = search.tried.iter().map(|counts| counts.tried).sum();
+    let tried = search.all_tried();
     let of = many(u64::from(search.acts), "fault");
     let Some(wanted) = search.wanted() else {
         return format!(
@@ -107,7 +107,7 @@ fn placements(record: &HuntRecord, search: &Exhaustive) -> Vec<String> {
         .shard
         .map(|shard| format!("part {shard} of "))
         .unwrap_or_default();
-    let tried: u64 = search.tried.iter().map(|counts| counts.tried).sum();
+    let tried = search.all_tried();
     let first = match (record.is_complete(), search.wanted()) {
         (true, _) => format!(
             "complete: {of_shard}all {} placements of up to {of} were tried",

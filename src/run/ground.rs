@@ -144,7 +144,6 @@ pub async fn play(
         server_disks: ground.server_disks,
         points: Arc::new(MessagePoints::new(&run.exchange, run.spec.config.seed)),
     };
-    let counted = Arc::clone(&run);
     let phases = PhaseRunner {
         env: Arc::new(env),
         endpoints: ground.servers.endpoints,
@@ -157,7 +156,8 @@ pub async fn play(
         api,
     };
     let played = phases.play(played_run.interrupted).await;
-    *played_run.requests_under_faults = counted.requests_under_faults.load(Relaxed);
+    let counted = played_run.run.as_ref();
+    *played_run.requests_under_faults = counted.map_or(0, |run| run.requests_under_faults.load(Relaxed));
     let closed = closer.close().map_err(|error| RunError::write(&path, &error));
     if matches!(played, Err(RunError::NoLock(_))) && path.is_file() {
         // no verdict is to be read from it

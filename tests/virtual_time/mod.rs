@@ -153,7 +153,7 @@ fn is_missing(backend: &str, product: &str) -> bool {
     missing
 }
 
-fn has_no_redis() -> bool {
+pub fn has_no_redis() -> bool {
     is_missing("redis", "redis-server")
 }
 

@@ -90,7 +90,7 @@ fn again(info: &RunInfo, folder: &Path) -> Result<Vec<u8>, Failure> {
     let outcome = match spec.choice.runtime {
         Runtime::Virtual => {
             let runtime = super::runtime();
-            let outcome = runtime.block_on(in_virtual_time::execute(spec));
+            let outcome = runtime.block_on(in_virtual_time::execute(spec, None));
             runtime.shutdown_background();
             outcome
         }

@@ -276,7 +276,7 @@ async fn experiment(
     };
     let ended = match spec.choice.runtime {
         cluster::Runtime::Simulated => simulated::execute(spec).await,
-        cluster::Runtime::Virtual => in_virtual_time::execute(spec).await,
+        cluster::Runtime::Virtual => in_virtual_time::execute(spec, None).await,
         _ => run::execute(spec).await,
     };
     progress.send(ProgressEvent::End);

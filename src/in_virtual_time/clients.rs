@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use harness_simulation::{Kept, World};
 use harness_workloads::protocol::{ClientOp, Message, Request};
 
 use super::ends::{EndNumber, FamilySaid, OnSaid};
 use super::family::Family;
+use super::fork_server::ClientProgram;
 use super::machine::{FamilyPlace, KeptMachine, Router, StartedFamily, address_of_client};
 use super::network::{BytePort, START};
 use super::page::connection;
@@ -36,6 +37,8 @@ pub struct FamilySpawner {
     pub clocks: BTreeMap<u32, Arc<FamilyClock>>,
     /// Whether the plan steps clocks.
     pub steps_clocks: bool,
+    /// Whether a client has promised `forks`.
+    pub forks: Arc<AtomicBool>,
 }
 
 impl ClientSpawner for FamilySpawner {
@@ -69,7 +72,6 @@ impl FamilySpawner {
     ) -> Result<FamilyChild, ChildError> {
         let machine = self.machine.get();
         let first = clients[0];
-        let command = self.command.command(log)?;
         let clock = Arc::clone(&self.clocks[&first]);
         let (routes, served) = (Rc::downgrade(&machine), self.served.clone());
         let router: Router = Rc::new(move |to| {
@@ -81,10 +83,13 @@ impl FamilySpawner {
         });
         let short = format!("c{first}");
         let place = FamilyPlace::of_client(address_of_client(first), router);
-        let started = machine
-            .begin((&who, &short), command, clock, place)
-            .map_err(|error| self.command.failed(&error))?;
-        Ok(FamilyChild::of(self.world, started, who, log, on_event))
+        let program = ClientProgram {
+            command: &self.command,
+            log,
+            forks: self.forks.load(Relaxed),
+        };
+        let started = machine.begin_client((&who, &short), &program, clock, place)?;
+        Ok(FamilyChild::of(self, started, who, log, on_event))
     }
 }
 
@@ -100,11 +105,12 @@ struct FamilyChild {
     state: Kept<ChildState>,
     pending: PendingRequests,
     next_id: AtomicU64,
+    forks: Arc<AtomicBool>,
 }
 
 impl FamilyChild {
-    fn of(world: World, started: StartedFamily, who: String, log: &Path, on_event: OnChildEvent) -> Self {
-        let family = started.family;
+    fn of(spawner: &FamilySpawner, started: StartedFamily, who: String, log: &Path, on_event: OnChildEvent) -> Self {
+        let (world, family) = (spawner.world, started.family);
         let pending = PendingRequests::default();
         let reader = Rc::new(OutputReader {
             who,
@@ -139,6 +145,7 @@ impl FamilyChild {
             state: world.keep(ChildState { family, input }),
             pending,
             next_id: AtomicU64::new(1),
+            forks: Arc::clone(&spawner.forks),
         }
     }
 
@@ -164,7 +171,16 @@ impl ClientChild for FamilyChild {
                 state.family.write(state.input, &line);
                 state.family.step();
             }
-            reply.await.ok()
+            let reply = reply.await.ok();
+            if let Some(Message::Ok {
+                contract: Some(contract),
+                ..
+            }) = &reply
+                && contract.forks == Some(true)
+            {
+                self.forks.store(true, Relaxed);
+            }
+            reply
         })
     }
 

@@ -15,21 +15,13 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use harness_simulation::{ScheduledCall, World};
-use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tokio::process::Child;
 
 use super::ends::{EndNumber, FamilyEnd, FamilySaid, OnSaid};
-use super::hindrance::{Hindrance, Patience, is_static};
-use super::memory::{self, SharedPage};
-use super::page::{CONNECTIONS, NEVER, about, connection, dirty, state};
+use super::page::{CONNECTIONS, NEVER, about, connection, state};
+use super::processes::FamilyProcesses;
 use super::wall_clock::FamilyClock;
-use crate::process::{Activity, activity};
-
-/// Between two looks at a family that does not become quiet.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// How long a process that gave up its last turn takes to end, at most.
-const ENDS: Duration = Duration::from_secs(5);
 
 /// The state that steps change.
 #[derive(Default)]
@@ -37,7 +29,6 @@ struct FamilyState {
     ends: BTreeMap<EndNumber, FamilyEnd>,
     next_end: EndNumber,
     due: Option<ScheduledCall>,
-    child: Option<Child>,
 }
 
 /// Called when a family did something on the network.
@@ -50,13 +41,12 @@ pub struct Family {
     pub world: World,
     /// `client c0`, `server n1`.
     pub name: String,
-    /// The file of its first program.
-    program: PathBuf,
     /// What the paths of its sockets and of its page begin with.
     pub path: PathBuf,
-    page: SharedPage,
+    processes: FamilyProcesses,
     clock: Arc<FamilyClock>,
-    group: Pid,
+    /// Where its random numbers begin once its startup is over; `None`: it is over.
+    startup: Cell<Option<u64>>,
     state: RefCell<FamilyState>,
     /// How many faults stop it now.
     stops: Cell<u32>,
@@ -76,11 +66,11 @@ pub struct Family {
 pub struct FamilyParts {
     pub world: World,
     pub name: String,
-    pub program: PathBuf,
     pub path: PathBuf,
-    pub page: SharedPage,
+    pub processes: FamilyProcesses,
     pub clock: Arc<FamilyClock>,
-    pub child: Child,
+    /// Where its random numbers begin once its startup is over, if it has one.
+    pub startup: Option<u64>,
     /// Called when it has dialled, or begun to listen.
     pub on_network: OnNetwork,
     /// Called with a sentence when it keeps the world from going on.
@@ -90,20 +80,14 @@ pub struct FamilyParts {
 impl Family {
     /// A family whose first process was started, and which has not made a step.
     pub fn of(parts: FamilyParts) -> Rc<Self> {
-        let group = Pid::from_raw(parts.child.id().unwrap_or_default() as i32);
-        let state = FamilyState {
-            child: Some(parts.child),
-            ..FamilyState::default()
-        };
         Rc::new(Self {
             world: parts.world,
             name: parts.name,
-            program: parts.program,
             path: parts.path,
-            page: parts.page,
+            processes: parts.processes,
             clock: parts.clock,
-            group,
-            state: RefCell::new(state),
+            startup: Cell::new(parts.startup),
+            state: RefCell::default(),
             stops: Cell::new(0),
             stirred: RefCell::default(),
             has_begun: Cell::new(false),
@@ -150,7 +134,7 @@ impl Family {
     }
 
     pub fn set_connection(&self, number: u16, became: u8) {
-        self.page.connections[usize::from(number)].store(became, SeqCst);
+        self.processes.page.connections[usize::from(number)].store(became, SeqCst);
         self.stir(Some(number));
     }
 
@@ -170,9 +154,9 @@ impl Family {
 
     /// The number of a connection that harness dials.
     pub fn next_connection(&self) -> u16 {
-        let made = self.page.connections_made.fetch_add(1, SeqCst);
+        let made = self.processes.page.connections_made.fetch_add(1, SeqCst);
         let number = (made as usize % CONNECTIONS) as u16;
-        self.page.connections[usize::from(number)].store(connection::OPEN, SeqCst);
+        self.processes.page.connections[usize::from(number)].store(connection::OPEN, SeqCst);
         // one that listens takes it
         self.stirred.borrow_mut().push(about::ANY);
         number
@@ -225,144 +209,77 @@ impl Family {
     /// Gives the turn to a family that is quiet.
     fn go(&self) {
         let now = self.world.clock_ns();
-        self.page.now.store(now, SeqCst);
-        self.clock.show_to(&self.page);
+        self.processes.page.now.store(now, SeqCst);
+        self.clock.show_to(&self.processes.page);
         for about in self.stirred.take() {
-            self.page.poke(about);
+            self.processes.page.poke(about);
         }
-        self.page.end_due(now);
-        while let Some(pid) = self.page.due_alarm(now) {
+        self.processes.page.end_due(now);
+        while let Some(pid) = self.processes.page.due_alarm(now) {
             self.signal(pid, Signal::SIGALRM);
         }
-        if self.page.owner.load(SeqCst) == 0 {
-            self.pass_turn();
+        if self.processes.page.owner.load(SeqCst) == 0 {
+            self.processes.pass_turn();
         }
     }
 
     /// Sends a signal to one of its processes, which sees it at its next step.
     fn signal(&self, pid: u32, signal: Signal) {
         let _ = kill(Pid::from_raw(pid as i32), signal);
-        self.page.signals.fetch_add(1, SeqCst);
-        self.page.poke_process(pid);
+        self.processes.page.signals.fetch_add(1, SeqCst);
+        self.processes.page.poke_process(pid);
     }
 
     /// Sends a signal to its first process, which looks at it now.
     pub fn take_signal(self: &Rc<Self>, signal: Signal) {
         if !self.is_over() {
-            self.signal(self.group.as_raw() as u32, signal);
+            self.signal(self.processes.group.as_raw() as u32, signal);
             self.step();
-        }
-    }
-
-    fn pass_turn(&self) {
-        if let Some(next) = self.page.pass_turn() {
-            memory::wake(&self.page.slots[next].turn);
         }
     }
 
     /// Waits until the family is quiet, and takes what it said.
     fn settle(self: &Rc<Self>) {
         loop {
-            if let Err(why) = self.await_quiet() {
+            if let Err(why) = self.processes.await_quiet() {
                 self.give_up();
                 return (self.on_hindrance)(format!("{}: {why}", self.name));
             }
-            let looked = self.page.looked.swap(0, SeqCst);
-            self.page.now.fetch_add(looked, SeqCst);
+            if let Some(seed) = self.startup.take() {
+                self.end_startup(seed);
+            }
+            let looked = self.processes.page.looked.swap(0, SeqCst);
+            self.processes.page.now.fetch_add(looked, SeqCst);
             self.world.spend(Duration::from_nanos(looked));
-            self.clock.hear_of(&self.page);
+            self.clock.hear_of(&self.processes.page);
             if !self.take() {
                 break;
             }
             // a thread may wait for the room that there is now
-            self.page.poke(about::ANY);
-            self.pass_turn();
+            self.processes.page.poke(about::ANY);
+            self.processes.pass_turn();
         }
         self.look_for_end();
         self.schedule();
     }
 
-    fn await_quiet(&self) -> Result<(), Hindrance> {
-        let mut patience = Patience::default();
-        loop {
-            let owner = self.page.owner.load(SeqCst);
-            if owner == 0 {
-                let leaving = self.page.leaving_process.swap(0, SeqCst);
-                if leaving != 0 {
-                    memory::await_end(leaving, ENDS);
-                }
-                break;
-            }
-            memory::sleep_on(&self.page.owner, owner, LOOK_AGAIN);
-            if self.page.owner.load(SeqCst) != owner {
-                continue;
-            }
-            let slot = &self.page.slots[owner as usize - 1];
-            let pid = match slot.pid.load(SeqCst) {
-                0 => self.group.as_raw() as u32,
-                pid => pid,
-            };
-            if activity(pid) == Activity::Ending {
-                // one that ends in order has given its turn away before
-                if self.page.owner.load(SeqCst) != owner {
-                    continue;
-                }
-                if slot.loaded.load(SeqCst) == 0 {
-                    let is_first = slot.pid.load(SeqCst) == 0;
-                    let program = self.program.display().to_string();
-                    match is_first {
-                        true if is_static(&self.program) => return Err(Hindrance::Static { program }),
-                        // it could not be started
-                        true => {}
-                        false => {
-                            let program = "a program that it started".to_owned();
-                            return Err(Hindrance::Unloaded { program });
-                        }
-                    }
-                }
-                self.bury(pid);
-                continue;
-            }
-            let did = self.page.looked.load(SeqCst) + u64::from(self.page.calls.load(SeqCst));
-            let thread = match self.page.awaited_process.load(SeqCst) {
-                0 => (pid, slot.tid.load(SeqCst)),
-                ending => (ending, ending),
-            };
-            patience.look(thread, slot.loaded.load(SeqCst) != 0, did)?;
-        }
-        match self.page.refused.load(SeqCst) {
-            0 => Ok(()),
-            number => Err(Hindrance::Refused(number - 1)),
-        }
-    }
-
-    /// A process ended while it had the turn: a signal killed it.
-    fn bury(&self, pid: u32) {
-        memory::await_end(pid, ENDS);
-        for slot in self.page.slots() {
-            let is_own = slot.pid.load(SeqCst) == pid || slot.pid.load(SeqCst) == 0;
-            if is_own && slot.state.load(SeqCst) != state::FREE {
-                slot.state.store(state::FREE, SeqCst);
-            }
-        }
-        self.page.signals.fetch_add(1, SeqCst);
-        self.page.dirty.fetch_or(dirty::ALL, SeqCst);
-        self.page.poke(about::ANY);
-        self.pass_turn();
+    /// It waits for the first time: from now on its time and its random numbers are those of the run.
+    fn end_startup(&self, seed: u64) {
+        let (page, now) = (&self.processes.page, self.world.clock_ns());
+        page.looked.store(0, SeqCst);
+        page.seed.store(seed, SeqCst);
+        page.postpone(now.saturating_sub(page.now.swap(now, SeqCst)));
+        self.clock.show_to(page);
     }
 
     /// Notices that its first process has ended.
     fn look_for_end(self: &Rc<Self>) {
         let lives = |slot: &super::page::Slot| slot.state.load(SeqCst) != state::FREE;
-        if self.is_over.get() || self.page.slots().iter().any(lives) {
+        if self.is_over.get() || self.processes.page.slots().iter().any(lives) {
             return;
         }
-        let status = self.state.borrow_mut().child.as_mut().map(Child::try_wait);
-        let how = match status {
-            Some(Ok(Some(status))) => status.to_string(),
-            _ => "it ended".to_owned(),
-        };
-        self.be_over(&how);
+        let how = self.processes.status().map(|status| status.to_string());
+        self.be_over(&how.unwrap_or_else(|| "it ended".to_owned()));
     }
 
     fn be_over(self: &Rc<Self>, how: &str) {
@@ -395,7 +312,7 @@ impl Family {
         if self.is_over.get() {
             return;
         }
-        let at = self.page.next_deadline();
+        let at = self.processes.page.next_deadline();
         let family = Rc::downgrade(self);
         let due = (at != NEVER).then(|| {
             let step = move || {
@@ -426,49 +343,27 @@ impl Family {
         if self.is_over.get() {
             return;
         }
-        self.end_processes();
-        let how = self.state.borrow_mut().child.as_mut().map(Child::try_wait);
-        let how = match how {
-            Some(Ok(Some(status))) => status.to_string(),
-            _ => "it was killed".to_owned(),
-        };
-        self.be_over(&how);
+        self.processes.end();
+        let how = self.processes.status().map(|status| status.to_string());
+        self.be_over(&how.unwrap_or_else(|| "it was killed".to_owned()));
     }
 
     /// Ends the processes of one that cannot go on; nobody hears of it any more.
     fn give_up(&self) {
         self.is_over.set(true);
-        self.end_processes();
+        self.processes.end();
         let mut state = self.state.borrow_mut();
         state.due = None;
         let ends = std::mem::take(&mut state.ends);
         drop(state);
         drop(ends);
     }
-
-    fn end_processes(&self) {
-        let _ = killpg(self.group, Signal::SIGKILL);
-        let mut pids: Vec<u32> = self
-            .page
-            .processes
-            .iter()
-            .map(|process| process.pid.load(SeqCst))
-            .collect();
-        pids.push(self.group.as_raw() as u32);
-        for pid in pids.into_iter().filter(|pid| *pid != 0) {
-            if activity(pid) != Activity::Ending {
-                // one that left the group
-                let _ = kill(Pid::from_raw(pid as i32), Signal::SIGKILL);
-            }
-            memory::await_end(pid, ENDS);
-        }
-    }
 }
 
 impl Drop for Family {
     fn drop(&mut self) {
         if !self.is_over.get() {
-            self.end_processes();
+            self.processes.end();
         }
     }
 }

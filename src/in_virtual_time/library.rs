@@ -1,6 +1,6 @@
 //! The library that keeps a process in virtual time, which `build.rs` makes and harness carries along.
 
-use std::path::{Path, PathBuf};
+use crate::cluster::leftovers::claim::Claim;
 
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/virtual_time.so"));
 
@@ -29,9 +29,12 @@ fn can_dispatch() -> bool {
     unsafe { nix::libc::prctl(SET_DISPATCH, OFF, 0, 0, 0) == 0 }
 }
 
-/// Writes it into a folder; where it is then.
-pub fn lay_out(folder: &Path) -> std::io::Result<PathBuf> {
-    let path = folder.join(NAME);
-    std::fs::write(&path, LIBRARY)?;
-    Ok(path)
+/// A folder with the library. The error is a sentence.
+pub fn claim() -> Result<Claim, String> {
+    // no more than that, so that what the environment says is as long each time
+    let claim =
+        Claim::make("virtual").map_err(|(path, error)| format!("could not write {}: {error}", path.display()))?;
+    std::fs::write(claim.folder().join(NAME), LIBRARY)
+        .map_err(|error| format!("could not write the library: {error}"))?;
+    Ok(claim)
 }

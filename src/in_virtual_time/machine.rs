@@ -2,9 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -21,21 +23,21 @@ use tokio::sync::watch;
 
 use super::ends::{EndNumber, FamilySaid, OnSaid};
 use super::family::{Family, FamilyParts, OnNetwork};
+use super::fork_server::{ClientProgram, ForkServers, WantedFork};
 use super::library;
-use super::memory::{SharedPage, lie_still, prepare, stay_on_one_processor};
+use super::memory::{SharedPage, prepare, stay_on_one_processor};
 use super::network::{ByteHook, BytePort, Chunk};
-use super::page::{VARIABLE, connection};
+use super::page::connection;
+use super::processes::FamilyProcesses;
+use super::startup::{FIRST_NUMBER, STARTUP_SEED, StartedProcess, family_path, page_of, show_startup, start_process};
 use super::wall_clock::FamilyClock;
-use crate::cluster::find_program;
 use crate::cluster::leftovers::claim::Claim;
-use crate::process;
+use crate::run::ChildError;
 
 /// What a new connection says first; as the library has it.
 const GREETING: usize = 2048;
-/// The longest name of a process that owns others.
-const OWNER: usize = 80;
-/// Numbers of processes that no kernel gives; each family has as many.
-const FIRST_NUMBER: u32 = 5_000_000;
+
+/// So many numbers of processes each family has.
 const NUMBERS: u32 = 4096;
 
 /// One way from a client, or from a server, to a server.
@@ -83,6 +85,7 @@ pub struct WorldMachine {
     /// Where they run, if on one alone.
     processor: Option<usize>,
     begun: Cell<u32>,
+    fork_servers: Option<Arc<ForkServers>>,
     /// By client, or server [as a client](as_client), and server.
     pub routes: RefCell<BTreeMap<(u32, u32), ByteRoute>>,
     families: RefCell<Vec<std::rc::Weak<Family>>>,
@@ -93,11 +96,13 @@ pub struct WorldMachine {
 
 impl WorldMachine {
     /// Makes the folder of a run. The error is a sentence.
-    pub fn lay_out(world: World, seed: u64, runtime: Handle) -> Result<Self, String> {
-        // no more than that, so that what the environment says is as long each time
-        let claim =
-            Claim::make("virtual").map_err(|(path, error)| format!("could not write {}: {error}", path.display()))?;
-        library::lay_out(claim.folder()).map_err(|error| format!("could not write the library: {error}"))?;
+    pub fn lay_out(
+        world: World,
+        seed: u64,
+        runtime: Handle,
+        fork_servers: Option<Arc<ForkServers>>,
+    ) -> Result<Self, String> {
+        let claim = library::claim()?;
         Ok(Self {
             world,
             seed,
@@ -105,6 +110,7 @@ impl WorldMachine {
             runtime,
             processor: stay_on_one_processor(),
             begun: Cell::new(0),
+            fork_servers,
             routes: RefCell::default(),
             families: RefCell::default(),
             failed: watch::channel(None).0,
@@ -117,62 +123,116 @@ impl WorldMachine {
         self.failed.subscribe()
     }
 
-    pub fn folder(&self) -> &std::path::Path {
+    pub fn folder(&self) -> &Path {
         self.claim.folder()
     }
 
     /// Starts a program as a family. Nothing of it is executed when this returns.
     pub fn begin(
         self: &Rc<Self>,
-        (name, short): (&str, &str),
-        mut command: Command,
+        names: (&str, &str),
+        command: Command,
         clock: Arc<FamilyClock>,
         place: FamilyPlace,
-    ) -> Result<StartedFamily, std::io::Error> {
+    ) -> Result<StartedFamily, io::Error> {
+        let lot = self.lot(names.1, &place, false)?;
+        self.start(names.0, command, clock, place, lot)
+    }
+
+    /// Starts a client as a family. Where its program has begun in a fork server, that forks.
+    pub fn begin_client(
+        self: &Rc<Self>,
+        (name, short): (&str, &str),
+        client: &ClientProgram<'_>,
+        clock: Arc<FamilyClock>,
+        place: FamilyPlace,
+    ) -> Result<StartedFamily, ChildError> {
+        let failed = |error: io::Error| client.command.failed(&error);
+        let lot = self.lot(short, &place, client.forks).map_err(failed)?;
+        let servers = self.fork_servers.as_ref().filter(|_| client.forks);
+        let forked = servers.and_then(|servers| {
+            servers.fork(&WantedFork {
+                client,
+                epoch: clock.epoch,
+                page: &lot.page,
+                path: &lot.path,
+                runtime: &self.runtime,
+                processor: self.processor,
+            })
+        });
+        let Some(process) = forked else {
+            let command = client.command.command(client.log)?;
+            return self.start(name, command, clock, place, lot).map_err(failed);
+        };
+        self.family(name, process, clock, place, lot).map_err(failed)
+    }
+
+    fn start(
+        self: &Rc<Self>,
+        name: &str,
+        command: Command,
+        clock: Arc<FamilyClock>,
+        place: FamilyPlace,
+        lot: FamilyLot,
+    ) -> Result<StartedFamily, io::Error> {
+        // a program may look before its first turn was given
+        if lot.startup.is_some() {
+            show_startup(&lot.page, clock.epoch);
+        } else {
+            lot.page.now.store(self.world.clock_ns(), SeqCst);
+            clock.show_to(&lot.page);
+        }
+        let process = start_process(command, (self.claim.folder(), &lot.path), self.processor, &self.runtime)?;
+        self.family(name, process, clock, place, lot)
+    }
+
+    /// What the next family is begun with.
+    fn lot(&self, short: &str, place: &FamilyPlace, has_startup: bool) -> Result<FamilyLot, io::Error> {
         let number = self.begun.get();
         self.begun.set(number + 1);
-        // of one length each, as are the addresses of what lies behind it
-        let path = self.claim.folder().join(format!("{short}-{number:05}"));
-        let file = path.with_extension("page");
-        let page = SharedPage::make(&file)?;
+        let path = family_path(self.claim.folder(), short, number);
+        let page = SharedPage::make(&page_of(&path))?;
         let mut dice = self.world.dice(&format!("family {short} {number}"));
+        let seed = dice.next_u64() ^ self.seed;
+        let first_seed = if has_startup { STARTUP_SEED } else { seed };
         let numbers = FIRST_NUMBER + number * NUMBERS;
-        prepare(
-            &page,
-            &path,
-            (
-                dice.next_u64() ^ self.seed,
-                u32::from_ne_bytes(place.address.octets()),
-                numbers,
-            ),
-        )?;
-        // a program may look before its first turn was given
-        page.now.store(self.world.clock_ns(), SeqCst);
-        clock.show_to(&page);
-        let net = UnixListener::bind(path.with_extension("net"))?;
+        prepare(&page, &path, (first_seed, place.address, numbers))?;
+        Ok(FamilyLot {
+            path,
+            page,
+            startup: has_startup.then_some(seed),
+        })
+    }
+
+    fn family(
+        self: &Rc<Self>,
+        name: &str,
+        process: StartedProcess,
+        clock: Arc<FamilyClock>,
+        place: FamilyPlace,
+        lot: FamilyLot,
+    ) -> Result<StartedFamily, io::Error> {
+        let StartedProcess {
+            first,
+            program,
+            input,
+            output,
+        } = process;
+        let processes = FamilyProcesses::of(first, program, lot.page);
+        let net = UnixListener::bind(lot.path.with_extension("net"))?;
         net.set_nonblocking(true)?;
-        self.surround(&mut command, &file);
-        let program = command.as_std().get_program().to_owned();
-        let program = find_program(&program.to_string_lossy()).unwrap_or(program.into());
-        let mut child = {
-            let _inside = self.runtime.enter();
-            self.runtime.block_on(process::spawn(command))?
-        };
-        let input = child.stdin.take().map(|pipe| pipe.into_owned_fd()).transpose()?;
-        let output = child.stdout.take().map(|pipe| pipe.into_owned_fd()).transpose()?;
         for pipe in input.iter().chain(&output) {
-            fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(std::io::Error::from)?;
+            fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(io::Error::from)?;
             super::memory::widen(pipe, 1 << 20);
         }
         let failed = self.failed.clone();
         let family = Family::of(FamilyParts {
             world: self.world,
             name: name.to_owned(),
-            program,
-            path,
-            page,
+            path: lot.path,
+            processes,
             clock,
-            child,
+            startup: lot.startup,
             on_network: Box::new(move |family| {
                 (place.on_listen)(family);
                 take_dialled(family, &net, &place.router);
@@ -187,20 +247,6 @@ impl WorldMachine {
         });
         self.families.borrow_mut().push(Rc::downgrade(&family));
         Ok(StartedFamily { family, input, output })
-    }
-
-    /// What a program is started with, so that it is kept in virtual time and is the same each time.
-    fn surround(&self, command: &mut Command, page: &std::path::Path) {
-        let library = self.claim.folder().join(library::NAME);
-        command.env("LD_PRELOAD", library).env(VARIABLE, page);
-        // whose process it is, is in its environment too: that is as long each time, and so its stack begins at one address
-        let room = OWNER.saturating_sub(process::Identity::own().label().len());
-        command.env("VIRTUAL_TIME_ROOM", "-".repeat(room));
-        // the C library would read in its own memory which processor a thread is on
-        command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
-        // Go would interrupt its threads by the clock
-        command.env("GOMAXPROCS", "1").env("GODEBUG", "asyncpreemptoff=1");
-        lie_still(command, self.processor);
     }
 
     /// Kills whatever still runs.
@@ -241,6 +287,14 @@ impl WorldMachine {
         connect(end.as_raw_fd(), &UnixAddr::new(&at).map_err(failed)?).map_err(failed)?;
         Ok(family.add_end(end, Some(on_said), Some(number)))
     }
+}
+
+/// What a family is begun with.
+struct FamilyLot {
+    path: PathBuf,
+    page: SharedPage,
+    /// Where its random numbers begin once its startup is over, if it has one.
+    startup: Option<u64>,
 }
 
 /// A family, and the pipes to its first process, where there are any.

@@ -3,14 +3,15 @@
 
 use std::fs::File;
 use std::io;
+use std::net::Ipv4Addr;
 use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU8, AtomicU32};
 use std::time::Duration;
 
 use nix::libc;
@@ -51,6 +52,15 @@ impl SharedPage {
     }
 }
 
+impl SharedPage {
+    /// All that another page says. Nobody writes to either meanwhile.
+    #[expect(unsafe_code, reason = "as above")]
+    pub fn copy_from(&self, other: &Self) {
+        // SAFETY: both are mapped and as long, and they are two mappings.
+        unsafe { std::ptr::copy_nonoverlapping(other.0.as_ptr(), self.0.as_ptr(), 1) };
+    }
+}
+
 impl Deref for SharedPage {
     type Target = FamilyPage;
 
@@ -69,20 +79,26 @@ impl Drop for SharedPage {
     }
 }
 
-/// Fills in a page before the first process of a family is started.
-pub fn prepare(page: &SharedPage, path: &Path, (seed, address, numbers): (u64, u32, u32)) -> io::Result<()> {
+/// Says in a page where a family has its sockets; or a fork server, where it has its page.
+pub fn write_path(path: &Path, (into, length): (&[AtomicU8; PATH], &AtomicU32)) -> io::Result<()> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.len() > PATH {
         return Err(io::Error::other(
             "the path of the temporary folder is too long for sockets",
         ));
     }
-    for (kept, byte) in page.path.iter().zip(bytes) {
+    for (kept, byte) in into.iter().zip(bytes) {
         kept.store(*byte, SeqCst);
     }
-    page.path_length.store(bytes.len() as u32, SeqCst);
+    length.store(bytes.len() as u32, SeqCst);
+    Ok(())
+}
+
+/// Fills in a page before the first process of a family is started.
+pub fn prepare(page: &SharedPage, path: &Path, (seed, address, numbers): (u64, Ipv4Addr, u32)) -> io::Result<()> {
+    write_path(path, (&page.path, &page.path_length))?;
     page.seed.store(seed, SeqCst);
-    page.address.store(address, SeqCst);
+    page.address.store(u32::from_ne_bytes(address.octets()), SeqCst);
     page.numbers.store(numbers, SeqCst);
     page.harness.store(std::process::id(), SeqCst);
     // the first thread of the first process, which has the turn

@@ -8,6 +8,7 @@
 mod clients;
 mod ends;
 mod family;
+mod fork_server;
 mod hindrance;
 mod library;
 mod links;
@@ -16,8 +17,10 @@ mod memory;
 mod network;
 #[expect(dead_code, reason = "harness uses one part of it, and the library another")]
 mod page;
+mod processes;
 mod refusal;
 mod servers;
+mod startup;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -25,6 +28,7 @@ mod wall_clock;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use harness_simulation::World;
@@ -32,6 +36,7 @@ use harness_workloads::BackendId;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+pub use fork_server::ForkServers;
 pub use refusal::refusal;
 
 use crate::backends::keyspace::RedisServerKeyspaces;
@@ -40,6 +45,7 @@ use crate::backends::{
 };
 use crate::clock::GroundClock;
 use crate::cluster::{Cluster, ClusterError, ClusterParts, Dialer, Node, ProbedServer};
+use crate::config::Clients;
 use crate::event::ProgressEvent;
 use crate::run::{
     self, ClientPool, ClientPoolSpec, ConnectObserver, Ground, PlayedRun, RunError, RunOutcome, RunSpec, ServersOfRun,
@@ -58,19 +64,20 @@ const INTERRUPT: Duration = Duration::from_millis(100);
 /// How long a machine has been up when a run begins: programs take the time 0 for none.
 const UPTIME: Duration = Duration::from_secs(100);
 
-/// Makes the run, on a thread of its own. The history is complete and on disk when this returns, and nothing of the run is left.
-pub async fn execute(spec: RunSpec) -> RunOutcome {
+/// Makes the run, on a thread of its own. The history is complete and on disk when this returns, and nothing of the run is left but the
+/// fork servers, where it is one of several runs that have them.
+pub async fn execute(spec: RunSpec, fork_servers: Option<Arc<ForkServers>>) -> RunOutcome {
     let runtime = Handle::current();
-    run::on_a_thread(move || execute_here(spec, runtime)).await
+    let seed = spec.config.seed ^ u64::from(spec.config.world).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    run::on_a_thread(move || World::run(seed, |world| in_world(world, spec, runtime, fork_servers))).await
 }
 
-/// Makes the run on this thread. Processes are started on `runtime`.
-pub fn execute_here(spec: RunSpec, runtime: Handle) -> RunOutcome {
-    let world = u64::from(spec.config.world).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    World::run(spec.config.seed ^ world, |world| in_world(world, spec, runtime))
-}
-
-async fn in_world(world: World, mut spec: RunSpec, runtime: Handle) -> RunOutcome {
+async fn in_world(
+    world: World,
+    mut spec: RunSpec,
+    runtime: Handle,
+    fork_servers: Option<Arc<ForkServers>>,
+) -> RunOutcome {
     let mut outcome = RunOutcome::default();
     let (stop, interrupt) = watch::channel(false);
     let user = std::mem::replace(&mut spec.interrupt, interrupt);
@@ -83,7 +90,7 @@ async fn in_world(world: World, mut spec: RunSpec, runtime: Handle) -> RunOutcom
     });
     world.sleep(UPTIME).await;
     let seed = spec.config.seed;
-    let machine = match WorldMachine::lay_out(world, seed, runtime) {
+    let machine = match WorldMachine::lay_out(world, seed, runtime, fork_servers) {
         Ok(machine) => world.keep(machine),
         Err(why) => {
             outcome.error = Some(RunError::Clients(why));
@@ -278,6 +285,7 @@ fn client_pool(
     })?;
     let firsts = (0..config.clients).step_by(config.per_process as usize);
     let port = config.backend.software.ports[0];
+    let forks = matches!(&config.who, Clients::Foreign { promise, .. } if promise.forks == Some(true));
     let clock = |first| (first, Arc::new(FamilyClock::new(epoch(world))));
     let clocks: BTreeMap<u32, Arc<FamilyClock>> = firsts.map(clock).collect();
     Ok(ClientPool::new(ClientPoolSpec {
@@ -288,6 +296,7 @@ fn client_pool(
             served,
             clocks,
             steps_clocks: spec.plan.steps_clocks,
+            forks: Arc::new(AtomicBool::new(forks)),
         }),
         clock: GroundClock::Virtual(world),
         per_process: config.per_process,

@@ -123,6 +123,38 @@ pub struct ProcessEntry {
     pub alarm_every: AtomicU64,
 }
 
+/// Descriptors that a fork server may have, of its input, its output and its errors.
+pub const FILES: usize = 16;
+
+/// A descriptor of a fork server, which in what it forks is another file.
+#[repr(C)]
+pub struct ForkedFile {
+    /// Counted from 1; 0: there is none.
+    pub descriptor: AtomicU32,
+    /// The descriptor that harness has of that file.
+    pub file: AtomicU32,
+    /// Those of `open`.
+    pub flags: AtomicU32,
+}
+
+/// What a fork server is asked for: a process that goes on where it is, as the first one of another family.
+#[repr(C)]
+pub struct ForkOrder {
+    /// Whether it is asked; the fork server sleeps on the turn of its thread.
+    pub wanted: AtomicU32,
+    /// The process, or [`FAILED`]; 0: it has not answered.
+    pub answer: AtomicU32,
+    /// The processor on which the process runs, counted from 1; 0: on each.
+    pub processor: AtomicU32,
+    pub files: [ForkedFile; FILES],
+    pub path_length: AtomicU32,
+    /// The path of the other family; its page has the same with `.page` behind it.
+    pub path: [AtomicU8; PATH],
+}
+
+/// The answer of a fork server that could not fork.
+pub const FAILED: u32 = u32::MAX;
+
 #[repr(C)]
 pub struct FamilyPage {
     /// The slot that has the turn, counted from 1; 0: the family is quiet.
@@ -177,6 +209,7 @@ pub struct FamilyPage {
     pub path_length: AtomicU32,
     /// What the paths of its sockets begin with.
     pub path: [AtomicU8; PATH],
+    pub fork: ForkOrder,
     pub connections: [AtomicU8; CONNECTIONS],
     pub queue: [AtomicU32; SLOTS],
     pub processes: [ProcessEntry; PROCESSES],
@@ -259,6 +292,17 @@ impl FamilyPage {
         };
         process.alarm.store(next, SeqCst);
         Some(process.pid.load(SeqCst))
+    }
+
+    /// Has waits and timers end so much later.
+    pub fn postpone(&self, by: u64) {
+        let waiting = |slot: &&Slot| slot.state.load(SeqCst) == state::WAITS && slot.deadline.load(SeqCst) != NEVER;
+        for slot in self.slots().iter().filter(waiting) {
+            slot.deadline.fetch_add(by, SeqCst);
+        }
+        for process in self.processes.iter().filter(|process| process.alarm.load(SeqCst) != 0) {
+            process.alarm.fetch_add(by, SeqCst);
+        }
     }
 
     /// When the next wait ends by itself or the next timer goes off, or [`NEVER`].

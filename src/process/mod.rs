@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tokio::process::Child;
 
 pub use doubt::EndDoubt;
-pub use spawner::{not_started, spawn};
+pub use spawner::{leave_to_its_handle, not_started, spawn};
 
 /// A process that cannot be mistaken for a later one with the same number, nor for one of another container or machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -22,8 +22,15 @@ struct SpawnRequest {
     reply: oneshot::Sender<io::Result<Child>>,
 }
 
-static SPAWNER: LazyLock<io::Result<mpsc::Sender<SpawnRequest>>> = LazyLock::new(|| {
-    let (requests, incoming) = mpsc::channel::<SpawnRequest>();
+/// What the spawner is told.
+enum ToSpawner {
+    Spawn(Box<SpawnRequest>),
+    /// A child that was started by another way has a handle.
+    Leave(u32),
+}
+
+static SPAWNER: LazyLock<io::Result<mpsc::Sender<ToSpawner>>> = LazyLock::new(|| {
+    let (requests, incoming) = mpsc::channel::<ToSpawner>();
     std::thread::Builder::new()
         .name("spawner".into())
         .spawn(move || {
@@ -31,7 +38,10 @@ static SPAWNER: LazyLock<io::Result<mpsc::Sender<SpawnRequest>>> = LazyLock::new
             let mut started = HashSet::new();
             loop {
                 match incoming.recv_timeout(BETWEEN_REAPINGS) {
-                    Ok(mut request) => {
+                    Ok(ToSpawner::Leave(pid)) => {
+                        started.insert(pid);
+                    }
+                    Ok(ToSpawner::Spawn(mut request)) => {
                         let _inside = request.on.enter();
                         let child = request.command.spawn();
                         started.extend(child.as_ref().ok().and_then(Child::id));
@@ -105,9 +115,17 @@ pub async fn spawn(mut command: Command) -> io::Result<Child> {
         on: Handle::current(),
         reply,
     };
+    let request = ToSpawner::Spawn(Box::new(request));
     spawner.send(request).expect("the spawner lives as long as harness");
     let spawned = spawned.await.expect("the spawner answers every request");
     spawned.map_err(not_started)
+}
+
+/// A child of harness that a child has forked for it is not reaped with the orphans.
+pub fn leave_to_its_handle(pid: u32) {
+    if let Ok(spawner) = SPAWNER.as_ref() {
+        let _ = spawner.send(ToSpawner::Leave(pid));
+    }
 }
 
 #[cfg(target_os = "linux")]

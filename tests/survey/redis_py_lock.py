@@ -18,6 +18,7 @@ class RedisPyLock(LibraryLock):
         "wakes": "polls",
         "owner": "server",
         "token": "none",
+        "forks": True,
         "wall_clock": redis.VERSION < (2, 10),
         "keys": "harness:{lock}",
         "value": "string",

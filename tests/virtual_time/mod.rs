@@ -2,6 +2,7 @@
 
 mod clients;
 mod etcd;
+mod forks;
 mod postgres;
 mod shrink;
 mod survey;

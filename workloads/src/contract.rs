@@ -56,6 +56,10 @@ pub struct Contract {
     /// Whether a process serves several clients at once, each as a thread of one application.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<bool>,
+    /// Whether nothing that a process draws at random before its first request, and no number of its process that it has asked for by then,
+    /// is used later: it may be a fork of a process that has begun before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forks: Option<bool>,
     /// Whether it compares times of the wall clock, so that a stepped one concerns it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_clock: Option<bool>,

@@ -196,6 +196,7 @@ impl RecipeOptions {
                 IssuedBy::None
             }),
             threads: None,
+            forks: None,
             wall_clock: Some(recipe.wall_clock),
             keys: None,
             value: None,

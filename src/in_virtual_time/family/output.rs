@@ -13,7 +13,10 @@ use crate::in_virtual_time::page::{CONNECTIONS, Slot, connection, dirty, kind, s
 impl Family {
     /// Takes what was said at every end. Returns whether a thread may have waited for that.
     pub(super) fn take(self: &Rc<Self>) -> bool {
-        let dirty = match (self.page.dirty.swap(0, SeqCst), self.page.inherits.load(SeqCst)) {
+        let dirty = match (
+            self.processes.page.dirty.swap(0, SeqCst),
+            self.processes.page.inherits.load(SeqCst),
+        ) {
             (0, _) => 0,
             (_, 1) => dirty::ALL,
             (dirty, _) => dirty,
@@ -22,13 +25,13 @@ impl Family {
         for number in self.written_to(dirty) {
             waits |= self.take_from(number, dirty & dirty::ALL != 0);
         }
-        let dialled = self.page.dialled.load(SeqCst);
+        let dialled = self.processes.page.dialled.load(SeqCst);
         if self.dialled.replace(dialled) != dialled {
             (self.on_network)(self);
         }
         let waiting =
             |slot: &Slot| slot.state.load(SeqCst) == state::WAITS && slot.kind.load(SeqCst) == kind::DESCRIPTORS;
-        waits && self.page.slots().iter().any(waiting)
+        waits && self.processes.page.slots().iter().any(waiting)
     }
 
     /// The ends that were written to, or closed: the page says it of most.
@@ -38,7 +41,7 @@ impl Family {
         }
         let mut written = [0u64; CONNECTIONS / 64];
         if dirty & dirty::CONNECTIONS != 0 {
-            for (kept, word) in written.iter_mut().zip(&self.page.written) {
+            for (kept, word) in written.iter_mut().zip(&self.processes.page.written) {
                 if word.load(SeqCst) != 0 {
                     *kept = word.swap(0, SeqCst);
                 }

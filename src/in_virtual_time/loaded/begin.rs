@@ -8,10 +8,10 @@ use super::clocks::replace_vdso;
 use super::cycles;
 use super::files;
 use super::gate::{close, system};
-use super::page::{FamilyPage, VARIABLE, state};
+use super::page::{VARIABLE, state};
+use super::shared::{PID, READ_WRITE, map_page, open, page};
 use super::signals;
 use super::tasks;
-use super::turns::{PID, page, share};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -29,19 +29,13 @@ extern "C" fn begin() {
     if !page_path(&mut path) {
         return;
     }
-    const READ_WRITE: usize = 2;
-    const SHARED: usize = 1;
     let file = open(&path, READ_WRITE);
     if file < 0 {
         return;
     }
-    let length = size_of::<FamilyPage>().next_multiple_of(4096);
-    let mapped = system(call::MMAP, [0, length, 1 | 2, SHARED, file as usize, 0]);
-    system(call::CLOSE, [file as usize]);
-    if mapped <= 0 {
+    if !map_page(file as usize, 0) {
         return;
     }
-    share(mapped as *mut FamilyPage);
     let pid = system(call::GETPID, []) as u32;
     PID.store(pid, SeqCst);
     let Some(slot) = own_slot(pid) else { return };
@@ -73,15 +67,6 @@ fn own_slot(pid: u32) -> Option<usize> {
         }
     }
     Some(owner)
-}
-
-fn open(path: &[u8], flags: usize) -> isize {
-    const HERE: isize = -100;
-    const CLOSE_ON_EXEC: usize = 0o2_000_000;
-    system(
-        call::OPENAT,
-        [HERE as usize, path.as_ptr() as usize, flags | CLOSE_ON_EXEC, 0],
-    )
 }
 
 /// Finds the variable in the environment that this process was started with: `path` becomes its value, ended by a zero.

@@ -18,11 +18,13 @@ mod clocks;
 mod cycles;
 mod descriptors;
 mod files;
+mod fork_server;
 mod gate;
 #[expect(dead_code, reason = "harness uses one part of it, and the library another")]
 #[path = "../page.rs"]
 mod page;
 mod ready;
+mod shared;
 mod signals;
 mod sockets;
 mod surroundings;

@@ -8,8 +8,10 @@ use super::call;
 use super::call::error::{EAGAIN, EINTR};
 use super::cycles;
 use super::descriptors;
+use super::fork_server;
 use super::gate::{Registers, ThreadStart, begin_thread, close, system};
 use super::page::{NEVER, SLOTS, about, state, why};
+use super::shared::write_number;
 use super::signals::{self, is_signalled};
 use super::timers;
 use super::trap::TrappedCall;
@@ -91,14 +93,6 @@ impl Wanted {
     }
 }
 
-/// Writes a number where the program finds that of a thread.
-fn write_number(at: usize, number: u32) {
-    if at != 0 {
-        // SAFETY: the program gave its address to the kernel to have it written.
-        unsafe { *(at as *mut u32) = number };
-    }
-}
-
 /// `clone`, `fork`, `execve` and the like.
 pub fn begin(call: &mut TrappedCall<'_>) -> isize {
     if matches!(call.number, call::EXECVE | call::EXECVEAT) {
@@ -108,6 +102,7 @@ pub fn begin(call: &mut TrappedCall<'_>) -> isize {
         if descriptors::is_connected() {
             page().inherits.store(1, SeqCst);
         }
+        fork_server::name_page(call.arguments[if call.number == call::EXECVE { 2 } else { 3 }]);
         slot.loaded.store(0, SeqCst);
         cycles::let_go();
         let failed = call.ask_kernel();

@@ -1,16 +1,15 @@
 //! Whose turn it is: a thread that waits gives the turn of its family to the next in the queue, and goes on when the turn is its own.
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::call;
 use super::call::error::{ESRCH, ETIMEDOUT};
+use super::fork_server;
 use super::gate::system;
-use super::page::{FamilyPage, NEVER, SLOTS, Slot, dirty, kind, state, why};
-
-static PAGE: AtomicPtr<FamilyPage> = AtomicPtr::new(core::ptr::null_mut());
-/// The number that the kernel gave to this process.
-pub static PID: AtomicU32 = AtomicU32::new(0);
+use super::page::{NEVER, SLOTS, Slot, dirty, kind, state, why};
+use super::shared::{sleep_on, wake};
+pub use super::shared::{PID, page};
 
 /// The word that the kernel clears when a thread of this process has ended which gave up its turn to end. Each process has its own: one of
 /// another process may have the turn in between, and cannot read it.
@@ -18,19 +17,6 @@ pub static LEAVING: AtomicU64 = AtomicU64::new(0);
 
 /// Calls of this process since its threads waited, up to a limit.
 static CALLS: AtomicU32 = AtomicU32::new(0);
-
-const WAIT: usize = 0;
-const WAKE: usize = 1;
-
-pub fn share(page: *mut FamilyPage) {
-    PAGE.store(page, SeqCst);
-}
-
-/// What the family shares with harness. Only asked for after [`share`].
-pub fn page() -> &'static FamilyPage {
-    // SAFETY: it is mapped before the gate is closed, and for good; all that is in it is atomic.
-    unsafe { &*PAGE.load(SeqCst) }
-}
 
 /// The slot of the thread that executes this: it has the turn.
 pub fn me() -> usize {
@@ -126,6 +112,11 @@ pub fn await_turn(me: usize) {
         if page.owner.load(SeqCst) == me as u32 + 1 {
             break;
         }
+        if page.fork.wanted.swap(0, SeqCst) != 0 {
+            // the process that is forked goes on here, too, with another page in the place of this one
+            fork_server::answer(me);
+            continue;
+        }
         if sleep_on(&page.slots[me].turn, turn) == ETIMEDOUT {
             end_without_harness();
         }
@@ -176,19 +167,6 @@ fn await_end(process: u32) {
         while system(call::POLL, [wanted.as_mut_ptr() as usize, 1, forever]) == super::call::error::EINTR {}
         system(call::CLOSE, [end as usize]);
     }
-}
-
-/// Sleeps while a word has this value, in real time, for a second at most.
-fn sleep_on(word: &AtomicU32, value: u32) -> isize {
-    let most = [1u64, 0];
-    system(
-        call::FUTEX,
-        [word.as_ptr() as usize, WAIT, value as usize, most.as_ptr() as usize],
-    )
-}
-
-fn wake(word: &AtomicU32) {
-    system(call::FUTEX, [word.as_ptr() as usize, WAKE, 1]);
 }
 
 /// The thread that has the turn makes a call. One that makes many and waits at none may loop until another thread has done something, or

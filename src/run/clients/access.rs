@@ -7,7 +7,7 @@ use harness_workloads::{BackendId, Login};
 use tokio::process::Command;
 
 /// How a child is let in, which its environment says.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientAccess {
     /// The store, where it is one whose variables are known.
     pub backend: Option<BackendId>,

@@ -127,7 +127,7 @@ pub struct ChildProcess {
 }
 
 /// How a child is started.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChildCommand {
     pub program: String,
     pub args: Vec<String>,

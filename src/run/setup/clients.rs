@@ -1,6 +1,7 @@
 //! The clients of a run: the command that starts them, and what each is given to open its session.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use harness_tls::TlsFiles;
@@ -11,7 +12,7 @@ use super::{ClientLinks, WallClocks};
 use crate::adapters;
 use crate::backends::Topology;
 use crate::clock::GroundClock;
-use crate::cluster::{Cluster, RunTls};
+use crate::cluster::{Cluster, RunTls, find_program};
 use crate::config::{Clients, Config};
 use crate::run::clients::access::ClientAccess;
 use crate::run::clients::child::{ChildCommand, ChildSpawner};
@@ -73,6 +74,24 @@ pub fn opens(config: &Config, announced: &[SocketAddr], address: impl Fn(u32, u3
     (0..config.clients).map(open).collect()
 }
 
+/// A line for the shell, in whose place its program is executed where the line is nothing but one program: the shell would be a second
+/// process.
+fn as_one_process(line: String) -> String {
+    let first = line.split_whitespace().next().unwrap_or_default();
+    let is_one_program = !line.contains([';', '&', '|', '<', '>', '(', ')', '`', '#', '\n']);
+    let program = first.trim_matches('\'');
+    let is_there = if program.contains('/') {
+        Path::new(program).is_file()
+    } else {
+        find_program(program).is_some()
+    };
+    if is_one_program && is_there {
+        format!("exec {line}")
+    } else {
+        line
+    }
+}
+
 /// The command line of a client process, and how it is let in.
 pub fn client_command(
     config: &Config,
@@ -89,7 +108,7 @@ pub fn client_command(
             let command = adapters::shell_command(command).map_err(|error| RunError::Clients(error.to_string()))?;
             return Ok(ChildCommand {
                 program: "sh".into(),
-                args: vec!["-c".into(), command],
+                args: vec!["-c".into(), as_one_process(command)],
                 env: Vec::new(),
                 access,
             });

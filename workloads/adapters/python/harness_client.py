@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import queue
+import random
 import sys
 import threading
 import time
@@ -167,6 +168,8 @@ def serve(make):
             continue
         number = request["client"]
         if request["op"] == "open":
+            # in virtual time this process may be a fork, which would draw the same numbers as the others
+            random.seed()
             client, requests = make(), queue.Queue()
             client.client = number
             thread = threading.Thread(target=_run, args=(client, requests), daemon=True)

@@ -17,7 +17,15 @@ from harness_client import Fail, Lock, serve
 
 PERMITS = 2
 # several hold at once, of which the observer would show one
-SHARED = {"lease": True, "renews": True, "tries": True, "owner": "none", "token": "none", "value": "none"}
+SHARED = {
+    "lease": True,
+    "renews": True,
+    "tries": True,
+    "owner": "none",
+    "token": "none",
+    "value": "none",
+    "forks": True,
+}
 
 
 class KazooLock(Lock):
@@ -28,6 +36,7 @@ class KazooLock(Lock):
         "tries": True,
         "owner": "server",
         "token": "own",
+        "forks": True,
         "keys": "/harness/{lock}",
     }
 

@@ -24,6 +24,7 @@ class PythonRedisLock(LibraryLock):
         "tries": True,
         "owner": "server",
         "token": "none",
+        "forks": True,
         "keys": "lock:{lock}",
         "value": "string",
     }

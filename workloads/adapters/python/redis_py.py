@@ -26,6 +26,7 @@ class RedisPyLock(LibraryLock):
         "wakes": "polls",
         "owner": "server",
         "token": "none",
+        "forks": True,
         "keys": "harness:{lock}",
     }
     not_held = LockError

@@ -1,0 +1,156 @@
+//! A process that has begun and waits for its first input forks when harness asks it to ([`answer`]), and goes on waiting. The process that
+//! it forks is the first one of a family of its own, with its own page, input, output and errors, and harness is its parent.
+
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::SeqCst;
+
+use super::call;
+use super::gate::{close, system};
+use super::page::{FAILED, FamilyPage, PATH, VARIABLE};
+use super::shared::{CLOSE_ON_EXEC, PID, READ_WRITE, map_page, open, page, wake, write_number};
+
+const PAGE_ENDING: &[u8] = b".page";
+
+/// Whether this process was forked, so that its environment names the page of the fork server.
+static IS_FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Forks. It returns in both processes.
+pub fn answer(me: usize) {
+    const CHILD_OF_HARNESS: usize = 0x8000;
+    const SIGCHLD: usize = 17;
+    let order = &page().fork;
+    let forked = system(call::CLONE, [CHILD_OF_HARNESS | SIGCHLD, 0, 0, 0, 0]);
+    if forked != 0 {
+        order.answer.store(u32::try_from(forked).unwrap_or(FAILED), SeqCst);
+        return wake(&order.answer);
+    }
+    if !begin_family(me) {
+        const FAILURE: usize = 1;
+        system(call::EXIT_GROUP, [FAILURE]);
+    }
+}
+
+/// Takes what harness has ready for the new family. No call of the program is made before this has returned.
+fn begin_family(me: usize) -> bool {
+    let order = &page().fork;
+    let harness = page().harness.load(SeqCst);
+    for file in &order.files {
+        let Some(descriptor) = file.descriptor.load(SeqCst).checked_sub(1) else {
+            break;
+        };
+        let flags = file.flags.load(SeqCst) as usize;
+        let opened = open(&DescriptorPath::of(harness, file.file.load(SeqCst)).0, flags);
+        if opened < 0
+            || system(
+                call::DUP3,
+                [opened as usize, descriptor as usize, flags & CLOSE_ON_EXEC],
+            ) < 0
+        {
+            return false;
+        }
+        system(call::CLOSE, [opened as usize]);
+    }
+    let processor = order.processor.load(SeqCst) as usize;
+    let mut path = [0u8; PATH + PAGE_ENDING.len() + 1];
+    let length = page_path(&order.path, order.path_length.load(SeqCst), &mut path);
+    let file = open(&path[..=length], READ_WRITE);
+    if file < 0 || !map_page(file as usize, page() as *const FamilyPage as usize) {
+        return false;
+    }
+    stand_alone(processor);
+    let pid = system(call::GETPID, []) as u32;
+    PID.store(pid, SeqCst);
+    IS_FORKED.store(true, SeqCst);
+    let page = page();
+    let slot = &page.slots[me];
+    slot.pid.store(pid, SeqCst);
+    slot.tid.store(pid, SeqCst);
+    page.processes[0].pid.store(pid, SeqCst);
+    let word = slot.cleared.load(SeqCst) as usize;
+    system(call::SET_TID_ADDRESS, [word]);
+    write_number(word, slot.number.load(SeqCst));
+    let closed = close() == 0;
+    page.fork.answer.store(pid, SeqCst);
+    wake(&page.fork.answer);
+    closed
+}
+
+/// In a group of its own, on one processor, and gone with harness: as a program that harness starts.
+fn stand_alone(processor: usize) {
+    const DEATH_SIGNAL: usize = 1;
+    const SIGKILL: usize = 9;
+    system(call::SETPGID, [0, 0]);
+    system(call::PRCTL, [DEATH_SIGNAL, SIGKILL]);
+    let mut only = [0u64; 16];
+    if let Some(processor) = processor.checked_sub(1)
+        && let Some(word) = only.get_mut(processor / 64)
+    {
+        *word = 1 << (processor % 64);
+        system(call::SCHED_SETAFFINITY, [0, size_of_val(&only), only.as_ptr() as usize]);
+    }
+}
+
+/// `/proc/PROCESS/fd/DESCRIPTOR`, ended by a zero.
+struct DescriptorPath([u8; 40]);
+
+impl DescriptorPath {
+    fn of(process: u32, descriptor: u32) -> Self {
+        let mut path = Self([0; 40]);
+        let mut length = 0;
+        path.add(&mut length, b"/proc/");
+        path.add_number(&mut length, process);
+        path.add(&mut length, b"/fd/");
+        path.add_number(&mut length, descriptor);
+        path
+    }
+
+    fn add(&mut self, length: &mut usize, text: &[u8]) {
+        self.0[*length..*length + text.len()].copy_from_slice(text);
+        *length += text.len();
+    }
+
+    fn add_number(&mut self, length: &mut usize, number: u32) {
+        let digits = number.checked_ilog10().unwrap_or(0);
+        for place in (0..=digits).rev() {
+            let digit = number / 10u32.pow(place) % 10;
+            self.add(length, &[b'0' + digit as u8]);
+        }
+    }
+}
+
+/// The path of the page of a family; how long it is, without the zero behind it.
+fn page_path(path: &[core::sync::atomic::AtomicU8; PATH], length: u32, into: &mut [u8]) -> usize {
+    let length = (length as usize).min(PATH);
+    for (byte, kept) in into.iter_mut().zip(&path[..length]) {
+        *byte = kept.load(SeqCst);
+    }
+    into[length..length + PAGE_ENDING.len()].copy_from_slice(PAGE_ENDING);
+    length + PAGE_ENDING.len()
+}
+
+/// The environment of the next program names the page of this family, where it names that of the fork server: both paths are as long.
+pub fn name_page(environment: usize) {
+    if !IS_FORKED.load(SeqCst) || environment == 0 {
+        return;
+    }
+    let page = page();
+    let mut path = [0u8; PATH + PAGE_ENDING.len() + 1];
+    let length = page_path(&page.path, page.path_length.load(SeqCst), &mut path);
+    // SAFETY: the program gave a list, ended by a null, of texts that end with a zero; what is written has the place of as much.
+    unsafe {
+        let mut entry = environment as *const *mut u8;
+        while !(*entry).is_null() {
+            let text = *entry;
+            let name = VARIABLE.as_bytes();
+            let is_named =
+                (0..name.len()).all(|place| *text.add(place) == name[place]) && *text.add(name.len()) == b'=';
+            if is_named {
+                let value = text.add(name.len() + 1);
+                if (0..length).all(|place| *value.add(place) != 0) && *value.add(length) == 0 {
+                    core::ptr::copy_nonoverlapping(path.as_ptr(), value, length);
+                }
+            }
+            entry = entry.add(1);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The processes of a family ([`FamilyProcesses`]), which share one page with harness.
+
+use std::cell::RefCell;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use tokio::process::Child;
+
+use super::hindrance::{Hindrance, Patience, is_static};
+use super::memory::{self, SharedPage};
+use super::page::{about, dirty, state};
+use crate::process::{Activity, activity};
+
+/// Between two looks at a family that does not become quiet.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How long a process that gave up its last turn takes to end, at most.
+const ENDS: Duration = Duration::from_secs(5);
+
+/// The first process of a family, a child of harness.
+pub enum FirstProcess {
+    Started(Child),
+    /// By a fork server.
+    Forked(Pid),
+}
+
+impl FirstProcess {
+    fn pid(&self) -> Pid {
+        match self {
+            Self::Started(child) => Pid::from_raw(child.id().unwrap_or_default() as i32),
+            Self::Forked(pid) => *pid,
+        }
+    }
+
+    /// How it ended, if it has and that is still known.
+    fn status(&mut self) -> Option<ExitStatus> {
+        match self {
+            Self::Started(child) => child.try_wait().ok().flatten(),
+            Self::Forked(pid) => match waitpid(*pid, Some(WaitPidFlag::WNOHANG)).ok()? {
+                WaitStatus::Exited(_, code) => Some(ExitStatus::from_raw(code << 8)),
+                WaitStatus::Signaled(_, signal, false) => Some(ExitStatus::from_raw(signal as i32)),
+                WaitStatus::Signaled(_, signal, true) => Some(ExitStatus::from_raw(signal as i32 | 0x80)),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// A program that was started, and what it forked.
+pub struct FamilyProcesses {
+    pub page: SharedPage,
+    /// The file of the first program.
+    program: PathBuf,
+    pub group: Pid,
+    first: RefCell<FirstProcess>,
+}
+
+impl FamilyProcesses {
+    pub fn of(first: FirstProcess, program: PathBuf, page: SharedPage) -> Self {
+        Self {
+            page,
+            program,
+            group: first.pid(),
+            first: RefCell::new(first),
+        }
+    }
+
+    /// How its first process ended, where that is known.
+    pub fn status(&self) -> Option<ExitStatus> {
+        self.first.borrow_mut().status()
+    }
+
+    /// Waits until no thread has the turn.
+    pub fn await_quiet(&self) -> Result<(), Hindrance> {
+        let mut patience = Patience::default();
+        loop {
+            let owner = self.page.owner.load(SeqCst);
+            if owner == 0 {
+                let leaving = self.page.leaving_process.swap(0, SeqCst);
+                if leaving != 0 {
+                    memory::await_end(leaving, ENDS);
+                }
+                break;
+            }
+            memory::sleep_on(&self.page.owner, owner, LOOK_AGAIN);
+            if self.page.owner.load(SeqCst) != owner {
+                continue;
+            }
+            let slot = &self.page.slots[owner as usize - 1];
+            let pid = match slot.pid.load(SeqCst) {
+                0 => self.group.as_raw() as u32,
+                pid => pid,
+            };
+            if activity(pid) == Activity::Ending {
+                // one that ends in order has given its turn away before
+                if self.page.owner.load(SeqCst) != owner {
+                    continue;
+                }
+                if slot.loaded.load(SeqCst) == 0 {
+                    let is_first = slot.pid.load(SeqCst) == 0;
+                    let program = self.program.display().to_string();
+                    match is_first {
+                        true if is_static(&self.program) => return Err(Hindrance::Static { program }),
+                        // it could not be started
+                        true => {}
+                        false => {
+                            let program = "a program that it started".to_owned();
+                            return Err(Hindrance::Unloaded { program });
+                        }
+                    }
+                }
+                self.bury(pid);
+                continue;
+            }
+            let did = self.page.looked.load(SeqCst) + u64::from(self.page.calls.load(SeqCst));
+            let thread = match self.page.awaited_process.load(SeqCst) {
+                0 => (pid, slot.tid.load(SeqCst)),
+                ending => (ending, ending),
+            };
+            patience.look(thread, slot.loaded.load(SeqCst) != 0, did)?;
+        }
+        match self.page.refused.load(SeqCst) {
+            0 => Ok(()),
+            number => Err(Hindrance::Refused(number - 1)),
+        }
+    }
+
+    /// A process ended while it had the turn: a signal killed it.
+    fn bury(&self, pid: u32) {
+        memory::await_end(pid, ENDS);
+        for slot in self.page.slots() {
+            let is_own = slot.pid.load(SeqCst) == pid || slot.pid.load(SeqCst) == 0;
+            if is_own && slot.state.load(SeqCst) != state::FREE {
+                slot.state.store(state::FREE, SeqCst);
+            }
+        }
+        self.page.signals.fetch_add(1, SeqCst);
+        self.page.dirty.fetch_or(dirty::ALL, SeqCst);
+        self.page.poke(about::ANY);
+        self.pass_turn();
+    }
+
+    /// Kills all of it, and waits until it has ended.
+    pub fn end(&self) {
+        let _ = killpg(self.group, Signal::SIGKILL);
+        let mut pids: Vec<u32> = self
+            .page
+            .processes
+            .iter()
+            .map(|process| process.pid.load(SeqCst))
+            .collect();
+        pids.push(self.group.as_raw() as u32);
+        for pid in pids.into_iter().filter(|pid| *pid != 0) {
+            if activity(pid) != Activity::Ending {
+                // one that left the group
+                let _ = kill(Pid::from_raw(pid as i32), Signal::SIGKILL);
+            }
+            memory::await_end(pid, ENDS);
+        }
+    }
+    pub fn pass_turn(&self) {
+        if let Some(next) = self.page.pass_turn() {
+            memory::wake(&self.page.slots[next].turn);
+        }
+    }
+}
+
+impl Drop for FamilyProcesses {
+    fn drop(&mut self) {
+        if matches!(*self.first.borrow(), FirstProcess::Forked(_)) {
+            // its entry is not left behind
+            let _ = self.status();
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! How a program begins ([`start_process`]). A client that promises `forks` has a *startup*, until it waits for the first time: its time
+//! and its random numbers are the same in each, so that it may as well be a fork of one that has begun before.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::SeqCst;
+
+use tokio::process::Command;
+use tokio::runtime::Handle;
+
+use super::UPTIME;
+use super::library;
+use super::memory::{SharedPage, lie_still};
+use super::page::VARIABLE;
+use super::processes::FirstProcess;
+use crate::cluster::find_program;
+use crate::process;
+
+/// The longest name of a process that owns others.
+const OWNER: usize = 80;
+/// Where numbers of processes begin: no kernel gives as large ones.
+pub const FIRST_NUMBER: u32 = 5_000_000;
+/// Where the random numbers of a startup begin.
+pub const STARTUP_SEED: u64 = 1;
+
+/// What the paths of the sockets of a family begin with. They are of one length each, as are the addresses of what lies behind them.
+pub fn family_path(folder: &Path, short: &str, number: u32) -> PathBuf {
+    folder.join(format!("{short:->6}-{number:05}"))
+}
+
+/// The file of its page.
+pub fn page_of(path: &Path) -> PathBuf {
+    path.with_extension("page")
+}
+
+/// The time of a startup.
+pub fn show_startup(page: &SharedPage, epoch: i64) {
+    page.now.store(UPTIME.as_nanos() as u64, SeqCst);
+    page.epoch.store(epoch, SeqCst);
+}
+
+/// A process that was started or forked, and its pipes, where there are any.
+pub struct StartedProcess {
+    pub first: FirstProcess,
+    /// The file of its program.
+    pub program: PathBuf,
+    pub input: Option<OwnedFd>,
+    pub output: Option<OwnedFd>,
+}
+
+/// Starts the first process of a family, with the library of this folder.
+pub fn start_process(
+    mut command: Command,
+    (folder, path): (&Path, &Path),
+    processor: Option<usize>,
+    runtime: &Handle,
+) -> io::Result<StartedProcess> {
+    surround(&mut command, folder, &page_of(path), processor);
+    let program = command.as_std().get_program().to_owned();
+    let program = find_program(&program.to_string_lossy()).unwrap_or(program.into());
+    let mut child = {
+        let _inside = runtime.enter();
+        runtime.block_on(process::spawn(command))?
+    };
+    let input = child.stdin.take().map(|pipe| pipe.into_owned_fd()).transpose()?;
+    let output = child.stdout.take().map(|pipe| pipe.into_owned_fd()).transpose()?;
+    Ok(StartedProcess {
+        first: FirstProcess::Started(child),
+        program,
+        input,
+        output,
+    })
+}
+
+/// What a program is started with, so that it is kept in virtual time and is the same each time.
+fn surround(command: &mut Command, folder: &Path, page: &Path, processor: Option<usize>) {
+    command
+        .env("LD_PRELOAD", folder.join(library::NAME))
+        .env(VARIABLE, page);
+    // whose process it is, is in its environment too: that is as long each time, and so its stack begins at one address
+    let room = OWNER.saturating_sub(process::Identity::own().label().len());
+    command.env("VIRTUAL_TIME_ROOM", "-".repeat(room));
+    // the C library would read in its own memory which processor a thread is on
+    command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+    // Go would interrupt its threads by the clock
+    command.env("GOMAXPROCS", "1").env("GODEBUG", "asyncpreemptoff=1");
+    lie_still(command, processor);
+}

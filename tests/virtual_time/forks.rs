@@ -1,0 +1,115 @@
+//! Clients that promise `forks`: their program begins once for a hunt, and each client is a fork of it that does what one would do that was started.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use super::{CLIENT, is_missing};
+use crate::command::Harness;
+
+const EXPERIMENTS: usize = 3;
+
+/// A client that says in a file that it begins, starts a program when it opens, and has an owner of its number and of a random one.
+fn program(begins: &str) -> String {
+    let owner = "value, end = f\"{os.getpid()}:{random.random()}\", time.monotonic() + wait_ms / 1000";
+    let text = CLIENT.replace(
+        "value, end = str(uuid.uuid1()), time.monotonic() + wait_ms / 1000",
+        owner,
+    );
+    assert!(text.contains(owner));
+    let text = text.replace(
+        "import random, socket,",
+        &format!("import os, subprocess, random, socket, atexit\nopen('begun', 'a').write('.')\n{begins}\nimport"),
+    );
+    let open = "def open(self, endpoints, lease_ms):\n";
+    text.replace(
+        open,
+        &format!(
+            "contract = {{'lease': True, 'renews': False, 'owner': 'server', 'token': 'none', 'keys': 'harness:{{lock}}', \
+             'value': 'string', 'forks': True}}\n\n    {open}        subprocess.run(['sleep', '0.01'], check=True)\n"
+        ),
+    )
+}
+
+impl Harness {
+    /// Hunts with such a client; the runs that it kept.
+    fn hunted(&self, begins: &str) -> Vec<PathBuf> {
+        let client = self.client(&program(begins));
+        let words = format!(
+            "hunt --runtime virtual --backend redis {client} --fault pause-holder,kill --set clients=3 --set grants=40 --until end \
+             --experiments {EXPERIMENTS} --seed 1"
+        );
+        let hunted = self.output(&words);
+        let told = String::from_utf8_lossy(&hunted.stdout).into_owned();
+        assert_eq!(
+            hunted.status.code(),
+            Some(1),
+            "{told}{}",
+            String::from_utf8_lossy(&hunted.stderr)
+        );
+        let hunts = fs::read_dir(self.results()).unwrap();
+        let hunts = hunts
+            .map(|entry| entry.unwrap().path().join("runs"))
+            .filter(|runs| runs.is_dir());
+        let kept: Vec<_> = hunts.flat_map(|runs| fs::read_dir(runs).unwrap()).collect();
+        assert!(!kept.is_empty(), "{told}");
+        kept.into_iter().map(|entry| entry.unwrap().path()).collect()
+    }
+
+    /// How often the client's program has begun since this was asked.
+    fn begun(&self) -> usize {
+        let file = self.folder.path().join("begun");
+        let begun = fs::read(&file).unwrap().len();
+        fs::remove_file(file).unwrap();
+        begun
+    }
+
+    fn assert_same_again(&self, run: &std::path::Path) {
+        let replayed = self.output(&format!("replay {}", run.display()));
+        let told = String::from_utf8_lossy(&replayed.stdout).into_owned();
+        assert_eq!(replayed.status.code(), Some(0), "{told}");
+    }
+}
+
+/// The owners of a history, as its clients made them: the number of a process, and a random number.
+fn owners(run: &std::path::Path) -> Vec<(String, String)> {
+    let history = fs::read_to_string(run.join("history.jsonl")).unwrap();
+    let grants = history
+        .lines()
+        .filter(|line| line.contains(r#""acquire""#) && line.contains(r#""ok""#));
+    let owners = grants.filter_map(|line| line.split(r#""owner":""#).nth(1)?.split('"').next()?.split_once(':'));
+    owners
+        .map(|(process, random)| (process.to_owned(), random.to_owned()))
+        .collect()
+}
+
+#[test]
+fn a_fork_is_the_same_client_as_one_that_was_started() {
+    if is_missing("redis", "redis-server") {
+        return;
+    }
+    let harness = Harness::new();
+    let kept = harness.hunted("");
+    // the fork server, and in each experiment the client that is asked what it promises
+    assert_eq!(harness.begun(), 1 + EXPERIMENTS);
+    for run in &kept {
+        let owners = owners(run);
+        let numbers: BTreeSet<_> = owners.iter().map(|(process, _)| process).collect();
+        let random: BTreeSet<_> = owners.iter().map(|(_, random)| random).collect();
+        assert!(numbers.len() > 3, "{numbers:?}");
+        assert_eq!(random.len(), owners.len());
+        harness.assert_same_again(run);
+    }
+    assert!(harness.begun() > 4, "a run by itself starts each client");
+}
+
+#[test]
+fn a_client_that_cannot_be_forked_is_started() {
+    if is_missing("redis", "redis-server") {
+        return;
+    }
+    let harness = Harness::new();
+    let kept = harness.hunted("import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()");
+    assert!(harness.begun() > 4 * EXPERIMENTS);
+    harness.assert_same_again(&kept[0]);
+}

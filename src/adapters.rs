@@ -158,7 +158,10 @@ impl Adapter {
         } else {
             let class = file.trim_end_matches(".java");
             let path = format!("{}:{}", self.class_path(), folder.display());
-            format!("java -XX:TieredStopAtLevel=1 -cp {} {class}", quoted(Path::new(&path)))
+            format!(
+                "java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -cp {} {class}",
+                quoted(Path::new(&path))
+            )
         };
         Ok(format!("{command} {arguments}").trim_end().to_owned())
     }

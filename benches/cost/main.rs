@@ -4,11 +4,11 @@
 //! a plain relay (tokio's own `copy_bidirectional`) and, where there is one, beside a Toxiproxy; rounds alternate, so that a
 //! noisy machine disturbs them all alike. `cargo bench --profile dist --bench cost -- pings simulated` measures these parts alone.
 
+mod experiments;
 mod healing;
 mod memory;
 mod pings;
 mod relays;
-mod simulated;
 
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -42,14 +42,15 @@ const PAIRS_LIMIT: f64 = 2_000.0;
 /// From the end of an experiment to its verdict, for 20,000 operations.
 const VERDICT_LIMIT_S: f64 = 1.0;
 /// What is measured, in this order.
-const PARTS: [(&str, fn()); 8] = [
+const PARTS: [(&str, fn()); 9] = [
     ("pings", pings::proxy),
     ("healing", healing::healing),
     ("memory", memory::connections),
     ("tap", tap),
     ("partition", partition),
     ("throughput", throughput),
-    ("simulated", simulated::experiments),
+    ("simulated", experiments::on_models),
+    ("virtual", experiments::in_virtual_time),
     ("start", first_acquires),
 ];
 

@@ -18,7 +18,7 @@ use super::report;
 use crate::cluster::{ClusterError, Runtime, RuntimeChoice};
 use crate::config::Config;
 use crate::event::{ProgressEvent, ProgressSender, TimedEvent};
-use crate::in_virtual_time::{self, ForkServers};
+use crate::in_virtual_time::{self, ForkServer};
 use crate::plan::{Plan, kept_windows::planned};
 use crate::run::{self, RunError, RunFolder, RunServers, RunSpec};
 use crate::simulated;
@@ -50,7 +50,7 @@ pub struct ExperimentSeries {
     through_proxy: bool,
     kept: Option<KeptServers>,
     clusters: u32,
-    fork_servers: Arc<ForkServers>,
+    fork_server: Arc<ForkServer>,
     /// When the experiment before ended.
     ended: Option<Instant>,
 }
@@ -96,7 +96,7 @@ impl ExperimentSeries {
             through_proxy,
             kept: None,
             clusters: 0,
-            fork_servers: Arc::default(),
+            fork_server: Arc::default(),
             ended: None,
         }
     }
@@ -146,7 +146,7 @@ impl ExperimentSeries {
         let started = Instant::now();
         let ended = match spec.choice.runtime {
             Runtime::Simulated => simulated::execute(spec).await,
-            Runtime::Virtual => in_virtual_time::execute(spec, Some(Arc::clone(&self.fork_servers))).await,
+            Runtime::Virtual => in_virtual_time::execute(spec, Some(Arc::clone(&self.fork_server))).await,
             _ => run::execute_on(servers, spec).await,
         };
         let over = Instant::now();

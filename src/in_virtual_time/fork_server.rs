@@ -1,4 +1,4 @@
-//! Fork servers ([`ForkServers`]): a client's program begins once for many experiments, and each of its clients is a fork of it.
+//! The fork server ([`ForkServer`]): a client's program begins once for many experiments, and each of its clients is a fork of it.
 //!
 //! A client is forked that promises `forks`, waits for its first input, and has done nothing by then that two processes would share: one
 //! process with one thread, its three pipes and files, and no connection. A Python client is such a program, a JVM is not. Whether a client
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, pipe2};
 use tokio::runtime::Handle;
 
@@ -52,39 +53,41 @@ pub struct WantedFork<'a> {
     pub processor: Option<usize>,
 }
 
-/// The fork server of several experiments, one at a time. It ends when this is dropped.
+/// The fork server of several experiments, which begins with the first client. It ends when this is dropped.
 #[derive(Default)]
-pub struct ForkServers(Mutex<Option<BegunProgram>>);
+pub struct ForkServer(Mutex<Option<ServedProgram>>);
 
-struct BegunProgram {
+/// The program of the last client that asked.
+struct ServedProgram {
     command: ChildCommand,
     /// `None`: it cannot be forked.
-    server: Option<ForkServer>,
+    begun: Option<BegunProgram>,
 }
 
-impl ForkServers {
-    /// A fork of this client's program. `None`: it is to be started.
+impl ForkServer {
+    /// A fork of this client's program. `None`: it is to be started, with a page that is laid out again.
     pub fn fork(&self, wanted: &WantedFork<'_>) -> Option<StartedProcess> {
-        let mut begun = self.0.lock().ok()?;
+        let mut served = self.0.lock().ok()?;
         let command = wanted.client.command;
-        if begun.as_ref().is_none_or(|begun| begun.command != *command) {
-            *begun = None;
-            *begun = Some(BegunProgram {
+        if served.as_ref().is_none_or(|served| served.command != *command) {
+            // the one before ends first
+            *served = None;
+            *served = Some(ServedProgram {
                 command: command.clone(),
-                server: ForkServer::begin(wanted),
+                begun: BegunProgram::begin(wanted),
             });
         }
-        let server = &mut begun.as_mut()?.server;
-        let forked = server.as_ref()?.fork(wanted);
+        let begun = &mut served.as_mut()?.begun;
+        let forked = begun.as_ref()?.fork(wanted);
         if forked.is_err() {
-            *server = None;
+            *begun = None;
         }
         forked.ok()
     }
 }
 
 /// A program that has begun and waits for its first input.
-struct ForkServer {
+struct BegunProgram {
     processes: FamilyProcesses,
     program: PathBuf,
     path: PathBuf,
@@ -106,7 +109,7 @@ enum ClientFile {
     Log,
 }
 
-impl ForkServer {
+impl BegunProgram {
     /// `None`: it cannot be forked, or did not begin; one that is started says why.
     fn begin(wanted: &WantedFork<'_>) -> Option<Self> {
         let claim = library::claim().ok()?;
@@ -121,7 +124,7 @@ impl ForkServer {
         let log = path.with_extension("log");
         let command = wanted.client.command.command(&log).ok()?;
         let started = start_process(command, (claim.folder(), &path), wanted.processor, wanted.runtime).ok()?;
-        let mut server = Self {
+        let mut begun = Self {
             processes: FamilyProcesses::of(started.first, started.program.clone(), page),
             program: started.program,
             path,
@@ -131,9 +134,9 @@ impl ForkServer {
             files: Vec::new(),
             _claim: claim,
         };
-        server.processes.await_quiet().ok()?;
-        server.files = server.own_files().ok().flatten()?;
-        server.can_fork().then_some(server)
+        begun.processes.await_quiet().ok()?;
+        begun.files = begun.own_files().ok().flatten()?;
+        begun.can_fork().then_some(begun)
     }
 
     /// Whether a fork of it has nothing in common with it.
@@ -223,7 +226,10 @@ impl ForkServer {
         let forked = answered(&order.answer, self.processes.group)?;
         let pid = Pid::from_raw(forked as i32);
         process::leave_to_its_handle(forked);
-        answered(&page.fork.answer, pid)?;
+        if let Err(error) = answered(&page.fork.answer, pid) {
+            let _ = kill(pid, Signal::SIGKILL);
+            return Err(error);
+        }
         Ok(StartedProcess {
             first: FirstProcess::Forked(pid),
             program: self.program.clone(),
@@ -233,7 +239,7 @@ impl ForkServer {
     }
 }
 
-impl Drop for ForkServer {
+impl Drop for BegunProgram {
     fn drop(&mut self) {
         self.processes.end();
     }

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 
 use super::ends::{EndNumber, FamilySaid, OnSaid};
 use super::family::{Family, FamilyParts, OnNetwork};
-use super::fork_server::{ClientProgram, ForkServers, WantedFork};
+use super::fork_server::{ClientProgram, ForkServer, WantedFork};
 use super::library;
 use super::memory::{SharedPage, prepare, stay_on_one_processor};
 use super::network::{ByteHook, BytePort, Chunk};
@@ -85,7 +85,7 @@ pub struct WorldMachine {
     /// Where they run, if on one alone.
     processor: Option<usize>,
     begun: Cell<u32>,
-    fork_servers: Option<Arc<ForkServers>>,
+    fork_server: Option<Arc<ForkServer>>,
     /// By client, or server [as a client](as_client), and server.
     pub routes: RefCell<BTreeMap<(u32, u32), ByteRoute>>,
     families: RefCell<Vec<std::rc::Weak<Family>>>,
@@ -100,7 +100,7 @@ impl WorldMachine {
         world: World,
         seed: u64,
         runtime: Handle,
-        fork_servers: Option<Arc<ForkServers>>,
+        fork_server: Option<Arc<ForkServer>>,
     ) -> Result<Self, String> {
         let claim = library::claim()?;
         Ok(Self {
@@ -110,7 +110,7 @@ impl WorldMachine {
             runtime,
             processor: stay_on_one_processor(),
             begun: Cell::new(0),
-            fork_servers,
+            fork_server,
             routes: RefCell::default(),
             families: RefCell::default(),
             failed: watch::channel(None).0,
@@ -135,11 +135,11 @@ impl WorldMachine {
         clock: Arc<FamilyClock>,
         place: FamilyPlace,
     ) -> Result<StartedFamily, io::Error> {
-        let lot = self.lot(names.1, &place, false)?;
+        let lot = self.lot(names.1, &place, false);
         self.start(names.0, command, clock, place, lot)
     }
 
-    /// Starts a client as a family. Where its program has begun in a fork server, that forks.
+    /// Starts a client as a family, or has the fork server fork it.
     pub fn begin_client(
         self: &Rc<Self>,
         (name, short): (&str, &str),
@@ -148,23 +148,23 @@ impl WorldMachine {
         place: FamilyPlace,
     ) -> Result<StartedFamily, ChildError> {
         let failed = |error: io::Error| client.command.failed(&error);
-        let lot = self.lot(short, &place, client.forks).map_err(failed)?;
-        let servers = self.fork_servers.as_ref().filter(|_| client.forks);
-        let forked = servers.and_then(|servers| {
-            servers.fork(&WantedFork {
+        let lot = self.lot(short, &place, client.forks);
+        if let Some(server) = self.fork_server.as_ref().filter(|_| client.forks) {
+            let page = lot.lay_out().map_err(failed)?;
+            let forked = server.fork(&WantedFork {
                 client,
                 epoch: clock.epoch,
-                page: &lot.page,
+                page: &page,
                 path: &lot.path,
                 runtime: &self.runtime,
                 processor: self.processor,
-            })
-        });
-        let Some(process) = forked else {
-            let command = client.command.command(client.log)?;
-            return self.start(name, command, clock, place, lot).map_err(failed);
-        };
-        self.family(name, process, clock, place, lot).map_err(failed)
+            });
+            if let Some(process) = forked {
+                return self.family(name, process, page, clock, place, lot).map_err(failed);
+            }
+        }
+        let command = client.command.command(client.log)?;
+        self.start(name, command, clock, place, lot).map_err(failed)
     }
 
     fn start(
@@ -175,39 +175,38 @@ impl WorldMachine {
         place: FamilyPlace,
         lot: FamilyLot,
     ) -> Result<StartedFamily, io::Error> {
+        let page = lot.lay_out()?;
         // a program may look before its first turn was given
         if lot.startup.is_some() {
-            show_startup(&lot.page, clock.epoch);
+            show_startup(&page, clock.epoch);
         } else {
-            lot.page.now.store(self.world.clock_ns(), SeqCst);
-            clock.show_to(&lot.page);
+            page.now.store(self.world.clock_ns(), SeqCst);
+            clock.show_to(&page);
         }
         let process = start_process(command, (self.claim.folder(), &lot.path), self.processor, &self.runtime)?;
-        self.family(name, process, clock, place, lot)
+        self.family(name, process, page, clock, place, lot)
     }
 
     /// What the next family is begun with.
-    fn lot(&self, short: &str, place: &FamilyPlace, has_startup: bool) -> Result<FamilyLot, io::Error> {
+    fn lot(&self, short: &str, place: &FamilyPlace, has_startup: bool) -> FamilyLot {
         let number = self.begun.get();
         self.begun.set(number + 1);
-        let path = family_path(self.claim.folder(), short, number);
-        let page = SharedPage::make(&page_of(&path))?;
         let mut dice = self.world.dice(&format!("family {short} {number}"));
         let seed = dice.next_u64() ^ self.seed;
-        let first_seed = if has_startup { STARTUP_SEED } else { seed };
-        let numbers = FIRST_NUMBER + number * NUMBERS;
-        prepare(&page, &path, (first_seed, place.address, numbers))?;
-        Ok(FamilyLot {
-            path,
-            page,
+        FamilyLot {
+            path: family_path(self.claim.folder(), short, number),
+            first_seed: if has_startup { STARTUP_SEED } else { seed },
             startup: has_startup.then_some(seed),
-        })
+            address: place.address,
+            numbers: FIRST_NUMBER + number * NUMBERS,
+        }
     }
 
     fn family(
         self: &Rc<Self>,
         name: &str,
         process: StartedProcess,
+        page: SharedPage,
         clock: Arc<FamilyClock>,
         place: FamilyPlace,
         lot: FamilyLot,
@@ -218,7 +217,7 @@ impl WorldMachine {
             input,
             output,
         } = process;
-        let processes = FamilyProcesses::of(first, program, lot.page);
+        let processes = FamilyProcesses::of(first, program, page);
         let net = UnixListener::bind(lot.path.with_extension("net"))?;
         net.set_nonblocking(true)?;
         for pipe in input.iter().chain(&output) {
@@ -292,9 +291,22 @@ impl WorldMachine {
 /// What a family is begun with.
 struct FamilyLot {
     path: PathBuf,
-    page: SharedPage,
-    /// Where its random numbers begin once its startup is over, if it has one.
+    /// Where its random numbers begin.
+    first_seed: u64,
+    /// Where they begin once its startup is over, if it has one.
     startup: Option<u64>,
+    address: Ipv4Addr,
+    /// Where the numbers of its processes begin.
+    numbers: u32,
+}
+
+impl FamilyLot {
+    /// Its page.
+    fn lay_out(&self) -> Result<SharedPage, io::Error> {
+        let page = SharedPage::make(&page_of(&self.path))?;
+        prepare(&page, &self.path, (self.first_seed, self.address, self.numbers))?;
+        Ok(page)
+    }
 }
 
 /// A family, and the pipes to its first process, where there are any.

@@ -36,7 +36,7 @@ use harness_workloads::BackendId;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-pub use fork_server::ForkServers;
+pub use fork_server::ForkServer;
 pub use refusal::refusal;
 
 use crate::backends::keyspace::RedisServerKeyspaces;
@@ -65,18 +65,18 @@ const INTERRUPT: Duration = Duration::from_millis(100);
 const UPTIME: Duration = Duration::from_secs(100);
 
 /// Makes the run, on a thread of its own. The history is complete and on disk when this returns, and nothing of the run is left but the
-/// fork servers, where it is one of several runs that have them.
-pub async fn execute(spec: RunSpec, fork_servers: Option<Arc<ForkServers>>) -> RunOutcome {
+/// fork server, where it is one of several runs that have one.
+pub async fn execute(spec: RunSpec, fork_server: Option<Arc<ForkServer>>) -> RunOutcome {
     let runtime = Handle::current();
     let seed = spec.config.seed ^ u64::from(spec.config.world).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    run::on_a_thread(move || World::run(seed, |world| in_world(world, spec, runtime, fork_servers))).await
+    run::on_a_thread(move || World::run(seed, |world| in_world(world, spec, runtime, fork_server))).await
 }
 
 async fn in_world(
     world: World,
     mut spec: RunSpec,
     runtime: Handle,
-    fork_servers: Option<Arc<ForkServers>>,
+    fork_server: Option<Arc<ForkServer>>,
 ) -> RunOutcome {
     let mut outcome = RunOutcome::default();
     let (stop, interrupt) = watch::channel(false);
@@ -90,7 +90,7 @@ async fn in_world(
     });
     world.sleep(UPTIME).await;
     let seed = spec.config.seed;
-    let machine = match WorldMachine::lay_out(world, seed, runtime, fork_servers) {
+    let machine = match WorldMachine::lay_out(world, seed, runtime, fork_server) {
         Ok(machine) => world.keep(machine),
         Err(why) => {
             outcome.error = Some(RunError::Clients(why));

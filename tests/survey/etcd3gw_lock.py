@@ -21,6 +21,7 @@ class Etcd3gwLock(TimedLock):
         "wakes": "polls",
         "owner": "server",
         "token": "none",
+        "forks": True,
         "keys": "/locks/{lock}",
         "value": "revision",
     }

@@ -20,6 +20,7 @@ class PalsLock(LibraryLock):
         "wakes": "unreported",
         "owner": "none",
         "token": "none",
+        "forks": True,
         "value": "none",
     }
 

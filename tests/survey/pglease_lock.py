@@ -22,6 +22,7 @@ class PgLeaseLock(LibraryLock):
         "wakes": "polls",
         "owner": "none",
         "token": "none",
+        "forks": True,
         "wall_clock": True,
         "value": "none",
     }

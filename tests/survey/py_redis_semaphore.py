@@ -20,6 +20,7 @@ class PyRedisSemaphore(LibraryLock):
         "wakes": "unreported",
         "owner": "none",
         "token": "own",
+        "forks": True,
         "value": "none",
     }
     not_held = (NotAcquiredError, LockLostError)

@@ -24,6 +24,7 @@ class RdLock(LibraryLock):
         "wakes": "polls",
         "owner": "server",
         "token": "none",
+        "forks": True,
         "keys": "{lock}",
         "value": "string",
     }

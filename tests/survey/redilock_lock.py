@@ -19,6 +19,7 @@ class Redilock(TimedLock):
         "wakes": "polls",
         "owner": "server",
         "token": "none",
+        "forks": True,
         "keys": "{lock}",
         "value": "string",
     }

@@ -25,6 +25,7 @@ class RedisLockPy(TimedLock):
         "wakes": "unreported",
         "owner": "server",
         "token": "none",
+        "forks": True,
         "keys": "{lock}",
         "value": "string",
     }

@@ -19,6 +19,7 @@ class RedlockLock(TimedLock):
         "wakes": "polls",
         "owner": "server",
         "token": "none",
+        "forks": True,
         "wall_clock": True,
         "keys": "harness:{lock}",
         "value": "string",

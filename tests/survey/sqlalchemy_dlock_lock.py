@@ -22,6 +22,7 @@ class SqlalchemyDlock(LibraryLock):
         "wakes": "polls",
         "owner": "none",
         "token": "none",
+        "forks": True,
         "value": "none",
     }
 

@@ -20,6 +20,7 @@ class ValkeyLock(TimedLock):
         "wakes": "polls",
         "owner": "server",
         "token": "none",
+        "forks": True,
         "keys": "harness:{lock}",
         "value": "string",
     }

@@ -21,6 +21,7 @@ class WalrusLock(TimedLock):
         "wakes": "polls",
         "owner": "server",
         "token": "none",
+        "forks": True,
         "keys": "lock:{lock}",
         "value": "string",
     }

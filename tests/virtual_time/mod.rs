@@ -64,6 +64,13 @@ class Tiny(Lock):
 serve(Tiny)
 "#;
 
+/// The same, whose process may be a fork: hunts begin it once.
+fn forking_client() -> String {
+    let class = "class Tiny(Lock):\n";
+    assert!(CLIENT.contains(class));
+    CLIENT.replace(class, &format!("{class}    contract = {{\"forks\": True}}\n"))
+}
+
 impl Harness {
     fn virtual_time(&self, words: &str) -> Answer {
         self.run(&format!("--runtime virtual --backend redis {words}"))

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{CLIENT, has_no_redis};
+use super::{forking_client, has_no_redis};
 use crate::command::Harness;
 
 /// Runs a test that was written, with another client where one is named; its exit code.
@@ -32,9 +32,10 @@ fn is_cut_down_to(name: &str) {
         return;
     }
     let harness = Harness::new();
-    let mended = harness.program("mended", CLIENT);
-    let without_lease = CLIENT.replace(r#""NX", "PX", str(self.lease_ms)"#, r#""NX""#);
-    assert_ne!(without_lease, CLIENT);
+    let client = forking_client();
+    let mended = harness.program("mended", &client);
+    let without_lease = client.replace(r#""NX", "PX", str(self.lease_ms)"#, r#""NX""#);
+    assert_ne!(without_lease, client);
     let broken = harness.program("broken", &without_lease);
     let found = harness.virtual_time(&format!(
         "--client={} --clients 3 --fault kill-holder --time 15s --seed 1",

@@ -55,7 +55,7 @@ impl Registry {
             assert!(packed.unwrap().success());
         }
         // the client of other tests, with the library in place of its own SET
-        let client = super::CLIENT
+        let client = super::forking_client()
             .replace(
                 r#"self.ask("SET", f"harness:{lock}", value, "NX", "PX", str(self.lease_ms)) == "+OK""#,
                 r#"tinylock.take(self.ask, f"harness:{lock}", value, self.lease_ms)"#,

@@ -131,3 +131,27 @@ pub fn client_command(
         access,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_one_program_takes_the_place_of_its_shell() {
+        for line in ["sleep 1", "/bin/sleep 1", "'/bin/sleep' \"1\"", "env A=1 sleep $B"] {
+            assert_eq!(as_one_process(line.into()), format!("exec {line}"));
+        }
+        for line in [
+            "cd /tmp && sleep 1",
+            "sleep 1; true",
+            "sleep $(echo 1)",
+            "A=1 sleep 1",
+            "exec sleep 1",
+            "read line",
+            "./no-such-program",
+            "",
+        ] {
+            assert_eq!(as_one_process(line.into()), line);
+        }
+    }
+}

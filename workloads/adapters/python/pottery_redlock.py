@@ -20,6 +20,7 @@ class PotteryRedlock(LibraryLock):
         "wakes": "polls",
         "owner": "none",
         "token": "none",
+        "forks": True,
         "keys": "redlock:{lock}",
         "value": "string",
     }

@@ -23,6 +23,7 @@ class RedlockPy(Lock):
         "wakes": "polls",
         "owner": "server",
         "token": "none",
+        "forks": True,
         "wall_clock": True,
         "keys": "harness:{lock}",
         "value": "string",

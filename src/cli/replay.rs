@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use tokio::sync::watch;
 
@@ -90,7 +91,7 @@ fn again(info: &RunInfo, folder: &Path) -> Result<Vec<u8>, Failure> {
     let outcome = match spec.choice.runtime {
         Runtime::Virtual => {
             let runtime = super::runtime();
-            let outcome = runtime.block_on(in_virtual_time::execute(spec, None));
+            let outcome = runtime.block_on(in_virtual_time::execute(spec, Arc::default()));
             runtime.shutdown_background();
             outcome
         }

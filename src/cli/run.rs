@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
@@ -276,7 +277,7 @@ async fn experiment(
     };
     let ended = match spec.choice.runtime {
         cluster::Runtime::Simulated => simulated::execute(spec).await,
-        cluster::Runtime::Virtual => in_virtual_time::execute(spec, None).await,
+        cluster::Runtime::Virtual => in_virtual_time::execute(spec, Arc::default()).await,
         _ => run::execute(spec).await,
     };
     progress.send(ProgressEvent::End);

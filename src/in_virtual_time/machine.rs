@@ -85,7 +85,7 @@ pub struct WorldMachine {
     /// Where they run, if on one alone.
     processor: Option<usize>,
     begun: Cell<u32>,
-    fork_server: Option<Arc<ForkServer>>,
+    fork_server: Arc<ForkServer>,
     /// By client, or server [as a client](as_client), and server.
     pub routes: RefCell<BTreeMap<(u32, u32), ByteRoute>>,
     families: RefCell<Vec<std::rc::Weak<Family>>>,
@@ -96,12 +96,7 @@ pub struct WorldMachine {
 
 impl WorldMachine {
     /// Makes the folder of a run. The error is a sentence.
-    pub fn lay_out(
-        world: World,
-        seed: u64,
-        runtime: Handle,
-        fork_server: Option<Arc<ForkServer>>,
-    ) -> Result<Self, String> {
+    pub fn lay_out(world: World, seed: u64, runtime: Handle, fork_server: Arc<ForkServer>) -> Result<Self, String> {
         let claim = library::claim()?;
         Ok(Self {
             world,
@@ -149,9 +144,9 @@ impl WorldMachine {
     ) -> Result<StartedFamily, ChildError> {
         let failed = |error: io::Error| client.command.failed(&error);
         let lot = self.lot(short, &place, client.forks);
-        if let Some(server) = self.fork_server.as_ref().filter(|_| client.forks) {
+        if client.forks {
             let page = lot.lay_out().map_err(failed)?;
-            let forked = server.fork(&WantedFork {
+            let forked = self.fork_server.fork(&WantedFork {
                 client,
                 epoch: clock.epoch,
                 page: &page,

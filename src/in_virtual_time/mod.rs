@@ -65,19 +65,14 @@ const INTERRUPT: Duration = Duration::from_millis(100);
 const UPTIME: Duration = Duration::from_secs(100);
 
 /// Makes the run, on a thread of its own. The history is complete and on disk when this returns, and nothing of the run is left but the
-/// fork server, where it is one of several runs that have one.
-pub async fn execute(spec: RunSpec, fork_server: Option<Arc<ForkServer>>) -> RunOutcome {
+/// fork server, which may be that of several runs.
+pub async fn execute(spec: RunSpec, fork_server: Arc<ForkServer>) -> RunOutcome {
     let runtime = Handle::current();
     let seed = spec.config.seed ^ u64::from(spec.config.world).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     run::on_a_thread(move || World::run(seed, |world| in_world(world, spec, runtime, fork_server))).await
 }
 
-async fn in_world(
-    world: World,
-    mut spec: RunSpec,
-    runtime: Handle,
-    fork_server: Option<Arc<ForkServer>>,
-) -> RunOutcome {
+async fn in_world(world: World, mut spec: RunSpec, runtime: Handle, fork_server: Arc<ForkServer>) -> RunOutcome {
     let mut outcome = RunOutcome::default();
     let (stop, interrupt) = watch::channel(false);
     let user = std::mem::replace(&mut spec.interrupt, interrupt);

@@ -33,7 +33,7 @@ fn run(program: &[&str], input: &str, folder: &Path) -> RanProgram {
     let handle = runtime.handle().clone();
     let ran = World::run(1, |world: World| async move {
         world.sleep(super::UPTIME).await;
-        let machine = world.keep(WorldMachine::lay_out(world, 1, handle, None).unwrap());
+        let machine = world.keep(WorldMachine::lay_out(world, 1, handle, Arc::default()).unwrap());
         let failed = machine.get().failed();
         let mut command = Command::new(program[0]);
         command.args(&program[1..]).current_dir(folder);

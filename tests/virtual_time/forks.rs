@@ -8,6 +8,11 @@ use super::{CLIENT, is_missing};
 use crate::command::Harness;
 
 const EXPERIMENTS: usize = 3;
+/// With a file that is open it cannot be forked, and does the same.
+const BEGINS: &str = "import os, subprocess, random, socket
+open('begun', 'a').write('.')
+kept = open('begun') if os.path.exists('started') else None
+";
 
 /// A client that says in a file that it begins, starts a program when it opens, and has an owner of its number and of a random one.
 fn program(begins: &str) -> String {
@@ -17,10 +22,7 @@ fn program(begins: &str) -> String {
         owner,
     );
     assert!(text.contains(owner));
-    let text = text.replace(
-        "import random, socket,",
-        &format!("import os, subprocess, random, socket, atexit\nopen('begun', 'a').write('.')\n{begins}\nimport"),
-    );
+    let text = text.replace("import random, socket,", &format!("{BEGINS}{begins}\nimport"));
     let open = "def open(self, endpoints, lease_ms):\n";
     text.replace(
         open,
@@ -100,7 +102,14 @@ fn a_fork_is_the_same_client_as_one_that_was_started() {
         assert_eq!(random.len(), owners.len());
         harness.assert_same_again(run);
     }
-    assert!(harness.begun() > 4, "a run by itself starts each client");
+    // the fork server of each, and the client that is asked
+    assert_eq!(harness.begun(), 2 * kept.len());
+    fs::write(harness.folder.path().join("started"), "").unwrap();
+    for run in &kept {
+        harness.assert_same_again(run);
+    }
+    // each client of its own, and what was tried as a fork server
+    assert!(harness.begun() > 4 * kept.len());
 }
 
 #[test]

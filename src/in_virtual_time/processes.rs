@@ -27,6 +27,8 @@ pub enum FirstProcess {
     Started(Child),
     /// By a fork server.
     Forked(Pid),
+    /// It was forked, and has ended: its number may be that of another child by now.
+    Reaped,
 }
 
 impl FirstProcess {
@@ -34,6 +36,7 @@ impl FirstProcess {
         match self {
             Self::Started(child) => Pid::from_raw(child.id().unwrap_or_default() as i32),
             Self::Forked(pid) => *pid,
+            Self::Reaped => unreachable!("a family begins with a process that lives"),
         }
     }
 
@@ -41,12 +44,17 @@ impl FirstProcess {
     fn status(&mut self) -> Option<ExitStatus> {
         match self {
             Self::Started(child) => child.try_wait().ok().flatten(),
-            Self::Forked(pid) => match waitpid(*pid, Some(WaitPidFlag::WNOHANG)).ok()? {
-                WaitStatus::Exited(_, code) => Some(ExitStatus::from_raw(code << 8)),
-                WaitStatus::Signaled(_, signal, false) => Some(ExitStatus::from_raw(signal as i32)),
-                WaitStatus::Signaled(_, signal, true) => Some(ExitStatus::from_raw(signal as i32 | 0x80)),
-                _ => None,
-            },
+            Self::Forked(pid) => {
+                let status = match waitpid(*pid, Some(WaitPidFlag::WNOHANG)).ok()? {
+                    WaitStatus::Exited(_, code) => code << 8,
+                    WaitStatus::Signaled(_, signal, false) => signal as i32,
+                    WaitStatus::Signaled(_, signal, true) => signal as i32 | 0x80,
+                    _ => return None,
+                };
+                *self = Self::Reaped;
+                Some(ExitStatus::from_raw(status))
+            }
+            Self::Reaped => None,
         }
     }
 }

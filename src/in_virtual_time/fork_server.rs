@@ -195,7 +195,7 @@ impl BegunProgram {
         page.copy_from(&self.processes.page);
         // that of the fork before
         page.fork.answer.store(0, SeqCst);
-        write_path(wanted.path, (&page.path, &page.path_length))?;
+        write_path(wanted.path, &page.path)?;
         page.address.store(address, SeqCst);
         page.numbers.store(numbers, SeqCst);
         for number in [&page.slots[0].number, &page.processes[0].number] {
@@ -215,7 +215,7 @@ impl BegunProgram {
             kept.file.store(file as u32, SeqCst);
             kept.flags.store(*flags, SeqCst);
         }
-        write_path(wanted.path, (&order.path, &order.path_length))?;
+        write_path(wanted.path, &order.path)?;
         let processor = wanted.processor.map_or(0, |number| number as u32 + 1);
         order.processor.store(processor, SeqCst);
         order.answer.store(0, SeqCst);

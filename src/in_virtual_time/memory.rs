@@ -10,15 +10,15 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicU8, AtomicU32};
 use std::time::Duration;
 
 use nix::libc;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use tokio::process::Command;
 
-use super::page::{FamilyPage, NEVER, PATH, state, why};
+use super::page::{FamilyPage, NEVER, PATH, SharedPath, state, why};
 
 /// A page that is mapped; it is unmapped when this is dropped.
 #[derive(Debug)]
@@ -50,9 +50,7 @@ impl SharedPage {
         let mapped = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, &file, 0) };
         Ok(Self(mapped.map_err(io::Error::from)?.cast()))
     }
-}
 
-impl SharedPage {
     /// All that another page says. Nobody writes to either meanwhile.
     #[expect(unsafe_code, reason = "as above")]
     pub fn copy_from(&self, other: &Self) {
@@ -80,23 +78,23 @@ impl Drop for SharedPage {
 }
 
 /// Says in a page where a family has its sockets; or a fork server, where it has its page.
-pub fn write_path(path: &Path, (into, length): (&[AtomicU8; PATH], &AtomicU32)) -> io::Result<()> {
+pub fn write_path(path: &Path, into: &SharedPath) -> io::Result<()> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.len() > PATH {
         return Err(io::Error::other(
             "the path of the temporary folder is too long for sockets",
         ));
     }
-    for (kept, byte) in into.iter().zip(bytes) {
+    for (kept, byte) in into.bytes.iter().zip(bytes) {
         kept.store(*byte, SeqCst);
     }
-    length.store(bytes.len() as u32, SeqCst);
+    into.length.store(bytes.len() as u32, SeqCst);
     Ok(())
 }
 
 /// Fills in a page before the first process of a family is started.
 pub fn prepare(page: &SharedPage, path: &Path, (seed, address, numbers): (u64, Ipv4Addr, u32)) -> io::Result<()> {
-    write_path(path, (&page.path, &page.path_length))?;
+    write_path(path, &page.path)?;
     page.seed.store(seed, SeqCst);
     page.address.store(u32::from_ne_bytes(address.octets()), SeqCst);
     page.numbers.store(numbers, SeqCst);

@@ -123,6 +123,26 @@ pub struct ProcessEntry {
     pub alarm_every: AtomicU64,
 }
 
+/// What the paths of the files of a family begin with.
+#[repr(C)]
+pub struct SharedPath {
+    pub length: AtomicU32,
+    pub bytes: [AtomicU8; PATH],
+}
+
+impl SharedPath {
+    /// Copies it with this ending, as far as there is room; how long that is.
+    pub fn copy_to(&self, into: &mut [u8], ending: &[u8]) -> usize {
+        let length = (self.length.load(SeqCst) as usize).min(PATH);
+        for (byte, kept) in into.iter_mut().zip(&self.bytes[..length]) {
+            *byte = kept.load(SeqCst);
+        }
+        let end = length + ending.len().min(into.len() - length);
+        into[length..end].copy_from_slice(&ending[..end - length]);
+        end
+    }
+}
+
 /// Descriptors that a fork server may have, of its input, its output and its errors.
 pub const FILES: usize = 16;
 
@@ -147,9 +167,8 @@ pub struct ForkOrder {
     /// The processor on which the process runs, counted from 1; 0: on each.
     pub processor: AtomicU32,
     pub files: [ForkedFile; FILES],
-    pub path_length: AtomicU32,
     /// The path of the other family; its page has the same with `.page` behind it.
-    pub path: [AtomicU8; PATH],
+    pub path: SharedPath,
 }
 
 /// The answer of a fork server that could not fork.
@@ -205,10 +224,8 @@ pub struct FamilyPage {
     pub harness: AtomicU32,
     /// Its own address, as a number in the order of the machine.
     pub address: AtomicU32,
-    /// How many bytes of `path` there are.
-    pub path_length: AtomicU32,
     /// What the paths of its sockets begin with.
-    pub path: [AtomicU8; PATH],
+    pub path: SharedPath,
     pub fork: ForkOrder,
     pub connections: [AtomicU8; CONNECTIONS],
     pub queue: [AtomicU32; SLOTS],

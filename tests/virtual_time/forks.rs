@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::{CLIENT, is_missing};
+use super::{CLIENT, has_no_redis};
 use crate::command::Harness;
 
 const EXPERIMENTS: usize = 3;
@@ -65,16 +65,10 @@ impl Harness {
         fs::remove_file(file).unwrap();
         begun
     }
-
-    fn assert_same_again(&self, run: &std::path::Path) {
-        let replayed = self.output(&format!("replay {}", run.display()));
-        let told = String::from_utf8_lossy(&replayed.stdout).into_owned();
-        assert_eq!(replayed.status.code(), Some(0), "{told}");
-    }
 }
 
 /// The owners of a history, as its clients made them: the number of a process, and a random number.
-fn owners(run: &std::path::Path) -> Vec<(String, String)> {
+fn owners(run: &Path) -> Vec<(String, String)> {
     let history = fs::read_to_string(run.join("history.jsonl")).unwrap();
     let grants = history
         .lines()
@@ -87,7 +81,7 @@ fn owners(run: &std::path::Path) -> Vec<(String, String)> {
 
 #[test]
 fn a_fork_is_the_same_client_as_one_that_was_started() {
-    if is_missing("redis", "redis-server") {
+    if has_no_redis() {
         return;
     }
     let harness = Harness::new();
@@ -100,13 +94,13 @@ fn a_fork_is_the_same_client_as_one_that_was_started() {
         let random: BTreeSet<_> = owners.iter().map(|(_, random)| random).collect();
         assert!(numbers.len() > 3, "{numbers:?}");
         assert_eq!(random.len(), owners.len());
-        harness.assert_same_again(run);
+        harness.assert_same_again(&run.display().to_string());
     }
     // the fork server of each, and the client that is asked
     assert_eq!(harness.begun(), 2 * kept.len());
     fs::write(harness.folder.path().join("started"), "").unwrap();
     for run in &kept {
-        harness.assert_same_again(run);
+        harness.assert_same_again(&run.display().to_string());
     }
     // each client of its own, and what was tried as a fork server
     assert!(harness.begun() > 4 * kept.len());
@@ -114,11 +108,11 @@ fn a_fork_is_the_same_client_as_one_that_was_started() {
 
 #[test]
 fn a_client_that_cannot_be_forked_is_started() {
-    if is_missing("redis", "redis-server") {
+    if has_no_redis() {
         return;
     }
     let harness = Harness::new();
     let kept = harness.hunted("import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()");
     assert!(harness.begun() > 4 * EXPERIMENTS);
-    harness.assert_same_again(&kept[0]);
+    harness.assert_same_again(&kept[0].display().to_string());
 }

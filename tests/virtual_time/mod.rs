@@ -111,7 +111,12 @@ impl Harness {
 
     /// Makes the last run again.
     fn assert_replayed(&self) {
-        let replayed = self.output("replay latest");
+        self.assert_same_again("latest");
+    }
+
+    /// Makes a run again.
+    fn assert_same_again(&self, run: &str) {
+        let replayed = self.output(&format!("replay {run}"));
         let told = String::from_utf8_lossy(&replayed.stdout).into_owned();
         assert_eq!(replayed.status.code(), Some(0), "{told}");
         assert!(told.starts_with("the same history"), "{told}");

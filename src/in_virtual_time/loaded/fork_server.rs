@@ -52,7 +52,7 @@ fn begin_family(me: usize) -> bool {
     }
     let processor = order.processor.load(SeqCst) as usize;
     let mut path = [0u8; PATH + PAGE_ENDING.len() + 1];
-    let length = page_path(&order.path, order.path_length.load(SeqCst), &mut path);
+    let length = order.path.copy_to(&mut path, PAGE_ENDING);
     let file = open(&path[..=length], READ_WRITE);
     if file < 0 || !map_page(file as usize, page() as *const FamilyPage as usize) {
         return false;
@@ -118,16 +118,6 @@ impl DescriptorPath {
     }
 }
 
-/// The path of the page of a family; how long it is, without the zero behind it.
-fn page_path(path: &[core::sync::atomic::AtomicU8; PATH], length: u32, into: &mut [u8]) -> usize {
-    let length = (length as usize).min(PATH);
-    for (byte, kept) in into.iter_mut().zip(&path[..length]) {
-        *byte = kept.load(SeqCst);
-    }
-    into[length..length + PAGE_ENDING.len()].copy_from_slice(PAGE_ENDING);
-    length + PAGE_ENDING.len()
-}
-
 /// The environment of the next program names the page of this family, where it names that of the fork server: both paths are as long.
 pub fn name_page(environment: usize) {
     if !IS_FORKED.load(SeqCst) || environment == 0 {
@@ -135,7 +125,7 @@ pub fn name_page(environment: usize) {
     }
     let page = page();
     let mut path = [0u8; PATH + PAGE_ENDING.len() + 1];
-    let length = page_path(&page.path, page.path_length.load(SeqCst), &mut path);
+    let length = page.path.copy_to(&mut path, PAGE_ENDING);
     // SAFETY: the program gave a list, ended by a null, of texts that end with a zero; what is written has the place of as much.
     unsafe {
         let mut entry = environment as *const *mut u8;

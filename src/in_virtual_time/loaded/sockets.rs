@@ -9,7 +9,7 @@ use super::call::error::{
 };
 use super::descriptors::{Descriptor, DescriptorKind, SocketStage, add, blocks, connection_of, get, set, tcp_option};
 use super::gate::system;
-use super::page::{CONNECTIONS, NEVER, PATH, connection};
+use super::page::{CONNECTIONS, NEVER, connection};
 use super::ready::{READABLE, WRITABLE, await_ready};
 use super::trap::TrappedCall;
 use super::turns::{page, touch};
@@ -52,13 +52,9 @@ impl UnixName {
 
     /// The path of the family with this ending; the length of the name.
     fn of_family(&mut self, ending: &[u8]) -> usize {
-        let page = page();
-        let length = (page.path_length.load(SeqCst) as usize).min(PATH);
-        for (byte, kept) in self.path.iter_mut().zip(&page.path[..length]) {
-            *byte = kept.load(SeqCst);
-        }
-        let end = length + ending.len().min(self.path.len() - length - 1);
-        self.path[length..end].copy_from_slice(&ending[..end - length]);
+        // a zero stays behind it
+        let room = self.path.len() - 1;
+        let end = page().path.copy_to(&mut self.path[..room], ending);
         size_of::<u16>() + end + 1
     }
 

@@ -132,22 +132,6 @@ impl ClusterSpec {
         self.login.clone().filter(|_| !told_later)
     }
 
-    /// Has servers that serve let in nobody but who logs in, where they must be told.
-    async fn guard(&self, nodes: &[Node], runtime: &Runtime) -> Result<(), ClusterError> {
-        let LoginGuard::Told(tell) = self.software.guard else {
-            return Ok(());
-        };
-        if self.login.is_none() || matches!(runtime, Runtime::Attached(_)) {
-            return Ok(());
-        }
-        let addresses = nodes.iter().map(|node| node.address).collect();
-        let told = tell(Endpoints::new(addresses, self.primary()).with_login(self.login.clone())).await;
-        told.map_err(|why| ClusterError::Unguarded {
-            product: self.software.product,
-            why,
-        })
-    }
-
     /// The node that is the primary at first, where the others are its replicas.
     fn primary(&self) -> Option<usize> {
         (self.peer_proxies.is_some() && matches!(self.software.peering, Peering::Replication(_))).then_some(0)
@@ -198,8 +182,8 @@ pub enum ClusterError {
         "could not open proxies between the servers at {listen}: {why}\nhint: partitions between servers need an address of this machine that they can dial; --runtime local has one"
     )]
     PeerProxies { listen: IpAddr, why: std::io::Error },
-    #[error("{product} could not be told who may log in: {why}")]
-    Unguarded { product: &'static str, why: String },
+    #[error("the servers of {product} serve and are not ready for clients: {why}")]
+    Unprepared { product: &'static str, why: String },
     #[error("{node} refused to {what}: {why}")]
     Disobeyed {
         node: String,
@@ -390,8 +374,12 @@ impl Cluster {
             Ok(_) = interrupt.wait_for(|wanted| *wanted) => Err(ClusterError::Interrupted),
         };
         let ready = match ready {
-            Ok(version) => spec.guard(&nodes, runtime).await.map(|()| version),
-            error => error,
+            Ok(version) if !matches!(runtime, Runtime::Attached(_)) => {
+                let addresses = nodes.iter().map(|node| node.address).collect();
+                let servers = Endpoints::new(addresses, spec.primary()).with_login(spec.login.clone());
+                spec.software.prepare(servers).await.map(|()| version)
+            }
+            other => other,
         };
         let ready = ready.and_then(|version| running.have_begun().map(|()| version));
         let version = match ready {

@@ -17,7 +17,7 @@ use crate::limits::{LOG_TAIL_LINES, READY_POLL};
 use crate::process::Identity;
 
 /// Time for it to serve.
-const SERVES: Duration = Duration::from_secs(40);
+const SERVES: Duration = Duration::from_secs(60);
 /// Toxiproxy's official image.
 pub const TOXIPROXY_IMAGE: &str = "ghcr.io/shopify/toxiproxy:2.12.0";
 

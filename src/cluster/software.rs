@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use harness_tls::Authority;
 use harness_workloads::Login;
 use nix::sys::signal::Signal;
@@ -16,7 +17,7 @@ use super::membership::Membership;
 use super::peering::{NodeAddress, Peering};
 use super::programs::{find_program, program_in};
 use super::ready::ReadinessQuestion;
-use super::{BoxFuture, Endpoints};
+use super::{BoxFuture, ClusterError, Endpoints};
 
 /// The configuration of one node, from which its command line and files follow.
 #[derive(Debug, Clone)]
@@ -145,6 +146,9 @@ pub struct ServerSoftware {
     pub container: &'static (dyn Fn(&NodeSetup) -> ContainerSpec + Sync),
     pub question: ReadinessQuestion,
     pub guard: LoginGuard,
+    /// Connects to a server once, before clients are led to it, where the first connection takes so much longer than any other that
+    /// a client with a short lease would give it up.
+    pub first_connection: Option<FirstConnection>,
     /// How one of its servers leaves its cluster for good and a new one joins in its place; `None` where that is not known.
     pub membership: Option<&'static dyn Membership>,
     /// How one of its servers is started from another version on the data that it left. The error says why it is not, as the end of
@@ -152,6 +156,31 @@ pub struct ServerSoftware {
     pub upgrade: Result<&'static KeptData, &'static str>,
     /// Whether [`NodeSetup::tls`] is known to its configuration.
     pub speaks_tls: bool,
+}
+
+impl ServerSoftware {
+    /// Has servers that serve do what must be done before clients are led to them.
+    pub async fn prepare(&self, servers: Endpoints) -> Result<(), ClusterError> {
+        let unprepared = |why| ClusterError::Unprepared {
+            product: self.product,
+            why,
+        };
+        if let Some(connect) = self.first_connection {
+            let connected = servers.nodes().iter().map(|address| async move {
+                let connected = connect(*address).await;
+                connected.map_err(|why| unprepared(format!("the first connection to {address} failed: {why}")))
+            });
+            try_join_all(connected).await?;
+        }
+        let LoginGuard::Told(tell) = self.guard else {
+            return Ok(());
+        };
+        if servers.login().is_none() {
+            return Ok(());
+        }
+        let told = tell(servers).await;
+        told.map_err(|why| unprepared(format!("they could not be told who may log in: {why}")))
+    }
 }
 
 /// What is known of a product whose servers go on with the data of another version.
@@ -162,6 +191,9 @@ pub struct KeptData {
     /// What a folder of programs lacks; empty when nothing is missing.
     pub missing: fn(&Path) -> Vec<String>,
 }
+
+/// Connects to a server and leaves it again. The error is the end of a sentence.
+pub type FirstConnection = fn(SocketAddr) -> BoxFuture<'static, Result<(), String>>;
 
 /// How servers come to let in nobody but who logs in.
 pub enum LoginGuard {

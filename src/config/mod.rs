@@ -292,7 +292,7 @@ pub struct Config {
     #[arg(long, help_heading = SERVERS)]
     pub tls: bool,
     /// Time for the servers to serve
-    #[arg(long, help_heading = SERVERS, value_name = "TIME", default_value = "40s", value_parser = duration_within(Duration::from_secs(1), MAX_TIME))]
+    #[arg(long, help_heading = SERVERS, value_name = "TIME", default_value = "60s", value_parser = duration_within(Duration::from_secs(1), MAX_TIME))]
     pub start_limit: Duration,
     /// First port of the servers (local) [default: free ports]
     #[arg(long, help_heading = SERVERS, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]

@@ -80,7 +80,7 @@ fn a_run_is_interrupted_while_its_servers_start() {
     assert_eq!(output.status.code(), Some(130), "{screen}");
     assert!(!screen.contains("did not become ready"), "{screen}");
     assert!(
-        screen.contains("starting a server of Redis, until it serves (at most 40s)"),
+        screen.contains("starting a server of Redis, until it serves (at most 60s)"),
         "{screen}"
     );
     assert_eq!(processes_of(harness.folder.path()), Vec::<String>::new());

@@ -257,6 +257,7 @@ pub fn backend(description: StoreDescription) -> &'static Backend {
         container: leaked(|setup: &NodeSetup| store.container(setup)),
         question: ReadinessQuestion::Probe(leaked(DescribedProbe(store))),
         guard: LoginGuard::Unknown,
+        first_connection: None,
         membership: None,
         upgrade: Err("its description does not say where its data are, nor which versions read them"),
         speaks_tls: false,

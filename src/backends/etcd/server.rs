@@ -37,6 +37,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     container: &container,
     question: ReadinessQuestion::Bytes { question, answer },
     guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
+    first_connection: None,
     membership: Some(&EtcdMembership),
     upgrade: Ok(&KeptData {
         folders: &[CONTAINER_DATA],

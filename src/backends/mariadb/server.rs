@@ -37,6 +37,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     container: &container,
     question: ReadinessQuestion::Probe(&MariadbProbe),
     guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
+    first_connection: None,
     membership: None,
     upgrade: Ok(&KeptData {
         folders: &["/var/lib/mysql"],

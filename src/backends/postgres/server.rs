@@ -42,6 +42,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     container: &container,
     question: ReadinessQuestion::Bytes { question, answer },
     guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
+    first_connection: None,
     membership: None,
     upgrade: Err("its data are of one major version, and pg_upgrade makes those of the next one while no server runs"),
     speaks_tls: false,

@@ -41,6 +41,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
         answer,
     },
     guard: LoginGuard::Unknown,
+    first_connection: None,
     membership: None,
     upgrade: Err("its masters and their replicas would have to change in an order of their own"),
     ..server::PLAIN

@@ -33,6 +33,7 @@ pub(super) const PLAIN: ServerSoftware = ServerSoftware {
     container: &container,
     question: ReadinessQuestion::Bytes { question, answer },
     guard: LoginGuard::FromStart,
+    first_connection: None,
     membership: None,
     upgrade: Ok(&KeptData {
         folders: &["/data"],

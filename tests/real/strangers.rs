@@ -143,7 +143,7 @@ fn two_owners_are_found(runtime: &str) {
 /// What one application of many does shows a defect, and nothing in the same lock without it.
 fn locks_that_another_application_would_break_are_found(runtime: &str) {
     let (again, twice) = ("--broken again", "--broken twice");
-    let until_found = "--time 30s --hold 100ms --odd-turns 40 --stop-on-violation";
+    let until_found = "--time 90s --hold 100ms --odd-turns 80 --stop-on-violation";
     let rows = [
         ("", "--time 9s --hold 100ms --odd-turns 40", "HL002", "holds"),
         (again, until_found, "HL002", "violated"),

@@ -6,17 +6,16 @@ BACKEND ?= zk
 # where rustup puts cargo, for a shell that was started before
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-help: ## what there is to make
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
-
 can-build: # before anything is installed
 	@scripts/can-build
 
-build: can-build ## the release binary, target/release/harness
-	cargo build --release --locked
+##@ Test a lock
 
 run: ## a real ZooKeeper (BACKEND=etcd, redis, postgres, mariadb) under partitions (FAULT=...), and the verdict
 	@scripts/run $(BACKEND) $(FAULT) $(ARGS)
+
+build: can-build ## the release binary, target/release/harness
+	cargo build --release --locked
 
 servers: ## programs and, where Docker runs, images for all backends
 	@scripts/provide --all
@@ -24,9 +23,31 @@ servers: ## programs and, where Docker runs, images for all backends
 images: ## server images from Debian packages, for machines that reach no registry
 	@images/build.sh
 
+adapters: build ## clients for lock libraries, to be run by name: `--client kazoo-lock` (`harness list clients`)
+	@scripts/apt-install $$(sed -n 's/^packages = //p' workloads/adapters/adapters.toml | tr -d '[],"' | tr ' ' '\n' | sort -u)
+	target/release/harness adapters
+
+##@ Change harness
+
 test: can-build ## the tests of a change, on real servers of all backends and every runtime that this machine has, and on models
 	@scripts/provide-and-build-tests
 	@scripts/test
+
+lint: ## rustfmt and clippy
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+fmt: ## formats the code
+	cargo fmt --all
+
+conformance: servers ## the models of the simulation against real servers, script by script (two minutes)
+	cargo test --locked -p harness-simulation conformance
+
+bench: ## what things cost, beside a peer or a limit: proxy, recording, checkers, and a change (an hour; ARGS=--without-durations)
+	@scripts/provide --all
+	@scripts/bench $(ARGS)
+
+##@ Every night, and before a release
 
 test-all: can-build ## all tests: those of `make test`, more of them on real servers, and features that are off by default (half an hour)
 	@scripts/provide-and-build-tests --all
@@ -35,18 +56,14 @@ test-all: can-build ## all tests: those of `make test`, more of them on real ser
 nightly: build servers ## the truth table, every lock under every fault (half an hour; ARGS="--jobs 2", "--filter redis")
 	target/release/harness suite tests/suites/truth-table.toml $(ARGS)
 
-adapters: build ## clients for lock libraries, to be run by name: `--client kazoo-lock` (`harness list clients`)
-	@scripts/apt-install $$(sed -n 's/^packages = //p' workloads/adapters/adapters.toml | tr -d '[],"' | tr ' ' '\n' | sort -u)
-	target/release/harness adapters
-
-libraries: adapters servers ## what is known of locks of known libraries, found again (a quarter of an hour; ARGS="--filter kazoo")
-	target/release/harness suite tests/suites/libraries.toml $(ARGS)
-
 strangers: build servers ## locks written by others, correct and broken, with what must be found (half an hour; ARGS="--jobs 3")
 	target/release/harness suite tests/suites/strangers.toml $(ARGS)
 
 no-fault: build servers ## the catalogue without a fault, where nothing may be violated (ARGS="--jobs 4")
 	target/release/harness suite tests/suites/no-fault.toml $(ARGS)
+
+libraries: adapters servers ## what is known of locks of known libraries, found again (a quarter of an hour; ARGS="--filter kazoo")
+	target/release/harness suite tests/suites/libraries.toml $(ARGS)
 
 canaries: build servers ## small defects planted in locks, each to be found by a hunt that is told nothing (an hour; ARGS="--jobs 3", "--only redis")
 	target/release/harness adapters kazoo-lock
@@ -61,12 +78,10 @@ soak: build servers ## random combinations for an hour each on ZooKeeper, etcd a
 kills: build servers images ## kills runs, suites and hunts at 200 random moments, here and in namespaces and containers, and looks at what is left (45 minutes; ARGS="--kills 20")
 	@scripts/kills $(ARGS)
 
-conformance: servers ## the models of the simulation against real servers, script by script (two minutes)
-	cargo test --locked -p harness-simulation conformance
+##@ Publish
 
-bench: ## what things cost, beside a peer or a limit: proxy, recording, checkers, and a change (an hour; ARGS=--without-durations)
-	@scripts/provide --all
-	@scripts/bench $(ARGS)
+dist: can-build ## a static binary with licences, pages, checksums and an SBOM, tested, in target/dist (TARGET=aarch64-unknown-linux-musl)
+	@scripts/dist $(TARGET)
 
 wheel: ## the checkers as a Python wheel with a pytest fixture, in target/wheels, and its tests
 	@scripts/wheel
@@ -80,14 +95,8 @@ kubernetes: ## validates docs/kubernetes against the schemas of two versions
 workflows: ## validates .github/workflows against GitHub's schema, and its scripts
 	@scripts/workflows
 
-dist: can-build ## a static binary with licences, pages, checksums and an SBOM, tested, in target/dist (TARGET=aarch64-unknown-linux-musl)
-	@scripts/dist $(TARGET)
-
-fmt: ## formats the code
-	cargo fmt --all
-
-lint: ## rustfmt and clippy
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+help:
+	@awk -F ':.*## ' '/^##@ / { print (NR > 1 && seen++ ? "\n" : "") substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: help can-build build dist run servers images test test-all adapters libraries strangers no-fault canaries survey nightly soak kills bench conformance wheel check-page kubernetes workflows fmt lint

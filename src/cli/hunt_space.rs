@@ -17,7 +17,7 @@ use crate::faults::Shape;
 use crate::hunt::draw::{HuntTurn, length};
 use crate::hunt::exhaustive::NUMBER;
 use crate::hunt::faults::HuntFaults;
-use crate::hunt::typed_fault::{ON_MESSAGES, name};
+use crate::hunt::typed_fault::{ON_EACH_MESSAGE, name};
 use crate::hunt::{HuntDraw, HuntRecord, HuntSpace};
 use crate::plan::kept_windows::planned;
 
@@ -198,11 +198,11 @@ impl SpaceOfHunt {
         }
         let typed: Vec<&str> = record
             .option("fault")
-            .map_or(ON_MESSAGES.to_vec(), |typed| typed.split(',').collect());
+            .map_or(ON_EACH_MESSAGE.to_vec(), |typed| typed.split(',').collect());
         let mut kinds = Vec::new();
         for fault in typed {
-            if !ON_MESSAGES.contains(&fault) {
-                let known = ON_MESSAGES.join(", ");
+            if !ON_EACH_MESSAGE.contains(&fault) {
+                let known = ON_EACH_MESSAGE.join(", ");
                 return Err(format!(
                     "--exhaustive places {known} on each message, and `{fault}` is none of them"
                 ));

@@ -9,10 +9,12 @@ use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 
 use super::link_injection::LinkInjection;
+use super::points::{is_point, number_alone};
 use super::{
     Acquires, Fault, FaultDefinition, FaultFamily, Injection, Pace, Shape, Target, acquires_without, peer_partition,
 };
 use crate::evidence::{DROPPED_PACKETS, HELD_BYTES, HELD_CONNECTS};
+use harness_proxy::tap::Protocol;
 use harness_proxy::{Behaviour, Flow};
 
 pub struct Partition;
@@ -28,7 +30,8 @@ impl Fault for Partition {
         FaultDefinition {
             name: "partition",
             summary: "packets are dropped, both ways or one way: nothing is acknowledged, no connect is answered",
-            argument: "holder | client | half | server | to-server | to-client (default: these, one after the other) | waiter; between servers: \
+            argument: "holder | client | half | server | to-server | to-client (default: these, one after the other) | waiter | any:57 (the client of the \
+         57th message of all, pings aside, once it has the reply); between servers: \
          leader | leader-alone (its clients cut off, too) | leader-to-servers | servers-to-leader | minority | \
          servers-halves | ring | bridge | between-servers (these, one after the other)",
             family: FaultFamily::Cluster,
@@ -41,6 +44,12 @@ impl Fault for Partition {
     }
 
     fn applies(&self, argument: Option<&str>, shape: &Shape) -> Result<(), String> {
+        if argument.is_some_and(is_point) && shape.protocol == Protocol::Opaque {
+            let store = shape.backend;
+            return Err(format!(
+                "harness does not read the messages of {store}, so it cannot count them"
+            ));
+        }
         peer_partition::applies(argument.unwrap_or_default(), shape)
     }
 
@@ -51,6 +60,9 @@ impl Fault for Partition {
         shape: &Shape,
         rng: &mut ChaCha8Rng,
     ) -> Result<Injection, String> {
+        if let Some(message) = argument.filter(|argument| is_point(argument)) {
+            return Ok(of_sender(number_alone(message)?, shape, rng));
+        }
         let turn = |kinds: &[&'static str]| kinds[number as usize % kinds.len()];
         let kind = match argument {
             None => turn(&KINDS),
@@ -108,12 +120,28 @@ impl Fault for Partition {
         };
         let acquires = match &target {
             Target::Servers(servers) => acquires_without(servers.len(), shape),
-            // the one that is cut off is the only one
-            _ if shape.clients == 1 => Acquires::Stop,
-            _ => Acquires::GoOn,
+            _ => without_a_client(shape),
         };
         Ok(Injection::new(target, on_links, acquires, title))
     }
+}
+
+/// Whether locks are acquired while one client is cut off.
+fn without_a_client(shape: &Shape) -> Acquires {
+    match shape.clients {
+        1 => Acquires::Stop,
+        _ => Acquires::GoOn,
+    }
+}
+
+fn of_sender(message: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Injection {
+    let on_links = LinkInjection {
+        behaviour: Behaviour::BLACKHOLE,
+        reset_first: false,
+        reset_on_heal: rng.random_bool(0.5),
+    };
+    let title = format!("the client of message {message} | every server");
+    Injection::new(Target::Sender(message), on_links, without_a_client(shape), title)
 }
 
 fn half(shape: &Shape, rng: &mut ChaCha8Rng) -> (Target, Behaviour, String) {

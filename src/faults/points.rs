@@ -20,6 +20,18 @@ pub fn is_point(argument: &str) -> bool {
     argument.split(':').next() == Some(ANY_MESSAGE)
 }
 
+/// The number of the message of an argument that is nothing but one: 57 of `any:57`. The error says which are.
+pub fn number_alone(argument: &str) -> Result<u32, String> {
+    let number = argument
+        .strip_prefix(ANY_MESSAGE)
+        .and_then(|rest| rest.strip_prefix(':'));
+    let number = number
+        .and_then(|number| number.parse().ok())
+        .filter(|number| *number > 0);
+    number
+        .ok_or_else(|| format!("`{argument}` names no message; one is {ANY_MESSAGE}:57, the 57th of all, pings aside"))
+}
+
 /// The message that is typed like this, if there is one.
 pub fn spoken(protocol: Protocol, name: &str) -> Option<MessageKind> {
     match name {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// The planned target. `Holder`, `Waiter`, `Leader`, `Follower` and `NextUpgrade` are resolved when the window starts.
+/// The planned target. `Holder`, `Waiter`, `Sender`, `Leader`, `Follower` and `NextUpgrade` are resolved when the window starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
@@ -13,6 +13,8 @@ pub enum Target {
     Holder,
     /// A client that waits for a lock then.
     Waiter,
+    /// The client that sends the n-th message of all, from 1, once it has the reply.
+    Sender(u32),
     /// The server that leads then.
     Leader,
     /// A server that does not lead then: the one at this place among those, counted round and round.

@@ -218,20 +218,20 @@ impl Exhaustive {
     pub fn add(&mut self, number: u64, diagnosis: &Diagnosis, sent: u64) {
         let Some(acts) = self.acts_of(number) else { return };
         let windows = &diagnosis.effect.windows;
-        let (last, before) = match windows.split_last() {
-            Some((last, before)) => (last.had_effect, before.iter().all(|window| window.had_effect)),
-            None => (true, true),
-        };
-        // every act but the last had an effect in a run that was the same up to there
+        let last = windows.last().is_none_or(|window| window.had_effect);
+        // a run in which an act has nothing to act on is another placement's, and no less decided for it
         let is_decided = match diagnosis.outcome {
             Outcome::Pass | Outcome::Fail => true,
-            Outcome::Unsure => !last && before,
+            Outcome::Unsure => match &diagnosis.unsure[..] {
+                [only] => diagnosis.effect.too_little.as_ref() == Some(only),
+                _ => false,
+            },
             Outcome::Error => false,
         };
         let counts = &mut self.tried[acts.len()];
         counts.tried += 1;
         counts.without_effect += u64::from(!last);
-        counts.undecided += u64::from(!is_decided || !before || windows.len() != acts.len());
+        counts.undecided += u64::from(!is_decided || windows.len() != acts.len());
         let message = acts.last().map_or(0, |act| act.message);
         let place = number as usize;
         if place < self.tree.placements.len() {
@@ -458,9 +458,18 @@ mod tests {
         }
         result.messages = 0;
         unsure.add(&result);
-        // without an act nothing had to have an effect
+        // nothing says that a fault had no effect
         assert_eq!(unsure.exhaustive.as_ref().unwrap().tried[0].undecided, 1);
         assert_eq!((unsure.begin(), unsure.is_complete()), (NextExperiment::Over, false));
+        let in_vain = "an act found nothing".to_owned();
+        if let super::super::record::ExperimentOutcome::Decided(diagnosis, _) = &mut result.came_to {
+            diagnosis.effect.too_little = Some(in_vain.clone());
+            diagnosis.unsure = vec![in_vain];
+        }
+        let mut in_vain = hunt(1, None);
+        in_vain.begin();
+        in_vain.add(&result);
+        assert_eq!(in_vain.exhaustive.as_ref().unwrap().tried[0].undecided, 0);
         record.counts.failed = 1;
         assert_eq!((record.is_complete(), record.exit()), (false, Exit::Inconclusive));
     }

@@ -136,7 +136,9 @@ impl Lane<'_> {
             let injection = self.injection(fault, request, turn as u32)?;
             let dense = self.config.grants.is_some();
             let length = match pace {
-                Pace::Message | Pace::Long if is_point => room,
+                // until its message comes, or long enough from then on
+                _ if is_point && fault.definition().pace == Pace::Message => room,
+                _ if is_point => shortest_long_window(self.config),
                 Pace::Varied | Pace::Long if dense => self.dense_length(pace),
                 Pace::Varied => self.length(LENGTHS[(which + turn + turn / LENGTHS.len()) % LENGTHS.len()]),
                 Pace::Long => self.length(Length::Long),
@@ -190,6 +192,10 @@ impl Lane<'_> {
         // what one window draws moves no other: a plan for fewer clients has the same windows
         let mut rng = ChaCha8Rng::seed_from_u64(self.rng.random());
         let through_proxy = |injection: Injection| match self.config.proxy.is_toxiproxy() {
+            true if argument.is_some_and(faults::is_point) => Err(format!(
+                "{}: Toxiproxy does not read messages, so it cannot count them",
+                request.name
+            )),
             true => injection.through_toxiproxy(fault.name()),
             false => Ok(injection),
         };

@@ -70,7 +70,7 @@ struct WindowRun {
 impl WindowRun {
     /// `due`: when it opens, by the clock of the run.
     async fn run(self, due: Duration) {
-        if self.stopped_before(due).await {
+        if self.until_over(self.run.clock.sleep_until(due)).await.is_none() {
             return;
         }
         let (number, action) = (self.window.number, &self.window.injection.action);
@@ -82,7 +82,10 @@ impl WindowRun {
             prepared: self.run.clock.now(),
             known_keys: prepared.known_keys.clone(),
         });
-        let mut resolution = match resolve(&self.window, since, &self.run, &self.env.servers).await {
+        let resolved = self
+            .until_over(resolve(&self.window, since, &self.run, &self.env))
+            .await;
+        let mut resolution = match resolved.unwrap_or(Err("the run was over before its message came")) {
             Ok(resolution) => resolution,
             Err(why) => return self.missed(why),
         };
@@ -134,14 +137,14 @@ impl WindowRun {
         }
     }
 
-    /// Waits; returns at once, and says so, when the run stops or needs no more faults.
-    async fn stopped_before(&self, due: Duration) -> bool {
+    /// Waits for it; `None` where the run stops or has its grants before.
+    async fn until_over<T>(&self, awaited: impl Future<Output = T>) -> Option<T> {
         let (mut stop, mut granted) = (self.run.stopping(), self.run.granted());
         tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop) => true,
-            _ = granted.wait_for(|granted| *granted) => true,
-            () = self.run.clock.sleep_until(due) => false,
+            _ = stop.wait_for(|stop| *stop) => None,
+            _ = granted.wait_for(|granted| *granted) => None,
+            it = awaited => Some(it),
         }
     }
 

@@ -3,9 +3,13 @@
 
 use std::time::Duration;
 
+use harness_proxy::tap::MessageKind;
+use harness_proxy::{ActiveRule, MessageAction, MessageRule, MessageRuleSpec};
+
 use super::holders::Holding;
+use crate::client_role::ANYONE;
 use crate::cluster::NodeControl;
-use crate::faults::{ResolvedTarget, Target};
+use crate::faults::{FaultEnv, ResolvedTarget, Target};
 use crate::limits::AIM;
 use crate::plan::PlannedWindow;
 use crate::run::context::RunContext;
@@ -31,10 +35,47 @@ pub struct GrantedSince {
 /// Upper bound on one round trip: a request sent this long after an event is answered after it.
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 
+/// Time for the reply to an acquire to reach its client, and for the client to say so.
+const BECOMES_HOLDER: Duration = Duration::from_millis(20);
+
 impl GrantedSince {
     fn includes(&self, holding: &Holding) -> bool {
         let known = self.known_keys.iter().any(|key| key.contains(&holding.lock));
         holding.since > self.prepared + ROUND_TRIP && !known
+    }
+}
+
+const NO_HOLDER: &str = "nobody held a lock";
+
+/// What a holder must be that a window is aimed at.
+struct HolderAim<'a> {
+    window: &'a PlannedWindow,
+    since: Option<GrantedSince>,
+    run: &'a RunContext,
+}
+
+impl HolderAim<'_> {
+    /// A holder that goes on working because of this window: this client, or one that is connected to this server, where one is given. `None`
+    /// where there is none within this time.
+    async fn holder(
+        &self,
+        client: Option<u32>,
+        connected_to: Option<u32>,
+        within: Duration,
+    ) -> Option<(u32, Holding, Duration)> {
+        let fits = |holder: u32, holding: &Holding| {
+            // a client of which it is not known may be connected to this server, too
+            let is_elsewhere = || {
+                let server = format!("n{}", connected_to? + 1);
+                Some(self.run.routes.node_of(holder)? != server)
+            };
+            client.is_none_or(|client| client == holder)
+                && self.since.as_ref().is_none_or(|since| since.includes(holding))
+                && is_elsewhere() != Some(true)
+        };
+        let longest = self.run.terms.longest_hold(self.run.spec.config.lease);
+        let holder = self.run.holders.target(self.window.holder_works, longest, fits);
+        self.run.clock.within(within, holder).await
     }
 }
 
@@ -44,42 +85,29 @@ pub async fn resolve(
     window: &PlannedWindow,
     since: Option<GrantedSince>,
     run: &RunContext,
-    servers: &NodeControl,
+    env: &FaultEnv,
 ) -> Result<Resolution, &'static str> {
+    let servers = &env.servers;
     let mut targeted = None;
     let planned = &window.injection.title;
-    let holder = async |connected_to: Option<u32>| {
-        let fits = |client: u32, holding: &Holding| {
-            // a client of which it is not known may be connected to this server, too
-            let is_elsewhere = || {
-                let server = format!("n{}", connected_to? + 1);
-                Some(run.routes.node_of(client)? != server)
-            };
-            since.as_ref().is_none_or(|since| since.includes(holding)) && is_elsewhere() != Some(true)
-        };
-        let longest = run.terms.longest_hold(run.spec.config.lease);
-        let holder = run.holders.target(window.holder_works, longest, fits);
-        run.clock.within(AIM, holder).await.ok_or("nobody held a lock")
-    };
+    let aim = HolderAim { window, since, run };
     let (target, title) = match &window.injection.target {
         Target::Holder => {
-            let (client, holding, works) = holder(None).await?;
+            let (client, holding, works) = aim.holder(None, None, AIM).await.ok_or(NO_HOLDER)?;
             targeted = Some((client, works));
             let title = format!("c{client} (holder of {}): {planned}", holding.lock);
             (ResolvedTarget::Clients(vec![client]), title)
         }
         Target::Servers(servers) if window.injection.action.needs().held_lock => {
-            let (client, holding, works) = holder(None).await?;
+            let (client, holding, works) = aim.holder(None, None, AIM).await.ok_or(NO_HOLDER)?;
             targeted = Some((client, works));
             let title = format!("{planned}, while c{client} holds {}", holding.lock);
             (ResolvedTarget::Servers(servers.clone()), title)
         }
         Target::Waiter => {
-            let (client, lock) = run
-                .clock
-                .within(AIM, run.holders.waiter(run.spec.config.per_process))
-                .await
-                .ok_or("nobody waited for a lock")?;
+            let waiter = run.holders.waiter(run.spec.config.per_process);
+            let waiter = run.clock.within(AIM, waiter).await;
+            let (client, lock) = waiter.ok_or("nobody waited for a lock")?;
             let title = format!("c{client} (waiting for {lock}): {planned}");
             (ResolvedTarget::Clients(vec![client]), title)
         }
@@ -89,12 +117,22 @@ pub async fn resolve(
             let mut title = format!("n{} ({role}): {planned}", server + 1);
             if window.injection.action.needs().held_lock {
                 // of the clients of one server few may hold a lock: without one the fault strikes all the same
-                if let Ok((client, holding, works)) = holder(Some(server)).await {
+                if let Some((client, holding, works)) = aim.holder(None, Some(server), AIM).await {
                     targeted = Some((client, works));
                     title += &format!(", while c{client} holds {}", holding.lock);
                 }
             }
             (ResolvedTarget::Servers(vec![server]), title)
+        }
+        Target::Sender(message) => {
+            let (client, name) = sender(*message, window.number, env).await;
+            let mut title = format!("c{client}, after its `{name}`: {planned}");
+            // it may have become the holder by that reply
+            if let Some((_, holding, works)) = aim.holder(Some(client), None, BECOMES_HOLDER).await {
+                targeted = Some((client, works));
+                title = format!("c{client} (holder of {}), after its `{name}`: {planned}", holding.lock);
+            }
+            (ResolvedTarget::Clients(vec![client]), title)
         }
         Target::Clients(clients) => (ResolvedTarget::Clients(clients.clone()), planned.clone()),
         Target::Servers(servers) => (ResolvedTarget::Servers(servers.clone()), planned.clone()),
@@ -106,6 +144,24 @@ pub async fn resolve(
         holder_works: targeted.map_or(Duration::ZERO, |(_, works)| works),
         title,
     })
+}
+
+/// The client that sends the n-th message of all, once it has the reply, and the name of that message.
+async fn sender(message: u32, window: u32, env: &FaultEnv) -> (u32, String) {
+    let rule = MessageRule::new(MessageRuleSpec {
+        message: MessageKind::any(),
+        occurrence: message,
+        whose: ANYONE,
+        accepted: false,
+        action: MessageAction::DelayReply(Duration::ZERO),
+        refuse: None,
+    });
+    let armed = ActiveRule::apply(env.links.values().cloned().collect(), window, rule);
+    let passes_ns = armed.rule().found().await;
+    env.clock.sleep_until(passes_ns).await;
+    let found = armed.rule().matched().expect("a message that was found is known");
+    let client = found.client.strip_prefix('c').and_then(|number| number.parse().ok());
+    (client.expect("links are named by their clients"), found.message)
 }
 
 /// The servers that still are of the version with which the run began.

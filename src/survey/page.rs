@@ -15,9 +15,10 @@ use crate::report::words::{date, many};
 /// A version of a lock, and what was found out.
 pub type Surveyed<'a> = (&'a SurveyedLock, &'a SurveyRecord);
 
-const INTRODUCTION: &str = "For owners of lock libraries and for their users. Locks of known libraries, each put through the same hunts: a few clients that hold locks for drawn times, under faults \
-     that a column names. Servers and libraries are unmodified, and run in virtual time unless the row says otherwise, so that a row can be made \
-     again with the same outcome. *Holds* says that nothing was found in so many experiments, not that there is nothing.";
+const INTRODUCTION: &str = "For owners of lock libraries and for their users. Locks of known libraries, each put through the same hunts: a few \
+     clients that hold locks for drawn times, under faults that a column names. Servers and libraries are unmodified, and run in virtual time \
+     unless the row says otherwise, so that a row can be made again with the same outcome. *Holds* says that nothing was found in so many \
+     experiments, not that there is nothing.";
 
 /// `n of m`, and how sure that is.
 fn cell(state: &PromiseState) -> String {

@@ -485,13 +485,14 @@ fn committed() -> Vec<PathBuf> {
     names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect()
 }
 
-/// What was built or downloaded is not kept, what a fuzzer found is.
+/// What was built or downloaded is not kept; what a fuzzer found is, and pictures of the docs.
 #[test]
 fn only_text_is_committed() {
     let bytes = |path: &PathBuf| fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path));
     let is_text = |path: &PathBuf| bytes(path).map_or(true, |bytes| std::str::from_utf8(&bytes).is_ok());
     let files = committed().into_iter();
-    let others = files.filter(|path| !path.starts_with("checkers/fuzz/corpus") && !is_text(path));
+    let kept = ["checkers/fuzz/corpus", "docs/images"];
+    let others = files.filter(|path| !kept.iter().any(|folder| path.starts_with(folder)) && !is_text(path));
     assert_none(others.map(|path| format!("{}: `git rm` it", path.display())).collect());
 }
 

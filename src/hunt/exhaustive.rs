@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::Shard;
 use crate::report::Diagnosis;
 use crate::report::diagnosis::Outcome;
+use crate::report::effect::WindowEffect;
 
 /// Stands for the number of a message in the kind of an act.
 pub const NUMBER: &str = "#";
@@ -218,7 +219,9 @@ impl Exhaustive {
     pub fn add(&mut self, number: u64, diagnosis: &Diagnosis, sent: u64) {
         let Some(acts) = self.acts_of(number) else { return };
         let windows = &diagnosis.effect.windows;
-        let last = windows.last().is_none_or(|window| window.had_effect);
+        // one that lasts has a target as soon as it begins, which may hold the lock for longer though it met no packet
+        let acted = |window: &WindowEffect| window.had_effect || !window.targets.is_empty();
+        let last = windows.last().is_none_or(acted);
         // a run in which an act has nothing to act on is another placement's, and no less decided for it
         let is_decided = match diagnosis.outcome {
             Outcome::Pass | Outcome::Fail => true,

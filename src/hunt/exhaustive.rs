@@ -222,11 +222,12 @@ impl Exhaustive {
         // one that lasts has a target as soon as it begins, which may hold the lock for longer though it met no packet
         let acted = |window: &WindowEffect| window.had_effect || !window.targets.is_empty();
         let last = windows.last().is_none_or(acted);
-        // a run in which an act has nothing to act on is another placement's, and no less decided for it
+        // a run in which an act has nothing to act on is another placement's, and one in which acts leave no client able to acquire is a
+        // placement like others: neither is less decided for it
         let is_decided = match diagnosis.outcome {
             Outcome::Pass | Outcome::Fail => true,
             Outcome::Unsure => match &diagnosis.unsure[..] {
-                [only] => diagnosis.effect.too_little.as_ref() == Some(only),
+                [only] => [&diagnosis.effect.too_little, &diagnosis.effect.in_vain].contains(&&Some(only.clone())),
                 _ => false,
             },
             Outcome::Error => false,

@@ -17,7 +17,7 @@ use crate::faults::Shape;
 use crate::hunt::draw::{HuntTurn, length};
 use crate::hunt::exhaustive::NUMBER;
 use crate::hunt::faults::HuntFaults;
-use crate::hunt::typed_fault::{ON_EACH_MESSAGE, name};
+use crate::hunt::typed_fault::{ON_MESSAGES, name};
 use crate::hunt::{HuntDraw, HuntRecord, HuntSpace};
 use crate::plan::kept_windows::planned;
 
@@ -196,13 +196,15 @@ impl SpaceOfHunt {
             let why = "--exhaustive has runs that depend on their faults alone, and real time is another one each time";
             return Err(format!("{why}\nhint: --runtime simulated, or --runtime virtual"));
         }
+        // a client is cut off once it has the reply to one of its messages
+        let placed = [&ON_MESSAGES[..], &["partition"]].concat();
         let typed: Vec<&str> = record
             .option("fault")
-            .map_or(ON_EACH_MESSAGE.to_vec(), |typed| typed.split(',').collect());
+            .map_or_else(|| placed.clone(), |typed| typed.split(',').collect());
         let mut kinds = Vec::new();
         for fault in typed {
-            if !ON_EACH_MESSAGE.contains(&fault) {
-                let known = ON_EACH_MESSAGE.join(", ");
+            if !placed.contains(&fault) {
+                let known = placed.join(", ");
                 return Err(format!(
                     "--exhaustive places {known} on each message, and `{fault}` is none of them"
                 ));

@@ -60,12 +60,10 @@ impl Fault for Partition {
         shape: &Shape,
         rng: &mut ChaCha8Rng,
     ) -> Result<Injection, String> {
-        if let Some(message) = argument.filter(|argument| is_point(argument)) {
-            return Ok(of_sender(number_alone(message)?, shape, rng));
-        }
         let turn = |kinds: &[&'static str]| kinds[number as usize % kinds.len()];
         let kind = match argument {
             None => turn(&KINDS),
+            Some(message) if is_point(message) => message,
             Some(peer_partition::EVERY_KIND) => turn(&peer_partition::kinds_for(shape)),
             Some(kind) => known().find(|known| *known == kind).ok_or_else(|| unknown(kind))?,
         };
@@ -88,29 +86,13 @@ impl Fault for Partition {
                     format!("every client | n{}", server + 1),
                 )
             }
-            "to-server" => {
-                let one_way = Behaviour {
-                    to_server: Flow::BLACKHOLE,
-                    ..Behaviour::default()
-                };
-                (
-                    Target::Holder,
-                    one_way,
-                    "holder cut off from every server, towards the servers only".into(),
-                )
-            }
-            "to-client" => {
-                let one_way = Behaviour {
-                    to_client: Flow::BLACKHOLE,
-                    ..Behaviour::default()
-                };
-                (
-                    Target::Holder,
-                    one_way,
-                    "holder cut off from every server, towards the client only".into(),
-                )
-            }
+            "to-server" | "to-client" => one_way(kind),
             WAITER => (Target::Waiter, both, "waiter | every server".into()),
+            message if is_point(message) => {
+                let message = number_alone(message)?;
+                let title = format!("the client of message {message} | every server");
+                (Target::Sender(message), both, title)
+            }
             _ => (Target::Holder, both, "holder | every server".into()),
         };
         let on_links = LinkInjection {
@@ -120,28 +102,24 @@ impl Fault for Partition {
         };
         let acquires = match &target {
             Target::Servers(servers) => acquires_without(servers.len(), shape),
-            _ => without_a_client(shape),
+            // the one that is cut off is the only one
+            _ if shape.clients == 1 => Acquires::Stop,
+            _ => Acquires::GoOn,
         };
         Ok(Injection::new(target, on_links, acquires, title))
     }
 }
 
-/// Whether locks are acquired while one client is cut off.
-fn without_a_client(shape: &Shape) -> Acquires {
-    match shape.clients {
-        1 => Acquires::Stop,
-        _ => Acquires::GoOn,
-    }
-}
-
-fn of_sender(message: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Injection {
-    let on_links = LinkInjection {
-        behaviour: Behaviour::BLACKHOLE,
-        reset_first: false,
-        reset_on_heal: rng.random_bool(0.5),
+/// The holder cut off towards the servers, or towards itself.
+fn one_way(kind: &str) -> (Target, Behaviour, String) {
+    let mut behaviour = Behaviour::default();
+    let (flow, towards) = match kind {
+        "to-server" => (&mut behaviour.to_server, "servers"),
+        _ => (&mut behaviour.to_client, "client"),
     };
-    let title = format!("the client of message {message} | every server");
-    Injection::new(Target::Sender(message), on_links, without_a_client(shape), title)
+    *flow = Flow::BLACKHOLE;
+    let title = format!("holder cut off from every server, towards the {towards} only");
+    (Target::Holder, behaviour, title)
 }
 
 fn half(shape: &Shape, rng: &mut ChaCha8Rng) -> (Target, Behaviour, String) {

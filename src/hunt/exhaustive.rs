@@ -218,7 +218,8 @@ impl Exhaustive {
     /// Takes in what became of the placement with this number, in whose run clients sent so many messages.
     pub fn add(&mut self, number: u64, diagnosis: &Diagnosis, sent: u64) {
         let Some(acts) = self.acts_of(number) else { return };
-        let windows = &diagnosis.effect.windows;
+        let effect = &diagnosis.effect;
+        let windows = &effect.windows;
         // one that lasts has a target as soon as it begins, which may hold the lock for longer though it met no packet
         let acted = |window: &WindowEffect| window.had_effect || !window.targets.is_empty();
         let last = windows.last().is_none_or(acted);
@@ -227,7 +228,7 @@ impl Exhaustive {
         let is_decided = match diagnosis.outcome {
             Outcome::Pass | Outcome::Fail => true,
             Outcome::Unsure => match &diagnosis.unsure[..] {
-                [only] => [&diagnosis.effect.too_little, &diagnosis.effect.in_vain].contains(&&Some(only.clone())),
+                [only] => effect.too_little.as_ref().or(effect.in_vain.as_ref()) == Some(only),
                 _ => false,
             },
             Outcome::Error => false,

@@ -11,16 +11,6 @@ pub const ON_MESSAGES: [&str; 5] = [
     "kill-after",
 ];
 
-/// Those that a search for every placement has on each message: one more cuts off the client that has its reply.
-pub const ON_EACH_MESSAGE: [&str; 6] = [
-    "drop-request",
-    "drop-reply",
-    "delay-request",
-    "delay-reply",
-    "kill-after",
-    "partition",
-];
-
 /// The name of a fault as it is typed: `partition` of `partition=holder`.
 pub fn name(text: &str) -> &str {
     text.split_once('=').map_or(text, |(name, _)| name)

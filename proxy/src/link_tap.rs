@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::label::{ClientLabels, Label, LabelScheme};
 use super::link_state::Layer;
 use super::lost_replies::{LostReplies, LostReply};
-use super::message_rule::{MessageAction, MessageRule, RequestSeen};
+use super::message_rule::{MessageRule, RequestSeen};
 use super::message_state::{AwaitedReply, MessageState};
 use super::sessions::{SeenSession, Sessions};
 use super::tap::{MessageName, Observation, Protocol, Sender, TapError, TapParser};
@@ -307,15 +307,26 @@ impl ConnectionTap {
         for rule in of_accepted.into_iter().filter(|rule| rule.may_take(asked)) {
             state.may_mean(number, rule, asked);
         }
-        let rule = of_all.into_iter().find(|rule| rule.takes(asked))?;
-        match rule.spec.action {
-            MessageAction::DropRequest => Some(StopAction::End(rule)),
-            MessageAction::DelayRequest(time) => Some(Self::wait(rule, time, now)),
-            MessageAction::DropReply | MessageAction::DelayReply(_) => {
-                state.awaits(number, rule);
-                None
-            }
+        // each rule counts every message, also one that another acts on
+        let taken = of_all.into_iter().filter(|rule| rule.takes(asked));
+        let (of_replies, of_requests): (Vec<_>, Vec<_>) = taken.partition(|rule| rule.spec.action.is_of_reply());
+        for rule in of_replies {
+            state.awaits(number, rule);
         }
+        Self::stop(of_requests, now)
+    }
+
+    /// What several rules do to one message that all of them mean: it is lost if one of them says so, or comes as late as the latest.
+    fn stop(rules: Vec<Arc<MessageRule>>, now: u64) -> Option<StopAction> {
+        if let Some(rule) = rules.iter().find(|rule| rule.spec.action.ends()) {
+            return Some(StopAction::End(Arc::clone(rule)));
+        }
+        let latest = rules.iter().max_by_key(|rule| rule.spec.action.delay())?;
+        let time = latest.spec.action.delay();
+        for rule in &rules {
+            rule.holds(time, now);
+        }
+        Some(StopAction::Wait(Arc::clone(latest), time))
     }
 
     fn request_ends(&self, print: u64, state: &mut MessageState) {
@@ -348,20 +359,13 @@ impl ConnectionTap {
 
     fn answer(&self, number: u64, refused: bool, now: u64, state: &mut MessageState) -> Option<StopAction> {
         let (client, link) = (self.link.client, &self.link.name);
-        let AwaitedReply { rule, words, .. } = state.rule_of_reply(number, refused, client, link)?;
-        match rule.spec.action {
-            _ if rule.is_lifted() => None,
-            MessageAction::DelayReply(time) => Some(Self::wait(rule, time, now)),
-            _ => {
-                state.dropped = (!refused).then_some(words);
-                Some(StopAction::End(rule))
-            }
+        let mut awaited = state.rules_of_reply(number, refused, client, link);
+        awaited.retain(|awaited| !awaited.rule.is_lifted());
+        let dropped = awaited.iter().find(|awaited| awaited.rule.spec.action.ends());
+        if let Some(AwaitedReply { words, .. }) = dropped {
+            state.dropped = (!refused).then(|| words.clone());
         }
-    }
-
-    fn wait(rule: Arc<MessageRule>, time: Duration, now: u64) -> StopAction {
-        rule.holds(time, now);
-        StopAction::Wait(rule, time)
+        Self::stop(awaited.into_iter().map(|awaited| awaited.rule).collect(), now)
     }
 
     /// A notification of the server passes.

@@ -55,6 +55,16 @@ pub enum MessageAction {
 }
 
 impl MessageAction {
+    /// Whether it waits for the reply of the message.
+    pub fn is_of_reply(self) -> bool {
+        matches!(self, Self::DropReply | Self::DelayReply(_))
+    }
+
+    /// Whether the connection of the message ends.
+    pub fn ends(self) -> bool {
+        matches!(self, Self::DropRequest | Self::DropReply)
+    }
+
     /// For how long it holds the message back; zero for one that is dropped.
     pub fn delay(self) -> Duration {
         match self {
@@ -223,8 +233,11 @@ impl MessageRule {
         }
     }
 
-    /// The connection ended before the rule could do what it says: the next such message is meant.
+    /// The connection ended before the rule could do what it says: the next such message is meant, unless its number alone names it.
     pub(super) fn missed(&self) {
+        if self.spec.message.is_any() {
+            return;
+        }
         let mut progress = self.progress();
         if progress.matched.as_ref().is_some_and(|matched| !matched.done) {
             progress.matched = None;

@@ -1,6 +1,6 @@
 //! What a tap remembers of the messages of one connection: what was asked, and which replies rules wait for.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
@@ -38,10 +38,10 @@ impl Hasher for PrintHasher {
 /// What is remembered of the messages of a connection.
 #[derive(Default)]
 pub(super) struct MessageState {
-    /// The request whose answer is meant.
-    awaited: Option<AwaitedReply>,
+    /// Requests whose answers are meant.
+    awaited: Vec<AwaitedReply>,
     /// Requests that a rule means if they are accepted.
-    pending: VecDeque<PendingRequest>,
+    pending: Vec<PendingRequest>,
     /// Prints of what the client asked since its role changed for the `changes`th time.
     asked: PrintSet,
     changes: u64,
@@ -71,7 +71,7 @@ struct PendingRequest {
 impl MessageState {
     /// The rule means the reply to this request.
     pub fn awaits(&mut self, number: u64, rule: Arc<MessageRule>) {
-        self.awaited = Some(AwaitedReply {
+        self.awaited.push(AwaitedReply {
             number,
             rule,
             words: RequestWords::default(),
@@ -82,9 +82,9 @@ impl MessageState {
     pub fn may_mean(&mut self, number: u64, rule: Arc<MessageRule>, asked: RequestSeen<'_>) {
         // some are never answered: PostgreSQL skips what follows an error
         if self.pending.len() == PENDING {
-            self.pending.pop_front();
+            self.pending.remove(0);
         }
-        self.pending.push_back(PendingRequest {
+        self.pending.push(PendingRequest {
             number,
             rule,
             name: asked.name,
@@ -99,7 +99,7 @@ impl MessageState {
         if words.is_empty() {
             return;
         }
-        if let Some(awaited) = self.awaited.as_mut().filter(|awaited| awaited.number == number) {
+        for awaited in self.awaited.iter_mut().filter(|awaited| awaited.number == number) {
             awaited.words = words.clone();
         }
         for pending in self.pending.iter_mut().filter(|pending| pending.number == number) {
@@ -107,14 +107,14 @@ impl MessageState {
         }
     }
 
-    /// What means the reply to this request of a client on a link: the rule that took the request, or the first that takes it since it
-    /// was accepted.
-    pub fn rule_of_reply(&mut self, number: u64, refused: bool, client: u32, link: &str) -> Option<AwaitedReply> {
-        let mut taken = self.awaited.take_if(|awaited| awaited.number == number);
-        self.pending.retain_mut(|pending| {
-            if pending.number != number {
-                return true;
-            }
+    /// What means the reply to this request of a client on a link: the rules that took the request, and those that take it since it was
+    /// accepted.
+    pub fn rules_of_reply(&mut self, number: u64, refused: bool, client: u32, link: &str) -> Vec<AwaitedReply> {
+        let mut taken: Vec<AwaitedReply> = self
+            .awaited
+            .extract_if(.., |awaited| awaited.number == number)
+            .collect();
+        for pending in self.pending.extract_if(.., |pending| pending.number == number) {
             let asked = RequestSeen {
                 name: pending.name,
                 client,
@@ -122,15 +122,14 @@ impl MessageState {
                 label: pending.label,
                 at: pending.at,
             };
-            if taken.is_none() && !refused && pending.rule.takes(asked) {
-                taken = Some(AwaitedReply {
+            if !refused && pending.rule.takes(asked) {
+                taken.push(AwaitedReply {
                     number,
-                    rule: Arc::clone(&pending.rule),
-                    words: std::mem::take(&mut pending.words),
+                    rule: pending.rule,
+                    words: pending.words,
                 });
             }
-            false
-        });
+        }
         taken
     }
 
@@ -146,9 +145,9 @@ impl MessageState {
         }
     }
 
-    /// The connection ends: a rule whose answer never came applies to the next request.
+    /// The connection ends: rules whose answers never came apply to the next request.
     pub fn end(&mut self) {
-        if let Some(awaited) = self.awaited.take() {
+        for awaited in self.awaited.drain(..) {
             awaited.rule.missed();
         }
     }

@@ -50,6 +50,11 @@ impl MessageKind {
         }
     }
 
+    /// Whether the number of a message alone says which one is meant.
+    pub fn is_any(&self) -> bool {
+        self.any
+    }
+
     pub fn name(&self) -> &str {
         self.name.as_str()
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness_proxy::tap::{MessageName, Protocol};
+use harness_proxy::tap::{MessageKind, MessageName, Protocol};
 use harness_proxy::{
     ActiveRule, ClientFilter, ConnectionTap, Label, LabelScheme, LabelSet, LinkTap, MessageAction, MessageRule,
     MessageRuleSpec, StopAction, TapHub, TapNotification,
@@ -58,6 +58,19 @@ impl TapRig {
 
     async fn connect(&self) -> (TcpStream, TcpStream) {
         self.rig.connect().await
+    }
+
+    /// One of several rules on the link, each in a layer of its own, that means the n-th message of all.
+    fn on_any(&self, layer: u32, occurrence: u32, action: MessageAction) -> ActiveRule {
+        let meant = MessageRuleSpec {
+            message: MessageKind::any(),
+            occurrence,
+            whose: ANYONE,
+            action,
+            accepted: false,
+            refuse: None,
+        };
+        ActiveRule::apply(vec![Arc::clone(&self.rig.link)], layer, MessageRule::new(meant))
     }
 
     fn rule(&self, name: &str, occurrence: u32, whose: ClientFilter, fate: MessageAction) -> ActiveRule {
@@ -177,6 +190,77 @@ async fn a_delayed_message_goes_on_by_itself() {
     arrives(&mut client, b"$1\r\nv\r\n+late\r\n").await;
     assert!(answered.elapsed() >= late);
     assert!(armed.rule().matched().expect("it matched").done);
+}
+
+#[tokio::test]
+async fn each_rule_counts_the_messages_that_another_acts_on() {
+    let rig = TapRig::new().await;
+    let first = rig.on_any(1, 1, MessageAction::DelayReply(Duration::ZERO));
+    let second = rig.on_any(2, 2, MessageAction::DropRequest);
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(SET).await.unwrap();
+    arrives(&mut server, SET).await;
+    server.write_all(b"+OK\r\n").await.unwrap();
+    arrives(&mut client, b"+OK\r\n").await;
+    client.write_all(GET).await.unwrap();
+    until_reset(&mut client).await;
+    let names = [first, second].map(|rule| rule.rule().matched().expect("it matched").message);
+    assert_eq!(names, ["SET", "GET"]);
+}
+
+#[tokio::test]
+async fn rules_wait_for_replies_of_several_requests_of_one_connection() {
+    let rig = TapRig::new().await;
+    let first = rig.on_any(1, 1, MessageAction::DelayReply(Duration::ZERO));
+    let second = rig.on_any(2, 2, MessageAction::DropReply);
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(&[GET, SET].concat()).await.unwrap();
+    arrives(&mut server, &[GET, SET].concat()).await;
+    server.write_all(b"$1\r\nv\r\n").await.unwrap();
+    arrives(&mut client, b"$1\r\nv\r\n").await;
+    server.write_all(b"+OK\r\n").await.unwrap();
+    until_reset(&mut client).await;
+    assert!(
+        [first, second]
+            .iter()
+            .all(|rule| rule.rule().matched().expect("it matched").done)
+    );
+}
+
+#[tokio::test]
+async fn a_reply_that_two_rules_mean_comes_as_late_as_the_latest_and_both_know_when() {
+    let rig = TapRig::new().await;
+    let late = Duration::from_millis(150);
+    let at_once = rig.on_any(1, 1, MessageAction::DelayReply(Duration::ZERO));
+    let later = rig.on_any(2, 1, MessageAction::DelayReply(late));
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(GET).await.unwrap();
+    arrives(&mut server, GET).await;
+    let answered = std::time::Instant::now();
+    server.write_all(b"$1\r\nv\r\n").await.unwrap();
+    arrives(&mut client, b"$1\r\nv\r\n").await;
+    assert!(answered.elapsed() >= late);
+    for armed in [at_once, later] {
+        let asked = armed.rule().matched().expect("it matched").at;
+        assert!(armed.rule().found().await - asked >= late.as_nanos() as u64);
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_its_number_names_is_no_other_one_where_its_reply_never_comes() {
+    let rig = TapRig::new().await;
+    let armed = rig.on_any(1, 1, MessageAction::DropReply);
+    let (mut client, server) = rig.connect().await;
+    client.write_all(SET).await.unwrap();
+    drop(server);
+    until_reset(&mut client).await;
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(GET).await.unwrap();
+    arrives(&mut server, GET).await;
+    server.write_all(b"$1\r\nv\r\n").await.unwrap();
+    arrives(&mut client, b"$1\r\nv\r\n").await;
+    let matched = armed.rule().matched().expect("it matched");
+    assert_eq!((matched.message.as_str(), matched.done), ("SET", false));
 }
 
 #[tokio::test]

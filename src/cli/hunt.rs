@@ -18,7 +18,7 @@ use super::hunt_space::SpaceOfHunt;
 use super::interrupt::interrupted;
 use super::merging;
 use super::metrics::Metrics;
-use super::records::HUNT_RECORD;
+use super::records::{HUNT_RECORD, PAGE};
 use super::seeds::fresh_seed;
 use super::series::{self, ExperimentSeries, Experimented, RUNNING_SERVERS, RUNS, SeriesPlace, SeriesStep};
 use super::settings::{run_options, set, warn_of_variables};
@@ -30,7 +30,7 @@ use crate::config::setting::Setting;
 use crate::exit::Exit;
 use crate::hunt::exhaustive::Exhaustive;
 use crate::hunt::record::{self, ExperimentOutcome};
-use crate::hunt::{ExperimentResult, HuntFind, HuntRecord, render};
+use crate::hunt::{ExperimentResult, HuntFind, HuntRecord, junit, page, render};
 use crate::limits::MAX_TIME;
 use crate::report::terminal::Look;
 use crate::store;
@@ -52,7 +52,9 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
     let space = SpaceOfHunt::of(&record, args.until, is_exhaustive)?;
     if let Some(acts) = args.exhaustive {
         let kinds = space.kinds_of_acts(&record).map_err(Failure::usage)?;
-        record.exhaustive = Some(Exhaustive::new(acts, kinds, args.shard));
+        let mut search = Exhaustive::new(acts, kinds);
+        (search.without_reduction, search.shard) = (args.without_reduction, args.shard);
+        record.exhaustive = Some(search);
     }
     let folder = if args.go_on.is_some() {
         folder
@@ -76,6 +78,9 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
 /// Keeps the record, and prints what became of the hunt.
 fn tell(args: &HuntArgs, record: &HuntRecord, folder: &Path, color: ColorWhen) -> Result<Exit, Failure> {
     keep(folder, record)?;
+    for (name, text) in [("junit.xml", junit::junit(record)), (PAGE, page::page(record))] {
+        store::write_text(&folder.join(name), &text).map_err(Failure::environment)?;
+    }
     super::report::write_index(&args.results).map_err(Failure::environment)?;
     if args.json {
         print_json(record);
@@ -289,6 +294,7 @@ async fn collect(
 ) -> Result<(), Failure> {
     let mut frames = tokio::time::interval(FRAME);
     let is_simulated = state.space.config.runtime == RuntimeRequest::Simulated;
+    let mut is_counted = false;
     loop {
         tokio::select! {
             _ = user.wait_for(|wanted| *wanted), if !*stop.borrow() => {
@@ -321,6 +327,10 @@ async fn collect(
                         ("failed", counts.failed),
                     ];
                     board.experiments(by_outcome, record.finds.len() as u64);
+                }
+                if let Some(count) = render::placement_count(&record).filter(|_| !is_counted) {
+                    is_counted = true;
+                    screen.note(count);
                 }
                 screen.draw(&record, &state.jobs);
             }

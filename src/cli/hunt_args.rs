@@ -42,6 +42,9 @@ pub struct HuntArgs {
     /// Try every placement of up to K faults on single messages, in one scenario, with --runtime simulated or virtual
     #[arg(long, help_heading = FAULTS, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=3))]
     pub exhaustive: Option<u32>,
+    /// Extend a placement though its last fault found nothing to act on: slower, with the same violations
+    #[arg(long, help_heading = FAULTS, requires = "exhaustive")]
+    pub without_reduction: bool,
     /// Try one of several parts of the placements, such as 1/3; --merge merges their records
     #[arg(long, help_heading = FAULTS, value_name = "M/N", value_parser = Shard::read, requires = "exhaustive")]
     pub shard: Option<Shard>,
@@ -71,7 +74,7 @@ pub struct HuntArgs {
         id = "go_on",
         help_heading = AGAIN,
         value_name = "DIR",
-        conflicts_with_all = ["backend", "client", "promise", "recipe", "lease", "faults", "seed", "set", "exhaustive", "shard"]
+        conflicts_with_all = ["backend", "client", "promise", "recipe", "lease", "faults", "seed", "set", "exhaustive", "without_reduction", "shard"]
     )]
     pub go_on: Option<PathBuf>,
     /// Merge the records of hunts for one lock that are found in these folders, as pods of a campaign leave them
@@ -82,7 +85,7 @@ pub struct HuntArgs {
         num_args = 1..,
         conflicts_with_all = [
             "backend", "client", "promise", "recipe", "lease", "faults", "seed", "runtime", "set", "length", "experiments", "until",
-            "jobs", "go_on", "metrics", "exhaustive", "shard"
+            "jobs", "go_on", "metrics", "exhaustive", "without_reduction", "shard"
         ]
     )]
     pub merge: Vec<PathBuf>,

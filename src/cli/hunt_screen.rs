@@ -79,10 +79,14 @@ impl HuntScreen {
 
     pub fn say(&self, result: &ExperimentResult, is_new: bool) {
         let line = render::line(result, is_new, self.look);
+        self.note(line.trim_end().to_owned());
+    }
+
+    pub fn note(&self, line: String) {
         match &self.block {
-            Some(block) => block.say(line.trim_end().to_owned()),
+            Some(block) => block.say(line),
             None if self.quiet => {}
-            None => eprint!("{line}"),
+            None => eprintln!("{line}"),
         }
     }
 

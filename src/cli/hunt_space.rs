@@ -13,7 +13,7 @@ use crate::adapters;
 use crate::backends::BackendOptions;
 use crate::cluster::RuntimeRequest;
 use crate::config::{Clients, Config, Demand, FaultRequest, NO_FAULT};
-use crate::faults::Shape;
+use crate::faults::{Shape, fault_named};
 use crate::hunt::draw::{HuntTurn, length};
 use crate::hunt::exhaustive::NUMBER;
 use crate::hunt::faults::HuntFaults;
@@ -30,6 +30,9 @@ const LEASES: u32 = 10;
 /// The scenario of a search for every placement: three clients with two turns each, so that a queue has a middle.
 const SCENARIO_CLIENTS: u32 = 3;
 const SCENARIO_GRANTS: u32 = 6;
+
+/// Faults on who sends or gets a message, when it passes.
+const AT_MESSAGES: [&str; 4] = ["partition", "kill", "pause", "server-kill"];
 
 /// What the experiments of a hunt are drawn from, and how a draw becomes a run.
 pub struct SpaceOfHunt {
@@ -196,11 +199,13 @@ impl SpaceOfHunt {
             let why = "--exhaustive has runs that depend on their faults alone, and real time is another one each time";
             return Err(format!("{why}\nhint: --runtime simulated, or --runtime virtual"));
         }
-        // a client is cut off once it has the reply to one of its messages
-        let placed = [&ON_MESSAGES[..], &["partition"]].concat();
-        let typed: Vec<&str> = record
-            .option("fault")
-            .map_or_else(|| placed.clone(), |typed| typed.split(',').collect());
+        let placed = [&ON_MESSAGES[..], &AT_MESSAGES].concat();
+        let shape = Shape::of(&self.config);
+        let withstood = |fault: &&str| fault_named(fault).is_some_and(|fault| fault.survivable(&shape).is_ok());
+        let typed: Vec<&str> = match record.option("fault") {
+            Some(typed) => typed.split(',').collect(),
+            None => placed.iter().copied().filter(withstood).collect(),
+        };
         let mut kinds = Vec::new();
         for fault in typed {
             if !placed.contains(&fault) {
@@ -220,6 +225,8 @@ impl SpaceOfHunt {
                 "drop-request" | "drop-reply" => {
                     kinds.extend([of_each.clone(), format!("{of_each}:refuse={}ms", longer.as_millis())]);
                 }
+                // with the message, or with its reply
+                "server-kill" => kinds.extend([format!("{of_each}:before"), of_each]),
                 _ => kinds.push(of_each),
             }
         }

@@ -10,6 +10,8 @@ use crate::suite::Record;
 
 /// The record of a suite; a folder that contains it is a suite's.
 pub const SUITE_RECORD: &str = "suite.json";
+/// The page of a suite or a hunt, in its folder.
+pub const PAGE: &str = "index.html";
 /// The record of a hunt; a folder that contains it is a hunt's.
 pub const HUNT_RECORD: &str = "hunt.json";
 

@@ -10,7 +10,7 @@ use super::args::{ColorWhen, SuiteArgs};
 use super::experiment::possible;
 use super::github::Github;
 use super::merging;
-use super::records::{SUITE_RECORD, before, suites};
+use super::records::{PAGE, SUITE_RECORD, before, suites};
 use super::row_seeds::{RowSeeds, SEED};
 use super::rows::{self, Job, Ready};
 use super::seeds::{fresh_seed, parse_seed};
@@ -26,8 +26,6 @@ use crate::suite::record::{self, Record, RowRecord};
 use crate::suite::{RowLeftOut, RowOutcome, Suite, SuiteRow, file, junit, page, render};
 
 const RUNTIME: &str = "runtime";
-/// The suite's page.
-const PAGE: &str = "index.html";
 
 pub fn suite(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Failure> {
     if args.merge.is_empty() {
@@ -265,9 +263,7 @@ fn tell(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) -> R
         ("summary.md", &summary),
         (PAGE, &page),
     ] {
-        let path = folder.join(name);
-        fs::write(&path, text)
-            .map_err(|error| Failure::environment(format!("could not write {}: {error}", path.display())))?;
+        store::write_text(&folder.join(name), text).map_err(Failure::environment)?;
     }
     super::report::write_index(&args.results).map_err(Failure::environment)?;
     if let Some(github) = Github::noticed() {

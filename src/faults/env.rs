@@ -9,7 +9,7 @@ use crate::clock::GroundClock;
 use crate::cluster::{NodeControl, ObservedEndpoint};
 use crate::disks::DiskControl;
 use crate::wall_clock::WallClockControl;
-use harness_proxy::AnyLink;
+use harness_proxy::{AnyLink, MatchedMessage};
 
 /// Proxied links, by the one that dials and the one that is dialled: `clients × servers`, or `servers × servers`.
 pub type Links = BTreeMap<(u32, u32), AnyLink>;
@@ -34,6 +34,12 @@ pub struct FaultEnv {
 }
 
 impl FaultEnv {
+    /// The client and the server of a message that a rule found.
+    pub fn ends_of(&self, found: &MatchedMessage) -> Option<(u32, u32)> {
+        let mut links = self.links.iter();
+        links.find(|(_, link)| link.name() == found.link).map(|(ends, _)| *ends)
+    }
+
     /// Points the links at where a node serves now, if clients are led to it: a container may come back with another address.
     pub fn redirect(&self, node: u32) {
         let Some(server) = self.servers.endpoints().server_of(node) else {

@@ -6,6 +6,8 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::fault::no_argument;
+use super::points::number_alone;
+use super::target::{MessageMoment, client_at};
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject,
     Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target,
@@ -30,7 +32,12 @@ impl Fault for Kill {
         FaultDefinition {
             name,
             summary,
-            argument: "",
+            argument: match self {
+                Self::Anyone => {
+                    "any:57 (the client of the 57th message of all, pings aside, before the message arrives)"
+                }
+                Self::Holder => "",
+            },
             family: FaultFamily::Clients,
             pace: Pace::Act,
             verb: "killed",
@@ -41,6 +48,12 @@ impl Fault for Kill {
     }
 
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
+        if let (Self::Anyone, Some(message)) = (self, argument) {
+            let number = number_alone(message, shape)?;
+            let title = format!("the client of message {number}: its process is killed before the message arrives");
+            let target = client_at(number, MessageMoment::Sent);
+            return Ok(Injection::new(target, KillClients, Acquires::GoOn, title));
+        }
         no_argument(self.definition().name, argument)?;
         Ok(match self {
             Self::Holder => Injection::new(Target::Holder, KillClients, Acquires::GoOn, "its process is killed"),

@@ -13,11 +13,10 @@ use super::message_words::{accepted_in_words, in_words};
 use super::next_message::NextMessage;
 use super::points::{MessagePoints, spoken};
 use super::{
-    Acquires, ActiveFault, Affected, BoxFuture, ClientHosts, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed,
+    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
     Inject, Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, parse_duration,
 };
 use crate::client_role::{ANYONE, FILTERS};
-use crate::clock::GroundClock;
 use crate::config::suggest::similar;
 use crate::evidence::{CLIENTS_KILLED, Evidence, EvidenceCounter};
 use harness_proxy::tap::{MessageKind, Protocol};
@@ -301,8 +300,8 @@ impl Inject for MessageInjection {
                 armed,
                 instead,
                 did_not_come: None,
-                clock: context.env.clock,
-                kills: self.kills.then(|| Arc::clone(&context.env.clients)),
+                env: context.env.clone(),
+                kills: self.kills,
                 killed: 0,
             })
             .running())
@@ -317,9 +316,9 @@ struct AwaitedMessage {
     instead: Option<(NextMessage, Arc<MessagePoints>)>,
     /// The message that was meant at first, if another one took its place.
     did_not_come: Option<MessageRuleSpec>,
-    clock: GroundClock,
-    /// Where the process of the client that sent it is killed: who knows that process.
-    kills: Option<Arc<dyn ClientHosts>>,
+    env: FaultEnv,
+    /// Whether the process of the client that sent it is killed.
+    kills: bool,
     killed: u64,
 }
 
@@ -336,10 +335,10 @@ impl AwaitedMessage {
         let Some((next, points)) = self.instead.take() else {
             return;
         };
-        let now = self.clock.now_ns();
+        let now = self.env.clock.now_ns();
         let half = now + until.saturating_sub(now) / 2;
         let rule = self.armed.rule();
-        if self.clock.until(half, rule.found()).await.is_some() || rule.matched().is_some() {
+        if self.env.clock.until(half, rule.found()).await.is_some() || rule.matched().is_some() {
             return;
         }
         let meant = rule.spec;
@@ -354,10 +353,9 @@ impl AwaitedMessage {
 
     /// Kills the process of the client whose message was found.
     fn kill(&mut self) {
-        let found = self.found();
-        let client = found.and_then(|found| found.client.strip_prefix('c')?.parse().ok());
-        if let (Some(hosts), Some(client)) = (&self.kills, client) {
-            let processes = hosts.processes_of(&[client]);
+        let ends = self.found().and_then(|found| self.env.ends_of(&found));
+        if let Some((client, _)) = ends {
+            let processes = self.env.clients.processes_of(&[client]);
             self.killed = processes.iter().filter(|process| process.kill()).count() as u64;
         }
     }
@@ -365,11 +363,7 @@ impl AwaitedMessage {
     /// The message that was found. A reply that was held back until its client was killed was never to come.
     fn found(&self) -> Option<MatchedMessage> {
         let found = self.armed.rule().matched()?;
-        let done = if self.kills.is_some() {
-            self.killed > 0
-        } else {
-            found.done
-        };
+        let done = if self.kills { self.killed > 0 } else { found.done };
         Some(MatchedMessage { done, ..found })
     }
 
@@ -377,7 +371,7 @@ impl AwaitedMessage {
         let rule = self.armed.rule();
         let found = self.found();
         let (dropped, delayed) = match &found {
-            Some(_) if self.kills.is_some() => (0, 0),
+            Some(_) if self.kills => (0, 0),
             Some(found) if self.drops() => (u64::from(found.done), 0),
             Some(_) => (0, 1),
             None => (0, 0),
@@ -395,7 +389,7 @@ impl AwaitedMessage {
         let rule = self.armed.rule();
         let whose = rule.spec.whose.name();
         match (self.found(), rule.passed()) {
-            (Some(found), _) if self.kills.is_some() && !found.done => {
+            (Some(found), _) if self.kills && !found.done => {
                 Some(format!("the process of {} was not running", found.client))
             }
             (Some(found), _) if found.done || !self.drops() => None,
@@ -417,15 +411,15 @@ impl ActiveFault for AwaitedMessage {
     }
 
     fn title(&self) -> Option<String> {
-        Some(in_words(&self.armed.rule().spec, self.kills.is_some()))
+        Some(in_words(&self.armed.rule().spec, self.kills))
     }
 
     fn act(&mut self, until: u64) -> BoxFuture<'_, ()> {
-        let clock = self.clock;
+        let clock = self.env.clock;
         Box::pin(async move {
             self.give_way(until).await;
             let rule = self.armed.rule();
-            if self.kills.is_none() {
+            if !self.kills {
                 let over = async { clock.sleep_until(rule.found().await).await };
                 let _ = clock.until(until, over).await;
             } else if clock.until(until, rule.found()).await.is_some() {

@@ -48,7 +48,7 @@ pub use fault::{Fault, FaultDefinition, FaultFamily, Pace};
 pub use injection::{Inject, Injection, InjectionContext, Needs, NotInjected, Preparation, acquires_without};
 pub use points::{MessagePoint, MessagePoints, is_point};
 pub use shape::Shape;
-pub use target::{ResolvedTarget, Target};
+pub use target::{AtMessage, MessageEnd, MessageMoment, ResolvedTarget, Target};
 
 use crate::config::parse_duration;
 use harness_checkers::history::Acquires;

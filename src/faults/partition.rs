@@ -10,11 +10,11 @@ use rand_chacha::ChaCha8Rng;
 
 use super::link_injection::LinkInjection;
 use super::points::{is_point, number_alone};
+use super::target::{MessageMoment, client_at};
 use super::{
     Acquires, Fault, FaultDefinition, FaultFamily, Injection, Pace, Shape, Target, acquires_without, peer_partition,
 };
 use crate::evidence::{DROPPED_PACKETS, HELD_BYTES, HELD_CONNECTS};
-use harness_proxy::tap::Protocol;
 use harness_proxy::{Behaviour, Flow};
 
 pub struct Partition;
@@ -44,12 +44,6 @@ impl Fault for Partition {
     }
 
     fn applies(&self, argument: Option<&str>, shape: &Shape) -> Result<(), String> {
-        if argument.is_some_and(is_point) && shape.protocol == Protocol::Opaque {
-            let store = shape.backend;
-            return Err(format!(
-                "harness does not read the messages of {store}, so it cannot count them"
-            ));
-        }
         peer_partition::applies(argument.unwrap_or_default(), shape)
     }
 
@@ -89,9 +83,9 @@ impl Fault for Partition {
             "to-server" | "to-client" => one_way(kind),
             WAITER => (Target::Waiter, both, "waiter | every server".into()),
             message if is_point(message) => {
-                let message = number_alone(message)?;
-                let title = format!("the client of message {message} | every server");
-                (Target::Sender(message), both, title)
+                let number = number_alone(message, shape)?;
+                let title = format!("the client of message {number} | every server");
+                (client_at(number, MessageMoment::Received), both, title)
             }
             _ => (Target::Holder, both, "holder | every server".into()),
         };

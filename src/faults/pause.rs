@@ -11,6 +11,8 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::fault::no_argument;
+use super::points::number_alone;
+use super::target::{MessageMoment, client_at};
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject,
     Injection, InjectionContext, Needs, NotInjected, Pace, ProcessControl, RunningFault, Shape, Target,
@@ -42,7 +44,12 @@ impl Fault for Pause {
         FaultDefinition {
             name,
             summary,
-            argument: "",
+            argument: match self {
+                Self::Anyone => {
+                    "any:57 (the client of the 57th message of all, pings aside, while the reply is on its way)"
+                }
+                Self::Holder | Self::Waiter => "",
+            },
             family: FaultFamily::Clients,
             pace: Pace::Varied,
             verb: "stopped",
@@ -62,8 +69,14 @@ impl Fault for Pause {
     }
 
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
-        no_argument(self.definition().name, argument)?;
         let its_process = "its process is stopped";
+        if let (Self::Anyone, Some(message)) = (self, argument) {
+            let number = number_alone(message, shape)?;
+            let title = format!("the client of message {number}: {its_process}");
+            let target = client_at(number, MessageMoment::Answered);
+            return Ok(Injection::new(target, StopClients, Acquires::GoOn, title));
+        }
+        no_argument(self.definition().name, argument)?;
         Ok(match self {
             Self::Holder => {
                 Injection::new(Target::Holder, StopClients, Acquires::GoOn, its_process).requiring(Requirement {

@@ -9,6 +9,8 @@ use harness_proxy::{Label, TapHub};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use super::Shape;
+
 /// A message that passed so often comes again soon.
 pub(super) const OFTEN: u64 = 50;
 
@@ -20,8 +22,15 @@ pub fn is_point(argument: &str) -> bool {
     argument.split(':').next() == Some(ANY_MESSAGE)
 }
 
-/// The number of the message of an argument that is nothing but one: 57 of `any:57`. The error says which are.
-pub fn number_alone(argument: &str) -> Result<u32, String> {
+/// The number of the message of an argument that is nothing but one: 57 of `any:57`. The error says which are, or why none can be named
+/// on this cluster.
+pub fn number_alone(argument: &str, shape: &Shape) -> Result<u32, String> {
+    if shape.protocol == Protocol::Opaque {
+        let store = shape.backend;
+        return Err(format!(
+            "harness does not read the messages of {store}, so it cannot count them"
+        ));
+    }
     let number = argument
         .strip_prefix(ANY_MESSAGE)
         .and_then(|rest| rest.strip_prefix(':'));

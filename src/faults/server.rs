@@ -15,6 +15,8 @@ use rand_chacha::ChaCha8Rng;
 use tokio::sync::oneshot::error::RecvError;
 
 use super::fault::{NO_DISKS, kind_of, not_attached, not_simulated, server_names};
+use super::points::{is_point, number_alone};
+use super::target::{AtMessage, MessageEnd, MessageMoment};
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
     Inject, Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, acquires_without,
@@ -41,6 +43,8 @@ const KILLED_BY_TURNS: [&str; 2] = ["one", "majority"];
 /// What becomes of what a server wrote and did not sync.
 const KEPT: &str = "kept";
 const LOST: &str = "lost";
+/// After a message: the server that gets it is killed before it arrives.
+const BEFORE: &str = ":before";
 const SERVERS_KILLED: EvidenceCounter = EvidenceCounter::new("servers_killed", "server", "killed");
 /// Files of which the end of the power took something that was written and not synced.
 const FILES_SET_BACK: EvidenceCounter = EvidenceCounter::new("files_set_back", "file", "without its last writes");
@@ -52,7 +56,7 @@ impl Fault for OnServers {
             Self::Kill => (
                 "server-kill",
                 "servers are killed, and started again on their data",
-                "one | leader | majority | all, for how long, kept | lost: all:2s:lost loses what was not synced (default: one and a majority by turns, kept, for the window)",
+                "one | leader | majority | all, for how long, kept | lost: all:2s:lost loses what was not synced (default: one and a majority by turns, kept, for the window) | any:57, or any:57:before (the server that gets the 57th message of all, pings aside: carried out and not answered, or not arrived)",
             ),
             Self::Pause => (
                 "server-pause",
@@ -139,6 +143,9 @@ impl Fault for OnServers {
             }
             Self::Restart => (&[], "every server, one by one"),
         };
+        if let Some(message) = argument.filter(|argument| *self == Self::Kill && is_point(argument)) {
+            return at_message(message, done, shape);
+        }
         let (kind, mut fault) = parse(*self, argument.unwrap_or_default(), known)?;
         let kind = kind.unwrap_or(KILLED_BY_TURNS[number as usize % KILLED_BY_TURNS.len()]);
         let done = match (fault.lost, fault.down) {
@@ -160,6 +167,27 @@ impl Fault for OnServers {
         }
         Ok(injection(kind, fault, &done, shape, rng))
     }
+}
+
+/// The server that gets a message is killed before it arrives, or before its reply is sent.
+fn at_message(argument: &str, done: &str, shape: &Shape) -> Result<Injection, String> {
+    let (message, moment) = match argument.strip_suffix(BEFORE) {
+        Some(message) => (message, MessageMoment::Sent),
+        None => (argument, MessageMoment::CarriedOut),
+    };
+    let number = number_alone(message, shape)?;
+    let when = match moment {
+        MessageMoment::Sent => "before it arrives",
+        _ => "before it answers",
+    };
+    let target = Target::AtMessage(AtMessage {
+        number,
+        end: MessageEnd::Server,
+        moment,
+    });
+    let title = format!("the server of message {number}, {when}: {done}");
+    let fault = ServerFault::plain(OnServers::Kill);
+    Ok(Injection::new(target, fault, acquires_without(1, shape), title))
 }
 
 /// Of one of these kinds of servers.

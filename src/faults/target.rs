@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// The planned target. `Holder`, `Waiter`, `Sender`, `Leader`, `Follower` and `NextUpgrade` are resolved when the window starts.
+/// The planned target. `Holder`, `Waiter`, `AtMessage`, `Leader`, `Follower` and `NextUpgrade` are resolved when the window starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
@@ -13,8 +13,7 @@ pub enum Target {
     Holder,
     /// A client that waits for a lock then.
     Waiter,
-    /// The client that sends the n-th message of all, from 1, once it has the reply.
-    Sender(u32),
+    AtMessage(AtMessage),
     /// The server that leads then.
     Leader,
     /// A server that does not lead then: the one at this place among those, counted round and round.
@@ -22,6 +21,41 @@ pub enum Target {
     /// The server that is to be upgraded next: one that is not yet and does not lead then, or the one that leads where it is the last.
     NextUpgrade,
     Everyone,
+}
+
+/// Who sends or gets one message, at a moment in the course of that message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct AtMessage {
+    /// From 1, of all that clients send, pings aside.
+    pub number: u32,
+    pub end: MessageEnd,
+    pub moment: MessageMoment,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MessageEnd {
+    Client,
+    Server,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MessageMoment {
+    /// When the request is sent, which is lost.
+    Sent,
+    /// When the request was carried out, whose reply is lost.
+    CarriedOut,
+    /// When the reply is on its way.
+    Answered,
+    /// When the client has the reply.
+    Received,
+}
+
+/// The client that sends the message with this number, at a moment in its course.
+pub(super) fn client_at(number: u32, moment: MessageMoment) -> Target {
+    let end = MessageEnd::Client;
+    Target::AtMessage(AtMessage { number, end, moment })
 }
 
 /// A target whose roles are resolved.

@@ -4,11 +4,13 @@
 //! no act ─► each act on each message of that run ─► each act on each later message of each of those runs ─► …
 //! ```
 //!
-//! A placement is a list of acts, each on the n-th message that clients send, in the order of the messages. An experiment in virtual time
+//! A placement is a list of acts, each on the n-th message that clients send, in the order of the messages; a message that is late can
+//! have a second one, on who gets it. An experiment in virtual time
 //! is a function of its configuration, so a placement is the same run each time, and up to its last act it is the run of the
 //! placement without that act. The messages that one more act can be placed on are therefore those of a run that was made, and every
 //! placement has a number: those of fewer acts come first, those of as many in the order of the placements that they extend.
 
+use harness_checkers::Property;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Shard;
@@ -19,6 +21,10 @@ use crate::report::effect::WindowEffect;
 /// Stands for the number of a message in the kind of an act.
 pub const NUMBER: &str = "#";
 
+/// Acts that make a message late, and acts on the client that gets it.
+const LATE: &str = "delay-";
+const ON_LATE: [&str; 2] = ["partition", "pause"];
+
 /// The search for a violation in every placement.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exhaustive {
@@ -26,6 +32,9 @@ pub struct Exhaustive {
     pub acts: u32,
     /// Acts as faults are typed, with [`NUMBER`] for that of the message: `drop-reply=any:#`.
     pub kinds: Vec<String>,
+    /// Placements whose last act found nothing to act on are extended, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_reduction: bool,
     /// The part of the placements with most acts that is tried; all of them without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
@@ -34,7 +43,11 @@ pub struct Exhaustive {
     pub missing: u32,
     /// By the number of acts, from none.
     pub tried: Vec<PlacementCounts>,
-    /// By the number of a placement that others extend: how many messages clients sent in its run, once it was tried.
+    /// The first placement that came to no verdict, as faults are typed, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undecided: Option<(String, String)>,
+    /// By the number of a placement that others extend, once it was tried: up to which message. There is none where that is below the
+    /// message of its last act.
     messages: Vec<Option<u64>>,
     #[serde(skip)]
     tree: Tree,
@@ -94,12 +107,11 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl Exhaustive {
-    /// A search in which nothing was tried.
-    pub fn new(acts: u32, kinds: Vec<String>, shard: Option<Shard>) -> Self {
+    /// A search for placements of up to so many acts of these kinds, in which nothing was tried.
+    pub fn new(acts: u32, kinds: Vec<String>) -> Self {
         let mut search = Self {
             acts,
             kinds,
-            shard,
             tried: vec![PlacementCounts::default(); acts as usize + 1],
             ..Self::default()
         };
@@ -124,25 +136,57 @@ impl Exhaustive {
 
     /// Adds the extensions of placements whose messages became known.
     fn grow(&mut self) {
-        let Tree { placements, first, end } = &mut self.tree;
-        while let Some(extended) = placements.get(first.len()).copied() {
-            let parent = first.len();
+        while let Some(extended) = self.tree.placements.get(self.tree.first.len()).copied() {
+            let parent = self.tree.first.len();
             let Some(messages) = self.messages.get(parent).copied().flatten() else {
                 break;
             };
-            first.push(*end);
-            let after = extended.last.message + 1..=messages;
-            *end += after.clone().count() as u64 * self.kinds.len() as u64;
+            self.tree.first.push(self.tree.end);
+            let extensions = self.extensions(extended.last, messages);
+            self.tree.end += extensions;
             if extended.acts + 1 < self.acts {
-                let kinds = 0..self.kinds.len();
-                let acts = after.flat_map(|message| kinds.clone().map(move |kind| Act { message, kind }));
-                placements.extend(acts.map(|last| Extended {
+                let acts = (0..extensions).map(|place| self.extension(extended.last, place));
+                let placements = acts.map(|last| Extended {
                     parent,
                     acts: extended.acts + 1,
                     last,
-                }));
+                });
+                let placements: Vec<Extended> = placements.collect();
+                self.tree.placements.extend(placements);
             }
         }
+    }
+
+    /// How many acts can follow this one, on messages up to this one.
+    fn extensions(&self, last: Act, messages: u64) -> u64 {
+        match messages.checked_sub(last.message) {
+            Some(later) => self.on_late(last).count() as u64 + later * self.kinds.len() as u64,
+            None => 0,
+        }
+    }
+
+    /// The act at this place among those that can follow: first those on the same message.
+    fn extension(&self, last: Act, place: u64) -> Act {
+        if let Some(kind) = self.on_late(last).nth(place as usize) {
+            let message = last.message;
+            return Act { message, kind };
+        }
+        let place = place - self.on_late(last).count() as u64;
+        let kinds = self.kinds.len() as u64;
+        Act {
+            message: last.message + 1 + place / kinds,
+            kind: (place % kinds) as usize,
+        }
+    }
+
+    /// Kinds of acts on the client of a message whose request or reply comes late by this act, once the client has that reply.
+    fn on_late(&self, act: Act) -> impl Iterator<Item = usize> {
+        let is_late = act.message > 0 && self.kinds[act.kind].starts_with(LATE);
+        let kinds = self.kinds.iter().enumerate().filter(move |_| is_late);
+        let of_its_client = |kind: &str| ON_LATE.iter().any(|name| kind.starts_with(name));
+        kinds
+            .filter(move |(_, kind)| of_its_client(kind))
+            .map(|(place, _)| place)
     }
 
     /// The acts of the placement with this number, in the order of their messages; `None` while it is not known to exist.
@@ -155,12 +199,7 @@ impl Exhaustive {
                 return None;
             }
             place = tree.first.partition_point(|first| *first <= number) - 1;
-            let offset = number - tree.first[place];
-            let kinds = self.kinds.len() as u64;
-            acts.push(Act {
-                message: tree.placements[place].last.message + 1 + offset / kinds,
-                kind: (offset % kinds) as usize,
-            });
+            acts.push(self.extension(tree.placements[place].last, number - tree.first[place]));
         }
         while place != 0 {
             acts.push(tree.placements[place].last);
@@ -199,6 +238,32 @@ impl Exhaustive {
         (self.tree.first.len() == self.tree.placements.len()).then_some(self.tree.end)
     }
 
+    /// How many placements are to be tried, or about how many as long as that is not known; those of other shards aside.
+    pub fn wanted_or_about(&self) -> Option<u64> {
+        // a shard has all placements with fewer acts, which are few
+        let about = || Some(self.about()? / self.shard.map_or(1, |shard| u64::from(shard.of)));
+        self.wanted().or_else(about)
+    }
+
+    /// How many placements there may be, as long as that is not known: as many as if clients sent as many messages in each of the runs to
+    /// come as in the one without acts. `None` before that one.
+    fn about(&self) -> Option<u64> {
+        let messages = self.messages.first().copied().flatten()?;
+        let unknown = &self.tree.placements[self.tree.first.len()..];
+        let kinds = self.kinds.len() as u64;
+        let extensions = unknown.iter().map(|extended| {
+            let later = messages.saturating_sub(extended.last.message);
+            // ways to choose so many of the later messages, each with an act of some kind
+            let mut ways = 1_u64;
+            let of_each = (1..=u64::from(self.acts - extended.acts)).map(|acts| {
+                ways = ways.saturating_mul((later + 1).saturating_sub(acts)) / acts;
+                ways.saturating_mul(kinds.saturating_pow(acts as u32))
+            });
+            of_each.fold(0, u64::saturating_add)
+        });
+        Some(extensions.fold(self.tree.end, u64::saturating_add))
+    }
+
     /// How many placements were tried.
     pub fn all_tried(&self) -> u64 {
         self.tried.iter().map(|counts| counts.tried).sum()
@@ -223,26 +288,39 @@ impl Exhaustive {
         // one that lasts has a target as soon as it begins, which may hold the lock for longer though it met no packet
         let acted = |window: &WindowEffect| window.had_effect || !window.targets.is_empty();
         let last = windows.last().is_none_or(acted);
-        // a run in which an act has nothing to act on is another placement's, and one in which acts leave no client able to acquire is a
-        // placement like others: neither is less decided for it
+        // a run in which an act has nothing to act on is another placement's, one in which acts leave no client able to acquire is a placement
+        // like others, and one in which nobody waits has no herd: none of them is less decided for it
+        let herd = format!("{}: ", Property::Hl004.name());
+        let is_of_placement = |reason: &String| {
+            [&effect.too_little, &effect.in_vain].contains(&&Some(reason.clone())) || reason.starts_with(&herd)
+        };
         let is_decided = match diagnosis.outcome {
             Outcome::Pass | Outcome::Fail => true,
-            Outcome::Unsure => match &diagnosis.unsure[..] {
-                [only] => effect.too_little.as_ref().or(effect.in_vain.as_ref()) == Some(only),
-                _ => false,
-            },
+            Outcome::Unsure => diagnosis.unsure.iter().all(is_of_placement) && !diagnosis.unsure.is_empty(),
             Outcome::Error => false,
         };
+        let is_decided = is_decided && windows.len() == acts.len();
         let counts = &mut self.tried[acts.len()];
         counts.tried += 1;
         counts.without_effect += u64::from(!last);
-        counts.undecided += u64::from(!is_decided || windows.len() != acts.len());
-        let message = acts.last().map_or(0, |act| act.message);
+        if !is_decided {
+            counts.undecided += 1;
+            let why = || match windows.len() {
+                begun if begun < acts.len() => format!("{begun} of {} faults were begun", acts.len()),
+                _ => diagnosis.unsure.join("; "),
+            };
+            let first = self
+                .undecided
+                .is_none()
+                .then(|| (self.faults(number).unwrap_or_default().join(","), why()));
+            self.undecided = self.undecided.take().or(first);
+        }
+        let is_extended = last || self.without_reduction;
         let place = number as usize;
         if place < self.tree.placements.len() {
             let known = self.messages.len().max(place + 1);
             self.messages.resize(known, None);
-            self.messages[place] = Some(if last { sent } else { message });
+            self.messages[place] = Some(if is_extended { sent } else { 0 });
             self.grow();
         }
     }
@@ -256,7 +334,15 @@ impl Exhaustive {
 
     /// Adds what another shard of the same search tried. The error says why they are not of one search.
     pub fn take_in(&mut self, other: &Self) -> Result<(), String> {
-        if (self.acts, &self.kinds, &self.messages) != (other.acts, &other.kinds, &other.messages) {
+        let known = |search: &Self| {
+            (
+                search.acts,
+                search.without_reduction,
+                search.kinds.clone(),
+                search.messages.clone(),
+            )
+        };
+        if known(self) != known(other) {
             return Err(
                 "the hunts searched for placements in different runs, or one of them is not complete".to_owned(),
             );
@@ -286,46 +372,56 @@ mod tests {
     use super::*;
     use crate::exit::Exit;
 
-    type Acts = Vec<(u64, char)>;
+    type Acts = Vec<(u64, &'static str)>;
+
+    const KINDS: [&str; 4] = ["drop-reply", "kill", "delay-reply", "partition"];
 
     /// How many messages a lock sends that asks once more for each message that is lost, and no more once it is killed.
     fn messages(acts: &Acts) -> u64 {
-        let killed = acts.iter().find(|(_, kind)| *kind == 'k');
+        let killed = acts.iter().find(|(_, kind)| *kind == "kill");
         killed.map_or(3 + acts.len() as u64, |(message, _)| *message)
     }
 
     /// The fourth message has no reply that could be lost.
     fn has_effect(acts: &Acts) -> bool {
-        acts.last() != Some(&(4, 'd'))
+        acts.last() != Some(&(4, "drop-reply"))
     }
 
     /// Every placement that extends this one by up to so many acts, and that one.
     fn all(acts: Acts, more: u32) -> Vec<Acts> {
         let mut found = vec![acts.clone()];
         if more > 0 && has_effect(&acts) {
-            let after = acts.last().map_or(0, |(message, _)| *message);
-            for message in after + 1..=messages(&acts) {
-                for kind in ['d', 'k'] {
-                    let mut extended = acts.clone();
-                    extended.push((message, kind));
-                    found.extend(all(extended, more - 1));
-                }
+            let (after, last) = acts.last().copied().unwrap_or_default();
+            let later = (after + 1..=messages(&acts)).flat_map(|message| KINDS.map(|kind| (message, kind)));
+            // who gets a late reply can be cut off then
+            let same = (last == "delay-reply").then_some((after, "partition"));
+            for act in later.chain(same) {
+                let mut extended = acts.clone();
+                extended.push(act);
+                found.extend(all(extended, more - 1));
             }
         }
         found
     }
 
     fn hunt(acts: u32, shard: Option<Shard>) -> HuntRecord {
-        let kinds = ["d=any:#", "k=any:#"].map(str::to_owned).to_vec();
+        let kinds = KINDS.map(|kind| format!("{kind}=any:{NUMBER}")).to_vec();
         HuntRecord {
-            exhaustive: Some(Exhaustive::new(acts, kinds, shard)),
+            exhaustive: Some(Exhaustive {
+                shard,
+                ..Exhaustive::new(acts, kinds)
+            }),
             ..record()
         }
     }
 
     fn ended(record: &HuntRecord, number: u64) -> (Acts, ExperimentResult) {
         let faults = record.exhaustive.as_ref().unwrap().faults(number).unwrap();
-        let act = |fault: &String| (fault[6..].parse().unwrap(), fault.chars().next().unwrap());
+        let act = |fault: &String| {
+            let (name, number) = fault.split_once("=any:").unwrap();
+            let kind = KINDS.into_iter().find(|kind| *kind == name).unwrap();
+            (number.parse().unwrap(), kind)
+        };
         let acts: Acts = faults.iter().map(act).collect();
         let windows = faults
             .iter()
@@ -379,6 +475,7 @@ mod tests {
                 assert!(jobs > 1 || fewer_first, "{tried:?}");
                 assert_eq!(sorted(tried), sorted(wanted.clone()), "{acts} acts, {jobs} at a time");
                 let search = record.exhaustive.as_ref().unwrap();
+                assert_eq!(search.about(), search.total());
                 assert_eq!(
                     (search.total(), search.wanted()),
                     (Some(wanted.len() as u64), Some(wanted.len() as u64))
@@ -392,6 +489,37 @@ mod tests {
                 assert_eq!(record.exit(), Exit::Holds);
             }
         }
+    }
+
+    #[test]
+    fn a_search_says_about_how_many_placements_there_are_once_it_knows_one_run() {
+        let mut record = hunt(2, None);
+        assert_eq!(record.exhaustive.as_ref().unwrap().about(), None);
+        record.begin();
+        let (_, root) = ended(&record, 0);
+        record.add(&root);
+        // three messages: one run without an act, 3 × 4 with one, and 4 × 4 for each of three pairs
+        assert_eq!(record.exhaustive.as_ref().unwrap().about(), Some(1 + 12 + 3 * 16));
+    }
+
+    #[test]
+    fn without_reduction_a_placement_without_an_effect_is_extended_as_any_other() {
+        let mut record = hunt(2, None);
+        record.exhaustive.as_mut().unwrap().without_reduction = true;
+        let tried = make(&mut record, 1);
+        let without = |acts: &&Acts| acts.len() == 2 && !has_effect(&acts[..1].to_vec());
+        assert_eq!(
+            tried.iter().filter(without).count(),
+            0,
+            "the run without acts has three messages"
+        );
+        let mut record = hunt(3, None);
+        record.exhaustive.as_mut().unwrap().without_reduction = true;
+        let more = make(&mut record, 1);
+        let without = |acts: &&Acts| acts.len() == 3 && !has_effect(&acts[..2].to_vec());
+        assert!(more.iter().any(|acts| without(&acts)), "{more:?}");
+        let reduced = all(Vec::new(), 3);
+        assert!(reduced.iter().all(|acts| more.contains(acts)));
     }
 
     #[test]

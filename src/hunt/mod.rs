@@ -36,10 +36,11 @@ pub mod exhaustive;
 pub mod faults;
 pub mod find;
 pub mod hit_rate;
+pub mod junit;
 pub mod merge;
+pub mod page;
 pub mod record;
 pub mod render;
-
 pub mod shrink;
 pub mod typed_fault;
 

@@ -81,27 +81,31 @@ pub fn block(record: &HuntRecord, now: &[String], look: Look) -> String {
     format!("\n{}", ScreenText::join_in_columns(lines.collect(), look.columns))
 }
 
+/// `41,208 placements of up to 2 faults`, or about how many; `None` before that is known.
+pub fn placement_count(record: &HuntRecord) -> Option<String> {
+    let search = record.exhaustive.as_ref()?;
+    let about = if search.wanted().is_some() { "" } else { "about " };
+    let of = many(u64::from(search.acts), "fault");
+    Some(format!(
+        "{about}{} placements of up to {of}",
+        thousands(search.wanted_or_about()?)
+    ))
+}
+
 /// `12,345 of 41,208 placements of up to 2 faults   about 1m 20s left`
 fn tries(record: &HuntRecord, search: &Exhaustive) -> String {
     let tried = search.all_tried();
-    let of = many(u64::from(search.acts), "fault");
-    let Some(wanted) = search.wanted() else {
-        return format!(
-            "{} placements of up to {of}, of which it is not yet known how many there are",
-            thousands(tried)
-        );
+    let (Some(wanted), Some(count)) = (search.wanted_or_about(), placement_count(record)) else {
+        let of = many(u64::from(search.acts), "fault");
+        return format!("placements of up to {of}, which a run without a fault counts first");
     };
     let left = wanted.saturating_sub(tried);
     let left_ms = record.took_ms.saturating_mul(left) / tried.max(1);
-    let (tried, wanted) = (thousands(tried), thousands(wanted));
-    format!(
-        "{tried} of {wanted} placements of up to {of}   about {} left",
-        clock(left_ms)
-    )
+    format!("{} of {count}   about {} left", thousands(tried), clock(left_ms))
 }
 
 /// What a search for every placement came to.
-fn placements(record: &HuntRecord, search: &Exhaustive) -> Vec<String> {
+pub fn placements(record: &HuntRecord, search: &Exhaustive) -> Vec<String> {
     let of = many(u64::from(search.acts), "fault");
     let of_shard = search
         .shard
@@ -138,6 +142,12 @@ fn placements(record: &HuntRecord, search: &Exhaustive) -> Vec<String> {
         }
         lines.push(format!("  {line}"));
     }
+    lines.extend(
+        search
+            .undecided
+            .iter()
+            .map(|(faults, why)| format!("    undecided, for one: {faults}: {why}")),
+    );
     lines
 }
 
@@ -185,19 +195,22 @@ fn rate(record: &HuntRecord) -> String {
     )
 }
 
+/// `redis / redis-set-px-lua`
+pub fn subject(record: &HuntRecord) -> String {
+    let options = ["backend", "recipe", "client"].into_iter();
+    let said: Vec<&str> = options.filter_map(|option| record.option(option)).collect();
+    said.join(" / ")
+}
+
 /// The summary at the end; `folder` is that of the record.
 pub fn summary(record: &HuntRecord, folder: &str, look: Look) -> String {
-    let what: Vec<&str> = ["backend", "recipe", "client"]
-        .into_iter()
-        .filter_map(|option| record.option(option))
-        .collect();
     let seed = match record.merged.len() {
         0 => format!("seed {}", record.seed),
         hunts => format!("{} (seeds {})", many(hunts as u64, "hunt"), record.seed),
     };
     let title = format!(
         "  hunt {}   {seed}, {}, {}",
-        what.join(" / "),
+        subject(record),
         clock(record.took_ms),
         rate(record)
     );
@@ -233,7 +246,7 @@ pub fn summary(record: &HuntRecord, folder: &str, look: Look) -> String {
 }
 
 /// `once in 4 experiments`, `3 times in 4,000 experiments (1 in 1,333)`
-fn how_often(count: u64, experiments: u64) -> String {
+pub fn how_often(count: u64, experiments: u64) -> String {
     let all = many(experiments, "experiment");
     match count {
         1 => format!("once in {all}"),
@@ -295,7 +308,7 @@ fn commands(find: &HuntFind, folder: &str, look: Look) -> Vec<ScreenText> {
 }
 
 /// How many windows of which faults had an effect, and which faults never had one.
-fn effects(record: &HuntRecord) -> Vec<String> {
+pub fn effects(record: &HuntRecord) -> Vec<String> {
     let sum = |of: fn(&super::record::FaultCount) -> u32| record.faults.values().map(of).sum::<u32>();
     let windows = sum(|count| count.windows);
     if windows == 0 {
@@ -442,7 +455,7 @@ mod tests {
     fn a_search_says_how_far_it_is_and_whether_it_is_complete() {
         let kinds = ["drop-reply=any:#".to_owned()].to_vec();
         let mut record = HuntRecord {
-            exhaustive: Some(Exhaustive::new(1, kinds, None)),
+            exhaustive: Some(Exhaustive::new(1, kinds)),
             ..record()
         };
         let ended = |record: &mut HuntRecord, windows: &[(&str, bool)]| {

@@ -138,7 +138,10 @@ impl Lane<'_> {
             let length = match pace {
                 // until its message comes, or long enough from then on
                 _ if is_point && fault.definition().pace == Pace::Message => room,
-                _ if is_point => shortest_long_window(self.config),
+                _ if is_point => {
+                    let survivable = fault.survivable(self.shape).unwrap_or(Duration::MAX);
+                    shortest_long_window(self.config).min(survivable)
+                }
                 Pace::Varied | Pace::Long if dense => self.dense_length(pace),
                 Pace::Varied => self.length(LENGTHS[(which + turn + turn / LENGTHS.len()) % LENGTHS.len()]),
                 Pace::Long => self.length(Length::Long),

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use super::comparison::{Comparison, RunSummary, ViolationKind, compare};
 use super::diagnosis::Outcome;
-use super::html::text::prose;
+use super::html::text::{address, prose};
 use super::html::{page, sign};
 use super::listed::{Listed, ListedFind, ListedHunt, ListedSuite};
 use super::trend::over_time;
@@ -127,7 +127,7 @@ fn newest_hunts(hunts: &[ListedHunt]) -> Markup {
                         @let word = hunt.outcome.word();
                         li {
                             b class=(word.to_lowercase()) { (sign(hunt.outcome)) " " (word) } " "
-                            (hunt.name) ": " (hunt.counts)
+                            a href={ (address(&hunt.name)) "/index.html" } { (hunt.name) } ": " (hunt.counts)
                             @if !hunt.finds.is_empty() {
                                 ul { @for find in &hunt.finds { li { (found(find)) } } }
                             }

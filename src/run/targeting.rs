@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use harness_proxy::tap::MessageKind;
-use harness_proxy::{ActiveRule, MessageAction, MessageRule, MessageRuleSpec};
+use harness_proxy::{ActiveRule, MatchedMessage, MessageAction, MessageRule, MessageRuleSpec};
 
 use super::holders::Holding;
 use crate::client_role::ANYONE;
 use crate::cluster::NodeControl;
-use crate::faults::{FaultEnv, ResolvedTarget, Target};
+use crate::faults::{AtMessage, FaultEnv, MessageEnd, MessageMoment, ResolvedTarget, Target};
 use crate::limits::AIM;
 use crate::plan::PlannedWindow;
 use crate::run::context::RunContext;
@@ -124,15 +124,22 @@ pub async fn resolve(
             }
             (ResolvedTarget::Servers(vec![server]), title)
         }
-        Target::Sender(message) => {
-            let (client, name) = sender(*message, window.number, env).await;
-            let mut title = format!("c{client}, after its `{name}`: {planned}");
-            // it may have become the holder by that reply
-            if let Some((_, holding, works)) = aim.holder(Some(client), None, BECOMES_HOLDER).await {
-                targeted = Some((client, works));
-                title = format!("c{client} (holder of {}), after its `{name}`: {planned}", holding.lock);
+        Target::AtMessage(message) => {
+            let (found, client, server) = at_message(*message, window.number, env).await;
+            let name = found.message;
+            let mut title = format!("`{name}` of c{client}: {planned}");
+            if message.moment == MessageMoment::Received {
+                // it may have become the holder by that reply
+                if let Some((_, holding, works)) = aim.holder(Some(client), None, BECOMES_HOLDER).await {
+                    targeted = Some((client, works));
+                    title = format!("`{name}` of c{client} (holder of {}): {planned}", holding.lock);
+                }
             }
-            (ResolvedTarget::Clients(vec![client]), title)
+            let target = match message.end {
+                MessageEnd::Client => ResolvedTarget::Clients(vec![client]),
+                MessageEnd::Server => ResolvedTarget::Servers(vec![server]),
+            };
+            (target, title)
         }
         Target::Clients(clients) => (ResolvedTarget::Clients(clients.clone()), planned.clone()),
         Target::Servers(servers) => (ResolvedTarget::Servers(servers.clone()), planned.clone()),
@@ -146,22 +153,28 @@ pub async fn resolve(
     })
 }
 
-/// The client that sends the n-th message of all, once it has the reply, and the name of that message.
-async fn sender(message: u32, window: u32, env: &FaultEnv) -> (u32, String) {
+/// Waits for the moment of a message; returns that message, its client and its server.
+async fn at_message(at: AtMessage, window: u32, env: &FaultEnv) -> (MatchedMessage, u32, u32) {
     let rule = MessageRule::new(MessageRuleSpec {
         message: MessageKind::any(),
-        occurrence: message,
+        occurrence: at.number,
         whose: ANYONE,
         accepted: false,
-        action: MessageAction::DelayReply(Duration::ZERO),
+        action: match at.moment {
+            MessageMoment::Sent => MessageAction::DropRequest,
+            MessageMoment::CarriedOut => MessageAction::DropReply,
+            MessageMoment::Answered | MessageMoment::Received => MessageAction::DelayReply(Duration::ZERO),
+        },
         refuse: None,
     });
     let armed = ActiveRule::apply(env.links.values().cloned().collect(), window, rule);
     let passes_ns = armed.rule().found().await;
-    env.clock.sleep_until(passes_ns).await;
+    if at.moment == MessageMoment::Received {
+        env.clock.sleep_until(passes_ns).await;
+    }
     let found = armed.rule().matched().expect("a message that was found is known");
-    let client = found.client.strip_prefix('c').and_then(|number| number.parse().ok());
-    (client.expect("links are named by their clients"), found.message)
+    let (client, server) = env.ends_of(&found).expect("it passed on one of these links");
+    (found, client, server)
 }
 
 /// The servers that still are of the version with which the run began.

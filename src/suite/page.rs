@@ -1,8 +1,6 @@
 //! A suite's record as one offline page, `index.html` in its folder: what is not as expected and why, with a link to each
 //! run's own report, what changed since the suite ran before, and every row.
 
-use std::fmt::Write;
-
 use maud::{Markup, html};
 
 use super::judge::RowOutcome;
@@ -10,7 +8,7 @@ use super::record::{Record, RowLeftOut, RowRecord};
 use super::render::{again, outcome, sum, verdicts};
 use super::since::Since;
 use crate::report::diagnosis::Outcome;
-use crate::report::html::text::prose;
+use crate::report::html::text::{address, prose};
 use crate::report::html::{self, sign, spans};
 use crate::report::index::{SCRIPT, STYLE, filter_box, filters};
 use crate::report::words::{clock, date};
@@ -101,20 +99,6 @@ fn report(row: &RowRecord) -> Markup {
             None => { (row.name) }
         }
     }
-}
-
-/// A path as an address has it.
-fn address(path: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=,~".contains(&byte);
-    let mut address = String::new();
-    for byte in path.bytes() {
-        if plain(byte) {
-            address.push(char::from(byte));
-        } else {
-            let _ = write!(address, "%{byte:02X}");
-        }
-    }
-    address
 }
 
 /// A row that is not as expected: why, run by run, and the line that makes its plan again.

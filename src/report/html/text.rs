@@ -1,5 +1,7 @@
 //! Prose and script data as HTML takes them. Elements are `maud`'s: text in them is escaped by its type.
 
+use std::fmt::Write;
+
 use maud::{Markup, PreEscaped, html};
 
 use crate::report::escape;
@@ -50,6 +52,20 @@ pub fn json(value: &str) -> Markup {
         }
     }
     PreEscaped(escaped)
+}
+
+/// A path as an address has it.
+pub fn address(path: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=,~".contains(&byte);
+    let mut address = String::new();
+    for byte in path.bytes() {
+        if plain(byte) {
+            address.push(char::from(byte));
+        } else {
+            let _ = write!(address, "%{byte:02X}");
+        }
+    }
+    address
 }
 
 /// A page without control characters, whichever of its parts had them.

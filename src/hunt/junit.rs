@@ -1,0 +1,97 @@
+//! A hunt's record as JUnit XML by `quick-junit`: each find is a failure, and one case more says whether the hunt proves anything.
+
+use std::time::Duration;
+
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+
+use super::find::HuntFind;
+use super::record::HuntRecord;
+use super::render::{cause, counts, how_often, placements, subject};
+use crate::exit::Exit;
+use crate::report::junit::{document, line, lines};
+use crate::report::words::quoted;
+
+pub fn junit(record: &HuntRecord) -> String {
+    let time = Duration::from_millis(record.took_ms);
+    let title = format!("hunt {}", subject(record));
+    let mut suite = TestSuite::new(line(&title));
+    suite.set_time(time);
+    suite.add_test_cases(record.finds.iter().map(|find| failure(find, record.counts.experiments)));
+    suite.add_test_case(whole(record));
+    for case in &mut suite.test_cases {
+        case.set_classname(line(&title));
+    }
+    document(Report::new("harness"), suite, time)
+}
+
+fn failure(find: &HuntFind, experiments: u64) -> TestCase {
+    let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+    let again: Vec<String> = find.again.iter().map(|word| quoted(word)).collect();
+    let times = how_often(find.count, experiments);
+    status.set_type(line(&find.class)).set_message(line(&find.summary));
+    status.set_description(lines(&format!(
+        "{times}, first under {}\n{}",
+        find.fault,
+        again.join(" ")
+    )));
+    let mut case = TestCase::new(line(&cause(find.property.id(), &find.class)), status);
+    case.set_system_out(lines(&format!("[[ATTACHMENT|{}/report.html]]", find.run)));
+    case
+}
+
+/// Whether the hunt tried what it was to try.
+fn whole(record: &HuntRecord) -> TestCase {
+    let (name, told) = match &record.exhaustive {
+        Some(search) => ("every placement was tried", placements(record, search).swap_remove(0)),
+        None => ("the hunt proves something", counts(record)),
+    };
+    let proves = match record.exhaustive {
+        Some(_) => record.is_complete(),
+        None => matches!(record.exit(), Exit::Holds | Exit::Violated),
+    };
+    let status = match proves {
+        true => TestCaseStatus::success(),
+        false => {
+            let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+            status.set_message(line(record.error.as_ref().unwrap_or(&told)));
+            status
+        }
+    };
+    let mut case = TestCase::new(line(name), status);
+    case.set_system_out(lines(&told));
+    case
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::exhaustive::Exhaustive;
+    use super::super::record::tests::{record, result};
+    use super::*;
+
+    fn counted(record: &HuntRecord) -> [String; 3] {
+        let text = junit(record);
+        let document = roxmltree::Document::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let suite = document.root_element().first_element_child().unwrap();
+        ["tests", "failures", "errors"].map(|attribute| suite.attribute(attribute).unwrap().to_owned())
+    }
+
+    #[test]
+    fn each_find_is_a_failure_beside_the_case_of_the_whole_hunt() {
+        let mut record = record();
+        record.add(&result(
+            0,
+            &[("reset", true)],
+            &[("HL005", "ghost", None), ("HL001", "told-twice", None)],
+        ));
+        assert_eq!(counted(&record), ["3", "2", "0"]);
+        record.finds.clear();
+        assert_eq!(counted(&record), ["1", "0", "0"]);
+    }
+
+    #[test]
+    fn a_search_that_was_not_ended_is_an_error_though_nothing_was_found() {
+        let mut record = record();
+        record.exhaustive = Some(Exhaustive::new(1, vec!["drop-reply=any:#".to_owned()]));
+        assert_eq!(counted(&record), ["1", "0", "1"]);
+    }
+}

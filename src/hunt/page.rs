@@ -1,0 +1,146 @@
+//! A hunt's record as one offline page, `index.html` in its folder: what was tried, and each find with its run's own report and the
+//! command that makes it again.
+
+use maud::{Markup, html};
+
+use super::exhaustive::Exhaustive;
+use super::find::HuntFind;
+use super::record::HuntRecord;
+use super::render::{cause, counts, effects, how_often, placements, subject};
+use crate::report::diagnosis::Outcome;
+use crate::report::html::text::{address, prose};
+use crate::report::html::{self, sign, spans};
+use crate::report::index::STYLE;
+use crate::report::words::{clock, date, many, quoted, thousands};
+
+pub fn page(record: &HuntRecord) -> String {
+    let outcome = Outcome::of(record.exit());
+    let word = outcome.word();
+    let subject = subject(record);
+    let body = html! {
+        header.suite.(word.to_lowercase()) {
+            p.badge { (sign(outcome)) " " (word) }
+            h1 { (sentence(record)) }
+            p.what { (what(record, &subject)) }
+        }
+        main {
+            @for find in &record.finds { (self::find(find, record.counts.experiments)) }
+            @if let Some(search) = &record.exhaustive { (searched(record, search)) }
+            section {
+                h2 { "What the faults did" }
+                ul { @for line in effects(record) { li { (line) } } }
+            }
+            @if record.counts.failed > 0 {
+                section.violation {
+                    h2 { (many(record.counts.failed, "experiment")) " could not be made" }
+                    @if let Some(why) = &record.error { p { (prose(why)) } }
+                }
+            }
+        }
+        footer {
+            "Each find is a cause: the property and class of a violation that follows from no other. Its name leads to the report of the first \
+             run that showed it."
+        }
+    };
+    html::page(&format!("{word} hunt {subject}"), STYLE, "", &body)
+}
+
+/// `2 causes of violations in 300 experiments`
+fn sentence(record: &HuntRecord) -> String {
+    let all = many(record.counts.experiments, "experiment");
+    match (record.finds.len(), &record.exhaustive) {
+        (0, Some(search)) => placements(record, search).swap_remove(0),
+        (0, None) => format!("nothing was found in {all}"),
+        (1, _) => format!("1 cause of violations in {all}"),
+        (finds, _) => format!("{finds} causes of violations in {all}"),
+    }
+}
+
+fn what(record: &HuntRecord, subject: &str) -> Markup {
+    spans(&[
+        format!("hunt {subject}"),
+        format!("seed {}", record.seed),
+        format!("begun {}", date(&record.started)),
+        format!("harness {}", record.harness),
+        clock(record.took_ms),
+        counts(record),
+    ])
+}
+
+fn find(find: &HuntFind, experiments: u64) -> Markup {
+    let fault = if find.fault.is_empty() { "no fault" } else { &find.fault };
+    let again: Vec<String> = find.again.iter().map(|word| quoted(word)).collect();
+    html! {
+        section.violation {
+            h2 { a href={ (address(&find.run)) "/report.html" } { (cause(find.property.id(), &find.class)) } }
+            ul.why {
+                li { (prose(&find.summary)) }
+                li { (how_often(find.count, experiments)) ", first in experiment " (find.experiment + 1) ", under " code { (fault) } }
+                @if let Some(likely) = &find.likely { li { "likely: " (prose(likely)) } }
+            }
+            @if !again.is_empty() { div.again { code { (again.join(" ")) } } }
+        }
+    }
+}
+
+/// How many placements there were by their number of faults, and which faults were placed.
+fn searched(record: &HuntRecord, search: &Exhaustive) -> Markup {
+    html! {
+        section {
+            h2 { "Every placement of up to " (many(u64::from(search.acts), "fault")) }
+            p { (placements(record, search).swap_remove(0)) }
+            div.scroll {
+                table {
+                    thead { tr { th { "faults" } th { "tried" } th { "the last one had no effect" } th { "undecided" } } }
+                    tbody {
+                        @for (acts, counts) in search.tried.iter().enumerate() {
+                            tr {
+                                td.number { (acts) }
+                                td.number { (thousands(counts.tried)) }
+                                td.number { (thousands(counts.without_effect)) }
+                                td.number { (thousands(counts.undecided)) }
+                            }
+                        }
+                    }
+                }
+            }
+            @if let Some((faults, why)) = &search.undecided { p { "Undecided, for one: " code { (faults) } ": " (prose(why)) } }
+            p { "Placed on each message: " @for kind in &search.kinds { code { (kind) } " " } }
+            p { "Not placed: faults that neither are on one message nor begin with one, and those on messages that open the first sessions." }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::tests::{record, result};
+    use super::*;
+
+    #[test]
+    fn each_find_leads_to_its_report_and_says_how_to_make_it_again() {
+        let mut record = record();
+        record.add(&result(0, &[("drop-reply=<b>:1", true)], &[("HL005", "ghost", None)]));
+        let page = page(&record);
+        for part in [
+            "FAIL",
+            "1 cause of violations in 1 experiment",
+            "href=\"runs/0/report.html\"",
+            "HL005 ghost",
+            "drop-reply=&lt;b&gt;:1",
+        ] {
+            assert!(page.contains(part), "{part}\n{page}");
+        }
+    }
+
+    #[test]
+    fn a_search_that_was_not_ended_is_not_complete_on_its_page() {
+        let mut record = record();
+        record.exhaustive = Some(Exhaustive::new(1, vec!["drop-reply=any:#".to_owned()]));
+        let page = page(&record);
+        assert!(
+            page.contains("not complete: 0 placements of up to 1 fault were tried"),
+            "{page}"
+        );
+        assert!(page.contains("UNSURE") && page.contains("drop-reply=any:#"), "{page}");
+    }
+}

@@ -1,6 +1,6 @@
 //! What a client is doing with a lock, as labels of the proxy: faults select messages of the holder, taps ask who waits.
 
-use harness_proxy::{ClientFilter, Label, LabelScheme, LabelSet};
+use harness_proxy::{ClientFilter, ClientStates, Label, LabelScheme, LabelSet};
 
 /// What a client is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +46,18 @@ pub fn filter_of(label: Label) -> ClientFilter {
     let of_one = [WAITER, WORKER, RELEASER, IDLE_CLIENT];
     let found = of_one.into_iter().find(|filter| filter.selects(label));
     found.unwrap_or(ANYONE)
+}
+
+/// `SET of a waiter, others: idle, the holder`
+pub fn in_words(state: &ClientStates) -> String {
+    let others = LABELS.labels.iter().filter(|label| state.others.contains(**label));
+    let others: Vec<&str> = others.map(|label| label.words()).collect();
+    format!(
+        "{} of {}, others: {}",
+        state.name,
+        state.label.words(),
+        others.join(", ")
+    )
 }
 
 impl From<ClientRole> for Label {

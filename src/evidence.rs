@@ -27,6 +27,15 @@ pub const DROPPED_PACKETS: EvidenceCounter = EvidenceCounter::new("dropped_packe
 pub const REFUSED: EvidenceCounter = EvidenceCounter::new("refused", "connect", "refused");
 pub const RESETS: EvidenceCounter = EvidenceCounter::new("resets", "connection", "reset");
 
+/// What clients sent while faults could act on it, as taps read it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SentUnderFaults {
+    /// How many requests.
+    pub requests: u64,
+    /// What all clients were doing when one sent a request: `SET of a waiter, others: idle, the holder`.
+    pub states: Vec<String>,
+}
+
 /// What links count, as far as it proves a fault.
 pub const LINK_COUNTERS: [EvidenceCounter; 7] = [
     LINKS,

@@ -63,9 +63,11 @@ impl Harness {
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("HARNESS_")) {
             command.env_remove(name);
         }
+        let mut words_of = words.split_whitespace();
         command
-            .args(words.split_whitespace())
+            .args(words_of.next())
             .args(seed_where_runs_repeat(words))
+            .args(words_of)
             .current_dir(self.folder.path())
             .env_remove("CI")
             .env_remove("GITHUB_ACTIONS");

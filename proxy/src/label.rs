@@ -23,7 +23,7 @@ impl Label {
 }
 
 /// Some labels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LabelSet(u8);
 
 impl LabelSet {
@@ -84,6 +84,13 @@ impl ClientLabels {
         (label, slot >> NUMBER_BITS)
     }
 
+    /// What the clients other than this one do.
+    pub(crate) fn others(&self, client: u32) -> LabelSet {
+        let others = (0_u32..).zip(&self.slots).filter(|(other, _)| *other != client);
+        let numbers = others.map(|(_, slot)| slot.load(Relaxed) & ((1 << NUMBER_BITS) - 1));
+        LabelSet(numbers.fold(0, |set, number| set | 1 << number))
+    }
+
     pub(crate) fn is_retrying(&self, label: Label) -> bool {
         self.scheme.retrying.contains(label)
     }
@@ -110,6 +117,15 @@ mod tests {
         assert_eq!(labels.get(0), (IDLE, 0));
         labels.set(7, BUSY);
         assert_eq!(labels.get(7), (IDLE, 0));
+    }
+
+    #[test]
+    fn what_others_do_is_what_no_one_else_does_not() {
+        let labels = ClientLabels::new(SCHEME, 3);
+        assert_eq!(labels.others(1), LabelSet::of(&[IDLE]));
+        labels.set(1, BUSY);
+        assert_eq!(labels.others(1), LabelSet::of(&[IDLE]), "its own does not count");
+        assert_eq!(labels.others(0), LabelSet::of(&[IDLE, BUSY]));
     }
 
     #[test]

@@ -4,13 +4,14 @@
 //! pumps. Neither holds a byte back by itself: a tap says where to stop, and the pump stops there. A network that carries messages
 //! and not bytes tells its taps of each message, and they say the same.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::label::{ClientLabels, Label, LabelScheme};
+use super::label::{ClientLabels, Label, LabelScheme, LabelSet};
 use super::link_state::Layer;
 use super::lost_replies::{LostReplies, LostReply};
 use super::message_rule::{MessageRule, RequestSeen};
@@ -39,12 +40,22 @@ pub struct TapHub {
     notices: mpsc::Sender<TapNotification>,
     /// How often each request passed, by what its client was doing.
     passed: Mutex<Tally<(MessageName, Label), u64>>,
+    /// The states of all clients in which requests passed.
+    states: Mutex<BTreeSet<ClientStates>>,
     /// How many requests of a name were accepted, and how many refused.
     answered: Mutex<Tally<MessageName, [u64; 2]>>,
     lost_replies: LostReplies,
     sessions: Sessions,
     /// Connections on which a tap lost its place, and the first reason.
     lost: Mutex<(u64, Option<(String, TapError)>)>,
+}
+
+/// What the client that sends a request is doing at that moment, and what the others are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClientStates {
+    pub name: MessageName,
+    pub label: Label,
+    pub others: LabelSet,
 }
 
 impl TapHub {
@@ -61,6 +72,7 @@ impl TapHub {
             labels: ClientLabels::new(labels, clients),
             notices,
             passed: Mutex::default(),
+            states: Mutex::default(),
             answered: Mutex::default(),
             lost_replies: LostReplies::default(),
             sessions: Sessions::default(),
@@ -79,6 +91,12 @@ impl TapHub {
             .into_iter()
             .map(|((name, label), count)| (name, label, count))
             .collect()
+    }
+
+    /// The states of all clients in which requests passed so far.
+    pub fn states(&self) -> Vec<ClientStates> {
+        let states = self.states.lock().expect("no one panics while holding states");
+        states.iter().copied().collect()
     }
 
     /// Counts one request.
@@ -291,6 +309,10 @@ impl ConnectionTap {
         if !is_idle_talk(name) {
             self.link.count(|counters| &counters.requests);
             self.link.hub.count_request(name, label);
+            let others = self.link.hub.labels.others(self.link.client);
+            let mut states = self.link.hub.states.lock().expect("no one panics while holding states");
+            states.insert(ClientStates { name, label, others });
+            drop(states);
         }
         if !self.link.ruled.load(Relaxed) {
             return None;

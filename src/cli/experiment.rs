@@ -12,6 +12,7 @@ use crate::cluster::{RuntimeChoice, RuntimeRequest};
 use crate::config::Config;
 use crate::config::setting::{OptionName, Setting, SettingOrigin};
 use crate::event::ProgressSender;
+use crate::evidence::SentUnderFaults;
 use crate::exit::Exit;
 use crate::in_virtual_time;
 use crate::plan::Plan;
@@ -162,7 +163,7 @@ pub fn examined_in_memory(
     config: Config,
     choice: &RuntimeChoice,
     stop: &watch::Receiver<bool>,
-) -> Result<Option<(Diagnosis, u64)>, String> {
+) -> Result<Option<(Diagnosis, SentUnderFaults)>, String> {
     let plan = planned(&config).map_err(|error| error.to_string())?;
     let outcome = simulated::execute_here(RunSpec {
         config,
@@ -183,7 +184,7 @@ pub fn examined_in_memory(
     let history = outcome.history.ok_or("nothing was recorded")?;
     let findings = check(&history, &Options::default());
     let diagnosis = diagnose(&history, findings, KnownRun::in_memory());
-    Ok(Some((diagnosis, outcome.requests_under_faults)))
+    Ok(Some((diagnosis, outcome.sent)))
 }
 
 /// The options of `harness run` with these values, as if they had been typed, without any other layer. The error says which of

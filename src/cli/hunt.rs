@@ -27,6 +27,7 @@ use super::{Failure, look};
 use crate::cluster::{Runtime, RuntimeRequest};
 use crate::config::heading::describes_experiment;
 use crate::config::setting::Setting;
+use crate::evidence::SentUnderFaults;
 use crate::exit::Exit;
 use crate::hunt::exhaustive::Exhaustive;
 use crate::hunt::record::{self, ExperimentOutcome};
@@ -306,7 +307,11 @@ async fn collect(
                 take_in(step, state, folder, screen).await?;
                 let record = state.record();
                 let found = record.finds.iter().skip(state.finds_before).any(HuntFind::ends_hunt);
-                let enough = args.until == HuntUntil::First && found;
+                let enough = match args.until {
+                    HuntUntil::First => found,
+                    HuntUntil::Saturated => record.states.is_saturated(),
+                    HuntUntil::End => false,
+                };
                 if enough || record.gives_up() {
                     stop.send_replace(true);
                 }
@@ -348,7 +353,7 @@ async fn take_in(step: JobStep, state: &HuntState, folder: &Path, screen: &HuntS
         at_ms: state.elapsed_ms(),
         gap_ms: None,
         took_ms: 0,
-        messages: 0,
+        sent: SentUnderFaults::default(),
     };
     let mut ended = None;
     match step {
@@ -362,9 +367,9 @@ async fn take_in(step: JobStep, state: &HuntState, folder: &Path, screen: &HuntS
                 server_logs,
                 gap,
                 took,
-                messages,
+                sent,
             } = *experimented;
-            result.messages = messages;
+            result.sent = sent;
             let decision = decision.await.expect("deciding a history does not panic");
             result.gap_ms = gap.map(|gap| gap.as_millis() as u64);
             result.took_ms = took.as_millis() as u64;

@@ -110,6 +110,8 @@ pub enum HuntUntil {
     First,
     /// Go on to the end of the time
     End,
+    /// Go on until nothing was new in the last 30 % of the experiments
+    Saturated,
 }
 
 #[derive(Debug, Args)]

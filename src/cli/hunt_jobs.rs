@@ -11,6 +11,7 @@ use super::hunt_screen::{JobLines, follow};
 use super::hunt_space::SpaceOfHunt;
 use super::metrics::Metrics;
 use super::series::{ExperimentSeries, RUNS, SeriesPlace, SeriesStep};
+use crate::evidence::SentUnderFaults;
 use crate::hunt::exhaustive::NextExperiment;
 use crate::hunt::record::ExperimentOutcome;
 use crate::hunt::{ExperimentResult, HuntDraw, HuntRecord};
@@ -104,7 +105,7 @@ impl HuntJob {
         let runtime = Handle::current();
         while let Some((index, draw)) = runtime.block_on(self.state.begin(&self.place)) {
             let began = Instant::now();
-            let (came_to, messages) = self.in_memory(&draw);
+            let (came_to, sent) = self.in_memory(&draw);
             let is_new = match &came_to {
                 ExperimentOutcome::Decided(diagnosis, _) => self.state.record().is_new(diagnosis),
                 ExperimentOutcome::Failed(_) | ExperimentOutcome::Stopped => true,
@@ -122,20 +123,18 @@ impl HuntJob {
                 at_ms: self.state.elapsed_ms(),
                 gap_ms: None,
                 took_ms: began.elapsed().as_millis() as u64,
-                messages,
+                sent,
             });
         }
     }
 
-    /// What an experiment in memory came to, and how many messages clients sent in it.
-    fn in_memory(&self, draw: &HuntDraw) -> (ExperimentOutcome, u64) {
+    /// What an experiment in memory came to, and what clients sent in it.
+    fn in_memory(&self, draw: &HuntDraw) -> (ExperimentOutcome, SentUnderFaults) {
         let config = self.state.space.config(draw);
         match config.and_then(|config| examined_in_memory(config, &self.place.choice, &self.place.stop)) {
-            Ok(Some((diagnosis, messages))) => {
-                (ExperimentOutcome::Decided(Box::new(diagnosis), String::new()), messages)
-            }
-            Ok(None) => (ExperimentOutcome::Stopped, 0),
-            Err(why) => (ExperimentOutcome::Failed(why), 0),
+            Ok(Some((diagnosis, sent))) => (ExperimentOutcome::Decided(Box::new(diagnosis), String::new()), sent),
+            Ok(None) => (ExperimentOutcome::Stopped, SentUnderFaults::default()),
+            Err(why) => (ExperimentOutcome::Failed(why), SentUnderFaults::default()),
         }
     }
 }

@@ -18,6 +18,7 @@ use super::report;
 use crate::cluster::{ClusterError, Runtime, RuntimeChoice};
 use crate::config::Config;
 use crate::event::{ProgressEvent, ProgressSender, TimedEvent};
+use crate::evidence::SentUnderFaults;
 use crate::in_virtual_time::{self, ForkServer};
 use crate::plan::{Plan, kept_windows::planned};
 use crate::run::{self, RunError, RunFolder, RunServers, RunSpec};
@@ -70,8 +71,7 @@ pub struct Experimented {
     /// From the end of the experiment before it to the first phase of this one.
     pub gap: Option<Duration>,
     pub took: Duration,
-    /// Requests that clients sent while faults could act on them.
-    pub messages: u64,
+    pub sent: SentUnderFaults,
 }
 
 /// What a stored run came to.
@@ -175,7 +175,7 @@ impl ExperimentSeries {
             server_logs,
             gap,
             took: over - started,
-            messages: ended.requests_under_faults,
+            sent: ended.sent,
         })))
     }
 

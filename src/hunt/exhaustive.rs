@@ -370,6 +370,7 @@ mod tests {
     use super::super::record::HuntRecord;
     use super::super::record::tests::{record, result};
     use super::*;
+    use crate::evidence::SentUnderFaults;
     use crate::exit::Exit;
 
     type Acts = Vec<(u64, &'static str)>;
@@ -428,7 +429,10 @@ mod tests {
             .zip(1..)
             .map(|(fault, upto)| (fault.as_str(), has_effect(&acts[..upto].to_vec())));
         let result = ExperimentResult {
-            messages: messages(&acts),
+            sent: SentUnderFaults {
+                requests: messages(&acts),
+                ..SentUnderFaults::default()
+            },
             ..result(number, &windows.collect::<Vec<_>>(), &[])
         };
         (acts, result)
@@ -589,7 +593,7 @@ mod tests {
         if let super::super::record::ExperimentOutcome::Decided(diagnosis, _) = &mut result.came_to {
             diagnosis.outcome = Outcome::Unsure;
         }
-        result.messages = 0;
+        result.sent = SentUnderFaults::default();
         unsure.add(&result);
         // nothing says that a fault had no effect
         assert_eq!(unsure.exhaustive.as_ref().unwrap().tried[0].undecided, 1);

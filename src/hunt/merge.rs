@@ -73,6 +73,7 @@ fn take_in(all: &mut HuntRecord, other: HuntRecord) {
         *all.faults.entry(fault).or_default() += count;
     }
     all.left_out.retain(|message| other.left_out.contains(message));
+    all.states.take_in(other.states);
     all.coverage.take_in(other.coverage);
     all.contract = all.contract.take().or(other.contract);
     all.error = all.error.take().or(other.error);

@@ -42,6 +42,7 @@ pub mod page;
 pub mod record;
 pub mod render;
 pub mod shrink;
+pub mod states;
 pub mod typed_fault;
 
 pub use draw::{HuntDraw, HuntSpace};

@@ -30,6 +30,22 @@ pub fn page(record: &HuntRecord) -> String {
                 h2 { "What the faults did" }
                 ul { @for line in effects(record) { li { (line) } } }
             }
+            @if let Some(words) = record.states.in_words().filter(|_| record.exhaustive.is_none()) {
+                section {
+                    h2 { "States" }
+                    p { (words) ". A state is a request that a client sends, what that client is doing, and what others are." }
+                    div.scroll {
+                        table {
+                            thead { tr { th { "experiments" } th { "states seen" } } }
+                            tbody {
+                                @for (experiments, states) in record.states.curve() {
+                                    tr { td.number { (thousands(experiments)) } td.number { (thousands(states)) } }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
             @if record.counts.failed > 0 {
                 section.violation {
                     h2 { (many(record.counts.failed, "experiment")) " could not be made" }

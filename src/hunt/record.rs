@@ -10,7 +10,9 @@ use super::coverage::HuntCoverage;
 use super::draw::what_it_strikes;
 use super::exhaustive::{Exhaustive, NextExperiment};
 use super::find::{HuntFind, causes};
+use super::states::HuntStates;
 use super::typed_fault::{name, without_number_or_time};
+use crate::evidence::SentUnderFaults;
 use crate::exit::Exit;
 use crate::report::Diagnosis;
 use crate::report::diagnosis::Outcome;
@@ -36,8 +38,7 @@ pub struct ExperimentResult {
     /// From the end of the experiment before it in the same job to its start, if there was one.
     pub gap_ms: Option<u64>,
     pub took_ms: u64,
-    /// Messages that clients sent while faults could act on them.
-    pub messages: u64,
+    pub sent: SentUnderFaults,
 }
 
 #[derive(Debug, Clone)]
@@ -101,6 +102,8 @@ pub struct HuntRecord {
     /// Where its experiments are every placement of some acts, and not drawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exhaustive: Option<Exhaustive>,
+    #[serde(default)]
+    pub states: HuntStates,
     /// What its faults on messages have struck.
     #[serde(default)]
     pub coverage: HuntCoverage,
@@ -191,8 +194,9 @@ impl HuntRecord {
             Outcome::Error => self.counts.failed += 1,
         }
         if let Some(search) = &mut self.exhaustive {
-            search.add(result.index, diagnosis, result.messages);
+            search.add(result.index, diagnosis, result.sent.requests);
         }
+        self.states.add(&result.sent.states);
         self.count_windows(&result.faults, diagnosis);
         if let Some(coverage) = &diagnosis.coverage {
             self.coverage.add(coverage, &result.faults);
@@ -330,7 +334,7 @@ pub mod tests {
             at_ms: index * 1000,
             gap_ms: Some(40),
             took_ms: 900,
-            messages: 0,
+            sent: SentUnderFaults::default(),
         }
     }
 

@@ -330,6 +330,7 @@ pub fn effects(record: &HuntRecord) -> Vec<String> {
     )];
     if record.exhaustive.is_none() {
         lines.extend(message_points(&record.coverage.struck()));
+        lines.extend(record.states.in_words());
     }
     let left_out: Vec<&str> = record.left_out.iter().map(String::as_str).collect();
     if !left_out.is_empty() {
@@ -383,6 +384,7 @@ mod tests {
     use super::super::exhaustive::NextExperiment;
     use super::super::record::tests::{record, result};
     use super::*;
+    use crate::evidence::SentUnderFaults;
 
     const PLAIN: Look = Look::PLAIN;
 
@@ -463,7 +465,11 @@ mod tests {
                 panic!("there are more")
             };
             let ended = result(number, windows, &[]);
-            record.add(&ExperimentResult { messages: 2, ..ended });
+            let sent = SentUnderFaults {
+                requests: 2,
+                ..SentUnderFaults::default()
+            };
+            record.add(&ExperimentResult { sent, ..ended });
         };
         ended(&mut record, &[]);
         ended(&mut record, &[("drop-reply=any:1", true)]);

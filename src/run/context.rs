@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -17,6 +17,7 @@ use super::register::GuardedRegister;
 use super::routes::Routes;
 use super::terms::Terms;
 use crate::event::ProgressSender;
+use crate::evidence::SentUnderFaults;
 use crate::own_delays::OwnDelays;
 use harness_proxy::TapHub;
 use harness_workloads::IssuedBy;
@@ -38,8 +39,8 @@ pub struct RunContext {
     pub routes: Routes,
     /// The server that the observer watches, where it watches one of several.
     pub observed: watch::Sender<Option<SocketAddr>>,
-    /// Requests that clients sent while faults could act on them.
-    pub requests_under_faults: AtomicU64,
+    /// Known once no fault acts any more.
+    pub sent_under_faults: OnceLock<SentUnderFaults>,
     /// When TCP has surely sent again what faults dropped, in nanoseconds of the run's clock.
     sent_again_ns: AtomicU64,
     /// Whether the lock was acquired as often as it was to be: clients acquire once more, in the recovery.
@@ -93,7 +94,7 @@ impl RunContext {
             exchange,
             routes,
             observed: watch::channel(None).0,
-            requests_under_faults: AtomicU64::new(0),
+            sent_under_faults: OnceLock::new(),
             sent_again_ns: AtomicU64::new(0),
             has_grants: watch::channel(false).0,
             recovers: watch::channel(false).0,

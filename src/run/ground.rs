@@ -2,7 +2,6 @@
 //! them is the same on every ground.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use harness_checkers::History;
 use harness_checkers::history::ServerEnd;
@@ -22,6 +21,7 @@ use crate::backends::{Connect, LockSweeper};
 use crate::clock::GroundClock;
 use crate::cluster::{Cluster, EndpointsReceiver, NodeControl, RoleProbe};
 use crate::disks::DiskControl;
+use crate::evidence::SentUnderFaults;
 use crate::faults::{FaultEnv, Links, MessagePoints};
 use crate::wall_clock::WallClockControl;
 use harness_proxy::api::Api;
@@ -78,7 +78,7 @@ pub struct PlayedRun<'a> {
     pub(super) contract: &'a mut Option<Contract>,
     /// Where it is kept in memory.
     pub(super) history: &'a mut Option<History>,
-    pub(super) requests_under_faults: &'a mut u64,
+    pub(super) sent: &'a mut SentUnderFaults,
     /// Once it has begun.
     pub(super) run: &'a mut Option<Arc<RunContext>>,
     /// Likewise: they are to be closed.
@@ -93,7 +93,7 @@ impl<'a> PlayedRun<'a> {
             interrupted: &mut outcome.interrupted,
             contract: &mut outcome.contract,
             history: &mut outcome.history,
-            requests_under_faults: &mut outcome.requests_under_faults,
+            sent: &mut outcome.sent,
             run: &mut outcome.teardown.run,
             clients: &mut outcome.teardown.clients,
         }
@@ -156,8 +156,11 @@ pub async fn play(
         api,
     };
     let played = phases.play(played_run.interrupted).await;
-    let counted = played_run.run.as_ref();
-    *played_run.requests_under_faults = counted.map_or(0, |run| run.requests_under_faults.load(Relaxed));
+    let sent = played_run
+        .run
+        .as_ref()
+        .and_then(|run| run.sent_under_faults.get().cloned());
+    *played_run.sent = sent.unwrap_or_default();
     let closed = closer.close().map_err(|error| RunError::write(&path, &error));
     if matches!(played, Err(RunError::NoLock(_))) && path.is_file() {
         // no verdict is to be read from it

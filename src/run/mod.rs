@@ -45,6 +45,7 @@ use crate::clock::GroundClock;
 use crate::cluster::{ClusterError, RuntimeChoice};
 use crate::config::Config;
 use crate::event::ProgressSender;
+use crate::evidence::SentUnderFaults;
 use crate::own_delays::OwnDelays;
 use crate::plan::Plan;
 use crate::wall_clock::Clocks;
@@ -144,8 +145,7 @@ pub struct RunOutcome {
     pub contract: Option<Contract>,
     /// What was recorded, where that was kept in memory.
     pub history: Option<History>,
-    /// Requests that clients sent while faults could act on them, as taps count them.
-    pub requests_under_faults: u64,
+    pub sent: SentUnderFaults,
     /// Why it could not be made or go on, if so.
     pub error: Option<RunError>,
     /// How late harness itself was; `None` in virtual time.
@@ -259,7 +259,7 @@ async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), Run
         interrupted: &mut outcome.interrupted,
         contract: &mut outcome.contract,
         history: &mut outcome.history,
-        requests_under_faults: &mut outcome.requests_under_faults,
+        sent: &mut outcome.sent,
         run: &mut outcome.teardown.run,
         clients: &mut outcome.teardown.clients,
     };

@@ -20,10 +20,12 @@ use super::context::RunContext;
 use super::observer::{self, ConnectObserver};
 use super::{RunError, progress, schedule, stop_on_violation, taps};
 use crate::backends::{Connect, LockSweeper};
+use crate::client_role::in_words;
 use crate::clock::{RunningTask, TaskSet};
 use crate::cluster::{EndpointsReceiver, RoleProbe};
 use crate::config::Clients;
 use crate::event::ProgressEvent;
+use crate::evidence::SentUnderFaults;
 use crate::faults::FaultEnv;
 use harness_proxy::api::Api;
 
@@ -192,8 +194,11 @@ impl PhaseRunner {
         if self.acquired() == 0 {
             self.has_answered()?;
         }
-        let sent = self.requests() - before;
-        run.requests_under_faults.store(sent, Relaxed);
+        let sent = SentUnderFaults {
+            requests: self.requests() - before,
+            states: run.exchange.states().iter().map(in_words).collect(),
+        };
+        run.sent_under_faults.set(sent).expect("faults are over once");
         self.recovery().await
     }
 

@@ -1,0 +1,137 @@
+//! The states that the experiments of a hunt saw: a curve that becomes flat where more of the same will hardly find more.
+//!
+//! A state is taken whenever a client sends a request: that request, what its client is doing, and what others are.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::report::words::{many, thousands};
+
+/// Experiments before it can be said that nothing is new.
+const LEAST: u64 = 100;
+/// The share of experiments at the end in which nothing was new, in percent.
+const QUIET: u64 = 30;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HuntStates {
+    seen: BTreeSet<String>,
+    experiments: u64,
+    /// How many experiments there were when the last state that was new was seen.
+    last_new: u64,
+    /// How many states were seen in so many experiments, each time that these had doubled.
+    curve: Vec<(u64, u64)>,
+}
+
+impl HuntStates {
+    /// Adds what one experiment saw.
+    pub fn add(&mut self, states: &[String]) {
+        let before = self.seen.len();
+        for state in states
+            .iter()
+            .filter(|state| !self.seen.contains(*state))
+            .collect::<Vec<_>>()
+        {
+            self.seen.insert(state.clone());
+        }
+        self.experiments += 1;
+        if self.seen.len() > before {
+            self.last_new = self.experiments;
+        }
+        if self.experiments.is_power_of_two() {
+            self.curve.push((self.experiments, self.seen.len() as u64));
+        }
+    }
+
+    /// Adds what another hunt saw, which was not told what this one had seen: its last new state may have been new here.
+    pub fn take_in(&mut self, other: Self) {
+        self.seen.extend(other.seen);
+        self.experiments += other.experiments;
+        self.last_new += other.last_new;
+        self.curve.clear();
+    }
+
+    /// How many states were seen in so many experiments, up to now.
+    pub fn curve(&self) -> Vec<(u64, u64)> {
+        let now = (self.experiments, self.seen.len() as u64);
+        let before = self.curve.iter().copied().filter(|point| *point != now);
+        before.chain([now]).collect()
+    }
+
+    /// The last experiments in which nothing was new, in percent.
+    fn quiet(&self) -> u64 {
+        (self.experiments - self.last_new) * 100 / self.experiments.max(1)
+    }
+
+    /// Whether nothing was new in the last 30 % of the experiments.
+    pub fn is_saturated(&self) -> bool {
+        self.experiments >= LEAST && self.quiet() >= QUIET
+    }
+
+    /// `3,412 states were seen, the last new one in experiment 871 of 2,000: nothing new in the last 56 %`; `None` where no message was read.
+    pub fn in_words(&self) -> Option<String> {
+        if self.seen.is_empty() {
+            return None;
+        }
+        let (all, last) = (thousands(self.experiments), thousands(self.last_new));
+        let seen = many(self.seen.len() as u64, "state");
+        let mut words = format!("{seen} seen, the last new one in experiment {last} of {all}");
+        if self.is_saturated() {
+            words += &format!(": nothing new in the last {} %", self.quiet());
+        }
+        Some(words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(states: &mut HuntStates, numbers: &[u32]) {
+        let named: Vec<String> = numbers.iter().map(u32::to_string).collect();
+        states.add(&named);
+    }
+
+    #[test]
+    fn a_hunt_is_saturated_when_the_last_third_of_its_experiments_saw_nothing_new() {
+        let mut states = HuntStates::default();
+        assert_eq!(states.in_words(), None);
+        for number in 0..90 {
+            seen(&mut states, &[number, number + 1]);
+        }
+        let words = states.in_words().unwrap();
+        assert_eq!(words, "91 states seen, the last new one in experiment 90 of 90");
+        while !states.is_saturated() {
+            seen(&mut states, &[7]);
+        }
+        assert_eq!((states.experiments, states.quiet()), (129, 30));
+        assert!(
+            states
+                .in_words()
+                .unwrap()
+                .ends_with("of 129: nothing new in the last 30 %")
+        );
+        seen(&mut states, &[1000]);
+        assert!(!states.is_saturated());
+    }
+
+    #[test]
+    fn few_experiments_are_never_saturated() {
+        let mut states = HuntStates::default();
+        (0..99).for_each(|_| seen(&mut states, &[1]));
+        assert!(!states.is_saturated());
+        seen(&mut states, &[1]);
+        assert!(states.is_saturated());
+    }
+
+    #[test]
+    fn the_curve_has_a_point_for_each_doubling_and_the_last_one() {
+        let mut states = HuntStates::default();
+        (0..5).for_each(|number| seen(&mut states, &[number]));
+        assert_eq!(states.curve(), [(1, 1), (2, 2), (4, 4), (5, 5)]);
+        let mut other = HuntStates::default();
+        (3..6).for_each(|number| seen(&mut other, &[number]));
+        states.take_in(other);
+        assert_eq!(states.curve(), [(8, 6)]);
+    }
+}

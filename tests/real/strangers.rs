@@ -149,7 +149,7 @@ fn locks_that_another_application_would_break_are_found(runtime: &str) {
         (again, until_found, "HL002", "violated"),
         (again, "--time 9s --hold 100ms", "HL002", "holds"),
         // it shows more than one property, and another one first
-        (twice, "--time 40s --hold 100ms --odd-turns 80", "HL001", "violated"),
+        (twice, "--time 30s --hold 100ms --odd-turns 80", "HL001", "violated"),
         (twice, "--time 9s --hold 100ms", "HL001", "holds"),
     ];
     with_each(runtime, &rows, |(defect, options, property, verdict)| {

@@ -69,6 +69,9 @@ canaries: build servers ## small defects planted in locks, each to be found by a
 	target/release/harness adapters kazoo-lock
 	@scripts/canaries $(ARGS)
 
+mutants: can-build ## the recipes with one condition or statement changed, each hunted on models (an hour and a half; ARGS="--only redlock --jobs 2")
+	@scripts/mutants $(ARGS)
+
 survey: build servers ## lock libraries of PyPI, each put through the same hunts, for docs/survey.md (an hour; ARGS="kazoo --jobs 2")
 	target/release/harness survey --page docs/survey.md $(ARGS)
 
@@ -99,4 +102,4 @@ help:
 	@awk -F ':.*## ' '/^##@ / { print (NR > 1 && seen++ ? "\n" : "") substr($$0, 5) } \
 	  /^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: help can-build build dist run servers images test test-all adapters libraries strangers no-fault canaries survey nightly soak kills bench conformance wheel check-page kubernetes workflows fmt lint
+.PHONY: help can-build build dist run servers images test test-all adapters libraries strangers no-fault canaries mutants survey nightly soak kills bench conformance wheel check-page kubernetes workflows fmt lint

@@ -39,7 +39,7 @@ pub fn page(record: &HuntRecord) -> String {
                             thead { tr { th { "experiments" } th { "states seen" } } }
                             tbody {
                                 @for (experiments, states) in record.states.curve() {
-                                    tr { td.number { (thousands(experiments)) } td.number { (thousands(states)) } }
+                                    tr { td { (thousands(experiments)) } td { (thousands(states)) } }
                                 }
                             }
                         }
@@ -111,10 +111,10 @@ fn searched(record: &HuntRecord, search: &Exhaustive) -> Markup {
                     tbody {
                         @for (acts, counts) in search.tried.iter().enumerate() {
                             tr {
-                                td.number { (acts) }
-                                td.number { (thousands(counts.tried)) }
-                                td.number { (thousands(counts.without_effect)) }
-                                td.number { (thousands(counts.undecided)) }
+                                td { (acts) }
+                                td { (thousands(counts.tried)) }
+                                td { (thousands(counts.without_effect)) }
+                                td { (thousands(counts.undecided)) }
                             }
                         }
                     }

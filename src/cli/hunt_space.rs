@@ -215,7 +215,7 @@ impl SpaceOfHunt {
                 ));
             }
             let of_each = format!("{fault}=any:{NUMBER}");
-            let (shorter, longer) = (self.config.lease * 2 / 5, self.config.lease * 5 / 4);
+            let (shorter, longer) = (self.config.lease / 5, self.config.lease * 5 / 4);
             match fault {
                 // a client waits for the one, and has lost its lease with the other
                 "delay-request" | "delay-reply" => {

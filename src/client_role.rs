@@ -1,6 +1,6 @@
 //! What a client is doing with a lock, as labels of the proxy: faults select messages of the holder, taps ask who waits.
 
-use harness_proxy::{ClientFilter, ClientStates, Label, LabelScheme, LabelSet};
+use harness_proxy::{ClientFilter, Label, LabelScheme, LabelSet, RequestState};
 
 /// What a client is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub fn filter_of(label: Label) -> ClientFilter {
 }
 
 /// `SET of a waiter, others: idle, the holder`
-pub fn in_words(state: &ClientStates) -> String {
+pub fn in_words(state: &RequestState) -> String {
     let others = LABELS.labels.iter().filter(|label| state.others.contains(**label));
     let others: Vec<&str> = others.map(|label| label.words()).collect();
     format!(

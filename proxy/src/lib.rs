@@ -50,7 +50,7 @@ pub use link::Link;
 pub use link_control::{AnyLink, LinkControl};
 pub use link_fault::LinkFault;
 pub use link_state::{Layer, Upstream};
-pub use link_tap::{ClientStates, ConnectionTap, LinkTap, StopAction, TapHub, TapNotification, TapStop};
+pub use link_tap::{ConnectionTap, LinkTap, RequestState, StopAction, TapHub, TapNotification, TapStop};
 pub use lost_replies::LostReply;
 pub use message_rule::{ClientFilter, MatchedMessage, MessageAction, MessageRule, MessageRuleSpec};
 pub use peer_proxy::{PeerAddress, PeerDirectory, PeerProxy};

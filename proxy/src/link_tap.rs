@@ -41,7 +41,7 @@ pub struct TapHub {
     /// How often each request passed, by what its client was doing.
     passed: Mutex<Tally<(MessageName, Label), u64>>,
     /// The states of all clients in which requests passed.
-    states: Mutex<BTreeSet<ClientStates>>,
+    states: Mutex<BTreeSet<RequestState>>,
     /// How many requests of a name were accepted, and how many refused.
     answered: Mutex<Tally<MessageName, [u64; 2]>>,
     lost_replies: LostReplies,
@@ -52,7 +52,7 @@ pub struct TapHub {
 
 /// What the client that sends a request is doing at that moment, and what the others are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ClientStates {
+pub struct RequestState {
     pub name: MessageName,
     pub label: Label,
     pub others: LabelSet,
@@ -94,7 +94,7 @@ impl TapHub {
     }
 
     /// The states of all clients in which requests passed so far.
-    pub fn states(&self) -> Vec<ClientStates> {
+    pub fn states(&self) -> Vec<RequestState> {
         let states = self.states.lock().expect("no one panics while holding states");
         states.iter().copied().collect()
     }
@@ -311,7 +311,7 @@ impl ConnectionTap {
             self.link.hub.count_request(name, label);
             let others = self.link.hub.labels.others(self.link.client);
             let mut states = self.link.hub.states.lock().expect("no one panics while holding states");
-            states.insert(ClientStates { name, label, others });
+            states.insert(RequestState { name, label, others });
             drop(states);
         }
         if !self.link.ruled.load(Relaxed) {

@@ -119,6 +119,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "cluster",
             "config",
             "event",
+            "evidence",
             "exit",
             "limits",
             "store",

@@ -20,7 +20,7 @@ class GlobalLock(WatchedLock):
         self.lease = lease_ms / 1000
         self.manager = GlobalLockManager(
             {
-                "global_lock_engine_options": redis_at(endpoints[0], self.lease),
+                "global_lock_engine_options": redis_at(endpoints[0], self.lease / 3),  # a renewal is to fail in time
                 "lock_ttl": self.lease,
                 "renew_interval": self.lease / 6,
             }

@@ -63,6 +63,11 @@ pub struct ClientLabels {
 
 const NUMBER_BITS: u32 = 3;
 
+/// The number of the label in a slot.
+fn number_of(slot: u64) -> u64 {
+    slot & ((1 << NUMBER_BITS) - 1)
+}
+
 impl ClientLabels {
     pub fn new(scheme: LabelScheme, clients: u32) -> Self {
         let slots = (0..clients).map(|_| AtomicU64::new(0)).collect();
@@ -80,15 +85,14 @@ impl ClientLabels {
     /// What a client does, and how often that has changed.
     pub fn get(&self, client: u32) -> (Label, u64) {
         let slot = self.slots.get(client as usize).map_or(0, |slot| slot.load(Relaxed));
-        let label = self.scheme.labels[(slot & ((1 << NUMBER_BITS) - 1)) as usize];
+        let label = self.scheme.labels[number_of(slot) as usize];
         (label, slot >> NUMBER_BITS)
     }
 
     /// What the clients other than this one do.
     pub(crate) fn others(&self, client: u32) -> LabelSet {
         let others = (0_u32..).zip(&self.slots).filter(|(other, _)| *other != client);
-        let numbers = others.map(|(_, slot)| slot.load(Relaxed) & ((1 << NUMBER_BITS) - 1));
-        LabelSet(numbers.fold(0, |set, number| set | 1 << number))
+        LabelSet(others.fold(0, |set, (_, slot)| set | 1 << number_of(slot.load(Relaxed))))
     }
 
     pub(crate) fn is_retrying(&self, label: Label) -> bool {

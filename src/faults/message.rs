@@ -324,10 +324,7 @@ struct AwaitedMessage {
 
 impl AwaitedMessage {
     fn drops(&self) -> bool {
-        matches!(
-            self.armed.rule().spec.action,
-            MessageAction::DropRequest | MessageAction::DropReply
-        )
+        self.armed.rule().spec.action.ends()
     }
 
     /// Waits half of the time for the message that is meant, and if none came until then, means one that comes often.

@@ -305,15 +305,13 @@ impl Exhaustive {
         counts.without_effect += u64::from(!last);
         if !is_decided {
             counts.undecided += 1;
-            let why = || match windows.len() {
-                begun if begun < acts.len() => format!("{begun} of {} faults were begun", acts.len()),
-                _ => diagnosis.unsure.join("; "),
-            };
-            let first = self
-                .undecided
-                .is_none()
-                .then(|| (self.faults(number).unwrap_or_default().join(","), why()));
-            self.undecided = self.undecided.take().or(first);
+            if self.undecided.is_none() {
+                let why = match windows.len() {
+                    begun if begun < acts.len() => format!("{begun} of {} faults were begun", acts.len()),
+                    _ => diagnosis.unsure.join("; "),
+                };
+                self.undecided = Some((self.faults(number).unwrap_or_default().join(","), why));
+            }
         }
         let is_extended = last || self.without_reduction;
         let place = number as usize;
@@ -334,15 +332,8 @@ impl Exhaustive {
 
     /// Adds what another shard of the same search tried. The error says why they are not of one search.
     pub fn take_in(&mut self, other: &Self) -> Result<(), String> {
-        let known = |search: &Self| {
-            (
-                search.acts,
-                search.without_reduction,
-                search.kinds.clone(),
-                search.messages.clone(),
-            )
-        };
-        if known(self) != known(other) {
+        let own = (self.acts, self.without_reduction, &self.kinds, &self.messages);
+        if own != (other.acts, other.without_reduction, &other.kinds, &other.messages) {
             return Err(
                 "the hunts searched for placements in different runs, or one of them is not complete".to_owned(),
             );

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::Diagnosis;
 use crate::report::summary;
+use crate::report::words::quoted;
 
 /// A cause: a property and the class of its violation. The first run that showed it is kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,6 +49,17 @@ impl HuntFind {
     /// lock that has it, and would end the search for what breaks exclusion or progress.
     pub fn ends_hunt(&self) -> bool {
         self.property != Property::Hl004
+    }
+
+    /// The faults of the experiment that showed it first, as they are typed.
+    pub fn under(&self) -> &str {
+        if self.fault.is_empty() { "no fault" } else { &self.fault }
+    }
+
+    /// What to type to make its plan again.
+    pub fn command(&self) -> String {
+        let words: Vec<String> = self.again.iter().map(|word| quoted(word)).collect();
+        words.join(" ")
     }
 
     pub fn is_of_cause(&self, other: &Self) -> bool {

@@ -6,10 +6,9 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::find::HuntFind;
 use super::record::HuntRecord;
-use super::render::{cause, counts, how_often, placements, subject};
+use super::render::{cause, completeness, counts, how_often, subject};
 use crate::exit::Exit;
 use crate::report::junit::{document, line, lines};
-use crate::report::words::quoted;
 
 pub fn junit(record: &HuntRecord) -> String {
     let time = Duration::from_millis(record.took_ms);
@@ -26,13 +25,12 @@ pub fn junit(record: &HuntRecord) -> String {
 
 fn failure(find: &HuntFind, experiments: u64) -> TestCase {
     let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-    let again: Vec<String> = find.again.iter().map(|word| quoted(word)).collect();
     let times = how_often(find.count, experiments);
     status.set_type(line(&find.class)).set_message(line(&find.summary));
     status.set_description(lines(&format!(
         "{times}, first under {}\n{}",
-        find.fault,
-        again.join(" ")
+        find.under(),
+        find.command()
     )));
     let mut case = TestCase::new(line(&cause(find.property.id(), &find.class)), status);
     case.set_system_out(lines(&format!("[[ATTACHMENT|{}/report.html]]", find.run)));
@@ -42,7 +40,7 @@ fn failure(find: &HuntFind, experiments: u64) -> TestCase {
 /// Whether the hunt tried what it was to try.
 fn whole(record: &HuntRecord) -> TestCase {
     let (name, told) = match &record.exhaustive {
-        Some(search) => ("every placement was tried", placements(record, search).swap_remove(0)),
+        Some(search) => ("every placement was tried", completeness(record, search)),
         None => ("the hunt proves something", counts(record)),
     };
     let proves = match record.exhaustive {

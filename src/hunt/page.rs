@@ -6,12 +6,12 @@ use maud::{Markup, html};
 use super::exhaustive::Exhaustive;
 use super::find::HuntFind;
 use super::record::HuntRecord;
-use super::render::{cause, counts, effects, how_often, placements, subject};
+use super::render::{cause, completeness, counts, effects, how_often, subject};
 use crate::report::diagnosis::Outcome;
 use crate::report::html::text::{address, prose};
 use crate::report::html::{self, sign, spans};
 use crate::report::index::STYLE;
-use crate::report::words::{clock, date, many, quoted, thousands};
+use crate::report::words::{clock, date, many, thousands};
 
 pub fn page(record: &HuntRecord) -> String {
     let outcome = Outcome::of(record.exit());
@@ -65,7 +65,7 @@ pub fn page(record: &HuntRecord) -> String {
 fn sentence(record: &HuntRecord) -> String {
     let all = many(record.counts.experiments, "experiment");
     match (record.finds.len(), &record.exhaustive) {
-        (0, Some(search)) => placements(record, search).swap_remove(0),
+        (0, Some(search)) => completeness(record, search),
         (0, None) => format!("nothing was found in {all}"),
         (1, _) => format!("1 cause of violations in {all}"),
         (finds, _) => format!("{finds} causes of violations in {all}"),
@@ -84,17 +84,15 @@ fn what(record: &HuntRecord, subject: &str) -> Markup {
 }
 
 fn find(find: &HuntFind, experiments: u64) -> Markup {
-    let fault = if find.fault.is_empty() { "no fault" } else { &find.fault };
-    let again: Vec<String> = find.again.iter().map(|word| quoted(word)).collect();
     html! {
         section.violation {
             h2 { a href={ (address(&find.run)) "/report.html" } { (cause(find.property.id(), &find.class)) } }
             ul.why {
                 li { (prose(&find.summary)) }
-                li { (how_often(find.count, experiments)) ", first in experiment " (find.experiment + 1) ", under " code { (fault) } }
+                li { (how_often(find.count, experiments)) ", first in experiment " (find.experiment + 1) ", under " code { (find.under()) } }
                 @if let Some(likely) = &find.likely { li { "likely: " (prose(likely)) } }
             }
-            @if !again.is_empty() { div.again { code { (again.join(" ")) } } }
+            @if !find.again.is_empty() { div.again { code { (find.command()) } } }
         }
     }
 }
@@ -104,7 +102,7 @@ fn searched(record: &HuntRecord, search: &Exhaustive) -> Markup {
     html! {
         section {
             h2 { "Every placement of up to " (many(u64::from(search.acts), "fault")) }
-            p { (placements(record, search).swap_remove(0)) }
+            p { (completeness(record, search)) }
             div.scroll {
                 table {
                     thead { tr { th { "faults" } th { "tried" } th { "the last one had no effect" } th { "undecided" } } }

@@ -104,15 +104,15 @@ fn tries(record: &HuntRecord, search: &Exhaustive) -> String {
     format!("{} of {count}   about {} left", thousands(tried), clock(left_ms))
 }
 
-/// What a search for every placement came to.
-pub fn placements(record: &HuntRecord, search: &Exhaustive) -> Vec<String> {
+/// Whether every placement was tried, or how many were.
+pub fn completeness(record: &HuntRecord, search: &Exhaustive) -> String {
     let of = many(u64::from(search.acts), "fault");
     let of_shard = search
         .shard
         .map(|shard| format!("part {shard} of "))
         .unwrap_or_default();
     let tried = search.all_tried();
-    let first = match (record.is_complete(), search.wanted()) {
+    match (record.is_complete(), search.wanted()) {
         (true, _) => format!(
             "complete: {of_shard}all {} placements of up to {of} were tried",
             thousands(tried)
@@ -123,8 +123,12 @@ pub fn placements(record: &HuntRecord, search: &Exhaustive) -> Vec<String> {
             thousands(wanted)
         ),
         (false, None) => format!("not complete: {} placements of up to {of} were tried", thousands(tried)),
-    };
-    let mut lines = vec![first];
+    }
+}
+
+/// What a search for every placement came to.
+fn placements(record: &HuntRecord, search: &Exhaustive) -> Vec<String> {
+    let mut lines = vec![completeness(record, search)];
     for (acts, counts) in search.tried.iter().enumerate().filter(|(_, counts)| counts.tried > 0) {
         let of = match acts {
             0 => "without a fault".to_owned(),
@@ -273,13 +277,13 @@ fn run_path(folder: &str, run: &str) -> String {
 
 fn details(find: &HuntFind, experiments: u64) -> Vec<ScreenText> {
     let times = how_often(find.count, experiments);
-    let fault = if find.fault.is_empty() { "no fault" } else { &find.fault };
     let mut lines = vec![
         find.summary.clone(),
         format!(
-            "{times}, first in experiment {} after {}, under {fault}",
+            "{times}, first in experiment {} after {}, under {}",
             find.experiment + 1,
-            clock(find.at_ms)
+            clock(find.at_ms),
+            find.under()
         ),
     ];
     lines.extend(find.likely.iter().map(|likely| {

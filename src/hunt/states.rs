@@ -27,12 +27,10 @@ impl HuntStates {
     /// Adds what one experiment saw.
     pub fn add(&mut self, states: &[String]) {
         let before = self.seen.len();
-        for state in states
-            .iter()
-            .filter(|state| !self.seen.contains(*state))
-            .collect::<Vec<_>>()
-        {
-            self.seen.insert(state.clone());
+        for state in states {
+            if !self.seen.contains(state) {
+                self.seen.insert(state.clone());
+            }
         }
         self.experiments += 1;
         if self.seen.len() > before {

@@ -20,6 +20,9 @@ SESSION = {
     "value": "none",
 }
 
+# of a lock with a lease that its library renews, whose waiters ask again and again, and of which the observer sees nothing
+LEASED = {**SESSION, "lease": True, "wakes": "polls"}
+
 
 def redis_at(endpoint, limit):
     """The options of redis-py for a server that is waited for no longer than `limit` seconds."""
@@ -127,15 +130,7 @@ class TimedLock(LibraryLock):
     The application looks at its clock: `lost` is raised when 85 % of the lease are over, counted from before the request.
     """
 
-    contract = {
-        "lease": True,
-        "renews": False,
-        "tries": True,
-        "wakes": "polls",
-        "owner": "none",
-        "token": "none",
-        "value": "none",
-    }
+    contract = {**LEASED, "renews": False}
 
     def contender(self, lock):
         """A new object that asks for the lock."""
@@ -170,15 +165,7 @@ class TimedLock(LibraryLock):
 class WatchedLock(LibraryLock):
     """A lock that its library renews, and that tells whether it is held where it is asked: it is asked twenty times in a lease."""
 
-    contract = {
-        "lease": True,
-        "renews": True,
-        "tries": True,
-        "wakes": "polls",
-        "owner": "none",
-        "token": "none",
-        "value": "none",
-    }
+    contract = LEASED
 
     def holds(self, contender):
         """Says whether the library believes that the lock is held."""

@@ -250,10 +250,14 @@ async fn a_reply_that_two_rules_mean_comes_as_late_as_the_latest_and_both_know_w
 async fn a_message_that_its_number_names_is_no_other_one_where_its_reply_never_comes() {
     let rig = TapRig::new().await;
     let armed = rig.on_any(1, 1, MessageAction::DropReply);
-    let (mut client, server) = rig.connect().await;
+    let (mut client, mut server) = rig.connect().await;
     client.write_all(SET).await.unwrap();
+    arrives(&mut server, SET).await;
     drop(server);
-    until_reset(&mut client).await;
+    let ended = timeout(SOON, client.read(&mut [0]))
+        .await
+        .expect("it ends with its server");
+    assert_eq!(ended.unwrap(), 0);
     let (mut client, mut server) = rig.connect().await;
     client.write_all(GET).await.unwrap();
     arrives(&mut server, GET).await;

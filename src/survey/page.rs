@@ -15,10 +15,10 @@ use crate::report::words::{date, many};
 /// A version of a lock, and what was found out.
 pub type Surveyed<'a> = (&'a SurveyedLock, &'a SurveyRecord);
 
-const INTRODUCTION: &str = "For owners of lock libraries and for their users. Locks of known libraries, each put through the same hunts: a few \
-     clients that hold locks for drawn times, under faults that a column names. Servers and libraries are unmodified, and run in virtual time \
-     unless the row says otherwise, so that a row can be made again with the same outcome. *Holds* says that nothing was found in so many \
-     experiments, not that there is nothing.";
+const INTRODUCTION: &str = "This survey shows which promises of known lock libraries hold, for their owners and for their users. \
+     The same hunts ran on each lock: a few clients hold locks for drawn times, under the faults that a column names. Servers and \
+     libraries are unmodified. They run in virtual time unless the row says otherwise, so a row can be made again with the same \
+     outcome. *Holds* means that so many experiments found no violation, not that there is none.";
 
 /// `n of m`, and how sure that is.
 fn cell(state: &PromiseState) -> String {
@@ -94,9 +94,9 @@ pub fn markdown(surveyed: &[Surveyed<'_>]) -> String {
     }
     let _ = write!(text, "\n## Columns\n\n{}", columns());
     text.push_str(
-        "\nThe properties of the later columns do not count in the earlier ones. A server of Redis that starts again has no keys, so that no lock \
-         on one of them is tried there; it stands still instead. Where a library has no signal of a loss, the adapter tells of it by its own clock if its \
-         documentation has the application do so.\n\n## Finds\n",
+        "\nViolations of the later columns' properties do not count in the earlier columns. A Redis server has no keys after a restart, \
+         so in the column *server away* a lock on one Redis server meets a pause in place of a restart. If a library has no signal of \
+         a loss, and its documentation leaves that to the application, the adapter reports the loss by its own clock.\n\n## Finds\n",
     );
     for version in surveyed {
         text.push_str(&section(version));
@@ -113,7 +113,7 @@ fn section(version: &Surveyed<'_>) -> String {
         date(&record.started)
     );
     if let Some(error) = &record.error {
-        let _ = writeln!(text, "\nIt could not be tried: {error}");
+        let _ = writeln!(text, "\nThe hunts could not run: {error}");
     }
     for entry in &lock.not_promised {
         let _ = writeln!(
@@ -124,12 +124,12 @@ fn section(version: &Surveyed<'_>) -> String {
     }
     let finds = record.finds();
     if finds.is_empty() && record.error.is_none() {
-        text.push_str("\nNothing was found.\n");
+        text.push_str("\nNo finds in these hunts.\n");
     }
     for known in record.not_met(lock) {
         let _ = writeln!(
             text,
-            "\n- {}, known and not met in these hunts. {}",
+            "\n- {}, known and not seen in these hunts. {}",
             known.find,
             told(Some(known))
         );
@@ -192,7 +192,7 @@ pub fn page(surveyed: &[Surveyed<'_>]) -> String {
             }
             @for version in surveyed { (finds(version)) }
         }
-        footer { "A cell that is broken names the find that broke it most often. `harness explain HL001` says what a property means." }
+        footer { "A cell of a broken promise names its most frequent find. `harness explain HL001` explains a property." }
     };
     html::page("harness: survey", STYLE, SCRIPT, &body)
 }
@@ -236,12 +236,12 @@ fn finds(version: &Surveyed<'_>) -> Markup {
         section id=(anchor(&name)) {
             h2 { (name) }
             p { a href=(lock.home) { (lock.home) } }
-            @if let Some(error) = &record.error { p { "It could not be tried: " (error) } }
+            @if let Some(error) = &record.error { p { "The hunts could not run: " (error) } }
             @for entry in &lock.not_promised {
                 p { "Not promised (" (entry.promise) "): “" (entry.quote) "” " a href=(entry.link) { "source" } }
             }
             @for known in record.not_met(lock) {
-                h3 { (known.find) ", known and not met in these hunts: " (known.is.word()) }
+                h3 { (known.find) ", known and not seen in these hunts: " (known.is.word()) }
                 (happened(known))
             }
             @for found in record.finds() {

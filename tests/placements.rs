@@ -261,3 +261,16 @@ mod virtual_time {
         }
     }
 }
+
+#[test]
+fn an_act_on_a_message_that_never_comes_ends_with_the_faults() {
+    let harness = Harness::new();
+    let acts = "pause=any:100000,kill=any:100000,partition=any:100000,server-kill=any:100000";
+    let run = harness.run(&format!(
+        "--runtime simulated --backend zk --fault {acts} --time 20s --seed 7"
+    ));
+    run.assert_exit(3);
+    let history = std::fs::read_to_string(harness.results().join("latest/history.jsonl")).unwrap();
+    let missed = history.matches("the faults were over before its message came").count();
+    assert_eq!(missed, 4, "{}", run.stderr);
+}

@@ -74,6 +74,17 @@ impl SpaceOfHunt {
             None => HuntFaults::withstood(&shape).retain(|fault| planned(&with_fault(&config, fault)).is_ok()),
             Some(faults) => typed_faults(&config, &record.options, faults)?,
         };
+        let acts = match record.option("fault") {
+            _ if config.runtime != RuntimeRequest::Simulated => Vec::new(),
+            None => acts_withstood(&config),
+            Some(_) => {
+                let names: BTreeSet<&str> = faults.on_messages.iter().map(|fault| name(fault)).collect();
+                names
+                    .into_iter()
+                    .flat_map(|fault| acts_of(fault, config.lease))
+                    .collect()
+            }
+        };
         if base.grants.is_some() {
             // it is over before a lock could have stood still for long
             faults.minority.clear();
@@ -88,7 +99,7 @@ impl SpaceOfHunt {
                 lease: config.lease,
                 progress_bound: base.progress_bound,
                 tries: false,
-                points: config.runtime == RuntimeRequest::Simulated,
+                acts,
                 churn: config.runtime != RuntimeRequest::Simulated || config.backend.sweep.is_none(),
                 long_holds: false,
                 threads: false,
@@ -200,37 +211,20 @@ impl SpaceOfHunt {
             return Err(format!("{why}\nhint: --runtime simulated, or --runtime virtual"));
         }
         let placed = [&ON_MESSAGES[..], &AT_MESSAGES].concat();
-        let shape = Shape::of(&self.config);
-        let withstood = |fault: &&str| fault_named(fault).is_some_and(|fault| fault.survivable(&shape).is_ok());
-        let typed: Vec<&str> = match record.option("fault") {
-            Some(typed) => typed.split(',').collect(),
-            None => placed.iter().copied().filter(withstood).collect(),
+        let Some(typed) = record.option("fault") else {
+            return Ok(acts_withstood(&self.config));
         };
-        let mut kinds = Vec::new();
-        for fault in typed {
+        let mut acts = Vec::new();
+        for fault in typed.split(',') {
             if !placed.contains(&fault) {
                 let known = placed.join(", ");
                 return Err(format!(
                     "--exhaustive places {known} on each message, and `{fault}` is none of them"
                 ));
             }
-            let of_each = format!("{fault}=any:{NUMBER}");
-            let (shorter, longer) = (self.config.lease / 5, self.config.lease * 5 / 4);
-            match fault {
-                // a client waits for the one, and has lost its lease with the other
-                "delay-request" | "delay-reply" => {
-                    kinds.extend([shorter, longer].map(|time| format!("{of_each}:{}ms", time.as_millis())));
-                }
-                // a client connects again at once, or has lost its lease until it can
-                "drop-request" | "drop-reply" => {
-                    kinds.extend([of_each.clone(), format!("{of_each}:refuse={}ms", longer.as_millis())]);
-                }
-                // with the message, or with its reply
-                "server-kill" => kinds.extend([format!("{of_each}:before"), of_each]),
-                _ => kinds.push(of_each),
-            }
+            acts.extend(acts_of(fault, self.config.lease));
         }
-        Ok(kinds)
+        Ok(acts)
     }
 
     /// Whether some experiment has a partition between servers.
@@ -238,6 +232,34 @@ impl SpaceOfHunt {
         let parts =
             |fault: &String| planned(&with_fault(&self.config, fault)).is_ok_and(|plan| plan.servers_through_proxy);
         self.space.faults.aimed.iter().any(parts)
+    }
+}
+
+/// Every act on a single message that a correct lock withstands.
+fn acts_withstood(config: &Config) -> Vec<String> {
+    let shape = Shape::of(config);
+    let withstood = |fault: &&&str| fault_named(fault).is_some_and(|fault| fault.survivable(&shape).is_ok());
+    let faults = ON_MESSAGES.iter().chain(&AT_MESSAGES).filter(withstood);
+    faults.flat_map(|fault| acts_of(fault, config.lease)).collect()
+}
+
+/// The kinds of a fault on a single message, as they are typed with [`NUMBER`] for that of the message.
+fn acts_of(fault: &str, lease: Duration) -> Vec<String> {
+    let of_each = format!("{fault}=any:{NUMBER}");
+    let (shorter, longer) = (lease / 5, lease * 5 / 4);
+    match fault {
+        // a client waits for the one, and has lost its lease with the other
+        "delay-request" | "delay-reply" => [shorter, longer]
+            .map(|time| format!("{of_each}:{}ms", time.as_millis()))
+            .to_vec(),
+        // a client connects again at once, or has lost its lease until it can
+        "drop-request" | "drop-reply" => {
+            let refused = format!("{of_each}:refuse={}ms", longer.as_millis());
+            vec![of_each, refused]
+        }
+        // with the message, or with its reply
+        "server-kill" => vec![format!("{of_each}:before"), of_each],
+        _ => vec![of_each],
     }
 }
 

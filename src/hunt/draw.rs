@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::coverage::MessageCell;
+use super::exhaustive::{LATE, NUMBER, ON_LATE};
 use super::faults::HuntFaults;
 use super::typed_fault::{ON_MESSAGES, name};
 use crate::config::{ANY_FAULT, Config, NO_FAULT, long_holds_with_any};
@@ -39,6 +40,12 @@ const ODD_APPLICATIONS: f64 = 0.25;
 /// Acts of an experiment with single acts, and the logarithm of the last message that is drawn for one.
 const MOST_POINTS: u32 = 6;
 const POINTS_LOG2: f64 = 9.5;
+/// Acts that follow the one before them closely, and by how many messages at most; those of them that are the same act.
+const NEAR: f64 = 0.33;
+const NEXT_MESSAGES: u32 = 3;
+const SAME_ACT: f64 = 0.67;
+/// Late messages on which there is a second act.
+const ON_LATE_TOO: f64 = 0.25;
 
 /// What experiments are drawn from.
 #[derive(Debug, Clone)]
@@ -51,8 +58,8 @@ pub struct HuntSpace {
     pub progress_bound: Duration,
     /// Whether clients may be asked for locks that they do not wait for.
     pub tries: bool,
-    /// Whether there are enough experiments for acts on messages that nobody chose.
-    pub points: bool,
+    /// Acts on messages that nobody chose, with [`NUMBER`] for that of the message; none where experiments are too few for them.
+    pub acts: Vec<String>,
     /// Whether locks may come and go.
     pub churn: bool,
     /// Whether a lock may be held for longer than its lease: where the client renews it.
@@ -154,7 +161,7 @@ impl HuntSpace {
                 let faults = faults.into_iter().map(|fault| self.by_some_time(fault, &mut rng));
                 (faults.collect(), vec![("window", ms(self.lease))])
             }
-            HuntTurn::Points => (self.points(&on_messages, &mut rng), Vec::new()),
+            HuntTurn::Points => (self.points(&mut rng), Vec::new()),
             HuntTurn::Load => {
                 let others = if mild.is_empty() { &aimed } else { &mild };
                 let none = others.is_empty() || (self.faultless && rng.random_bool(0.5));
@@ -237,36 +244,55 @@ impl HuntSpace {
 
     /// What experiments are about, one after the other: what there are faults for.
     fn turns(&self, aimed: usize, on_messages: usize, open: bool) -> Vec<HuntTurn> {
-        let all: &[HuntTurn] = match (self.points, open) {
-            (true, _) => &HuntTurn::MANY,
-            (false, true) => &HuntTurn::OPEN,
-            (false, false) => &HuntTurn::ALL,
+        let all: &[HuntTurn] = match (self.acts.is_empty(), open) {
+            (false, _) => &HuntTurn::MANY,
+            (true, true) => &HuntTurn::OPEN,
+            (true, false) => &HuntTurn::ALL,
         };
         let possible = |turn: &&HuntTurn| match turn {
             HuntTurn::Any => self.faultless,
             HuntTurn::Aimed => aimed > 0,
-            HuntTurn::Message | HuntTurn::Points => on_messages > 0,
-            HuntTurn::Load | HuntTurn::Minority => true,
+            HuntTurn::Message => on_messages > 0,
+            HuntTurn::Points | HuntTurn::Load | HuntTurn::Minority => true,
         };
         all.iter().filter(possible).copied().collect()
     }
 
     /// One to six acts on single messages of the run, the first ones as likely as all that follow up to twice their number. A run has a
-    /// few messages for each grant.
-    fn points(&self, on_messages: &[String], rng: &mut ChaCha8Rng) -> Vec<String> {
-        let kinds: BTreeSet<&str> = on_messages.iter().map(|fault| name(fault)).collect();
-        let kinds: Vec<&str> = kinds.into_iter().collect();
-        let count = rng.random_range(1..=MOST_POINTS);
-        let mut act = |_| {
-            let kind = *kinds.choose(rng)?;
-            let number = 2_f64.powf(rng.random_range(0.0..POINTS_LOG2)) as u32;
-            let late = self.lease.mul_f64(rng.random_range(0.1..2.0));
-            Some(match kind {
-                "delay-request" | "delay-reply" => format!("{kind}=any:{number}:{}", ms(late)),
-                _ => format!("{kind}=any:{number}"),
-            })
-        };
-        (0..count).filter_map(&mut act).collect()
+    /// few messages for each grant. Every third act follows the one before it closely, most often as the same, since a majority is lost or
+    /// late together; and every fourth message that is late has its client cut off or stopped when it comes.
+    fn points(&self, rng: &mut ChaCha8Rng) -> Vec<String> {
+        let acts = rng.random_range(1..=MOST_POINTS);
+        let mut faults = Vec::new();
+        let mut last: Option<(&String, u32)> = None;
+        for _ in 0..acts {
+            let near = last.filter(|_| rng.random_bool(NEAR));
+            let number = match near {
+                Some((_, number)) => number + rng.random_range(1..=NEXT_MESSAGES),
+                None => 2_f64.powf(rng.random_range(0.0..POINTS_LOG2)) as u32,
+            };
+            let same = near.filter(|_| rng.random_bool(SAME_ACT));
+            let Some(act) = same.map(|(act, _)| act).or_else(|| self.acts.choose(rng)) else {
+                break;
+            };
+            last = Some((act, number));
+            faults.push(self.placed(act, number, rng));
+            if act.starts_with(LATE) && rng.random_bool(ON_LATE_TOO) {
+                let on_late = self.acts.iter().filter(|act| ON_LATE.contains(&name(act)));
+                let on_late: Vec<&String> = on_late.collect();
+                faults.extend(on_late.choose(rng).map(|act| self.placed(act, number, rng)));
+            }
+        }
+        faults
+    }
+
+    /// An act on this message; one that is late, by a tenth of a lease up to two.
+    fn placed(&self, act: &str, number: u32, rng: &mut ChaCha8Rng) -> String {
+        let placed = act.replace(NUMBER, &number.to_string());
+        match (act.starts_with(LATE), placed.rsplit_once(':')) {
+            (true, Some((before, _))) => format!("{before}:{}", ms(self.lease.mul_f64(rng.random_range(0.1..2.0)))),
+            _ => placed,
+        }
     }
 
     fn load(&self, turn: HuntTurn, rng: &mut ChaCha8Rng) -> Vec<(&'static str, String)> {
@@ -403,7 +429,7 @@ mod tests {
             lease: Duration::from_secs(1),
             progress_bound: Duration::from_secs(5),
             tries: true,
-            points: false,
+            acts: Vec::new(),
             churn: true,
             long_holds: false,
             threads: true,

@@ -22,8 +22,8 @@ use crate::report::effect::WindowEffect;
 pub const NUMBER: &str = "#";
 
 /// Acts that make a message late, and acts on the client that gets it.
-const LATE: &str = "delay-";
-const ON_LATE: [&str; 2] = ["partition", "pause"];
+pub const LATE: &str = "delay-";
+pub const ON_LATE: [&str; 2] = ["partition", "pause"];
 
 /// The search for a violation in every placement.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -196,7 +196,9 @@ impl HuntRecord {
         if let Some(search) = &mut self.exhaustive {
             search.add(result.index, diagnosis, result.sent.requests);
         }
-        self.states.add(&result.sent.states);
+        if self.exhaustive.is_none() {
+            self.states.add(&result.sent.states);
+        }
         self.count_windows(&result.faults, diagnosis);
         if let Some(coverage) = &diagnosis.coverage {
             self.coverage.add(coverage, &result.faults);

@@ -23,6 +23,7 @@ const LATE: Duration = Duration::from_secs(2);
 /// from then on. Windows that wait for messages overlap as planned.
 pub async fn run_windows(run: &Arc<RunContext>, env: &Arc<FaultEnv>) {
     let windows = &run.spec.plan.windows;
+    let over = run.clock.now() + run.spec.plan.phases.faults;
     let mut lanes = run.clock.by.tasks();
     for lane in 0..windows.iter().map(|window| window.lane + 1).max().unwrap_or(0) {
         let of_lane = windows.iter().filter(|window| window.lane == lane);
@@ -30,6 +31,7 @@ pub async fn run_windows(run: &Arc<RunContext>, env: &Arc<FaultEnv>) {
             window: window.clone(),
             run: Arc::clone(run),
             env: Arc::clone(env),
+            over: over + LATE,
         });
         lanes.spawn(run_lane(runs.collect(), Arc::clone(run)));
     }
@@ -65,6 +67,8 @@ struct WindowRun {
     window: PlannedWindow,
     run: Arc<RunContext>,
     env: Arc<FaultEnv>,
+    /// When it has not opened by then, such as for a message that never comes, it does not open any more.
+    over: Duration,
 }
 
 impl WindowRun {
@@ -85,7 +89,7 @@ impl WindowRun {
         let resolved = self
             .until_over(resolve(&self.window, since, &self.run, &self.env))
             .await;
-        let mut resolution = match resolved.unwrap_or(Err("the run was over before its message came")) {
+        let mut resolution = match resolved.unwrap_or(Err("the faults were over before its message came")) {
             Ok(resolution) => resolution,
             Err(why) => return self.missed(why),
         };
@@ -137,7 +141,7 @@ impl WindowRun {
         }
     }
 
-    /// Waits for it; `None` where the run stops or has its grants before.
+    /// Waits for it; `None` where the run stops or has its grants before, or the faults are over.
     async fn until_over<T>(&self, awaited: impl Future<Output = T>) -> Option<T> {
         let (mut stop, mut granted) = (self.run.stopping(), self.run.granted());
         tokio::select! {
@@ -145,6 +149,7 @@ impl WindowRun {
             _ = stop.wait_for(|stop| *stop) => None,
             _ = granted.wait_for(|granted| *granted) => None,
             it = awaited => Some(it),
+            () = self.run.clock.sleep_until(self.over) => None,
         }
     }
 

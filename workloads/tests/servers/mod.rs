@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// How long a cluster may take to come up on a loaded machine.
-const READY_LIMIT: Duration = Duration::from_secs(40);
+const READY_LIMIT: Duration = Duration::from_secs(120);
 
 /// A running cluster.
 pub struct Servers {

@@ -7,7 +7,7 @@ use super::software::ServerSoftware;
 /// The runtime that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum RuntimeRequest {
-    /// Docker if an engine answers and has the image or can pull it, else local; at a terminal where neither is there, simulated
+    /// Docker if an engine answers and has the image or can pull it, else local; at a terminal without either, simulated
     #[default]
     Auto,
     /// Containers

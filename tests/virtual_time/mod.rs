@@ -244,7 +244,7 @@ fn a_replay_that_differs_says_where_and_has_an_exit_code_of_its_own() {
     let replayed = harness.output("replay latest");
     let told = String::from_utf8_lossy(&replayed.stdout).into_owned();
     assert_eq!(replayed.status.code(), Some(5), "{told}");
-    assert!(told.contains("another history from line"), "{told}");
+    assert!(told.contains("different history from line"), "{told}");
 }
 
 #[test]

@@ -280,7 +280,7 @@ fn a_client_that_keeps_the_world_from_going_on_ends_the_run_with_its_name() {
     assert_eq!(answer.exit, 4, "{}", answer.stderr);
     let said = answer.stderr;
     assert!(
-        said.contains("client c0: thread ") && said.contains("keeps the world from going on"),
+        said.contains("client c0: thread ") && said.contains("blocks the world"),
         "{said}"
     );
     let left = processes_of(harness.folder.path());

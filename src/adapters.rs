@@ -227,7 +227,7 @@ impl Adapter {
             return Ok(());
         }
         let mut sentence = format!(
-            "the client `{}` needs {}, which this machine lacks",
+            "the client `{}` needs {}, which is not on this machine",
             self.name,
             missing.join(", ")
         );

@@ -54,9 +54,9 @@ impl Exit {
             Self::Holds => "every property that applies holds, and the faults had an effect",
             Self::Violated => "a property is violated",
             Self::Usage => "bad arguments or configuration",
-            Self::Inconclusive => "inconclusive: nothing violated, and nothing proved",
+            Self::Inconclusive => "inconclusive: no violation, and no proof",
             Self::Environment => "the environment: servers or clients did not start",
-            Self::Different => "the run that was made again is another one",
+            Self::Different => "the repeated run has a different history",
             Self::Bug => "a bug in harness",
             Self::Interrupted => "interrupted",
         }

@@ -153,13 +153,13 @@ pub enum StoreError {
     Remove { path: PathBuf, source: io::Error },
     #[error("there is no run or history `{wanted}`{}", if known.is_empty() { String::new() } else { format!("\nhint: the latest runs are\n  {}", known.join("\n  ")) })]
     Unknown { wanted: String, known: Vec<String> },
-    #[error("`{wanted}` is the beginning of {} runs:\n  {}", names.len(), names.join("\n  "))]
+    #[error("the names of {} runs begin with `{wanted}`:\n  {}", names.len(), names.join("\n  "))]
     Ambiguous { wanted: String, names: Vec<String> },
-    #[error("{} is a folder, and harness makes a link to the latest run there\nhint: rename it, or --results DIR", path.display())]
+    #[error("{} is a folder, and must be a link to the latest run\nhint: rename it, or --results DIR", path.display())]
     NotALink { path: PathBuf },
-    #[error("the folder {} has no run.json and no history.jsonl, so it is no run\nhint: `harness list runs` shows the runs in --results DIR", path.display())]
+    #[error("the folder {} has no run.json and no history.jsonl, so it is not a run\nhint: `harness list runs` shows the runs in --results DIR", path.display())]
     NotARun { path: PathBuf },
-    #[error("{} is not what harness writes: {why}", path.display())]
+    #[error("{} does not have the format of harness: {why}", path.display())]
     Broken { path: PathBuf, why: String },
 }
 
@@ -178,7 +178,7 @@ pub fn create(results: &Path, name: &str) -> Result<(String, PathBuf), StoreErro
     };
     fs::create_dir_all(results).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
-            let why = "there is a file, or a link that leads nowhere, and it must be a folder";
+            let why = "it is a file or a broken link, and must be a folder";
             failed(results, io::Error::other(why))
         }
         _ => failed(results, error),

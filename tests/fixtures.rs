@@ -257,7 +257,7 @@ fn the_hunt_that_ends_last_merges_what_all_found() {
     let refused = harness(&["hunt", "--continue", folder.to_str().unwrap()]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(
-        said(&refused).contains("2 hunts, each of which goes on by itself"),
+        said(&refused).contains("2 hunts, and only a single hunt can be continued"),
         "{}",
         said(&refused)
     );

@@ -47,7 +47,7 @@ pub fn in_words(toxics: &[Toxic]) -> String {
     };
     let remark = |toxic: &Toxic| match toxic.kind {
         ToxicKind::Timeout { .. } => " (what is sent is lost, and the heal closes connections)",
-        ToxicKind::ResetPeer { .. } => " (answers are lost, then the connection goes)",
+        ToxicKind::ResetPeer { .. } => " (answers are lost, then the connection ends)",
         _ => "",
     };
     let both = |toxic: &Toxic| toxics.iter().filter(|other| other.kind == toxic.kind).count() == 2;

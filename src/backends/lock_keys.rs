@@ -31,7 +31,7 @@ impl LockKeys {
         if !backend.values.contains(&value) {
             let values: Vec<String> = backend.values.iter().map(ToString::to_string).collect();
             return Err(format!(
-                "{value} is no kind of value that locks on {backend} are observed by\nhint: {} or none",
+                "the observer cannot use the value {value} for locks on {backend}\nhint: {} or none",
                 values.join(", ")
             ));
         }
@@ -45,7 +45,7 @@ impl LockKeys {
         if backend.keys.starts_with('/') && !(pattern.before().starts_with('/') && pattern.before()[1..].contains('/'))
         {
             return Err(format!(
-                "{pattern} is no node below a parent node, where locks on {backend} are observed\nhint: {}",
+                "{pattern} has no parent node, below which locks on {backend} are observed\nhint: {}",
                 backend.keys
             ));
         }

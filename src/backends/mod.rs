@@ -128,10 +128,10 @@ impl Backend {
             (Topology::Sentinel, Some(BackendId::Redis)) => Ok(&redis::SENTINEL),
             (Topology::Cluster, Some(BackendId::Redis)) => Ok(&redis::CLUSTER),
             (Topology::Sentinel, _) => Err(format!(
-                "--topology sentinel is of Redis, and {self} has no sentinels\nhint: --backend redis, or leave --topology out"
+                "--topology sentinel is for Redis, and {self} has no sentinels\nhint: --backend redis, or leave --topology out"
             )),
             (Topology::Cluster, _) => Err(format!(
-                "--topology cluster is a Redis Cluster, and {self} is none\nhint: --backend redis, or leave --topology out"
+                "--topology cluster is for Redis, and not for {self}\nhint: --backend redis, or leave --topology out"
             )),
         }
     }

@@ -45,7 +45,7 @@ pub enum CliCommand {
     /// Run one experiment, on real servers or simulated ones, and check it
     #[command(after_help = examples::RUN_SHORT, after_long_help = examples::RUN, allow_negative_numbers = true)]
     Run(Box<RunArgs>),
-    /// Write a client to start from, with a suite and a workflow of GitHub that runs it
+    /// Write a client template, with a suite and a GitHub workflow that runs it
     #[command(after_help = examples::INIT)]
     Init {
         /// Language of the client
@@ -55,22 +55,22 @@ pub enum CliCommand {
         #[arg(value_name = "DIR", default_value = "my-lock")]
         folder: PathBuf,
     },
-    /// Check a client program: does it speak the client protocol, and what of it will be judged
+    /// Check that a client program follows the client protocol, and show the properties that a run cannot judge
     #[command(after_help = examples::CLIENT_CHECK)]
     ClientCheck(ClientCheckArgs),
-    /// Look for a violation: short experiments with drawn faults and loads, one after the other
+    /// Look for a violation in many short experiments, each with its own faults and load
     #[command(after_help = examples::HUNT)]
     Hunt(Box<HuntArgs>),
-    /// Cut a violation down to the windows, clients and options that it needs, or find the version that began it
+    /// Cut a violation down to the windows, clients and options that it needs, or find the version that introduced it
     #[command(after_help = examples::SHRINK)]
     Shrink(ShrinkArgs),
-    /// Make a run in virtual time again, and compare the two histories byte by byte
+    /// Repeat a run in virtual time, and compare the two histories byte by byte
     #[command(after_help = examples::REPLAY)]
     Replay(ReplayArgs),
     /// Run the experiments of a TOML file, each with an expected verdict
     #[command(after_help = examples::SUITE)]
     Suite(SuiteArgs),
-    /// Put locks of known libraries through the same hunts, and write what each of them promises and keeps
+    /// Run the same hunts on locks of known libraries, and write which promises each lock makes and keeps
     #[command(after_help = examples::SURVEY)]
     Survey(SurveyArgs),
     /// Check a stored run or any history file
@@ -84,7 +84,7 @@ pub enum CliCommand {
     Export(ExportArgs),
     /// List backends, recipes, clients, faults, messages, checkers, report formats, exit codes or runs
     List(ListArgs),
-    /// Explain a property: what it means, why it breaks, how to tell the causes apart and how to fix them
+    /// Explain a property: its meaning, the usual causes of a violation and their repair
     Explain {
         /// HL001 to HL011
         property: String,
@@ -98,15 +98,15 @@ pub enum CliCommand {
         #[arg(long, conflicts_with = "names", value_parser = PossibleValuesParser::new(harness_workloads::BackendId::ALL.iter().map(|id| id.name())))]
         backend: Option<String>,
     },
-    /// Show which servers this machine can run, and what earlier runs left behind
+    /// Show the servers that this machine can run, and the leftovers of earlier runs
     Doctor {
-        /// Remove what earlier runs left behind
+        /// Remove the leftovers of earlier runs
         #[arg(long)]
         clean: bool,
-        /// Give up what --clean cannot remove from servers that runs only used, since they are gone
+        /// Forget leftovers that --clean cannot remove: those on servers that harness did not start and that are gone
         #[arg(long, requires = "clean")]
         forget: bool,
-        /// Include runs of other process namespaces and machines, which cannot be seen from here and may go on
+        /// Include runs in other process namespaces and on other machines, even if they are still active
         #[arg(long)]
         all: bool,
         /// Print JSON
@@ -121,7 +121,7 @@ pub enum CliCommand {
         /// Answer only clients that send the token in this file: `Authorization: Bearer TOKEN`
         #[arg(long, value_name = "FILE")]
         token_file: Option<PathBuf>,
-        /// JSON file of proxies to make at the start, as Toxiproxy's -config takes it
+        /// JSON file of proxies to create at the start, in the format of Toxiproxy's -config
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
         /// Seed of jitter and toxicity, in hexadecimal
@@ -154,7 +154,7 @@ pub struct ClientCheckArgs {
     /// Session timeout or time to live of a lock
     #[arg(long, value_name = "TIME", default_value = "2s")]
     pub lease: String,
-    /// What the client promises, where it does not say so itself: a list such as `owner=own,renews=false`
+    /// Promises that the client's own `contract` leaves out: a list such as `owner=own,renews=false`
     #[arg(long, value_name = "PROMISES", value_delimiter = ',')]
     pub promise: Vec<String>,
     /// Time for a client to open its session
@@ -166,7 +166,7 @@ pub struct ClientCheckArgs {
     /// Number of servers [default: the backend's]
     #[arg(long, value_name = "N")]
     pub nodes: Option<u32>,
-    /// Have the servers let in nobody but who logs in, as with `harness run --auth`
+    /// Have the servers refuse clients without a login, as with `harness run --auth`
     #[arg(long)]
     pub auth: bool,
     /// Print JSON
@@ -182,26 +182,26 @@ pub struct SuiteArgs {
     /// Run only this part of the rows, `1/3` to `3/3`, chosen by a hash of their names
     #[arg(long, value_name = "M/N", value_parser = Shard::read)]
     pub shard: Option<Shard>,
-    /// Merge the records of shards that are found in these folders
+    /// Merge the records of shards in these folders
     #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["file", "shard", "filter", "rerun_unsure", "set", "seeds", "jobs", "retries", "dry_run"])]
     pub merge: Vec<PathBuf>,
     /// Run only rows whose name contains this text; can be repeated
     #[arg(long, value_name = "TEXT")]
     pub filter: Vec<String>,
-    /// Run only rows that were errors or unsure the last time that this suite ran
+    /// Run only rows that were errors or unsure in the last run of this suite
     #[arg(long)]
     pub rerun_unsure: bool,
     /// Set an option of `harness run` in every row, such as `runtime=docker`; can be repeated
     #[arg(long, value_name = "OPTION=VALUE")]
     pub set: Vec<String>,
-    /// Run each row with N seeds on models of servers, in memory: its expectation must come true with each of them. A row that
-    /// names a seed runs with that one alone
+    /// Run each row with N seeds on models of servers, in memory; it must come to the expected verdict with each seed. A row
+    /// that names a seed runs only with that seed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub seeds: Option<u32>,
     /// Rows that run at the same time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub jobs: u32,
-    /// Reruns of an inconclusive row, in place of what the file says
+    /// Reruns of an inconclusive row, instead of the number in the file
     #[arg(long, value_name = "N")]
     pub retries: Option<u32>,
     /// Print the rows and stop
@@ -259,16 +259,16 @@ pub struct CheckArgs {
     /// Write the order that proves a linearizable history to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub certificate: Option<PathBuf>,
-    /// How wrong the stamp of a client may be, where clients ran on several machines: HL001, HL002 and HL003 allow for it
+    /// Largest error of a client's timestamps, if clients ran on several machines: HL001, HL002 and HL003 allow for it
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "0s")]
     pub clock_error: Duration,
-    /// Draw the operations of each violation, and where no order of them was left, on this page
+    /// Write a page to this file that draws the operations of each violation, and where no order of them was left
     #[arg(long, value_name = "FILE")]
     pub draw: Option<PathBuf>,
-    /// Decide HL002 alone while the history is read, and end at the first violation: in little memory, from a pipe, too
+    /// Decide only HL002, while the history is read, and end at the first violation: needs little memory, reads pipes
     #[arg(long, conflicts_with_all = ["certificate", "clock_error", "draw", "lock_key", "init"])]
     pub online: bool,
-    /// With `--online`: how long a signal may be written after the time that it carries
+    /// With `--online`: largest delay from the time of a signal to its line in the history
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1s", requires = "online")]
     pub signal_delay: Duration,
 }
@@ -351,7 +351,7 @@ pub enum ListWhat {
     /// Adapters: clients for lock libraries, for `--client NAME`
     Clients,
     Faults,
-    /// Names that the faults on messages take, for each backend
+    /// Names of messages for the faults on messages, by backend
     Messages,
     Checkers,
     Reports,
@@ -372,7 +372,7 @@ pub struct RecipeArgs {
     /// Lock under test; `harness list recipes` shows all [default: the backend's default recipe]
     #[arg(long, help_heading = LOCK)]
     pub recipe: Option<String>,
-    /// What a client does when it is no longer sure to hold the lock: `careful` stops, `naive` continues
+    /// Policy of a client that is no longer sure of its hold: `careful` stops, `naive` continues
     #[arg(long, help_heading = LOCK, value_name = "POLICY", default_value = "careful")]
     pub holder: Policy,
     /// Put a GUID in node names to find a node whose create reply was lost
@@ -404,19 +404,19 @@ pub struct RunArgs {
     /// Lock under test: a command that speaks the client protocol on stdin and stdout, or the name of an adapter
     #[arg(long, help_heading = LOCK, value_name = "CMD", value_parser = NonEmptyStringValueParser::new(), conflicts_with_all = ["recipe", "holder", "guid", "interval", "reentrant"])]
     pub client: Option<String>,
-    /// What the client promises, where it does not say so itself: a list such as `owner=own,renews=false`
+    /// Promises that the client's own `contract` leaves out: a list such as `owner=own,renews=false`
     ///
     /// The names are those of the `contract` in an answer to `open`.
     #[arg(long, help_heading = LOCK, value_name = "PROMISES", value_delimiter = ',', requires = "client")]
     pub promise: Vec<String>,
     /// How long an acquire waits for a taken lock [default: 10s; with --each, --time]
     ///
-    /// Unless it is given, half of the acquires wait for a lease or a quarter of it where --fault any is asked for.
+    /// With --fault any and without --wait, half of the acquires wait for a lease or a quarter of it.
     #[arg(long, help_heading = LOAD, value_name = "TIME", value_parser = duration_within(Duration::ZERO, MAX_TIME))]
     pub wait: Option<Duration>,
-    /// Time in which each client once holds its lock longer, and once rests; 0s for never [default: 60s; with --fault any, two leases for each client, if that is less]
+    /// Period in which each client has one long hold and one rest; 0s for none [default: 60s; with --fault any, two leases for each client, if that is less]
     ///
-    /// A long hold lasts up to two leases where the lock renews its lease, up to half a lease where it does not say so. A rest
+    /// A long hold lasts up to two leases if the lock promises to renew its lease, and otherwise up to half a lease. A rest
     /// lasts up to a lease.
     #[arg(long, help_heading = LOAD, value_name = "TIME", value_parser = duration_within(Duration::ZERO, MAX_TIME))]
     pub vary: Option<Duration>,
@@ -442,7 +442,7 @@ pub struct RunArgs {
     /// Do not show progress
     #[arg(long, short, help_heading = OUTPUT)]
     pub quiet: bool,
-    /// Serve figures of what goes on at this address, such as 127.0.0.1:9184, for Prometheus: `/metrics`
+    /// Serve metrics for Prometheus at this address, such as 127.0.0.1:9184, under `/metrics`
     #[arg(long, help_heading = OUTPUT, value_name = "ADDRESS")]
     pub metrics: Option<SocketAddr>,
     /// Folder of all runs

@@ -76,7 +76,7 @@ fn versions(args: &ShrinkArgs) -> Result<Vec<String>, Failure> {
     let named: Vec<String> = given.iter().map(|version| version.trim().to_owned()).collect();
     if named.len() < 2 || named.iter().any(String::is_empty) {
         return Err(Failure::usage(format!(
-            "{option} needs two versions or more, the oldest first: it does not show the violation, and the newest does\nhint: {example}"
+            "{option} needs two versions or more, oldest first: the oldest without the violation, the newest with it\nhint: {example}"
         )));
     }
     let is_second = |(place, version): &(usize, &String)| named[..*place].contains(version);
@@ -103,7 +103,7 @@ fn kind_for(args: &ShrinkArgs, original: &Original) -> Result<VersionKind, Failu
     }
     if config.runtime == RuntimeRequest::Simulated {
         return Err(Failure::usage(format!(
-            "the servers of {} are models, which have no image\nhint: make the run on real servers first: --runtime docker",
+            "the servers of {} are models without an image\nhint: repeat the run on real servers first: --runtime docker",
             original.name
         )));
     }
@@ -330,6 +330,6 @@ fn why_unsure(diagnosis: &Diagnosis, property: Property) -> String {
             format!("{} is violated, in another way", property.id())
         }
         (None, Some(finding)) => finding.evidence.clone(),
-        (None, None) => "it came to no verdict".to_owned(),
+        (None, None) => "no verdict".to_owned(),
     }
 }

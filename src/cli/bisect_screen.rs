@@ -87,30 +87,30 @@ pub fn sentence(answer: &BisectAnswer, versions: &[String], rate: HitRate) -> St
     let newest = versions.len() - 1;
     match *answer {
         BisectAnswer::Between { holds, fails, .. } if holds + 1 == fails => {
-            format!("{} began it", versions[fails])
+            format!("{} introduced it", versions[fails])
         }
         BisectAnswer::Between { holds, fails, .. } => {
             let began = versions[holds + 1..=fails].join(", ");
-            format!("one of these began it, and {} has it: {began}", versions[fails])
+            format!("one of these introduced it, and {} has it: {began}", versions[fails])
         }
         BisectAnswer::NewestHolds => format!(
-            "the newest version does not show it: {} held in {}; name a version that does as the last one",
+            "the newest version does not show it: {} held in {}; name a version that shows it as the last one",
             versions[newest],
             many(rate.runs.into(), "run")
         ),
         BisectAnswer::NewestSkipped => format!("the runs of the newest version, {}, prove nothing", versions[newest]),
         BisectAnswer::TooRare { needed } => format!(
-            "the newest version shows it too rarely, in {rate}: a version without it needs {} to be known; --bisect-runs {needed} allows them, and a longer --time may make it come more often",
+            "the newest version shows it too rarely, in {rate}: {} must hold before a version counts as held; --bisect-runs {needed} allows them, and a longer --time may show it more often",
             many(needed.into(), "run")
         ),
         BisectAnswer::OldestFails { oldest } => {
             format!(
-                "{} has it already, the oldest of these that can be run: name older versions",
+                "{}, the oldest of these that can be run, has it already: name older versions",
                 versions[oldest]
             )
         }
-        BisectAnswer::NoneToCompare => "no other version than the newest can be run".to_owned(),
-        BisectAnswer::Unfinished => "the time was over before there was an answer: --limit".to_owned(),
+        BisectAnswer::NoneToCompare => "only the newest version can be run".to_owned(),
+        BisectAnswer::Unfinished => "no answer within the time of --limit".to_owned(),
     }
 }
 
@@ -123,7 +123,7 @@ pub fn summary(result: &BisectResult, folder: &Path, look: Look) -> String {
     lines.extend(result.wrong.map(|wrong| {
         let percent = (wrong * 1000.0).ceil() / 10.0;
         ScreenText::from(format!(
-            "  wrong     with {percent:.1} %: if an older one began it, and all runs that held missed it"
+            "  wrong     with {percent:.1} %: if an older version introduced it, and all runs that held missed it"
         ))
     }));
     let rows = result.versions.iter().enumerate();
@@ -137,7 +137,7 @@ pub fn summary(result: &BisectResult, folder: &Path, look: Look) -> String {
             newest.hit_rate
         )));
         lines.push(ScreenText::from(format!(
-            "            so {} without it: held; they would have shown it with 95 %",
+            "            so a version holds after {} without it; they would show it with 95 %",
             many(needed.into(), "run")
         )));
     }
@@ -233,13 +233,13 @@ mod tests {
         let screen = summary(&result(found), Path::new("results/b"), plain);
         let expected = "\
 x HL001 stale-holder  of 20261122-1048-redis-reset-5eed
-  answer    one of these began it, and redis:7.2 has it: redis:7.0, redis:7.2
-  wrong     with 0.5 %: if an older one began it, and all runs that held missed it
+  answer    one of these introduced it, and redis:7.2 has it: redis:7.0, redis:7.2
+  wrong     with 0.5 %: if an older version introduced it, and all runs that held missed it
   versions  held      redis:6.2   0 of 4 runs
             skipped   redis:7.0   no image redis:7.0: denied
             violated  redis:7.2   5 of 5 runs
   hit rate  5 of 5 runs (57 % to 100 %) of the newest
-            so 4 runs without it: held; they would have shown it with 95 %
+            so a version holds after 4 runs without it; they would show it with 95 %
   again     harness run --image redis:7.2
   see       harness check results/b/runs/20261122-1049
 ";
@@ -249,7 +249,7 @@ x HL001 stale-holder  of 20261122-1048-redis-reset-5eed
     #[test]
     fn where_there_is_no_version_the_sentence_says_what_to_do() {
         for (answer, says) in [
-            (BisectAnswer::NewestHolds, "name a version that does"),
+            (BisectAnswer::NewestHolds, "name a version that shows it"),
             (BisectAnswer::NewestSkipped, "prove nothing"),
             (BisectAnswer::TooRare { needed: 82 }, "--bisect-runs 82"),
             (BisectAnswer::OldestFails { oldest: 0 }, "name older versions"),

@@ -19,7 +19,7 @@ pub fn compare(args: &CompareArgs) -> Result<Exit, Failure> {
         && one != other
     {
         return Err(Failure::usage(
-            "one of these runs was made on simulated servers and the other on real ones: what one of them does not show says nothing of the other\nhint: compare runs of the same kind; `harness list runs` shows both",
+            "one of these runs is on simulated servers and the other on real ones, so their findings cannot be compared\nhint: compare runs of the same kind; `harness list runs` shows both",
         ));
     }
     let compared = comparison::compare(&before, &after);

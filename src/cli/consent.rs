@@ -18,7 +18,7 @@ pub async fn asked(args: &RunArgs, seed: u64) -> Result<RunArgs, Failure> {
         return Ok(args);
     };
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
-        let sentence = format!("{what}\nhint: --yes agrees to it; there is no terminal to ask at");
+        let sentence = format!("{what}\nhint: --yes agrees to it; without a terminal harness cannot ask");
         return Err(Failure::usage(sentence));
     }
     eprint!("{what}\n  faults: {}\ngo on? [y/N] ", config.fault_text());

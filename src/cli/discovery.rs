@@ -46,7 +46,7 @@ fn read_trusted(path: &Path) -> Result<String, String> {
     let unread = |error: std::io::Error| format!("could not read {name}: {error}");
     let check = |about: &fs::Metadata| {
         check_own_or_root(about).map_err(|why| {
-            format!("{name} is not obeyed, for it {why}; `--config {name}` obeys it, `--no-config` does without it")
+            format!("{name} is not used because it {why}; `--config {name}` uses it, `--no-config` ignores it")
         })
     };
     check(&fs::symlink_metadata(path).map_err(unread)?)?;
@@ -58,7 +58,7 @@ fn read_trusted(path: &Path) -> Result<String, String> {
         .transpose();
     let Some(mut file) = file.map_err(unread)? else {
         return Err(format!(
-            "{name} is not a file; remove it, name a file with `--config FILE`, or do without with `--no-config`"
+            "{name} is not a file; remove it, name a file with `--config FILE`, or ignore it with `--no-config`"
         ));
     };
     // of the open file: the name may mean another one by now

@@ -81,7 +81,7 @@ async fn examine(cleaning: Cleaning, sight: Sight, json: bool) -> Exit {
         }
     }
     if stuck.iter().any(|(leftover, _)| leftover.claim_elsewhere().is_some()) {
-        print("hint: `harness doctor --clean --forget` gives up what is on servers that are gone\n");
+        print("hint: `harness doctor --clean --forget` forgets leftovers on servers that are gone\n");
     }
     for backend in backends::all() {
         print(&about(backend.software).await);

@@ -49,12 +49,12 @@ pub fn unreadable(stored: &Stored, error: ReadError) -> Failure {
 fn before_its_history(info: &RunInfo) -> String {
     let run = &info.run;
     match (info.status, &info.error) {
-        (RunStatus::Running, _) => format!("{run} goes on, and its history has not begun yet"),
+        (RunStatus::Running, _) => format!("{run} is running, and has no history yet"),
         (RunStatus::Failed, Some(error)) => format!("{run} failed before its history began: {error}"),
         (status, _) => {
             let word = status.word();
             format!(
-                "{run} was {word} before its history began, so there is nothing to decide\nhint: make it again: {}",
+                "{run} was {word} before its history began, so there is nothing to decide\nhint: run it again: {}",
                 info.again.join(" ")
             )
         }

@@ -4,9 +4,9 @@ pub const HARNESS: &str = "\
 Examples:
   harness run --backend zk --fault partition=holder     test a lock on ZooKeeper
   harness run --backend redis --client ./my-lock        test your own lock
-  harness init python                                   write a client to start from
+  harness init python                                   write a client template
   harness report latest                                 write its reports again
-  harness explain HL001                                 what a violated property means
+  harness explain HL001                                 explain a violated property
 
 Exit codes: 0 all hold, 1 violated, 2 bad arguments, 3 inconclusive, 4 environment, 70 bug in harness, 130 interrupted";
 
@@ -21,37 +21,37 @@ Examples:
   harness run --backend etcd --client './my-lock --verbose' --clients 20 --locks 4
       Test your own lock with 20 clients on 4 locks.
   harness run --backend redis --servers 10.0.0.5:6379 --fault partition
-      Use a Redis that is running: nothing of it is emptied, changed or stopped.
+      Use a running Redis. The run does not empty, change or stop it.
   harness run --backend my-store.toml --client ./my-lock --fault server-pause
-      Use a store that a file describes.
+      Use a store described in a file.
   harness run --profile nightly --show-config
-      Show what flags, HARNESS_* variables, the profile and harness.toml come to.
+      Show the options that flags, HARNESS_* variables, the profile and harness.toml set.
 
-Every option but those of \"Configuration\" can also be a key of harness.toml (lease = \"3s\"), a key of \
-one of its profiles ([profile.nightly]) or a variable (HARNESS_LEASE=3s). A flag overrides a variable, \
-which overrides the profile, which overrides the rest of the file.";
+Every option except those under \"Configuration\" can also be set in harness.toml (lease = \"3s\"), in one of its \
+profiles ([profile.nightly]) or in a variable (HARNESS_LEASE=3s). Flags override variables, variables override \
+the profile, and the profile overrides the rest of the file.";
 
 pub const SURVEY: &str = "\
 Examples:
-  harness survey                                  all locks of tests/survey; goes on where it was interrupted
+  harness survey                                  all locks of tests/survey; resumes an interrupted survey
   harness survey kazoo==2.8.0 kazoo==2.11.0       two versions of one library
   harness survey walrus --promise partition --experiments 100
 
-Exit codes: 0 surveyed, whatever was found, 2 bad arguments, 4 a library could not be installed or tried, 130 interrupted";
+Exit codes: 0 surveyed, with or without violations, 2 bad arguments, 4 a library could not be installed or tried, 130 interrupted";
 
 pub const INIT: &str = "\
 Examples:
   harness init python             a lock on Redis that works, in my-lock/
   harness init java locks/orders  in a repository: the workflow is written to its root
 
-Exit codes: 0 written, 2 a file is there already, 4 it could not be written";
+Exit codes: 0 written, 2 a file exists already, 4 a file could not be written";
 
 pub const CLIENT_CHECK: &str = "\
 Examples:
   harness client-check 'python3 my_lock.py' --backend redis
   harness client-check ./my-lock --backend zk --promise owner=own,token=own --json
 
-Exit codes: 0 nothing is wrong, 1 something is, 2 bad arguments, 4 no servers";
+Exit codes: 0 nothing wrong, 1 something wrong, 2 bad arguments, 4 no servers";
 
 pub const HUNT: &str = "\
 Examples:
@@ -59,7 +59,7 @@ Examples:
   harness hunt --backend zk --recipe zk-polling --fault partition,reset --until end --jobs 2
   harness hunt --continue results/20261122-0930-hunt-redis-my-lock
 
-Exit codes: 0 nothing was found, 1 a property is violated, 2 bad arguments, 3 no experiment proved anything, \
+Exit codes: 0 no violation, 1 a property is violated, 2 bad arguments, 3 no experiment proved anything, \
 4 environment, 70 bug in harness, 130 interrupted";
 
 pub const SHRINK: &str = "\
@@ -69,15 +69,15 @@ Examples:
   harness shrink latest --bisect-image redis:6.2,redis:7.0,redis:7.2
   harness shrink latest --bisect-client './lock-1.0 --fast' --bisect-client './lock-1.1 --fast'
 
-Exit codes: 1 what is left is violated again (or the version that began it is found), 3 it is not, 2 bad arguments, 4 environment, 130 interrupted";
+Exit codes: 1 the result shows the violation (or the version that introduced it is found), 3 it does not, 2 bad arguments, 4 environment, 130 interrupted";
 
 pub const REPLAY: &str = "\
 Examples:
   harness run --runtime simulated --backend redis --recipe redis-setnx --fault kill-holder
   harness replay latest
 
-Exit codes: 0 the same history, 3 another one, and another version of harness made the run, \
-70 another one, which is a bug in harness, 2 bad arguments, 4 environment";
+Exit codes: 0 the same history, 3 a different one, from another version of harness, \
+70 a different one, from this version: a bug in harness, 2 bad arguments, 4 environment";
 
 pub const SUITE: &str = "\
 Examples:
@@ -88,12 +88,12 @@ Examples:
 
 pub const ADAPTERS: &str = "\
 Examples:
-  harness list clients                      which adapters there are
+  harness list clients                      list all adapters
   harness adapters kazoo-lock               install one, below ~/.cache/harness
   harness run --backend zk --client kazoo-lock --fault partition=holder
 
-Packages of Python are installed from PyPI into a virtual environment, in pinned versions. Java libraries and \
-programs must be there; where they are not, the packages of Debian that have them are named.";
+Python packages are installed from PyPI into a virtual environment, in pinned versions. Java libraries and \
+programs must be installed already; an error names the Debian packages of those that are missing.";
 
 pub const CHECK: &str = "\
 Examples:

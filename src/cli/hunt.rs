@@ -129,7 +129,7 @@ fn begun(args: &HuntArgs) -> Result<HuntRecord, Failure> {
     let mut options: Vec<(String, String)> = typed.collect();
     for Setting { option, value, .. } in set(&args.set, &run_options(describes_experiment))? {
         if option.name == "seed" {
-            let why = "--set seed: every experiment of a hunt has another one\nhint: --seed is that of the hunt";
+            let why = "--set seed: every experiment of a hunt has its own seed\nhint: --seed sets the seed of the hunt";
             return Err(Failure::usage(why));
         }
         options.retain(|(name, _)| *name != option.name);
@@ -168,7 +168,7 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<(HuntRecord, PathBuf), Fail
         .map_err(|error| Failure::usage(format!("{} is not the record of a hunt: {error}", path.display())))?;
     if !record.merged.is_empty() {
         let why = format!(
-            "{} is of {} hunts, each of which goes on by itself\nhint: harness hunt --continue with the folder of one of them",
+            "{} is the merged record of {} hunts, and only a single hunt can be continued\nhint: harness hunt --continue with the folder of one of them",
             path.display(),
             record.merged.len()
         );

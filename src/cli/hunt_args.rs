@@ -23,17 +23,17 @@ pub struct HuntArgs {
     /// Lock under test: a command that speaks the client protocol, or the name of an adapter
     #[arg(long, help_heading = LOCK, value_name = "CMD", conflicts_with = "recipe")]
     pub client: Option<String>,
-    /// What the client promises, where it does not say so itself: a list such as `owner=own,renews=false`
+    /// Promises that the client's own `contract` leaves out: a list such as `owner=own,renews=false`
     #[arg(long, help_heading = LOCK, value_name = "PROMISES", requires = "client")]
     pub promise: Option<String>,
-    /// Lock under test, where it is a recipe of harness [default: the backend's default recipe]
+    /// Lock under test, if it is a recipe of harness [default: the backend's default recipe]
     #[arg(long, help_heading = LOCK)]
     pub recipe: Option<String>,
     /// Session timeout or time to live of a lock [default: the shortest whole second that the backend grants]
     #[arg(long, help_heading = LOCK, value_name = "TIME")]
     pub lease: Option<String>,
 
-    /// Faults to draw from, such as `partition,drop-reply=SET` [default: all that a correct lock withstands]
+    /// Faults to choose from, such as `partition,drop-reply=SET` [default: all that a correct lock withstands]
     #[arg(long = "fault", help_heading = FAULTS, value_name = "FAULTS", value_delimiter = ',')]
     pub faults: Vec<String>,
     /// Seed of all experiments, in hexadecimal [default: a new one]
@@ -42,7 +42,7 @@ pub struct HuntArgs {
     /// Try every placement of up to K faults on single messages, in one scenario, with --runtime simulated or virtual
     #[arg(long, help_heading = FAULTS, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=3))]
     pub exhaustive: Option<u32>,
-    /// Extend a placement though its last fault found nothing to act on: slower, with the same violations
+    /// Also extend placements whose last fault found nothing to act on: slower, with the same violations
     #[arg(long, help_heading = FAULTS, requires = "exhaustive")]
     pub without_reduction: bool,
     /// Try one of several parts of the placements, such as 1/3; --merge merges their records
@@ -56,19 +56,19 @@ pub struct HuntArgs {
     #[arg(long, help_heading = SERVERS, value_name = "OPTION=VALUE")]
     pub set: Vec<String>,
 
-    /// For how long experiments are begun [default: 10m]
+    /// Time after which no new experiment starts [default: 10m]
     #[arg(long = "for", help_heading = AGAIN, value_name = "TIME", value_parser = duration_within(MIN_HUNT, MAX_TIME))]
     pub length: Option<Duration>,
-    /// How many experiments are made at most; --for is then no limit unless it is given
+    /// Maximum number of experiments; --for is then no limit unless it is given
     #[arg(long, help_heading = AGAIN, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub experiments: Option<u64>,
-    /// When to end: at the first find, or at the end of the time
+    /// When to end the hunt
     #[arg(long, help_heading = AGAIN, value_enum, default_value_t = HuntUntil::First)]
     pub until: HuntUntil,
     /// Experiments that run at the same time
     #[arg(long, help_heading = AGAIN, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub jobs: u32,
-    /// Go on with the hunt in this folder, with the options that it was begun with
+    /// Continue the hunt in this folder, with its original options
     #[arg(
         long = "continue",
         id = "go_on",
@@ -77,7 +77,7 @@ pub struct HuntArgs {
         conflicts_with_all = ["backend", "client", "promise", "recipe", "lease", "faults", "seed", "set", "exhaustive", "without_reduction", "shard"]
     )]
     pub go_on: Option<PathBuf>,
-    /// Merge the records of hunts for one lock that are found in these folders, as pods of a campaign leave them
+    /// Merge the records of hunts for one lock in these folders, such as those of the pods of a campaign
     #[arg(
         long,
         help_heading = AGAIN,
@@ -90,7 +90,7 @@ pub struct HuntArgs {
     )]
     pub merge: Vec<PathBuf>,
 
-    /// Serve figures of what goes on at this address, such as 127.0.0.1:9184, for Prometheus: `/metrics`
+    /// Serve metrics for Prometheus at this address, such as 127.0.0.1:9184, under `/metrics`
     #[arg(long, help_heading = OUTPUT, value_name = "ADDRESS")]
     pub metrics: Option<SocketAddr>,
     /// Print the record as JSON
@@ -108,9 +108,9 @@ pub struct HuntArgs {
 pub enum HuntUntil {
     /// End at the first violation
     First,
-    /// Go on to the end of the time
+    /// Continue to the end of the time
     End,
-    /// Go on until nothing was new in the last 30 % of the experiments
+    /// Continue until the last 30 % of the experiments saw nothing new
     Saturated,
 }
 
@@ -118,25 +118,25 @@ pub enum HuntUntil {
 pub struct ShrinkArgs {
     /// A run with a violation: `latest`, its folder or the start of its name
     pub wanted: String,
-    /// Find the server image that began the violation: a list, the oldest first, such as `redis:6.2,redis:7.0,redis:7.2`
+    /// Find the server image that introduced the violation: a list, oldest first, such as `redis:6.2,redis:7.0,redis:7.2`
     #[arg(long, value_name = "IMAGES", value_delimiter = ',', conflicts_with = "bisect_client")]
     pub bisect_image: Vec<String>,
-    /// Find the lock client that began the violation: given once for each, the oldest first
+    /// Find the lock client that introduced the violation: repeat the option for each version, oldest first
     #[arg(long, value_name = "CMD")]
     pub bisect_client: Vec<String>,
-    /// Runs of one version at most, with --bisect-image or --bisect-client
+    /// Maximum number of runs of one version, with --bisect-image or --bisect-client
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     pub bisect_runs: u32,
-    /// Runs in which less is tried, at most [default: 20, on models 3000]
+    /// Maximum number of runs in the search [default: 20, on models 3000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["bisect_image", "bisect_client"])]
     pub runs: Option<u32>,
-    /// Runs of what is left, or of the newest version, for its hit rate
+    /// Runs of the result, or of the newest version, for its hit rate
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub confirm: u32,
-    /// Time after which nothing more is tried
+    /// Time after which no new run starts
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = parse_duration)]
     pub limit: Duration,
-    /// Write what is left as a test, for pytest (`test_lock.py`) or the shell (`lock.sh`), which passes where nothing is violated;
+    /// Write the result as a test for pytest (`test_lock.py`) or the shell (`lock.sh`), which passes without a violation;
     /// for runs in virtual time
     #[arg(long, value_name = "FILE", conflicts_with_all = ["bisect_image", "bisect_client"])]
     pub as_test: Option<PathBuf>,

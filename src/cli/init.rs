@@ -118,7 +118,7 @@ pub fn init(language: Language, folder: &Path) -> Result<Exit, Failure> {
         .collect();
     if !there.is_empty() {
         let sentence = format!(
-            "{} is there already, and is not overwritten\nhint: name another folder: harness init {} DIR",
+            "{} exists already and is not overwritten\nhint: name another folder: harness init {} DIR",
             there.join(", "),
             language.to_possible_value().expect("no language is hidden").get_name()
         );
@@ -250,7 +250,7 @@ fn said(skeleton: &Skeleton, folder: &Path, files: &[(PathBuf, String)]) -> Stri
         )),
         Some("harness suite suite.toml".to_owned()),
     ];
-    text.push_str("\nIt is a lock on Redis that works: put yours in its place.\n");
+    text.push_str("\nThe client is a working lock on Redis: replace it with yours.\n");
     next.into_iter()
         .flatten()
         .for_each(|line| text.push_str(&format!("  {line}\n")));

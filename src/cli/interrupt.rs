@@ -21,11 +21,11 @@ pub fn interrupted() -> watch::Receiver<bool> {
                 _ = hang_up.recv() => {}
             }
             if wanted > 1 {
-                eprintln!("exiting at once\nhint: `harness doctor --clean` removes what may be left");
+                eprintln!("exiting at once\nhint: `harness doctor --clean` removes leftovers");
                 exit(i32::from(Exit::Interrupted.code()));
             }
             eprintln!(
-                "interrupted: healing faults, ending clients, cleaning up, checking what was recorded; Ctrl-C again to exit at once"
+                "interrupted: healing faults, ending clients, cleaning up, checking the history; Ctrl-C again to exit at once"
             );
             sender.send_replace(true);
         }

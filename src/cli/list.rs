@@ -143,7 +143,7 @@ fn faults() -> Vec<ListEntry> {
     };
     let any = ListEntry {
         name: ANY_FAULT.into(),
-        about: "by turns each of these that a lock with a lease can stand".into(),
+        about: "every fault below that a lock with a lease withstands, by turns".into(),
         facts: json!({}),
     };
     let row = |fault: &&dyn crate::faults::Fault| ListEntry {
@@ -163,7 +163,7 @@ fn messages() -> Vec<ListEntry> {
         ListEntry {
             name: backend.to_string(),
             about: if names.is_empty() {
-                "none is read".into()
+                "no messages are read".into()
             } else {
                 names.join(", ")
             },

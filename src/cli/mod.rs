@@ -209,7 +209,7 @@ fn runtime() -> tokio::runtime::Runtime {
         .and_then(|()| tokio::runtime::Builder::new_multi_thread().enable_all().build());
     built.unwrap_or_else(|error| {
         refused(format!(
-            "this machine does not let harness wait for anything: {error}\nhint: raise `ulimit -n`"
+            "harness could not open the files that it needs: {error}\nhint: raise `ulimit -n`"
         ))
     })
 }

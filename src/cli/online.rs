@@ -93,7 +93,7 @@ impl OnlineVerdict {
         if self.late_lines > 0 {
             let _ = writeln!(
                 text,
-                "\n{} lines were written later than --signal-delay after their time; hint: a longer delay, or harness check \
+                "\n{} lines were written more than --signal-delay after their time; hint: a longer delay, or harness check \
                  without --online",
                 self.late_lines
             );

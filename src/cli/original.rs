@@ -58,14 +58,14 @@ pub fn seen_after(violation: &Violation) -> Duration {
 pub fn original(args: &ShrinkArgs) -> Result<Original, Failure> {
     let stored = store::find(&args.results, &args.wanted).map_err(Failure::usage)?;
     let Some(info) = stored.info.clone() else {
-        let why = "only a stored run can be run again: a history alone does not say how it was made";
+        let why = "only a stored run can be run again: a history alone does not have the options of its run";
         return Err(Failure::usage(why));
     };
     let examined =
         examine(&stored, &ReadOptions::default(), &Options::default()).map_err(|error| unreadable(&stored, error))?;
     let causes = causes(&examined.diagnosis);
     let Some((property, violation)) = causes.first() else {
-        let why = format!("{} has no violation, so there is nothing to look for", info.run);
+        let why = format!("{} has no violation", info.run);
         return Err(Failure::usage(format!(
             "{why}\nhint: `harness list runs` shows the runs that failed"
         )));

@@ -56,12 +56,15 @@ pub async fn run(
     };
     if !to_its_end.await {
         let _ = child.kill().await;
-        return Err(format!("it had not ended after {}s, and was killed", limit.as_secs()));
+        return Err(format!(
+            "it was killed because it did not end within {}s",
+            limit.as_secs()
+        ));
     }
     let status = child
         .wait()
         .await
-        .map_err(|error| format!("its end could not be waited for: {error}"))?;
+        .map_err(|error| format!("harness could not wait for its end: {error}"))?;
     Ok((status.code(), printed))
 }
 

@@ -14,7 +14,7 @@ pub fn proxy(listen: SocketAddr, token: Option<&Path>, config: Option<&Path>, se
     let token = token.map_or_else(|| Ok(ApiToken::default()), ApiToken::read);
     let token = token.map_err(Failure::usage)?;
     if let Some(warning) = token.warning(listen) {
-        eprintln!("warning: {warning}\nhint: --token-file FILE makes it ask for one");
+        eprintln!("warning: {warning}\nhint: --token-file FILE requires one");
     }
     let proxy = Proxy::start()
         .map_err(|error| Failure::environment(format!("could not start the thread of the proxy: {error}")))?;

@@ -28,7 +28,7 @@ pub fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
     let stored = find(&args.results, &args.wanted)?;
     let Some(info) = stored.info.as_ref().filter(|info| info.is_repeatable()) else {
         return Err(Failure::usage(
-            "only a run in virtual time can be made again as it was (--runtime simulated or virtual): one in real time has the same plan again, not the same timing\nhint: the report of a run ends with the command that has its plan again",
+            "only a run in virtual time can be replayed (--runtime simulated or virtual): in real time the plan repeats and the timing does not\nhint: the report of a run ends with the command that repeats its plan",
         ));
     };
     let before = fs::read(&stored.history)
@@ -51,15 +51,15 @@ pub fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Bug);
     }
     print(&format!(
-        "it was made by harness {} and this is {this}: a model or a recipe may have changed since\n",
+        "harness {} made the run, and this is {this}: a model or a recipe may have changed since\n",
         info.harness
     ));
     Ok(Exit::Inconclusive)
 }
 
 /// Why two runs of real programs may differ.
-const OTHER_PROGRAMS: &str = "the programs, their libraries or their files may have changed since, or one of them is not kept in virtual time \
-in something that it does (docs/virtual.md)\n";
+const OTHER_PROGRAMS: &str = "a program, its libraries or its files may have changed since, or a program does something that virtual time \
+does not control (docs/virtual.md)\n";
 
 /// Makes the run in `folder`; its history.
 fn again(info: &RunInfo, folder: &Path) -> Result<Vec<u8>, Failure> {
@@ -118,10 +118,10 @@ fn compared(before: &[u8], now: &[u8]) -> (bool, String) {
     let line = |lines: &[Vec<u8>]| {
         let text = lines.get(common).map(|line| String::from_utf8_lossy(line).into_owned());
         text.filter(|text| !text.is_empty())
-            .unwrap_or_else(|| "(it has ended)".to_owned())
+            .unwrap_or_else(|| "(no more lines)".to_owned())
     };
     let told = format!(
-        "another history from line {} on\n  stored  {}\n  now     {}",
+        "a different history from line {} on\n  stored  {}\n  now     {}",
         common + 1,
         line(&before),
         line(&now)
@@ -145,6 +145,6 @@ mod tests {
             "{told}"
         );
         let (same, told) = compared(b"a\nb\n", b"a\n");
-        assert!(!same && told.contains("now     (it has ended)"), "{told}");
+        assert!(!same && told.contains("now     (no more lines)"), "{told}");
     }
 }

@@ -62,7 +62,7 @@ impl RunArgs {
         if config.topology != Topology::Plain && config.attach.is_attached() {
             let hint = "hint: leave --topology out, and name the master";
             return Err(format!(
-                "--topology is of servers that harness starts, and those of --servers run already\n{hint}"
+                "--topology is for servers that harness starts, and those of --servers run already\n{hint}"
             ));
         }
         config.nodes = self.nodes.or(servers).unwrap_or(config.backend.software.nodes);
@@ -162,7 +162,7 @@ impl RunArgs {
             (
                 config.hold >= config.time,
                 format!(
-                    "--hold {}s is as long as the whole run of {}s, so that no lock is given back\nhint: a shorter --hold, or a longer --time",
+                    "--hold {}s is as long as the whole run of {}s, so no lock would be released\nhint: a shorter --hold, or a longer --time",
                     config.hold.as_secs_f32(),
                     config.time.as_secs_f32()
                 ),
@@ -182,7 +182,7 @@ impl RunArgs {
             (
                 config.processes() > MAX_PROCESSES,
                 format!(
-                    "{} clients would be {} processes, and {MAX_PROCESSES} are the most\nhint: --per-process {}",
+                    "{} clients would be {} processes, more than {MAX_PROCESSES}\nhint: --per-process {}",
                     config.clients,
                     config.processes(),
                     config.clients.div_ceil(MAX_PROCESSES)
@@ -227,7 +227,7 @@ impl RunArgs {
             ),
             (
                 config.world > 0 && !matches!(config.runtime, RuntimeRequest::Simulated | RuntimeRequest::Virtual),
-                "--world draws what virtual time leaves open; real time does as it does\nhint: --runtime simulated or virtual".into(),
+                "--world needs virtual time\nhint: --runtime simulated or virtual".into(),
             ),
             (!room, format!("--port-base leaves too few ports: {ports} are needed")),
             (
@@ -366,7 +366,7 @@ mod tests {
                 "--reentrant",
             ),
             ("--backend zk --hold 10h", "hint: a shorter --hold, or a longer --time"),
-            ("--backend zk --hold 20s --time 20s", "no lock is given back"),
+            ("--backend zk --hold 20s --time 20s", "no lock would be released"),
             ("--backend zk --churn 1s", "--locks 4"),
             ("--backend zk --skew 1", "--locks 10"),
             ("--backend zk --ramp 20s --time 20s", "hint: a shorter --ramp"),

@@ -213,7 +213,7 @@ async fn with_files(
         return again;
     }
     let why = format!(
-        "seed {seed:08x} came out {} in memory and {} with its files: {}",
+        "seed {seed:08x} is {} in memory and {} with its files: {}",
         judgement.judged.word(),
         again.judged.word(),
         judgement.why.join("; ")

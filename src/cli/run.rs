@@ -126,11 +126,11 @@ fn dry_run(args: &RunArgs, config: &Config, plan: &Plan) {
     }
     let mut lines = vec![title(config, None, None), plan_in_words(config, plan)];
     if plan.servers_through_proxy {
-        let text = "      the servers reach each other through the proxy, since faults are injected between them";
+        let text = "      the servers reach each other through the proxy: the plan has faults between them";
         lines.push(text.to_owned());
     }
     if plan.replicas > 0 {
-        lines.push("      n2 is the replica of n1; clients connect to the one that is the master".to_owned());
+        lines.push("      n2 is the replica of n1; clients connect to the current master".to_owned());
     }
     for window in &plan.windows {
         let (start, end) = (window.start.as_secs_f64(), (window.start + window.length).as_secs_f64());
@@ -201,7 +201,7 @@ async fn choice(config: Config, plan: Plan) -> Result<(RuntimeChoice, Config, Pl
     match possible(&simulated) {
         Ok(plan) => {
             let first = why.lines().next().unwrap_or_default();
-            let choice = RuntimeChoice::simulated(format!("there are no real ones here: {first}"));
+            let choice = RuntimeChoice::simulated(format!("no real servers here: {first}"));
             Ok((choice, simulated, plan))
         }
         Err(_) => Err(ClusterError::Nothing(why)),
@@ -224,7 +224,7 @@ async fn chosen(
             _ = interrupt.wait_for(|wanted| *wanted) => return Ok(None),
             chosen = &mut choosing => return chosen.map(Some).map_err(Failure::environment),
             () = sleep(UNSAID), if !is_said => {
-                eprintln!("looking for servers of {product}; an image that is not here is pulled");
+                eprintln!("looking for servers of {product}; a missing image is pulled");
                 is_said = true;
             }
         }

@@ -238,7 +238,7 @@ impl ExperimentSeries {
 }
 
 /// Why a series is not made on servers that are running.
-pub const RUNNING_SERVERS: &str = "hunt and shrink empty their servers between two experiments, which --servers must not be\nhint: harness run --repeat 20 --servers …";
+pub const RUNNING_SERVERS: &str = "hunt and shrink empty their servers between two experiments, and must not empty those of --servers\nhint: harness run --repeat 20 --servers …";
 
 /// Hands the progress of an experiment on; returns when its first phase began.
 fn first_phase(

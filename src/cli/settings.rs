@@ -48,7 +48,7 @@ pub fn warn_of_variables(command: &str) {
         let variable = variable_of(&option);
         if env::var_os(&variable).is_some() {
             eprintln!(
-                "warning: {variable} is read by `harness run` and sets nothing for `harness {command}`\n\
+                "warning: only `harness run` reads {variable}; `harness {command}` ignores it\n\
                  hint: --set {}=VALUE sets it in every run",
                 option.name
             );

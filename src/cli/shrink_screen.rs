@@ -115,7 +115,7 @@ pub fn summary(result: &ShrinkResult, folder: &Path, look: Look) -> String {
     );
     if result.detected_after_ms.is_none() && result.hit_rate.runs > 0 {
         lines.push(ScreenText::from(
-            "  It did not come again: it is rare, or depends on what this machine did. More runs: --confirm 20.",
+            "  No run showed the violation: it is rare, or depends on the timing of this machine. More runs: --confirm 20.",
         ));
     }
     lines.extend(ScreenText::command("  again     ", &again, look.columns));

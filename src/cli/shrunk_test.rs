@@ -33,12 +33,12 @@ pub fn accepts(path: &Path, runtime: RuntimeRequest) -> Result<(), String> {
     if TestRunner::of(path).is_none() {
         let named = path.display();
         return Err(format!(
-            "--as-test {named}: it is written for pytest (`test_lock.py`) or for the shell (`lock.sh`)"
+            "--as-test {named}: the name must end in .py, for pytest, or in .sh, for the shell"
         ));
     }
     match runtime {
         RuntimeRequest::Virtual | RuntimeRequest::Simulated => Ok(()),
-        _ => Err("--as-test needs a run that is the same each time, which those in real time are not\nhint: find it with --runtime virtual".to_owned()),
+        _ => Err("--as-test needs a run in virtual time, which is the same each time\nhint: find the violation with --runtime virtual".to_owned()),
     }
 }
 
@@ -47,7 +47,7 @@ pub fn write(path: &Path, result: &ShrinkResult, runtime: RuntimeRequest) -> Res
     accepts(path, runtime)?;
     if result.detected_after_ms.is_none() {
         return Err(format!(
-            "{}: it was not written, since what is left shows no violation",
+            "{} was not written: the result shows no violation",
             path.display()
         ));
     }
@@ -80,7 +80,8 @@ fn about(result: &ShrinkResult) -> String {
     )
 }
 
-const HINT: &str = "LOCK_CLIENT is another client to try, HARNESS another harness. Exit code 3 is no violation, but something undecided.";
+const HINT: &str =
+    "LOCK_CLIENT names another client, HARNESS another harness. Exit code 3 is inconclusive, not a violation.";
 
 fn pytest(result: &ShrinkResult) -> String {
     let json = |word: &str| serde_json::to_string(word).expect("a word is plain text");

@@ -121,7 +121,7 @@ fn unsure(args: &SuiteArgs, suite: &str) -> Result<Vec<String>, Failure> {
     let rows: Vec<String> = last.rows.iter().filter(open).map(|row| row.name.clone()).collect();
     if rows.is_empty() {
         return Err(Failure::usage(format!(
-            "no row of {name} was an error or unsure: there is nothing to run again"
+            "no row of {name} was an error or unsure, so there is nothing to run again"
         )));
     }
     Ok(rows)

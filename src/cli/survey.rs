@@ -43,13 +43,13 @@ pub struct SurveyArgs {
     /// Folder with the files of the locks
     #[arg(long, value_name = "DIR", default_value = "tests/survey")]
     pub locks: PathBuf,
-    /// Only the hunt of this promise; can be repeated
+    /// Make only the hunt of this promise; can be repeated
     #[arg(long, value_name = "PROMISE", value_parser = promise)]
     pub promise: Vec<Promise>,
     /// Experiments of each hunt
     #[arg(long, help_heading = AGAIN, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     pub experiments: u64,
-    /// Make hunts anew that were made before
+    /// Repeat hunts that were made before
     #[arg(long, help_heading = AGAIN)]
     pub anew: bool,
     /// Hunts that run at the same time
@@ -58,7 +58,7 @@ pub struct SurveyArgs {
     /// Write the page as Markdown, too
     #[arg(long, help_heading = OUTPUT, value_name = "FILE")]
     pub page: Option<PathBuf>,
-    /// Print what is known of the locks as JSON
+    /// Print the results of the locks as JSON
     #[arg(long, help_heading = OUTPUT)]
     pub json: bool,
     /// Folder of all runs
@@ -68,7 +68,7 @@ pub struct SurveyArgs {
 
 fn promise(typed: &str) -> Result<Promise, String> {
     let names = PROMISES.iter().map(|promise| promise.name);
-    Promise::named(typed).ok_or_else(|| unknown_word("promise", typed, names, "docs/adding-a-library.md has them"))
+    Promise::named(typed).ok_or_else(|| unknown_word("promise", typed, names, "docs/adding-a-library.md lists them"))
 }
 
 /// One version of one lock, and what is known of it so far.
@@ -162,7 +162,7 @@ fn wanted<'a>(locks: &'a [SurveyedLock], names: &[String]) -> Result<Vec<(&'a Su
         let lock = locks
             .iter()
             .find(|lock| lock.name == name)
-            .ok_or_else(|| Failure::usage(unknown_word("lock", name, known, "each file of --locks is one")))?;
+            .ok_or_else(|| Failure::usage(unknown_word("lock", name, known, "each file of --locks is a lock")))?;
         match version {
             Some(version) => wanted.push((lock, version.to_owned())),
             None => wanted.extend(all_of(lock)),

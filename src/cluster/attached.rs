@@ -97,7 +97,7 @@ pub(super) async fn start(spec: &ClusterSpec, attached: &AttachedServers) -> Res
             .and_then(|()| {
                 fs::write(
                     &log,
-                    format!("# {address} was running: its log is where it writes it\n"),
+                    format!("# {address} was running before the run: its log is not in this folder\n"),
                 )
             })
             .map_err(|source| ClusterError::Write {

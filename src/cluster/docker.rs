@@ -28,8 +28,8 @@ use super::{BoxFuture, ClusterError, ClusterSpec, NO_OTHER_VERSION, Node, OtherV
 use crate::limits::{IN_ORDER, READY_POLL};
 use crate::process::Identity;
 
-const NO_DISKS: &str = "the disk of a server can be filled, or lose what was not synced, only where it is a file system of its own, and containers \
-     have none\nhint: --runtime local";
+const NO_DISKS: &str = "a full disk and the loss of unsynced data need a file system for each server, and containers have none\n\
+     hint: --runtime local";
 
 type Container = ContainerAsync<GenericImage>;
 

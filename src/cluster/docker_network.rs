@@ -42,7 +42,8 @@ impl Network {
         let network = inspected.map_err(|error| failed(error.to_string()))?;
         let mut configs = network.ipam.and_then(|ipam| ipam.config).into_iter().flatten();
         let gateway = configs.find_map(|config| config.gateway?.parse().ok());
-        gateway.ok_or_else(|| failed("it has no gateway, so servers in it cannot be led through a proxy".into()))
+        gateway
+            .ok_or_else(|| failed("it has no gateway, so its servers cannot reach each other through a proxy".into()))
     }
 
     pub async fn remove(mut self) {

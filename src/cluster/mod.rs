@@ -182,7 +182,7 @@ pub enum ClusterError {
         "could not open proxies between the servers at {listen}: {why}\nhint: partitions between servers need an address of this machine that they can dial; --runtime local has one"
     )]
     PeerProxies { listen: IpAddr, why: std::io::Error },
-    #[error("the servers of {product} serve and are not ready for clients: {why}")]
+    #[error("the servers of {product} are running and not ready for clients: {why}")]
     Unprepared { product: &'static str, why: String },
     #[error("{node} refused to {what}: {why}")]
     Disobeyed {
@@ -202,7 +202,7 @@ pub enum ClusterError {
     Gone { node: String },
     #[error("the container engine: {0}")]
     Engine(String),
-    #[error("it was interrupted while the servers started")]
+    #[error("the run was interrupted while the servers started")]
     Interrupted,
     /// Nothing on this machine can start the servers.
     #[error("{0}")]

@@ -19,7 +19,7 @@ impl ClusterSpec {
         let told = self.login.is_some() && matches!(self.software.guard, LoginGuard::Told(_));
         let why = match replication.not_in_containers().filter(|_| contained) {
             Some(why) => why,
-            None if told => "a standby would have no login at its primary\nhint: leave --auth out",
+            None if told => "a standby would have no login on its primary\nhint: leave --auth out",
             None => return Ok(()),
         };
         match self.primary() {

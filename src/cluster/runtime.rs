@@ -7,7 +7,7 @@ use super::software::ServerSoftware;
 /// The runtime that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum RuntimeRequest {
-    /// Docker if an engine answers and has the image or can pull it, else local; at a terminal where neither is there, simulated
+    /// Docker if an engine answers and has the image or can pull it, else local; at a terminal without either, simulated
     #[default]
     Auto,
     /// Containers
@@ -107,10 +107,10 @@ pub async fn image_present(software: &ServerSoftware) -> Result<String, String> 
     }
     Err(match software.images {
         [] => no_container(software),
-        [image] => format!("{image} is not there; a run tries to pull it"),
+        [image] => format!("{image} is missing; a run tries to pull it"),
         images => format!(
-            "neither {} is there; a run tries to pull the first, `make images` builds the second",
-            images.join(" nor ")
+            "{} are missing; a run tries to pull the first, `make images` builds the second",
+            images.join(" and ")
         ),
     })
 }

@@ -179,7 +179,7 @@ impl ServerSoftware {
             return Ok(());
         }
         let told = tell(servers).await;
-        told.map_err(|why| unprepared(format!("they could not be told who may log in: {why}")))
+        told.map_err(|why| unprepared(format!("the login could not be created: {why}")))
     }
 }
 

@@ -41,18 +41,17 @@ const TRY: Duration = Duration::from_millis(20);
 
 /// Why there can be none on this machine, if so: a sentence with the way out.
 fn missing() -> Option<String> {
-    let hint = "hint: `lost` and disk-full need it; --fault server-kill and --fault slow-disk do without";
+    let hint = "hint: `lost` and disk-full need it; --fault server-kill and --fault slow-disk do not";
     if !nix::unistd::geteuid().is_root() {
         return Some(format!(
-            "the disk of a server can be filled, or lose what was not synced, only where it is a file system of its own, and only root \
-             mounts one\n{hint}"
+            "a full disk and the loss of unsynced data need a file system for each server, and only root mounts one\n{hint}"
         ));
     }
     let gone: Vec<&str> = PROGRAMS.into_iter().filter(|name| program(name).is_none()).collect();
     (!gone.is_empty()).then(|| {
         format!(
-            "the disk of a server can be filled, or lose what was not synced, only where it is a file system of its own, and {} is \
-             not installed (util-linux, e2fsprogs)\n{hint}",
+            "a full disk and the loss of unsynced data need a file system for each server, and {} is not installed \
+             (util-linux, e2fsprogs)\n{hint}",
             gone.join(", ")
         )
     })

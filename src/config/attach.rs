@@ -14,11 +14,11 @@ pub const MAX_NODES: u32 = 9;
 /// Servers that are running, and what may be done to them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct Attach {
-    /// Use servers that are running, in place of starting some: a list of HOST:PORT
+    /// Use running servers instead of starting some: a list of HOST:PORT
     ///
-    /// Clients write only entries with a mark of the run in their names, and these are removed at the end. Where the servers hold
-    /// other data, harness asks before it does anything. Faults act on the links and processes of clients; servers are not
-    /// touched unless commands for it are given.
+    /// Clients write only entries with a mark of the run in their names, and these are removed at the end. If the servers hold
+    /// other data, harness asks before it does anything. Faults act on the links and processes of clients; faults on servers
+    /// need commands such as --on-kill.
     #[arg(long, help_heading = SERVERS, value_name = "SERVERS", value_delimiter = ',', value_parser = host_and_port, conflicts_with_all = ["image", "port_base"])]
     pub servers: Vec<String>,
     /// Command that kills a server of --servers; {node} is its number, as is $HARNESS_NODE
@@ -33,12 +33,12 @@ pub struct Attach {
     /// Command that resumes a paused server of --servers
     #[arg(long, help_heading = SERVERS, value_name = "CMD", requires_all = ["servers", "on_pause"])]
     pub on_resume: Option<String>,
-    /// Go on without a question where the servers of --servers hold other data
+    /// Do not ask if the servers of --servers hold other data
     #[arg(long, help_heading = SERVERS, requires = "servers")]
     pub yes: bool,
     /// Name or address of this machine under which clients on other hosts reach the proxy
     ///
-    /// The links listen on all addresses of this machine then, and lead to the servers.
+    /// The links then listen on all addresses of this machine.
     #[arg(long, help_heading = SERVERS, value_name = "HOST")]
     pub advertise: Option<String>,
     /// What the names of this run's locks begin with in the store. Completed by `RunArgs::config`.
@@ -118,8 +118,7 @@ impl Config {
         vec![
             (
                 attach.is_attached() && self.runtime != RuntimeRequest::Auto,
-                "--servers are running already, so that --runtime has nothing to start\nhint: leave --runtime out"
-                    .into(),
+                "--servers are running already, so --runtime has nothing to start\nhint: leave --runtime out".into(),
             ),
             (
                 attach.servers.len() > MAX_NODES as usize,
@@ -130,7 +129,7 @@ impl Config {
             ),
             (
                 attach.advertise.is_some() && self.proxy.is_toxiproxy(),
-                "--advertise is for the built-in proxy; Toxiproxy listens where it was told to\nhint: --proxy builtin"
+                "--advertise is for the built-in proxy; a Toxiproxy has its own addresses\nhint: --proxy builtin"
                     .into(),
             ),
             (

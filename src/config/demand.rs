@@ -72,7 +72,7 @@ impl Demand {
             (
                 reads > 0 && contract.read == Some(false),
                 format!(
-                    "{who} has no read mode, which --reads needs\nhint: --recipe zk-read-write, or a --client that promises read=true"
+                    "--reads needs a read mode, and {who} has none\nhint: --recipe zk-read-write, or a --client that promises read=true"
                 ),
             ),
             (

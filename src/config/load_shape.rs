@@ -19,16 +19,16 @@ pub struct LoadShape {
     /// Time a client rests between two of its turns: between half and one and a half times this
     #[arg(long, help_heading = LOAD, value_name = "TIME", default_value = "0s", value_parser = parse_duration)]
     pub think: Duration,
-    /// Acquires that come due in a second, for all clients together [default: a client asks again when it has released]
+    /// Acquires that fall due in a second, for all clients together [default: a client asks again when it has released]
     ///
-    /// An open loop: the moments are those of a Poisson process, and a client that is free makes the acquire that is due next. One
-    /// that is made late, since no client was free, took the time from when it was due (`late_us` in the history).
+    /// An open loop: acquires fall due in a Poisson process, and a free client makes the next one. An acquire that waited for
+    /// a free client counts its time from the moment at which it was due (`late_us` in the history).
     #[arg(long, help_heading = LOAD, value_name = "N", conflicts_with = "think", value_parser = above_zero)]
     pub rate: Option<f64>,
-    /// How much more often some locks are asked for than others: lock number k in proportion to 1/k^S
+    /// Exponent of the popularity of locks: lock number k is asked for in proportion to 1/k^S
     #[arg(long, help_heading = LOAD, value_name = "S", default_value = "0", value_parser = parse_skew)]
     pub skew: f64,
-    /// Time over which the load grows: clients begin one after the other, or the rate rises from nothing
+    /// Time over which the load grows: clients start one after the other, or the rate rises from 0
     #[arg(long, help_heading = LOAD, value_name = "TIME", default_value = "0s", value_parser = duration_within(Duration::ZERO, MAX_TIME))]
     pub ramp: Duration,
 }

@@ -42,7 +42,7 @@ impl Config {
         };
         let variables = id.login_variables();
         format!(
-            "{why}\nhint: {} and {} in the environment of a client say who logs in (docs/authentication.md)",
+            "{why}\nhint: set {} and {}, with which clients log in (docs/authentication.md)",
             variables.user, variables.password
         )
     }
@@ -52,11 +52,11 @@ impl Config {
         vec![
             (
                 self.tls && self.attach.is_attached(),
-                "--tls is for servers that harness starts: it has no certificates for those of --servers\nhint: leave --tls out, and have clients speak TLS through the links (their messages are then not read)".to_owned(),
+                "--tls is for servers that harness starts: it has no certificates for those of --servers\nhint: leave --tls out; clients can speak TLS through the links, which then cannot read messages".to_owned(),
             ),
             (
                 self.tls && self.topology != Topology::Plain,
-                "--tls is not for --topology sentinel and cluster yet: sentinels and replicas would not speak it\nhint: leave one of the two out".to_owned(),
+                "--tls does not work with --topology sentinel and cluster yet: sentinels and replicas would not speak it\nhint: leave one of the two out".to_owned(),
             ),
             (
                 self.tls && !self.attach.is_attached() && !self.backend.software.speaks_tls,
@@ -78,16 +78,16 @@ impl Config {
         vec![
             (
                 self.auth && self.attach.is_attached(),
-                format!("--auth is for servers that harness starts; those of --servers know who may log in{variables}"),
+                format!("--auth is for servers that harness starts; those of --servers have their own logins{variables}"),
             ),
             (
                 self.auth && self.topology != Topology::Plain,
-                "--auth is not for --topology sentinel and cluster yet: sentinels and replicas would not log in\nhint: leave one of the two out".to_owned(),
+                "--auth does not work with --topology sentinel and cluster yet: sentinels and replicas would not log in\nhint: leave one of the two out".to_owned(),
             ),
             (
                 self.auth && !self.attach.is_attached() && unknown,
                 format!(
-                    "--auth is for the stores of harness, and {} is described in a file, which does not say how it is told who may log in",
+                    "--auth is for the stores of harness; {} is described in a file, which cannot say how logins are made",
                     self.backend
                 ),
             ),

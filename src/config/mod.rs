@@ -164,11 +164,11 @@ pub struct Mix {
     /// tries=true]
     #[arg(long, help_heading = LOAD, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(..=100))]
     pub tries: Option<u32>,
-    /// Percentage of turns in which the application does what another one would: it leaves alone what it lost, releases twice, closes
-    /// its client while it holds, or asks again for what it holds
+    /// Percentage of turns with unusual calls: no release of a lost lock, a second release, a close during a hold, or a second
+    /// acquire during a hold
     ///
-    /// It does what the contract allows: it leaves losses alone where the lock ends by itself (lease=true, renews=false, or a recipe), asks
-    /// again where it promises tries=true and reentrant=false, and does not release permits twice.
+    /// The contract must allow the call. A client leaves a lost lock unreleased if the lock ends by itself (lease=true and
+    /// renews=false, or a recipe). A second acquire needs tries=true and reentrant=false. Permits are not released twice.
     #[arg(long, help_heading = LOAD, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100))]
     pub odd_turns: u32,
 }
@@ -226,7 +226,7 @@ pub struct Config {
     /// Fault windows are then short and close together, from the start on, and the run ends when each client has acquired once more.
     #[arg(long, help_heading = LOAD, value_name = "N", conflicts_with = "each", value_parser = clap::value_parser!(u32).range(1..))]
     pub grants: Option<u32>,
-    /// End the run at its first violation, as it is seen while the run goes on (HL002)
+    /// End the run at the first violation that is seen during the run (HL002)
     ///
     /// Faults heal and clients release what they hold; there is no recovery. The verdict is that of the check of the whole history.
     #[arg(long, help_heading = LOAD)]
@@ -237,15 +237,15 @@ pub struct Config {
     pub load: LoadShape,
     /// Take half of the locks out of use, in turns of this length
     ///
-    /// What the unused locks left in the store is removed, so that locks are created and deleted during the run.
+    /// The leftovers of unused locks in the store are removed, so that locks are created and deleted during the run.
     #[arg(long, help_heading = LOAD, value_name = "TIME", value_parser = duration_within(MIN_TURN, MAX_TIME))]
     pub churn: Option<Duration>,
 
     /// Faults to inject: `none`, `any`, or a list such as `partition=holder,latency`
     ///
     /// `harness list faults` shows all faults and their arguments. Windows of several faults overlap, up to three at a time.
-    /// `any` goes through every fault that a lock with a lease can stand: on links and servers, on processes of clients, and on
-    /// single messages.
+    /// `any` goes through every fault that a lock with a lease withstands: on links and servers, on processes of clients, and
+    /// on single messages.
     #[arg(long = "fault", help_heading = FAULTS, value_name = "FAULTS", default_value = NO_FAULT, value_delimiter = ',', value_parser = FaultRequest::parse)]
     pub faults: Vec<FaultRequest>,
     /// Length of every fault window [default: drawn, longer than the lease]
@@ -253,7 +253,7 @@ pub struct Config {
     pub window: Option<Duration>,
     /// Only these windows of the plan, by number, such as 3,7; each soon after the one before it
     ///
-    /// The plan is drawn as without this option, and --time says of which length. `harness shrink` finds the windows that a
+    /// The plan is that of a run without this option and with the same --time. `harness shrink` finds the windows that a
     /// violation needs.
     #[arg(long, help_heading = FAULTS, value_name = "NUMBERS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     pub windows: Vec<u32>,
@@ -264,12 +264,12 @@ pub struct Config {
     /// How servers are started
     #[arg(long, help_heading = SERVERS, value_enum, default_value_t = RuntimeRequest::Auto)]
     pub runtime: RuntimeRequest,
-    /// On models: number of the world, which draws latencies, elections and order under the plan of the seed
+    /// In virtual time: number of the world, which decides latencies, elections and order under the plan of the seed
     ///
-    /// `harness shrink` looks for a world in which less shows a violation.
+    /// `harness shrink` looks for a world in which a smaller run shows the violation.
     #[arg(long, help_heading = SERVERS, value_name = "N", default_value_t = 0)]
     pub world: u32,
-    /// How the servers stand to each other
+    /// Arrangement of the servers
     #[arg(long, help_heading = SERVERS, value_enum, default_value_t)]
     pub topology: Topology,
     /// Completed by `RunArgs::config`.
@@ -280,18 +280,18 @@ pub struct Config {
     pub image: Option<String>,
     #[command(flatten)]
     pub attach: Attach,
-    /// Have the servers let in nobody but who logs in, with a user and a password made for the run
+    /// Have the servers refuse clients without a login, and create a user and a password for the run
     ///
-    /// Clients are given both in variables of their environment (docs/authentication.md). No output of the run has the password.
+    /// Clients get both in environment variables (docs/authentication.md). No output of the run contains the password.
     #[arg(long, help_heading = SERVERS)]
     pub auth: bool,
-    /// Have servers and clients speak TLS, with certificates made for the run, and refuse a peer that has none
+    /// Have servers and clients speak TLS, with certificates made for the run, and refuse a peer without one
     ///
-    /// Links end it and begin it again, so that faults find messages. Clients are given their files in variables of their environment
-    /// (docs/tls.md).
+    /// Links decrypt and encrypt again, so that faults can act on messages. Clients get the paths of their files in environment
+    /// variables (docs/tls.md).
     #[arg(long, help_heading = SERVERS)]
     pub tls: bool,
-    /// Time for the servers to serve
+    /// Time for the servers to become ready
     #[arg(long, help_heading = SERVERS, value_name = "TIME", default_value = "60s", value_parser = duration_within(Duration::from_secs(1), MAX_TIME))]
     pub start_limit: Duration,
     /// First port of the servers (local) [default: free ports]
@@ -327,7 +327,7 @@ pub struct Config {
     /// Time for a client to open its session
     #[arg(long, help_heading = LOAD, value_name = "TIME", default_value = "15s", value_parser = duration_within(Duration::from_millis(100), MAX_TIME))]
     pub open_limit: Duration,
-    /// Time for a client to answer beyond the wait that it was given [default: two leases and 5s]
+    /// Time for a client to answer, in addition to the wait of its acquire [default: two leases and 5s]
     #[arg(long, help_heading = LOAD, value_name = "TIME", value_parser = duration_within(Duration::from_millis(100), MAX_TIME))]
     pub answer_limit: Option<Duration>,
 }

@@ -108,7 +108,7 @@ fn template(at: &At<TomlValue>, key: &str, known: &[&str]) -> Result<Template, T
     Template::read(at.text(key)?, |name| known.contains(&name)).map_err(|name| {
         let all: Vec<String> = known.iter().map(|name| format!("{{{name}}}")).collect();
         let otherwise = format!(
-            "a brace that is meant is written twice; here there are {}",
+            "a literal brace is written twice; the placeholders here are {}",
             all.join(" ")
         );
         let sentence = unknown_word(
@@ -255,7 +255,7 @@ fn member_lists(table: &TomlTable) -> Result<Vec<MemberList>, TomlError> {
             |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-' || letter == '_';
         let taken = places(&[OF_A_SERVER, OF_ITS_START, OF_A_QUESTION]).contains(&name.as_str());
         if taken || !name.starts_with(|letter: char| letter.is_ascii_lowercase()) || !name.chars().all(letters) {
-            let sentence = format!("`{name}` cannot name a list of members: it takes a new word of small letters");
+            let sentence = format!("`{name}` cannot name a list of members: the name is a new word of small letters");
             return Err(TomlError::at(at.line, sentence));
         }
         let list = at.table(name)?;

@@ -22,8 +22,8 @@ impl Config {
             (
                 asked.count() > 1,
                 format!(
-                    "{UPGRADE_FAULT} is named twice, and the servers of a run are upgraded once, one after the other\n\
-                     hint: a run for each version; one back is a run of --image NEW with {UPGRADE_FAULT}=OLD"
+                    "{UPGRADE_FAULT} is named twice, and a run upgrades its servers only once\n\
+                     hint: make a run for each version; --image NEW with {UPGRADE_FAULT}=OLD is a downgrade"
                 ),
             ),
             (

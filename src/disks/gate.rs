@@ -321,11 +321,11 @@ extern "C" fn begin(stack: *const usize) -> ! {
     }
     let socket = unsafe { connect(*arguments.add(1), *arguments.add(2)) };
     if socket < 0 {
-        fail(b"the server could not reach harness, which would slow its disk down", socket);
+        fail(b"the server could not reach harness, which delays its syncs", socket);
     }
     let listener = install();
     if listener < 0 {
-        fail(b"the kernel refused a seccomp filter with a listener, by which a disk is slowed down", listener);
+        fail(b"the kernel refused the seccomp filter with a listener that delays syncs", listener);
     }
     let sent = send(socket, listener);
     if sent < 0 {

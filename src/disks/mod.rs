@@ -28,12 +28,12 @@ const ACTIONS: &str = "/proc/sys/kernel/seccomp/actions_avail";
 pub fn missing() -> Option<&'static str> {
     if GATE.is_empty() {
         return Some(
-            "this harness was built without the program that tells of syncs\nhint: build it on Linux, on x86_64 or aarch64",
+            "this harness was built without the program that reports syncs\nhint: build it on Linux, on x86_64 or aarch64",
         );
     }
     let actions = std::fs::read_to_string(ACTIONS).unwrap_or_default();
     (!actions.split_whitespace().any(|action| action == "user_notif")).then_some(
-        "the kernel does not tell of system calls (seccomp user notification, Linux 5.5 and later)\n\
+        "the kernel does not report system calls (seccomp user notification, Linux 5.5 and later)\n\
          hint: a newer kernel; --fault server-pause stops a server in place of its disk",
     )
 }

@@ -20,7 +20,7 @@ impl Fault for SharedLink {
             no_effect_hint: Some("let fewer bytes through (--fault bottleneck=5k), or run more clients (--clients 12)"),
             ..slowing(
                 "bottleneck",
-                "all links share one bandwidth: so many bytes a second each way, together",
+                "all links together have a limit of bytes a second, each way",
                 "BYTES a second, such as 20000 or 20k (default: drawn from 2k to 8k a client)",
             )
         }

@@ -29,7 +29,7 @@ const CLOCKS_STEPPED: EvidenceCounter = EvidenceCounter::new("clocks_stepped", "
 const CLOCK_READINGS: EvidenceCounter = EvidenceCounter::new("clock_readings", "reading", "of a stepped clock");
 
 /// Why it is refused for clients that read no wall clock.
-pub const NO_CONCERN: &str = "clock: these clients compare no times of day (wall_clock=false), so that a stepped clock cannot concern them\n\
+pub const NO_CONCERN: &str = "clock: these clients compare no times of day (wall_clock=false), so a stepped clock cannot affect them\n\
      hint: --recipe redis-getset, a --client that promises wall_clock=true, or --fault clock=server on redis, postgres or mariadb";
 
 impl Fault for ClockFault {
@@ -44,8 +44,8 @@ impl Fault for ClockFault {
             counters: &[CLOCKS_STEPPED, CLOCK_READINGS],
             trace: &[CLOCK_READINGS],
             no_effect_hint: Some(
-                "the process read no wall clock, or not through a C library that it is linked to; a client that compares \
-                 no times of day promises wall_clock=false",
+                "the process read no wall clock, or not through a linked C library; a client that compares no times of day \
+                 promises wall_clock=false",
             ),
         }
     }
@@ -54,14 +54,14 @@ impl Fault for ClockFault {
         let of_a_server = argument.is_some_and(|argument| argument.starts_with(SERVER));
         if of_a_server && !shape.backend.wall_clock {
             return Err(format!(
-                "clock=server: the servers of {} count by no wall clock that can be stepped; those of {} do",
+                "clock=server: the servers of {} use no wall clock that can be stepped; those of {} do",
                 shape.backend,
                 backends::names(" and ", |backend| backend.wall_clock)
             ));
         }
         if of_a_server {
             not_attached("clock=server", "steps the clock of a server's process", shape)?;
-            let why = "how often a simulated server reads its clock is not counted, so that no effect would be seen";
+            let why = "simulated servers do not count the readings of their clock, so no effect would be seen";
             let hint = "--fault clock=waiter, or --runtime local or docker";
             if !shape.virtual_time {
                 not_simulated("clock=server", why, hint, shape)?;
@@ -213,7 +213,7 @@ fn parse(text: &str) -> Result<(&str, Option<ClockStep>), String> {
     let (whose, step) = text.split_at(split);
     if !["waiter", "holder", "client", SERVER].contains(&whose) {
         return Err(format!(
-            "`{whose}` has no clock; there are waiter, holder, client and server"
+            "`{whose}` has no clock; it takes one of waiter, holder, client and server"
         ));
     }
     let Some(by) = step.get(1..) else {
@@ -221,7 +221,7 @@ fn parse(text: &str) -> Result<(&str, Option<ClockStep>), String> {
     };
     let by = parse_duration(by)?;
     if by.is_zero() {
-        return Err("a step of nothing is none".into());
+        return Err("a step of 0 has no effect".into());
     }
     let back = step.starts_with('-');
     let of_a_server = whose == SERVER;

@@ -43,7 +43,7 @@ impl Fault for DiskFull {
             counters: &[DISKS_FILLED, NO_SPACE_LINES, SERVERS_ENDED, SERVERS_BACK],
             trace: &[NO_SPACE_LINES, SERVERS_ENDED],
             no_effect_hint: Some(
-                "no server said that a write was refused: they keep nothing on disk, or had blocks enough of their own; lengthen \
+                "no server reported a refused write: servers keep nothing on disk, or had enough blocks of their own; lengthen \
                  the windows (--window 20s), or raise the load (--clients 12)",
             ),
         }

@@ -56,7 +56,7 @@ impl Inject for KillMaster {
             let master = env.servers.leader(AIM).await.ok_or("there is no master")?;
             let replicas = replicas(env).await;
             if replicas.is_empty() {
-                return Err("no replica was in step with its master");
+                return Err("no replica was in sync with its master");
             }
             let link = env.peer_links.get(&(master, master)).ok_or("its link is not proxied")?;
             let held_back = hold_back(link, IN_FLIGHT, &replicas, number, env).await;

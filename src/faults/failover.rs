@@ -42,8 +42,9 @@ impl Fault for Failover {
     fn definition(&self) -> FaultDefinition {
         FaultDefinition {
             name: "failover",
-            summary: "the replica of a master (Redis, PostgreSQL) is promoted without its last writes; a pass means that it missed",
-            argument: "held-back | clean, when it has them all (default: held-back)",
+            summary: "the replica of a master (Redis, PostgreSQL) is promoted without its last writes, \
+                      which violates HL001 in any lock on one server",
+            argument: "held-back | clean, a promotion with all writes (default: held-back)",
             family: FaultFamily::Cluster,
             pace: Pace::Long,
             verb: "led to another server",
@@ -62,7 +63,7 @@ impl Fault for Failover {
         ) {
             let hint = "hint: --fault server-kill=leader or --fault partition=leader";
             return Err(format!(
-                "failover is of a master to its replica; servers of {} have none\n{hint}",
+                "failover promotes the replica of a master, and servers of {} have none\n{hint}",
                 shape.backend
             ));
         }
@@ -73,7 +74,7 @@ impl Fault for Failover {
             if shape.backend.topology == Topology::Cluster && shape.locks > 1 {
                 let hint = "hint: --locks 1, or --fault failover=clean";
                 return Err(format!(
-                    "failover is of one master, and in a cluster {} locks are on several\n{hint}",
+                    "failover acts on one master, and in a cluster {} locks are on several\n{hint}",
                     shape.locks
                 ));
             }
@@ -87,13 +88,13 @@ impl Fault for Failover {
             };
         }
         if shape.servers != 1 {
-            return Err("failover is of one master to its replica, and these masters have none: --nodes 1".into());
+            return Err("failover promotes the replica of one master, and these masters have none: --nodes 1".into());
         }
         Ok(())
     }
 
     fn survivable(&self, _: &Shape) -> Result<Duration, &'static str> {
-        Err("a lock that one master knows alone is lost with it")
+        Err("a lock that only one master knows is lost with it")
     }
 
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, _: &mut ChaCha8Rng) -> Result<Injection, String> {
@@ -158,7 +159,7 @@ impl Inject for PromoteReplica {
         Box::pin(async move {
             let replica = env.servers.replica().ok_or("there is no replica")?;
             if !env.servers.is_replica(replica).await {
-                return Err("the replica was not in step with its master");
+                return Err("the replica was not in sync with its master");
             }
             let mut preparation = Preparation::default();
             if self.held_back {

@@ -107,7 +107,7 @@ pub(super) fn not_attached(fault: &str, why: &str, shape: &Shape) -> Result<(), 
     match shape.attached {
         None => Ok(()),
         Some(_) => Err(format!(
-            "{fault} {why}, and harness did not start the servers of --servers\nhint: without --servers it starts some"
+            "{fault} {why}, and harness did not start the servers of --servers\nhint: leave --servers out"
         )),
     }
 }
@@ -128,7 +128,7 @@ pub(super) fn not_virtual(fault: &str, shape: &Shape) -> Result<(), String> {
     match shape.virtual_time {
         false => Ok(()),
         true => Err(format!(
-            "{fault}: there is none in virtual time yet\nhint: --runtime local or docker"
+            "{fault} does not work in virtual time yet\nhint: --runtime local or docker"
         )),
     }
 }

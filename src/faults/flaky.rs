@@ -13,7 +13,7 @@ impl Fault for Flaky {
     fn definition(&self) -> FaultDefinition {
         resetting(
             "flaky",
-            "chunks come in slices, and connections are cut in mid-message",
+            "chunks arrive in slices, and connections are cut in the middle of a message",
             "BYTES after which a connection is cut, about (default: drawn from 2000 to 10000)",
         )
     }

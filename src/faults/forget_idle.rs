@@ -21,7 +21,7 @@ impl Fault for ForgetIdle {
             ),
             ..resetting(
                 "forget-idle",
-                "idle connections are forgotten, as by a NAT: what is sent next meets a reset",
+                "idle connections are forgotten, as by a NAT: the next chunk meets a reset",
                 "IDLE, such as 200ms: how long a connection may be idle (default: a fifth of the lease)",
             )
         }

@@ -25,16 +25,16 @@ impl Fault for Kill {
         let (name, summary) = match self {
             Self::Holder => (
                 "kill-holder",
-                "the holder's process is killed; its client comes back as a new one",
+                "the holder's process is killed; its client starts again in a new process",
             ),
-            Self::Anyone => ("kill", "the process of some client is killed, whatever it does"),
+            Self::Anyone => ("kill", "the process of any client is killed, in any state"),
         };
         FaultDefinition {
             name,
             summary,
             argument: match self {
                 Self::Anyone => {
-                    "any:57 (the client of the 57th message of all, pings aside, before the message arrives)"
+                    "any:57 (the client of the 57th of all messages except pings, before the message arrives)"
                 }
                 Self::Holder => "",
             },

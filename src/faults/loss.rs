@@ -20,7 +20,7 @@ impl Fault for PacketLoss {
             no_effect_hint: Some("lose more packets (--fault loss=20%), or lengthen the windows (--window 10s)"),
             ..slowing(
                 "loss",
-                "packets are lost: some chunks wait until TCP would have sent them again",
+                "packets are lost: some chunks wait as long as a TCP retransmission takes",
                 "PERCENT of the chunks, such as 5% (default: drawn from 2% to 10%)",
             )
         }

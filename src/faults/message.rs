@@ -58,12 +58,12 @@ impl Fault for OnMessage {
             ),
             Self::DelayRequest => (
                 "delay-request",
-                "one request reaches its server late, whatever became of its client",
+                "one request reaches its server late, even if its client is gone",
             ),
             Self::DelayReply => ("delay-reply", "one reply reaches its client late"),
             Self::KillAfter => (
                 "kill-after",
-                "the process of a client is killed when one request of it was carried out",
+                "the process of a client is killed after the server has carried out one of its requests",
             ),
         };
         let dropped = FaultDefinition {
@@ -242,7 +242,7 @@ impl OnMessage {
                 asked.time = Some(time);
             } else {
                 return Err(format!(
-                    "`{part}` says nothing here; what may stand there is {}",
+                    "`{part}` is not understood; the argument is {}",
                     self.definition().argument
                 ));
             }
@@ -393,7 +393,7 @@ impl AwaitedMessage {
             (Some(found), _) => Some(format!("the reply to `{}` never came", found.message)),
             (None, passed) if passed.is_empty() => Some(format!("no message of {whose} passed")),
             (None, passed) => Some(format!(
-                "too few {}`{}` of {whose} passed; what passed is {passed}",
+                "too few {}`{}` of {whose} passed; these passed: {passed}",
                 accepted_in_words(&rule.spec),
                 rule.spec.message.name()
             )),

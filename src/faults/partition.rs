@@ -31,7 +31,7 @@ impl Fault for Partition {
             name: "partition",
             summary: "packets are dropped, both ways or one way: nothing is acknowledged, no connect is answered",
             argument: "holder | client | half | server | to-server | to-client (default: these, one after the other) | waiter | any:57 (the client of the \
-         57th message of all, pings aside, once it has the reply); between servers: \
+         57th of all messages except pings, once it has the reply); between servers: \
          leader | leader-alone (its clients cut off, too) | leader-to-servers | servers-to-leader | minority | \
          servers-halves | ring | bridge | between-servers (these, one after the other)",
             family: FaultFamily::Cluster,

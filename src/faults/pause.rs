@@ -33,20 +33,17 @@ impl Fault for Pause {
         let (name, summary) = match self {
             Self::Holder => (
                 "pause-holder",
-                "the holder's process is stopped past its lease; a pass means that it missed",
+                "the holder's process is stopped past its lease, which violates HL001 in any lock with a lease",
             ),
-            Self::Waiter => (
-                "pause-waiter",
-                "the process of a client that waits is stopped past its lease",
-            ),
-            Self::Anyone => ("pause", "the process of some client is stopped, whatever it does"),
+            Self::Waiter => ("pause-waiter", "the process of a waiter is stopped past its lease"),
+            Self::Anyone => ("pause", "the process of any client is stopped, in any state"),
         };
         FaultDefinition {
             name,
             summary,
             argument: match self {
                 Self::Anyone => {
-                    "any:57 (the client of the 57th message of all, pings aside, while the reply is on its way)"
+                    "any:57 (the client of the 57th of all messages except pings, while the reply is on its way)"
                 }
                 Self::Holder | Self::Waiter => "",
             },

@@ -74,7 +74,7 @@ pub fn applies(kind: &str, shape: &Shape) -> Result<(), String> {
         return Ok(());
     }
     let fault = format!("partition={kind}");
-    let why = "there are no links between simulated servers that could be parted";
+    let why = "there are no links between simulated servers";
     let hint = "--fault partition, server-kill=leader or server-pause=leader; or --runtime local or docker";
     if !shape.virtual_time {
         not_simulated(&fault, why, hint, shape)?;
@@ -85,24 +85,24 @@ pub fn applies(kind: &str, shape: &Shape) -> Result<(), String> {
         Peering::Socks => {}
         Peering::Replication(_) => {
             return Err(format!(
-                "partition={kind} parts servers that depend on each other, and {product} masters do not\nhint: --fault failover holds back what a master sends to its replica"
+                "partition={kind} needs servers that depend on each other, and {product} masters do not\nhint: --fault failover cuts a master off from its replica"
             ));
         }
         Peering::Announced(_) => {
             return Err(format!(
-                "partition={kind} needs links between each two servers, and those of {product} that elect a master share one to each\nhint: --fault failover cuts the master off from all others"
+                "partition={kind} needs a link between each two servers; {product} servers that elect a master share one link to each\nhint: --fault failover cuts the master off from all others"
             ));
         }
         Peering::Direct => {
             return Err(format!(
-                "partition={kind} needs a proxy between the servers, and the servers of {product} take none\nhint: --fault partition cuts clients off from servers, server-pause stops one"
+                "partition={kind} needs a proxy between the servers, and servers of {product} cannot use one\nhint: --fault partition cuts clients off from servers, server-pause stops a server"
             ));
         }
     }
     let (least, there_are) = (least_servers(kind), shape.servers);
     if there_are < least {
         return Err(format!(
-            "partition={kind} takes {least} servers or more, and there are {there_are}: --nodes 3"
+            "partition={kind} needs {least} servers or more, and there are {there_are}: --nodes 3"
         ));
     }
     Ok(())

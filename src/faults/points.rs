@@ -37,8 +37,7 @@ pub fn number_alone(argument: &str, shape: &Shape) -> Result<u32, String> {
     let number = number
         .and_then(|number| number.parse().ok())
         .filter(|number| *number > 0);
-    number
-        .ok_or_else(|| format!("`{argument}` names no message; one is {ANY_MESSAGE}:57, the 57th of all, pings aside"))
+    number.ok_or_else(|| format!("`{argument}` names no message; {ANY_MESSAGE}:57 is the 57th of all except pings"))
 }
 
 /// The message that is typed like this, if there is one.

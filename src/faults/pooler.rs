@@ -26,7 +26,7 @@ impl Fault for Pooler {
     fn definition(&self) -> FaultDefinition {
         FaultDefinition {
             name: "pooler",
-            summary: "clients are led through a transaction pooler (PgBouncer), which shares sessions among them",
+            summary: "clients connect through a transaction pooler (PgBouncer), which shares sessions among them",
             argument: "",
             family: FaultFamily::Cluster,
             pace: Pace::Long,
@@ -40,7 +40,7 @@ impl Fault for Pooler {
     fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
         let Some(pooler) = shape.backend.pooler else {
             return Err(format!(
-                "no pooler of transactions is known for {}\nhint: --backend {}",
+                "no transaction pooler is known for {}\nhint: --backend {}",
                 shape.backend,
                 backends::names(" or ", |backend| backend.pooler.is_some())
             ));
@@ -53,7 +53,7 @@ impl Fault for Pooler {
     }
 
     fn survivable(&self, _: &Shape) -> Result<Duration, &'static str> {
-        Err("a lock of a session is shared behind it")
+        Err("a pooler shares the lock of a session")
     }
 
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, _: &mut ChaCha8Rng) -> Result<Injection, String> {

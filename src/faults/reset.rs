@@ -16,7 +16,7 @@ impl Fault for Reset {
             counters: &[SWALLOWED_BYTES],
             ..resetting(
                 "reset",
-                "connections are reset, again and again",
+                "connections are reset repeatedly",
                 "EVERY, such as 300ms: about how long a connection lives (default: a quarter of the lease)",
             )
         }

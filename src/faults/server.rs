@@ -56,17 +56,17 @@ impl Fault for OnServers {
             Self::Kill => (
                 "server-kill",
                 "servers are killed, and started again on their data",
-                "one | leader | majority | all, for how long, kept | lost: all:2s:lost loses what was not synced (default: one and a majority by turns, kept, for the window) | any:57, or any:57:before (the server that gets the 57th message of all, pings aside: carried out and not answered, or not arrived)",
+                "one | leader | majority | all, a time, kept | lost, such as all:2s:lost, which loses unsynced data (default: one and a majority by turns, for the window, kept) | any:57, or any:57:before (the server that gets the 57th of all messages except pings, before it answers, or before the message arrives)",
             ),
             Self::Pause => (
                 "server-pause",
-                "servers stand still, and go on",
+                "servers are paused, and resumed",
                 "one | leader | majority (default: one)",
             ),
             Self::Restart => (
                 "server-restart",
                 "every server is killed and started again, one after the other",
-                "kept | lost, what was not synced to disk (default: kept)",
+                "kept | lost, for data that was not synced to disk (default: kept)",
             ),
         };
         let killed = FaultDefinition {
@@ -98,8 +98,8 @@ impl Fault for OnServers {
         let name = self.definition().name;
         if argument.is_some_and(|argument| argument.split(':').any(|part| part == LOST)) {
             let of_disks = format!("{name}={LOST}");
-            not_attached(&of_disks, "takes from a server's disk what was not synced", shape)?;
-            let hint = "--runtime local, or --fault server-kill, after which all is kept";
+            not_attached(&of_disks, "removes unsynced data from a server's disk", shape)?;
+            let hint = "--runtime local, or --fault server-kill, which keeps all data";
             not_simulated(&of_disks, NO_DISKS, hint, shape)?;
         }
         let (obey, hint) = match self {
@@ -112,7 +112,7 @@ impl Fault for OnServers {
         match obey {
             None | Some(true) => Ok(()),
             Some(false) => Err(format!(
-                "{name} acts on servers, and harness did not start those of --servers\nhint: {hint} say how it is done"
+                "{name} acts on servers, and harness did not start those of --servers\nhint: name the commands: {hint}"
             )),
         }
     }

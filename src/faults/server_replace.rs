@@ -43,32 +43,32 @@ impl Fault for ServerReplace {
             counters: &[SERVERS_REPLACED, SERVERS_BACK],
             trace: &[SERVERS_REPLACED],
             no_effect_hint: Some(
-                "the cluster refused to let a server go: lengthen the windows (--window 10s), or leave out faults that keep its \
-                 members apart",
+                "the cluster did not remove a server: lengthen the windows (--window 10s), or leave out faults that separate \
+                 its members",
             ),
         }
     }
 
     fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
-        not_attached(NAME, "starts a server in the place of another one", shape)?;
+        not_attached(NAME, "starts a server in place of another one", shape)?;
         let why = "the members of simulated clusters do not change";
         not_simulated(NAME, why, "--runtime local or docker", shape)?;
         let Some(membership) = shape.backend.software.membership else {
             let can = backends::names(" or ", |backend| backend.software.membership.is_some());
             return Err(format!(
-                "{NAME} is for {can}, whose members can be told that one of them is another: not {} as harness starts it\n\
+                "{NAME} is for {can}, whose members can be replaced, and not for {} as harness starts it\n\
                  hint: --fault server-restart starts each server again, on its data",
                 shape.backend.product()
             ));
         };
         if shape.servers < 2 {
             return Err(format!(
-                "{NAME}: one server alone has nobody from whom a new one could learn\nhint: --nodes 3"
+                "{NAME}: a new server needs another one to get the data from\nhint: --nodes 3"
             ));
         }
         match shape.tls && !membership.with_tls() {
             true => Err(format!(
-                "{NAME}: {} takes no new server that serves by TLS alone\nhint: leave --tls out",
+                "{NAME}: {} takes no new server that serves only TLS\nhint: leave --tls out",
                 shape.backend.product()
             )),
             false => Ok(()),
@@ -127,7 +127,7 @@ impl Inject for Replacement {
         Box::pin(async move {
             let env = context.env;
             let Some(server) = context.target.servers().first().copied() else {
-                return Err(NotInjected::Missed("no server was known that could leave"));
+                return Err(NotInjected::Missed("no known server could leave"));
             };
             let node = env.servers.endpoints().node_of(server);
             let replaced = HealOnDrop::new(ReplacedServer {

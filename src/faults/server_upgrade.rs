@@ -28,15 +28,15 @@ impl Fault for ServerUpgrade {
     fn definition(&self) -> FaultDefinition {
         FaultDefinition {
             name: NAME,
-            summary: "a server ends in order and starts from another version on its data, one after the other, the leader last",
-            argument: "IMAGE:TAG of containers | /FOLDER with the programs of local servers (one of them must be given)",
+            summary: "each server shuts down and starts from another version on its data, one after the other, the leader last",
+            argument: "IMAGE:TAG of containers | /FOLDER with the programs of local servers (required)",
             family: FaultFamily::Cluster,
             pace: Pace::Long,
             verb: "left without a server",
             counters: &[SERVERS_UPGRADED, SERVERS_BACK],
             trace: &[SERVERS_UPGRADED],
             no_effect_hint: Some(
-                "no server said that it is of another version than before: name another image or folder, or lengthen the windows \
+                "no server reported another version than before: name another image or folder, or lengthen the windows \
                  (--window 10s)",
             ),
         }
@@ -59,7 +59,7 @@ impl Fault for ServerUpgrade {
 
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, _: &mut ChaCha8Rng) -> Result<Injection, String> {
         let version = version(argument)?;
-        let title = format!("ends in order, then starts from {version}");
+        let title = format!("shuts down, then starts from {version}");
         let upgrade = Upgrade { version };
         // the title begins with its name when it is known
         Ok(Injection::new(
@@ -74,7 +74,7 @@ impl Fault for ServerUpgrade {
 fn version(argument: Option<&str>) -> Result<OtherVersion, String> {
     let Some(typed) = argument else {
         return Err(format!(
-            "{NAME} wants to know to which version\n\
+            "{NAME} needs to know which version\n\
              hint: {NAME}=IMAGE:TAG for containers, {NAME}=/FOLDER with the programs for local servers"
         ));
     };
@@ -108,7 +108,7 @@ impl Inject for Upgrade {
         Box::pin(async move {
             let env = context.env;
             let Some(server) = context.target.servers().first().copied() else {
-                return Err(NotInjected::Missed("no server was known that could be upgraded"));
+                return Err(NotInjected::Missed("no known server could be upgraded"));
             };
             let node = env.servers.endpoints().node_of(server);
             let upgraded = HealOnDrop::new(UpgradedServer {
@@ -163,7 +163,7 @@ impl UpgradedServer {
                 ..Healed::default()
             },
             None => Healed {
-                missed: Some(format!("{} did not say which version it is", self.name())),
+                missed: Some(format!("{} did not report its version", self.name())),
                 ..Healed::default()
             },
         }
@@ -183,7 +183,7 @@ fn outcome(name: &str, before: Option<&str>, after: Option<&str>) -> Healed {
     let (from, to) = (word(before), word(after));
     Healed {
         detail: (!same).then(|| format!("{name} from {from} to {to}")),
-        missed: same.then(|| format!("{name} says that it is {to}, as before: that is no other version")),
+        missed: same.then(|| format!("{name} reports {to}, as before, and not another version")),
         ..Evidence::default()
             .with(&SERVERS_UPGRADED, changed.into())
             .with(&SERVERS_BACK, after.is_some().into())
@@ -259,7 +259,7 @@ mod tests {
     fn each_window_is_for_the_server_whose_turn_it_is_and_names_the_version() {
         let injection = planned(Some("etcd:3.6"), 3).unwrap();
         assert_eq!(injection.target, Target::NextUpgrade);
-        assert_eq!(injection.title, "ends in order, then starts from etcd:3.6");
+        assert_eq!(injection.title, "shuts down, then starts from etcd:3.6");
         assert_eq!(injection.acquires, Acquires::GoOn);
         assert_eq!(planned(Some("etcd:3.6"), 1).unwrap().acquires, Acquires::Stop);
         assert!(planned(None, 3).unwrap_err().contains("server-upgrade=/FOLDER"));

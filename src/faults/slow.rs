@@ -13,7 +13,7 @@ impl Fault for Slow {
     fn definition(&self) -> FaultDefinition {
         slowing(
             "slow",
-            "every link is narrow: so many bytes a second each way",
+            "every link has a limit of bytes a second, each way",
             "BYTES a second, such as 2000 or 4k (default: drawn from 2k to 8k)",
         )
     }

@@ -35,21 +35,21 @@ impl Fault for SlowDisk {
         FaultDefinition {
             name: NAME,
             summary: "each sync of one server's files (fsync, fdatasync, ...) takes longer; its servers sync as in production",
-            argument: "leader | one | all, and by how much: leader:500ms (default: leader:3 leases)",
+            argument: "leader | one | all, and a time, such as leader:500ms (default: leader and 3 leases)",
             family: FaultFamily::Cluster,
             pace: Pace::Long,
             verb: "kept waiting for its disk",
             counters: &[DISKS_SLOWED, SYNCS_DELAYED],
             trace: &[SYNCS_DELAYED],
             no_effect_hint: Some(
-                "the servers synced nothing meanwhile: they keep nothing on disk, or nothing was written; raise the load \
+                "the servers synced nothing: they keep nothing on disk, or nothing was written; raise the load \
                  (--clients 12), or lengthen the windows (--window 10s)",
             ),
         }
     }
 
     fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
-        not_attached(NAME, "stands between a server and its disk from its start", shape)?;
+        not_attached(NAME, "intercepts the syncs of a server from its start", shape)?;
         not_simulated(NAME, NO_DISKS, "--runtime local or docker", shape)?;
         disks::missing().map_or(Ok(()), |why| Err(format!("{NAME}: {why}")))
     }
@@ -94,7 +94,7 @@ fn parse(text: &str) -> Result<(&str, Option<Duration>), String> {
     }
     let by = by.map(parse_duration).transpose()?;
     if by.is_some_and(|by| by.is_zero()) {
-        return Err("a sync that takes no longer is not slow".to_owned());
+        return Err("a delay of 0 has no effect".to_owned());
     }
     Ok((role, by))
 }
@@ -136,7 +136,7 @@ impl Inject for Slowness {
             };
             let disks: Vec<_> = servers.iter().filter_map(of_server).collect();
             if disks.is_empty() {
-                return Err(NotInjected::Missed("no server was known whose disk it could be"));
+                return Err(NotInjected::Missed("no server with such a disk was known"));
             }
             Ok(SlowDisks::slow_down(self.by, disks, servers).running())
         })

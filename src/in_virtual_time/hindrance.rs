@@ -46,29 +46,29 @@ impl fmt::Display for Hindrance {
         match self {
             Self::Static { program } => write!(
                 f,
-                "{program} is a static program, which loads no library and cannot be kept in virtual time\n{REAL}"
+                "{program} is a static program, which loads no library and cannot run in virtual time\n{REAL}"
             ),
             Self::Unloaded { program } => write!(
                 f,
-                "{program} did not load {}, which keeps a process in virtual time: it has other privileges than the program that \
-                 started it, or was started without LD_PRELOAD and {}\n{REAL}",
+                "{program} did not load {}, the library of virtual time: it has other privileges than the program that started it, \
+                 or was started without LD_PRELOAD and {}\n{REAL}",
                 library::NAME,
                 super::page::VARIABLE
             ),
             Self::Refused(number) => write!(
                 f,
-                "it asked the kernel for {}, which goes off in real time\n{REAL}",
+                "it used {}, which works only in real time\n{REAL}",
                 call_name(*number)
             ),
             Self::Computes { thread } => write!(
                 f,
-                "{thread} keeps the world from going on: it computes for {} s and waits for nothing\nhint: a thread that spins \
-                 until something changes never sees it, since no other thread runs meanwhile",
+                "{thread} blocks the world: it has computed for {} s without a wait\nhint: a thread that spins until something \
+                 changes never sees the change, since no other thread runs meanwhile",
                 STEP.as_secs()
             ),
             Self::Waits { thread, call } => write!(
                 f,
-                "{thread} keeps the world from going on: it waits in the kernel ({call}) for something that is not of this world\n{REAL}"
+                "{thread} blocks the world: it waits in the kernel ({call}) for something outside the world\n{REAL}"
             ),
         }
     }

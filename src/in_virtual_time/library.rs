@@ -11,11 +11,11 @@ pub const NAME: &str = "virtual_time.so";
 pub fn missing() -> Option<&'static str> {
     if LIBRARY.is_empty() {
         return Some(
-            "this harness was built without the library that keeps processes in virtual time\nhint: build it on Linux, on x86_64; or --runtime local",
+            "this harness was built without the library of virtual time\nhint: build it on Linux, on x86_64; or --runtime local",
         );
     }
     (!can_dispatch()).then_some(
-        "this kernel does not hand system calls back to their process (CONFIG_GENERIC_ENTRY and Linux 5.11 or later)\nhint: --runtime local",
+        "this kernel does not return system calls to their process (CONFIG_GENERIC_ENTRY and Linux 5.11 or later)\nhint: --runtime local",
     )
 }
 

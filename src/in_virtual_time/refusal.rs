@@ -19,7 +19,7 @@ pub fn refusal(config: &Config) -> Option<String> {
     }
     use BackendId::{Etcd, Postgres, Redis, Zk};
     if !matches!(config.backend.id, Some(Redis | Zk | Etcd | Postgres)) {
-        return says("servers of Redis, ZooKeeper, etcd and PostgreSQL run in virtual time, and no others");
+        return says("only servers of Redis, ZooKeeper, etcd and PostgreSQL run in virtual time");
     }
     let missing = (config.backend.software.missing)();
     if !missing.is_empty() {
@@ -36,10 +36,10 @@ pub fn refusal(config: &Config) -> Option<String> {
         return says("--servers are running already, in real time");
     }
     if config.auth {
-        return says("--auth is for real time");
+        return says("--auth works only in real time");
     }
     if config.tls {
-        return says("--tls encrypts what the simulated network has to read");
+        return says("--tls encrypts the messages that the simulated network must read");
     }
     if config.proxy.is_toxiproxy() {
         return says("a Toxiproxy carries bytes in real time: the simulated network obeys the faults itself");
@@ -48,7 +48,7 @@ pub fn refusal(config: &Config) -> Option<String> {
         return says("--proxy-api changes the links of the built-in proxy, and there is none");
     }
     if config.image.is_some() || config.port_base.is_some() {
-        return says("--image and --port-base are for servers in real time: here there are no containers and no ports");
+        return says("--image and --port-base work only in real time: here there are no containers and no ports");
     }
     None
 }

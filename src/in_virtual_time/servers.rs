@@ -400,7 +400,7 @@ impl FamilyQueries {
             match answer(&bytes, read == 0) {
                 Readiness::Serving(serving) => return Ok(serving),
                 Readiness::NotYet(why) => return Err(why),
-                Readiness::Unfinished if read == 0 => return Err("its answer ended in the middle".into()),
+                Readiness::Unfinished if read == 0 => return Err("its answer was incomplete".into()),
                 Readiness::Unfinished => {}
             }
         }

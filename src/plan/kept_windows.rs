@@ -16,7 +16,7 @@ pub fn planned(config: &Config) -> Result<Plan, PlanError> {
     let is_there = |number: &&u32| drawn.windows.iter().any(|window| window.number == **number);
     if let Some(missing) = config.windows.iter().find(|number| !is_there(number)) {
         let sentence = match there_are {
-            0 => format!("--windows {missing}: the plan has no windows\nhint: --fault"),
+            0 => format!("--windows {missing}: the plan has no windows\nhint: name a --fault"),
             _ => format!(
                 "--windows {missing}: the plan has windows 1 to {there_are}\nhint: --dry-run without --windows shows them"
             ),

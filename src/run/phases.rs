@@ -239,10 +239,9 @@ impl PhaseRunner {
             return Ok(());
         }
         let last = run.counters.last_error().unwrap_or_default();
-        let why =
-            format!("without a fault no client ever acquired, and each answer was an error, the last one: {last}");
+        let why = format!("no client ever acquired, and each answer was an error, the last one: {last}");
         let hint =
-            "hint: clients/c0.log in the folder of the run, and `harness client-check`, say more of a client program";
+            "hint: see clients/c0.log in the run's folder, and check the client program with `harness client-check`";
         let config = &run.spec.config;
         let foreign = matches!(config.who, Clients::Foreign { .. });
         let why = config.with_login_hint(why);

@@ -53,7 +53,7 @@ async fn run_lane(windows: Vec<WindowRun>, run: Arc<RunContext>) {
             break;
         }
         if due + window.window.length > over + LATE {
-            window.missed("the windows before it took the time");
+            window.missed("earlier windows took its time");
             continue;
         }
         let heal = due + window.window.length;

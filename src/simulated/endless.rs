@@ -65,7 +65,7 @@ fn watch() {
     loop {
         std::thread::sleep(PAUSE);
         if let Some(process) = worlds(|worlds| worlds.iter_mut().find_map(WatchedWorld::loops)) {
-            eprintln!("error: {process} loops without letting time pass, and never returns: there is no way out of it");
+            eprintln!("error: {process} loops without letting time pass, and harness cannot stop it");
             std::process::exit(Exit::Environment.code().into());
         }
     }

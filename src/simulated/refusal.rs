@@ -17,21 +17,21 @@ pub fn refusal(config: &Config) -> Option<String> {
         );
     }
     if !super::has_model(config.backend) {
-        return says("there are models of ZooKeeper, etcd and Redis, and of no other store");
+        return says("there are only models of ZooKeeper, etcd and Redis");
     }
     if config.topology != Topology::Plain {
-        return says("the models of servers elect no master: there is one of a Redis master and its replica");
+        return says("models elect no master: the only model with two roles is a Redis master and its replica");
     }
     if config.churn.is_some() && config.backend.sweep.is_some() {
         return says(
-            "--churn removes what remains of locks over a connection of its own, and there is nothing to connect to",
+            "--churn removes leftovers of locks over a connection of its own, and there is nothing to connect to",
         );
     }
     if config.auth {
-        return says("--auth has servers ask for a password, and the models of servers let everyone in");
+        return says("--auth needs servers that ask for a password, and models ask for none");
     }
     if config.tls {
-        return says("--tls encrypts what sockets carry, and there are none");
+        return says("--tls encrypts the traffic of sockets, and there are none");
     }
     if config.proxy.is_toxiproxy() {
         return says(
@@ -42,7 +42,7 @@ pub fn refusal(config: &Config) -> Option<String> {
         return says("--proxy-api changes the links of the built-in proxy, and there is none");
     }
     if config.image.is_some() || config.port_base.is_some() {
-        return says("there are no servers for --image or --port-base to say something about");
+        return says("--image and --port-base are options of real servers, and there are none");
     }
     None
 }

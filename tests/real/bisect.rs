@@ -140,7 +140,7 @@ mod nightly {
             "{answered}\n{said}"
         );
         let (exit, answered, said) = answer("--confirm 1", &["exit 7", &everybody]);
-        assert!(exit == 3 && answered.contains("no other version"), "{answered}\n{said}");
+        assert!(exit == 3 && answered.contains("only the newest"), "{answered}\n{said}");
         assert!(said.contains("no start  exit 7"), "{said}");
         let (exit, _, said) = answer("--confirm 1", &[&everybody, "exit 7"]);
         assert!(

@@ -63,7 +63,7 @@ fn a_hunt_and_a_suite_say_that_a_variable_sets_nothing_for_them() {
         };
         let warned = said("HARNESS_LEASE");
         assert!(
-            warned.contains("warning: HARNESS_LEASE is read by `harness run`"),
+            warned.contains("warning: only `harness run` reads HARNESS_LEASE"),
             "{warned}"
         );
         assert!(warned.contains("hint: --set lease=VALUE"), "{warned}");
@@ -99,7 +99,7 @@ fn a_file_of_another_user_is_obeyed_only_if_it_is_named() {
     }
     let found = harness.run("--dry-run");
     found.assert_exit(2);
-    let words = "is not obeyed, for it belongs to user 65534";
+    let words = "is not used because it belongs to user 65534";
     assert!(found.stderr.contains(words), "{}", found.stderr);
     harness.run("--dry-run --config harness.toml").assert_exit(0);
 }

@@ -244,7 +244,7 @@ fn a_replay_that_differs_says_where_and_has_an_exit_code_of_its_own() {
     let replayed = harness.output("replay latest");
     let told = String::from_utf8_lossy(&replayed.stdout).into_owned();
     assert_eq!(replayed.status.code(), Some(5), "{told}");
-    assert!(told.contains("another history from line"), "{told}");
+    assert!(told.contains("different history from line"), "{told}");
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn a_client_that_keeps_the_world_from_going_on_ends_the_run_with_its_name() {
     assert_eq!(answer.exit, 4, "{}", answer.stderr);
     let said = answer.stderr;
     assert!(
-        said.contains("client c0: thread ") && said.contains("keeps the world from going on"),
+        said.contains("client c0: thread ") && said.contains("blocks the world"),
         "{said}"
     );
     let left = processes_of(harness.folder.path());

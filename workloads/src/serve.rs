@@ -31,7 +31,7 @@ pub enum ServeError {
     Malformed { line: String, cause: serde_json::Error },
     #[error("reading a request: {0}")]
     OutOfTurn(String),
-    #[error("speaking to the harness: {0}")]
+    #[error("writing to harness: {0}")]
     Io(#[from] io::Error),
 }
 

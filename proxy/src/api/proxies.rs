@@ -336,7 +336,7 @@ impl ProxyTable {
         if self.calm.load(Relaxed) {
             return Err(ApiError::new(
                 409,
-                "the faults of this run are over: it takes no more changes",
+                "the faults of this run are over, so its proxies cannot be changed",
             ));
         }
         Ok(entries)
@@ -373,8 +373,7 @@ impl ProxyEntry {
 
     fn must_not_be_of_a_run(&self) -> Result<(), ApiError> {
         if self.of_run {
-            let why =
-                "is a link of a run: it can be given toxics and turned off, and neither led elsewhere nor deleted";
+            let why = "is a link of a run: it takes toxics and can be turned off; its addresses are fixed and it cannot be deleted";
             return Err(ApiError::new(409, format!("{} {why}", self.link.name())));
         }
         Ok(())

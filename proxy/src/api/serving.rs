@@ -89,9 +89,7 @@ impl ApiToken {
     pub fn warning(&self, at: SocketAddr) -> Option<String> {
         let open = self.0.is_none() && !at.ip().is_loopback();
         open.then(|| {
-            format!(
-                "the API at {at} can be reached from other machines and asks for no token: it opens ports of this one"
-            )
+            format!("other machines can reach the API at {at} without a token, and it can open ports on this machine")
         })
     }
 }

@@ -270,7 +270,7 @@ fn on(proxy: &Value) -> impl Iterator<Item = &Value> {
 
 fn port_of(seen: &Value, name: &str, upstream: SocketAddr) -> Result<u16, String> {
     if seen["upstream"] != upstream.to_string().as_str() || seen["enabled"] != Value::Bool(true) {
-        return Err(format!("{name} should lead to {upstream} and is {seen}"));
+        return Err(format!("{name} should connect to {upstream} and is {seen}"));
     }
     let listen = seen["listen"].as_str().and_then(|listen| listen.rsplit_once(':'));
     let port = listen.and_then(|(_, port)| port.parse().ok()).filter(|port| *port != 0);

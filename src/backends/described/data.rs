@@ -24,14 +24,14 @@ impl DescribedData {
 
 impl StoredData for DescribedData {
     fn wipe(&self, _: EndpointsReceiver) -> BoxFuture<'static, Result<(), String>> {
-        let why = format!("harness does not know how {} is emptied", self.0.product);
+        let why = format!("harness does not know how to empty {}", self.0.product);
         Box::pin(std::future::ready(Err(why)))
     }
 
     fn survey(&self, endpoints: EndpointsReceiver, _: Duration) -> BoxFuture<'static, Result<StoreSurvey, String>> {
         let Some(command) = &self.0.holds else {
             let survey = StoreSurvey {
-                holds: Some("what harness cannot see (the file has no `holds` in [data])".to_owned()),
+                holds: Some("unknown data (the file has no `holds` in [data])".to_owned()),
                 ..StoreSurvey::default()
             };
             return Box::pin(std::future::ready(Ok(survey)));

@@ -259,7 +259,7 @@ pub fn backend(description: StoreDescription) -> &'static Backend {
         guard: LoginGuard::Unknown,
         first_connection: None,
         membership: None,
-        upgrade: Err("its description does not say where its data are, nor which versions read them"),
+        upgrade: Err("its description has neither the place of its data nor the versions that read them"),
         speaks_tls: false,
     });
     leaked(Backend {

@@ -155,7 +155,7 @@ async fn admit(member: &ClusterMember) -> Result<(), Status> {
     let mut listed = ListedMembers::of(member).await?;
     match listed.at(&url) {
         Some(waits) if waits.name.is_empty() => Ok(()),
-        Some(_) => Err(Status::aborted("the one before is a member still")),
+        Some(_) => Err(Status::aborted("the old server is still a member")),
         None => {
             let add = MemberAddRequest { peer_ur_ls: vec![url] };
             listed.cluster.member_add(add).await.map(drop)
@@ -170,7 +170,7 @@ async fn settle(member: &ClusterMember) -> Result<(), String> {
     };
     let others = status(&member.others).await?;
     let listed = ListedMembers::of(member).await.map_err(said)?;
-    let listed = listed.at(&url_of(member)).ok_or("it is no member")?;
+    let listed = listed.at(&url_of(member)).ok_or("it is not a member")?;
     if listed.name.is_empty() || listed.is_learner {
         return Err("it has no vote yet".to_owned());
     }

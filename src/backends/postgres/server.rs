@@ -44,7 +44,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
     first_connection: None,
     membership: None,
-    upgrade: Err("its data are of one major version, and pg_upgrade makes those of the next one while no server runs"),
+    upgrade: Err("its data belong to one major version, and pg_upgrade converts them only while no server runs"),
     speaks_tls: false,
 };
 

@@ -43,7 +43,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     guard: LoginGuard::Unknown,
     first_connection: None,
     membership: None,
-    upgrade: Err("its masters and their replicas would have to change in an order of their own"),
+    upgrade: Err("its masters and replicas would need an order of their own"),
     ..server::PLAIN
 };
 
@@ -56,7 +56,7 @@ pub fn groups() -> [Vec<usize>; MASTERS] {
 pub fn refuse(options: &BackendOptions) -> Option<String> {
     if let Some(recipe) = options.recipe.filter(|recipe| recipe.servers.is_some()) {
         return Some(format!(
-            "{} is a lock on several masters, and in a cluster one master has each key\nhint: --recipe redis-set-px-lua",
+            "{} is a lock on several independent masters, and a cluster has one master for each key\nhint: --recipe redis-set-px-lua",
             recipe.name
         ));
     }
@@ -134,7 +134,7 @@ fn answer(bytes: &[u8], closed: bool) -> Readiness {
     let text = String::from_utf8_lossy(bytes);
     let has = |line: &str| text.lines().any(|other| other.trim() == line);
     match server::answer(bytes, closed) {
-        Readiness::Serving(_) if !has("cluster_state:ok") => Readiness::NotYet("its cluster is not whole".to_owned()),
+        Readiness::Serving(_) if !has("cluster_state:ok") => Readiness::NotYet("its cluster is incomplete".to_owned()),
         Readiness::Serving(serving) => Readiness::Serving(Serving {
             leads: serving.leads && !has("rdb_changes_since_last_save:0"),
             ..serving

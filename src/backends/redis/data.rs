@@ -12,7 +12,7 @@ use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, counted};
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 use crate::limits::{PROBE, SERVER_BACK};
 
-const NO_TEXT: &str = "its answer to INFO is no text";
+const NO_TEXT: &str = "its answer to INFO is not text";
 
 pub struct RedisData;
 
@@ -97,7 +97,7 @@ async fn survey(server: &ServerAccess) -> Result<(u64, Option<String>), String> 
             address.ip(),
             address.port()
         )),
-        Err(error) => Some(format!("{address} does not say whether it tells of its keys: {error}")),
+        Err(error) => Some(format!("{address} does not show its notify-keyspace-events: {error}")),
     };
     Ok((keys, blind))
 }
@@ -113,7 +113,7 @@ async fn refuse_role(connection: &mut RespConnection) -> Result<(), String> {
             Err("it is a replica, which takes no writes\nhint: name its master".into())
         }
         () if text.contains("cluster_enabled:1") => {
-            Err("it is one of a Redis Cluster, whose servers have a part of the keys each\nhint: --topology cluster starts one, and a server that has all keys can be attached".into())
+            Err("it belongs to a Redis Cluster, whose servers each have a part of the keys\nhint: attach a server with all keys, or start a cluster with --topology cluster".into())
         }
         () => Ok(()),
     }

@@ -41,7 +41,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
         question: |_| b"INFO\r\n".to_vec(),
         answer,
     },
-    upgrade: Err("the sentinels and the servers that they watch would have to change in an order of their own"),
+    upgrade: Err("the sentinels and their servers would need an order of their own"),
     ..server::PLAIN
 };
 
@@ -49,7 +49,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
 pub fn refuse(options: &BackendOptions) -> Option<String> {
     if let Some(recipe) = options.recipe.filter(|recipe| recipe.servers.is_some()) {
         return Some(format!(
-            "{} is a lock on several masters, and sentinels watch over one\nhint: --recipe redis-set-px-lua",
+            "{} is a lock on several independent masters, and sentinels have one\nhint: --recipe redis-set-px-lua",
             recipe.name
         ));
     }

@@ -112,7 +112,7 @@ pub(super) fn answer(bytes: &[u8], closed: bool) -> Readiness {
     // the keyspace section is the last one
     match (after("role:"), after("redis_version:"), text.contains("# Keyspace")) {
         (Some("slave"), _, true) if after("master_link_status:") != Some("up") => {
-            Readiness::NotYet("it is not in step with its master".into())
+            Readiness::NotYet("it is not in sync with its master".into())
         }
         (Some("slave"), version, true) => serving("replica", version),
         (Some(role), version, true) => serving(role, version),
@@ -203,7 +203,7 @@ mod tests {
             b"-WRONGPASS invalid username-password pair or user is disabled.\r\n-NOAUTH Authentication required.\r\n";
         assert!(matches!(answer(refused, false), Readiness::NotYet(why) if why.starts_with("WRONGPASS")));
         let late = b"$9\r\n# Server\r\nrole:slave\r\nmaster_link_status:down\r\n# Keyspace\r\n";
-        assert!(matches!(answer(late, false), Readiness::NotYet(why) if why.contains("in step")));
+        assert!(matches!(answer(late, false), Readiness::NotYet(why) if why.contains("in sync")));
         let info = b"$9\r\n# Server\r\nredis_version:7.0.15\r\nrole:master\r\n# Keyspace\r\n";
         assert_eq!(answer(info, false), serving("master", Some("7.0.15")));
         assert_eq!(answer(b"$9\r\n# Server\r\nrole:mas", false), Readiness::Unfinished);

@@ -163,7 +163,7 @@ fn said(error: Error) -> String {
     // <https://zookeeper.apache.org/doc/current/apidocs/zookeeper-server/org/apache/zookeeper/KeeperException.Code.html>
     match error {
         Error::UnexpectedErrorCode(-13) => "no majority of the new ensemble is connected".to_owned(),
-        Error::UnexpectedErrorCode(-14) => "another change is going on".to_owned(),
+        Error::UnexpectedErrorCode(-14) => "another change is in progress".to_owned(),
         error => error.to_string(),
     }
 }

@@ -151,7 +151,7 @@ impl LeftAlone {
             (
                 self.processes_elsewhere,
                 "process",
-                "that does not work in the folder of its run",
+                "that is not in the folder of its run",
             ),
         ];
         let unseen = (self.out_of_sight > 0).then(|| {
@@ -161,8 +161,8 @@ impl LeftAlone {
                 ("containers, networks and folders", "are")
             };
             format!(
-                "{} {what} of runs in another process namespace or on another machine {verb} left alone: whether these runs go on \
-                 cannot be seen from here\nhint: `harness doctor --clean --all` removes what they left, and what they use if they go on",
+                "{} {what} of runs in another process namespace or on another machine {verb} left alone: the state of these runs \
+                 cannot be seen from here\nhint: `harness doctor --clean --all` removes them, even if these runs are still active",
                 self.out_of_sight
             )
         });
@@ -375,7 +375,7 @@ fn kill(identity: Identity, claim: &Path) -> Result<(), String> {
         return Ok(());
     }
     if !works_in(identity.pid(), claim) {
-        return Err("it does not work in the folder of its run any more".into());
+        return Err("it is not in the folder of its run any more".into());
     }
     identity.kill()
 }
@@ -476,7 +476,7 @@ mod tests {
         assert_eq!(server.wait().unwrap().signal(), Some(9));
         assert!(!claim.exists());
         assert_eq!(other.try_wait().unwrap(), None, "it lives");
-        assert!(kill(servers[1], &claim).unwrap_err().contains("does not work"));
+        assert!(kill(servers[1], &claim).unwrap_err().contains("is not in the folder"));
         other.kill().unwrap();
         other.wait().unwrap();
     }

@@ -72,13 +72,12 @@ async fn refusal(bench: &CheckBench, server: Pretended, endpoint: String) -> boo
         Ok(_) if server == Pretended::Garbage => {
             remarks.not_judged(
                 step,
-                format!("{seen}: it connects, and asks the server nothing before it acquires"),
+                format!("{seen}: it connects, and sends no request before its first acquire"),
             );
             true
         }
         Ok(_) => {
-            let why =
-                "although nothing listens at its endpoint: does it use the endpoints that it is given, and no others?";
+            let why = "although nothing listens at its endpoint: a client must use the given endpoints, and no others";
             remarks.wrong(step, format!("{seen}, {why}"));
             true
         }

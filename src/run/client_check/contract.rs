@@ -11,7 +11,7 @@ pub fn tell(remarks: &CheckRemarks, terms: &Terms, answered: bool) {
     if !answered && *contract == Contract::default() {
         remarks.not_judged(
             "the contract",
-            "the answer to `open` has no `contract`: only what the replies themselves contradict is judged",
+            "the answer to `open` has no `contract`: only contradictions between the replies are judged",
         );
     } else {
         remarks.right("the contract", contract.to_string());

@@ -131,7 +131,7 @@ impl Pair<'_> {
         if self.silence_told.load(Relaxed) {
             self.bench.remarks.not_judged(
                 "all that follows",
-                "a client left a request without an answer: what it does after that says nothing",
+                "a client left a request without an answer, so later answers prove nothing",
             );
         }
         right
@@ -191,7 +191,7 @@ impl Pair<'_> {
                 let should = if has { "one came" } else { "none came" };
                 self.bench.remarks.wrong(
                     &format!("the {name} of a grant"),
-                    format!("the contract promises another thing: {should}"),
+                    format!("the contract promises otherwise: {should}"),
                 );
             }
         }
@@ -221,7 +221,7 @@ impl Pair<'_> {
                 Some(_) => remarks.wrong(step, format!("{why}: `keys` and `value` of the contract do not fit")),
                 None => remarks.not_judged(
                     step,
-                    format!("{why}: name its place with `keys` and `value`, or say `value` none"),
+                    format!("{why}: name its place with `keys` and `value`, or promise `value` none"),
                 ),
             };
         };
@@ -239,7 +239,7 @@ impl Pair<'_> {
         let token = differs(contract.token, seen.token == grant.token);
         let outcome = if owner || token {
             Err(format!(
-                "{words}; the reply says owner {}, token {}\nsay \"own\" where the client's names are not the server's",
+                "{words}; the reply says owner {}, token {}\npromise \"own\" if the client's names are not the server's",
                 grant.owner.as_deref().unwrap_or("none"),
                 grant.token.map_or("none".into(), |token| token.to_string())
             ))
@@ -383,9 +383,7 @@ impl Pair<'_> {
         }
         times.sort_unstable();
         let median = times[MEASURED / 2].as_micros();
-        let seen = format!(
-            "{median} µs, the median of {MEASURED} releases of what is not held, with what the client does meanwhile"
-        );
+        let seen = format!("{median} µs, the median of {MEASURED} releases without a hold, with the client's own work");
         self.bench.remarks.right("time of an operation", seen);
     }
 }

@@ -41,12 +41,12 @@ pub fn consent_to(config: &Config, survey: &StoreSurvey) -> Option<String> {
         config.attach.mark(),
     );
     let end = match config.backend.data.removes() {
-        true => "removed at its end",
-        false => "not removed: the file has no `remove` in [data]",
+        true => "removed at the end",
+        false => "not removed, since the file has no `remove` in [data]",
     };
     Some(format!(
-        "{product} at {servers} holds {holds}, which no run of harness may touch\n  \
-         this run: entries with `{mark}` in their names, which its clients make and which are {end}"
+        "{product} at {servers} holds {holds}; harness changes only its own entries\n  \
+         this run: its clients make entries with `{mark}` in their names; these are {end}"
     ))
 }
 

@@ -126,7 +126,7 @@ impl RedisClientSession {
                 Some(to) => master = cluster.moved(key, to).await?,
             }
         }
-        let why = format!("the servers of the cluster sent a request on {REDIRECTIONS} times");
+        let why = format!("the cluster redirected a request {REDIRECTIONS} times");
         Err(SessionError::Definite(why))
     }
 }

@@ -334,7 +334,7 @@ impl<V: Variant> LockClient for SingleKeyLock<V> {
         };
         held.watch = None;
         if !self.variant.compares() && self.is_over(lock, &held) {
-            return Err(LockError::no_longer_held("its time was over"));
+            return Err(LockError::no_longer_held("its lease was over"));
         }
         self.release_key(lock, &held).await
     }

@@ -230,7 +230,7 @@ impl LockClient for RowLease {
         };
         held.watch = None;
         if self.gives == LeaseForm::Blind && self.is_over(lock, &held) {
-            return Err(LockError::no_longer_held("its time was over"));
+            return Err(LockError::no_longer_held("its lease was over"));
         }
         self.give(lock, &held).await
     }

@@ -40,7 +40,7 @@ impl Pair<'_> {
             (false, Some(false), Ok(false)) => self
                 .bench
                 .remarks
-                .not_judged(step, "it was kept, although the contract says renews=false"),
+                .not_judged(step, "the holder kept it, although the contract says renews=false"),
             (false, _, Ok(false)) => self.bench.remarks.right(step, "renewed: another client did not get it"),
             (_, Some(true), Ok(_)) => {
                 let seen = format!("another client: {}", answer.in_words());
@@ -78,7 +78,7 @@ impl Pair<'_> {
             }
             (true, true) => {
                 let seen = format!(
-                    "{}, and then the lock was free; expected that it frees nothing: compare the owner and delete in one atomic step",
+                    "{}, and then the lock was free; a late release must free nothing: compare the owner and delete in one atomic step",
                     late.in_words()
                 );
                 self.remark(step, Err(seen));
@@ -86,7 +86,7 @@ impl Pair<'_> {
             (true, false) => self
                 .bench
                 .remarks
-                .not_judged(step, "it took so long that the lease of the other client may be over"),
+                .not_judged(step, "it took too long: the lease of the other client may be over"),
         }
         self.give_back_of(&self.a, &again, "l1").await;
     }

@@ -25,7 +25,7 @@ pub(super) const RECIPE: Recipe = Recipe {
     modes: true,
     ..zk(
         "zk-read-write",
-        "queue of readers and writers; readers side by side hold together",
+        "queue of readers and writers; adjacent readers hold together",
         |context| Box::new(QueueLock::new(context, ReadWrite)),
     )
 };

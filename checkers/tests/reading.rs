@@ -55,7 +55,7 @@ fn a_reply_without_a_call_is_refused() {
     refuses(&[(1, 3, "ok", "acquire")], "reply to acquire without a call");
     refuses(
         &[(1, 3, "invoke", "acquire"), (2, 3, "ok", "release")],
-        "while acquire of event 1 is what it called",
+        "and its open call is the acquire of event 1",
     );
 }
 

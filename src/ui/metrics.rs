@@ -102,26 +102,18 @@ impl MetricsBoard {
         let delay = slowest(|run| run.last.delay);
         text.gauge(
             "own_delay_seconds",
-            "How late the latest timers of harness were at most.",
+            "The largest delay of the latest timers of harness.",
             delay,
         );
         let worst = figures.worst_delay.as_secs_f64();
         text.gauge(
             "own_delay_worst_seconds",
-            "How late a timer of harness was at most.",
+            "The largest delay of a timer of harness.",
             worst,
         );
-        text.counter(
-            "own_stalls_total",
-            "Times in which harness itself stood still.",
-            figures.stalls,
-        );
+        text.counter("own_stalls_total", "Standstills of harness itself.", figures.stalls);
         if let Some((by_outcome, finds)) = &figures.experiments {
-            text.head(
-                "experiments_total",
-                "counter",
-                "Experiments of the hunt, by what they came to.",
-            );
+            text.head("experiments_total", "counter", "Experiments of the hunt, by outcome.");
             for (outcome, count) in by_outcome {
                 text.sample("experiments_total", &format!("{{outcome=\"{outcome}\"}}"), count);
             }

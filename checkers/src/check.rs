@@ -209,13 +209,13 @@ fn notes(context: &Context<'_>) -> Vec<String> {
         && let Err(UnknownModel { name }) = Model::named_by(&history.header)
     {
         notes.push(format!(
-            "the header names the model `{name}`, which is not known: judged as {}",
+            "the header names the unknown model `{name}`: judged as {}",
             context.model
         ));
     }
     if let Some(reason) = history.partial() {
         notes.push(format!(
-            "the history is partial: {reason}; verdicts are about what was recorded"
+            "the history is partial: {reason}; the verdicts cover only the recorded events"
         ));
     }
     if history.is_renewed {
@@ -228,16 +228,16 @@ fn notes(context: &Context<'_>) -> Vec<String> {
     let error_ns = limits::at_most_a_length(context.options.clock_error);
     if error_ns > 0 {
         notes.push(match context.clock_error_ns {
-            0 => "this history goes by the order of its lines: the clock error changes nothing".to_owned(),
+            0 => "this history is ordered by its lines: the clock error changes nothing".to_owned(),
             _ => format!(
-                "HL001, HL002 and HL003 allow for stamps of clients that are wrong by up to {}",
+                "HL001, HL002 and HL003 allow for client timestamps that are wrong by up to {}",
                 narrative::length(error_ns)
             ),
         });
     }
     if history.time_inversions() > 0 {
-        let count = many(history.time_inversions(), "line has", "lines have");
-        notes.push(format!("{count} a time before that of a line above them"));
+        let lines = many(history.time_inversions(), "line has", "lines have");
+        notes.push(format!("{lines} an earlier time than a line above"));
     }
     notes
 }

@@ -73,7 +73,7 @@ pub struct UnknownModel {
 /// A model that cannot be decided while a history grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the model `{model}` is not decided while a history grows: its verdict may depend on answers that are still to come; \
+    "the model `{model}` is not decided while a history grows: its verdict may depend on later answers; \
      check the finished history, or use a model with owners, such as owner-mutex"
 )]
 pub struct NotOnline {

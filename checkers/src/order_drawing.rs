@@ -147,8 +147,8 @@ impl OrderDrawing {
         if let Some(sentence) = self.sentence() {
             let _ = write!(page, "<p>{}</p>", escaped(&sentence));
         }
-        page.push_str("<p class=\"quiet\">A number is the place in that order. Filled operations are needed: without the answer of any \
-                       one of them there would be an order. An open end is an outcome that is not known.</p></section>");
+        page.push_str("<p class=\"quiet\">A number is the place in that order. Filled operations are needed for the proof: without the \
+                       answer of any one of them there is an order. An open end is an unknown outcome.</p></section>");
         page
     }
 
@@ -156,8 +156,8 @@ impl OrderDrawing {
         let blocked = self.operations.iter().find(|operation| operation.impossible)?;
         let states = match self.states.as_slice() {
             [] => return None,
-            [only] => format!("The only state that is possible then is {only}"),
-            several => format!("The states that are possible then are {}", several.join(" and ")),
+            [only] => format!("The only possible state then is {only}"),
+            several => format!("The possible states then are {}", several.join(" and ")),
         };
         Some(format!(
             "{states}, and {}: {} is impossible.",

@@ -233,7 +233,7 @@ fn a_violation_says_up_to_which_error_it_stands() {
                 let told = violation
                     .because
                     .iter()
-                    .any(|because| because.text.contains("no stamp is wrong by more than 1.5ms"));
+                    .any(|because| because.text.contains("no timestamp is wrong by more than 1.5ms"));
                 assert_eq!(told, error_ns > 0, "{:?}", violation.because);
             }
         }

@@ -137,14 +137,14 @@ fn signals_and_wire_that_disagree_are_both_told() {
     };
     let disagree = evidence("hl004_wire_against_the_signals");
     assert!(
-        disagree.contains("signals and wire disagree: the clients told of 7 wakes, and 28"),
+        disagree.contains("signals and wire disagree: the clients reported 7 wakes, and the taps saw 28"),
         "{disagree}"
     );
     let agree = evidence("hl004_wire_shows_a_watch_of_an_earlier_wait");
     assert!(!agree.contains("disagree"), "{agree}");
     let lost = evidence("hl004_wire_that_lost_its_place");
     assert!(
-        lost.contains("the wire is no witness") && lost.contains("2 connections"),
+        lost.contains("the counts on the wire are not used") && lost.contains("2 connections"),
         "{lost}"
     );
     let cost = evidence("hl004_polls_within_the_limit");

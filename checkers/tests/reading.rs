@@ -55,7 +55,7 @@ fn a_reply_without_a_call_is_refused() {
     refuses(&[(1, 3, "ok", "acquire")], "reply to acquire without a call");
     refuses(
         &[(1, 3, "invoke", "acquire"), (2, 3, "ok", "release")],
-        "while acquire of event 1 is what it called",
+        "and its open call is the acquire of event 1",
     );
 }
 
@@ -790,7 +790,7 @@ fn permits_are_given_back_in_other_portions_than_they_were_taken_in() {
     assert_eq!(found.of(Property::Hl002).verdict, Verdict::Holds);
     let found = judged(&text);
     let crowd = &found.of(Property::Hl002).violations[0];
-    assert_eq!(crowd.summary, "3 permits of `l0` were out at once");
+    assert_eq!(crowd.summary, "3 permits of `l0` were held at once");
     // Three acquires, and that one of them was partly given back.
     assert_eq!(found.of(Property::Hl001).violations[0].events.len(), 4);
 }

@@ -32,7 +32,7 @@ pub fn merge(mut records: Vec<HuntRecord>) -> Result<HuntRecord, String> {
         match (&mut all.exhaustive, &other.exhaustive) {
             (None, None) => {}
             (Some(search), Some(more)) if all.seed == other.seed => search.take_in(more)?,
-            _ => return Err("every placement in one scenario, and those in different ones, are not merged".to_owned()),
+            _ => return Err("a hunt of every placement merges only with shards of the same scenario".to_owned()),
         }
         all.merged.push(name(&other));
         take_in(&mut all, other);

@@ -27,13 +27,13 @@ pub fn page(record: &HuntRecord) -> String {
             @for find in &record.finds { (self::find(find, record.counts.experiments)) }
             @if let Some(search) = &record.exhaustive { (searched(record, search)) }
             section {
-                h2 { "What the faults did" }
+                h2 { "Effect of the faults" }
                 ul { @for line in effects(record) { li { (line) } } }
             }
             @if let Some(words) = record.states.in_words().filter(|_| record.exhaustive.is_none()) {
                 section {
                     h2 { "States" }
-                    p { (words) ". A state is a request that a client sends, what that client is doing, and what others are." }
+                    p { (words) ". A state is a request of a client, the activity of that client, and the activities of the others." }
                     div.scroll {
                         table {
                             thead { tr { th { "experiments" } th { "states seen" } } }
@@ -54,7 +54,7 @@ pub fn page(record: &HuntRecord) -> String {
             }
         }
         footer {
-            "Each find is a cause: the property and class of a violation that follows from no other. Its name leads to the report of the first \
+            "Each find is a cause: the property and class of a violation that follows from no other. Its name links to the report of the first \
              run that showed it."
         }
     };
@@ -66,7 +66,7 @@ fn sentence(record: &HuntRecord) -> String {
     let all = many(record.counts.experiments, "experiment");
     match (record.finds.len(), &record.exhaustive) {
         (0, Some(search)) => completeness(record, search),
-        (0, None) => format!("nothing was found in {all}"),
+        (0, None) => format!("no finds in {all}"),
         (1, _) => format!("1 cause of violations in {all}"),
         (finds, _) => format!("{finds} causes of violations in {all}"),
     }
@@ -105,7 +105,7 @@ fn searched(record: &HuntRecord, search: &Exhaustive) -> Markup {
             p { (completeness(record, search)) }
             div.scroll {
                 table {
-                    thead { tr { th { "faults" } th { "tried" } th { "the last one had no effect" } th { "undecided" } } }
+                    thead { tr { th { "faults" } th { "tried" } th { "last fault without effect" } th { "undecided" } } }
                     tbody {
                         @for (acts, counts) in search.tried.iter().enumerate() {
                             tr {
@@ -118,9 +118,9 @@ fn searched(record: &HuntRecord, search: &Exhaustive) -> Markup {
                     }
                 }
             }
-            @if let Some((faults, why)) = &search.undecided { p { "Undecided, for one: " code { (faults) } ": " (prose(why)) } }
+            @if let Some((faults, why)) = &search.undecided { p { "Undecided, for example: " code { (faults) } ": " (prose(why)) } }
             p { "Placed on each message: " @for kind in &search.kinds { code { (kind) } " " } }
-            p { "Not placed: faults that neither are on one message nor begin with one, and those on messages that open the first sessions." }
+            p { "Not placed: faults that neither act on one message nor begin with one, and faults on the messages that open the first sessions." }
         }
     }
 }

@@ -97,7 +97,7 @@ fn tries(record: &HuntRecord, search: &Exhaustive) -> String {
     let tried = search.all_tried();
     let (Some(wanted), Some(count)) = (search.wanted_or_about(), placement_count(record)) else {
         let of = many(u64::from(search.acts), "fault");
-        return format!("placements of up to {of}, which a run without a fault counts first");
+        return format!("placements of up to {of}; a run without a fault counts them first");
     };
     let left = wanted.saturating_sub(tried);
     let left_ms = record.took_ms.saturating_mul(left) / tried.max(1);
@@ -137,7 +137,7 @@ fn placements(record: &HuntRecord, search: &Exhaustive) -> Vec<String> {
         let mut line = format!("{} {of}", thousands(counts.tried));
         if counts.without_effect > 0 {
             line += &format!(
-                ", {} of them without an effect of the last one",
+                ", {} of them without an effect of the last fault",
                 thousands(counts.without_effect)
             );
         }
@@ -150,7 +150,7 @@ fn placements(record: &HuntRecord, search: &Exhaustive) -> Vec<String> {
         search
             .undecided
             .iter()
-            .map(|(faults, why)| format!("    undecided, for one: {faults}: {why}")),
+            .map(|(faults, why)| format!("    undecided, for example: {faults}: {why}")),
     );
     lines
 }
@@ -345,7 +345,7 @@ pub fn effects(record: &HuntRecord) -> Vec<String> {
             String::new()
         };
         lines.push(format!(
-            "left out, since it was never there: {}{more}",
+            "left out, since no window on it had an effect: {}{more}",
             left_out[..left_out.len().min(NAMED)].join(", ")
         ));
     }
@@ -360,15 +360,14 @@ fn message_points(all: &Struck) -> Vec<String> {
         return Vec::new();
     }
     let mut lines = vec![format!(
-        "{} of {possible} message points were struck ({} %): each message that clients sent, in each of their states, by each fault \
-         on messages",
+        "{} of {possible} message points were struck ({} %): a point is a message, the state of its client, and a fault on messages",
         all.struck,
         all.struck * 100 / possible
     )];
     if in_vain > 0 {
         let names: Vec<&str> = all.in_vain.keys().map(String::as_str).collect();
         lines.push(format!(
-            "{} never came while a fault waited: {}",
+            "{} had no message while a fault waited: {}",
             many(in_vain, "more point"),
             names.join(", ")
         ));
@@ -376,7 +375,7 @@ fn message_points(all: &Struck) -> Vec<String> {
     if !all.by_chance.is_empty() {
         let names: Vec<&str> = all.by_chance.iter().map(String::as_str).collect();
         lines.push(format!(
-            "passed in few experiments and was not aimed at: {}",
+            "not counted, sent in few experiments and never struck: {}",
             names.join(", ")
         ));
     }
@@ -441,7 +440,7 @@ mod tests {
             "FAIL  hunt redis   seed 7, 1m 02s, 3.9 experiments a minute",
             "4 experiments: 1 held, 3 violated",
             "4 of 7 fault windows had an effect, of 2 faults",
-            "left out, since it was never there: EVAL",
+            "left out, since no window on it had an effect: EVAL",
             "x HL005 ghost\n    HL005 broke\n    3 times in 4 experiments (1 in 1.3), first in experiment 1 after 0s, under drop-reply=SET:1,drop-request=EVAL:1",
             "harness check results/h/runs/0",
             "harness shrink results/h/runs/0",
@@ -494,7 +493,7 @@ mod tests {
             "PASS  hunt redis",
             "complete: all 3 placements of up to 1 fault were tried",
             "1 without a fault",
-            "2 with 1 fault, 1 of them without an effect of the last one",
+            "2 with 1 fault, 1 of them without an effect of the last fault",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }

@@ -48,8 +48,8 @@ impl Churn {
 
     pub fn in_words(self) -> String {
         format!(
-            "{} removed while they were not in use, {} of them made again",
-            many(self.removed, "lock"),
+            "{} removed, {} of them created again",
+            many(self.removed, "unused lock"),
             self.made_again
         )
     }
@@ -58,7 +58,7 @@ impl Churn {
     pub fn too_little(self) -> Option<String> {
         (self.made_again == 0).then(|| {
             format!(
-                "churn: {}; longer turns (--churn) or more locks (--locks) let them drain",
+                "churn: {}; longer turns (--churn) or more locks (--locks) leave locks unused",
                 self.in_words()
             )
         })
@@ -111,7 +111,7 @@ mod tests {
         );
         assert_eq!(seen.too_little(), None);
         assert!(
-            seen.in_words().contains("2 locks removed") && seen.in_words().contains("1 of them"),
+            seen.in_words().contains("2 unused locks removed") && seen.in_words().contains("1 of them"),
             "{}",
             seen.in_words()
         );
@@ -120,7 +120,10 @@ mod tests {
     #[test]
     fn locks_that_were_not_made_again_test_nothing() {
         let none = churn(&[BEGIN, ASKED, GRANTED]).unwrap();
-        assert!(none.too_little().is_some_and(|why| why.contains("0 locks removed")));
+        assert!(
+            none.too_little()
+                .is_some_and(|why| why.contains("0 unused locks removed"))
+        );
         assert!(churn(&[BEGIN, REMOVED]).unwrap().too_little().is_some());
     }
 }

@@ -135,7 +135,7 @@ pub fn render(comparison: &Comparison, (before, after): (&RunSummary, &RunSummar
         ));
     }
     if !comparison.same_row {
-        lines.push("note    they did not try the same lock under the same fault".to_owned());
+        lines.push("note    the runs differ in lock or fault".to_owned());
     }
     lines.push(String::new());
     for (label, kinds) in [
@@ -157,7 +157,7 @@ pub fn render(comparison: &Comparison, (before, after): (&RunSummary, &RunSummar
         }
     }
     if comparison.new.len() + comparison.still.len() + comparison.gone.len() == 0 {
-        lines.push("nothing is violated in either".to_owned());
+        lines.push("neither run has a violation".to_owned());
     } else {
         lines.push(String::new());
         lines.push(format!(

@@ -71,18 +71,18 @@ impl Hint {
 
     fn text(&self) -> &'static str {
         match self {
-            Self::ServerEnded => "read its log, and run it again: what followed says nothing about the lock",
+            Self::ServerEnded => "read its log, and run it again: the events after its end say nothing about the lock",
             Self::ServerDidNotServe => {
-                "see what that server did then, and run it again: what happened meanwhile is not judged"
+                "read that server's log for that time, and run it again: harness does not judge that time"
             }
-            Self::StoodStill => "run it again on a machine with less to do: what happened meanwhile is not judged",
+            Self::StoodStill => "run it again on a machine with less load: harness does not judge that time",
             Self::EndedEarly => "run it again without --stop-on-violation",
-            Self::Partial => "run it again to its end: what is missing may violate what is there does not",
+            Self::Partial => "run it again to its end: the missing part may have a violation",
             Self::Unbroken => {
-                "have a holder struck for longer than its lease while others wait: --clients 6 --locks 1, a longer --window, or another --seed"
+                "let a fault last longer than the lease of a holder while others wait: --clients 6 --locks 1, a longer --window, or another --seed"
             }
             Self::Undecided => {
-                "run it longer (--time), or with fewer --clients and --locks: the evidence says what it lacks"
+                "run it longer (--time), or with fewer --clients and --locks: the evidence says why it is not decided"
             }
             Self::Unfinished => "give each client its turn: more --time, fewer --clients, or shorter holds (--hold)",
         }
@@ -90,7 +90,8 @@ impl Hint {
 }
 
 /// A violation ended the run, and the whole history has none.
-const SEEN_BUT_NOT_FOUND: &str = "the run was ended at a violation, and its whole history has none: a line that came late has shown that it was none";
+const SEEN_BUT_NOT_FOUND: &str =
+    "the run ended at a violation, and its whole history has none: a late line has disproved it";
 
 /// How long acquires took that were answered `ok`, in nanoseconds; from when they were due, where they came at a rate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -325,7 +326,7 @@ fn unsure(
     if !unfinished.is_empty() {
         reasons.push(format!(
             "{} acquired less often than required while no fault was active: give them time with a larger --progress-bound or a \
-             shorter --hold, or have it judged with --starvation-bound",
+             shorter --hold, or judge it with --starvation-bound",
             unfinished.join(" ")
         ));
     }
@@ -364,7 +365,7 @@ fn ended_early(seen: &SeenViolation) -> String {
         ..
     } = seen;
     format!(
-        "the run ended early, at the first violation that was seen while it went on: {property} {class} on {lock} at {}",
+        "the run ended early, at the first violation seen during the run: {property} {class} on {lock} at {}",
         moment(*at_ns)
     )
 }
@@ -461,7 +462,7 @@ mod tests {
     fn a_run_that_a_violation_ended_is_violated_or_unsure_and_never_a_pass() {
         let violated = ended_at(8, 5);
         assert_eq!((violated.outcome, violated.exit), (Outcome::Fail, 1));
-        let why = "the run ended early, at the first violation that was seen while it went on: HL002 two-holders on l0 at 5.00s";
+        let why = "the run ended early, at the first violation seen during the run: HL002 two-holders on l0 at 5.00s";
         assert_eq!(violated.ended_early.as_deref(), Some(why));
         assert!(violated.unsure.is_empty(), "{:?}", violated.unsure);
         let other = ended_at(5, 8);

@@ -132,7 +132,7 @@ pub fn effect_of(history: &History, planned_windows: u32) -> RunEffect {
         effect.hint = effect.too_little.is_some().then(|| hint_for("any", &effect.windows));
     } else if let [first, ..] = without_effect(&effect.windows)[..] {
         let of_it = effect.windows.iter().filter(|window| window.fault == first).count() as u64;
-        effect.too_little = Some(format!("0 of {} of {first} touched anything", many(of_it, "window")));
+        effect.too_little = Some(format!("0 of {} of {first} had an effect", many(of_it, "window")));
         effect.hint = Some(hint_for(first, &effect.windows));
     } else if let Some(tried) = tried_in_vain(history, &effect.windows) {
         let windows = many(effect.windows.len() as u64, "fault window");
@@ -141,7 +141,7 @@ pub fn effect_of(history: &History, planned_windows: u32) -> RunEffect {
             many(tried, "attempt")
         ));
         effect.hint = Some(
-            "give the lock time to recover while the fault is on (--window), or choose a narrower fault".to_owned(),
+            "give the lock time to recover while the fault is active (--window), or choose a narrower fault".to_owned(),
         );
     } else if planned_windows > 0 && effect.windows.is_empty() {
         effect.too_little = Some("no fault window was opened".to_owned());
@@ -199,12 +199,12 @@ pub fn unbroken(effect: &RunEffect, findings: &Findings, history: &History) -> O
     let property = window.breaks.as_deref().unwrap_or_default();
     if window.breaks_without_lease {
         return Some(format!(
-            "{} breaks {property} in any lock that is on one server, and {property} holds: it missed",
+            "{} breaks {property} in any lock on one server, and {property} holds: the fault missed",
             window.fault
         ));
     }
     Some(format!(
-        "{} breaks {property} in any lock with a lease, and {property} holds: it missed, or the lock never runs out",
+        "{} breaks {property} in any lock with a lease, and {property} holds: the fault missed, or the lock never expires",
         window.fault
     ))
 }
@@ -309,7 +309,7 @@ fn mostly_without_effect(windows: &[WindowEffect]) -> Option<String> {
     let faults: BTreeSet<&str> = windows.iter().map(|window| window.fault.as_str()).collect();
     let without = without_effect(windows).len();
     let (all, with) = (faults.len() as u64, faults.len().saturating_sub(without) as u64);
-    (all > 0 && with * 2 < all).then(|| format!("{with} of {} touched anything", many(all, "fault")))
+    (all > 0 && with * 2 < all).then(|| format!("{with} of {} had an effect", many(all, "fault")))
 }
 
 /// When servers took back grants that had run out. Looked for once, and not for each window: an event costs more to read than to compare.
@@ -361,7 +361,7 @@ fn in_words(windows: &[WindowEffect], planned: u32) -> String {
     let seen = [
         (sum(|window| window.expired), "grant", " expired on the servers"),
         (sum(|window| window.locks_lost), "holder", " told of a loss"),
-        (sum(|window| window.acquires), "acquire", " while a fault was on"),
+        (sum(|window| window.acquires), "acquire", " while a fault was active"),
     ];
     let mut words = vec![all.in_words(&counters)];
     // that no client acquired a lock meanwhile is worth a word, where it was counted
@@ -439,7 +439,7 @@ mod tests {
     fn windows_without_an_acquire_are_said_to_have_none() {
         let held = r#""held_bytes":9,"acquires":0"#;
         let evidence = effect_of(&history(&[("partition", held)]), 1).evidence;
-        assert!(evidence.ends_with("0 acquires while a fault was on"), "{evidence}");
+        assert!(evidence.ends_with("0 acquires while a fault was active"), "{evidence}");
     }
 
     /// One window under which an acquire fails, and an acquire before and after it.

@@ -44,9 +44,9 @@ pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite], hunts: &
             h1 { "All runs" }
             p.what {
                 @if elsewhere {
-                    "The runs of a suite are on its own page, the finds of a hunt have theirs."
+                    "Each suite and each hunt has a page of its own."
                 } @else {
-                    (many(runs.len() as u64, "run")) ", newest first. A name leads to the run's own report."
+                    (many(runs.len() as u64, "run")) ", newest first. A name links to the report of the run."
                 }
             }
         }
@@ -55,7 +55,7 @@ pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite], hunts: &
             (newest_hunts(hunts))
             (over_time(runs, suites))
             div hidden[elsewhere] {
-                section { h2 { "Since the time before" } (news(runs, &since)) }
+                section { h2 { "Since the previous runs" } (news(runs, &since)) }
                 @if left_out > 0 {
                     p.left-out { (thousands(left_out as u64)) " older runs are not listed." }
                 }
@@ -65,7 +65,7 @@ pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite], hunts: &
                         thead {
                             tr {
                                 th { "outcome" } th { "time (UTC)" } th { "run" } th { "backend" } th { "lock" } th { "fault" }
-                                th { "what broke" } th { "since the time before" } th { "seed" } th { "length" }
+                                th { "violations" } th { "since the previous run" } th { "seed" } th { "length" }
                             }
                         }
                         tbody { @for run in runs.iter().rev() { (row(run, since.get(run.name.as_str()))) } }
@@ -75,7 +75,7 @@ pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite], hunts: &
         }
         footer {
             "Two violations are of one kind when property and class are the same. " code { "harness compare" }
-            " shows what two runs have in common."
+            " compares two runs."
         }
     };
     page(NAME, STYLE, SCRIPT, &body)
@@ -183,7 +183,7 @@ fn news(runs: &[Listed], since: &BTreeMap<&str, Comparison>) -> Markup {
     html! {
         @if changed.is_empty() {
             p.quiet {
-                "No kind of violation is new, and none is gone, since the run before of the same lock and fault."
+                "No kind of violation is new or gone since the previous run of the same lock and fault."
             }
         } @else {
             ul {
@@ -269,7 +269,7 @@ fn broken(run: &Listed) -> Markup {
                 .findings
                 .iter()
                 .filter(|finding| finding.verdict == Verdict::Holds);
-            html! { "nothing: " (holds.count()) " properties hold" }
+            html! { "none: " (holds.count()) " properties hold" }
         }
     }
 }

@@ -187,7 +187,7 @@ pub fn latency(diagnosis: &Diagnosis) -> Option<String> {
     let late = match latency.late {
         0 => String::new(),
         late => format!(
-            "; {} of {} acquires were due before a client was free, and their time counts from then",
+            "; {} of {} acquires were due before a client was free: their time counts from then",
             thousands(late),
             thousands(latency.calls)
         ),

@@ -78,7 +78,7 @@ pub fn over_time(runs: &[Listed], suites: &[ListedSuite]) -> Markup {
         @if !rows.is_empty() {
             section {
                 h2 { "Over time" }
-                p.quiet { "Rows that were run more than once, oldest outcome left. Flaky is the share of verdicts that differ from the one before." }
+                p.quiet { "Rows with more than one run, the oldest outcome at the left. Flaky is the share of verdicts that differ from the previous one." }
                 div.scroll {
                     table #trends.sortable {
                         thead { tr { th { "row" } th { "outcomes" } th { "failed" } th { "flaky" } } }

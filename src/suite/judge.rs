@@ -99,7 +99,7 @@ fn judge(expect: &Expectation, exit: Option<Exit>, diagnosis: Option<&Diagnosis>
             Some(Exit::Interrupted) => Judgement::of(RowOutcome::Interrupted, []),
             Some(Exit::Environment) => Judgement::of(RowOutcome::Environment, []),
             Some(exit) => Judgement::of(RowOutcome::Bug, [format!("exit {} without a verdict", exit.code())]),
-            None => Judgement::of(RowOutcome::Bug, ["it ended without an exit code".to_owned()]),
+            None => Judgement::of(RowOutcome::Bug, ["the run ended without an exit code".to_owned()]),
         };
     };
     let unexpected = unexpected(expect, diagnosis);
@@ -169,7 +169,7 @@ fn other_than_expected(expect: &Expectation, diagnosis: &Diagnosis) -> Judgement
         }
         let evidence = finding.map_or("", |finding| &finding.evidence);
         why.push(format!(
-            "{} should be {} and is {}: {evidence}",
+            "{}: expected verdict {}, found {}: {evidence}",
             property.id(),
             expected.word(),
             word(verdict)
@@ -190,7 +190,7 @@ fn other_than_expected(expect: &Expectation, diagnosis: &Diagnosis) -> Judgement
     {
         // between pass and fail there is nothing left to compare: every violation that is there was expected or may be
         why.push(format!(
-            "it should be {} and is {}",
+            "expected outcome {}, found {}",
             expect.outcome.word(),
             diagnosis.outcome.word()
         ));
@@ -214,7 +214,7 @@ fn judge_canary(judgement: Judgement) -> Judgement {
         RowOutcome::Unexpected => Judgement::of(RowOutcome::AsExpected, judgement.why),
         RowOutcome::AsExpected | RowOutcome::Missing => Judgement::of(
             RowOutcome::Silent,
-            ["a lock that is known to be broken was not caught".to_owned()],
+            ["the run found no violation of a lock that is known to be broken".to_owned()],
         ),
         _ => judgement,
     }
@@ -290,7 +290,7 @@ mod tests {
         let judgement = judge(&broken(), Some(Exit::Holds), Some(&diagnosis("PASS", &found, None)));
         assert_eq!(judgement.judged, RowOutcome::Missing);
         assert!(
-            judgement.why[0].contains("HL001 should be violated and is holds"),
+            judgement.why[0].contains("HL001: expected verdict violated, found holds"),
             "{:?}",
             judgement.why
         );

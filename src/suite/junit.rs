@@ -29,7 +29,7 @@ fn case(row: &RowRecord) -> TestCase {
     let mut output = Vec::new();
     if row.attempts.len() > 1 {
         output.push(format!(
-            "{} runs: those before the last proved nothing: {}",
+            "{} runs; the earlier ones proved nothing: {}",
             row.attempts.len(),
             reasons.join("; ")
         ));

@@ -36,7 +36,7 @@ pub fn page(record: &Record, before: Option<(&str, &Record)>) -> String {
                     table #runs {
                         thead {
                             tr {
-                                th { "came out" } th { "row" } th { "verdicts" } th { "what the faults did" }
+                                th { "outcome" } th { "row" } th { "verdicts" } th { "effect of the faults" }
                                 th { "runs" } th { "time" }
                             }
                         }
@@ -47,8 +47,8 @@ pub fn page(record: &Record, before: Option<(&str, &Record)>) -> String {
             @if !record.left_out.is_empty() { (left_out(&record.left_out)) }
         }
         footer {
-            "A name leads to the report of the row's last run. A canary is a lock that is known to be broken: it must fail, \
-             and the suite fails when it does not. A run that proves nothing may be repeated; one with a verdict never is."
+            "A name links to the report of the row's last run. A canary is a lock that is known to be broken: the suite fails \
+             unless the canary fails. harness may repeat a run that proves nothing, and never a run with a verdict."
         }
     };
     html::page(&format!("{word} suite {}", record.suite), STYLE, SCRIPT, &body)
@@ -73,8 +73,8 @@ pub fn sentence(record: &Record) -> String {
     };
     let named = wrong[..wrong.len().min(NAMED)].join("; ");
     match (wrong.len(), rows) {
-        (0, _) => format!("all {rows} rows came out as expected"),
-        (1, 1) => format!("its one row is not as expected: {named}"),
+        (0, _) => format!("all {rows} rows are as expected"),
+        (1, 1) => format!("the only row is not as expected: {named}"),
         (1, _) => format!("1 of {rows} rows is not as expected: {named}"),
         (count, _) => format!("{count} of {rows} rows are not as expected: {named}{more}"),
     }
@@ -117,7 +117,7 @@ fn wrong(row: &RowRecord) -> Markup {
                     }
                 }
                 @if row.attempts.is_empty() {
-                    li { "no machine has run it: its shard is missing, or the suite was stopped" }
+                    li { "no machine has run this row: its shard is missing, or the suite was stopped" }
                 }
             }
             @if let Some(again) = again { div.again { code { (again) } } }
@@ -135,7 +135,7 @@ fn since(name: &str, since: &Since) -> Markup {
         section {
             h2 { "Since " a href={ "../" (address(name)) "/index.html" } { (name) } }
             @if changes.iter().all(|(.., names)| names.is_empty()) {
-                p.quiet { "Nothing was wrong then, and nothing is now." }
+                p.quiet { "All rows were as expected then, and are now." }
             } @else {
                 ul {
                     @for (word, class, names) in changes {
@@ -208,7 +208,7 @@ mod tests {
     fn a_reader_sees_first_how_many_rows_and_which_are_not_as_expected() {
         let of = |rows: &[(&str, &[RowOutcome])]| sentence(&record(None, &[], rows));
         const BAD: &[RowOutcome] = &[RowOutcome::Unexpected];
-        assert_eq!(of(&[("a", OK), ("b", OK)]), "all 2 rows came out as expected");
+        assert_eq!(of(&[("a", OK), ("b", OK)]), "all 2 rows are as expected");
         assert_eq!(of(&[("a", OK), ("b", BAD)]), "1 of 2 rows is not as expected: b");
         let many = of(&[("a", BAD), ("b", BAD), ("c", BAD), ("d", &[])]);
         assert_eq!(many, "4 of 4 rows are not as expected: a; b; and 2 more");
@@ -233,7 +233,7 @@ mod tests {
         );
         assert!(above.contains("run 2</span> a reason &lt;VIOLATED&gt;"), "{above}");
         assert!(above.contains("--client 'python3 my lock.py'"), "{above}");
-        assert!(above.contains("no machine has run it"), "{above}");
+        assert!(above.contains("no machine has run this row"), "{above}");
         assert_eq!(table.matches("<tr data-outcome=").count(), 3);
         assert!(!page.contains("<h2>Since") && !page.contains("<h2>Left out"));
     }

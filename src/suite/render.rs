@@ -126,7 +126,7 @@ fn headline(record: &Record, look: Look) -> ScreenText {
     let shard = record.shard.map(|shard| format!(" shard {shard}")).unwrap_or_default();
     // exit code 0 of an empty shard says nothing about a lock
     let empty = if record.rows.is_empty() {
-        "   no row of the suite is in it"
+        "   this shard has no rows"
     } else {
         ""
     };
@@ -139,13 +139,13 @@ pub(super) fn sum(record: &Record) -> String {
         (of(RowOutcome::AsExpected), "as expected", "as expected"),
         (
             of(RowOutcome::Unexpected),
-            "violated against expectation",
-            "violated against expectation",
+            "with an unexpected violation",
+            "with an unexpected violation",
         ),
         (
             of(RowOutcome::Missing),
-            "with another verdict than expected",
-            "with another verdict than expected",
+            "with an unexpected verdict",
+            "with an unexpected verdict",
         ),
         (of(RowOutcome::Silent), "silent canary", "silent canaries"),
         (of(RowOutcome::Unsure), "unsure", "unsure"),
@@ -340,7 +340,7 @@ mod tests {
         assert!(text.contains("--client 'python3 my lock.py'"), "{text}");
         assert!(
             text.contains(
-                "1 as expected, 1 violated against expectation, 1 silent canary, 1 not run, 4 rows, 1 retry, 1m 01s"
+                "1 as expected, 1 with an unexpected violation, 1 silent canary, 1 not run, 4 rows, 1 retry, 1m 01s"
             ),
             "{text}"
         );
@@ -367,7 +367,7 @@ mod tests {
         let of = |names: &[&str], rows| table(&record(Some("2/4"), names, rows), "results/suite", LOOK);
         let text = of(&["a"], &[]);
         assert!(
-            text.starts_with("PASS  suite nightly shard 2/4   no row of the suite is in it\n"),
+            text.starts_with("PASS  suite nightly shard 2/4   this shard has no rows\n"),
             "{text}"
         );
         assert!(text.contains("\n0 rows, no retry"), "{text}");

@@ -134,11 +134,11 @@ fn the_timeline_shows_the_owner_that_the_server_has_under_the_clients_of_the_loc
     let file = page.file("page.html", &long_tokens().page());
     page.open(&file, "");
     page.wait(DRAWN);
-    let told = point_until(&mut page, "the server has c3 as the owner");
+    let told = point_until(&mut page, "owner on the server: c3");
     for part in ["from    1.010s", "until   3.000s", "after 1.99s"] {
         assert!(told.contains(part), "{part} is not in {told}");
     }
-    assert!(point_until(&mut page, "the server has c7 as the owner").contains("from    3.010s"));
+    assert!(point_until(&mut page, "owner on the server: c7").contains("from    3.010s"));
     page.assert_quiet();
 }
 
@@ -305,7 +305,7 @@ fn without_scripts_the_answer_its_proof_and_the_tables_are_there() {
         "holds, token 41",
         "mutual exclusion",
         "1 update lost of 2 increments",
-        "The timeline is drawn by a script",
+        "A script draws the timeline",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }

@@ -237,7 +237,7 @@ fn a_running_server_that_dies_is_named_and_no_lock_is_blamed() {
     let screen = String::from_utf8_lossy(&output.stdout);
     assert!(screen.contains("UNSURE"), "{screen}{}", said(&output));
     assert!(screen.contains("n1 did not serve to the end from"), "{screen}");
-    assert!(screen.contains("see what that server did then"), "{screen}");
+    assert!(screen.contains("read that server's log for that time"), "{screen}");
     // its entries went with it, as far as anybody knows
     assert!(said(&output).contains("could not be removed"), "{}", said(&output));
     let checked = Answer::of(harness.output("check latest --json"));

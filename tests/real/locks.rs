@@ -135,7 +135,7 @@ fn locks_that_come_and_go_are_made_again_and_hold(runtime: &str) {
     answer.assert_exit(0);
     let note = answer.diagnosis["notes"].as_array().and_then(|notes| {
         let mut texts = notes.iter().filter_map(|note| note.as_str());
-        texts.find(|text| text.contains("removed while they were not in use"))
+        texts.find(|text| text.contains("unused locks removed"))
     });
     let note = note.unwrap_or_else(|| panic!("{:#}", answer.diagnosis["notes"]));
     assert!(!note.starts_with("0 ") && !note.contains(" 0 of them"), "{note}");

@@ -88,7 +88,7 @@ pub enum FormError {
         f: &'static str,
     },
     /// A reply to something else than what was called.
-    #[error("process {process} gets a reply to {f} while {open_f} of event {open_index} is what it called")]
+    #[error("process {process} gets a reply to {f}, and its open call is the {open_f} of event {open_index}")]
     WrongReply {
         /// The number of the process.
         process: u32,
@@ -146,7 +146,7 @@ pub enum FormError {
         f: &'static str,
     },
     /// A line that its author cannot write: a grant by a client.
-    #[error("`{kind}` lines of {who} cannot say {f}")]
+    #[error("a line of {who} with the type `{kind}` cannot have the f `{f}`")]
     NotTheirs {
         /// Who wrote the line.
         who: &'static str,

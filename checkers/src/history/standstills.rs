@@ -36,10 +36,10 @@ impl Standstill {
         };
         match &self.server {
             None => {
-                format!("harness stood still {lasted} from {from:.1}s: the machine had too much to do, or stopped it")
+                format!("harness stood still {lasted} from {from:.1}s: the machine was overloaded, or stopped it")
             }
             Some(server) => {
-                format!("{server} did not serve {lasted} from {from:.1}s, and no fault of the plan was why")
+                format!("{server} did not serve {lasted} from {from:.1}s, and no fault of the plan explains it")
             }
         }
     }

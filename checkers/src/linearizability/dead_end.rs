@@ -141,7 +141,10 @@ mod tests {
     fn the_states_before_an_impossible_answer_are_told() {
         let text = include_str!("../../tests/golden/model_exact_cas_register_failed_cas_is_evidence.jsonl");
         let told = told(text, Model::ExactCasRegister { start: None });
-        assert_eq!(told[0], "Up to then there is an order: c1 wrote 1. After it `l0` is 1.");
+        assert_eq!(
+            told[0],
+            "A legal order exists up to this point: c1 wrote 1. After it `l0` is 1."
+        );
         assert!(told[1].contains("c2 found another value than 1"), "{told:?}");
     }
 
@@ -151,8 +154,8 @@ mod tests {
         let told = told(text, Model::Mutex);
         assert_eq!(
             told[0],
-            "Up to then there is an order: c1 got the lock. After it `l0` is taken."
+            "A legal order exists up to this point: c1 got the lock. After it `l0` is taken."
         );
-        assert!(told[1].ends_with("got the lock: not possible then."), "{told:?}");
+        assert!(told[1].ends_with("got the lock, which is impossible then."), "{told:?}");
     }
 }

@@ -159,7 +159,7 @@ fn search_from(
 
 /// What is said when a history leaves too many values for the start.
 const TOO_MANY_STARTS: Searched = Searched::Unknown {
-    reason: "too many values that the register may have had at the start",
+    reason: "too many possible values of the register at the start",
     configurations: 0,
 };
 

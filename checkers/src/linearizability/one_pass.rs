@@ -9,7 +9,7 @@ use crate::history::History;
 use crate::model::Model;
 
 /// Why a try-lock is not decided.
-const TOO_MANY_ORDERS: &str = "more events of it have one time than all orders of them could be tried";
+const TOO_MANY_ORDERS: &str = "too many events have the same time to try all their orders";
 
 /// Decides every lock of a history by one of the owner-aware models, by dense lock number: the first fault of each.
 pub(crate) fn sweep(history: &History, model: &Model) -> Vec<Decision> {

@@ -42,7 +42,7 @@ const CLOCK_EVERY: u64 = 1 << 10;
 /// Why a search ended that took too long.
 pub(super) const TIME_ENDED: &str = "the time budget ended";
 /// Why one ended whose states have numbers: another one, without, needs less memory.
-pub(super) const TOO_MANY_STATES: &str = "more states than can have numbers";
+pub(super) const TOO_MANY_STATES: &str = "too many states to number";
 /// Searches what is planned, of which so many operations are in flight at once at most.
 pub(super) fn search_planned<S: SequentialSpec>(
     spec: &S,

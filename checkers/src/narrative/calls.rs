@@ -16,10 +16,8 @@ pub(crate) fn tell(context: &Context<'_>, decided: &CallsInTime<'_>) -> Finding 
     let limit = format!("limit {}", length(decided.bound_ns));
     let judged = many(decided.judged, "call", "calls");
     match decided.verdict {
-        Verdict::NotApplicable if !context.model.is_lock() => said("a register is not waited for".to_owned()),
-        Verdict::NotApplicable | Verdict::Inconclusive => {
-            said("no call that no fault excuses says how long it waits".to_owned())
-        }
+        Verdict::NotApplicable if !context.model.is_lock() => said("a register has no waiters".to_owned()),
+        Verdict::NotApplicable | Verdict::Inconclusive => said("no call without a fault has a known wait".to_owned()),
         Verdict::Holds => said(format!(
             "{judged} without a fault, none answered late ({limit} after its wait)"
         )),
@@ -76,17 +74,17 @@ fn unanswered(context: &Context<'_>, late: UnansweredCall) -> Violation {
     let ended = if reply.is_some() {
         "was answered"
     } else {
-        "was not answered until"
+        "had no answer"
     };
     violation.summary = format!(
-        "the {what} of `{}` by {who} {ended} {by} after its time",
+        "the {what} of `{}` by {who} {ended} {by} after it was due",
         violation.lock
     );
     violation.events.push(history.step(call, format!("call of the {what}")));
     let text = format!("{who} called {what} at {}{wait}.", at(event.time));
     violation.because.push(history.because(text, &[call]));
     let text = format!(
-        "Since {} nothing excuses that it is not answered, for longer than the limit of {}.",
+        "No fault excuses the delay after {}; the limit is {}.",
         at(due_ns),
         length(bound_ns)
     );
@@ -100,13 +98,13 @@ fn unanswered(context: &Context<'_>, late: UnansweredCall) -> Violation {
                 .map(|error| format!(": `{error}`"));
             format!("The answer came at {}{}.", at(answered.time), error.unwrap_or_default())
         }
-        None => "No answer came until the history ended, or the process died.".to_owned(),
+        None => "No answer came before the history ended or the process died.".to_owned(),
     };
     violation
         .because
         .push(history.because(text, &reply.into_iter().collect::<Vec<_>>()));
     violation.likely =
-        Some("the library waits for something that does not come, and its own time limit is not kept".into());
+        Some("the library waits for an event that does not come, and does not keep its own time limit".into());
     violation
 }
 
@@ -132,10 +130,11 @@ fn given_up(context: &Context<'_>, given_up: GivenUpCall) -> Violation {
         length(given_up.wait_ns)
     );
     violation.because.push(history.because(text, &[given_up.call]));
-    let text = format!("The answer came at {}: `{said}`, and no fault was on.", at(reply.time));
+    let text = format!("The answer came at {}: `{said}`. No fault was active.", at(reply.time));
     violation.because.push(history.because(text, &[given_up.reply]));
     violation.likely = Some(
-        "the acquire does not wait, or takes its wait for over: measure it with a monotonic clock from the call, and ask until it is over"
+        "the acquire does not wait, or ends its wait too early: measure the wait with a monotonic clock from the call, and ask again \
+         until it is over"
             .into(),
     );
     violation.figures.insert("left_ms".into(), left as f64 / 1e6);
@@ -181,7 +180,7 @@ fn denied(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, reply: u3
     let answer = history.event(reply);
     let mut violation = history.violation("denied-release", hold.lock(history), &[hold.process], answer.time);
     violation.summary = format!(
-        "the release of `{}` by {who} was answered `fail`, and it had freed the lock",
+        "the release of `{}` by {who} was answered `fail`, although it had freed the lock",
         violation.lock
     );
     violation.events.push(history.step(hold.end, "release call"));
@@ -199,10 +198,10 @@ fn denied(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, reply: u3
     violation.because.push(history.because(text, &[hold.end, reply]));
     let removed_ns = grant.revoked_ns(history).unwrap_or(answer.time);
     let text = format!(
-        "The server removed its grant by a request at {}, before its lease was over, and no fault was on.",
+        "A request removed its grant at {}, before its lease was over, and no fault was active.",
         at(removed_ns)
     );
     violation.because.push(history.because(text, &[grant.revoked]));
-    violation.likely = Some("the release takes the store's answer for a refusal".into());
+    violation.likely = Some("the release reads the store's answer as a refusal".into());
     violation
 }

@@ -16,14 +16,14 @@ pub(crate) fn tell(context: &Context<'_>, decided: &EarlyLosses<'_>) -> Finding 
                 () if !context.has_acquires() => "nobody acquired the lock".to_owned(),
                 () if context.history.header.lease_ms.is_none() => "the lease is not known".to_owned(),
                 () if context.history.header.promises.lease == Some(false) => "the lock has no lease".to_owned(),
-                () => "a fault concerned every hold".to_owned(),
+                () => "no hold without a fault".to_owned(),
             });
         }
         Verdict::Holds if decided.given_up == 0 => {
             said(format!("{undisturbed} without a fault, none ended before its lease"))
         }
         Verdict::Holds => said(format!(
-            "{} of {undisturbed} without a fault was given up before the lease, which may be a doubt",
+            "{} of {undisturbed} without a fault was given up before the lease, perhaps in doubt",
             decided.given_up
         )),
         Verdict::Violated => {
@@ -52,7 +52,7 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
     let mut violation = history.violation(class, hold.lock(history), &[hold.process], ended_ns);
     let (lasted, lease) = (length(loss.lasted_ns), length(context.lease_ns));
     violation.summary = format!(
-        "{who} lost `{}` {lasted} after it had asked for it, of a lease of {lease}",
+        "{who} lost `{}` {lasted} after its acquire call, with a lease of {lease}",
         violation.lock
     );
     violation
@@ -67,14 +67,14 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
         Some(_) => (
             "the server let it run out",
             format!(
-                "The server let it run out by {}, and no fault concerned {who}.",
+                "The server let it run out by {}, and no fault affected {who}.",
                 at(ended_ns)
             ),
         ),
         None => (
             "told that it lost the lock",
             format!(
-                "Its library gave it up at {}, and no fault concerned {who}.",
+                "Its library gave it up at {}, and no fault affected {who}.",
                 at(ended_ns)
             ),
         ),
@@ -84,10 +84,10 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
     violation.likely = Some(
         match loss.grant {
             Some(_) => {
-                "the time to live that the client sets is not the one it was asked to take, or is in another unit than the \
+                "the client sets a time to live that differs from the requested lease, or sets it in another unit than the \
                  store's"
             }
-            None => "the library takes something that is no loss for one: a message that it does not know, a timer that is too short",
+            None => "the library reports a loss for another reason, such as an unknown message or a timer that is too short",
         }
         .to_owned(),
     );

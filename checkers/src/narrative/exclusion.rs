@@ -1,6 +1,6 @@
 //! HL001 in words: what an overlap is, how it came to that, and the likely cause.
 
-use super::{at, finding, length, many, thousands, violated};
+use super::{EARLY_RELEASE, at, finding, length, many, thousands, violated};
 use crate::context::Context;
 use crate::exclusion::cause::{self, OverlapCause};
 use crate::exclusion::{DoubleGrant, Exclusion, OverlapClass, before_change, beyond_permits, given_up};
@@ -18,7 +18,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion<'_>) -> Finding {
     let (count, overlaps) = (context.holds.count() as u64, &context.overlaps);
     let holds = many(count, "hold", "holds");
     let mut told = match decided.verdict {
-        Verdict::NotApplicable => return finding(Property::Hl001, decided.verdict, "a register is not held"),
+        Verdict::NotApplicable => return finding(Property::Hl001, decided.verdict, "a register has no holders"),
         Verdict::Inconclusive if !context.excused.is_empty() => {
             let overlaps = many(context.excused.len() as u64, "overlap", "overlaps");
             let evidence = format!("{overlaps} of {holds} not judged: {}", standstill::REASON);
@@ -49,7 +49,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion<'_>) -> Finding {
                 many(overlaps.len() as u64, "overlap", "overlaps")
             );
             if twice > 0 {
-                evidence += &format!("; {} while another stood", many(twice, "grant", "grants"));
+                evidence += &format!("; {} of a lock that had an owner", many(twice, "grant", "grants"));
             }
             violated(Property::Hl001, evidence, violations, count + twice)
         }
@@ -69,12 +69,12 @@ fn likely_of(class: OverlapClass) -> &'static str {
              at an acquire that does not ask whether the lock is free"
         }
         OverlapClass::ToldWithoutGrant => {
-            "the server gave the lock to one of the two only: look for an acquire that is answered without having won, \
+            "the server gave the lock to only one of the two: look for an acquire that is answered `ok` without a grant, \
              such as a jump of the queue"
         }
         OverlapClass::ToldTwice => {
-            "both were told that they have the lock within one lease: look at failover, at a lost key, or at an acquire \
-             that is answered without having won"
+            "both acquires were answered `ok` within one lease: look at failover, at a lost key, or at an acquire that is \
+             answered `ok` without a grant"
         }
         OverlapClass::StaleHolder => {
             "the holder went on after its lease had run out: stop work when the connection is suspended, or let \
@@ -87,25 +87,25 @@ fn likely_of(class: OverlapClass) -> &'static str {
             "an acquire wrote over the value of another owner: write it only where there is none (SET NX, a create, a \
              transaction that compares)"
         }
-        OverlapClass::EarlyRelease => "a release that does not count how often its owner took the lock",
+        OverlapClass::EarlyRelease => EARLY_RELEASE,
         OverlapClass::TooManyPermits => {
-            "more permits were given out than there are: look at how an acquire counts those that are out, and at releases that \
-             are counted twice"
+            "more permits were held than there are: look at how an acquire counts the held permits, and at releases that are \
+             counted twice"
         }
     }
 }
 
 const STOOD_STILL: &str = "the holder stood still while its lease ran out, and no client can notice that in time: let the store refuse \
      tokens that go back";
-const NOT_KNOWN: &str = "not known from this history: nobody saw whom the server gave the lock to, so that a lock that it lost, or that a client \
-     removed, is not told from an acquire that is answered without having won";
+const NOT_KNOWN: &str = "not known from this history: the owner on the server is not recorded; the server lost the lock, a client removed \
+     it, or an acquire was answered `ok` without a grant";
 
 /// Why nobody saw it, and what would tell.
 fn not_seen(context: &Context<'_>) -> &'static str {
     match context.not_watched {
         None | Some(NotWatched::NothingSeen) => "; no server answered the observer then",
-        Some(NotWatched::NoObserver) => "; an observer of the server would tell",
-        Some(_) => "; `keys` and `owner` in the contract would tell",
+        Some(NotWatched::NoObserver) => "; an observer of the server would record it",
+        Some(_) => "; with `keys` and `owner` in the contract, the observer records it",
     }
 }
 
@@ -115,31 +115,31 @@ fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> Stri
     match cause {
         OverlapCause::OfClass(class) => likely_of(class).to_owned(),
         OverlapCause::Forgotten(window) => format!(
-            "the lock was gone when {} came back from {} {}: a server that restarts without its data gives a lock again; \
-             let it write to disk before it answers, or ask a majority of servers",
-            window.started.targets.join(" "),
+            "the lock was gone after {} {} of {}: a server that restarts without its data grants a held lock again; let it \
+             write to disk before it answers, or ask a majority of servers",
             window.fault,
-            window.number
+            window.number,
+            window.started.targets.join(" ")
         ),
         OverlapCause::Failover => {
-            "the replica that took over did not have the lock: one that lives on a single master does not survive its \
-             failover; ask a majority, or let the store refuse tokens that go back"
+            "the promoted replica did not have the lock: a lock on a single master does not survive a failover; ask a \
+             majority, or let the store refuse tokens that go back"
                 .to_owned()
         }
         OverlapCause::ServerClock(window) => format!(
-            "the wall clock of {} was stepped while c{} held the lock: a server that counts a time to live by the time of day \
-             ends it early",
+            "the wall clock of {} was stepped while c{} held the lock: a server that measures a time to live with its \
+             wall clock ends it early",
             window.started.targets.join(" "),
             context.history.client_of(overlap.first.process)
         ),
         OverlapCause::ClientClock { client, window } => format!(
-            "the wall clock of c{client} was stepped by {}: a client that judges by its own time of day whether a lock has run out \
-             is wrong by as much; let the server count, or compare a monotonic clock",
+            "the wall clock of c{client} was stepped by {}: a client that checks the expiry of a lock with its own wall clock \
+             is wrong by the same amount; let the server check it, or use a monotonic clock",
             window.name()
         ),
         OverlapCause::AnsweredTooLate(late) => format!(
-            "the acquire of c{} was answered {} after it was called, when its lease was over{}: look at the time after the reply, and \
-             answer `fail` when it is too late",
+            "the acquire of c{} was answered {} after it was called, when its lease was over{}: check the time after the reply, and \
+             answer `fail` when the lease is over",
             late.client,
             length(late.after_ns),
             if late.is_lost {
@@ -149,8 +149,8 @@ fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> Stri
             }
         ),
         OverlapCause::ConnectionEnded { client, window } => format!(
-            "{} ended connections of c{client} while it held the lock, and a lock that lives in its connection (an advisory lock) is \
-             free with that: watch the connection, and stop when it ends{}",
+            "{} ended connections of c{client} while it held the lock, and a lock of a connection (an advisory lock) ends with it: \
+             watch the connection, and stop work when it ends{}",
             window.name(),
             never_told(context.history.counts.lost > 0)
         ),
@@ -164,7 +164,7 @@ fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> Stri
         }
         OverlapCause::StoodStill => STOOD_STILL.to_owned(),
         OverlapCause::MessageKept(message) => format!(
-            "the fault kept back `{}` of {}: look at how the library takes a request or a reply that never arrives",
+            "the fault kept back `{}` of {}: look at how the library handles a request or a reply that never arrives",
             message.message, message.client
         ),
         OverlapCause::CutOff { window, is_told } => format!(
@@ -211,7 +211,7 @@ fn granted_twice(context: &Context<'_>, double: &DoubleGrant<'_>) -> Violation {
     violation.events.push(history.step(first.got, "got the lock"));
     violation
         .events
-        .push(history.step(double.grant.granted, "the server made another one the owner"));
+        .push(history.step(double.grant.granted, "the server made another client the owner"));
     if let Some(role) = ending(first) {
         violation.events.push(history.step(first.end, role));
     }
@@ -222,7 +222,7 @@ fn granted_twice(context: &Context<'_>, double: &DoubleGrant<'_>) -> Violation {
         at(until_ns)
     );
     let told = format!(
-        "{b} was answered at {}, so that the two did not overlap.",
+        "{b} got its reply at {}, so the two holds did not overlap.",
         at(history.ns(second.from))
     );
     violation.because = vec![
@@ -280,9 +280,9 @@ fn describe(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> 
     }
     violation.events.push(history.step(first.got, "got the lock"));
     for other in others {
-        violation.events.push(history.step(other.got, "had it as well"));
+        violation.events.push(history.step(other.got, "also held the lock"));
         if other.end != NONE {
-            violation.events.push(history.step(other.end, "until here"));
+            violation.events.push(history.step(other.end, "end of its hold"));
         }
     }
     violation.events.push(history.step(second.got, "got the lock, too"));
@@ -393,7 +393,7 @@ fn overwritten_before_it_was_told(
     (class == OverlapClass::Overwritten && second.revoked < first.granted).then(|| {
         let (a, b) = history.both(overlap.first.process, overlap.second.process);
         let text = format!(
-            "The server had given it to {b}, and {a} overwrote that at {}, before {b} was told.",
+            "The server had granted it to {b}, and {a} overwrote that grant at {}, before {b} got its reply.",
             at(ended_ns)
         );
         (ended_ns, history.because(text, &[second.granted, second.revoked]))
@@ -416,7 +416,7 @@ fn how_it_got_it(
         .max(from_ns);
     let kept = context.kept_working_ms(first).map(|ms| {
         let kept = length(limits::ns(ms));
-        format!(", and the schedule kept it working for {kept} to have a holder to aim at")
+        format!(", and the schedule kept it working for {kept} as the target of a fault")
     });
     let got = format!(
         "{a} got the lock at {}{token}{}.",
@@ -470,7 +470,7 @@ fn last_sentence(
     };
     let until = time(history.ns(hold.to));
     let text = match hold.ended {
-        Ended::Open => format!("{name} had not given it back when the history ended at {until}."),
+        Ended::Open => format!("{name} had not released it when the history ended at {until}."),
         Ended::Released => format!("{name} went on until its release call at {until}."),
         Ended::Lost => format!("{name} went on until it was told of the loss at {until}."),
         Ended::Died => format!("{name} went on until it died at {until}."),

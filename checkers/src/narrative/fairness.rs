@@ -14,7 +14,7 @@ use crate::tickets::TokenBreak;
 pub(crate) fn tell(context: &Context<'_>, decided: &Fairness) -> Finding {
     let said = |evidence: String| finding(Property::Hl006, decided.verdict, evidence);
     if !context.model.is_lock() {
-        return said("a register is not waited for".to_owned());
+        return said("a register has no waiters".to_owned());
     }
     let statistic = format!(
         "passed over {} at most, Jain index {:.2}",
@@ -86,13 +86,13 @@ fn starvation(context: &Context<'_>, starved: &Starved) -> Violation {
         .because
         .push(history.because(text, &[starved.first, starved.last]));
     let text = match starved.how {
-        Starving::Never => format!("Others got the lock {others} in that time, and {who} never in the whole run."),
+        Starving::Never => format!("Others got the lock {others} in that time. {who} never got it in the whole run."),
         Starving::PastTheBound => format!("Others got the lock {others} in that time."),
         Starving::Refused => {
             let answer = history.events.get(history.event(starved.last).mate as usize);
             let error = answer.and_then(|answer| history.name(history.rare(answer).error));
             format!(
-                "Each call was answered with an error, the last one with `{}`, no fault was on, and others got the lock {others}.",
+                "Each call was answered with an error, the last one with `{}`. No fault was active, and others got the lock {others}.",
                 error.unwrap_or("unknown")
             )
         }
@@ -100,13 +100,14 @@ fn starvation(context: &Context<'_>, starved: &Starved) -> Violation {
     violation.because.push(history.because(text, &[]));
     let likely = match starved.how {
         Starving::Refused => {
-            "the client goes on with a session, lease or connection that is over, and never begins another"
+            "the client keeps using a session, lease or connection that is over, and never opens another"
         }
         _ if take_turns(context, starved) => {
-            "the others took turns, and it was never its own: look at how it loses its place in the queue, such as by a call that \
-             begins anew"
+            "the others took turns, and this client got none: look at how it loses its place in the queue, such as by a new call"
         }
-        _ => "who has just released asks again before a waiter can: let waiters queue, or pause after a release",
+        _ => {
+            "the client that released last asks again before a waiter does: let waiters queue, or pause after a release"
+        }
     };
     violation.likely = Some(likely.into());
     violation
@@ -134,7 +135,10 @@ fn out_of_order(context: &Context<'_>, broken: &TokenBreak) -> Violation {
         .events
         .push(history.step(broken.later.position, format!("ticket {second} served")));
     let time = |position: u32| at(history.event(position).time);
-    let text = format!("Ticket {first} was served by {}.", time(broken.earlier.position));
+    let text = format!(
+        "Ticket {first} was served no later than {}.",
+        time(broken.earlier.position)
+    );
     violation
         .because
         .push(history.because(text, &[broken.earlier.position]));
@@ -187,8 +191,8 @@ fn passed_over(context: &Context<'_>, passed: &Passed, bound: u32) -> Violation 
         .because
         .push(history.because(text, &[served.call, served.reply]));
     let text = format!(
-        "In between, {} who asked later.",
-        many(passed.times, "grant went to one", "grants went to others")
+        "In between, {} that asked later.",
+        many(passed.times, "grant went to a client", "grants went to clients")
     );
     violation.because.push(history.because(text, &before));
     violation.figures.insert("passed_over".into(), passed.times as f64);

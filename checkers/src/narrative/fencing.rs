@@ -13,7 +13,11 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fencing) -> Finding {
     let mut told = match decided.verdict {
         Verdict::NotApplicable => return without_tokens(decided),
         Verdict::Inconclusive if context.has_acquires() => {
-            return finding(Property::Hl003, decided.verdict, "tokens are promised and none came");
+            return finding(
+                Property::Hl003,
+                decided.verdict,
+                "tokens are promised, and no grant had one",
+            );
         }
         Verdict::Inconclusive => return finding(Property::Hl003, decided.verdict, "nobody acquired the lock"),
         Verdict::Violated => {
@@ -29,7 +33,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fencing) -> Finding {
             evidence.push_str(&by_the_server(context));
             if decided.writes.refused_stale > 0 {
                 let stale = many(decided.writes.refused_stale, "stale write was", "stale writes were");
-                evidence.push_str(&format!("; {stale} refused: tokens would save you"));
+                evidence.push_str(&format!("; {stale} refused: tokens would protect the data"));
             }
             finding(Property::Hl003, Verdict::Holds, evidence)
         }
@@ -52,7 +56,7 @@ fn wrong_write(context: &Context<'_>, write: &WrongWrite) -> Violation {
 fn without_tokens(decided: &Fencing) -> Finding {
     let late = decided.late_writes;
     let none = if decided.unordered {
-        "the tokens are the lock's own, and no order of them is promised"
+        "the lock makes its own tokens and promises no order of them"
     } else {
         "no fencing tokens"
     };
@@ -106,7 +110,7 @@ fn token_break(context: &Context<'_>, broken: &TokenBreak) -> Violation {
             .map_or("the server's owner".to_owned(), |hold| history.who(hold.process));
         let event = history.event(side.position);
         violation.events.push(history.step(side.position, role));
-        let text = format!("{who} was granted token {} by {}.", side.token, at(event.time));
+        let text = format!("{who} got token {} no later than {}.", side.token, at(event.time));
         violation.because.push(history.because(text, &[side.position]));
     }
     if let Some(hold) = broken.later.hold {
@@ -136,17 +140,16 @@ fn cause_of_break(context: &Context<'_>, broken: &TokenBreak) -> String {
         .is_some_and(|later| time(later.call(history)) < time(broken.earlier.position));
     if let Some(window) = restarted {
         return format!(
-            "the counter of the tokens went back with its server under {}: keep it where it survives, or take tokens from the store's \
-             own order",
+            "the counter of the tokens went back with its server under {}: store it durably, or take tokens from the store's own order",
             window.name()
         );
     }
     let come = if asked_at_once {
-        "the token is drawn apart from the grant, before the lock is won or in a step of its own"
+        "the lock draws the token before the grant or in a step of its own"
     } else {
         "tokens come from a counter that restarts, is not shared, or is raised in a step of its own"
     };
-    format!("{come}: take them from the store's own order")
+    format!("{come}: take tokens from the store's own order")
 }
 
 fn stale_accepted(context: &Context<'_>, lock: usize, stale: TokenWrite, newer: TokenWrite) -> Violation {
@@ -192,11 +195,12 @@ fn holder_refused(context: &Context<'_>, lock: usize, write: TokenWrite) -> Viol
     }
     violation.events.push(history.step(position, "its write was refused"));
     let text = format!(
-        "{} alone held the lock at {} and was refused.",
+        "{} alone held the lock at {}, and its write was refused.",
         history.who(event.process),
         at(event.time)
     );
     violation.because.push(history.because(text, &[position]));
-    violation.likely = Some("an earlier grant had a larger token: tokens do not follow the grants".into());
+    violation.likely =
+        Some("an earlier grant had a larger token: the tokens are not in the order of the grants".into());
     violation
 }

@@ -50,7 +50,7 @@ fn polls(context: &Context<'_>, decided: &Herd) -> Finding {
 fn add_wire(told: &mut Finding, decided: &Herd, woken: u64) {
     if decided.lost > 0 {
         told.evidence += &format!(
-            "; the wire is no witness: taps lost their place on {}",
+            "; the counts on the wire are not used: taps lost their place on {}",
             many(decided.lost, "connection", "connections")
         );
     }
@@ -58,7 +58,7 @@ fn add_wire(told: &mut Finding, decided: &Herd, woken: u64) {
         told.figures.insert("notified".into(), counts.wire as f64);
         if woken > 0 && counts.disagree() {
             told.evidence += &format!(
-                "; signals and wire disagree: the clients told of {}, and {} to waiters passed their links",
+                "; signals and wire disagree: the clients reported {}, and the taps saw {} to waiters",
                 many(counts.signals, "wake", "wakes"),
                 many(counts.wire, "notification", "notifications")
             );
@@ -99,7 +99,7 @@ fn wakes(context: &Context<'_>, decided: &Herd, judged: &HandOvers) -> Finding {
         Verdict::Holds | Verdict::NotApplicable => {
             let most = many(max, "waiter", "waiters");
             said(&if max > limit {
-                format!("{most} woken{wire} at most, no more than left the queue (limit {limit} per release)")
+                format!("{most} woken{wire} per release at most, no more than clients left the queue (limit {limit})")
             } else {
                 format!("{most} woken{wire} per release at most (limit {limit})")
             })
@@ -183,9 +183,9 @@ fn too_busy(context: &Context<'_>, costs: &str) -> Violation {
     violation
         .events
         .extend(ends.iter().map(|end| history.step(*end, "release call")));
-    let text = format!("From the first release to the last, every hand-over cost {costs}, of all clients together.");
+    let text = format!("From the first release to the last, every hand-over cost {costs}, counted over all clients.");
     violation.because.push(history.because(text, &ends));
     violation.likely =
-        Some("waiters ask again and again: a longer interval, or a lock whose waiters are notified".into());
+        Some("waiters ask again and again: use a longer interval, or a lock that notifies its waiters".into());
     violation
 }

@@ -71,7 +71,7 @@ pub(crate) fn notes(history: &History, of: &Linearization) -> Vec<String> {
     {
         let missing = many((of.decisions.len() - certificates.len()) as u64, "lock", "locks");
         notes.push(format!(
-            "no certificate for {missing}: the budget of the search for one ended"
+            "no certificate for {missing}: the search for it ran out of budget"
         ));
     }
     notes
@@ -82,9 +82,9 @@ fn difference(history: &History, of: &ReadingDifference) -> String {
     let (name, indices) = (history.lock_name(of.lock), indices.join(", "));
     if of.by == ReadBy::Answers {
         return format!(
-            "two readings of `{name}` differ: linearizable when what failed, a read of nothing and the start say nothing, not \
-             with `--model exact-cas-register`, where a compare-and-set that failed found another value, a read of nothing found \
-             none, and there is no value at the start (operations: events {indices})"
+            "two readings of `{name}` differ: it is linearizable if failed operations, reads of nothing and the start prove \
+             nothing; it is not with `--model exact-cas-register`, where a failed compare-and-set found another value, a read of \
+             nothing found none, and the register has no value at the start (operations: events {indices})"
         );
     }
     let (ours, theirs) = if of.ours {
@@ -98,8 +98,8 @@ fn difference(history: &History, of: &ReadingDifference) -> String {
         "operations"
     };
     format!(
-        "two readings of `{name}` differ: it is {ours} as runs are read, where the call of a release ends its owner's hold whatever the \
-         answer, and {theirs} as Jepsen reads a mutex (`harness check --model mutex`), where a release that failed did not happen \
+        "two readings of `{name}` differ: by default, where the call of a release ends its owner's hold whatever the answer, it is {ours}; \
+         with Jepsen's reading of a mutex (`harness check --model mutex`), where a failed release did not happen, it {theirs} \
          ({what}: events {indices})"
     )
 }
@@ -177,16 +177,18 @@ fn class(counterexample: &Counterexample) -> &'static str {
 fn summary(counterexample: &Counterexample, lock: &str) -> String {
     match counterexample {
         Counterexample::Overlap { .. } => format!("two acquires of `{lock}` were answered with no release between"),
-        Counterexample::Crowd { out, .. } => format!("{out} permits of `{lock}` were out at once"),
+        Counterexample::Crowd { out, .. } => format!("{out} permits of `{lock}` were held at once"),
         Counterexample::AlreadyHeld { .. } => format!("`{lock}` was acquired again by its holder"),
         Counterexample::TooDeep { .. } => format!("`{lock}` was acquired more often than its limit"),
         Counterexample::NotHolder { .. } => {
-            format!("`{lock}` was released by a process that did not hold it, and that was ok")
+            format!("`{lock}` was released by a process that did not hold it, and the answer was ok")
         }
         Counterexample::FalseNotHeld { .. } => format!("the holder of `{lock}` was told that it did not hold it"),
         Counterexample::TokenBack { .. } => format!("a later grant of `{lock}` has no larger token"),
         Counterexample::TokenChanged { .. } => format!("a nested acquire of `{lock}` got another token"),
-        Counterexample::SpuriousBusy { .. } => format!("`{lock}` was called busy while it was certainly free"),
+        Counterexample::SpuriousBusy { .. } => {
+            format!("an acquire of `{lock}` was answered busy while the lock was certainly free")
+        }
         Counterexample::NoOrder { calls } => {
             format!(
                 "no order of {} on `{lock}` is legal",
@@ -249,7 +251,7 @@ fn apart(history: &History, end: &DeadEnd, violation: &mut Violation) {
     } else {
         let order = deeds.join(", ");
         format!(
-            "Up to then there is an order: {order}. After it `{}` is {states}.",
+            "A legal order exists up to this point: {order}. After it `{}` is {states}.",
             violation.lock
         )
     };
@@ -258,7 +260,7 @@ fn apart(history: &History, end: &DeadEnd, violation: &mut Violation) {
     let reply = history.events.get(event.mate as usize).unwrap_or(event);
     let time = at(reply.time);
     let text = format!(
-        "At {time} it was answered that {}: not possible then.",
+        "The answer at {time} says that {}, which is impossible then.",
         deed(history, end.call)
     );
     violation.because.push(history.because(text, &[end.call, event.mate]));

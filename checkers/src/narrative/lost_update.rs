@@ -33,7 +33,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Updates) -> Finding {
             let mut evidence = format!("{increments}, register at {}", thousands(decided.last_value));
             if decided.outside > 0 {
                 let writes = many(decided.outside, "write", "writes");
-                evidence += &format!(", after {writes} outside a certain hold, which may take others back");
+                evidence += &format!(", after {writes} outside a certain hold, which may have undone others");
             }
             said(&evidence)
         }
@@ -73,7 +73,7 @@ fn lost(context: &Context<'_>, lock: usize, victim: &Increment, culprit: &Increm
     violation.window = context.window_before(time(culprit.write)).map(|window| window.number);
     let value = culprit.value;
     violation.summary = format!(
-        "{b} wrote {value} over the {} of {a}: an increment was lost",
+        "{b} overwrote the value {} of {a} with {value}: an increment was lost",
         victim.value
     );
     if culprit.read != NONE {
@@ -92,7 +92,7 @@ fn lost(context: &Context<'_>, lock: usize, victim: &Increment, culprit: &Increm
     let text = format!("{a} wrote {} at {}.", victim.value, at(time(victim.write)));
     violation.because.push(history.because(text, &[victim.write]));
     let text = format!(
-        "{b} wrote {value} at {}, from what it had read before.",
+        "{b} wrote {value} at {}, from its earlier read.",
         at(time(culprit.write))
     );
     violation.because.push(history.because(text, &[culprit.write]));
@@ -108,7 +108,7 @@ fn inside(context: &Context<'_>, lock: usize, reader: InnerReader, increment: &I
     let mut violation = history.violation("two-inside", lock, &[increment.process, process], time(read));
     violation.window = context.window_before(time(read)).map(|window| window.number);
     violation.summary = format!(
-        "{b} read the register of `{}` in the midst of {a}'s increment",
+        "{b} read the register of `{}` during the increment of {a}",
         violation.lock
     );
     violation.events.push(history.step(increment.read, "read the register"));

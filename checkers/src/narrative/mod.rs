@@ -25,6 +25,10 @@ use crate::history::{History, NEMESIS, SERVER};
 use crate::tickets;
 use crate::watched::NotWatched;
 
+/// The likely cause of one release that freed a lock which its owner took more than once.
+pub(crate) const EARLY_RELEASE: &str =
+    "the release does not count the acquires of its owner: free the lock only with the last release";
+
 /// A length of time for a person: `1.84s`, `840ms`, `8.4ms`, `120µs`.
 pub(crate) fn length(ns: u64) -> String {
     match ns {
@@ -133,7 +137,10 @@ pub(crate) fn stands_up_to(context: &Context<'_>, violation: &mut Violation, ove
     if context.clock_error_ns > 0 {
         let up_to_ns = overlap_ns.saturating_sub(1) / 2;
         violation.figures.insert("clock_error_ms".into(), up_to_ns as f64 / 1e6);
-        let text = format!("It stands while no stamp is wrong by more than {}.", length(up_to_ns));
+        let text = format!(
+            "The violation is certain while no timestamp is wrong by more than {}.",
+            length(up_to_ns)
+        );
         violation.because.push(context.history.because(text, &[]));
     }
 }

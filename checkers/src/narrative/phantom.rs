@@ -1,6 +1,6 @@
 //! HL007 in words: grants that the server never gave, had taken back, that another process removed, or that no client was told of.
 
-use super::{at, finding, length, many, not_watched, violated};
+use super::{EARLY_RELEASE, at, finding, length, many, not_watched, thousands, violated};
 use crate::context::Context;
 use crate::finding::{Because, Finding, Property, Verdict, Violation};
 use crate::grants::ServerGrant;
@@ -13,7 +13,7 @@ use crate::phantom::{OrphanGrant, PhantomGrants, Refusals, WrongGrant};
 pub(crate) fn tell(context: &Context<'_>, decided: &PhantomGrants<'_>) -> Finding {
     let said = |evidence: &str| finding(Property::Hl007, decided.verdict, evidence);
     let known = many(decided.known, "hold", "holds");
-    let joined = many(decided.joined, "hold", "holds");
+    let joined = thousands(decided.joined);
     let mut told = match decided.verdict {
         Verdict::NotApplicable => return said(not_watched(context)),
         Verdict::Inconclusive if decided.joined == 0 => said("no acquire could be joined to a grant of the server"),
@@ -32,8 +32,8 @@ pub(crate) fn tell(context: &Context<'_>, decided: &PhantomGrants<'_>) -> Findin
                     many(decided.count, "grant", "grants")
                 )
             } else {
-                let are = if decided.count == 1 { "is" } else { "are" };
-                format!("{} of {known} {are} not as the server has it", decided.count)
+                let differ = if decided.count == 1 { "differs" } else { "differ" };
+                format!("{} of {known} {differ} from the server's record", decided.count)
             };
             let violations = decided.wrong.iter().map(|wrong| describe(context, wrong)).collect();
             violated(Property::Hl007, evidence, violations, decided.count)
@@ -76,7 +76,7 @@ fn orphan_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>) -> Violation {
     let mut violation = history.violation("orphan-grant", grant.lock as usize, &[call.process], at_ns);
     violation.window = context.window_before(at_ns).map(|window| window.number);
     violation.summary = format!(
-        "an acquire of `{}` was answered fail, and its grant stood for {stood} without a holder",
+        "an acquire of `{}` was answered fail, and its grant stayed for {stood} without a holder",
         violation.lock
     );
     violation.events.push(history.step(orphan.call, "asked for the lock"));
@@ -86,7 +86,7 @@ fn orphan_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>) -> Violation {
         .push(history.step(grant.granted, "the server gave the lock"));
     let said = history.name(history.rare(reply).error).unwrap_or("no reason");
     let text = format!(
-        "{who} asked for the lock at {}, and answered fail at {} (`{said}`): the last of those whose acquire it can be.",
+        "{who} asked for the lock at {} and was answered fail at {} (`{said}`): the last acquire that the grant can belong to.",
         at(call.time),
         at(reply.time)
     );
@@ -95,13 +95,13 @@ fn orphan_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>) -> Violation {
         .push(history.because(text, &[orphan.call, orphan.reply]));
     let owner = history.name(grant.owner).unwrap_or("an owner");
     let text = format!(
-        "The server gave the lock to {owner} at {}, and no client holds by that grant.",
+        "The server gave the lock to {owner} at {}, and no client held the lock by that grant.",
         at(granted_ns)
     );
     violation.because.push(history.because(text, &[grant.granted]));
     if let Some(session) = orphan.session {
         let text = format!(
-            "{owner} is the session that {} was given at {}, and the client asked again meanwhile, and was refused.",
+            "{owner} is the session that {} got at {}. The client asked again meanwhile and was refused.",
             session.client,
             at(session.time_ns)
         );
@@ -109,8 +109,8 @@ fn orphan_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>) -> Violation {
     }
     until_its_end(context, grant, &mut violation);
     violation.likely = Some(
-        "the acquire gives up with its request or its place in the queue left behind: remove it before `fail`, and answer \
-         `info` where that is not sure"
+        "the acquire gives up and leaves its request or its place in the queue behind: remove it before the answer `fail`, \
+         and answer `info` if the removal is not certain"
             .into(),
     );
     violation
@@ -125,9 +125,9 @@ fn until_its_end(context: &Context<'_>, grant: &ServerGrant, violation: &mut Vio
     let text = match grant.revoked_ns(history) {
         Some(ended_ns) => {
             violation.events.push(history.step(grant.revoked, "its lease ended"));
-            format!("It stood until its lease ended at {}.", at(ended_ns))
+            format!("The grant stayed until its lease ended at {}.", at(ended_ns))
         }
-        None => "It still stood when the history ended.".to_owned(),
+        None => "The grant was still there when the history ended.".to_owned(),
     };
     violation.because.push(history.because(text, &[grant.revoked]));
 }
@@ -147,7 +147,7 @@ fn unnoticed_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>, refused: &Re
     let mut violation = history.violation("orphan-grant", grant.lock as usize, &[call.process], granted_ns);
     violation.window = context.window_before(granted_ns).map(|window| window.number);
     violation.summary = format!(
-        "{who} was refused `{}` {least}{times} while its own grant stood, whose reply was lost",
+        "{who} was refused `{}` {least}{times} while it had a grant whose reply was lost",
         violation.lock
     );
     violation.events.push(history.step(orphan.call, "asked for the lock"));
@@ -176,8 +176,8 @@ fn unnoticed_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>, refused: &Re
         violation.events.push(history.step(orphan.reply, answered(reply.kind)));
     }
     violation.likely = Some(
-        "the acquire does not look whose the lock is that it is refused: after a call without an answer, compare its value or owner \
-         with the own one"
+        "a refused acquire does not check the owner of the lock: after a call without an answer, compare the lock's value or owner \
+         with the client's own"
             .into(),
     );
     violation
@@ -244,19 +244,19 @@ fn own_release(
     let who = history.who(hold.process);
     let mut violation = start(context, "early-release", hold, removed_ns);
     violation.summary = format!(
-        "one release by {who} freed `{}`, which it had taken more often",
+        "one release by {who} freed `{}`, which it had taken more than once",
         violation.lock
     );
     violation
         .events
-        .push(history.step(release, "release call, of one of several"));
+        .push(history.step(release, "release call for one of several acquires"));
     violation.events.push(history.step(grant.revoked, "removed on request"));
     let called_ns = history.event(release).time;
     let text = format!("{who} released it once at {}, and still held it.", at(called_ns));
     violation.because.push(history.because(text, &[release]));
     let text = format!("The server removed the lock at {}.", at(removed_ns));
     violation.because.push(history.because(text, &[grant.revoked]));
-    violation.likely = Some("a release that does not count how often its owner took the lock".into());
+    violation.likely = Some(EARLY_RELEASE.into());
     violation
 }
 
@@ -285,7 +285,7 @@ fn never_given(context: &Context<'_>, hold: &LockHold, covering: Option<&ServerG
     let (from, who) = (history.ns(hold.from), history.who(hold.process));
     let mut violation = start(context, "phantom-grant", hold, from);
     violation.summary = format!(
-        "{who} was told that it has `{}`, and the server never gave it",
+        "{who} was told that it has `{}`, and the server never granted it",
         violation.lock
     );
     let because: Because = match covering {
@@ -300,11 +300,14 @@ fn never_given(context: &Context<'_>, hold: &LockHold, covering: Option<&ServerG
                 &[grant.granted],
             )
         }
-        None => history.because("The observer saw the lock before and after, and no grant to it.", &[]),
+        None => {
+            let text = format!("The observer saw the lock before and after, and no grant to {who}.");
+            history.because(text, &[])
+        }
     };
     violation.because.push(because);
     violation.likely =
-        Some("the acquire is answered without having won: look at replies that never came, and at sessions that ended while it waited".into());
+        Some("the acquire is answered `ok` without a grant: look at lost replies, and at sessions that ended during its wait".into());
     violation
 }
 

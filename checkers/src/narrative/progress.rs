@@ -14,7 +14,7 @@ use crate::progress::{
 /// The finding of HL005.
 pub(crate) fn tell(context: &Context<'_>, decided: &ProgressOutcome) -> Finding {
     match decided {
-        ProgressOutcome::NoLock => finding(Property::Hl005, Verdict::NotApplicable, "a register is not waited for"),
+        ProgressOutcome::NoLock => finding(Property::Hl005, Verdict::NotApplicable, "a register has no waiters"),
         ProgressOutcome::HealsUnknown => {
             let evidence = "the recording does not say when its faults were healed";
             finding(Property::Hl005, Verdict::NotApplicable, evidence)
@@ -38,7 +38,7 @@ fn after_heal(context: &Context<'_>, decided: &ProgressAfterHeal) -> Finding {
     let mut limit = format!("limit {}", length(decided.bound_ns));
     if decided.retransmission_ns > 0 {
         let again = length(decided.retransmission_ns);
-        limit += &format!(", with the {again} after which TCP has sent again what was dropped");
+        limit += &format!(", of which {again} are for TCP to send dropped packets again");
     }
     let said = |evidence: String| finding(Property::Hl005, decided.verdict, evidence);
     let mut told = match decided.verdict {
@@ -63,7 +63,7 @@ fn after_heal(context: &Context<'_>, decided: &ProgressAfterHeal) -> Finding {
         Verdict::Inconclusive => said(match decided.excused_ns {
             Some(stuck_ns) => {
                 let stuck = length(stuck_ns);
-                format!("a lock was stuck for {stuck} on a machine that had far too much to do ({limit})")
+                format!("a lock was stuck for {stuck} on an overloaded machine ({limit})")
             }
             None if decided.asked == 0 => format!("nobody asked for the lock{since}"),
             None => {
@@ -153,7 +153,7 @@ fn role(owner: &StuckOwner) -> &'static str {
         StuckOwner::Waiting { .. } | StuckOwner::Ghost { .. } => "the server made it the owner",
         StuckOwner::WaitsInTurn { .. } => "holds it, and waits for another lock",
         StuckOwner::Dead { .. } => "left the lock behind",
-        StuckOwner::Unsure { .. } => "left without an answer",
+        StuckOwner::Unsure { .. } => "release call, not answered ok",
     }
 }
 
@@ -173,7 +173,7 @@ fn owner_sentence(context: &Context<'_>, owner: &StuckOwner) -> (String, Vec<u32
         StuckOwner::Ghost { process, granted } => {
             let since = at(time(granted));
             let text = match process.map(|process| history.who(process)) {
-                Some(who) => format!("The server shows {who} as the owner since {since}, which does not hold it."),
+                Some(who) => format!("The server shows {who} as the owner since {since}, and {who} does not hold it."),
                 None => format!("The server shows an owner since {since} that is no client of this history."),
             };
             (text, vec![granted])
@@ -186,7 +186,9 @@ fn owner_sentence(context: &Context<'_>, owner: &StuckOwner) -> (String, Vec<u32
                 .and_then(|call| history.name(call.lock));
             let other = other.unwrap_or_default();
             (
-                format!("{who} held it since {since}, and asked at {asked} for `{other}`, which the other one held."),
+                format!(
+                    "{who} held it since {since}, and asked at {asked} for `{other}`, which the other client held."
+                ),
                 vec![got, call],
             )
         }
@@ -198,14 +200,14 @@ fn owner_sentence(context: &Context<'_>, owner: &StuckOwner) -> (String, Vec<u32
                 "was told of its loss"
             };
             (
-                format!("{who} {what} at {gone}, and the lock was not given on."),
+                format!("{who} {what} at {gone}, and the lock was not granted again."),
                 vec![granted, end],
             )
         }
         StuckOwner::Unsure { process, end } => {
             let (who, gone) = (history.who(process), at(time(end)));
             (
-                format!("{who} was the last holder, and left at {gone} without an answer."),
+                format!("{who} was the last holder, and its release at {gone} was not answered ok."),
                 vec![end],
             )
         }
@@ -220,7 +222,7 @@ fn healed(context: &Context<'_>, from_ns: u64) -> Option<Because> {
         .filter(|window| window.heal_ns.is_some_and(|heal| heal <= from_ns));
     let heal = healed.max_by_key(|window| window.heal_ns)?;
     let (fault, number, when) = (&heal.fault, heal.number, at(heal.heal_ns?));
-    let text = format!("The last fault before that, {fault} {number}, was healed at {when}.");
+    let text = format!("The last fault before the lock was stuck, {fault} {number}, was healed at {when}.");
     Some(Because {
         text,
         events: vec![heal.heal_index?],
@@ -267,37 +269,36 @@ fn likely(cause: StuckCause<'_>) -> String {
             format!("no acquire was ever answered ok; the last answer was `{said}`")
         }
         StuckCause::Order => {
-            "the clients take the locks in different orders: take them in one order, or with a wait".to_owned()
+            "the clients take the locks in different orders: take them in one order, or limit the wait of each acquire".to_owned()
         }
         StuckCause::Dropped(DroppedMessage { message, f, .. }) => {
             let MessageMatch { message, client, .. } = message;
             let removes = message.to_lowercase().starts_with("del");
             let advice = if f == F::Release || removes {
-                "send what removes a node or key again until it is answered, and let the lock expire"
+                "send the removal again until it is answered, and let the lock expire"
             } else {
-                "what was sent before it stayed: take the lock and set its expiry in one request, or undo what was done \
-                 when a request fails"
+                "the earlier request stayed in effect: take the lock and set its expiry in one request, or undo the \
+                 earlier request when a later one fails"
             };
             format!("`{message}` of {client} never reached the server: {advice}")
         }
         StuckCause::OnlyErrors(said) => format!(
-            "every acquire was answered with an error, the last one with `{said}`: the clients did not come to ask for the lock, so look \
-             at how they connect again"
+            "every acquire was answered with an error, the last one with `{said}`: no request reached the lock, so look at how the \
+             clients connect again"
         ),
         StuckCause::MinorityAway { away, said } => format!(
-            "{} {} kept a minority of the servers away ({}), and nobody got the lock from the others{}: wait for one server for much \
-             less than a lease, and take its error for no more than its refusal",
+            "{} {} kept a minority of the servers away ({}), and no client got the lock from the others{}: wait for one server for \
+             much less than a lease, and count its error as one refusal",
             away.window.fault,
             away.window.number,
             Vec::from_iter(away.servers).join(" "),
-            said.map(|said| format!(", the last answer being `{said}`")).unwrap_or_default()
+            said.map(|said| format!(" (last answer: `{said}`)")).unwrap_or_default()
         ),
         StuckCause::RefusedRenew(message) => format!(
-            "acquires that are refused send `{message}`, so that what a client left never ends while others ask: let only the \
-             owner renew"
+            "refused acquires send `{message}`, so a key that a client left never expires while others ask: let only the owner renew"
         ),
         StuckCause::RenewalGoesOn(message) => format!(
-            "clients that neither hold the lock nor ask for it send `{message}`, so that what a client left never ends: end the \
+            "clients that neither hold the lock nor ask for it send `{message}`, so a key that a client left never expires: end the \
              renewal with its hold, and let it compare the owner"
         ),
         StuckCause::Left(leftover) => left(leftover),
@@ -305,22 +306,21 @@ fn likely(cause: StuckCause<'_>) -> String {
             "the lock has no expiry, or its expiry is set in a second step that did not happen".to_owned()
         }
         StuckCause::EndNotTold { ended_ns } => format!(
-            "the last grant ran out at {}, and no waiter heard of that: where a store tells nobody of such an end (Redis without \
-             keyspace events, buckets of NATS), a waiter has to look again when the time to live is over; where it does, the wake-up \
-             was lost",
+            "the last grant ran out at {}, and no waiter was notified: some stores do not notify of an expiry (Redis without \
+             keyspace events, NATS buckets), so a waiter must look again after the time to live; with other stores the wake-up was \
+             lost",
             at(ended_ns)
         ),
         StuckCause::WakeUpLost => "the wake-up was lost: look again after setting the watch".to_owned(),
         StuckCause::OwnLeftover { client } => format!(
-            "c{client} waits for its own node or key: after a reply that was lost, compare the owner with the own name before the lock is \
-             taken for another's"
+            "c{client} waits for its own node or key: after a lost reply, compare the owner with the client's own name before the wait"
         ),
         StuckCause::ReleaseNotNoticed => {
             "the release was not noticed: the wake-up was lost, or the waiters wait for the wrong node".to_owned()
         }
         StuckCause::RefusedThoughFree => {
-            "the server showed no owner, and acquires that were called then were refused: the library looks at something else than \
-             the lock, such as a place in a queue, a note of its own, or the late reply to an earlier request"
+            "the server showed no owner, and new acquires were still refused: the library checks something other than the lock, such as \
+             a place in a queue, its own memory, or the late reply to an earlier request"
                 .to_owned()
         }
         StuckCause::NotKnown(between) => not_known(between),
@@ -333,8 +333,8 @@ fn left(LeftBehind { client, by, said }: LeftBehind<'_>) -> String {
     let said = said.map(|said| format!(" (`{said}`)")).unwrap_or_default();
     match by {
         LeftBy::GaveUp => format!(
-            "an acquire of {whose} that gave up{said} left its node or key behind: delete it before `fail`, and again until the store \
-             has confirmed that"
+            "an acquire of {whose} that gave up{said} left its node or key behind: delete it before the answer `fail`, and repeat \
+             the delete until the store confirms it"
         ),
         LeftBy::Unanswered => format!(
             "an acquire of {whose} whose reply was lost or late{said} left its node or key behind: find it again by a GUID, or delete \
@@ -342,20 +342,21 @@ fn left(LeftBehind { client, by, said }: LeftBehind<'_>) -> String {
         ),
         LeftBy::Acquire => format!(
             "an acquire of {whose} that gave up, or whose reply was lost{said}, left its node or key behind: find it again by a GUID, \
-             and delete it until the store has confirmed that"
+             and repeat the delete until the store confirms it"
         ),
         LeftBy::ReleaseOk => format!(
-            "the release of {whose} was answered ok, and did not remove its node or key: answer when the store has confirmed it"
+            "the release of {whose} was answered ok, and did not remove its node or key: answer ok only after the store confirms \
+             the removal"
         ),
         LeftBy::ReleaseFailed => format!(
             "the release of {whose} did not remove its node or key{said}: send it again until it is answered, and let the lock expire"
         ),
         LeftBy::Loss => format!(
-            "{whose} was told that it had lost the lock, and its node or key stays: remove it after a loss, and end what renews it"
+            "{whose} was told that it had lost the lock, and its node or key stays: remove it after a loss, and stop its renewal"
         ),
         LeftBy::NotKnown => {
-            "not known from this history: the server shows an owner, and no acquire or release tells who left it; \
-                             owners in the answers (`owner`) would tell"
+            "not known from this history: the server shows an owner, and no acquire or release names it; answers with an `owner` \
+             would name it"
                 .to_owned()
         }
     }
@@ -363,12 +364,14 @@ fn left(LeftBehind { client, by, said }: LeftBehind<'_>) -> String {
 
 fn not_known(between: NotKnown) -> String {
     let either = match between {
-        NotKnown::StaysOrRefusal => "acquires are refused by a node or key that stays, or though the lock is free",
+        NotKnown::StaysOrRefusal => "acquires are refused because a node or key stays, or although the lock is free",
         NotKnown::StaysOrWakeUp => "a node or key stays, or the release woke nobody",
-        NotKnown::ExpiryOrWakeUp => "the node or key of the last holder stays, or it ended and nobody was told",
+        NotKnown::ExpiryOrWakeUp => {
+            "the node or key of the last holder stays, or it expired and no waiter was notified"
+        }
     };
     format!(
-        "not known from this history: {either}; nobody saw the server, and `keys` in the contract would tell, since the observer then \
-         shows the owner"
+        "not known from this history: {either}; the owner on the server is not recorded; with `keys` in the contract, the observer \
+         records it"
     )
 }

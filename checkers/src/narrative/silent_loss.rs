@@ -68,9 +68,10 @@ fn describe(context: &Context<'_>, silence: &Silence<'_>) -> Violation {
     };
     violation.because.push(history.because(text, &[hold.end]));
     if hold.ended != Ended::Open {
-        violation.events.push(history.step(hold.end, "until then it believed"));
+        violation.events.push(history.step(hold.end, "end of its hold"));
     }
-    violation.likely = Some("the client library has no signal for a lost lock, or nobody listens to it".into());
+    violation.likely =
+        Some("the client library has no signal for a lost lock, or the client does not listen to it".into());
     violation.follows = context.root_of(hold.got);
     violation
         .figures

@@ -58,7 +58,7 @@ pub fn latency(diagnosis: &Diagnosis, timeline: &Timeline) -> Markup {
         @for (class, word, of_it) in known() {
             span class={ "key " (class) } { (word) " " (thousands(of_it.len() as u64)) }
         }
-        " " span.quiet { "by the time of the answer; dots that would cover each other are drawn once" }
+        " " span.quiet { "by the time of the answer; dots in the same place are drawn once" }
     };
     let decades = (bottom..=top).map(|power| {
         let ns = 10_u64.pow(power);
@@ -72,7 +72,7 @@ pub fn latency(diagnosis: &Diagnosis, timeline: &Timeline) -> Markup {
         "latency",
         match diagnosis.latency.late {
             0 => "Time from the call of an acquire to its answer",
-            _ => "Time from when an acquire was due to its answer",
+            _ => "Time from the due time of an acquire to its answer",
         },
         diagnosis,
         timeline,
@@ -198,7 +198,7 @@ pub fn herd(diagnosis: &Diagnosis) -> Markup {
     // more than the limit, and no herd: the reason is shown next to it
     let excused = !violated && rows.iter().any(|(_, woken)| is_over(*woken));
     html! {
-        h3 { "Herd: most that one release woke, by how many waited (limit " (limit) ")" }
+        h3 { "Herd: the most waiters that one release woke, by number of waiters (limit " (limit) ")" }
         table.herd {
             tr { th { "waiters" } th.left { "woken" } }
             @for (waiters, woken) in &rows {

@@ -70,7 +70,7 @@ fn windows(report: &Report<'_>) -> Markup {
         table {
             thead {
                 tr {
-                    th {} th { "fault" } th { "effect?" } th { "planned" } th { "real" } th { "touched" } th { "what it did" }
+                    th {} th { "fault" } th { "effect?" } th { "planned" } th { "real" } th { "touched" } th { "result" }
                 }
             }
             tbody { @for window in &report.diagnosis.effect.windows { (row(report, window)) } }
@@ -95,7 +95,7 @@ pub fn coverage(diagnosis: &Diagnosis) -> Markup {
                 summary { "struck: " (words) }
                 @for (kind, matrix) in matrices.iter().filter(|(_, matrix)| !matrix.faults.is_empty()) { (table_of(kind, matrix)) }
                 @if coverage.in_vain > 0 {
-                    p.quiet { (many(coverage.in_vain, "window")) " waited for a message in vain." }
+                    p.quiet { (many(coverage.in_vain, "window")) " waited for a message that did not come." }
                 }
             }
         }
@@ -185,11 +185,11 @@ pub fn reproduce(report: &Report<'_>) -> Markup {
     let diagnosis = report.diagnosis;
     let mut commands = Vec::new();
     if let Some(exact) = summary::exact(diagnosis) {
-        commands.push(("exactly this decision, from the stored history", exact));
+        commands.push(("check the stored history again", exact));
     }
     if let Some(run) = &diagnosis.run {
         let compared = format!("harness compare EARLIER-RUN {}", quoted(&run.run));
-        commands.push(("what is new, still there and gone since another run", compared));
+        commands.push(("compare the violations with those of another run", compared));
     }
     let run = diagnosis.run.as_ref();
     let run = run.map(|run| serde_json::to_value(run).expect("it is plain data"));
@@ -198,7 +198,7 @@ pub fn reproduce(report: &Report<'_>) -> Markup {
         dl.commands { @for (what, command) in &commands { dt { (what) } dd { code { (command) } } } }
         @if let Some(latency) = summary::latency(diagnosis) { p { (latency) } }
         p { (summary::amount(diagnosis)) }
-        @if let Some(run) = &run { (folded("the run, as run.json has it", run)) }
+        @if let Some(run) = &run { (folded("the run (run.json)", run)) }
         @if let Some(plan) = report.plan { (folded("the plan", plan)) }
     }
 }

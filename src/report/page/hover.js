@@ -43,7 +43,7 @@ function words(lane, hit) {
   }
   if (hit.grant) {
     const { from, to, client } = hit.grant;
-    return `the server has ${client || "a client that nobody names"} as the owner\nfrom    ${seconds(from)}\nuntil   ${seconds(to)}   after ${span(to - from)}`;
+    return `owner on the server: ${client || "an unknown client"}\nfrom    ${seconds(from)}\nuntil   ${seconds(to)}   after ${span(to - from)}`;
   }
   if (hit.signal) {
     const { kind, at, line, cause } = hit.signal;

@@ -242,7 +242,7 @@ impl OnMessage {
                 asked.time = Some(time);
             } else {
                 return Err(format!(
-                    "`{part}` is not understood; the argument is {}",
+                    "`{part}` is not understood here; the argument is {}",
                     self.definition().argument
                 ));
             }
@@ -479,7 +479,7 @@ mod tests {
         let meant = planned(OnMessage::KillAfter, Some("SET:accepted:1:waiter"), Protocol::Resp).unwrap();
         assert!(meant.accepted && meant.occurrence == 1);
         let early = planned(OnMessage::DropRequest, Some("SET:accepted"), Protocol::Resp).unwrap_err();
-        assert!(early.contains("`accepted` says nothing here"), "{early}");
+        assert!(early.contains("`accepted` is not understood"), "{early}");
         let meant = planned(OnMessage::DelayRequest, Some("DEL:3s"), Protocol::Resp).unwrap();
         assert_eq!(meant.action, MessageAction::DelayRequest(Duration::from_secs(3)));
         assert!(OCCURRENCES.contains(&meant.occurrence), "drawn from the seed");

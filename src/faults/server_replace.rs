@@ -278,8 +278,8 @@ mod tests {
         };
         for (shape, said) in [
             (Shape::one_redis(), "is for zk or etcd"),
-            (of(BackendId::Postgres), "not PostgreSQL"),
-            (of(BackendId::Mariadb), "not MariaDB"),
+            (of(BackendId::Postgres), "not for PostgreSQL"),
+            (of(BackendId::Mariadb), "not for MariaDB"),
             (Shape { servers: 1, ..zk }, "--nodes 3"),
             (Shape { simulated: true, ..zk }, "--runtime local"),
             (Shape { tls: true, ..zk }, "leave --tls out"),

@@ -568,7 +568,7 @@ mod tests {
         let mut other = records[1].clone();
         other.seed = "8".to_owned();
         let refused = super::super::merge(vec![records[0].clone(), other]).unwrap_err();
-        assert!(refused.contains("different"), "{refused}");
+        assert!(refused.contains("the same scenario"), "{refused}");
     }
 
     #[test]

@@ -121,7 +121,7 @@ fn nothing_is_overwritten_and_then_nothing_is_written() {
     let output = harness.output("init python my-lock/");
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("suite.toml is there already"), "{said}");
+    assert!(said.contains("suite.toml exists already"), "{said}");
     assert_eq!(names_below(&folder), ["suite.toml"]);
     assert_eq!(std::fs::read_to_string(folder.join("suite.toml")).unwrap(), "mine");
 }

@@ -393,7 +393,7 @@ mod tests {
     fn every_sample_is_a_store() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut names = Vec::new();
-        for samples in ["workloads/stores", "tests/stores"] {
+        for samples in ["workloads/stores", "workloads/stores/not-run", "tests/stores"] {
             let entries = std::fs::read_dir(folder.join(samples)).unwrap().flatten();
             for path in entries
                 .map(|entry| entry.path())
@@ -405,6 +405,9 @@ mod tests {
             }
         }
         names.sort();
-        assert_eq!(names, ["consul", "hazelcast", "http-lock", "mongodb", "postgres"]);
+        assert_eq!(
+            names,
+            ["consul", "hazelcast", "http-lock", "mongodb", "nats", "postgres"]
+        );
     }
 }

@@ -188,6 +188,12 @@ impl SurveyedLock {
         self.client.split(' ').next().unwrap_or_default()
     }
 
+    /// The name of its store; of a described one, that of its file.
+    pub fn store(&self) -> &str {
+        let name = Path::new(&self.backend).file_stem();
+        name.and_then(|name| name.to_str()).unwrap_or(&self.backend)
+    }
+
     /// Virtual time, unless it says otherwise.
     pub fn runtime(&self) -> &str {
         self.option("runtime").unwrap_or("virtual")

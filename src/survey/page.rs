@@ -39,8 +39,8 @@ fn title((lock, record): &Surveyed<'_>) -> String {
 /// Its store, and the runtime where it is not virtual time.
 fn store(lock: &SurveyedLock) -> String {
     match lock.runtime() {
-        "virtual" => lock.backend.clone(),
-        other => format!("{} ({other})", lock.backend),
+        "virtual" => lock.store().to_owned(),
+        other => format!("{} ({other})", lock.store()),
     }
 }
 

@@ -1,0 +1,45 @@
+"""nats-semaphore's `NatsSemaphore`, with one slot.
+
+https://pypi.org/project/nats-semaphore/
+
+A task of the library renews the slot; the library has no public sign of its loss.
+"""
+
+import asyncio
+
+from nats.js.api import StorageType
+from nats_semaphore import NatsSemaphoreContext, SemaphoreBucketConfig
+
+from harness_client import Fail, LibraryLock, serve
+from on_nats import bucket, connected
+from serve_survey import LEASED, run
+
+
+class OneSlot(LibraryLock):
+    contract = {**LEASED, "wakes": "unreported"}
+
+    def open(self, endpoints, lease_ms):
+        self.lease = lease_ms / 1000
+        run(self.begin(endpoints), 10)
+
+    async def begin(self, endpoints):
+        jetstream = (await connected(endpoints)).jetstream(timeout=2)
+        await bucket(jetstream, "SEMAPHORES", self.lease)
+        config = SemaphoreBucketConfig(ttl=self.lease, storage=StorageType.FILE, replicas=3)
+        self.context = NatsSemaphoreContext(jetstream, config)
+
+    def take(self, lock, wait_ms):
+        slots = self.context.semaphore(lock, 1)
+        try:
+            return run(slots.acquire(timeout=max(0.1, wait_ms / 1000), renew_interval=self.lease / 3))
+        except asyncio.TimeoutError:
+            return None
+
+    def release(self, lock):
+        contender = self.held.pop(lock, None)
+        if contender is None:
+            raise Fail("not held")
+        run(contender.release())
+
+
+serve(OneSlot)

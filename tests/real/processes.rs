@@ -133,7 +133,11 @@ fn all_clients_of_a_killed_process_die_and_come_back(runtime: &str) {
 fn a_queue_stands_the_end_of_its_leader(runtime: &str, backend: &str) {
     let plan = if backend == "etcd" { ETCD } else { SHORT };
     let words = format!("--runtime {runtime} --backend {backend} --fault server-kill=leader {plan}");
-    let answer = Harness::new().run(&words);
+    // a ZooKeeper that waits for its disk serves nobody for seconds
+    let mut answers = (0..3).map(|_| Harness::new().run(&words));
+    let answer = answers
+        .find(|answer| !answer.is_to_be_run_again())
+        .expect("one of three is judged");
     answer.assert_exit(0);
     assert_every_window_had_effect(&answer);
     let killed = answer.window_sum("servers_killed");

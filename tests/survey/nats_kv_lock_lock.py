@@ -7,17 +7,13 @@ The key has no time to live, so the lock of a client that died stays.
 
 from nats_kv_lock import NatsKvLock
 
-from harness_client import Fail, LibraryLock, serve
-from on_nats import bucket, connected
+from harness_client import LibraryLock, serve
+from on_nats import OnNats, bucket, connected
 from serve_survey import SESSION, run
 
 
-class KvLock(LibraryLock):
+class KvLock(OnNats, LibraryLock):
     contract = SESSION
-
-    def open(self, endpoints, lease_ms):
-        self.lease = lease_ms / 1000
-        run(self.begin(endpoints), 10)
 
     async def begin(self, endpoints):
         self.kv = await bucket((await connected(endpoints)).jetstream(timeout=2), "locks")
@@ -26,12 +22,6 @@ class KvLock(LibraryLock):
         contender = NatsKvLock(self.kv, lock)
         # its time limit is that of one event of the watch
         return contender if run(contender.acquire(timeout=max(0.05, wait_ms / 1000))) else None
-
-    def release(self, lock):
-        contender = self.held.pop(lock, None)
-        if contender is None:
-            raise Fail("not held")
-        run(contender.release())
 
 
 serve(KvLock)

@@ -10,17 +10,13 @@ import asyncio
 from nats.js.api import StorageType
 from nats_semaphore import NatsSemaphoreContext, SemaphoreBucketConfig
 
-from harness_client import Fail, LibraryLock, serve
-from on_nats import bucket, connected
+from harness_client import LibraryLock, serve
+from on_nats import OnNats, bucket, connected
 from serve_survey import LEASED, run
 
 
-class OneSlot(LibraryLock):
+class OneSlot(OnNats, LibraryLock):
     contract = {**LEASED, "wakes": "unreported"}
-
-    def open(self, endpoints, lease_ms):
-        self.lease = lease_ms / 1000
-        run(self.begin(endpoints), 10)
 
     async def begin(self, endpoints):
         jetstream = (await connected(endpoints)).jetstream(timeout=2)
@@ -34,12 +30,6 @@ class OneSlot(LibraryLock):
             return run(slots.acquire(timeout=max(0.1, wait_ms / 1000), renew_interval=self.lease / 3))
         except asyncio.TimeoutError:
             return None
-
-    def release(self, lock):
-        contender = self.held.pop(lock, None)
-        if contender is None:
-            raise Fail("not held")
-        run(contender.release())
 
 
 serve(OneSlot)

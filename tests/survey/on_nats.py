@@ -6,6 +6,9 @@ import contextlib
 import nats
 from nats.js.api import KeyValueConfig, StorageType
 
+from harness_client import Fail
+from serve_survey import run
+
 
 async def _nothing(_error):
     pass
@@ -34,3 +37,17 @@ async def bucket(jetstream, name, ttl=None):
         with contextlib.suppress(Exception):  # another client makes it, or nobody leads yet
             return await jetstream.create_key_value(config)
         await asyncio.sleep(0.2)
+
+
+class OnNats:
+    """Opens and releases on the loop of the process; `begin` is the coroutine that connects."""
+
+    def open(self, endpoints, lease_ms):
+        self.lease = lease_ms / 1000
+        run(self.begin(endpoints), 10)
+
+    def release(self, lock):
+        contender = self.held.pop(lock, None)
+        if contender is None:
+            raise Fail("not held")
+        run(contender.release())

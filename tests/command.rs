@@ -122,12 +122,6 @@ impl Answer {
             .expect("a finding has a verdict")
     }
 
-    /// Whether the machine or a server stood still in this run, which harness then does not judge and asks for again.
-    pub fn is_to_be_run_again(&self) -> bool {
-        let hint = self.diagnosis["effect"]["hint"].as_str().unwrap_or_default();
-        self.exit == 3 && hint.ends_with("harness does not judge that time")
-    }
-
     /// The windows that left a trace, and all of them.
     pub fn windows_with_effect(&self) -> (usize, usize) {
         let windows = self.diagnosis["effect"]["windows"]

@@ -121,18 +121,15 @@ fn a_redis_that_lost_its_last_second_has_two_holders_and_one_that_kept_it_has_no
 }
 
 /// Whether a hold was granted in the second that is lost is chance, and no part of this. Of six locks one is written to all the time, so
-/// that the log is hardly ever as it was synced when the power goes: in one of three cuts it is not.
+/// that the log is hardly ever as it was synced when the power goes; of five cuts in one run no machine is slow enough for all.
 fn a_redis_that_lost_its_power_has_its_files_as_they_were_synced(runtime: &str) {
-    let plan = "--backend redis --locks 6 --clients 12 --lease 1s --window 2500ms --time 9s";
-    let was_set_back = (1..=3).any(|seed| {
-        let answer = run(
-            runtime,
-            &format!("{plan} --fault server-kill=one:200ms:lost --seed {seed}"),
-        );
-        assert_eq!(answer.window_sum("servers_back"), answer.window_sum("servers_killed"));
-        answer.window_sum("files_set_back") > 0
-    });
-    assert!(was_set_back);
+    let answer = run(
+        runtime,
+        "--backend redis --locks 6 --clients 12 --lease 1s --window 1500ms --time 20s --fault server-kill=one:200ms:lost --seed 1",
+    );
+    assert!(answer.window_sum("servers_killed") > 3);
+    assert_eq!(answer.window_sum("servers_back"), answer.window_sum("servers_killed"));
+    assert!(answer.window_sum("files_set_back") > 0);
 }
 
 /// What a majority acknowledged was synced by it.

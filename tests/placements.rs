@@ -222,7 +222,10 @@ fn a_search_is_refused_where_runs_are_not_the_same_again_or_faults_are_not_on_me
     let harness = Harness::new();
     for (words, said) in [
         ("--runtime local", "--runtime simulated, or --runtime virtual"),
-        ("--runtime simulated --fault latency", "`latency` is none of them"),
+        (
+            "--runtime simulated --fault latency",
+            "cannot place `latency` on a message",
+        ),
     ] {
         let refused = harness.output(&format!("hunt --backend redis --exhaustive 1 {words}"));
         let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();

@@ -127,7 +127,7 @@ pub struct ShrinkArgs {
     /// Maximum number of runs of one version, with --bisect-image or --bisect-client
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     pub bisect_runs: u32,
-    /// Maximum number of runs in the search [default: 20, on models 3000]
+    /// Maximum number of runs in the search [default: 20, in virtual time 40, on models 3000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["bisect_image", "bisect_client"])]
     pub runs: Option<u32>,
     /// Runs of the result, or of the newest version, for its hit rate

@@ -14,6 +14,7 @@ pub fn set_drawn(config: &mut Config, name: &str, value: &str) -> Result<(), Str
         "per-process" => config.per_process = number(value)?,
         "hold" => config.hold = parse_duration(value)?,
         "wait" => config.wait = parse_duration(value)?,
+        "think" => config.load.think = parse_duration(value)?,
         "vary" => config.vary = parse_duration(value)?,
         "churn" => config.churn = Some(parse_duration(value)?),
         "window" => config.window = Some(parse_duration(value)?),

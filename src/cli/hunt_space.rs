@@ -190,7 +190,9 @@ impl SpaceOfHunt {
     fn is_free(&self, name: &str) -> bool {
         let typed = |wanted: &str| self.typed.iter().find(|(typed, _)| typed == wanted);
         let is_lonely = name == "churn" && typed("locks").is_some_and(|(_, value)| value == "1");
-        typed(name).is_none() && !is_lonely
+        // acquires at a rate fall due while clients rest
+        let is_at_rate = name == "think" && typed("rate").is_some();
+        typed(name).is_none() && !is_lonely && !is_at_rate
     }
 
     /// The configuration of a draw, as [`Self::args`] has it. There is no command line between the two: it costs more than the
@@ -207,7 +209,7 @@ impl SpaceOfHunt {
     /// What an act of a search for every placement can be; the error says which of the faults that were typed cannot.
     pub fn kinds_of_acts(&self, record: &HuntRecord) -> Result<Vec<String>, String> {
         if !matches!(self.config.runtime, RuntimeRequest::Simulated | RuntimeRequest::Virtual) {
-            let why = "--exhaustive has runs that depend on their faults alone, and real time is another one each time";
+            let why = "--exhaustive compares runs that differ in their faults alone, and no two runs in real time are the same";
             return Err(format!("{why}\nhint: --runtime simulated, or --runtime virtual"));
         }
         let placed = [&ON_MESSAGES[..], &AT_MESSAGES].concat();
@@ -219,7 +221,7 @@ impl SpaceOfHunt {
             if !placed.contains(&fault) {
                 let known = placed.join(", ");
                 return Err(format!(
-                    "--exhaustive places {known} on each message, and `{fault}` is none of them"
+                    "--exhaustive cannot place `{fault}` on a message: it places {known}"
                 ));
             }
             acts.extend(acts_of(fault, self.config.lease));

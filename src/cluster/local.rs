@@ -1,4 +1,4 @@
-//! The local runtime: the machine's own programs as child processes on loopback, data in a temporary folder.
+//! The local runtime: the machine's own programs as child processes on free ports of loopback, data in a temporary folder.
 
 use std::fs::{self, File};
 use std::future::ready;

@@ -37,6 +37,11 @@ const SHORT_DELAYS: Range<f64> = 0.02..0.45;
 /// Share of experiments in which some turns are those of another application.
 const ODD_APPLICATIONS: f64 = 0.25;
 
+/// Share of experiments in which clients rest between two turns, and for how long, in leases: a lock that is asked for all the time is
+/// never found free by a late request.
+const RESTS: f64 = 0.25;
+const RESTING: Range<f64> = 0.02..1.0;
+
 /// Acts of an experiment with single acts, and the logarithm of the last message that is drawn for one.
 const MOST_POINTS: u32 = 6;
 const POINTS_LOG2: f64 = 9.5;
@@ -317,6 +322,9 @@ impl HuntSpace {
         }
         if self.threads && rng.random_bool(if varied { 0.3 } else { 0.1 }) {
             options.push(("per-process", "2".to_owned()));
+        }
+        if rng.random_bool(RESTS) {
+            options.push(("think", ms(self.lease.mul_f64(rng.random_range(RESTING)))));
         }
         options
     }

@@ -13,7 +13,16 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 /// Options of a load that a violation may not need, the first to be left out in front.
-const OPTIONS: [&str; 7] = ["churn", "tries", "odd-turns", "reads", "reentrant", WAIT, "hold"];
+const OPTIONS: [&str; 8] = [
+    "churn",
+    "tries",
+    "odd-turns",
+    "reads",
+    "reentrant",
+    "think",
+    WAIT,
+    "hold",
+];
 const WAIT: &str = "wait";
 
 /// A shorter wait is not tried.

@@ -1,4 +1,5 @@
-//! What a run in virtual time has of this machine ([`WorldMachine`]): its folder, its families, and the way from one to another.
+//! The part of this machine that a run in virtual time uses ([`WorldMachine`]): its folder, its families of processes, and the sockets
+//! between them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

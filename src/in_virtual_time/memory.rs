@@ -1,5 +1,5 @@
-//! Memory that is shared with a family ([`SharedPage`]), and what of the kernel has no safe function: its futexes, and programs that lie
-//! at the same addresses each time.
+//! Memory that is shared with a family ([`SharedPage`]), and calls of the kernel that have no safe function: futexes, addresses that are the
+//! same each time, the processor core on which a world stays.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! Lanes: which faults take turns, and windows of one lane, drawn from the seed.
+//! Lanes: which faults take turns; the windows of one lane, when they begin and how long they last, drawn from the seed.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Polls on models that never return: the program in one loops and reads no clock, so that its world cannot see it.
+//! A client on models whose code never returns: it loops and reads no clock, so that its world cannot see it (`looping.rs` of `simulation`
+//! finds the others).
 //!
 //! There is no way out of such a poll, so the process of harness ends. A thread looks at all worlds a few times a second, by the processor time of
 //! their threads: on a busy machine a poll may last for long without doing anything.

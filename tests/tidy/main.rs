@@ -1,4 +1,5 @@
-//! The house rules that a machine can check, each with the way out.
+//! The rules of the project that a machine can check, each with the way out: layers, circles, lengths, names, prose, and the files at the
+//! top.
 
 mod circles;
 mod tokens;

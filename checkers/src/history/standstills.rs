@@ -20,8 +20,10 @@ const SERVING_NS: u64 = 10_000_000_000;
 pub struct Standstill {
     /// When it began; of a server, when it was seen.
     pub from_ns: u64,
-    /// `u64::MAX` when the history ends before it was over.
+    /// When it was over, or when the history ended.
     pub to_ns: u64,
+    /// Whether it was over when the history ended.
+    pub is_over: bool,
     /// The server that did not serve; `None` for the harness.
     pub server: Option<String>,
 }
@@ -30,9 +32,10 @@ impl Standstill {
     /// In a sentence.
     pub fn in_words(&self) -> String {
         let from = self.from_ns as f64 / 1e9;
-        let lasted = match self.to_ns {
-            u64::MAX => "to the end".to_owned(),
-            to_ns => format!("for {:.1}s", (to_ns - self.from_ns) as f64 / 1e9),
+        let lasted = if self.is_over {
+            format!("for {:.1}s", (self.to_ns - self.from_ns) as f64 / 1e9)
+        } else {
+            "to the end".to_owned()
         };
         match &self.server {
             None => {
@@ -86,6 +89,7 @@ impl History {
                 NemesisFact::Stall { lasted_ms } => found.push(Standstill {
                     from_ns: line.time_ns.saturating_sub(lasted_ms.saturating_mul(1_000_000)),
                     to_ns: line.time_ns,
+                    is_over: true,
                     server: None,
                 }),
                 NemesisFact::Roles(roles) => {
@@ -95,6 +99,7 @@ impl History {
                             let over = |from_ns| Standstill {
                                 from_ns,
                                 to_ns: line.time_ns,
+                                is_over: true,
                                 server: Some(server.clone()),
                             };
                             found.extend(silent.remove(server).map(over));
@@ -108,7 +113,8 @@ impl History {
         }
         found.extend(silent.into_iter().map(|(server, from_ns)| Standstill {
             from_ns,
-            to_ns: u64::MAX,
+            to_ns: self.end_ns(),
+            is_over: false,
             server: Some(server),
         }));
         found
@@ -145,6 +151,7 @@ mod tests {
         let wanted = Standstill {
             from_ns: 2_000_000_000,
             to_ns: 12_000_000_000,
+            is_over: true,
             server: None,
         };
         assert_eq!(found, [wanted]);
@@ -177,9 +184,11 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_silent_to_the_end_says_so() {
-        let found = standstills(&[SILENT]);
-        assert_eq!(found[0].to_ns, u64::MAX);
+    fn a_server_that_is_silent_to_the_end_says_so_and_was_so_no_longer_than_to_the_end() {
+        let last = r#"{"index":3,"time":24000000000,"process":"nemesis","type":"info","f":"phase","phase":"end"}"#;
+        let found = standstills(&[SILENT, last]);
+        assert_eq!((found[0].to_ns, found[0].is_over), (24_000_000_000, false));
         assert!(found[0].in_words().contains("to the end"));
+        assert!(found[0].is_longer_than(1_000_000_000) && !found[0].is_longer_than(2_000_000_000));
     }
 }

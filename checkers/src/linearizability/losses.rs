@@ -1,4 +1,5 @@
-//! Losses, and grants that were lost by the time their process was told of them, which are no holds ([`super::order`] finds them).
+//! Losses of a lock, reentrant or not, before and after the release that meets them; grants that were lost by the time their process was told
+//! of them, which are no holds ([`super::order`] finds them).
 
 use super::mutant::{Mutant, mutated};
 use super::operations::{NOBODY, OperationReader};

@@ -1,4 +1,4 @@
-//! HL006 in words: grants out of ticket order, and waiters that were passed over.
+//! HL006 in words: grants out of ticket order, waiters that were passed over, clients that starved, and the likely cause of each.
 
 use super::{at, by_the_server, finding, length, many, violated};
 use crate::context::Context;

@@ -1,4 +1,4 @@
-//! What a client sends to Redis: commands as arrays of strings, or on a line of their own.
+//! The parser of what a client sends to Redis: commands as arrays of strings, or on a line of their own.
 
 use super::lines::{KEPT, LINE, keep, line, number};
 use super::{RequestDigest, TapError};

@@ -1,4 +1,5 @@
-//! RESP2 and RESP3: commands as arrays or lines, replies in the order of the commands, and pushes in between.
+//! The tap of Redis (RESP2 and RESP3): replies in the order of the commands, and pushes in between; and the words of a command that a history
+//! keeps, without passwords.
 //!
 //! Commands that subscribe have no answer in that order: each of their channels is confirmed by a push, or by an array
 //! that looks like one (RESP2).

@@ -1,4 +1,5 @@
-//! A process that executes without letting time pass ([`Looping`]): the program in it loops, and its world would stand still for good.
+//! A client on models that loops or polls without letting virtual time pass ([`Looping`]), found by the number of its polls in a stretch of
+//! virtual time.
 
 use std::fmt;
 use std::panic::resume_unwind;

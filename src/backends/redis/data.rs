@@ -1,4 +1,5 @@
-//! The keys on Redis servers: all of them removed from servers that harness started, those of one run from others.
+//! The keys on Redis servers: all of them removed from servers that harness started, those of one run from attached ones. An attached
+//! replica, or a server of a Redis Cluster, is refused.
 
 use std::net::SocketAddr;
 use std::time::Duration;

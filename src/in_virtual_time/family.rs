@@ -267,6 +267,8 @@ impl Family {
     fn end_startup(&self, seed: u64) {
         let (page, now) = (&self.processes.page, self.world.clock_ns());
         page.looked.store(0, SeqCst);
+        page.paced_calls.store(page.calls.load(SeqCst), SeqCst);
+        page.paced_at.store(now.max(1), SeqCst);
         page.seed.store(seed, SeqCst);
         page.postpone(now.saturating_sub(page.now.swap(now, SeqCst)));
         self.clock.show_to(page);

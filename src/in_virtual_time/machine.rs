@@ -177,6 +177,7 @@ impl WorldMachine {
             show_startup(&page, clock.epoch);
         } else {
             page.now.store(self.world.clock_ns(), SeqCst);
+            page.paced_at.store(self.world.clock_ns().max(1), SeqCst);
             clock.show_to(&page);
         }
         let process = start_process(command, (self.claim.folder(), &lot.path), self.processor, &self.runtime)?;

@@ -194,6 +194,9 @@ pub struct FamilyPage {
     pub draws: AtomicU64,
     /// Counts system calls, so that harness sees that a thread does something.
     pub calls: AtomicU32,
+    /// When the family last had as much time as its calls take, and its calls then; 0 while it starts.
+    pub paced_at: AtomicU64,
+    pub paced_calls: AtomicU32,
     /// What harness has to look at.
     pub dirty: AtomicU32,
     /// A program took the place of one that had connections: what it writes to them is not told apart from other pipes.

@@ -197,3 +197,25 @@ fn a_thread_that_spins_is_named() {
     let names = ["the program: thread ", "(`program`) of process ", "blocks the world"];
     assert!(names.iter().all(|name| ran.ended.contains(name)), "{}", ran.ended);
 }
+
+#[test]
+fn threads_that_call_one_another_and_never_wait_for_time_do_not_stop_it() {
+    let folder = tempfile::tempdir().unwrap();
+    // one that polls, and two that pass a byte on for ever, until a third has slept
+    let poll = "struct pollfd none = {0, 0, 0}; poll(&none, 1, 0);";
+    let pass = "write(there[1], &byte, 1); read(back[0], &byte, 1);";
+    for (made, what) in [("", poll), ("pthread_create(&thread, 0, other, 0);", pass)] {
+        let source = format!(
+            "#include <poll.h>\n#include <pthread.h>\n#include <unistd.h>\n\
+             int there[2], back[2]; volatile int slept; char byte;\n\
+             void *other(void *_) {{ char byte; while (read(there[0], &byte, 1) == 1) write(back[1], &byte, 1); return 0; }}\n\
+             void *sleeper(void *_) {{ sleep(2); slept = 1; return 0; }}\n\
+             int main(void) {{ pthread_t thread; pipe(there); pipe(back); pthread_create(&thread, 0, sleeper, 0); {made} \
+             while (!slept) {{ {what} }} _exit(7); }}"
+        );
+        let program = compiled(&source, folder.path(), &["-pthread"]);
+        let ran = run(&[&program.display().to_string()], "", folder.path());
+        assert_eq!(ran.ended, "exit status: 7");
+        assert!((2..3).contains(&ran.took.as_secs()), "{:?}", ran.took);
+    }
+}

@@ -62,7 +62,8 @@ static void sleeps(void) {
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; static pthread_cond_t cond = PTHREAD_COND_INITIALIZER; static int ready; static sem_t sem; static pthread_barrier_t barrier; static pthread_rwlock_t rw = PTHREAD_RWLOCK_INITIALIZER;
 static void *signals_cond(void *p) { usleep(3000); pthread_mutex_lock(&mutex); ready = 1; pthread_cond_signal(&cond); pthread_mutex_unlock(&mutex); return p; }
-static void *holds_mutex(void *p) { pthread_mutex_lock(&mutex); ready = 2; usleep(20000); pthread_mutex_unlock(&mutex); return p; }
+static volatile int tried;
+static void *holds_mutex(void *p) { pthread_mutex_lock(&mutex); ready = 2; while (!tried) usleep(1000); usleep(3000); pthread_mutex_unlock(&mutex); return p; }
 static void *posts(void *p) { usleep(2000); sem_post(&sem); return p; }
 static void *meets(void *p) { usleep(1000); pthread_barrier_wait(&barrier); return p; }
 static void *reads(void *p) { pthread_rwlock_rdlock(&rw); usleep(3000); pthread_rwlock_unlock(&rw); return p; }
@@ -74,7 +75,7 @@ static void threads(void) {
     begin(); pthread_create(t, 0, signals_cond, (void *)7); pthread_mutex_lock(&mutex); while (!ready) pthread_cond_wait(&cond, &mutex); pthread_mutex_unlock(&mutex); puts(after(3)); pthread_join(*t, &r); say("join", (long)r);
     pthread_mutex_lock(&mutex); begin(); struct timespec at = in(CLOCK_REALTIME, 5); int e = pthread_cond_timedwait(&cond, &mutex, &at); printf("cond_timedwait: %s\n", strerror(e)); puts(after(4)); pthread_mutex_unlock(&mutex);
     pthread_create(t, 0, holds_mutex, 0); while (ready != 2) usleep(100); say("trylock of one that is held", pthread_mutex_trylock(&mutex));
-    at = in(CLOCK_REALTIME, 2); printf("mutex_timedlock: %s\n", strerror(pthread_mutex_timedlock(&mutex, &at))); say("lock", pthread_mutex_lock(&mutex)); pthread_mutex_unlock(&mutex); pthread_join(*t, 0);
+    at = in(CLOCK_REALTIME, 2); printf("mutex_timedlock: %s\n", strerror(pthread_mutex_timedlock(&mutex, &at))); tried = 1; say("lock", pthread_mutex_lock(&mutex)); pthread_mutex_unlock(&mutex); pthread_join(*t, 0);
     sem_init(&sem, 0, 0); say("sem_trywait", sem_trywait(&sem)); at = in(CLOCK_REALTIME, 3); begin(); say("sem_timedwait", sem_timedwait(&sem, &at)); puts(after(2));
     pthread_create(t, 0, posts, 0); begin(); say("sem_wait", sem_wait(&sem)); puts(after(2)); pthread_join(*t, 0);
     pthread_barrier_init(&barrier, 0, 4); for (int i = 0; i < 3; i++) pthread_create(t + i, 0, meets, 0); e = pthread_barrier_wait(&barrier); printf("barrier: %d\n", e == 0 || e == PTHREAD_BARRIER_SERIAL_THREAD); for (int i = 0; i < 3; i++) pthread_join(t[i], 0);
@@ -113,19 +114,23 @@ static volatile sig_atomic_t signalled;
 static void on(int s) { signalled = s; }
 static char other_stack[65536]; static volatile int on_other;
 static void where(int s) { char c; (void)s; on_other = &c >= other_stack && &c < other_stack + sizeof other_stack; }
-static void *interrupts(void *p) { usleep(3000); pthread_kill(*(pthread_t *)p, SIGUSR1); return 0; }
+// again and again until the call has returned: on a busy machine a signal may come before the call is made
+static volatile int returned;
+static void *interrupts(void *p) { usleep(3000); do pthread_kill(*(pthread_t *)p, SIGUSR1); while (usleep(50000) == 0 && !returned); return 0; }
+#define INTERRUPTED(what, call) do { returned = 0; pthread_create(&t, 0, interrupts, &me); say(what, call); returned = 1; pthread_join(t, 0); } while (0)
 static void signals(void) {
     struct sigaction a = { .sa_handler = on }, old; sigset_t s, before; pthread_t me = pthread_self(), t;
     say("sigaction", sigaction(SIGUSR1, &a, 0)); sigaction(SIGUSR1, 0, &old); printf("it is kept: %d\n", old.sa_handler == on);
     say("raise", raise(SIGUSR1)); printf("signalled: %d\n", signalled == SIGUSR1); signalled = 0;
     sigemptyset(&s); sigaddset(&s, SIGUSR1); say("block", sigprocmask(SIG_BLOCK, &s, &before)); kill(getpid(), SIGUSR1); printf("blocked: %d\n", signalled == 0); sigpending(&before); printf("pending: %d\n", sigismember(&before, SIGUSR1)); sigprocmask(SIG_UNBLOCK, &s, 0); printf("unblocked: %d\n", signalled == SIGUSR1); signalled = 0;
-    pthread_create(&t, 0, interrupts, &me); struct timespec d = { 5, 0 }; say("nanosleep that is interrupted", nanosleep(&d, &d)); printf("a rest: %d\n", d.tv_sec == 4); pthread_join(t, 0);
-    int p[2]; if (pipe(p)) return; char c; pthread_create(&t, 0, interrupts, &me); say("read that is interrupted", read(p[0], &c, 1)); pthread_join(t, 0);
-    pthread_create(&t, 0, interrupts, &me); say("pause", pause()); pthread_join(t, 0);
-    sigprocmask(SIG_BLOCK, &s, 0); d = (struct timespec){ 0, 2000000 }; say("sigtimedwait", sigtimedwait(&s, 0, &d)); pthread_create(&t, 0, interrupts, &me); say("sigwaitinfo", sigwaitinfo(&s, 0)); pthread_join(t, 0);
-    signalled = 0; pthread_create(&t, 0, interrupts, &me); sigemptyset(&before); say("sigsuspend", sigsuspend(&before)); printf("signalled: %d\n", signalled == SIGUSR1); pthread_join(t, 0); sigprocmask(SIG_UNBLOCK, &s, 0);
+    struct timespec d = { 5, 0 }; INTERRUPTED("nanosleep that is interrupted", nanosleep(&d, &d)); printf("a rest: %d\n", d.tv_sec == 4);
+    int p[2]; if (pipe(p)) return; char c; INTERRUPTED("read that is interrupted", read(p[0], &c, 1));
+    INTERRUPTED("pause", pause());
+    sigprocmask(SIG_BLOCK, &s, 0); d = (struct timespec){ 0, 2000000 }; say("sigtimedwait", sigtimedwait(&s, 0, &d)); INTERRUPTED("sigwaitinfo", sigwaitinfo(&s, 0));
+    signalled = 0; sigemptyset(&before); INTERRUPTED("sigsuspend", sigsuspend(&before)); printf("signalled: %d\n", signalled == SIGUSR1); sigprocmask(SIG_UNBLOCK, &s, 0);
     stack_t n; sigaltstack(0, &n); printf("no other stack: %d\n", n.ss_flags == SS_DISABLE); stack_t k = { .ss_sp = other_stack, .ss_size = sizeof other_stack }; say("sigaltstack", sigaltstack(&k, 0)); a.sa_handler = where; a.sa_flags = SA_ONSTACK; sigaction(SIGUSR2, &a, 0); raise(SIGUSR2); printf("on the other stack: %d\n", on_other); sigaltstack(0, &k); printf("it is kept: %d\n", k.ss_sp == other_stack);
-    a.sa_handler = on; a.sa_flags = 0; sigaction(SIGALRM, &a, 0); struct itimerval it = { { 0, 0 }, { 0, 3000 } }, left; signalled = 0; begin(); say("setitimer", setitimer(ITIMER_REAL, &it, 0)); say("pause until it goes off", pause()); puts(after(3)); printf("signalled: %d\n", signalled == SIGALRM); getitimer(ITIMER_REAL, &left); printf("no timer: %d\n", left.it_value.tv_sec == 0 && left.it_value.tv_usec == 0);
+    a.sa_handler = on; a.sa_flags = 0; sigaction(SIGALRM, &a, 0); struct itimerval it = { { 0, 50000 }, { 0, 3000 } }, left; signalled = 0; begin(); say("setitimer", setitimer(ITIMER_REAL, &it, 0)); say("pause until it goes off", pause()); puts(after(3)); printf("signalled: %d\n", signalled == SIGALRM);
+    it.it_interval.tv_usec = 0; signalled = 0; setitimer(ITIMER_REAL, &it, 0); while (!signalled) usleep(1000); getitimer(ITIMER_REAL, &left); printf("no timer: %d\n", left.it_value.tv_sec == 0 && left.it_value.tv_usec == 0);
     it = (struct itimerval){ { 0, 2000 }, { 0, 2000 } }; begin(); setitimer(ITIMER_REAL, &it, 0); for (int i = 0; i < 3; i++) pause(); puts(after(6)); it = (struct itimerval){ 0 }; say("setitimer for nothing", setitimer(ITIMER_REAL, &it, 0)); say("alarm", alarm(5)); say("alarm again", alarm(0));
     sigfillset(&s); say("block all", sigprocmask(SIG_BLOCK, &s, &before)); usleep(1000); sigprocmask(SIG_SETMASK, &before, 0);
 }

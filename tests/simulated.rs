@@ -660,6 +660,17 @@ fn clients_think_begin_one_by_one_and_prefer_a_lock() {
     );
 }
 
+/// A stopped leader makes the key of a request that it held back when the lock was released long ago. A hunt found it: the client rested,
+/// and renewed the lease of that key for five seconds.
+#[test]
+fn a_careful_etcd_client_that_rests_keeps_no_key_of_a_late_request() {
+    let words = "--backend etcd --recipe etcd-mutex --lease 2s --fault server-pause=leader --clients 4 --locks 1 --hold 1ms --wait 500ms \
+                 --per-process 2 --think 1769ms --progress-bound 5s --grants 100 --time 20s --seed f6df4328";
+    let answer = Harness::new().simulated(words);
+    answer.assert_exit(0);
+    assert_eq!(answer.verdict("HL007"), "holds");
+}
+
 #[test]
 fn names_of_runs_tell_small_seeds_apart_and_a_misspelt_fault_has_a_suggestion() {
     let harness = Harness::new();

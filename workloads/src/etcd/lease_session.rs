@@ -124,9 +124,7 @@ impl LeaseSession {
             deleted.map_err(refused)?;
             self.leftovers.pop();
         }
-        if self.unanswered.get() && self.holds_nothing_and_is_careful() {
-            self.give_up_lease();
-        }
+        self.give_up_doubtful_lease();
         let now = self.now();
         if let Some(keeper) = self.keeper.as_ref().filter(|keeper| !keeper.is_over(now)) {
             let keeper = keeper.clone();
@@ -153,6 +151,14 @@ impl LeaseSession {
     /// Whether it may give up its lease.
     fn holds_nothing_and_is_careful(&self) -> bool {
         self.held.is_empty() && self.context.is_careful()
+    }
+
+    /// Gives up a lease under which a call was not answered: a create that a stopped server held back would make a key that is nobody's, and
+    /// a client that rests until its next acquire would keep it there by renewing the lease.
+    fn give_up_doubtful_lease(&mut self) {
+        if self.unanswered.get() && self.holds_nothing_and_is_careful() {
+            self.give_up_lease();
+        }
     }
 
     /// Renews the lease no more. What the server does late of its calls would stand until it ends, so it is revoked: a create that comes
@@ -290,7 +296,10 @@ impl LeaseSession {
         let (session, key) = self.end_hold(lock)?;
         let limit = self.now() + self.context.lease / 2;
         match self.retry(limit, || call(&*session, &key.name)).await {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                self.give_up_doubtful_lease();
+                Ok(())
+            }
             Err(error) => {
                 // the key is there also after a call that was surely not done, and the service grants it again, as it was
                 self.add_leftover(key);
@@ -320,11 +329,13 @@ impl LeaseSession {
         let (session, key) = self.end_hold(lock)?;
         let limit = self.now() + self.context.lease / 2;
         let deleted = self.retry(limit, || self.delete(&*session, &key)).await;
+        let is_sure = self.keeper.as_ref().is_some_and(|keeper| keeper.is_sure(self.now()));
+        self.give_up_doubtful_lease();
         match deleted.map(|Retried { answer, again }| (answer, again)) {
             Ok((true, _)) => Ok(()),
             Ok((false, false)) => Err(LockError::no_longer_held("own key is gone")),
             // the lease is alive, so it was the first delete that did it
-            Ok((false, true)) if self.keeper.as_ref().is_some_and(|keeper| keeper.is_sure(self.now())) => Ok(()),
+            Ok((false, true)) if is_sure => Ok(()),
             Ok((false, true)) => Err(LockError::Unknown("the reply to the delete was lost".into())),
             Err(error) => {
                 self.add_leftover(key);

@@ -69,7 +69,7 @@ canaries: build servers ## small defects planted in locks, each to be found by a
 	target/release/harness adapters kazoo-lock
 	@scripts/canaries $(ARGS)
 
-mutants: can-build ## the recipes with one condition or statement changed, each hunted on models (an hour and a half; ARGS="--only redlock --jobs 2")
+mutants: can-build ## the recipes with one condition or statement changed, each hunted on models (three quarters of an hour; ARGS="--only redlock --jobs 2")
 	@scripts/mutants $(ARGS)
 
 survey: build servers ## lock libraries of PyPI, each put through the same hunts, for docs/survey.md (an hour; ARGS="kazoo --jobs 2")

@@ -21,6 +21,9 @@ use crate::report::effect::WindowEffect;
 /// Stands for the number of a message in the kind of an act.
 pub const NUMBER: &str = "#";
 
+/// Why a search over a lock whose clients speak a protocol that taps do not read proves nothing.
+const NO_MESSAGES: &str = "no message of a client could be read, so there is none to place a fault on";
+
 /// Acts that make a message late, and acts on the client that gets it.
 pub const LATE: &str = "delay-";
 pub const ON_LATE: [&str; 2] = ["partition", "pause"];
@@ -299,7 +302,8 @@ impl Exhaustive {
             Outcome::Unsure => diagnosis.unsure.iter().all(is_of_placement) && !diagnosis.unsure.is_empty(),
             Outcome::Error => false,
         };
-        let is_decided = is_decided && windows.len() == acts.len();
+        let has_messages = sent > 0 || !acts.is_empty();
+        let is_decided = is_decided && windows.len() == acts.len() && has_messages;
         let counts = &mut self.tried[acts.len()];
         counts.tried += 1;
         counts.without_effect += u64::from(!last);
@@ -307,6 +311,7 @@ impl Exhaustive {
             counts.undecided += 1;
             if self.undecided.is_none() {
                 let why = match windows.len() {
+                    _ if !has_messages => NO_MESSAGES.to_owned(),
                     begun if begun < acts.len() => format!("{begun} of {} faults were begun", acts.len()),
                     _ => diagnosis.unsure.join("; "),
                 };
@@ -594,6 +599,16 @@ mod tests {
             diagnosis.effect.too_little = Some(in_vain.clone());
             diagnosis.unsure = vec![in_vain];
         }
+        // no placement at all is no proof
+        let mut silent = hunt(1, None);
+        silent.begin();
+        silent.add(&result);
+        assert_eq!(
+            silent.exhaustive.as_ref().unwrap().undecided.as_ref().unwrap().1,
+            NO_MESSAGES
+        );
+        assert!(!silent.is_complete());
+        result.sent = ended(&silent, number).1.sent;
         let mut in_vain = hunt(1, None);
         in_vain.begin();
         in_vain.add(&result);

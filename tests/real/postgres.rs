@@ -11,8 +11,8 @@ fn pooled(recipe: &str, time: &str) -> Answer {
 
 #[test]
 fn a_lock_of_a_session_is_shared_behind_a_transaction_pooler() {
-    // which connection the pooler gives to whom is chance; the first two holders end the run
-    let answer = pooled("pg-advisory", "--window 30s --time 60s --stop-on-violation");
+    // the pooler gives a transaction the session that became free last: to a client that rested, the session of the new holder
+    let answer = pooled("pg-advisory", "--think 20ms --time 20s --stop-on-violation");
     answer.assert_exit(1);
     assert_eq!(answer.verdict("HL001"), "violated");
 }

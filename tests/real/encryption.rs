@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
 
 use super::authentication::{GuardedRun, each_file};
 use super::foreign::page_client;
@@ -62,9 +63,21 @@ impl ClientFiles {
     }
 }
 
+/// What `asked` gives, again and again for ten seconds: a fault may have killed the server, which comes back.
+fn until_served<T>(asked: impl Fn() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let answer = asked();
+        if answer.is_some() || Instant::now() >= deadline {
+            return answer;
+        }
+        sleep(Duration::from_millis(20));
+    }
+}
+
 /// What a server answers to who writes plain text.
 fn answer_to_plain_text(server: SocketAddr, question: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(server).expect("it serves");
+    let mut stream = until_served(|| TcpStream::connect(server).ok()).expect("it serves");
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     stream.write_all(question).unwrap();
     let mut said = Vec::new();
@@ -77,14 +90,15 @@ fn answer_to_plain_text(server: SocketAddr, question: &[u8]) -> Vec<u8> {
 fn check(run: GuardedRun, server_after: &str, question: &[u8], answer: &str, exit: i32) -> Answer {
     let server = run.port(server_after);
     let files = ClientFiles::of(&run);
-    let said = files.ask(server, true, question, answer);
+    // all at once, since the run does not wait for them
+    let (said, uncertified, plain) = scope(|scope| {
+        let certified = scope.spawn(|| until_served(|| files.ask(server, true, question, answer)));
+        let uncertified = scope.spawn(|| files.ask(server, false, question, answer));
+        let plain = String::from_utf8_lossy(&answer_to_plain_text(server, question)).into_owned();
+        (certified.join().unwrap(), uncertified.join().unwrap(), plain)
+    });
     assert!(said.as_ref().is_some_and(|said| said.contains(answer)), "{said:?}");
-    assert_eq!(
-        files.ask(server, false, question, answer),
-        None,
-        "a client without a certificate was answered"
-    );
-    let plain = String::from_utf8_lossy(&answer_to_plain_text(server, question)).into_owned();
+    assert_eq!(uncertified, None, "a client without a certificate was answered");
     assert!(!plain.contains(answer), "plain text was answered: {plain:?}");
     let folder = run.harness.results();
     let answered = run.end();

@@ -71,7 +71,9 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
     // what failed is explained by the logs of its clients and servers
     if record.counts.failed == 0 {
         series::remove_logs(&folder);
-        series::remove_runs_but(&folder, record.finds.iter().map(|find| find.run.as_str()));
+        if !args.keep_runs {
+            series::remove_runs_but(&folder, record.finds.iter().map(|find| find.run.as_str()));
+        }
     }
     tell(args, &record, &folder, color)
 }
@@ -250,6 +252,7 @@ async fn go(
     let state = Arc::new(HuntState {
         record: Mutex::new(record),
         space,
+        keep_runs: args.keep_runs,
         jobs: Arc::default(),
         metrics: Metrics::serve(args.metrics, args.quiet)?,
         until: Instant::now() + left,
@@ -343,7 +346,7 @@ async fn collect(
     }
 }
 
-/// Takes one experiment in: its run is kept if it shows something new.
+/// Takes one experiment in: its run is kept if it shows something new, or if all are kept.
 async fn take_in(step: JobStep, state: &HuntState, folder: &Path, screen: &HuntScreen) -> Result<(), Failure> {
     let JobStep { index, draw, step } = step;
     let mut result = ExperimentResult {
@@ -394,7 +397,7 @@ async fn take_in(step: JobStep, state: &HuntState, folder: &Path, screen: &HuntS
         is_new
     };
     if let Some((run, _, mut decision, server_logs)) = ended {
-        if is_new {
+        if is_new || state.keep_runs {
             series::keep_run(&mut decision, &run, server_logs.as_deref()).map_err(Failure::environment)?;
         } else {
             series::remove_run(&run);

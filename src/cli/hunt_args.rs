@@ -85,11 +85,14 @@ pub struct HuntArgs {
         num_args = 1..,
         conflicts_with_all = [
             "backend", "client", "promise", "recipe", "lease", "faults", "seed", "runtime", "set", "length", "experiments", "until",
-            "jobs", "go_on", "metrics", "exhaustive", "without_reduction", "shard"
+            "jobs", "go_on", "keep_runs", "metrics", "exhaustive", "without_reduction", "shard"
         ]
     )]
     pub merge: Vec<PathBuf>,
 
+    /// Keep the run of each experiment, not only of those that show a new violation
+    #[arg(long, help_heading = OUTPUT)]
+    pub keep_runs: bool,
     /// Serve metrics for Prometheus at this address, such as 127.0.0.1:9184, under `/metrics`
     #[arg(long, help_heading = OUTPUT, value_name = "ADDRESS")]
     pub metrics: Option<SocketAddr>,

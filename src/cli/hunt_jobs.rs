@@ -23,6 +23,8 @@ const OTHERS: Duration = Duration::from_millis(1);
 pub struct HuntState {
     pub record: Mutex<HuntRecord>,
     pub space: SpaceOfHunt,
+    /// Whether the run of each experiment is kept.
+    pub keep_runs: bool,
     pub jobs: Arc<JobLines>,
     pub metrics: Metrics,
     pub until: Instant,
@@ -100,31 +102,33 @@ impl HuntJob {
     }
 
     /// Makes experiments on models, in memory, on this thread, until the hunt is over. One that shows a cause that no other showed is
-    /// made again, with its files: it is the same again.
+    /// made again, with its files: it is the same again. Where all runs are kept, each is made with its files at once.
     pub fn work_in_memory(mut self) {
         let runtime = Handle::current();
         while let Some((index, draw)) = runtime.block_on(self.state.begin(&self.place)) {
             let began = Instant::now();
-            let (came_to, sent) = self.in_memory(&draw);
-            let is_new = match &came_to {
-                ExperimentOutcome::Decided(diagnosis, _) => self.state.record().is_new(diagnosis),
-                ExperimentOutcome::Failed(_) | ExperimentOutcome::Stopped => true,
-            };
-            if is_new {
-                if !runtime.block_on(self.step(index, draw)) {
-                    break;
+            if !self.state.keep_runs {
+                let (came_to, sent) = self.in_memory(&draw);
+                let is_new = match &came_to {
+                    ExperimentOutcome::Decided(diagnosis, _) => self.state.record().is_new(diagnosis),
+                    ExperimentOutcome::Failed(_) | ExperimentOutcome::Stopped => true,
+                };
+                if !is_new {
+                    self.state.record().add(&ExperimentResult {
+                        index,
+                        faults: draw.faults().map(str::to_owned).collect(),
+                        came_to,
+                        at_ms: self.state.elapsed_ms(),
+                        gap_ms: None,
+                        took_ms: began.elapsed().as_millis() as u64,
+                        sent,
+                    });
+                    continue;
                 }
-                continue;
             }
-            self.state.record().add(&ExperimentResult {
-                index,
-                faults: draw.faults().map(str::to_owned).collect(),
-                came_to,
-                at_ms: self.state.elapsed_ms(),
-                gap_ms: None,
-                took_ms: began.elapsed().as_millis() as u64,
-                sent,
-            });
+            if !runtime.block_on(self.step(index, draw)) {
+                break;
+            }
         }
     }
 

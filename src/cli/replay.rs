@@ -57,6 +57,9 @@ pub fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
     Ok(Exit::Inconclusive)
 }
 
+/// How many letters of a long line are shown before the first that differs.
+const AROUND: usize = 40;
+
 /// Why two runs of real programs may differ.
 const OTHER_PROGRAMS: &str = "a program, its libraries or its files may have changed since, or a program does something that virtual time \
 does not control (docs/virtual.md)\n";
@@ -115,18 +118,33 @@ fn compared(before: &[u8], now: &[u8]) -> (bool, String) {
     if common == before.len() && common == now.len() {
         return (true, format!("the same history, {} lines", common.saturating_sub(1)));
     }
-    let line = |lines: &[Vec<u8>]| {
-        let text = lines.get(common).map(|line| String::from_utf8_lossy(line).into_owned());
-        text.filter(|text| !text.is_empty())
-            .unwrap_or_else(|| "(no more lines)".to_owned())
-    };
+    let line =
+        |lines: &[Vec<u8>]| String::from_utf8_lossy(lines.get(common).map_or(&[][..], Vec::as_slice)).into_owned();
+    let (before, now) = (line(&before), line(&now));
+    let same = before
+        .chars()
+        .zip(now.chars())
+        .take_while(|(one, other)| one == other)
+        .count();
     let told = format!(
         "a different history from line {} on\n  stored  {}\n  now     {}",
         common + 1,
-        line(&before),
-        line(&now)
+        excerpt(&before, same),
+        excerpt(&now, same)
     );
     (false, told)
+}
+
+/// The part of a line around its first letter that differs.
+fn excerpt(line: &str, differs: usize) -> String {
+    if line.is_empty() {
+        return "(no more lines)".to_owned();
+    }
+    let first = if differs > 3 * AROUND { differs - AROUND } else { 0 };
+    let mut letters = line.chars().skip(first);
+    let shown: String = letters.by_ref().take(4 * AROUND).collect();
+    let ellipsis = |cut: bool| if cut { "…" } else { "" };
+    format!("{}{shown}{}", ellipsis(first > 0), ellipsis(letters.next().is_some()))
 }
 
 #[cfg(test)]
@@ -146,5 +164,13 @@ mod tests {
         );
         let (same, told) = compared(b"a\nb\n", b"a\n");
         assert!(!same && told.contains("now     (no more lines)"), "{told}");
+    }
+
+    #[test]
+    fn of_a_long_line_the_part_that_differs_is_shown() {
+        let line = |letter: &str| format!("{}{letter}{}", "a".repeat(500), "b".repeat(500));
+        let (_, told) = compared(line("x").as_bytes(), line("y").as_bytes());
+        let part = |letter: &str| format!("  …{}{letter}{}…", "a".repeat(40), "b".repeat(119));
+        assert!(told.contains(&part("x")) && told.ends_with(&part("y")), "{told}");
     }
 }

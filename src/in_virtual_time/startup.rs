@@ -17,8 +17,6 @@ use super::processes::FirstProcess;
 use crate::cluster::find_program;
 use crate::process;
 
-/// The longest name of a process that owns others.
-const OWNER: usize = 80;
 /// Where numbers of processes begin: no kernel gives as large ones.
 pub const FIRST_NUMBER: u32 = 5_000_000;
 /// Where the random numbers of a startup begin.
@@ -78,9 +76,6 @@ fn surround(command: &mut Command, folder: &Path, page: &Path, processor: Option
     command
         .env("LD_PRELOAD", folder.join(library::NAME))
         .env(VARIABLE, page);
-    // whose process it is, is in its environment too: that is as long each time, and so its stack begins at one address
-    let room = OWNER.saturating_sub(process::Identity::own().label().len());
-    command.env("VIRTUAL_TIME_ROOM", "-".repeat(room));
     // the C library would read in its own memory which processor a thread is on
     command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
     // Go would interrupt its threads by the clock

@@ -105,9 +105,13 @@ impl Identity {
         }
     }
 
-    /// `<pid>-<start>-<namespace>-<boot>`, as labels and environments carry it.
+    /// `<pid>-<start>-<namespace>-<boot>`, as labels and environments carry it. It is as long for each process: where the objects of a
+    /// program lie in its memory depends on the lengths of the variables that it is started with.
     pub fn label(self) -> String {
-        format!("{}-{}-{}-{}", self.pid, self.started, self.namespace, self.boot)
+        format!(
+            "{:010}-{:016}-{:010}-{:010}",
+            self.pid, self.started, self.namespace, self.boot
+        )
     }
 
     pub fn from_label(label: &str) -> Option<Self> {
@@ -398,6 +402,9 @@ mod tests {
     fn an_identity_survives_its_label() {
         let own = Identity::own();
         assert_eq!(Identity::from_label(&own.label()), Some(own));
+        let first = Identity::new(1, 7);
+        assert_eq!(Identity::from_label(&first.label()), Some(first));
+        assert_eq!(first.label().len(), own.label().len());
         assert_eq!(own.vitality(), Vitality::Alive);
         let later = Identity::new(own.pid, own.started + 1);
         assert_eq!(later.vitality(), Vitality::Over);

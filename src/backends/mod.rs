@@ -28,7 +28,7 @@ mod zk;
 
 pub use etcd::{DialledStore, key_changes, observe as observe_store};
 pub use postgres::observe as observe_postgres;
-pub use redis::{keyspace, observe as observe_keyspaces};
+pub use redis::{ReachedServers, RedisReplication, keyspace, observe as observe_keyspaces, observe_elected};
 pub use zk::{DialledEnsemble, ensemble, observe as observe_ensemble, tick as zk_tick};
 
 use lock_keys::LockKeys;

@@ -14,6 +14,7 @@
 use std::time::Duration;
 
 use harness_checkers::history::Requirement;
+use harness_workloads::BackendId;
 use rand_chacha::ChaCha8Rng;
 
 use super::elected_failover::KillMaster;
@@ -56,7 +57,10 @@ impl Fault for Failover {
 
     fn applies(&self, argument: Option<&str>, shape: &Shape) -> Result<(), String> {
         not_attached("failover", "sets up a replica", shape)?;
-        not_virtual("failover", shape)?;
+        // the standby of a PostgreSQL server is a copy that a program of its own makes
+        if shape.backend.id == Some(BackendId::Postgres) {
+            not_virtual("failover", shape)?;
+        }
         if !matches!(
             shape.backend.software.peering,
             Peering::Replication(_) | Peering::Announced(_)

@@ -76,9 +76,9 @@ impl FamilySpawner {
         let (routes, served) = (Rc::downgrade(&machine), self.served.clone());
         let router: Router = Rc::new(move |to| {
             let machine = routes.upgrade()?;
-            let server = server_at(to.into())?;
-            let (number, port) = *served.get(server)?;
-            let route = machine.routes.borrow().get(&(first, server as u32)).cloned()?;
+            let server = machine.led_to(first, server_at(to.into())? as u32);
+            let (number, port) = *served.get(server as usize)?;
+            let route = machine.routes.borrow().get(&(first, server)).cloned()?;
             (to.port() == number).then_some((route, port))
         });
         let short = format!("c{first}");

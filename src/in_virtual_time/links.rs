@@ -7,8 +7,9 @@ use harness_proxy::{LinkTap, TapHub};
 use harness_simulation::World;
 use harness_simulation::network::{LinkLatency, SimulatedLink};
 
-use super::machine::{ByteRoute, KeptMachine, as_client};
+use super::machine::{ByteRoute, KeptMachine, as_client, as_peers_of, undisturbed};
 use super::network::ByteHook;
+use super::servers::server_at;
 use crate::cluster::Peering;
 use crate::config::Config;
 use crate::faults::Links;
@@ -23,8 +24,11 @@ pub fn of_clients(world: World, machine: KeptMachine, config: &Config, exchange:
             let link = SimulatedLink::new(world, &name, client, LinkLatency::default());
             let tap = LinkTap::new(exchange, client, name);
             let hook = lay(world, machine, (client, server), link, Some(Arc::clone(&tap)));
-            // a master in virtual time has no replica
-            let redirect: Redirect = Arc::new(|_| {});
+            let redirect: Redirect = Arc::new(move |to| {
+                if let Some(to) = server_at(to) {
+                    machine.get().lead(client, server, to as u32);
+                }
+            });
             let link = FaultableLink::hooked(link, tap, redirect, hook);
             links.insert((client, server), link.into());
         }
@@ -32,15 +36,35 @@ pub fn of_clients(world: World, machine: KeptMachine, config: &Config, exchange:
     links
 }
 
-/// From each server to each other one, where they speak to each other; one to itself, which no fault is on, is always there.
-pub fn between_servers(world: World, machine: KeptMachine, config: &Config) -> Links {
+/// Between servers, where they speak to each other; one to itself, which no fault is on, is always there.
+pub fn between_servers(world: World, machine: KeptMachine, (config, servers): (&Config, u32)) -> Links {
     let mut links = Links::new();
-    for from in 0..config.nodes {
-        for to in 0..config.nodes {
+    let way = |ends: (u32, u32), name: String| {
+        let link = SimulatedLink::new(world, &name, ends.0, LinkLatency::default());
+        lay(world, machine, ends, link, None);
+        link
+    };
+    let (announced, speak) = match config.backend.software.peering {
+        Peering::Announced(_) => (true, false),
+        Peering::Socks => (false, true),
+        _ => (false, servers > config.nodes),
+    };
+    for to in 0..servers {
+        if announced {
+            let link = way((as_peers_of(to), to), format!("peers->n{}", to + 1));
+            links.insert((to, to), FaultableLink::untapped(link).into());
+        }
+        for from in 0..servers {
             let name = format!("n{}->n{}", from + 1, to + 1);
-            let link = SimulatedLink::new(world, &name, as_client(from), LinkLatency::default());
-            lay(world, machine, (as_client(from), to), link, None);
-            if from != to && matches!(config.backend.software.peering, Peering::Socks) {
+            if announced {
+                way((undisturbed(from), to), format!("{name}, undisturbed"));
+            }
+            if announced && from != to {
+                machine.get().share((as_peers_of(to), to), as_client(from));
+                continue;
+            }
+            let link = way((as_client(from), to), name);
+            if speak && from != to {
                 links.insert((from, to), FaultableLink::untapped(link).into());
             }
         }

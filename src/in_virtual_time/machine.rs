@@ -70,10 +70,24 @@ impl FamilyPlace {
     }
 }
 
-/// The number of a server among those that dial, behind those of all clients.
+/// The first number of servers that dial, behind those of all clients.
+const SERVERS: u32 = 1 << 20;
+/// So many numbers there are for each way between servers.
+const WAY: u32 = 64;
+
+/// The number of a server among those that dial.
 pub fn as_client(server: u32) -> u32 {
-    const FIRST: u32 = 1 << 20;
-    FIRST + server
+    SERVERS + server
+}
+
+/// The number of all others among those that dial this server, where they have one way to it in common.
+pub fn as_peers_of(server: u32) -> u32 {
+    SERVERS + WAY + server
+}
+
+/// The number of a server among those that dial, on a way without faults.
+pub fn undisturbed(server: u32) -> u32 {
+    SERVERS + 2 * WAY + server
 }
 
 /// Everything real of a run.
@@ -89,6 +103,8 @@ pub struct WorldMachine {
     fork_server: Arc<ForkServer>,
     /// By client, or server [as a client](as_client), and server.
     pub routes: RefCell<BTreeMap<(u32, u32), ByteRoute>>,
+    /// By client and the server that it knows: the one that it is led to, where a replica has taken that one's place.
+    led: RefCell<BTreeMap<(u32, u32), u32>>,
     families: RefCell<Vec<std::rc::Weak<Family>>>,
     failed: watch::Sender<Option<String>>,
     /// Makes the names of sockets differ from those of other runs; nothing in the world sees it.
@@ -108,6 +124,7 @@ impl WorldMachine {
             begun: Cell::new(0),
             fork_server,
             routes: RefCell::default(),
+            led: RefCell::default(),
             families: RefCell::default(),
             failed: watch::channel(None).0,
             mark: rand::random(),
@@ -121,6 +138,28 @@ impl WorldMachine {
 
     pub fn folder(&self) -> &Path {
         self.claim.folder()
+    }
+
+    /// Leads a client that dials a server to another one, over the same link.
+    pub fn lead(&self, client: u32, server: u32, to: u32) {
+        let mut routes = self.routes.borrow_mut();
+        if let Some(route) = routes.get(&(client, server)).cloned() {
+            routes.insert((client, to), route);
+            self.led.borrow_mut().insert((client, server), to);
+        }
+    }
+
+    /// Gives one more client the way that is there already.
+    pub fn share(&self, (client, server): (u32, u32), other: u32) {
+        let mut routes = self.routes.borrow_mut();
+        if let Some(route) = routes.get(&(client, server)).cloned() {
+            routes.insert((other, server), route);
+        }
+    }
+
+    /// The server that a client reaches where it dials this one.
+    pub fn led_to(&self, client: u32, server: u32) -> u32 {
+        *self.led.borrow().get(&(client, server)).unwrap_or(&server)
     }
 
     /// Starts a program as a family. Nothing of it is executed when this returns.
@@ -441,8 +480,8 @@ fn open(
 
 /// The address of who dials with this number.
 pub fn address_of_client(client: u32) -> Ipv4Addr {
-    if let Some(server) = client.checked_sub(as_client(0)) {
-        return address_of_server(server);
+    if let Some(number) = client.checked_sub(SERVERS) {
+        return address_of_server(number % WAY);
     }
     Ipv4Addr::new(10, 0, 1 + (client / 250) as u8, 1 + (client % 250) as u8)
 }

@@ -27,6 +27,7 @@ mod tests;
 mod wall_clock;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -41,10 +42,11 @@ pub use refusal::refusal;
 
 use crate::backends::keyspace::RedisServerKeyspaces;
 use crate::backends::{
-    Backend, DialledEnsemble, DialledStore, observe_ensemble, observe_keyspaces, observe_postgres, observe_store,
+    Backend, DialledEnsemble, DialledStore, ReachedServers, RedisReplication, Topology, observe_elected,
+    observe_ensemble, observe_keyspaces, observe_postgres, observe_store,
 };
 use crate::clock::GroundClock;
-use crate::cluster::{Cluster, ClusterError, ClusterParts, Dialer, Node, ProbedServer};
+use crate::cluster::{Cluster, ClusterError, ClusterParts, Dialer, Node, Peering, ProbedServer};
 use crate::config::Clients;
 use crate::event::ProgressEvent;
 use crate::run::{
@@ -139,11 +141,13 @@ async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(G
     let config = &spec.config;
     let clock = GroundClock::Virtual(world);
     let software = config.backend.software;
-    let ports: Vec<ServerPorts> = (0..config.nodes).map(|_| ports_of(world, software)).collect();
+    let count = config.nodes + spec.plan.replicas;
+    let ports: Vec<ServerPorts> = (0..count).map(|_| ports_of(world, software)).collect();
     let logs = spec.folder.nodes();
     let wanted = ServersWanted {
         software,
-        count: config.nodes as usize,
+        count: count as usize,
+        peers: peers(spec),
         lease: config.lease,
         logs: &logs,
         epoch: epoch(world),
@@ -153,7 +157,7 @@ async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(G
     let dial = dialer(servers);
     let (exchange, notices) = run::exchange(config);
     let links = links::of_clients(world, machine, config, &exchange);
-    let peer_links = links::between_servers(world, machine, config);
+    let peer_links = links::between_servers(world, machine, (config, count));
     let cluster = started(world, servers, &dial, spec).await?;
     let server_clocks = servers.get().clocks();
     let server_clocks = server_clocks.into_iter().filter(|_| spec.plan.steps_clocks);
@@ -174,6 +178,17 @@ async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(G
     Ok((ground, cluster))
 }
 
+/// By server: the address by which it knows its peers, or they know it, where the configuration of servers names one.
+fn peers(spec: &RunSpec) -> Vec<SocketAddr> {
+    let software = spec.config.backend.software;
+    let address = |server| address_of(server, software.ports[0]);
+    match software.peering {
+        Peering::Announced(_) => (0..spec.config.nodes as usize).map(address).collect(),
+        Peering::Replication(_) if spec.plan.replicas > 0 => vec![address(1), address(0)],
+        _ => Vec::new(),
+    }
+}
+
 /// Starts the servers and waits until all of them serve.
 async fn started(
     world: World,
@@ -182,13 +197,14 @@ async fn started(
     spec: &RunSpec,
 ) -> Result<Cluster, RunError> {
     let (config, software) = (&spec.config, spec.config.backend.software);
+    let peers = peers(spec);
     let node = |server: u32| Node {
         name: format!("n{}", server + 1),
         address: address_of(server as usize, software.ports[0]),
         log: servers.get().log(server as usize),
-        peer_proxy: None,
+        peer_proxy: peers.get(server as usize).copied(),
     };
-    let nodes: Vec<Node> = (0..config.nodes).map(node).collect();
+    let nodes: Vec<Node> = (0..config.nodes + spec.plan.replicas).map(node).collect();
     let probed = |(me, node): (usize, &Node)| ProbedServer {
         nodes: Vec::new().into(),
         me,
@@ -202,6 +218,9 @@ async fn started(
         clock: GroundClock::Virtual(world),
         dial: Arc::clone(dial),
         software,
+        replication: (!peers.is_empty()).then(|| RedisReplication {
+            dial: Some(Arc::clone(dial)),
+        }),
         servers: nodes.iter().enumerate().map(probed).collect(),
     });
     for server in 0..nodes.len() {
@@ -230,7 +249,7 @@ async fn started(
     Ok(Cluster::assemble(ClusterParts {
         nodes,
         version,
-        primary: None,
+        primary: (spec.plan.replicas > 0).then_some(0),
         login: None,
         tls: None,
         relays: Vec::new(),
@@ -243,6 +262,14 @@ async fn started(
 /// Observers of real servers, over streams of the world.
 fn observe(backend: &Backend, dial: Dialer, clock: GroundClock) -> ConnectObserver {
     match backend.id {
+        Some(BackendId::Redis) if backend.topology != Topology::Plain => {
+            let reach = ReachedServers {
+                dial: Some(dial),
+                clock,
+            };
+            let topology = backend.topology;
+            Box::new(move |endpoints, keys| Box::pin(observe_elected(topology, endpoints, keys, reach.clone())))
+        }
         Some(BackendId::Redis) => {
             let source = Arc::new(RedisServerKeyspaces {
                 login: None,
@@ -280,6 +307,11 @@ fn client_pool(
     })?;
     let firsts = (0..config.clients).step_by(config.per_process as usize);
     let port = config.backend.software.ports[0];
+    // clients reach each server where it says that it is
+    let announced = match config.backend.topology {
+        Topology::Plain => Vec::new(),
+        Topology::Sentinel | Topology::Cluster => peers(spec),
+    };
     let forks = matches!(&config.who, Clients::Foreign { promise, .. } if promise.forks == Some(true));
     let clock = |first| (first, Arc::new(FamilyClock::new(epoch(world))));
     let clocks: BTreeMap<u32, Arc<FamilyClock>> = firsts.map(clock).collect();
@@ -296,6 +328,8 @@ fn client_pool(
         clock: GroundClock::Virtual(world),
         per_process: config.per_process,
         logs,
-        opens: run::opens(config, &[], |_, server| address_of(server as usize, port).to_string()),
+        opens: run::opens(config, &announced, |_, server| {
+            address_of(server as usize, port).to_string()
+        }),
     }))
 }

@@ -3,7 +3,6 @@
 use harness_workloads::BackendId;
 
 use super::library;
-use crate::backends::Topology;
 use crate::config::Config;
 
 /// Why a run with these options cannot be made in virtual time, if so: a sentence with the way out. Which faults cannot, they say
@@ -28,9 +27,6 @@ pub fn refusal(config: &Config) -> Option<String> {
             missing.join(" and "),
             config.backend.software.install_hint
         ));
-    }
-    if config.topology != Topology::Plain {
-        return says("servers that elect a master do not run in virtual time yet");
     }
     if config.attach.is_attached() {
         return says("--servers are running already, in real time");

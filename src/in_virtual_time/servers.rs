@@ -15,14 +15,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
 use super::family::Family;
-use super::machine::{FamilyPlace, Router, WorldMachine, address_of_server, as_client, serve};
+use super::machine::{FamilyPlace, Router, WorldMachine, address_of_server, as_client, serve, undisturbed};
 use super::network::{BytePort, START};
 use super::streams::FamilyStream;
 use super::wall_clock::FamilyClock;
+use crate::backends::RedisReplication;
 use crate::clock::GroundClock;
 use crate::cluster::{
-    BoxFuture, ByteStream, ClusterError, Dialer, NodeAddress, NodeSetup, ProbedServer, Readiness, ReadinessQuestion,
-    Replication, RunningNodes, ServerQueries, ServerSoftware, Serving,
+    BoxFuture, ByteStream, ClusterError, Dialer, NodeAddress, NodeSetup, Peering, ProbedServer, Readiness,
+    ReadinessQuestion, Replication, RunningNodes, ServerQueries, ServerSoftware, Serving,
 };
 use crate::limits::{PROBE, READY_POLL};
 
@@ -97,6 +98,8 @@ pub struct FamilyServers {
 pub struct ServersWanted<'a> {
     pub software: &'static ServerSoftware,
     pub count: usize,
+    /// By server: the address by which it knows its peers, or they know it; see [`Peering`]. There are no proxies between servers.
+    pub peers: Vec<SocketAddr>,
     pub lease: Duration,
     pub logs: &'a Path,
     /// What the wall clocks show when the clock of the world shows 0.
@@ -124,7 +127,7 @@ impl FamilyServers {
                 data: machine.folder().join(&nodes[me].name),
                 lease: wanted.lease,
                 syncs: false,
-                peer_proxies: Vec::new(),
+                peer_proxies: wanted.peers.clone(),
                 login: None,
                 tls: None,
                 replaceable: false,
@@ -166,8 +169,11 @@ impl FamilyServers {
         fs::create_dir_all(&server.setup.data).map_err(write(&server.setup.data))?;
         for (name, contents) in launch.files.iter().chain(&launch.secrets) {
             let path = server.setup.data.join(name);
-            path.parent().map_or(Ok(()), fs::create_dir_all).map_err(write(&path))?;
-            fs::write(&path, contents).map_err(write(&path))?;
+            // one that is started again finds its files as it left them
+            if !path.exists() {
+                path.parent().map_or(Ok(()), fs::create_dir_all).map_err(write(&path))?;
+                fs::write(&path, contents).map_err(write(&path))?;
+            }
         }
         if let Some(folder) = server.log.parent() {
             fs::create_dir_all(folder).map_err(write(folder))?;
@@ -205,19 +211,23 @@ impl FamilyServers {
     fn place(&self, number: u32) -> FamilyPlace {
         let machine = Rc::downgrade(&self.machine);
         let ports: Vec<ServerPorts> = self.servers.iter().map(|server| server.ports.clone()).collect();
+        let announced = matches!(self.software.peering, Peering::Announced(_));
         let router: Router = Rc::new(move |to| {
             let machine = machine.upgrade()?;
             let server = match to.ip().is_loopback() {
                 true => number as usize,
                 false => server_at(to.into())?,
             };
-            let (_, port) = ports.get(server)?.iter().find(|(number, _)| *number == to.port())?;
-            let route = machine
-                .routes
-                .borrow()
-                .get(&(as_client(number), server as u32))
-                .cloned()?;
-            Some((route, *port))
+            let ports = ports.get(server)?;
+            let (port, (_, at)) = ports.iter().enumerate().find(|(_, (number, _))| *number == to.port())?;
+            // an announced address, which faults act on, is that of the first port
+            let by = if announced && port > 0 {
+                undisturbed(number)
+            } else {
+                as_client(number)
+            };
+            let route = machine.routes.borrow().get(&(by, server as u32)).cloned()?;
+            Some((route, *at))
         });
         let (world, machine) = (self.world, Rc::downgrade(&self.machine));
         let server = Rc::downgrade(&self.servers[number as usize]);
@@ -352,6 +362,8 @@ pub struct FamilyQueries {
     pub clock: GroundClock,
     pub dial: Dialer,
     pub software: &'static ServerSoftware,
+    /// Of servers that replicate.
+    pub replication: Option<RedisReplication>,
     /// By node.
     pub servers: Vec<ProbedServer>,
 }
@@ -369,7 +381,9 @@ impl ServerQueries for FamilyQueries {
     }
 
     fn replication(&self) -> Option<&dyn Replication> {
-        None
+        self.replication
+            .as_ref()
+            .map(|replication| replication as &dyn Replication)
     }
 }
 

@@ -4,6 +4,7 @@ mod clients;
 mod etcd;
 mod forks;
 mod postgres;
+mod redis;
 mod shrink;
 mod survey;
 mod zk;
@@ -252,9 +253,8 @@ fn what_cannot_run_in_virtual_time_is_refused_with_the_runtime_that_can() {
     let harness = Harness::new();
     for words in [
         "--backend mariadb",
-        "--backend redis --topology sentinel",
         "--backend redis --tls",
-        "--backend redis --fault failover",
+        "--backend postgres --fault failover",
         "--backend redis --fault slow-disk",
         "--backend postgres --fault pooler",
         "--backend zk --fault server-replace",

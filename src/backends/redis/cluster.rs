@@ -8,7 +8,7 @@
 
 use std::fmt::Write;
 
-use super::control::RedisReplication;
+use super::control::REPLICATION;
 use super::server;
 use crate::backends::BackendOptions;
 use crate::cluster::{
@@ -34,7 +34,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     files: &[NODES_FILE],
     // the bus has no proxy, and a container has it at another address than it says
     images: &[],
-    peering: Peering::Announced(&RedisReplication),
+    peering: Peering::Announced(&REPLICATION),
     launch: &launch,
     question: ReadinessQuestion::Bytes {
         question: |_| b"CLUSTER INFO\r\nINFO\r\n".to_vec(),

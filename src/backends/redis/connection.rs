@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use harness_workloads::Login;
 
 use super::resp::{self, RespValue};
-use crate::cluster::{ByteStream, ServerAccess};
+use crate::cluster::{ByteStream, Dialer, ServerAccess};
 
 /// Keys that a server looks at for one answer.
 const PORTION: &str = "1000";
@@ -33,8 +33,16 @@ impl RespConnection {
         Self::over(Box::new(stream), server.login()).await
     }
 
+    /// Opens a connection as [`RespConnection::open`] does, over a stream that `dial` makes where there is one.
+    pub async fn open_by(dial: Option<&Dialer>, server: &ServerAccess) -> Result<Self, String> {
+        match dial {
+            None => Self::open(server).await,
+            Some(dial) => Self::over(dial(server.address).await?, server.login()).await,
+        }
+    }
+
     /// Begins to speak over a connection, and logs in, where the server wants that.
-    pub async fn over(stream: Box<dyn ByteStream>, login: Option<&Login>) -> Result<Self, String> {
+    async fn over(stream: Box<dyn ByteStream>, login: Option<&Login>) -> Result<Self, String> {
         let mut connection = Self {
             stream,
             read: BytesMut::new(),

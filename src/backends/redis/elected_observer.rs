@@ -15,7 +15,8 @@ use super::observer::{OneMaster, RedisObserver};
 use super::resp::RespValue;
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer};
-use crate::cluster::{BoxFuture, Endpoints, EndpointsReceiver, ServerAccess};
+use crate::clock::GroundClock;
+use crate::cluster::{BoxFuture, Dialer, Endpoints, EndpointsReceiver, ServerAccess};
 
 /// Between two questions to all servers.
 const EVERY: Duration = Duration::from_millis(40);
@@ -107,17 +108,30 @@ impl MasterChoice {
 /// A connection to a server, if there is one.
 type KeptConnection = Option<(SocketAddr, RespConnection)>;
 
+/// How servers are reached, and by which clock they are silent.
+#[derive(Clone)]
+pub struct ReachedServers {
+    /// `None`: by sockets of this machine.
+    pub dial: Option<Dialer>,
+    pub clock: GroundClock,
+}
+
 /// Asks the servers of a group what they are.
 struct ServerStates {
+    reach: ReachedServers,
     endpoints: EndpointsReceiver,
     /// The nodes of the group, each with the connection to it.
     servers: Vec<(usize, KeptConnection)>,
 }
 
 impl ServerStates {
-    fn new(endpoints: EndpointsReceiver, group: &[usize]) -> Self {
+    fn new(endpoints: EndpointsReceiver, group: &[usize], reach: ReachedServers) -> Self {
         let servers = group.iter().map(|node| (*node, None)).collect();
-        Self { endpoints, servers }
+        Self {
+            reach,
+            endpoints,
+            servers,
+        }
     }
 
     fn addresses(&self) -> Vec<SocketAddr> {
@@ -131,17 +145,17 @@ impl ServerStates {
         let access = |address| self.endpoints.borrow().access(address);
         let accesses: Vec<ServerAccess> = addresses.into_iter().map(access).collect();
         let servers = self.servers.iter_mut().zip(&accesses);
-        join_all(servers.map(|((_, kept), server)| ask(kept, server))).await
+        join_all(servers.map(|((_, kept), server)| ask(kept, server, &self.reach))).await
     }
 }
 
 /// Asks one server, over the connection that there is to it, or a new one.
-async fn ask(kept: &mut KeptConnection, server: &ServerAccess) -> Option<ServerState> {
+async fn ask(kept: &mut KeptConnection, server: &ServerAccess, reach: &ReachedServers) -> Option<ServerState> {
     let open = kept.take().filter(|(to, _)| *to == server.address);
     let asked = async {
         let mut connection = match open {
             Some((_, connection)) => connection,
-            None => match RespConnection::open(server).await {
+            None => match RespConnection::open_by(reach.dial.as_ref(), server).await {
                 Ok(connection) => connection,
                 Err(error) if error.contains("refused") => return Some(ServerState::Gone),
                 Err(_) => return None,
@@ -153,7 +167,7 @@ async fn ask(kept: &mut KeptConnection, server: &ServerAccess) -> Option<ServerS
         *kept = Some((server.address, connection));
         ServerState::of(&info)
     };
-    tokio::time::timeout(SILENT, asked).await.ok().flatten()
+    reach.clock.within(SILENT, asked).await.flatten()
 }
 
 pub struct ElectedObserver {
@@ -166,6 +180,7 @@ impl ElectedObserver {
         endpoints: EndpointsReceiver,
         keys: LockKeys,
         groups: &[Vec<usize>],
+        reach: ReachedServers,
     ) -> Result<Box<dyn Observer>, String> {
         let mut masters = Vec::new();
         for (number, group) in (1..).zip(groups) {
@@ -178,7 +193,7 @@ impl ElectedObserver {
                 source: source("master"),
                 elected: true,
             };
-            let states = ServerStates::new(endpoints.clone(), group);
+            let states = ServerStates::new(endpoints.clone(), group, reach.clone());
             masters.push(ElectedMaster::connect(states, keys.clone(), master, source("roles")).await?);
         }
         Ok(Box::new(Self { groups: masters }))
@@ -212,12 +227,13 @@ impl ElectedMaster {
         roles: String,
     ) -> Result<Self, String> {
         let answers = states.ask().await;
-        let now = crate::clock::monotonic_ns();
+        let now = states.reach.clock.now_ns();
         let choice = MasterChoice::new(&answers, now).ok_or("the observer: no server says that it is the master")?;
         let at_first = Endpoints::new(states.addresses(), Some(choice.watched));
         let (master, of_master) = watch::channel(at_first);
         let login = states.endpoints.borrow().login();
-        let keyspaces = Arc::new(RedisServerKeyspaces { login, dial: None });
+        let dial = states.reach.dial.clone();
+        let keyspaces = Arc::new(RedisServerKeyspaces { login, dial });
         Ok(Self {
             observer: RedisObserver::connect(keyspaces, of_master, keys, watched).await?,
             states,

@@ -62,10 +62,7 @@ impl KeyspaceSource for RedisServerKeyspaces {
         };
         let dial = self.dial.clone();
         Box::pin(async move {
-            let connection = match dial {
-                None => RespConnection::open(&server).await?,
-                Some(dial) => RespConnection::over(dial(server.address).await?, server.login()).await?,
-            };
+            let connection = RespConnection::open_by(dial.as_ref(), &server).await?;
             let keyspace = KeyspaceConnection::open(connection, keys).await?;
             Ok(Box::new(keyspace) as Box<dyn Keyspace>)
         })

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use harness_workloads::protocol::MASTER_NAME;
 
-use super::control::RedisReplication;
+use super::control::REPLICATION;
 use super::server;
 use crate::backends::BackendOptions;
 use crate::cluster::{
@@ -34,7 +34,7 @@ const IN_CONTAINER: &str = "/data/redis.conf";
 pub static SOFTWARE: ServerSoftware = ServerSoftware {
     nodes: NODES,
     files: &[CONFIGURATION],
-    peering: Peering::Announced(&RedisReplication),
+    peering: Peering::Announced(&REPLICATION),
     launch: &launch,
     container: &container,
     question: ReadinessQuestion::Bytes {

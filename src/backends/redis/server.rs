@@ -6,7 +6,7 @@ use std::path::Path;
 
 use harness_workloads::Login;
 
-use super::control::RedisReplication;
+use super::control::REPLICATION;
 use crate::cluster::{
     CONTAINER_FOLDER, ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer,
     Readiness, ReadinessQuestion, ServerSoftware, ServerTlsPaths, Serving, lacks, missing_program,
@@ -26,7 +26,7 @@ pub(super) const PLAIN: ServerSoftware = ServerSoftware {
     images: &[include_str!("image").trim_ascii(), "harness-redis:debian"],
     install_hint: "apt-get install redis-server (or put a redis-server binary on PATH)",
     files: &[],
-    peering: Peering::Replication(&RedisReplication),
+    peering: Peering::Replication(&REPLICATION),
     missing: &|| missing_program("redis-server"),
     launch: &launch,
     confined: true,

@@ -1,0 +1,61 @@
+//! Real servers of Redis that replicate, in virtual time: a master with a replica that harness promotes, and those that elect their master.
+
+use super::has_no_redis;
+use crate::command::{Answer, Harness};
+
+impl Harness {
+    fn fails_over(&self, words: &str) -> Answer {
+        let answer = self.virtual_time(&format!("{words} --windows 1 --seed 1"));
+        assert_eq!(answer.window_sum("servers_promoted"), 1, "{}", answer.stderr);
+        answer
+    }
+}
+
+#[test]
+fn a_lock_on_one_master_is_lost_in_a_failover_unless_the_replica_has_it() {
+    if has_no_redis() {
+        return;
+    }
+    let harness = Harness::new();
+    let words = "--recipe redis-set-px-lua --lease 2s --time 20s";
+    let held_back = harness.fails_over(&format!("{words} --fault failover"));
+    held_back.assert_exit(1);
+    assert_eq!(held_back.verdict("HL001"), "violated");
+    harness.assert_replayed();
+    let clean = harness.fails_over(&format!("{words} --fault failover=clean"));
+    clean.assert_exit(0);
+    assert_eq!(clean.verdict("HL001"), "holds");
+}
+
+/// Of six servers: the master dies with its last grant, and then with a replica that has all of it.
+fn servers_elect_a_replica(topology: &str) {
+    if has_no_redis() {
+        return;
+    }
+    let harness = Harness::new();
+    let words = format!("--topology {topology} --window 6s --time 22s");
+    let held_back = harness.fails_over(&format!("{words} --fault failover --lease 5s"));
+    held_back.assert_exit(1);
+    assert_eq!(held_back.verdict("HL001"), "violated");
+    assert_ne!(
+        held_back.verdict("HL007"),
+        "violated",
+        "{:#}",
+        held_back.finding("HL007")
+    );
+    assert_eq!(held_back.window_sum("servers_back"), 1, "the old master serves again");
+    harness.assert_replayed();
+    let clean = harness.fails_over(&format!("{words} --fault failover=clean --lease 1s"));
+    clean.assert_exit(0);
+    assert_eq!(clean.verdict("HL001"), "holds");
+}
+
+#[test]
+fn sentinels_elect_a_replica_that_lacks_the_last_grant_of_its_master() {
+    servers_elect_a_replica("sentinel");
+}
+
+#[test]
+fn a_cluster_elects_a_replica_that_lacks_the_last_grant_of_its_master() {
+    servers_elect_a_replica("cluster");
+}

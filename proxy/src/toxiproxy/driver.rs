@@ -7,7 +7,6 @@ use std::sync::{Once, mpsc};
 use std::thread;
 
 use serde_json::Value;
-use tokio::sync::oneshot;
 use toxiproxy_rust::client::Client;
 use toxiproxy_rust::proxy::{Proxy, ProxyPack};
 
@@ -18,40 +17,8 @@ use crate::toxic::{Toxic, ToxicKind};
 /// The thread's name, by which its panics are told from others.
 pub const THREAD: &str = "toxiproxy";
 
-type CommandReply<T> = oneshot::Sender<Result<T, String>>;
-
-pub enum DriverCommand {
-    Version {
-        reply: CommandReply<String>,
-    },
-    Open {
-        proxies: Vec<(String, SocketAddr)>,
-        listen: IpAddr,
-        reply: CommandReply<Vec<u16>>,
-    },
-    Put {
-        layer: Layer,
-        proxies: Vec<String>,
-        toxics: Vec<Toxic>,
-        reply: CommandReply<()>,
-    },
-    Lift {
-        layer: Layer,
-        proxies: Vec<String>,
-        reply: CommandReply<()>,
-    },
-    /// The names of all proxies there.
-    List {
-        reply: CommandReply<Vec<String>>,
-    },
-    Delete {
-        proxies: Vec<String>,
-        reply: CommandReply<()>,
-    },
-    Close {
-        reply: CommandReply<()>,
-    },
-}
+/// What the driver is to do.
+pub type DriverCommand = Box<dyn FnOnce(&mut ToxiproxyDriver) + Send>;
 
 pub struct ToxiproxyDriver {
     address: SocketAddr,
@@ -76,32 +43,13 @@ impl ToxiproxyDriver {
     /// Carries out commands until their sender is dropped, then deletes everything that it made.
     pub fn run(mut self, commands: &mpsc::Receiver<DriverCommand>) {
         while let Ok(command) = commands.recv() {
-            match command {
-                DriverCommand::Version { reply } => drop(reply.send(self.guarded(Self::version))),
-                DriverCommand::Open { proxies, listen, reply } => {
-                    drop(reply.send(self.guarded(|driver| driver.open(&proxies, listen))));
-                }
-                DriverCommand::Put {
-                    layer,
-                    proxies,
-                    toxics,
-                    reply,
-                } => drop(reply.send(self.guarded(|driver| driver.put(layer, &proxies, &toxics)))),
-                DriverCommand::Lift { layer, proxies, reply } => {
-                    drop(reply.send(self.guarded(|driver| driver.lift(layer, &proxies))));
-                }
-                DriverCommand::List { reply } => drop(reply.send(self.guarded(Self::list))),
-                DriverCommand::Delete { proxies, reply } => {
-                    drop(reply.send(self.guarded(|driver| driver.delete(&proxies))));
-                }
-                DriverCommand::Close { reply } => drop(reply.send(self.guarded(Self::close))),
-            }
+            command(&mut self);
         }
         let _ = self.guarded(Self::close);
     }
 
     /// Turns a panic into an error, and begins with new tools after it: the crate's lock is poisoned then.
-    fn guarded<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T, String>) -> Result<T, String> {
+    pub fn guarded<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T, String>) -> Result<T, String> {
         let done = catch_unwind(AssertUnwindSafe(|| act(self)));
         done.unwrap_or_else(|panic| {
             self.tools = None;
@@ -122,7 +70,7 @@ impl ToxiproxyDriver {
         Ok(self.tools.as_ref().expect("made just now"))
     }
 
-    fn version(&mut self) -> Result<String, String> {
+    pub fn version(&mut self) -> Result<String, String> {
         let (client, http) = self.tools()?;
         // asked twice: the crate tells no answer from an error page
         let answer = http.get(&["version"])?;
@@ -134,7 +82,7 @@ impl ToxiproxyDriver {
         }
     }
 
-    fn open(&mut self, wanted: &[(String, SocketAddr)], listen: IpAddr) -> Result<Vec<u16>, String> {
+    pub fn open(&mut self, wanted: &[(String, SocketAddr)], listen: IpAddr) -> Result<Vec<u16>, String> {
         let pack = |(name, upstream): &(String, SocketAddr)| {
             ProxyPack::new(
                 name.clone(),
@@ -160,7 +108,7 @@ impl ToxiproxyDriver {
             .collect()
     }
 
-    fn put(&mut self, layer: Layer, proxies: &[String], toxics: &[Toxic]) -> Result<(), String> {
+    pub fn put(&mut self, layer: Layer, proxies: &[String], toxics: &[Toxic]) -> Result<(), String> {
         for name in proxies {
             for toxic in toxics {
                 self.put_one(layer, name, toxic.clone())?;
@@ -194,7 +142,7 @@ impl ToxiproxyDriver {
         Ok(&self.proxies[name])
     }
 
-    fn lift(&mut self, layer: Layer, proxies: &[String]) -> Result<(), String> {
+    pub fn lift(&mut self, layer: Layer, proxies: &[String]) -> Result<(), String> {
         let mut gone = Vec::new();
         for name in proxies {
             let there = self.toxics.get(name).cloned().unwrap_or_default();
@@ -216,14 +164,14 @@ impl ToxiproxyDriver {
         }
     }
 
-    fn close(&mut self) -> Result<(), String> {
+    pub fn close(&mut self) -> Result<(), String> {
         let names: Vec<String> = self.proxies.keys().chain(self.toxics.keys()).cloned().collect();
         self.proxies.clear();
         self.toxics.clear();
         self.delete(&names)
     }
 
-    fn list(&mut self) -> Result<Vec<String>, String> {
+    pub fn list(&mut self) -> Result<Vec<String>, String> {
         let seen = self.read_back()?;
         Ok(seen
             .as_object()
@@ -233,7 +181,7 @@ impl ToxiproxyDriver {
             .collect())
     }
 
-    fn delete(&mut self, names: &[String]) -> Result<(), String> {
+    pub fn delete(&mut self, names: &[String]) -> Result<(), String> {
         let (_, http) = self.tools()?;
         names.iter().try_for_each(|name| http.delete(&["proxies", name]))
     }

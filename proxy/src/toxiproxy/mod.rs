@@ -61,7 +61,7 @@ impl Toxiproxy {
             commands: Some(commands),
             over: Mutex::new(over),
         };
-        let version = toxiproxy.ask(|reply| DriverCommand::Version { reply });
+        let version = toxiproxy.ask(ToxiproxyDriver::version);
         toxiproxy.version = within(REMOTE, version).await.map_err(failed)?;
         Ok(Arc::new(toxiproxy))
     }
@@ -86,7 +86,7 @@ impl Toxiproxy {
             ip if ip.is_loopback() => ip,
             _ => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         };
-        let opened = self.ask(|reply| DriverCommand::Open { proxies, listen, reply });
+        let opened = self.ask(move |driver| driver.open(&proxies, listen));
         let ports = within(REMOTE, opened)
             .await
             .map_err(|why| format!("{}: {why}", self.name()))?;
@@ -98,7 +98,7 @@ impl Toxiproxy {
 
     /// The names of all proxies there, whichever client made them.
     pub async fn proxies(&self) -> Result<Vec<String>, String> {
-        let listed = self.ask(|reply| DriverCommand::List { reply });
+        let listed = self.ask(ToxiproxyDriver::list);
         within(REMOTE, listed)
             .await
             .map_err(|why| format!("{}: {why}", self.name()))
@@ -106,7 +106,7 @@ impl Toxiproxy {
 
     /// Deletes proxies, such as those of a run that was killed. One that is not there is no error.
     pub async fn delete(&self, proxies: Vec<String>) -> Result<(), String> {
-        let deleted = self.ask(|reply| DriverCommand::Delete { proxies, reply });
+        let deleted = self.ask(move |driver| driver.delete(&proxies));
         within(REMOTE, deleted)
             .await
             .map_err(|why| format!("{}: {why}", self.name()))
@@ -114,20 +114,20 @@ impl Toxiproxy {
 
     /// Deletes what was made there.
     pub async fn close(&self) -> Result<(), String> {
-        let closed = self.ask(|reply| DriverCommand::Close { reply });
+        let closed = self.ask(ToxiproxyDriver::close);
         within(REMOTE_GOODBYE, closed)
             .await
             .map_err(|why| format!("{}: {why}", self.name()))
     }
 
-    fn ask<T>(
+    fn ask<T: Send + 'static>(
         &self,
-        command: impl FnOnce(oneshot::Sender<Result<T, String>>) -> DriverCommand,
+        act: impl FnOnce(&mut ToxiproxyDriver) -> Result<T, String> + Send + 'static,
     ) -> oneshot::Receiver<Result<T, String>> {
         let (reply, answer) = oneshot::channel();
         if let Some(commands) = &self.commands {
             // where the driver is gone, the reply is dropped and the answer says so
-            let _ = commands.send(command(reply));
+            let _ = commands.send(Box::new(move |driver| drop(reply.send(driver.guarded(act)))));
         }
         answer
     }
@@ -139,16 +139,11 @@ impl ExternalProxyDriver for Toxiproxy {
     }
 
     fn put(&self, layer: Layer, proxies: Vec<String>, toxics: Vec<Toxic>) -> PendingReply {
-        self.ask(|reply| DriverCommand::Put {
-            layer,
-            proxies,
-            toxics,
-            reply,
-        })
+        self.ask(move |driver| driver.put(layer, &proxies, &toxics))
     }
 
     fn lift(&self, layer: Layer, proxies: Vec<String>) -> PendingReply {
-        self.ask(|reply| DriverCommand::Lift { layer, proxies, reply })
+        self.ask(move |driver| driver.lift(layer, &proxies))
     }
 }
 

@@ -8,8 +8,8 @@ use super::fault::not_simulated;
 use super::link_injection::{ActiveLinkFault, heal_word, links_of, slowing};
 use super::slow::rate;
 use super::{
-    Acquires, BoxFuture, Fault, FaultDefinition, Inject, Injection, InjectionContext, Needs, NotInjected, RunningFault,
-    Shape, Target,
+    Acquires, BoxFuture, Fault, FaultDefinition, Inject, Injection, InjectionContext, NotInjected, RunningFault, Shape,
+    Target,
 };
 
 pub struct SharedLink;
@@ -49,10 +49,6 @@ struct ShareBandwidth {
 }
 
 impl Inject for ShareBandwidth {
-    fn needs(&self) -> Needs {
-        Needs::default()
-    }
-
     fn heal_word(&self) -> &'static str {
         heal_word(false)
     }

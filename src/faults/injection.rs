@@ -16,8 +16,10 @@ use harness_proxy::LinkFault;
 
 /// What is done to a target, with everything that was drawn for it.
 pub trait Inject: Any + Debug + Send + Sync {
-    /// What the run must be set up with for it.
-    fn needs(&self) -> Needs;
+    /// What the run must be set up with for it. Most faults need nothing.
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
 
     /// What the heal does, in one word.
     fn heal_word(&self) -> &'static str;

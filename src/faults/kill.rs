@@ -10,7 +10,7 @@ use super::points::number_alone;
 use super::target::{MessageMoment, client_at};
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target,
+    Injection, InjectionContext, NotInjected, Pace, RunningFault, Shape, Target,
 };
 use crate::evidence::{CLIENTS_KILLED, Evidence, HOLDERS};
 
@@ -71,10 +71,6 @@ impl Fault for Kill {
 struct KillClients;
 
 impl Inject for KillClients {
-    fn needs(&self) -> Needs {
-        Needs::default()
-    }
-
     fn heal_word(&self) -> &'static str {
         "revive"
     }

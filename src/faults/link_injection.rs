@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::active::{ActiveFault, Affected, BoxFuture, HealOnDrop, Healed, RunningFault};
 use super::fault::{FaultDefinition, FaultFamily, Pace};
-use super::injection::{Inject, Injection, InjectionContext, Needs, NotInjected};
+use super::injection::{Inject, Injection, InjectionContext, NotInjected};
 use super::target::Target;
 use crate::evidence::{DELAYED_BYTES, Evidence, EvidenceCounter, RESETS};
 use harness_checkers::history::Acquires;
@@ -81,10 +81,6 @@ pub fn heal_word(reset_on_heal: bool) -> &'static str {
 }
 
 impl Inject for LinkInjection {
-    fn needs(&self) -> Needs {
-        Needs::default()
-    }
-
     fn heal_word(&self) -> &'static str {
         heal_word(self.reset_on_heal)
     }

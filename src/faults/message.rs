@@ -14,7 +14,7 @@ use super::next_message::NextMessage;
 use super::points::{MessagePoints, spoken};
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
-    Inject, Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, parse_duration,
+    Inject, Injection, InjectionContext, NotInjected, Pace, RunningFault, Shape, Target, parse_duration,
 };
 use crate::client_role::{ANYONE, FILTERS};
 use crate::config::suggest::similar;
@@ -269,10 +269,6 @@ enum MessageChoice {
 }
 
 impl Inject for MessageInjection {
-    fn needs(&self) -> Needs {
-        Needs::default()
-    }
-
     fn heal_word(&self) -> &'static str {
         "resume"
     }

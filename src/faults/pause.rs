@@ -15,7 +15,7 @@ use super::points::number_alone;
 use super::target::{MessageMoment, client_at};
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, Needs, NotInjected, Pace, ProcessControl, RunningFault, Shape, Target,
+    Injection, InjectionContext, NotInjected, Pace, ProcessControl, RunningFault, Shape, Target,
 };
 use crate::evidence::{Evidence, EvidenceCounter, HOLDERS, STOPPED_MS};
 
@@ -97,10 +97,6 @@ impl Fault for Pause {
 struct StopClients;
 
 impl Inject for StopClients {
-    fn needs(&self) -> Needs {
-        Needs::default()
-    }
-
     fn heal_word(&self) -> &'static str {
         "continue"
     }

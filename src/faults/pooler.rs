@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use super::fault::{no_argument, not_virtual};
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
-    Inject, Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target,
+    Inject, Injection, InjectionContext, NotInjected, Pace, RunningFault, Shape, Target,
 };
 use crate::backends::{self, RunningPooler, TransactionPooler};
 use crate::evidence::{Evidence, EvidenceCounter};
@@ -79,10 +79,6 @@ impl std::fmt::Debug for LeadThrough {
 }
 
 impl Inject for LeadThrough {
-    fn needs(&self) -> Needs {
-        Needs::default()
-    }
-
     fn heal_word(&self) -> &'static str {
         "lead directly"
     }

@@ -1,15 +1,17 @@
 //! Bytes of real processes over simulated links: a [`Chunk`] is what a process wrote at once, and [`ByteHook`] has the taps of a link
 //! read it, as the proxy has them read what comes over sockets.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use harness_proxy::tap::Sender;
-use harness_proxy::{ConnectionTap, LinkTap, StopAction, TapStop};
+use harness_proxy::{LinkTap, TapStop};
 use harness_simulation::World;
-use harness_simulation::network::{LinkHook, MessageVerdict, PassingKind, PassingMessage, Port, WireMessage};
+use harness_simulation::network::{LinkHook, MessageVerdict, PassingKind, Port, WireMessage};
+
+use crate::simulated::ConnectionTaps;
 
 /// Bytes that were written at once.
 pub struct Chunk {
@@ -49,38 +51,24 @@ impl WireMessage for Chunk {
 /// What reads the bytes of a link, and says what becomes of them.
 pub struct ByteHook {
     world: World,
-    /// `None` between servers: nobody reads what they say to each other.
-    tap: Option<Arc<LinkTap>>,
-    /// By number; a link has few.
-    connections: RefCell<Vec<(u64, Rc<ConnectionTap>)>>,
+    taps: ConnectionTaps,
     /// What becomes of the chunk that enters the link next.
     verdict: Cell<MessageVerdict>,
 }
 
 impl ByteHook {
+    /// `tap`: `None` between servers, where nobody reads what they say to each other.
     pub fn new(world: World, tap: Option<Arc<LinkTap>>) -> Rc<Self> {
         Rc::new(Self {
             world,
-            tap,
-            connections: RefCell::default(),
+            taps: ConnectionTaps::new(world, tap),
             verdict: Cell::new(MessageVerdict::Pass),
         })
     }
 
-    fn tap_of(&self, connection: u64) -> Option<Rc<ConnectionTap>> {
-        let link = self.tap.as_ref()?;
-        let mut connections = self.connections.borrow_mut();
-        if let Some((_, tap)) = connections.iter().find(|(number, _)| *number == connection) {
-            return Some(Rc::clone(tap));
-        }
-        let tap = Rc::new(ConnectionTap::new(link));
-        connections.push((connection, Rc::clone(&tap)));
-        Some(tap)
-    }
-
     /// Has the tap read what one side of a connection wrote, and sends it on in one or two pieces.
     pub fn carry(&self, connection: u64, sender: Sender, bytes: &[u8], send: impl Fn(Chunk)) {
-        let (world, tap) = (self.world, self.tap_of(connection));
+        let (world, tap) = (self.world, self.taps.of(connection));
         let kind = match sender {
             Sender::Client => PassingKind::Request,
             Sender::Server => PassingKind::Reply,
@@ -101,40 +89,21 @@ impl ByteHook {
         };
         let (passing, rest) = bytes.split_at(at);
         send(passing, MessageVerdict::Pass);
-        match then {
-            StopAction::End(rule) => {
-                tap.done(&rule, world.now_ns());
-                send(rest, MessageVerdict::Drop);
-            }
-            StopAction::Wait(rule, time) => {
-                let passed = async move {
-                    world.sleep(time).await;
-                    tap.done(&rule, world.now_ns());
-                };
-                world.spawn(passed).detach();
-                send(rest, MessageVerdict::Delay(time));
-            }
-        }
+        send(rest, self.taps.verdict(tap, then));
     }
 }
 
 impl LinkHook for ByteHook {
-    fn passes(&self, _: &PassingMessage<'_>) -> MessageVerdict {
+    fn passes(&self, _: u64, _: &dyn WireMessage) -> MessageVerdict {
         self.verdict.get()
     }
 
     fn refuses(&self) -> bool {
-        let now = self.world.now_ns();
-        self.tap.as_ref().is_some_and(|tap| tap.refuses(now))
+        self.taps.refuses()
     }
 
     fn ended(&self, connection: u64) {
-        let mut connections = self.connections.borrow_mut();
-        let place = connections.iter().position(|(number, _)| *number == connection);
-        let ended = place.map(|place| connections.swap_remove(place));
-        drop(connections);
-        // a rule that waits for its reply is told that none comes
-        drop(ended);
+        self.taps.ended(connection);
     }
 }
 

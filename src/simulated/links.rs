@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use harness_proxy::tap::MessageName;
 use harness_proxy::{Behaviour, ConnectionTap, Layer, LinkControl, LinkCounts, LinkTap, StopAction, Upstream};
 use harness_simulation::World;
-use harness_simulation::network::{LinkHook, MessageVerdict, PassingKind, PassingMessage, SimulatedLink};
+use harness_simulation::network::{LinkHook, MessageVerdict, PassingKind, SimulatedLink, WireMessage};
 
 /// Leads new connections to the server at an address.
 pub type Redirect = Arc<dyn Fn(SocketAddr) + Send + Sync>;
@@ -33,11 +34,7 @@ impl FaultableLink {
 
     /// A link whose messages `tap` reads.
     pub fn tapped(world: World, link: SimulatedLink, tap: Arc<LinkTap>, redirect: Redirect) -> Arc<Self> {
-        let hook = TapHook {
-            world,
-            tap: Arc::clone(&tap),
-            connections: RefCell::default(),
-        };
+        let hook = TapHook(ConnectionTaps::new(world, Some(Arc::clone(&tap))));
         Self::hooked(link, tap, redirect, Rc::new(hook))
     }
 
@@ -103,50 +100,44 @@ impl LinkControl for FaultableLink {
     }
 }
 
-/// Tells the taps of a link's connections of each message, and does what they say.
-struct TapHook {
+/// The taps of the connections of a link.
+pub struct ConnectionTaps {
     world: World,
-    tap: Arc<LinkTap>,
-    /// By number; a link has one or two.
-    connections: RefCell<Vec<(u64, Rc<ConnectionTap>)>>,
+    /// `None`: nobody reads what passes.
+    link: Option<Arc<LinkTap>>,
+    /// By number; a link has few.
+    by_number: RefCell<Vec<(u64, Rc<ConnectionTap>)>>,
 }
 
-impl TapHook {
-    fn tap_of(&self, connection: u64) -> Rc<ConnectionTap> {
-        let mut connections = self.connections.borrow_mut();
-        if let Some((_, tap)) = connections.iter().find(|(number, _)| *number == connection) {
-            return Rc::clone(tap);
+impl ConnectionTaps {
+    pub fn new(world: World, link: Option<Arc<LinkTap>>) -> Self {
+        Self {
+            world,
+            link,
+            by_number: RefCell::default(),
         }
-        let tap = Rc::new(ConnectionTap::new(&self.tap));
-        connections.push((connection, Rc::clone(&tap)));
-        tap
     }
-}
 
-impl LinkHook for TapHook {
-    fn passes(&self, passing: &PassingMessage<'_>) -> MessageVerdict {
-        let (now, message) = (self.world.now_ns(), passing.message);
-        if message.kind() == PassingKind::Control {
-            return MessageVerdict::Pass;
+    pub fn of(&self, connection: u64) -> Option<Rc<ConnectionTap>> {
+        let link = self.link.as_ref()?;
+        let mut taps = self.by_number.borrow_mut();
+        if let Some((_, tap)) = taps.iter().find(|(number, _)| *number == connection) {
+            return Some(Rc::clone(tap));
         }
-        let (name, tap) = (passing.name(), self.tap_of(passing.connection));
-        let stop = match message.kind() {
-            PassingKind::Request => tap.request(message.number(), name, message.digest(), now),
-            PassingKind::Reply => tap.reply(message.number(), name, message.refuses(), now),
-            PassingKind::Notification => {
-                tap.notification(name, message.subject(), now);
-                None
-            }
-            PassingKind::Control => None,
-        };
+        let tap = Rc::new(ConnectionTap::new(link));
+        taps.push((connection, Rc::clone(&tap)));
+        Some(tap)
+    }
+
+    /// What becomes of the message at which a rule stops a connection. The rule is told when that is done.
+    pub fn verdict(&self, tap: Rc<ConnectionTap>, stop: StopAction) -> MessageVerdict {
+        let world = self.world;
         match stop {
-            None => MessageVerdict::Pass,
-            Some(StopAction::End(rule)) => {
-                tap.done(&rule, now);
+            StopAction::End(rule) => {
+                tap.done(&rule, world.now_ns());
                 MessageVerdict::Drop
             }
-            Some(StopAction::Wait(rule, time)) => {
-                let world = self.world;
+            StopAction::Wait(rule, time) => {
                 let passed = async move {
                     world.sleep(time).await;
                     tap.done(&rule, world.now_ns());
@@ -157,16 +148,51 @@ impl LinkHook for TapHook {
         }
     }
 
+    /// Whether the link refuses a new connection now.
+    pub fn refuses(&self) -> bool {
+        let now = self.world.now_ns();
+        self.link.as_ref().is_some_and(|tap| tap.refuses(now))
+    }
+
+    /// A connection is over: a rule that waits for its reply is told that none comes.
+    pub fn ended(&self, connection: u64) {
+        let mut taps = self.by_number.borrow_mut();
+        let place = taps.iter().position(|(number, _)| *number == connection);
+        let ended = place.map(|place| taps.swap_remove(place));
+        drop(taps);
+        drop(ended);
+    }
+}
+
+/// Tells the taps of a link's connections of each message, and does what they say.
+struct TapHook(ConnectionTaps);
+
+impl LinkHook for TapHook {
+    fn passes(&self, connection: u64, message: &dyn WireMessage) -> MessageVerdict {
+        let now = self.0.world.now_ns();
+        let tap = match message.kind() {
+            PassingKind::Control => None,
+            _ => self.0.of(connection),
+        };
+        let Some(tap) = tap else { return MessageVerdict::Pass };
+        let name = MessageName::new(message.name().as_bytes());
+        let stop = match message.kind() {
+            PassingKind::Request => tap.request(message.number(), name, message.digest(), now),
+            PassingKind::Reply => tap.reply(message.number(), name, message.refuses(), now),
+            PassingKind::Notification => {
+                tap.notification(name, message.subject(), now);
+                None
+            }
+            PassingKind::Control => None,
+        };
+        stop.map_or(MessageVerdict::Pass, |stop| self.0.verdict(tap, stop))
+    }
+
     fn refuses(&self) -> bool {
-        self.tap.refuses(self.world.now_ns())
+        self.0.refuses()
     }
 
     fn ended(&self, connection: u64) {
-        let mut connections = self.connections.borrow_mut();
-        let place = connections.iter().position(|(number, _)| *number == connection);
-        let ended = place.map(|place| connections.swap_remove(place));
-        drop(connections);
-        // a rule that waits for its reply is told that none comes
-        drop(ended);
+        self.0.ended(connection);
     }
 }

@@ -25,7 +25,7 @@ use harness_simulation::World;
 use harness_workloads::BackendId;
 use tokio::sync::watch;
 
-pub use links::{FaultableLink, Redirect};
+pub use links::{ConnectionTaps, FaultableLink, Redirect};
 pub use refusal::refusal;
 
 use crate::backends::Backend;

@@ -13,7 +13,7 @@ use rand::Rng;
 
 use super::keep_waker;
 use super::link_state::{LinkedConnection, SimulatedLinkState, flow_of};
-use super::message::{MessageVerdict, PassingMessage, WireMessage};
+use super::message::{MessageVerdict, WireMessage};
 use super::transit::{ConnectionEnding, Transit, TransitDue};
 use crate::world::events::{Event, EventKey, Timed};
 use crate::world::{Kept, World, nanoseconds};
@@ -132,14 +132,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
         let link = self.link();
         let now = self.world.clock();
         let bytes = message.bytes();
-        let verdict = link.judge(&PassingMessage {
-            link: &link.name,
-            client: link.client,
-            connection: self.number,
-            sender,
-            message: &message,
-            bytes,
-        });
+        let verdict = link.judge(self.number, &message);
         let is_forgotten = || transit.borrow().is_forgotten(now, flow_of(&link.behaviour(), sender));
         if verdict == MessageVerdict::Reset || is_forgotten() {
             link.count(|counts| counts.resets += 1);

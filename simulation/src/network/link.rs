@@ -9,7 +9,7 @@ use harness_proxy::{Behaviour, Layer, LinkCounts};
 
 use super::connection::{ClientSide, ServerInbox, SimulatedConnection};
 use super::link_state::{LinkLatency, LinkedConnection, SimulatedLinkState};
-use super::message::{LinkHook, LinkTraffic, WireMessage};
+use super::message::{LinkHook, WireMessage};
 use super::port::{Port, PortEvent, ServerSide};
 use crate::world::{Kept, World};
 
@@ -40,7 +40,6 @@ impl SimulatedLink {
             behaviour: RefCell::default(),
             hook: RefCell::default(),
             counts: Cell::default(),
-            traffic: Cell::default(),
             connections: RefCell::default(),
         }))
     }
@@ -57,11 +56,6 @@ impl SimulatedLink {
     /// What faults did here, as the real proxy counts it. Bytes are those of the real protocol, of whole messages.
     pub fn counts(&self) -> LinkCounts {
         self.0.get().counts.get()
-    }
-
-    /// What entered it so far.
-    pub fn traffic(&self) -> LinkTraffic {
-        self.0.get().traffic.get()
     }
 
     /// How many connections it carries at this moment.

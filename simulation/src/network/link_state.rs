@@ -10,7 +10,7 @@ use harness_proxy::{Behaviour, Flow, Layer, LinkCounts};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::message::{LinkHook, LinkTraffic, MessageVerdict, PassingMessage};
+use super::message::{LinkHook, MessageVerdict, WireMessage};
 use crate::world::nanoseconds;
 
 /// How long a message is under way from one end of a link to the other, drawn for each message.
@@ -50,7 +50,6 @@ pub(super) struct SimulatedLinkState {
     pub behaviour: RefCell<Behaviour>,
     pub hook: RefCell<Option<Rc<dyn LinkHook>>>,
     pub counts: Cell<LinkCounts>,
-    pub traffic: Cell<LinkTraffic>,
     pub connections: RefCell<Vec<Rc<dyn LinkedConnection>>>,
 }
 
@@ -68,13 +67,10 @@ impl SimulatedLinkState {
         self.behaviour.borrow()
     }
 
-    /// Counts a message and asks the hook.
-    pub fn judge(&self, message: &PassingMessage<'_>) -> MessageVerdict {
-        let mut traffic = self.traffic.get();
-        traffic.count(message);
-        self.traffic.set(traffic);
+    /// Asks the hook about a message.
+    pub fn judge(&self, connection: u64, message: &dyn WireMessage) -> MessageVerdict {
         let hook = self.hook.borrow().clone();
-        hook.map_or(MessageVerdict::Pass, |hook| hook.passes(message))
+        hook.map_or(MessageVerdict::Pass, |hook| hook.passes(connection, message))
     }
 
     pub fn count(&self, change: impl FnOnce(&mut LinkCounts)) {

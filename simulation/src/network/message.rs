@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use harness_proxy::tap::{MessageName, Sender};
-
 /// What kind of message passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PassingKind {
@@ -70,27 +68,6 @@ impl CallDigest {
     }
 }
 
-/// A message as a [`LinkHook`] sees it.
-pub struct PassingMessage<'a> {
-    /// `c3->n1`
-    pub link: &'a str,
-    /// The number of the link's client.
-    pub client: u32,
-    /// The number of the connection, of those to the same server.
-    pub connection: u64,
-    pub sender: Sender,
-    pub message: &'a dyn WireMessage,
-    /// Its size on the wire.
-    pub bytes: usize,
-}
-
-impl PassingMessage<'_> {
-    /// The name as message rules have it.
-    pub fn name(&self) -> MessageName {
-        MessageName::new(self.message.name().as_bytes())
-    }
-}
-
 /// What becomes of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageVerdict {
@@ -105,7 +82,8 @@ pub enum MessageVerdict {
 
 /// Sees each message when it enters a link, and decides what becomes of it.
 pub trait LinkHook {
-    fn passes(&self, message: &PassingMessage<'_>) -> MessageVerdict;
+    /// `connection`: its number, of those to the same server.
+    fn passes(&self, connection: u64, message: &dyn WireMessage) -> MessageVerdict;
 
     /// Whether the link refuses a new connection now.
     fn refuses(&self) -> bool {
@@ -115,32 +93,6 @@ pub trait LinkHook {
     /// A connection is over: no reply of it comes any more.
     fn ended(&self, connection: u64) {
         let _ = connection;
-    }
-}
-
-/// Messages and bytes that entered a link.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LinkTraffic {
-    pub requests: u64,
-    pub replies: u64,
-    pub notifications: u64,
-    pub bytes_to_server: u64,
-    pub bytes_to_client: u64,
-}
-
-impl LinkTraffic {
-    pub(super) fn count(&mut self, passing: &PassingMessage<'_>) {
-        match passing.message.kind() {
-            PassingKind::Request => self.requests += 1,
-            PassingKind::Reply => self.replies += 1,
-            PassingKind::Notification => self.notifications += 1,
-            PassingKind::Control => {}
-        }
-        let bytes = passing.bytes as u64;
-        match passing.sender {
-            Sender::Client => self.bytes_to_server += bytes,
-            Sender::Server => self.bytes_to_client += bytes,
-        }
     }
 }
 

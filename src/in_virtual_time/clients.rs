@@ -13,9 +13,10 @@ use harness_workloads::protocol::{ClientOp, Message, Request};
 use super::ends::{EndNumber, FamilySaid, OnSaid};
 use super::family::Family;
 use super::fork_server::ClientProgram;
-use super::machine::{FamilyPlace, KeptMachine, Router, StartedFamily, address_of_client};
+use super::machine::{FamilyPlace, KeptMachine, StartedFamily};
 use super::network::{BytePort, START};
 use super::page::connection;
+use super::routes::{Router, address_of_client};
 use super::servers::server_at;
 use super::wall_clock::FamilyClock;
 use crate::clock::GroundClock;
@@ -76,9 +77,9 @@ impl FamilySpawner {
         let (routes, served) = (Rc::downgrade(&machine), self.served.clone());
         let router: Router = Rc::new(move |to| {
             let machine = routes.upgrade()?;
-            let server = machine.led_to(first, server_at(to.into())? as u32);
+            let server = machine.routes.led_to(first, server_at(to.into())? as u32);
             let (number, port) = *served.get(server as usize)?;
-            let route = machine.routes.borrow().get(&(first, server)).cloned()?;
+            let route = machine.routes.get((first, server))?;
             (to.port() == number).then_some((route, port))
         });
         let short = format!("c{first}");

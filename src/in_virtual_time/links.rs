@@ -7,8 +7,9 @@ use harness_proxy::{LinkTap, TapHub};
 use harness_simulation::World;
 use harness_simulation::network::{LinkLatency, SimulatedLink};
 
-use super::machine::{ByteRoute, KeptMachine, as_client, as_peers_of, undisturbed};
+use super::machine::KeptMachine;
 use super::network::ByteHook;
+use super::routes::{as_client, as_peers_of, undisturbed};
 use super::servers::server_at;
 use crate::cluster::Peering;
 use crate::config::Config;
@@ -26,7 +27,7 @@ pub fn of_clients(world: World, machine: KeptMachine, config: &Config, exchange:
             let hook = lay(world, machine, (client, server), link, Some(Arc::clone(&tap)));
             let redirect: Redirect = Arc::new(move |to| {
                 if let Some(to) = server_at(to) {
-                    machine.get().lead(client, server, to as u32);
+                    machine.get().routes.lead(client, server, to as u32);
                 }
             });
             let link = FaultableLink::hooked(link, tap, redirect, hook);
@@ -60,7 +61,7 @@ pub fn between_servers(world: World, machine: KeptMachine, (config, servers): (&
                 way((undisturbed(from), to), format!("{name}, undisturbed"));
             }
             if announced && from != to {
-                machine.get().share((as_peers_of(to), to), as_client(from));
+                machine.get().routes.share((as_peers_of(to), to), (as_client(from), to));
                 continue;
             }
             let link = way((as_client(from), to), name);
@@ -81,10 +82,6 @@ fn lay(
     tap: Option<Arc<LinkTap>>,
 ) -> Rc<ByteHook> {
     let hook = ByteHook::new(world, tap);
-    let route = ByteRoute {
-        link,
-        hook: Rc::clone(&hook),
-    };
-    machine.get().routes.borrow_mut().insert(ends, route);
+    machine.get().routes.lay(ends, link, Rc::clone(&hook));
     hook
 }

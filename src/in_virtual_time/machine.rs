@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use harness_proxy::tap::Sender;
-use harness_simulation::network::{ConnectionEnding, PortEvent, PortListener, ServerSide, SimulatedLink};
+use harness_simulation::network::{ConnectionEnding, LinkLatency, PortEvent, PortListener, ServerSide, SimulatedLink};
 use harness_simulation::{Kept, SimulatedTask, World};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, bind, connect, recv, socket};
@@ -30,6 +30,7 @@ use super::memory::{SharedPage, prepare, stay_on_one_processor};
 use super::network::{ByteHook, BytePort, Chunk};
 use super::page::connection;
 use super::processes::FamilyProcesses;
+use super::routes::{ByteRoute, Router, WorldRoutes, address_of_client, as_itself};
 use super::startup::{FIRST_NUMBER, STARTUP_SEED, StartedProcess, family_path, page_of, show_startup, start_process};
 use super::wall_clock::FamilyClock;
 use crate::cluster::leftovers::claim::Claim;
@@ -40,16 +41,6 @@ const GREETING: usize = 2048;
 
 /// So many numbers of processes each family has.
 const NUMBERS: u32 = 4096;
-
-/// One way from a client, or from a server, to a server.
-#[derive(Clone)]
-pub struct ByteRoute {
-    pub link: SimulatedLink,
-    pub hook: Rc<ByteHook>,
-}
-
-/// Where a family gets to that dials this address; `None`: nowhere.
-pub type Router = Rc<dyn Fn(SocketAddrV4) -> Option<(ByteRoute, BytePort)>>;
 
 /// Where a family is in the network.
 pub struct FamilyPlace {
@@ -70,26 +61,6 @@ impl FamilyPlace {
     }
 }
 
-/// The first number of servers that dial, behind those of all clients.
-const SERVERS: u32 = 1 << 20;
-/// So many numbers there are for each way between servers.
-const WAY: u32 = 64;
-
-/// The number of a server among those that dial.
-pub fn as_client(server: u32) -> u32 {
-    SERVERS + server
-}
-
-/// The number of all others among those that dial this server, where they have one way to it in common.
-pub fn as_peers_of(server: u32) -> u32 {
-    SERVERS + WAY + server
-}
-
-/// The number of a server among those that dial, on a way without faults.
-pub fn undisturbed(server: u32) -> u32 {
-    SERVERS + 2 * WAY + server
-}
-
 /// Everything real of a run.
 pub struct WorldMachine {
     world: World,
@@ -101,10 +72,7 @@ pub struct WorldMachine {
     processor: Option<usize>,
     begun: Cell<u32>,
     fork_server: Arc<ForkServer>,
-    /// By client, or server [as a client](as_client), and server.
-    pub routes: RefCell<BTreeMap<(u32, u32), ByteRoute>>,
-    /// By client and the server that it knows: the one that it is led to, where a replica has taken that one's place.
-    led: RefCell<BTreeMap<(u32, u32), u32>>,
+    pub routes: WorldRoutes,
     families: RefCell<Vec<std::rc::Weak<Family>>>,
     failed: watch::Sender<Option<String>>,
     /// Makes the names of sockets differ from those of other runs; nothing in the world sees it.
@@ -123,8 +91,7 @@ impl WorldMachine {
             processor: stay_on_one_processor(),
             begun: Cell::new(0),
             fork_server,
-            routes: RefCell::default(),
-            led: RefCell::default(),
+            routes: WorldRoutes::default(),
             families: RefCell::default(),
             failed: watch::channel(None).0,
             mark: rand::random(),
@@ -138,28 +105,6 @@ impl WorldMachine {
 
     pub fn folder(&self) -> &Path {
         self.claim.folder()
-    }
-
-    /// Leads a client that dials a server to another one, over the same link.
-    pub fn lead(&self, client: u32, server: u32, to: u32) {
-        let mut routes = self.routes.borrow_mut();
-        if let Some(route) = routes.get(&(client, server)).cloned() {
-            routes.insert((client, to), route);
-            self.led.borrow_mut().insert((client, server), to);
-        }
-    }
-
-    /// Gives one more client the way that is there already.
-    pub fn share(&self, (client, server): (u32, u32), other: u32) {
-        let mut routes = self.routes.borrow_mut();
-        if let Some(route) = routes.get(&(client, server)).cloned() {
-            routes.insert((other, server), route);
-        }
-    }
-
-    /// The server that a client reaches where it dials this one.
-    pub fn led_to(&self, client: u32, server: u32) -> u32 {
-        *self.led.borrow().get(&(client, server)).unwrap_or(&server)
     }
 
     /// Starts a program as a family. Nothing of it is executed when this returns.
@@ -261,6 +206,7 @@ impl WorldMachine {
             super::memory::widen(pipe, 1 << 20);
         }
         let failed = self.failed.clone();
+        let own = OwnPorts::of(self, place.address);
         let family = Family::of(FamilyParts {
             world: self.world,
             name: name.to_owned(),
@@ -270,7 +216,7 @@ impl WorldMachine {
             startup: lot.startup,
             on_network: Box::new(move |family| {
                 (place.on_listen)(family);
-                take_dialled(family, &net, &place.router);
+                take_dialled(family, &net, |to| (place.router)(to).or_else(|| own.way(family, to)));
             }),
             on_hindrance: Box::new(move |why| {
                 failed.send_if_modified(|failed| {
@@ -352,8 +298,56 @@ pub struct StartedFamily {
     pub output: Option<OwnedFd>,
 }
 
+/// The ports of a family at which it dials itself: a client may have a service of its own.
+struct OwnPorts {
+    machine: std::rc::Weak<WorldMachine>,
+    address: Ipv4Addr,
+    /// Its number among those that dial, and among servers.
+    number: u32,
+    dialled: RefCell<BTreeMap<u16, BytePort>>,
+}
+
+impl OwnPorts {
+    fn of(machine: &Rc<WorldMachine>, address: Ipv4Addr) -> Self {
+        Self {
+            machine: Rc::downgrade(machine),
+            address,
+            number: as_itself(machine.begun.get()),
+            dialled: RefCell::default(),
+        }
+    }
+
+    /// `None`: it does not listen there.
+    fn way(&self, family: &Rc<Family>, to: SocketAddrV4) -> Option<(ByteRoute, BytePort)> {
+        let is_itself = to.ip().is_loopback() || *to.ip() == self.address;
+        let machine = self
+            .machine
+            .upgrade()
+            .filter(|_| is_itself && family.listens(to.port()))?;
+        let world = machine.world;
+        let ends = (self.number, self.number);
+        let route = machine.routes.get(ends).unwrap_or_else(|| {
+            let link = SimulatedLink::new(world, "loopback", self.number, LinkLatency::default());
+            machine.routes.lay(ends, link, ByteHook::new(world, None))
+        });
+        let port = || {
+            let port = BytePort::new(world);
+            let ends = (self.number, to.port());
+            let serves = serve(Rc::clone(&machine), Rc::clone(family), port.listen(), ends);
+            world.spawn(serves).detach();
+            port
+        };
+        let port = *self.dialled.borrow_mut().entry(to.port()).or_insert_with(port);
+        Some((route, port))
+    }
+}
+
 /// Takes the connections that a family has dialled, and has them find their way.
-fn take_dialled(family: &Rc<Family>, net: &UnixListener, router: &Router) {
+fn take_dialled(
+    family: &Rc<Family>,
+    net: &UnixListener,
+    router: impl Fn(SocketAddrV4) -> Option<(ByteRoute, BytePort)>,
+) {
     while let Ok((end, _)) = net.accept() {
         let end = OwnedFd::from(end);
         let _ = fcntl(&end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
@@ -461,7 +455,7 @@ fn open(
     (server, port): (u32, u16),
 ) -> Option<EndNumber> {
     let (client, number) = (side.client(), side.number());
-    let route = machine.routes.borrow().get(&(client, server)).cloned()?;
+    let route = machine.routes.get((client, server))?;
     let from = SocketAddrV4::new(address_of_client(client), 32_768 + (number % 28_000) as u16);
     let sending = RefCell::new(Some(side));
     let on_said: OnSaid = Rc::new(move |said| match said {
@@ -476,19 +470,6 @@ fn open(
     });
     // where nobody listens the connection closes again
     machine.dial(family, port, from, on_said).ok()
-}
-
-/// The address of who dials with this number.
-pub fn address_of_client(client: u32) -> Ipv4Addr {
-    if let Some(number) = client.checked_sub(SERVERS) {
-        return address_of_server(number % WAY);
-    }
-    Ipv4Addr::new(10, 0, 1 + (client / 250) as u8, 1 + (client % 250) as u8)
-}
-
-/// Nothing of this machine is there: it is a name within the world.
-pub fn address_of_server(server: u32) -> Ipv4Addr {
-    Ipv4Addr::new(10, 0, 0, server as u8 + 1)
 }
 
 /// A handle of the machine of a run, which is `Send`.

@@ -19,6 +19,7 @@ mod network;
 mod page;
 mod processes;
 mod refusal;
+mod routes;
 mod servers;
 mod startup;
 mod streams;

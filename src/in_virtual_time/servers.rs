@@ -15,8 +15,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
 use super::family::Family;
-use super::machine::{FamilyPlace, Router, WorldMachine, address_of_server, as_client, serve, undisturbed};
+use super::machine::{FamilyPlace, WorldMachine, serve};
 use super::network::{BytePort, START};
+use super::routes::{Router, address_of_server, as_client, undisturbed};
 use super::streams::FamilyStream;
 use super::wall_clock::FamilyClock;
 use crate::backends::RedisReplication;
@@ -226,7 +227,7 @@ impl FamilyServers {
             } else {
                 as_client(number)
             };
-            let route = machine.routes.borrow().get(&(by, server as u32)).cloned()?;
+            let route = machine.routes.get((by, server as u32))?;
             Some((route, *at))
         });
         let (world, machine) = (self.world, Rc::downgrade(&self.machine));

@@ -15,8 +15,9 @@ use tokio::process::Command;
 use tokio::runtime::Runtime;
 
 use super::ends::{FamilySaid, OnSaid};
-use super::machine::{FamilyPlace, Router, StartedFamily, WorldMachine};
+use super::machine::{FamilyPlace, StartedFamily, WorldMachine};
 use super::page::connection;
+use super::routes::Router;
 use super::wall_clock::FamilyClock;
 
 /// How a program ran.

@@ -161,9 +161,9 @@ fn locks_that_another_application_would_break_are_found(runtime: &str) {
 
 on_runtimes! {
     real:
-        locks_of_other_shapes_hold
-        a_lock_behind_a_service_holds_and_its_twin_is_found;
+        locks_of_other_shapes_hold;
     virtual_time:
+        a_lock_behind_a_service_holds_and_its_twin_is_found
         leases_that_are_not_kept_are_found
         locks_that_another_application_would_break_are_found
         tokens_tries_and_queues_that_are_wrong_are_found

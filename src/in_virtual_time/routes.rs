@@ -1,0 +1,101 @@
+//! Which way leads from whom to which server of a world ([`WorldRoutes`]), and the numbers and addresses of those that dial.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::rc::Rc;
+
+use harness_simulation::network::SimulatedLink;
+
+use super::network::{ByteHook, BytePort};
+
+/// The first number of servers that dial, behind those of all clients.
+const SERVERS: u32 = 1 << 20;
+/// So many numbers there are for each kind of way between servers.
+const WAY: u32 = 64;
+/// The first number of families that dial themselves.
+const FAMILIES: u32 = 1 << 21;
+
+/// The number of a server among those that dial.
+pub fn as_client(server: u32) -> u32 {
+    SERVERS + server
+}
+
+/// The number of all others among those that dial this server, where they have one way to it in common.
+pub fn as_peers_of(server: u32) -> u32 {
+    SERVERS + WAY + server
+}
+
+/// The number of a server among those that dial, on a way without faults.
+pub fn undisturbed(server: u32) -> u32 {
+    SERVERS + 2 * WAY + server
+}
+
+/// The number of a family among those that dial, and among servers, where it dials itself.
+pub fn as_itself(family: u32) -> u32 {
+    FAMILIES + family
+}
+
+/// The address of who dials with this number.
+pub fn address_of_client(client: u32) -> Ipv4Addr {
+    if client >= FAMILIES {
+        return Ipv4Addr::LOCALHOST;
+    }
+    if let Some(number) = client.checked_sub(SERVERS) {
+        return address_of_server(number % WAY);
+    }
+    Ipv4Addr::new(10, 0, 1 + (client / 250) as u8, 1 + (client % 250) as u8)
+}
+
+/// Nothing of this machine is there: it is a name within the world.
+pub fn address_of_server(server: u32) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, server as u8 + 1)
+}
+
+/// One way from a client, or from a server, to a server.
+#[derive(Clone)]
+pub struct ByteRoute {
+    pub link: SimulatedLink,
+    pub hook: Rc<ByteHook>,
+}
+
+/// Where a family gets to that dials this address; `None`: nowhere.
+pub type Router = Rc<dyn Fn(SocketAddrV4) -> Option<(ByteRoute, BytePort)>>;
+
+/// All ways of a world, by the number of who dials, and the server.
+#[derive(Default)]
+pub struct WorldRoutes {
+    ways: RefCell<BTreeMap<(u32, u32), ByteRoute>>,
+    /// By client and the server that it knows: the one that it is led to, where a replica has taken that one's place.
+    led: RefCell<BTreeMap<(u32, u32), u32>>,
+}
+
+impl WorldRoutes {
+    pub fn get(&self, ends: (u32, u32)) -> Option<ByteRoute> {
+        self.ways.borrow().get(&ends).cloned()
+    }
+
+    pub fn lay(&self, ends: (u32, u32), link: SimulatedLink, hook: Rc<ByteHook>) -> ByteRoute {
+        let route = ByteRoute { link, hook };
+        self.ways.borrow_mut().insert(ends, route.clone());
+        route
+    }
+
+    /// Makes the way between these ends that between others, too.
+    pub fn share(&self, ends: (u32, u32), others: (u32, u32)) {
+        if let Some(route) = self.get(ends) {
+            self.ways.borrow_mut().insert(others, route);
+        }
+    }
+
+    /// Leads a client that dials a server to another one, over the same link.
+    pub fn lead(&self, client: u32, server: u32, to: u32) {
+        self.share((client, server), (client, to));
+        self.led.borrow_mut().insert((client, server), to);
+    }
+
+    /// The server that a client reaches where it dials this one.
+    pub fn led_to(&self, client: u32, server: u32) -> u32 {
+        *self.led.borrow().get(&(client, server)).unwrap_or(&server)
+    }
+}

@@ -1,5 +1,5 @@
-//! Suites on real servers: a chosen dozen of the truth table's cells come out as written, shards join to a whole, and what
-//! must fail a suite fails it.
+//! Suites: the truth table comes out as written, on models as a whole and on real servers a dozen of its rows; shards join to a whole,
+//! and what must fail a suite fails it.
 
 use std::path::Path;
 
@@ -41,6 +41,16 @@ fn two_rows(harness: &Harness, runtime: &str, expected: &str) -> String {
     );
     std::fs::write(&path, text).expect("a suite can be written");
     path.display().to_string()
+}
+
+#[test]
+fn the_truth_table_comes_out_as_written_on_models() {
+    let harness = Harness::new();
+    let table = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suites/truth-table.toml");
+    let (exit, record, stderr) = suite(&harness, &[table, "--set", "runtime=simulated", "--jobs", "2"]);
+    assert_eq!(exit, 0, "{stderr}");
+    let rows = record["rows"].as_array().expect("a record has rows");
+    assert!(rows.len() > 160, "models have {} rows", rows.len());
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
         };
         let that = match left_out.first() {
             None => String::new(),
-            Some(row) => format!(" that models of servers can run: {}", row.why),
+            Some(row) => format!(" that the runtime of --set can run: {}", row.why),
         };
         return Err(Failure::usage(format!("{} has no row{named}{that}", path.display())));
     }
@@ -142,7 +142,7 @@ enum RowCheck {
         settings: Vec<Setting>,
         time: Duration,
     },
-    /// `--set runtime=simulated` asks for models, which cannot run it, for this reason. With the runtime of the file it runs.
+    /// `--set runtime=` asks for models or virtual time, which cannot run it, for this reason. With the runtime of the file it runs.
     LeftOut(String),
 }
 
@@ -155,16 +155,14 @@ fn check(row: &SuiteRow, set: &[Setting]) -> Result<RowCheck, String> {
     };
     let (runtime, others): (Vec<Setting>, Vec<Setting>) =
         set.iter().cloned().partition(|setting| setting.option.name == RUNTIME);
-    let asks_for_models = runtime
-        .iter()
-        .any(|setting| setting.value.as_deref() == Some(RunInfo::SIMULATED));
-    if !asks_for_models || length(&over(&others, &row.settings)).is_err() {
+    let asked = runtime.first().and_then(|setting| setting.value.as_deref());
+    let in_a_world = asked.filter(|asked| [RunInfo::SIMULATED, RunInfo::VIRTUAL].contains(asked));
+    let Some(asked) = in_a_world.filter(|_| length(&over(&others, &row.settings)).is_ok()) else {
         return Err(refused);
-    }
+    };
     let why = refused.lines().next().unwrap_or_default();
-    Ok(RowCheck::LeftOut(
-        why.trim_start_matches("--runtime simulated: ").to_owned(),
-    ))
+    let why = why.trim_start_matches(&format!("--runtime {asked}: "));
+    Ok(RowCheck::LeftOut(why.to_owned()))
 }
 
 /// The length of an experiment with these settings, or why `harness run` would refuse them.
@@ -387,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_models_cannot_run_are_left_out_where_all_are_sent_to_models() {
+    fn rows_that_a_runtime_cannot_run_are_left_out_where_all_are_sent_there() {
         const MIXED: &str = "[[group]]\nbackend = \"zk\"\nruntime = \"local\"\nrows = [\n{ recipe = \"zk-polling\" },\n{ recipe = \"zk-curator\" },\n\
                              { recipe = \"zk-polling\", fault = \"server-replace\", time = \"60s\" },\n]";
         let models = ["--set", "runtime=simulated"];
@@ -404,8 +402,19 @@ mod tests {
         assert!(ready_from(&wrong, &models).err().unwrap().contains("zk-courator"));
         let own = MIXED.replace("\"local\"", "\"simulated\"");
         assert!(ready_from(&own, &[]).err().unwrap().contains("zk-curator"));
+        let virtual_time = ready_from(MIXED, &["--set", "runtime=virtual"]).unwrap().record;
+        assert_eq!(virtual_time.wanted, ["zk-polling / none", "zk-curator / none"]);
+        assert!(
+            virtual_time.left_out[0].why.starts_with("server-replace"),
+            "{:?}",
+            virtual_time.left_out
+        );
         let none = ready_from(MIXED, &["--set", "runtime=simulated", "--filter", "curator"]);
-        assert!(none.err().unwrap().contains("no row with such a name that models"));
+        assert!(
+            none.err()
+                .unwrap()
+                .contains("no row with such a name that the runtime of --set can run: zk-curator is")
+        );
     }
 
     #[test]

@@ -89,8 +89,21 @@ fn unguessable_number() -> io::Result<u64> {
 impl Drop for Claim {
     fn drop(&mut self) {
         self.spare.clear();
-        let _ = fs::remove_dir_all(&self.folder);
+        let _ = remove(&self.folder);
     }
+}
+
+/// Removes a claim. The file that says whose it is goes last: where this is cut short, the rest is still known as a leftover.
+pub(super) fn remove(claim: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(claim)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else if entry.file_name() != OWNER_FILE {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    fs::remove_dir_all(claim)
 }
 
 /// Where temporary folders of runs are.

@@ -333,7 +333,7 @@ pub fn engine_is_expected() -> bool {
 /// Removes a leftover; of entries on servers only the note, since the backend removes them. The error says why it is still there.
 pub async fn remove(leftover: &Leftover) -> Result<(), String> {
     match leftover {
-        Leftover::Folder { path, .. } | Leftover::Traces { claim: path, .. } => match fs::remove_dir_all(path) {
+        Leftover::Folder { path, .. } | Leftover::Traces { claim: path, .. } => match claim::remove(path) {
             // another process cleans at the same time
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.to_string()),
             _ => Ok(()),
@@ -367,7 +367,7 @@ pub async fn remove(leftover: &Leftover) -> Result<(), String> {
 
 /// Removes the folder in which a run noted what it has.
 pub fn remove_claim(claim: &Path) -> Result<(), String> {
-    fs::remove_dir_all(claim).map_err(|error| error.to_string())
+    claim::remove(claim).map_err(|error| error.to_string())
 }
 
 fn kill(identity: Identity, claim: &Path) -> Result<(), String> {

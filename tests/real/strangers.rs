@@ -51,7 +51,10 @@ fn locks_of_other_shapes_hold(runtime: &str) {
 /// Each client has a server of its own, which it asks over a port.
 fn a_lock_behind_a_service_holds_and_its_twin_is_found(runtime: &str) {
     all_hold(runtime, &[("over_http", "")]);
-    all_are_found(runtime, &[("over_http", "--time 9s --hold 100ms", "HL010")]);
+    all_are_found(
+        runtime,
+        &[("over_http", "--time 9s --hold 100ms --stop-on-violation", "HL010")],
+    );
 }
 
 fn locks_of_other_manners_hold(runtime: &str) {

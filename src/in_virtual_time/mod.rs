@@ -308,11 +308,6 @@ fn client_pool(
     })?;
     let firsts = (0..config.clients).step_by(config.per_process as usize);
     let port = config.backend.software.ports[0];
-    // clients reach each server where it says that it is
-    let announced = match config.backend.topology {
-        Topology::Plain => Vec::new(),
-        Topology::Sentinel | Topology::Cluster => peers(spec),
-    };
     let forks = matches!(&config.who, Clients::Foreign { promise, .. } if promise.forks == Some(true));
     let clock = |first| (first, Arc::new(FamilyClock::new(epoch(world))));
     let clocks: BTreeMap<u32, Arc<FamilyClock>> = firsts.map(clock).collect();
@@ -329,7 +324,8 @@ fn client_pool(
         clock: GroundClock::Virtual(world),
         per_process: config.per_process,
         logs,
-        opens: run::opens(config, &announced, |_, server| {
+        // clients reach a server where it says that it is
+        opens: run::opens(config, &peers(spec), |_, server| {
             address_of(server as usize, port).to_string()
         }),
     }))

@@ -97,10 +97,17 @@ impl Drop for Claim {
 pub(super) fn remove(claim: &Path) -> io::Result<()> {
     for entry in fs::read_dir(claim)? {
         let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            fs::remove_dir_all(entry.path())?;
-        } else if entry.file_name() != OWNER_FILE {
-            fs::remove_file(entry.path())?;
+        if entry.file_name() == OWNER_FILE {
+            continue;
+        }
+        let removed = match entry.file_type()?.is_dir() {
+            true => fs::remove_dir_all(entry.path()),
+            false => fs::remove_file(entry.path()),
+        };
+        match removed {
+            // a process of the run that ends removes files of its own
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
         }
     }
     fs::remove_dir_all(claim)

@@ -284,7 +284,7 @@ fn attempts(
 /// Whether an acquire was answered with an error that does not say that the lock is taken, in any words: long before its wait was over.
 fn is_a_refusal(history: &History, call: PackedEvent, reply: PackedEvent) -> bool {
     let wait_ns = limits::ns(u64::from(history.wait_ms(call)));
-    let error = history.name(history.rare(reply).error).map(Refusal::parse);
+    let error = history.error(reply).map(Refusal::parse);
     let is_taken = matches!(error, Some(Refusal::Busy | Refusal::Timeout));
     reply.kind != Kind::Ok && !is_taken && reply.time - call.time < wait_ns / 2
 }

@@ -250,6 +250,11 @@ impl History {
         self.says(event).copied().unwrap_or_default()
     }
 
+    /// What an answer says of why it is not `ok`, in words.
+    pub(crate) fn error(&self, answer: PackedEvent) -> Option<&str> {
+        self.name(self.rare(answer).error)
+    }
+
     /// What few events have, where it has something of that.
     pub(crate) fn says(&self, event: PackedEvent) -> Option<&Rare> {
         self.rare.get(self.details(event).rare as usize)

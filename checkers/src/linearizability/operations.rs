@@ -387,7 +387,7 @@ impl OperationReader<'_> {
         }
         let error = reply
             .filter(|_| kind == Kind::Fail)
-            .and_then(|reply| history.name(history.rare(reply).error));
+            .and_then(|reply| history.error(reply));
         if error.is_some_and(is_not_held) && history.header.lease_ms.is_none() {
             self.all[lock].add(
                 LockOp::NotHeld { process },

@@ -19,7 +19,7 @@ pub(crate) fn is_not_held(error: &str) -> bool {
 
 /// Whether the reply to a release says that its process did not hold the lock.
 pub(super) fn denies(history: &History, reply: PackedEvent) -> bool {
-    reply.kind == Kind::Fail && history.name(history.rare(reply).error).is_some_and(is_not_held)
+    reply.kind == Kind::Fail && history.error(reply).is_some_and(is_not_held)
 }
 
 /// The token of an acquire, where the model looks at it.

@@ -1,14 +1,13 @@
 //! HL011 in words: which call was answered late, or said that it was done when it was not.
 
-use super::{at, finding, length, many, violated};
+use super::{at, finding, in_brackets, length, many, violated};
 use crate::calls::{CallsInTime, GivenUpCall, LateCall, UnansweredCall};
 use crate::context::Context;
 use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::grants::ServerGrant;
-use crate::history::F;
 use crate::history::names::NONE;
+use crate::history::{F, History, PackedEvent};
 use crate::holds::LockHold;
-use crate::limits;
 
 /// The finding of HL011.
 pub(crate) fn tell(context: &Context<'_>, decided: &CallsInTime<'_>) -> Finding {
@@ -22,15 +21,10 @@ pub(crate) fn tell(context: &Context<'_>, decided: &CallsInTime<'_>) -> Finding 
             "{judged} without a fault, none answered late ({limit} after its wait)"
         )),
         Verdict::Violated => {
-            let described = decided.late.iter().take(limits::MAX_VIOLATIONS);
-            let violations = described.map(|late| describe(context, late)).collect();
+            let violations = decided.late.iter().map(|late| describe(context, late));
             let count = decided.late.len() as u64;
-            violated(
-                Property::Hl011,
-                format!("{count} of {judged} late or untrue ({limit})"),
-                violations,
-                count,
-            )
+            let evidence = format!("{count} of {judged} late or untrue ({limit})");
+            violated(Property::Hl011, evidence, violations, count)
         }
     }
 }
@@ -48,7 +42,7 @@ fn describe(context: &Context<'_>, late: &LateCall<'_>) -> Violation {
         LateCall::Denied { hold, grant, reply } => denied(context, hold, grant, reply),
     };
     if !matches!(late, LateCall::Denied { .. } | LateCall::GivenUp(_)) {
-        violation.figures.insert("late_ms".into(), late.late_ns() as f64 / 1e6);
+        violation.figure("late_ms", late.late_ns() as f64 / 1e6);
     }
     violation
 }
@@ -80,32 +74,33 @@ fn unanswered(context: &Context<'_>, late: UnansweredCall) -> Violation {
         "the {what} of `{}` by {who} {ended} {by} after it was due",
         violation.lock
     );
-    violation.events.push(history.step(call, format!("call of the {what}")));
+    violation.show(history, call, format!("call of the {what}"));
     let text = format!("{who} called {what} at {}{wait}.", at(event.time));
-    violation.because.push(history.because(text, &[call]));
+    violation.say(history, text, &[call]);
     let text = format!(
         "No fault excuses the delay after {}; the limit is {}.",
         at(due_ns),
         length(bound_ns)
     );
-    violation.because.push(history.because(text, &[]));
+    violation.say(history, text, &[]);
     let text = match reply {
         Some(reply) => {
-            violation.events.push(history.step(reply, "its answer"));
+            violation.show(history, reply, "its answer");
             let answered = history.event(reply);
-            let error = history
-                .name(history.rare(answered).error)
-                .map(|error| format!(": `{error}`"));
-            format!("The answer came at {}{}.", at(answered.time), error.unwrap_or_default())
+            format!("The answer came at {}{}.", at(answered.time), reason(history, answered))
         }
         None => "No answer came before the history ended or the process died.".to_owned(),
     };
-    violation
-        .because
-        .push(history.because(text, &reply.into_iter().collect::<Vec<_>>()));
+    violation.say(history, text, reply.as_slice());
     violation.likely =
         Some("the library waits for an event that does not come, and does not keep its own time limit".into());
     violation
+}
+
+/// What an answer says besides its kind.
+fn reason(history: &History, answer: PackedEvent) -> String {
+    let error = history.error(answer);
+    error.map(|error| format!(": `{error}`")).unwrap_or_default()
 }
 
 fn given_up(context: &Context<'_>, given_up: GivenUpCall) -> Violation {
@@ -113,31 +108,29 @@ fn given_up(context: &Context<'_>, given_up: GivenUpCall) -> Violation {
     let (call, reply) = (history.event(given_up.call), history.event(given_up.reply));
     let who = history.who(call.process);
     let mut violation = history.violation("gave-up-early", given_up.lock, &[call.process], reply.time);
-    let said = history.name(history.rare(reply).error).unwrap_or_default();
+    let said = history.error(reply).unwrap_or_default();
     let (waited, left) = (length(given_up.waited_ns), given_up.wait_ns - given_up.waited_ns);
     violation.summary = format!(
         "the acquire of `{}` by {who} gave up after {waited}, {} before its wait was over",
         violation.lock,
         length(left)
     );
-    violation
-        .events
-        .push(history.step(given_up.call, "call of the acquire"));
-    violation.events.push(history.step(given_up.reply, "its answer"));
+    violation.show(history, given_up.call, "call of the acquire");
+    violation.show(history, given_up.reply, "its answer");
     let text = format!(
         "{who} called acquire at {}, with a wait of {}.",
         at(call.time),
         length(given_up.wait_ns)
     );
-    violation.because.push(history.because(text, &[given_up.call]));
+    violation.say(history, text, &[given_up.call]);
     let text = format!("The answer came at {}: `{said}`. No fault was active.", at(reply.time));
-    violation.because.push(history.because(text, &[given_up.reply]));
+    violation.say(history, text, &[given_up.reply]);
     violation.likely = Some(
         "the acquire does not wait, or ends its wait too early: measure the wait with a monotonic clock from the call, and ask again \
          until it is over"
             .into(),
     );
-    violation.figures.insert("left_ms".into(), left as f64 / 1e6);
+    violation.figure("left_ms", left as f64 / 1e6);
     violation
 }
 
@@ -151,24 +144,19 @@ fn grant_stays(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, repl
         "the release of `{}` by {who} was answered ok, and its grant stayed for {stays}",
         violation.lock
     );
-    violation.events.push(history.step(hold.end, "release call"));
-    violation.events.push(history.step(reply, "answered ok"));
+    violation.show(history, hold.end, "release call");
+    violation.show(history, reply, "answered ok");
     let text = format!("The release of {who} was answered ok at {}.", at(replied_ns));
-    violation.because.push(history.because(text, &[hold.end, reply]));
+    violation.say(history, text, &[hold.end, reply]);
     let text = match grant.revoked_ns(history) {
         Some(ended_ns) => {
-            violation
-                .events
-                .push(history.step(grant.revoked, "the server ended the grant"));
-            let cause = grant
-                .cause(history)
-                .map(|cause| format!(" ({cause})"))
-                .unwrap_or_default();
+            violation.show(history, grant.revoked, "the server ended the grant");
+            let cause = in_brackets(grant.cause(history));
             format!("The server showed it as the owner until {}{cause}.", at(ended_ns))
         }
         None => "The server still showed it as the owner when the history ended.".to_owned(),
     };
-    violation.because.push(history.because(text, &[grant.revoked]));
+    violation.say(history, text, &[grant.revoked]);
     violation.likely =
         Some("the release does not remove the key or node, or does not wait for the store's answer".into());
     violation
@@ -183,25 +171,22 @@ fn denied(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, reply: u3
         "the release of `{}` by {who} was answered `fail`, although it had freed the lock",
         violation.lock
     );
-    violation.events.push(history.step(hold.end, "release call"));
-    violation
-        .events
-        .push(history.step(grant.revoked, "the server removed the grant"));
-    violation.events.push(history.step(reply, "answered `fail`"));
-    let error = history.name(history.rare(answer).error);
-    let error = error.map(|error| format!(": `{error}`")).unwrap_or_default();
+    violation.show(history, hold.end, "release call");
+    violation.show(history, grant.revoked, "the server removed the grant");
+    violation.show(history, reply, "answered `fail`");
+    let error = reason(history, answer);
     let text = format!(
         "The release of {who}, called at {}, was answered `fail` at {}{error}.",
         at(history.event(hold.end).time),
         at(answer.time)
     );
-    violation.because.push(history.because(text, &[hold.end, reply]));
+    violation.say(history, text, &[hold.end, reply]);
     let removed_ns = grant.revoked_ns(history).unwrap_or(answer.time);
     let text = format!(
         "A request removed its grant at {}, before its lease was over, and no fault was active.",
         at(removed_ns)
     );
-    violation.because.push(history.because(text, &[grant.revoked]));
+    violation.say(history, text, &[grant.revoked]);
     violation.likely = Some("the release reads the store's answer as a refusal".into());
     violation
 }

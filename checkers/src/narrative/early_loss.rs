@@ -4,7 +4,6 @@ use super::{at, finding, length, many, violated};
 use crate::context::Context;
 use crate::early_loss::{EarlyLoss, EarlyLosses};
 use crate::finding::{Finding, Property, Verdict, Violation};
-use crate::limits;
 
 /// The finding of HL010.
 pub(crate) fn tell(context: &Context<'_>, decided: &EarlyLosses<'_>) -> Finding {
@@ -27,16 +26,14 @@ pub(crate) fn tell(context: &Context<'_>, decided: &EarlyLosses<'_>) -> Finding 
             decided.given_up
         )),
         Verdict::Violated => {
-            let described = decided.losses.iter().take(limits::MAX_VIOLATIONS);
-            let violations = described.map(|loss| describe(context, loss)).collect();
+            let violations = decided.losses.iter().map(|loss| describe(context, loss));
             let count = decided.losses.len() as u64;
             let evidence = format!("{count} of {undisturbed} without a fault ended before the lease");
             violated(Property::Hl010, evidence, violations, count)
         }
     };
-    told.figures
-        .insert("undisturbed_holds".into(), decided.undisturbed as f64);
-    told.figures.insert("given_up_early".into(), decided.given_up as f64);
+    told.figure("undisturbed_holds", decided.undisturbed as f64);
+    told.figure("given_up_early", decided.given_up as f64);
     told
 }
 
@@ -55,14 +52,10 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
         "{who} lost `{}` {lasted} after its acquire call, with a lease of {lease}",
         violation.lock
     );
-    violation
-        .events
-        .push(history.step(hold.call(history), "asked for the lock"));
-    violation.events.push(history.step(hold.got, "got the lock"));
+    violation.show(history, hold.call(history), "asked for the lock");
+    violation.show(history, hold.got, "got the lock");
     let got = at(history.ns(hold.from));
-    violation
-        .because
-        .push(history.because(format!("{who} got the lock at {got}."), &[hold.got]));
+    violation.say(history, format!("{who} got the lock at {got}."), &[hold.got]);
     let (role, text) = match loss.grant {
         Some(_) => (
             "the server let it run out",
@@ -79,8 +72,8 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
             ),
         ),
     };
-    violation.events.push(history.step(end, role));
-    violation.because.push(history.because(text, &[end]));
+    violation.show(history, end, role);
+    violation.say(history, text, &[end]);
     violation.likely = Some(
         match loss.grant {
             Some(_) => {
@@ -92,8 +85,6 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
         .to_owned(),
     );
     violation.follows = context.root_of(hold.got);
-    violation
-        .figures
-        .insert("lasted_ms".into(), loss.lasted_ns as f64 / 1e6);
+    violation.figure("lasted_ms", loss.lasted_ns as f64 / 1e6);
     violation
 }

@@ -1,6 +1,6 @@
 //! HL001 in words: what an overlap is, how it came to that, and the likely cause.
 
-use super::{EARLY_RELEASE, at, finding, length, many, thousands, violated};
+use super::{EARLY_RELEASE, at, finding, in_brackets, length, many, thousands, violated};
 use crate::context::Context;
 use crate::exclusion::cause::{self, OverlapCause};
 use crate::exclusion::{DoubleGrant, Exclusion, OverlapClass, before_change, beyond_permits, given_up};
@@ -41,7 +41,6 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion<'_>) -> Finding {
             let conflicts = context.conflicts.iter().zip(&decided.classes);
             let conflicts = conflicts.map(|(conflict, class)| describe(context, conflict, *class));
             let doubles = decided.doubles.iter().map(|double| granted_twice(context, double));
-            let violations = conflicts.chain(doubles).take(limits::MAX_VIOLATIONS).collect();
             let (count, twice) = (context.conflicts.len() as u64, decided.doubles.len() as u64);
             let by = many(count, "holder that went on", "holders that went on");
             let mut evidence = format!(
@@ -51,13 +50,12 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion<'_>) -> Finding {
             if twice > 0 {
                 evidence += &format!("; {} of a lock that had an owner", many(twice, "grant", "grants"));
             }
-            violated(Property::Hl001, evidence, violations, count + twice)
+            violated(Property::Hl001, evidence, conflicts.chain(doubles), count + twice)
         }
     };
-    told.figures.insert("holds".into(), count as f64);
-    told.figures.insert("overlaps".into(), overlaps.len() as f64);
-    told.figures
-        .insert("overlaps_within_lease".into(), decided.within_lease as f64);
+    told.figure("holds", count as f64);
+    told.figure("overlaps", overlaps.len() as f64);
+    told.figure("overlaps_within_lease", decided.within_lease as f64);
     told
 }
 
@@ -208,28 +206,28 @@ fn granted_twice(context: &Context<'_>, double: &DoubleGrant<'_>) -> Violation {
         "the server gave `{}` to {b} while {a} had it, by its own record",
         violation.lock
     );
-    violation.events.push(history.step(first.got, "got the lock"));
-    violation
-        .events
-        .push(history.step(double.grant.granted, "the server made another client the owner"));
+    violation.show(history, first.got, "got the lock");
+    violation.show(
+        history,
+        double.grant.granted,
+        "the server made another client the owner",
+    );
     if let Some(role) = ending(first) {
-        violation.events.push(history.step(first.end, role));
+        violation.show(history, first.end, role);
     }
-    let got = format!("{a} got the lock at {}.", at(history.ns(first.from)));
-    let given = format!(
+    let text = format!("{a} got the lock at {}.", at(history.ns(first.from)));
+    violation.say(history, text, &[first.got]);
+    let text = format!(
         "The server made {b} the owner by {}, and {a} held the lock until {}.",
         at(given_ns),
         at(until_ns)
     );
-    let told = format!(
+    violation.say(history, text, &[double.grant.granted]);
+    let text = format!(
         "{b} got its reply at {}, so the two holds did not overlap.",
         at(history.ns(second.from))
     );
-    violation.because = vec![
-        history.because(got, &[first.got]),
-        history.because(given, &[double.grant.granted]),
-        history.because(told, &[second.got]),
-    ];
+    violation.say(history, text, &[second.got]);
     violation.likely = Some(likely_of(class).to_owned());
     violation
 }
@@ -266,35 +264,32 @@ fn describe(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> 
         .into_iter()
         .filter_map(|hold| before_change(context, hold))
     {
-        violation
-            .events
-            .push(history.step(before.got, "had it in another mode"));
+        violation.show(history, before.got, "had it in another mode");
     }
     let others: Vec<&LockHold> = match class {
         OverlapClass::TooManyPermits => beyond_permits(context, overlap),
         _ => Vec::new(),
     };
     for hold in [first, second].into_iter().chain(others.iter().copied()) {
-        let given_up = given_up(context, hold).map(|position| history.step(position, "gave up a part of it"));
-        violation.events.extend(given_up);
-    }
-    violation.events.push(history.step(first.got, "got the lock"));
-    for other in others {
-        violation.events.push(history.step(other.got, "also held the lock"));
-        if other.end != NONE {
-            violation.events.push(history.step(other.end, "end of its hold"));
+        for position in given_up(context, hold) {
+            violation.show(history, position, "gave up a part of it");
         }
     }
-    violation.events.push(history.step(second.got, "got the lock, too"));
+    violation.show(history, first.got, "got the lock");
+    for other in others {
+        violation.show(history, other.got, "also held the lock");
+        if other.end != NONE {
+            violation.show(history, other.end, "end of its hold");
+        }
+    }
+    violation.show(history, second.got, "got the lock, too");
     if let Some(role) = ending(first) {
-        violation.events.push(history.step(first.end, role));
+        violation.show(history, first.end, role);
     }
     violation.because = story(context, conflict, class);
     violation.likely = Some(likely(context, class, overlap));
-    violation
-        .figures
-        .insert("overlap_ms".into(), conflict.shared_ns as f64 / 1e6);
-    violation.figures.insert("overlaps".into(), conflict.count as f64);
+    violation.figure("overlap_ms", conflict.shared_ns as f64 / 1e6);
+    violation.figure("overlaps", conflict.count as f64);
     super::stands_up_to(context, &mut violation, conflict.longest_ns);
     violation
 }
@@ -316,11 +311,7 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     let (first, second) = (&overlap.first, &overlap.second);
     let (a, b) = history.both(first.process, second.process);
     let time = at;
-    let token = |hold: &LockHold| {
-        hold.token(history)
-            .map(|token| format!(" (token {token})"))
-            .unwrap_or_default()
-    };
+    let token = |hold: &LockHold| in_brackets(hold.token(history).map(|token| format!("token {token}")));
     let grants = &context.grants;
     let grant = grants.of_hold(history, first);
     let by_the_server = [
@@ -339,8 +330,7 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     )];
     told.extend(before);
     if let (Some(grant), Some(ns)) = (taken, taken_ns) {
-        let cause = grant.cause(history);
-        let cause = cause.map(|cause| format!(" ({cause})")).unwrap_or_default();
+        let cause = in_brackets(grant.cause(history));
         let by_release = class == OverlapClass::ForeignRelease;
         let release = by_release.then(|| {
             context

@@ -6,7 +6,6 @@ use crate::fairness::{Fairness, Passed};
 use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::history::F;
 use crate::holds::LockHold;
-use crate::limits;
 use crate::starvation::{Starved, Starving};
 use crate::tickets::TokenBreak;
 
@@ -35,13 +34,13 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fairness) -> Finding {
             let breaks = decided.breaks.iter().map(|broken| out_of_order(context, broken));
             let over = decided.over.iter().map(|passed| passed_over(context, passed, bound));
             let starved = decided.starved.iter().map(|starved| starvation(context, starved));
-            let violations = starved.chain(breaks).chain(over).take(limits::MAX_VIOLATIONS).collect();
+            let violations = starved.chain(breaks).chain(over);
             let evidence = format!("{}; {statistic}", many(decided.count, "break", "breaks"));
             violated(Property::Hl006, evidence, violations, decided.count)
         }
     };
-    told.figures.insert("passed_over_max".into(), decided.max as f64);
-    told.figures.insert("jain_index".into(), decided.jain);
+    told.figure("passed_over_max", decided.max as f64);
+    told.figure("jain_index", decided.jain);
     told
 }
 
@@ -76,28 +75,26 @@ fn starvation(context: &Context<'_>, starved: &Starved) -> Violation {
         "{who} asked for `{}` for {lasted} and did not get it, while others got it {others}",
         violation.lock
     );
-    violation.events.push(history.step(starved.first, "asked for the lock"));
+    violation.show(history, starved.first, "asked for the lock");
     if starved.last != starved.first {
-        violation.events.push(history.step(starved.last, "asked again"));
+        violation.show(history, starved.last, "asked again");
     }
     let (from, to) = (at(starved.from_ns), at(starved.to_ns));
     let text = format!("{who} asked from {from} to {to}, without a pause of more than a second.");
-    violation
-        .because
-        .push(history.because(text, &[starved.first, starved.last]));
+    violation.say(history, text, &[starved.first, starved.last]);
     let text = match starved.how {
         Starving::Never => format!("Others got the lock {others} in that time. {who} never got it in the whole run."),
         Starving::PastTheBound => format!("Others got the lock {others} in that time."),
         Starving::Refused => {
             let answer = history.events.get(history.event(starved.last).mate as usize);
-            let error = answer.and_then(|answer| history.name(history.rare(answer).error));
+            let error = answer.and_then(|answer| history.error(answer));
             format!(
                 "Each call was answered with an error, the last one with `{}`. No fault was active, and others got the lock {others}.",
                 error.unwrap_or("unknown")
             )
         }
     };
-    violation.because.push(history.because(text, &[]));
+    violation.say(history, text, &[]);
     let likely = match starved.how {
         Starving::Refused => {
             "the client keeps using a session, lease or connection that is over, and never opens another"
@@ -110,9 +107,7 @@ fn starvation(context: &Context<'_>, starved: &Starved) -> Violation {
         }
     };
     violation.likely = Some(likely.into());
-    violation
-        .figures
-        .insert("starved_ms".into(), (starved.to_ns - starved.from_ns) as f64 / 1e6);
+    violation.figure("starved_ms", (starved.to_ns - starved.from_ns) as f64 / 1e6);
     violation
 }
 
@@ -128,25 +123,19 @@ fn out_of_order(context: &Context<'_>, broken: &TokenBreak) -> Violation {
         "ticket {second} of `{}` was served after ticket {first}",
         violation.lock
     );
-    violation
-        .events
-        .push(history.step(broken.earlier.position, format!("ticket {first} served")));
-    violation
-        .events
-        .push(history.step(broken.later.position, format!("ticket {second} served")));
+    violation.show(history, broken.earlier.position, format!("ticket {first} served"));
+    violation.show(history, broken.later.position, format!("ticket {second} served"));
     let time = |position: u32| at(history.event(position).time);
     let text = format!(
         "Ticket {first} was served no later than {}.",
         time(broken.earlier.position)
     );
-    violation
-        .because
-        .push(history.because(text, &[broken.earlier.position]));
+    violation.say(history, text, &[broken.earlier.position]);
     let text = format!(
         "Ticket {second}, which is older, was served at {}.",
         time(broken.later.position)
     );
-    violation.because.push(history.because(text, &[broken.later.position]));
+    violation.say(history, text, &[broken.later.position]);
     // The same grants as a break of the tokens themselves.
     violation.follows = Some("HL003-1".to_owned());
     violation
@@ -164,7 +153,7 @@ fn passed_over(context: &Context<'_>, passed: &Passed, bound: u32) -> Violation 
         "{who} was passed over {} (limit {bound})",
         many(passed.times, "time", "times")
     );
-    violation.events.push(history.step(served.call, "asked"));
+    violation.show(history, served.call, "asked");
     let mut before: Vec<u32> = Vec::new();
     for (position, event) in history
         .events
@@ -178,23 +167,17 @@ fn passed_over(context: &Context<'_>, passed: &Passed, bound: u32) -> Violation 
             before.push(position as u32);
         }
     }
-    violation.events.extend(
-        before
-            .iter()
-            .map(|position| history.step(*position, "asked later, served first")),
-    );
-    violation
-        .events
-        .push(history.step(served.reply, "got the lock at last"));
+    for position in &before {
+        violation.show(history, *position, "asked later, served first");
+    }
+    violation.show(history, served.reply, "got the lock at last");
     let text = format!("{who} asked at {} and got the lock at {}.", at(asked_ns), at(got_ns));
-    violation
-        .because
-        .push(history.because(text, &[served.call, served.reply]));
+    violation.say(history, text, &[served.call, served.reply]);
     let text = format!(
         "In between, {} that asked later.",
         many(passed.times, "grant went to a client", "grants went to clients")
     );
-    violation.because.push(history.because(text, &before));
-    violation.figures.insert("passed_over".into(), passed.times as f64);
+    violation.say(history, text, &before);
+    violation.figure("passed_over", passed.times as f64);
     violation
 }

@@ -4,7 +4,6 @@ use super::{at, by_the_server, finding, many, violated};
 use crate::context::Context;
 use crate::fencing::{Fencing, TokenWrite, WrongWrite};
 use crate::finding::{Finding, Property, Verdict, Violation};
-use crate::limits;
 use crate::tickets::TokenBreak;
 
 /// The finding of HL003.
@@ -25,8 +24,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fencing) -> Finding {
             let writes = decided.writes.wrong.iter().map(|write| wrong_write(context, write));
             let count = decided.break_count + decided.writes.wrong.len() as u64;
             let evidence = format!("{} of {tokens}", many(count, "break", "breaks"));
-            let violations = breaks.chain(writes).take(limits::MAX_VIOLATIONS).collect();
-            violated(Property::Hl003, evidence, violations, count)
+            violated(Property::Hl003, evidence, breaks.chain(writes), count)
         }
         Verdict::Holds => {
             let mut evidence = format!("{tokens}, each larger than the last");
@@ -38,10 +36,9 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fencing) -> Finding {
             finding(Property::Hl003, Verdict::Holds, evidence)
         }
     };
-    told.figures.insert("tokens".into(), decided.tokens as f64);
-    told.figures.insert("fenced_writes".into(), decided.writes.count as f64);
-    told.figures
-        .insert("stale_writes_refused".into(), decided.writes.refused_stale as f64);
+    told.figure("tokens", decided.tokens as f64);
+    told.figure("fenced_writes", decided.writes.count as f64);
+    told.figure("stale_writes_refused", decided.writes.refused_stale as f64);
     told
 }
 
@@ -69,7 +66,7 @@ fn without_tokens(decided: &Fencing) -> Finding {
     };
     let mut told = finding(Property::Hl003, Verdict::NotApplicable, evidence);
     if late > 0 {
-        told.figures.insert("late_writes".into(), late as f64);
+        told.figure("late_writes", late as f64);
     }
     told
 }
@@ -109,18 +106,16 @@ fn token_break(context: &Context<'_>, broken: &TokenBreak) -> Violation {
             .hold
             .map_or("the server's owner".to_owned(), |hold| history.who(hold.process));
         let event = history.event(side.position);
-        violation.events.push(history.step(side.position, role));
+        violation.show(history, side.position, role);
         let text = format!("{who} got token {} no later than {}.", side.token, at(event.time));
-        violation.because.push(history.because(text, &[side.position]));
+        violation.say(history, text, &[side.position]);
     }
     if let Some(hold) = broken.later.hold {
-        violation.events.push(history.step(hold.call(history), "asked"));
+        violation.show(history, hold.call(history), "asked");
     }
     violation.likely = Some(cause_of_break(context, broken));
-    violation.figures.insert("token".into(), broken.later.token as f64);
-    violation
-        .figures
-        .insert("token_before".into(), broken.earlier.token as f64);
+    violation.figure("token", broken.later.token as f64);
+    violation.figure("token_before", broken.earlier.token as f64);
     violation
 }
 
@@ -161,25 +156,22 @@ fn stale_accepted(context: &Context<'_>, lock: usize, stale: TokenWrite, newer: 
         stale.token, newer.token
     );
     violation.window = context.window_before(event.time).map(|window| window.number);
-    violation
-        .events
-        .push(history.step(newer.position, format!("write with token {} accepted", newer.token)));
-    violation
-        .events
-        .push(history.step(stale.position, format!("write with token {} accepted", stale.token)));
+    for TokenWrite { position, token } in [newer, stale] {
+        violation.show(history, position, format!("write with token {token} accepted"));
+    }
     let text = format!(
         "Token {} was accepted by {}.",
         newer.token,
         at(history.event(newer.position).time)
     );
-    violation.because.push(history.because(text, &[newer.position]));
+    violation.say(history, text, &[newer.position]);
     let text = format!(
         "{} wrote with token {} at {}.",
         history.who(event.process),
         stale.token,
         at(event.time)
     );
-    violation.because.push(history.because(text, &[stale.position]));
+    violation.say(history, text, &[stale.position]);
     violation
 }
 
@@ -191,15 +183,15 @@ fn holder_refused(context: &Context<'_>, lock: usize, write: TokenWrite) -> Viol
     violation.summary = format!("the only holder of `{}` was refused with token {token}", violation.lock);
     violation.window = context.window_before(event.time).map(|window| window.number);
     if let Some(hold) = context.holds.around(lock, event.process, history.instant(event.mate)) {
-        violation.events.push(history.step(hold.got, "got the lock"));
+        violation.show(history, hold.got, "got the lock");
     }
-    violation.events.push(history.step(position, "its write was refused"));
+    violation.show(history, position, "its write was refused");
     let text = format!(
         "{} alone held the lock at {}, and its write was refused.",
         history.who(event.process),
         at(event.time)
     );
-    violation.because.push(history.because(text, &[position]));
+    violation.say(history, text, &[position]);
     violation.likely =
         Some("an earlier grant had a larger token: the tokens are not in the order of the grants".into());
     violation

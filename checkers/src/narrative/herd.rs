@@ -34,7 +34,7 @@ fn polls(context: &Context<'_>, decided: &Herd) -> Finding {
         Verdict::NotApplicable => said(format!("waiters poll, nobody is woken; {costs}")),
         Verdict::Violated => {
             let violation = too_busy(context, &limited);
-            violated(Property::Hl004, format!("waiters poll: {limited}"), vec![violation], 1)
+            violated(Property::Hl004, format!("waiters poll: {limited}"), [violation], 1)
         }
         Verdict::Inconclusive => {
             let lost = many(decided.lost, "connection", "connections");
@@ -55,7 +55,7 @@ fn add_wire(told: &mut Finding, decided: &Herd, woken: u64) {
         );
     }
     if let Some(counts) = decided.counts {
-        told.figures.insert("notified".into(), counts.wire as f64);
+        told.figure("notified", counts.wire as f64);
         if woken > 0 && counts.disagree() {
             told.evidence += &format!(
                 "; signals and wire disagree: the clients reported {}, and the taps saw {} to waiters",
@@ -65,9 +65,9 @@ fn add_wire(told: &mut Finding, decided: &Herd, woken: u64) {
         }
     }
     for (name, figure) in decided.per_hand_over.into_iter().flat_map(PerHandOver::figures) {
-        told.figures.insert(name.into(), figure);
+        told.figure(name, figure);
         for violation in &mut told.violations {
-            violation.figures.insert(name.into(), figure);
+            violation.figure(name, figure);
         }
     }
 }
@@ -85,8 +85,7 @@ fn wakes(context: &Context<'_>, decided: &Herd, judged: &HandOvers) -> Finding {
     match decided.verdict {
         Verdict::Violated => {
             let guilty = judged.guilty();
-            let described = guilty.iter().take(limits::MAX_VIOLATIONS);
-            let violations = described.map(|hand_over| describe(context, hand_over, limit)).collect();
+            let violations = guilty.iter().map(|hand_over| describe(context, hand_over, limit));
             let of = many(contended, "contended release", "contended releases");
             let evidence = format!(
                 "{} of {of} woke too many{wire}, one woke {max} (limit {limit})",
@@ -149,27 +148,27 @@ fn describe(context: &Context<'_>, hand_over: &HandOver, limit: u64) -> Violatio
         many(waiters, "waiter", "waiters"),
         violation.lock
     );
-    violation.events.push(history.step(hand_over.release, "release call"));
+    violation.show(history, hand_over.release, "release call");
     let proof = &hand_over.woken[..hand_over.woken.len().min(limit as usize + 1)];
-    violation
-        .events
-        .extend(proof.iter().map(|position| history.step(*position, "woken")));
+    for position in proof {
+        violation.show(history, *position, "woken");
+    }
     let text = format!("{} released at {}.", history.who(release.process), at(release.time));
-    violation.because.push(history.because(text, &[hand_over.release]));
+    violation.say(history, text, &[hand_over.release]);
     let text = format!(
         "{} before the next release.",
         many(woken, "waiter was woken", "waiters were woken")
     );
-    violation.because.push(history.because(text, &hand_over.woken));
+    violation.say(history, text, &hand_over.woken);
     let text = format!("{} of them got the lock.", hand_over.useful);
-    violation.because.push(history.because(text, &[]));
+    violation.say(history, text, &[]);
     violation.likely = Some(
         "every waiter watches the same node or key, so one change wakes all; in a queue each watches only the one ahead"
             .into(),
     );
-    violation.figures.insert("woken".into(), woken as f64);
-    violation.figures.insert("waiters".into(), waiters as f64);
-    violation.figures.insert("useful".into(), hand_over.useful as f64);
+    violation.figure("woken", woken as f64);
+    violation.figure("waiters", waiters as f64);
+    violation.figure("useful", hand_over.useful as f64);
     violation
 }
 
@@ -180,11 +179,11 @@ fn too_busy(context: &Context<'_>, costs: &str) -> Violation {
     let lock = history.lock_number(last).unwrap_or(0);
     let mut violation = history.violation("polling", lock, &[last.process], last.time);
     violation.summary = format!("waiting for `{}` costs {costs}", violation.lock);
-    violation
-        .events
-        .extend(ends.iter().map(|end| history.step(*end, "release call")));
+    for end in ends {
+        violation.show(history, end, "release call");
+    }
     let text = format!("From the first release to the last, every hand-over cost {costs}, counted over all clients.");
-    violation.because.push(history.because(text, &ends));
+    violation.say(history, text, &ends);
     violation.likely =
         Some("waiters ask again and again: use a longer interval, or a lock that notifies its waiters".into());
     violation

@@ -1,12 +1,11 @@
 //! HL002 in words: the finding, which events prove a counterexample, and what follows from what.
 
-use super::{at, finding, many, stands_up_to, violated};
+use super::{at, finding, in_brackets, many, stands_up_to, violated};
 use crate::context::Context;
 use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::history::event::Kind;
 use crate::history::names::NONE;
 use crate::history::{F, History, PackedEvent};
-use crate::limits;
 use crate::linearizability::{Counterexample, DeadEnd, Decision, Linearization, ReadBy, ReadingDifference, dead_end};
 
 /// Operations of one proof that are listed. More come together only where none of tens of thousands could be left out.
@@ -36,10 +35,8 @@ pub(crate) fn tell(context: &Context<'_>, of: &Linearization) -> Finding {
         })
         .collect();
     let mut told = if !counterexamples.is_empty() {
-        let described = counterexamples.iter().take(limits::MAX_VIOLATIONS);
-        let violations = described
-            .map(|(lock, counterexample)| explain(context, *lock, counterexample))
-            .collect();
+        let each = counterexamples.iter();
+        let violations = each.map(|(lock, counterexample)| explain(context, *lock, counterexample));
         let evidence = format!("{} of {locks} without a legal order", counterexamples.len());
         violated(Property::Hl002, evidence, violations, counterexamples.len() as u64)
     } else if let Some(reason) = undecided.first() {
@@ -49,7 +46,7 @@ pub(crate) fn tell(context: &Context<'_>, of: &Linearization) -> Finding {
         let evidence = format!("{} on {locks}", many(of.operations, "operation", "operations"));
         finding(Property::Hl002, Verdict::Holds, evidence)
     };
-    told.figures.insert("operations".into(), of.operations as f64);
+    told.figure("operations", of.operations as f64);
     told
 }
 
@@ -127,26 +124,24 @@ pub(crate) fn explain(context: &Context<'_>, lock: usize, counterexample: &Count
     violation.summary = summary(counterexample, &violation.lock);
     for position in &positions[positions.len().saturating_sub(MAX_SHOWN)..] {
         let event = history.event(*position);
-        violation.events.push(history.step(*position, role(event)));
+        violation.show(history, *position, role(event));
         // The reply of a call is what makes it evidence, and the other way round.
         if event.mate != NONE {
-            violation
-                .events
-                .push(history.step(event.mate, role(history.event(event.mate))));
+            violation.show(history, event.mate, role(history.event(event.mate)));
         }
     }
     sentences(context, lock, (counterexample, &positions), &mut violation);
     if let Counterexample::Overlap { first, second } = counterexample
         && let Some(end) = release_of(history, *first, *second)
     {
-        violation.events.push(history.step(end, "release call"));
+        violation.show(history, end, "release call");
         let event = history.event(end);
         let text = format!(
             "{} called release only at {}.",
             history.who(event.process),
             at(event.time)
         );
-        violation.because.push(history.because(text, &[end]));
+        violation.say(history, text, &[end]);
     }
     if let Counterexample::Overlap { first, second } = counterexample {
         let of = |got: u32| context.holds.by_lock[lock].iter().find(|hold| hold.got == got);
@@ -255,7 +250,7 @@ fn apart(history: &History, end: &DeadEnd, violation: &mut Violation) {
             violation.lock
         )
     };
-    violation.because.push(history.because(text, told));
+    violation.say(history, text, told);
     let event = history.event(end.call);
     let reply = history.events.get(event.mate as usize).unwrap_or(event);
     let time = at(reply.time);
@@ -263,7 +258,7 @@ fn apart(history: &History, end: &DeadEnd, violation: &mut Violation) {
         "The answer at {time} says that {}, which is impossible then.",
         deed(history, end.call)
     );
-    violation.because.push(history.because(text, &[end.call, event.mate]));
+    violation.say(history, text, &[end.call, event.mate]);
 }
 
 fn sentences(
@@ -276,14 +271,14 @@ fn sentences(
     if let Counterexample::NoOrder { .. } = counterexample {
         if positions.len() > MAX_SHOWN {
             let text = format!("The {MAX_SHOWN} latest of them are shown.");
-            violation.because.push(history.because(text, &[]));
+            violation.say(history, text, &[]);
         }
         match dead_end(history, &context.model, lock, positions) {
             Some(end) => apart(history, &end, violation),
             None => {
                 let text =
                     "Every order of these operations that respects their calls and replies has an impossible answer.";
-                violation.because.push(history.because(text, positions));
+                violation.say(history, text, positions);
             }
         }
         return;
@@ -291,10 +286,7 @@ fn sentences(
     for position in positions.iter().rev().take(3).rev() {
         let event = history.event(*position);
         let (who, time) = (history.who(event.process), at(event.time));
-        let token = history
-            .token(event)
-            .map(|token| format!(" (token {token})"))
-            .unwrap_or_default();
+        let token = in_brackets(history.token(event).map(|token| format!("token {token}")));
         let text = match (counterexample, event.f, event.kind) {
             (Counterexample::SpuriousBusy { freed_by, .. }, F::Release, _) if position == freed_by => {
                 format!("{who} had released by {time}.")
@@ -306,6 +298,6 @@ fn sentences(
             (_, F::Acquire, _) => format!("{who} got the lock at {time}{token}."),
             _ => format!("{who} called {} at {time}.", event.f.name()),
         };
-        violation.because.push(history.because(text, &[*position]));
+        violation.say(history, text, &[*position]);
     }
 }

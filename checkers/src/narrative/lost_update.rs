@@ -4,7 +4,6 @@ use super::{at, finding, many, thousands, violated};
 use crate::context::Context;
 use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::history::names::NONE;
-use crate::limits;
 use crate::lost_update::{Damage, Increment, InnerReader, Updates};
 
 /// The finding of HL008.
@@ -13,8 +12,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Updates) -> Finding {
     let said = |evidence: &str| finding(Property::Hl008, decided.verdict, evidence);
     let mut told = match decided.verdict {
         Verdict::Violated => {
-            let described = decided.damage.iter().take(limits::MAX_VIOLATIONS);
-            let violations = described.map(|damage| describe(context, damage)).collect();
+            let violations = decided.damage.iter().map(|damage| describe(context, damage));
             let lost = many(decided.lost, "update", "updates");
             let mut evidence = format!("{lost} lost of {increments}");
             if decided.two_inside > 0 {
@@ -38,11 +36,10 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Updates) -> Finding {
             said(&evidence)
         }
     };
-    told.figures.insert("increments".into(), decided.increments as f64);
-    told.figures.insert("lost_updates".into(), decided.lost as f64);
-    told.figures.insert("two_inside".into(), decided.two_inside as f64);
-    told.figures
-        .insert("writes_outside_a_hold".into(), decided.outside as f64);
+    told.figure("increments", decided.increments as f64);
+    told.figure("lost_updates", decided.lost as f64);
+    told.figure("two_inside", decided.two_inside as f64);
+    told.figure("writes_outside_a_hold", decided.outside as f64);
     told
 }
 
@@ -77,25 +74,21 @@ fn lost(context: &Context<'_>, lock: usize, victim: &Increment, culprit: &Increm
         victim.value
     );
     if culprit.read != NONE {
-        violation.events.push(history.step(culprit.read, "read the register"));
+        violation.show(history, culprit.read, "read the register");
     }
-    violation
-        .events
-        .push(history.step(victim.write, format!("wrote {}", victim.value)));
-    violation
-        .events
-        .push(history.step(culprit.write, format!("wrote {value}")));
+    violation.show(history, victim.write, format!("wrote {}", victim.value));
+    violation.show(history, culprit.write, format!("wrote {value}"));
     if culprit.read != NONE {
         let text = format!("{b} read the register at {}.", at(time(culprit.read)));
-        violation.because.push(history.because(text, &[culprit.read]));
+        violation.say(history, text, &[culprit.read]);
     }
     let text = format!("{a} wrote {} at {}.", victim.value, at(time(victim.write)));
-    violation.because.push(history.because(text, &[victim.write]));
+    violation.say(history, text, &[victim.write]);
     let text = format!(
         "{b} wrote {value} at {}, from its earlier read.",
         at(time(culprit.write))
     );
-    violation.because.push(history.because(text, &[culprit.write]));
+    violation.say(history, text, &[culprit.write]);
     violation.follows = context.root_of(victim.got).or_else(|| context.root_of(culprit.got));
     violation
 }
@@ -111,15 +104,13 @@ fn inside(context: &Context<'_>, lock: usize, reader: InnerReader, increment: &I
         "{b} read the register of `{}` during the increment of {a}",
         violation.lock
     );
-    violation.events.push(history.step(increment.read, "read the register"));
-    violation.events.push(history.step(read, "read it, too"));
-    violation
-        .events
-        .push(history.step(increment.write, format!("wrote {}", increment.value)));
+    violation.show(history, increment.read, "read the register");
+    violation.show(history, read, "read it, too");
+    violation.show(history, increment.write, format!("wrote {}", increment.value));
     let text = format!("{a} read the register at {}.", at(time(increment.read)));
-    violation.because.push(history.because(text, &[increment.read]));
+    violation.say(history, text, &[increment.read]);
     let text = format!("{b} read it at {}, before {a} wrote.", at(time(read)));
-    violation.because.push(history.because(text, &[read]));
+    violation.say(history, text, &[read]);
     violation.follows = context.root_of(got).or_else(|| context.root_of(increment.got));
     violation
 }

@@ -17,11 +17,13 @@ pub(crate) mod progress;
 pub(crate) mod silent_loss;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use crate::context::Context;
 use crate::finding::{Because, Finding, ProofEvent, Property, Verdict, Violation};
 use crate::history::names::NONE;
 use crate::history::{History, NEMESIS, SERVER};
+use crate::limits;
 use crate::tickets;
 use crate::watched::NotWatched;
 
@@ -37,6 +39,11 @@ pub(crate) fn length(ns: u64) -> String {
         10_000_000..1_000_000_000 => format!("{}ms", ns / 1_000_000),
         _ => format!("{:.2}s", ns as f64 / 1e9),
     }
+}
+
+/// ` (expired)`: what is known of a thing, behind its name; empty where nothing is.
+pub(crate) fn in_brackets(known: Option<impl Display>) -> String {
+    known.map(|known| format!(" ({known})")).unwrap_or_default()
 }
 
 /// A time of the run: `11.620s`. What is told one after the other is often milliseconds apart.
@@ -82,18 +89,6 @@ impl History {
         (numbered(a, first), numbered(b, second))
     }
 
-    /// One event of a proof.
-    pub(crate) fn step(&self, position: u32, role: impl Into<String>) -> ProofEvent {
-        let event = self.event(position);
-        let process = self.processes.get(event.process as usize).copied();
-        ProofEvent {
-            index: self.index(position),
-            time_ns: event.time,
-            process,
-            role: role.into(),
-        }
-    }
-
     /// One sentence and the events that it rests on; positions that are not there are left out.
     pub(crate) fn because(&self, text: impl Into<String>, positions: &[u32]) -> Because {
         let events = positions.iter().filter(|position| **position != NONE);
@@ -132,16 +127,46 @@ impl History {
     }
 }
 
+impl Violation {
+    /// Adds an event of the history to the proof.
+    pub(crate) fn show(&mut self, history: &History, position: u32, role: impl Into<String>) {
+        let event = history.event(position);
+        self.events.push(ProofEvent {
+            index: history.index(position),
+            time_ns: event.time,
+            process: history.processes.get(event.process as usize).copied(),
+            role: role.into(),
+        });
+    }
+
+    /// Adds a sentence about those events of the history.
+    pub(crate) fn say(&mut self, history: &History, text: impl Into<String>, positions: &[u32]) {
+        self.because.push(history.because(text, positions));
+    }
+
+    /// Adds a number, by a name with the unit in it.
+    pub(crate) fn figure(&mut self, name: &str, value: f64) {
+        self.figures.insert(name.to_owned(), value);
+    }
+}
+
+impl Finding {
+    /// Adds a number, by a name with the unit in it.
+    pub(crate) fn figure(&mut self, name: &str, value: f64) {
+        self.figures.insert(name.to_owned(), value);
+    }
+}
+
 /// Says up to which clock error a violation stands that rests on two holds that overlap for so long, where there may be one.
 pub(crate) fn stands_up_to(context: &Context<'_>, violation: &mut Violation, overlap_ns: u64) {
     if context.clock_error_ns > 0 {
         let up_to_ns = overlap_ns.saturating_sub(1) / 2;
-        violation.figures.insert("clock_error_ms".into(), up_to_ns as f64 / 1e6);
+        violation.figure("clock_error_ms", up_to_ns as f64 / 1e6);
         let text = format!(
             "The violation is certain while no timestamp is wrong by more than {}.",
             length(up_to_ns)
         );
-        violation.because.push(context.history.because(text, &[]));
+        violation.say(context.history, text, &[]);
     }
 }
 
@@ -187,19 +212,21 @@ pub(crate) fn finding(property: Property, verdict: Verdict, evidence: impl Into<
     }
 }
 
-/// A finding that is violated, with those violations described; `count` of them in all.
+/// A finding that is violated, with the first of those violations described; `count` of them in all.
 pub(crate) fn violated(
     property: Property,
     evidence: impl Into<String>,
-    mut violations: Vec<Violation>,
+    violations: impl IntoIterator<Item = Violation>,
     count: u64,
 ) -> Finding {
-    for (number, violation) in violations.iter_mut().enumerate() {
-        violation.id = format!("{}-{}", property.id(), number + 1);
+    let described = violations.into_iter().take(limits::MAX_VIOLATIONS).enumerate();
+    let numbered = described.map(|(place, mut violation)| {
+        violation.id = format!("{}-{}", property.id(), place + 1);
         in_order(&mut violation.events);
-    }
+        violation
+    });
     Finding {
-        violations,
+        violations: numbered.collect(),
         violation_count: count,
         ..finding(property, Verdict::Violated, evidence)
     }

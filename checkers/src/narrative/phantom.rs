@@ -1,8 +1,8 @@
 //! HL007 in words: grants that the server never gave, had taken back, that another process removed, or that no client was told of.
 
-use super::{EARLY_RELEASE, at, finding, length, many, not_watched, thousands, violated};
+use super::{EARLY_RELEASE, at, finding, in_brackets, length, many, not_watched, thousands, violated};
 use crate::context::Context;
-use crate::finding::{Because, Finding, Property, Verdict, Violation};
+use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::grants::ServerGrant;
 use crate::history::event::Kind;
 use crate::holds::LockHold;
@@ -35,12 +35,12 @@ pub(crate) fn tell(context: &Context<'_>, decided: &PhantomGrants<'_>) -> Findin
                 let differ = if decided.count == 1 { "differs" } else { "differ" };
                 format!("{} of {known} {differ} from the server's record", decided.count)
             };
-            let violations = decided.wrong.iter().map(|wrong| describe(context, wrong)).collect();
+            let violations = decided.wrong.iter().map(|wrong| describe(context, wrong));
             violated(Property::Hl007, evidence, violations, decided.count)
         }
     };
-    told.figures.insert("joined_holds".into(), decided.joined as f64);
-    told.figures.insert("phantoms".into(), decided.count as f64);
+    told.figure("joined_holds", decided.joined as f64);
+    told.figure("phantoms", decided.count as f64);
     told
 }
 
@@ -79,33 +79,29 @@ fn orphan_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>) -> Violation {
         "an acquire of `{}` was answered fail, and its grant stayed for {stood} without a holder",
         violation.lock
     );
-    violation.events.push(history.step(orphan.call, "asked for the lock"));
-    violation.events.push(history.step(orphan.reply, "answered fail"));
-    violation
-        .events
-        .push(history.step(grant.granted, "the server gave the lock"));
-    let said = history.name(history.rare(reply).error).unwrap_or("no reason");
+    violation.show(history, orphan.call, "asked for the lock");
+    violation.show(history, orphan.reply, "answered fail");
+    violation.show(history, grant.granted, "the server gave the lock");
+    let said = history.error(reply).unwrap_or("no reason");
     let text = format!(
         "{who} asked for the lock at {} and was answered fail at {} (`{said}`): the last acquire that the grant can belong to.",
         at(call.time),
         at(reply.time)
     );
-    violation
-        .because
-        .push(history.because(text, &[orphan.call, orphan.reply]));
+    violation.say(history, text, &[orphan.call, orphan.reply]);
     let owner = history.name(grant.owner).unwrap_or("an owner");
     let text = format!(
         "The server gave the lock to {owner} at {}, and no client held the lock by that grant.",
         at(granted_ns)
     );
-    violation.because.push(history.because(text, &[grant.granted]));
+    violation.say(history, text, &[grant.granted]);
     if let Some(session) = orphan.session {
         let text = format!(
             "{owner} is the session that {} got at {}. The client asked again meanwhile and was refused.",
             session.client,
             at(session.time_ns)
         );
-        violation.because.push(history.because(text, &[]));
+        violation.say(history, text, &[]);
     }
     until_its_end(context, grant, &mut violation);
     violation.likely = Some(
@@ -113,9 +109,7 @@ fn orphan_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>) -> Violation {
          and answer `info` if the removal is not certain"
             .into(),
     );
-    violation
-        .figures
-        .insert("stood_ms".into(), orphan.stood_ns as f64 / 1e6);
+    violation.figure("stood_ms", orphan.stood_ns as f64 / 1e6);
     violation
 }
 
@@ -124,12 +118,12 @@ fn until_its_end(context: &Context<'_>, grant: &ServerGrant, violation: &mut Vio
     let history = context.history;
     let text = match grant.revoked_ns(history) {
         Some(ended_ns) => {
-            violation.events.push(history.step(grant.revoked, "its lease ended"));
+            violation.show(history, grant.revoked, "its lease ended");
             format!("The grant stayed until its lease ended at {}.", at(ended_ns))
         }
         None => "The grant was still there when the history ended.".to_owned(),
     };
-    violation.because.push(history.because(text, &[grant.revoked]));
+    violation.say(history, text, &[grant.revoked]);
 }
 
 fn unnoticed_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>, refused: &Refusals<'_>) -> Violation {
@@ -150,39 +144,31 @@ fn unnoticed_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>, refused: &Re
         "{who} was refused `{}` {least}{times} while it had a grant whose reply was lost",
         violation.lock
     );
-    violation.events.push(history.step(orphan.call, "asked for the lock"));
-    violation
-        .events
-        .push(history.step(grant.granted, "the server gave the lock"));
+    violation.show(history, orphan.call, "asked for the lock");
+    violation.show(history, grant.granted, "the server gave the lock");
     let owner = history.name(grant.owner).unwrap_or("an owner");
     let text = format!(
         "The `{message}` of {who} at {} was accepted, and a fault lost the reply. The server gave the lock to {owner} at {}.",
         at(again.time_ns),
         at(granted_ns)
     );
-    violation
-        .because
-        .push(history.because(text, &[orphan.call, grant.granted]));
+    violation.say(history, text, &[orphan.call, grant.granted]);
     let text = format!(
         "{who} asked again, and was refused {least}{times} from {} to {}; no client held the lock meanwhile.",
         at(refused.first_ns),
         at(refused.last_ns)
     );
-    violation
-        .because
-        .push(history.because(text, &[orphan.call, orphan.reply]));
+    violation.say(history, text, &[orphan.call, orphan.reply]);
     until_its_end(context, grant, &mut violation);
     if orphan.reply > grant.revoked {
-        violation.events.push(history.step(orphan.reply, answered(reply.kind)));
+        violation.show(history, orphan.reply, answered(reply.kind));
     }
     violation.likely = Some(
         "a refused acquire does not check the owner of the lock: after a call without an answer, compare the lock's value or owner \
          with the client's own"
             .into(),
     );
-    violation
-        .figures
-        .insert("stood_ms".into(), orphan.stood_ns as f64 / 1e6);
+    violation.figure("stood_ms", orphan.stood_ns as f64 / 1e6);
     violation
 }
 
@@ -202,30 +188,30 @@ fn foreign_release(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, 
         "the lock `{}` was released by another client while {who} held it",
         violation.lock
     );
-    violation.events.push(history.step(grant.revoked, "removed on request"));
+    violation.show(history, grant.revoked, "removed on request");
     let cause = grant.cause(history).map(|cause| cause.to_string()).unwrap_or_default();
     let release = context
         .releases()
         .of_another(context.history, hold, removed_ns, limits::OBSERVER_LAG_NS);
-    violation.because.push(match release {
+    match release {
         Some(call) => {
             let (by, called) = (history.who(history.event(call).process), at(history.event(call).time));
             let text = format!(
                 "The lock of {who} was removed at {} ({cause}), while the release of {by}, called at {called}, was under way.",
                 at(removed_ns)
             );
-            history.because(text, &[call, grant.revoked])
+            violation.say(history, text, &[call, grant.revoked]);
         }
         None => {
             let text = format!("The lock of {who} was removed at {} ({cause}).", at(removed_ns));
-            history.because(text, &[grant.revoked])
+            violation.say(history, text, &[grant.revoked]);
         }
-    });
+    }
     let text = format!(
         "{who} held it until {} and had not released it.",
         at(history.ns(hold.to))
     );
-    violation.because.push(history.because(text, &[hold.end]));
+    violation.say(history, text, &[hold.end]);
     violation.likely = Some(
         "a release that does not compare the owner, or compares and deletes in two steps, came late from an earlier holder"
             .into(),
@@ -247,15 +233,13 @@ fn own_release(
         "one release by {who} freed `{}`, which it had taken more than once",
         violation.lock
     );
-    violation
-        .events
-        .push(history.step(release, "release call for one of several acquires"));
-    violation.events.push(history.step(grant.revoked, "removed on request"));
+    violation.show(history, release, "release call for one of several acquires");
+    violation.show(history, grant.revoked, "removed on request");
     let called_ns = history.event(release).time;
     let text = format!("{who} released it once at {}, and still held it.", at(called_ns));
-    violation.because.push(history.because(text, &[release]));
+    violation.say(history, text, &[release]);
     let text = format!("The server removed the lock at {}.", at(removed_ns));
-    violation.because.push(history.because(text, &[grant.revoked]));
+    violation.say(history, text, &[grant.revoked]);
     violation.likely = Some(EARLY_RELEASE.into());
     violation
 }
@@ -270,9 +254,7 @@ fn taken_back(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant) -> Vi
         "{who} was told that it has `{}`, {late} after the server had taken it back",
         violation.lock
     );
-    violation
-        .events
-        .push(history.step(grant.revoked, "the server took it back"));
+    violation.show(history, grant.revoked, "the server took it back");
     let text = format!("The server took the lock from {who} at {}.", at(revoked));
     violation.because.insert(0, history.because(text, &[grant.revoked]));
     violation.likely =
@@ -288,24 +270,19 @@ fn never_given(context: &Context<'_>, hold: &LockHold, covering: Option<&ServerG
         "{who} was told that it has `{}`, and the server never granted it",
         violation.lock
     );
-    let because: Because = match covering {
+    match covering {
         Some(grant) => {
-            violation
-                .events
-                .push(history.step(grant.granted, "the server's owner at the time"));
+            violation.show(history, grant.granted, "the server's owner at the time");
             let owner = history.name(grant.owner).unwrap_or("another");
             let since = at(grant.granted_ns(history).unwrap_or(from));
-            history.because(
-                format!("The server shows {owner} as the owner since {since}."),
-                &[grant.granted],
-            )
+            let text = format!("The server shows {owner} as the owner since {since}.");
+            violation.say(history, text, &[grant.granted]);
         }
         None => {
             let text = format!("The observer saw the lock before and after, and no grant to {who}.");
-            history.because(text, &[])
+            violation.say(history, text, &[]);
         }
-    };
-    violation.because.push(because);
+    }
     violation.likely =
         Some("the acquire is answered `ok` without a grant: look at lost replies, and at sessions that ended during its wait".into());
     violation
@@ -315,16 +292,13 @@ fn start(context: &Context<'_>, class: &str, hold: &LockHold, at_ns: u64) -> Vio
     let history = context.history;
     let mut violation = history.violation(class, hold.lock(history), &[hold.process], at_ns);
     violation.window = context.window_before(at_ns).map(|window| window.number);
-    violation.events.push(history.step(hold.got, "got the lock"));
-    let token = hold
-        .token(history)
-        .map(|token| format!(" (token {token})"))
-        .unwrap_or_default();
+    violation.show(history, hold.got, "got the lock");
+    let token = in_brackets(hold.token(history).map(|token| format!("token {token}")));
     let text = format!(
         "{} got the lock at {}{token}.",
         history.who(hold.process),
         at(history.ns(hold.from))
     );
-    violation.because.push(history.because(text, &[hold.got]));
+    violation.say(history, text, &[hold.got]);
     violation
 }

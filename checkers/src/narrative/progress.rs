@@ -1,11 +1,10 @@
 //! HL005 in words: which lock was stuck, since when, who owned it and who waited.
 
-use super::{at, finding, length, many, violated};
+use super::{at, finding, in_brackets, length, many, violated};
 use crate::context::Context;
 use crate::finding::{Because, Finding, Property, Verdict, Violation};
 use crate::history::names::NONE;
 use crate::history::{F, MessageMatch, Window};
-use crate::limits;
 use crate::progress::{
     self, DroppedMessage, LeftBehind, LeftBy, NotKnown, ProgressAfterHeal, ProgressOutcome, Stuck, StuckCause,
     StuckClass, StuckOwner, Waiter,
@@ -43,10 +42,8 @@ fn after_heal(context: &Context<'_>, decided: &ProgressAfterHeal) -> Finding {
     let said = |evidence: String| finding(Property::Hl005, decided.verdict, evidence);
     let mut told = match decided.verdict {
         Verdict::Violated => {
-            let described = decided.stuck.iter().take(limits::MAX_VIOLATIONS);
-            let violations = described
-                .map(|stuck| describe(context, stuck, decided.bound_ns))
-                .collect();
+            let stuck = decided.stuck.iter();
+            let violations = stuck.map(|stuck| describe(context, stuck, decided.bound_ns));
             let count = decided.stuck.len() as u64;
             let later = decided.stuck.iter().all(|stuck| stuck.from_ns >= decided.healed_ns);
             let since = if later { since } else { "" };
@@ -72,13 +69,10 @@ fn after_heal(context: &Context<'_>, decided: &ProgressAfterHeal) -> Finding {
             }
         }),
     };
-    told.figures
-        .insert("longest_wait_ms".into(), decided.longest_ns as f64 / 1e6);
-    told.figures
-        .insert("longest_free_ms".into(), decided.longest_free_ns as f64 / 1e6);
-    told.figures.insert("limit_ms".into(), decided.bound_ns as f64 / 1e6);
-    told.figures
-        .insert("acquired_after_heal".into(), decided.acquired as f64);
+    told.figure("longest_wait_ms", decided.longest_ns as f64 / 1e6);
+    told.figure("longest_free_ms", decided.longest_free_ns as f64 / 1e6);
+    told.figure("limit_ms", decided.bound_ns as f64 / 1e6);
+    told.figure("acquired_after_heal", decided.acquired as f64);
     told
 }
 
@@ -112,13 +106,10 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
         .extend(dropped.map(|dropped| dropping(context, &dropped)));
     violation.because.extend(healed(context, stuck.from_ns));
     let (text, positions) = owner_sentence(context, &stuck.owner);
-    violation.events.extend(
-        positions
-            .iter()
-            .filter(|at| **at != NONE)
-            .map(|at| history.step(*at, role(&stuck.owner))),
-    );
-    violation.because.push(history.because(text, &positions));
+    for position in positions.iter().filter(|position| **position != NONE) {
+        violation.show(history, *position, role(&stuck.owner));
+    }
+    violation.say(history, text, &positions);
     if let Some(Waiter { process, call }) = stuck.waiter {
         let asked = at(history.event(call).time);
         let text = format!(
@@ -126,15 +117,13 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
             history.who(process),
             at(stuck.to_ns)
         );
-        violation.events.push(history.step(call, "asked for the lock"));
-        violation.because.push(history.because(text, &[call]));
+        violation.show(history, call, "asked for the lock");
+        violation.say(history, text, &[call]);
     }
     let cause = progress::cause(context, stuck);
     let never_ends = never_ends(context, stuck, &cause);
     violation.likely = Some(likely(cause) + &never_ends);
-    violation
-        .figures
-        .insert("stuck_ms".into(), (stuck.to_ns - stuck.from_ns) as f64 / 1e6);
+    violation.figure("stuck_ms", (stuck.to_ns - stuck.from_ns) as f64 / 1e6);
     violation
 }
 
@@ -292,7 +281,7 @@ fn likely(cause: StuckCause<'_>) -> String {
             away.window.fault,
             away.window.number,
             Vec::from_iter(away.servers).join(" "),
-            said.map(|said| format!(" (last answer: `{said}`)")).unwrap_or_default()
+            in_brackets(said.map(|said| format!("last answer: `{said}`")))
         ),
         StuckCause::RefusedRenew(message) => format!(
             "refused acquires send `{message}`, so a key that a client left never expires while others ask: let only the owner renew"
@@ -330,7 +319,7 @@ fn likely(cause: StuckCause<'_>) -> String {
 /// Whose node or key stays, and how that came.
 fn left(LeftBehind { client, by, said }: LeftBehind<'_>) -> String {
     let whose = client.map_or("a client".to_owned(), |client| format!("c{client}"));
-    let said = said.map(|said| format!(" (`{said}`)")).unwrap_or_default();
+    let said = in_brackets(said.map(|said| format!("`{said}`")));
     match by {
         LeftBy::GaveUp => format!(
             "an acquire of {whose} that gave up{said} left its node or key behind: delete it before the answer `fail`, and repeat \

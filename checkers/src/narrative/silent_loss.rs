@@ -1,10 +1,9 @@
 //! HL009 in words: who was not told of a loss, for how long, and what became of it.
 
-use super::{at, finding, length, many, not_watched, violated};
+use super::{at, finding, in_brackets, length, many, not_watched, violated};
 use crate::context::Context;
 use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::holds::Ended;
-use crate::limits;
 use crate::silent_loss::{Silence, SilentLosses};
 
 /// The finding of HL009.
@@ -21,8 +20,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &SilentLosses<'_>) -> Finding
             length(decided.longest_ns)
         )),
         Verdict::Violated => {
-            let described = decided.silences.iter().take(limits::MAX_VIOLATIONS);
-            let violations = described.map(|silence| describe(context, silence)).collect();
+            let violations = decided.silences.iter().map(|silence| describe(context, silence));
             let count = decided.silences.len() as u64;
             let evidence = format!(
                 "{} not told of the loss ({limit})",
@@ -31,9 +29,8 @@ pub(crate) fn tell(context: &Context<'_>, decided: &SilentLosses<'_>) -> Finding
             violated(Property::Hl009, evidence, violations, count)
         }
     };
-    told.figures.insert("taken_from_holders".into(), decided.taken as f64);
-    told.figures
-        .insert("longest_silence_ms".into(), decided.longest_ns as f64 / 1e6);
+    told.figure("taken_from_holders", decided.taken as f64);
+    told.figure("longest_silence_ms", decided.longest_ns as f64 / 1e6);
     told
 }
 
@@ -48,17 +45,14 @@ fn describe(context: &Context<'_>, silence: &Silence<'_>) -> Violation {
         "{who} was not told for at least {silent} that it had lost `{}`",
         violation.lock
     );
-    violation.events.push(history.step(hold.got, "got the lock"));
-    violation
-        .events
-        .push(history.step(grant.revoked, "the server took it away"));
+    violation.show(history, hold.got, "got the lock");
+    violation.show(history, grant.revoked, "the server took it away");
     let text = format!("{who} got the lock at {}.", at(history.ns(hold.from)));
-    violation.because.push(history.because(text, &[hold.got]));
-    let cause = grant.cause(history);
-    let cause = cause.map(|cause| format!(" ({cause})")).unwrap_or_default();
+    violation.say(history, text, &[hold.got]);
+    let cause = in_brackets(grant.cause(history));
     let revoked = grant.revoked_ns(history).unwrap_or(silence.since_ns);
     let text = format!("The server took it away at {}{cause}.", at(revoked));
-    violation.because.push(history.because(text, &[grant.revoked]));
+    violation.say(history, text, &[grant.revoked]);
     let until = at(silence.to_ns);
     let text = match hold.ended {
         Ended::Lost => format!("{who} was told only at {until}."),
@@ -66,15 +60,13 @@ fn describe(context: &Context<'_>, silence: &Silence<'_>) -> Violation {
         Ended::Open => format!("{who} had not been told when the history ended at {until}."),
         Ended::Released | Ended::Changed => format!("{who} went on until its own call at {until}."),
     };
-    violation.because.push(history.because(text, &[hold.end]));
+    violation.say(history, text, &[hold.end]);
     if hold.ended != Ended::Open {
-        violation.events.push(history.step(hold.end, "end of its hold"));
+        violation.show(history, hold.end, "end of its hold");
     }
     violation.likely =
         Some("the client library has no signal for a lost lock, or the client does not listen to it".into());
     violation.follows = context.root_of(hold.got);
-    violation
-        .figures
-        .insert("silent_ms".into(), silence.length_ns() as f64 / 1e6);
+    violation.figure("silent_ms", silence.length_ns() as f64 / 1e6);
     violation
 }

@@ -89,7 +89,7 @@ impl StallAnswers {
 fn is_error(context: &Context<'_>, call: PackedEvent, reply: PackedEvent) -> bool {
     let history = context.history;
     let wait_ms = history.wait_ms(call);
-    let taken = history.name(history.rare(reply).error).map(Refusal::parse);
+    let taken = history.error(reply).map(Refusal::parse);
     let in_words = !matches!(taken, None | Some(Refusal::Busy | Refusal::Timeout));
     if !in_words || wait_ms == NONE {
         return false;

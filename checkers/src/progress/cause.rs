@@ -160,7 +160,7 @@ fn never_worked<'a>(context: &Context<'a>) -> Option<Option<&'a str>> {
     }
     let backwards = (0..history.len() as u32).rev().map(|position| history.event(position));
     let mut answers = backwards.filter(|event| event.f == F::Acquire);
-    Some(answers.find_map(|event| history.name(history.rare(event).error)))
+    Some(answers.find_map(|event| history.error(event)))
 }
 
 /// Why nobody has a lock of which the server shows no owner.

@@ -48,7 +48,7 @@ pub(super) fn left_by_release(history: &History, process: u32, call: u32) -> Lef
         } else {
             LeftBy::ReleaseFailed
         },
-        said: reply.and_then(|reply| history.name(history.rare(reply).error)),
+        said: reply.and_then(|reply| history.error(reply)),
     }
 }
 
@@ -86,7 +86,7 @@ pub(super) fn left_by_ghost<'a>(
     let own: Vec<&AskBefore> = own.collect();
     let last_ok = own.iter().rposition(|ask| ask.kind == Kind::Ok);
     let later = &own[last_ok.map_or(0, |place| place + 1)..];
-    let said = |ask: &AskBefore| history.name(history.rare(ask.reply?).error);
+    let said = |ask: &AskBefore| history.error(ask.reply?);
     // one that was refused later than the grant came would have been told of a grant of its own
     let by_then_ns = granted_ns.saturating_add(limits::OBSERVER_LAG_NS);
     let gave_up = |ask: &&&AskBefore| ask.kind == Kind::Fail && ask.reply.is_some_and(|reply| reply.time <= by_then_ns);

@@ -181,7 +181,7 @@ impl<'a> Waits<'a> {
             .events
             .get(call.mate as usize)
             .filter(|reply| reply.kind == Kind::Fail);
-        let said = said.and_then(|reply| self.history.name(self.history.rare(reply).error));
+        let said = said.and_then(|reply| self.history.error(reply));
         let is_taken = matches!(said.map(Refusal::parse), Some(Refusal::Busy | Refusal::Timeout));
         is_taken && self.history.wait_ms(call) != NONE
     }

@@ -65,32 +65,6 @@ pub enum RevokeCause {
 }
 
 impl RevokeCause {
-    /// The cause that a text names.
-    pub fn parse(text: &str) -> Self {
-        match text {
-            "released" => Self::Released,
-            "expired" => Self::Expired,
-            "deleted" => Self::Deleted,
-            "overwritten" => Self::Overwritten,
-            "failover" => Self::Failover,
-            "out of sight" => Self::OutOfSight,
-            _ => Self::Other(text.to_owned()),
-        }
-    }
-
-    /// The one spelling in which it is written.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Released => "released",
-            Self::Expired => "expired",
-            Self::Deleted => "deleted",
-            Self::Overwritten => "overwritten",
-            Self::Failover => "failover",
-            Self::OutOfSight => "out of sight",
-            Self::Other(text) => text,
-        }
-    }
-
     /// Whether the owner asked for it. Other recorders' words count where they begin like ours (`release by c3`).
     pub fn is_release(&self) -> bool {
         *self == Self::Released || self.begins_with("releas")
@@ -127,35 +101,50 @@ pub enum Role {
 }
 
 impl Role {
-    /// The role of that name.
-    pub fn parse(name: &str) -> Self {
-        match name {
-            "leader" => Self::Leader,
-            "follower" => Self::Follower,
-            "standalone" => Self::Standalone,
-            "master" => Self::Master,
-            "replica" => Self::Replica,
-            "not serving" => Self::NotServing,
-            _ => Self::Other(name.to_owned()),
-        }
-    }
-
-    /// As it is written and shown.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Leader => "leader",
-            Self::Follower => "follower",
-            Self::Standalone => "standalone",
-            Self::Master => "master",
-            Self::Replica => "replica",
-            Self::NotServing => "not serving",
-            Self::Other(name) => name,
-        }
-    }
-
     /// Whether writes of clients go through it: a leader, a master, or a server without others.
     pub fn is_primary(&self) -> bool {
         matches!(self, Self::Leader | Self::Master | Self::Standalone)
+    }
+}
+
+/// Types with one word for each variant, and `Other` for every other text.
+macro_rules! words {
+    ($($name:ident: { $($variant:ident = $word:literal,)+ })+) => {$(
+        impl $name {
+            /// What a text says.
+            pub fn parse(text: &str) -> Self {
+                match text {
+                    $($word => Self::$variant,)+
+                    _ => Self::Other(text.to_owned()),
+                }
+            }
+
+            /// The one spelling in which it is written.
+            pub fn name(&self) -> &str {
+                match self {
+                    $(Self::$variant => $word,)+
+                    Self::Other(text) => text,
+                }
+            }
+        }
+    )+};
+}
+words! {
+    RevokeCause: {
+        Released = "released",
+        Expired = "expired",
+        Deleted = "deleted",
+        Overwritten = "overwritten",
+        Failover = "failover",
+        OutOfSight = "out of sight",
+    }
+    Role: {
+        Leader = "leader",
+        Follower = "follower",
+        Standalone = "standalone",
+        Master = "master",
+        Replica = "replica",
+        NotServing = "not serving",
     }
 }
 

@@ -338,19 +338,7 @@ mod tests {
 
     #[test]
     fn names_and_words_are_one() {
-        for f in [
-            F::Acquire,
-            F::Release,
-            F::Read,
-            F::Write,
-            F::Cas,
-            F::Lost,
-            F::Woken,
-            F::Died,
-            F::Notified,
-            F::Granted,
-            F::Revoked,
-        ] {
+        for f in F::ALL.into_iter().filter(|f| *f != F::Nemesis) {
             assert_eq!(F::parse(f.name()), Some(f));
         }
         assert_eq!(F::parse("nemesis"), None);

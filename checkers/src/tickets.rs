@@ -161,43 +161,38 @@ fn asked_after(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak>
     let apart = 2 * context.clock_error_ns;
     let mut by_call = tickets.to_vec();
     by_call.sort_by_key(call);
-    let mut found = Vec::new();
-    let mut highest: Option<&Ticket<'_>> = None;
-    let mut returned = tickets.iter().peekable();
-    for later in &by_call {
-        while let Some(earlier) = returned.next_if(|earlier| earlier.hold.from.saturating_add(apart) < call(later)) {
-            if highest.is_none_or(|highest| earlier.token > highest.token) {
-                highest = Some(earlier);
-            }
-        }
-        if let Some(earlier) = highest.filter(|earlier| later.token <= earlier.token) {
-            found.push(TokenBreak {
-                lock: later.hold.lock(context.history),
-                earlier: TokenGrant::of(earlier),
-                later: TokenGrant::of(later),
-            });
-        }
-    }
-    found
+    let returned = |earlier: &Ticket<'_>, later: &Ticket<'_>| earlier.hold.from.saturating_add(apart) < call(later);
+    not_above(context, tickets, &by_call, returned)
 }
 
 fn ended_before(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak> {
     let apart = 2 * context.clock_error_ns;
     let mut by_end = tickets.to_vec();
     by_end.sort_by_key(|ticket| ticket.hold.to);
+    let ended = |earlier: &Ticket<'_>, later: &Ticket<'_>| {
+        earlier.hold.to.saturating_add(apart) <= later.hold.from && earlier.hold.got != later.hold.got
+    };
+    not_above(context, &by_end, tickets, ended)
+}
+
+/// The grants whose token is not above that of a grant before them. Both lists are in the order in which `is_before` becomes true.
+fn not_above(
+    context: &Context<'_>,
+    earlier: &[Ticket<'_>],
+    later: &[Ticket<'_>],
+    is_before: impl Fn(&Ticket<'_>, &Ticket<'_>) -> bool,
+) -> Vec<TokenBreak> {
     let mut found = Vec::new();
     let mut highest: Option<&Ticket<'_>> = None;
-    let mut ended = by_end.iter().peekable();
-    for later in tickets {
-        let others = |earlier: &Ticket<'_>| earlier.hold.got != later.hold.got;
-        let ended_before =
-            |earlier: &Ticket<'_>| earlier.hold.to.saturating_add(apart) <= later.hold.from && others(earlier);
-        while let Some(earlier) = ended.next_if(|earlier| ended_before(earlier)) {
+    let mut before = earlier.iter().peekable();
+    for later in later {
+        while let Some(earlier) = before.next_if(|earlier| is_before(earlier, later)) {
             if highest.is_none_or(|highest| earlier.token > highest.token) {
                 highest = Some(earlier);
             }
         }
-        if let Some(earlier) = highest.filter(|earlier| later.token <= earlier.token && others(earlier)) {
+        let is_other = |earlier: &&Ticket<'_>| earlier.hold.got != later.hold.got;
+        if let Some(earlier) = highest.filter(|earlier| later.token <= earlier.token && is_other(earlier)) {
             found.push(TokenBreak {
                 lock: later.hold.lock(context.history),
                 earlier: TokenGrant::of(earlier),

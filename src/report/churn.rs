@@ -67,19 +67,12 @@ impl Churn {
 
 #[cfg(test)]
 mod tests {
-    use harness_checkers::ReadOptions;
-
     use super::*;
+    use crate::report::test_history::history_of;
 
     /// What is made of a history in which these things happen, one after the other.
     fn churn(events: &[&str]) -> Option<Churn> {
-        let mut lines = vec![r#"{"format":"harness-history","version":1,"locks":["l0","l1"]}"#.to_owned()];
-        for event in events {
-            let index = lines.len();
-            lines.push(format!(r#"{{"index":{index},"time":{index},{event}}}"#));
-        }
-        let history = History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap();
-        Churn::of(&history)
+        Churn::of(&history_of((1_u64..).zip(events)))
     }
 
     const BEGIN: &str = r#""process":"nemesis","type":"info","f":"churn","phase":"begin""#;

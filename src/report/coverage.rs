@@ -228,17 +228,8 @@ impl ClientStates {
 
 #[cfg(test)]
 mod tests {
-    use harness_checkers::ReadOptions;
-
     use super::*;
-
-    fn history(lines: &[&str]) -> History {
-        let mut text = vec![r#"{"format":"harness-history","version":1,"locks":["l0"]}"#.to_owned()];
-        for (index, line) in (1..).zip(lines) {
-            text.push(format!(r#"{{"index":{index},"time":{index},{line}}}"#));
-        }
-        History::read(text.join("\n").as_bytes(), &ReadOptions::default()).unwrap()
-    }
+    use crate::report::test_history::history_of;
 
     const NEMESIS: &str = r#""process":"nemesis","type":"info""#;
 
@@ -258,8 +249,7 @@ mod tests {
                 r#"{NEMESIS},"f":"phase","phase":"end","unfinished":[],"wire":{{"clients":{{}},"lost":0,"why":null,"requests":[{{"message":"SET","role":"a waiter","count":9}},{{"message":"DEL","role":"the holder, releasing","count":8}}]}}"#
             ),
         ];
-        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-        let coverage = Coverage::of(&history(&lines)).unwrap();
+        let coverage = Coverage::of(&history_of((1_u64..).zip(&lines))).unwrap();
         assert_eq!((coverage.of_messages(), coverage.in_vain), ((1, 2), 1));
         let set = &coverage.messages.points[0];
         assert_eq!((set.point.as_str(), set.passed), ("SET of a waiter", Some(9)));
@@ -284,8 +274,7 @@ mod tests {
                 r#"{NEMESIS},"f":"pause","window":2,"phase":"heal","evidence":{{"stopped_ms":9}},"left_trace":true"#
             ),
         ];
-        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-        let coverage = Coverage::of(&history(&lines)).unwrap();
+        let coverage = Coverage::of(&history_of((1_u64..).zip(&lines))).unwrap();
         let points: Vec<&str> = coverage
             .clients
             .points
@@ -299,8 +288,8 @@ mod tests {
     #[test]
     fn a_history_without_windows_or_of_another_recorder_covers_nothing() {
         let none = [r#""process":0,"type":"invoke","f":"acquire","lock":"l0""#];
-        assert_eq!(Coverage::of(&history(&none)), None);
+        assert_eq!(Coverage::of(&history_of((1_u64..).zip(&none))), None);
         let foreign = [r#""process":"nemesis","type":"info","f":"partition","phase":"start","targets":["c0"]"#];
-        assert_eq!(Coverage::of(&history(&foreign)), None);
+        assert_eq!(Coverage::of(&history_of((1_u64..).zip(&foreign))), None);
     }
 }

@@ -423,9 +423,10 @@ fn latency(history: &History, effect: &RunEffect) -> AcquireLatency {
 
 #[cfg(test)]
 mod tests {
-    use harness_checkers::{Options, ReadOptions, check};
+    use harness_checkers::{Options, check};
 
     use super::*;
+    use crate::report::test_history::history_of;
 
     /// A run that was ended at a violation: of two grants, the second at `second`, and the release of the first at `release`.
     fn ended_at(release: u64, second: u64) -> Diagnosis {
@@ -446,14 +447,7 @@ mod tests {
             ),
         ];
         lines.sort_by_key(|(time, _)| *time);
-        let header = r#"{"format":"harness-history","version":1,"model":"owner-mutex","locks":["l0"]}"#.to_owned();
-        let line =
-            |(index, (time, rest)): (usize, (u64, &str))| format!(r#"{{"index":{},"time":{time},{rest}}}"#, index + 1);
-        let text: Vec<String> = [header]
-            .into_iter()
-            .chain(lines.into_iter().enumerate().map(line))
-            .collect();
-        let history = History::read(text.join("\n").as_bytes(), &ReadOptions::default()).expect("a history");
+        let history = history_of(lines);
         let findings = check(&history, &Options::default());
         diagnose(&history, findings, KnownRun::in_memory())
     }

@@ -383,25 +383,20 @@ mod tests {
     use harness_checkers::ReadOptions;
 
     use super::*;
+    use crate::report::test_history::history_of;
 
     fn history(windows: &[(&str, &str)]) -> History {
-        let mut lines = vec![r#"{"format":"harness-history","version":1,"locks":["l0"]}"#.to_owned()];
-        let mut line = |text: String| {
-            let index = lines.len();
-            lines.push(format!(
-                r#"{{"index":{index},"time":{index},"process":"nemesis","type":"info",{text}}}"#
-            ));
-        };
-        line(r#""f":"phase","phase":"faults","windows":2"#.to_owned());
+        let mut lines = vec![r#""f":"phase","phase":"faults","windows":2"#.to_owned()];
         for (number, (fault, evidence)) in windows.iter().enumerate() {
-            line(format!(
+            lines.push(format!(
                 r#""f":"{fault}","window":{number},"phase":"start","targets":["c0"]"#
             ));
-            line(format!(
+            lines.push(format!(
                 r#""f":"{fault}","window":{number},"phase":"heal","evidence":{{{evidence}}}"#
             ));
         }
-        History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap()
+        let of_nemesis = |line: &String| format!(r#""process":"nemesis","type":"info",{line}"#);
+        history_of((1_u64..).zip(lines.iter().map(of_nemesis)))
     }
 
     #[test]

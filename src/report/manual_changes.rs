@@ -36,18 +36,12 @@ pub fn manual_changes(history: &History) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use harness_checkers::ReadOptions;
-
     use super::*;
+    use crate::report::test_history::history_of;
 
-    fn history(changes: usize) -> History {
-        let mut lines = vec![r#"{"format":"harness-history","version":1,"locks":["l0"]}"#.to_owned()];
-        for index in 1..=changes {
-            lines.push(format!(
-                r#"{{"index":{index},"time":{index}000000000,"process":"nemesis","type":"info","f":"proxy-api","phase":"change","proxy":"c0->n1","did":"toxic put on","toxic":{{"name":"latency_downstream"}}}}"#
-            ));
-        }
-        History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap()
+    fn history(changes: u64) -> History {
+        let change = r#""process":"nemesis","type":"info","f":"proxy-api","phase":"change","proxy":"c0->n1","did":"toxic put on","toxic":{"name":"latency_downstream"}"#;
+        history_of((1..=changes).map(|second| (second * 1_000_000_000, change)))
     }
 
     #[test]

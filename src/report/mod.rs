@@ -24,6 +24,8 @@ pub mod roles;
 pub mod screen;
 pub mod summary;
 pub mod terminal;
+#[cfg(test)]
+mod test_history;
 pub mod timeline;
 pub mod trend;
 pub(crate) mod words;

@@ -54,43 +54,34 @@ pub fn owned(history: &History) -> Vec<OwnedBar<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use harness_checkers::ReadOptions;
-
     use super::*;
+    use crate::report::test_history::history_of;
 
     #[test]
     fn a_grant_lasts_until_it_is_taken_and_has_the_client_that_said_whose_it_is() {
-        let lines = [
-            r#"{"format":"harness-history","version":1,"model":"mutex","locks":["l0","l1"],"lease_ms":2000}"#
-                .to_owned(),
-            line(
-                1,
+        let history = history_of([
+            (
                 10,
                 r#""process":0,"client":0,"type":"invoke","f":"acquire","lock":"l0""#,
             ),
-            line(
-                2,
+            (
                 20,
                 r#""process":"server","type":"signal","f":"granted","lock":"l0","owner":"s0""#,
             ),
-            line(
-                3,
+            (
                 30,
                 r#""process":0,"client":0,"type":"ok","f":"acquire","lock":"l0","owner":"s0""#,
             ),
-            line(
-                4,
+            (
                 90,
                 r#""process":"server","type":"signal","f":"revoked","lock":"l0","owner":"s0","cause":"expired""#,
             ),
-            line(
-                5,
+            (
                 95,
                 r#""process":"server","type":"signal","f":"granted","lock":"l0","owner":"s9""#,
             ),
-            line(6, 99, r#""process":"server","type":"signal","f":"granted","lock":"l1""#),
-        ];
-        let history = History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap();
+            (99, r#""process":"server","type":"signal","f":"granted","lock":"l1""#),
+        ]);
         let bars = owned(&history);
         let of = |client, from_ns, to_ns| OwnedBar {
             lock: "l0",
@@ -101,9 +92,5 @@ mod tests {
         assert_eq!(bars, [of(Some(0), 20, 90), of(None, 95, history.end_ns())]);
         let texts: Vec<String> = bars.iter().map(|bar| bar.bar().text).collect();
         assert_eq!(texts, ["owner: c0", "an owner"]);
-    }
-
-    fn line(index: u64, time: u64, rest: &str) -> String {
-        format!(r#"{{"index":{index},"time":{time},{rest}}}"#)
     }
 }

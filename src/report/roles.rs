@@ -75,19 +75,14 @@ pub fn downsampled(bands: &[Band], end_ns: u64, room: usize) -> (Vec<Band>, Opti
 
 #[cfg(test)]
 mod tests {
-    use harness_checkers::ReadOptions;
-
     use super::*;
+    use crate::report::test_history::history_of;
 
     fn history(lines: &[&str]) -> History {
-        let mut text = vec![r#"{"format":"harness-history","version":1,"locks":["l0"]}"#.to_owned()];
-        for (place, roles) in lines.iter().enumerate() {
-            let index = place + 1;
-            text.push(format!(
-                r#"{{"index":{index},"time":{index}000,"process":"nemesis","type":"info","f":"roles","phase":"seen","roles":{roles}}}"#
-            ));
-        }
-        History::read(text.join("\n").as_bytes(), &ReadOptions::default()).unwrap()
+        let line =
+            |roles: &&str| format!(r#""process":"nemesis","type":"info","f":"roles","phase":"seen","roles":{roles}"#);
+        let times = (1_u64..).map(|second| second * 1000);
+        history_of(times.zip(lines.iter().map(line)))
     }
 
     fn spell(at: u64, role: &str) -> Spell {

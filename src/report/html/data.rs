@@ -243,15 +243,13 @@ fn clipped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use harness_checkers::{History, ReadOptions};
-
     use super::*;
+    use crate::report::test_history::history_of;
 
     #[test]
     fn the_overview_shows_how_many_held_on_average() {
-        let mut lines = vec![r#"{"format":"harness-history","version":1,"locks":["l0"]}"#.to_owned()];
         // 600 s: c1 holds the first two columns, and c2 the second half of the second one; the last line ends the run
-        for (time, client, kind, f) in [
+        let lines = [
             (0_u64, 1, "invoke", "acquire"),
             (0, 1, "ok", "acquire"),
             (1_400, 2, "invoke", "acquire"),
@@ -259,14 +257,11 @@ mod tests {
             (2_000, 1, "invoke", "release"),
             (2_000, 2, "invoke", "release"),
             (600_000, 1, "ok", "release"),
-        ] {
-            let index = lines.len();
-            let time = time * 1_000_000;
-            lines.push(format!(
-                r#"{{"index":{index},"time":{time},"process":{client},"type":"{kind}","f":"{f}","lock":"l0"}}"#
-            ));
-        }
-        let history = History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap();
+        ];
+        let history = history_of(lines.map(|(ms, client, kind, f)| {
+            let line = format!(r#""process":{client},"type":"{kind}","f":"{f}","lock":"l0""#);
+            (ms * 1_000_000, line)
+        }));
         let held = held(&Timeline::of(&history));
         assert_eq!((held.len() as u64, &held[..4]), (COLUMNS, &[100, 150, 0, 0][..]));
         assert_eq!(held.iter().sum::<u64>(), 250);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::diagnosis::Diagnosis;
+use super::proven;
 use super::roles::{Band, downsampled};
 use super::timeline::Timeline;
 use super::words::{span, thousands};
@@ -39,7 +40,7 @@ pub struct Downsampled {
 /// Chooses at most about `room` turns and as many signals.
 pub fn downsample(timeline: &Timeline, diagnosis: &Diagnosis, room: usize) -> Downsampled {
     let edges = edges(diagnosis);
-    let proofs = proofs(diagnosis);
+    let proofs: BTreeSet<u64> = proven(diagnosis).into_iter().collect();
     let turns: Vec<Candidate> = timeline
         .turns
         .iter()
@@ -175,13 +176,6 @@ fn distance(edges: &[u64], from_ns: u64, to_ns: u64) -> u64 {
     let before = after.checked_sub(1).map(|place| from_ns - edges[place]);
     let next = edges.get(after).map(|edge| edge.saturating_sub(to_ns));
     before.into_iter().chain(next).min().unwrap_or(u64::MAX)
-}
-
-fn proofs(diagnosis: &Diagnosis) -> BTreeSet<u64> {
-    let violations = diagnosis.findings.iter().flat_map(|finding| &finding.violations);
-    violations
-        .flat_map(|violation| violation.events.iter().map(|step| step.index))
-        .collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::effect::WindowEffect;
 use super::owned::{OwnedBar, owned};
-use super::words::common_digits;
+use super::words::{common_digits, stretch};
 
 /// Lanes of one drawing, the faults' own aside.
 const MAX_LANES: usize = 5;
@@ -29,6 +29,23 @@ pub struct Drawing {
 }
 
 impl Drawing {
+    /// Where a moment is in its width, from 0 to 1.
+    pub fn place(&self, ns: u64) -> f64 {
+        let (from, to) = (self.from_ns as f64, self.to_ns as f64);
+        ((ns as f64 - from) / (to - from).max(1.0)).clamp(0.0, 1.0)
+    }
+
+    /// From when to when more than one held, in all, and in words; `None` where that never was so.
+    pub fn both_hold(&self) -> Option<(u64, u64, String)> {
+        let first = self.overlaps_ns.first()?.0;
+        let last = self.overlaps_ns.iter().map(|overlap| overlap.1).max()?;
+        let times = match self.overlaps_ns.len() {
+            1 => String::new(),
+            count => format!(", {count} times"),
+        };
+        Some((first, last, format!("both hold: {}{times}", stretch(first, last))))
+    }
+
     /// The tokens of its holds, each with when the hold began and the name of its lane, by time.
     pub fn tokens(&self) -> Vec<(u64, u64, &str)> {
         let mut tokens: Vec<(u64, u64, &str)> = Vec::new();

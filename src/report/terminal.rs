@@ -9,7 +9,7 @@ use super::escape;
 pub use super::screen::Look;
 use super::screen::ScreenText;
 use super::summary;
-use super::words::{axis, span, stretch, wrap};
+use super::words::{axis, span, wrap};
 
 /// Columns of text.
 const WIDTH: usize = 92;
@@ -108,10 +108,7 @@ pub fn picture(drawing: &Drawing) -> String {
 
 fn draw(drawing: &Drawing, look: Look) -> Vec<ScreenText> {
     let width = axis_width(look);
-    let column = |ns: u64| {
-        let (from, to) = (drawing.from_ns as f64, drawing.to_ns as f64);
-        (((ns as f64 - from) / (to - from).max(1.0)).clamp(0.0, 1.0) * (width - 1) as f64).round() as usize
-    };
+    let column = |ns: u64| (drawing.place(ns) * (width - 1) as f64).round() as usize;
     let mut lines = vec![look.dim(&axis_line(drawing, look, column))];
     // a lane of marks alone says nothing where marks are not drawn
     let lanes = drawing
@@ -119,9 +116,9 @@ fn draw(drawing: &Drawing, look: Look) -> Vec<ScreenText> {
         .iter()
         .filter(|lane| drawing.overlaps_ns.is_empty() || !lane.bars.is_empty());
     lines.extend(lanes.map(|lane| draw_lane(lane, drawing, width, column)));
-    if drawing.overlaps_ns.is_empty() {
+    let Some((_, _, text)) = drawing.both_hold() else {
         return lines;
-    }
+    };
     let mut marks = vec![' '; width];
     for (from, to) in &drawing.overlaps_ns {
         marks[column(*from)..=column(*to)].fill('^');
@@ -130,14 +127,6 @@ fn draw(drawing: &Drawing, look: Look) -> Vec<ScreenText> {
     let marks: String = marks.into_iter().collect();
     let margin = || ScreenText::from(" ".repeat(MARGIN));
     lines.push(margin() + look.paint("1;31", marks.trim_end()));
-    let first = drawing.overlaps_ns.first().map_or(0, |overlap| overlap.0);
-    let last = drawing.overlaps_ns.iter().map(|overlap| overlap.1).max().unwrap_or(0);
-    let times = if drawing.overlaps_ns.len() > 1 {
-        format!(", {} times", drawing.overlaps_ns.len())
-    } else {
-        String::new()
-    };
-    let text = format!("both hold: {}{times}", stretch(first, last));
     let from = from.min(width.saturating_sub(text.len()));
     lines.push(margin() + &format!("{:from$}{text}", ""));
     lines

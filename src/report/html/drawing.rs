@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::text::tokens;
 use crate::report::drawing::{Bar, BarKind, Drawing, DrawingLane};
-use crate::report::words::{axis, stretch};
+use crate::report::words::axis;
 
 /// Pixels of a lane, of the axis above all lanes and of the words under them.
 const LANE: usize = 38;
@@ -33,8 +33,7 @@ pub fn figure(drawing: &Drawing, summary: &str, common: &str) -> Markup {
 
 /// Where a moment is in the width of a drawing, in percent.
 fn percent(drawing: &Drawing, ns: u64) -> f64 {
-    let (from, to) = (drawing.from_ns as f64, drawing.to_ns as f64);
-    ((ns as f64 - from) / (to - from).max(1.0)).clamp(0.0, 1.0) * 100.0
+    drawing.place(ns) * 100.0
 }
 
 /// `12.34%`
@@ -70,33 +69,21 @@ fn overlaps(drawing: &Drawing, height: usize) -> Markup {
 }
 
 fn overlap_words(drawing: &Drawing, height: usize) -> Markup {
-    let (Some(first), Some(last)) = (
-        drawing.overlaps_ns.first(),
-        drawing.overlaps_ns.iter().map(|overlap| overlap.1).max(),
-    ) else {
+    let Some((first, last, text)) = drawing.both_hold() else {
         return html! {};
-    };
-    let times = match drawing.overlaps_ns.len() {
-        1 => String::new(),
-        count => format!(", {count} times"),
     };
     // words are longer than most overlaps: they begin or end where there is more room
     let (x, anchor) = match percent(drawing, last) {
         end if end > 55.0 => (end, "end"),
-        _ => (percent(drawing, first.0), "start"),
+        _ => (percent(drawing, first), "start"),
     };
-    let (from, to) = (
-        percentage(percent(drawing, first.0)),
-        percentage(percent(drawing, last)),
-    );
+    let (from, to) = (percentage(percent(drawing, first)), percentage(percent(drawing, last)));
     html! {
         // a bracket ties the words to what they are about
         @let y = height - FOOT + 10;
         line.both x1=(from) x2=(to) y1=(y) y2=(y) {}
         @for x in [&from, &to] { line.both x1=(x) x2=(x) y1=(y - 4) y2=(y) {} }
-        text.both text-anchor=(anchor) x=(percentage(x)) y=(height - 4) {
-            "both hold: " (stretch(first.0, last)) (times)
-        }
+        text.both text-anchor=(anchor) x=(percentage(x)) y=(height - 4) { (text) }
     }
 }
 

@@ -102,6 +102,11 @@ fn stamped(seed: u64, mut events: Vec<Truth>) -> History {
     for event in &mut events {
         event.at = event.at + off[event.process as usize] - ERROR;
     }
+    written(events)
+}
+
+/// The history of these events, by the stamps that they have.
+fn written(mut events: Vec<Truth>) -> History {
     events.sort_by_key(|event| event.at);
     let mut builder = HistoryBuilder::new(Header::of_locks(["l0"]));
     for (index, event) in (1..).zip(&events) {
@@ -171,18 +176,7 @@ fn the_truth_holds_by_its_own_stamps() {
     for name in ["owner-mutex", "fenced", "reentrant", "read-write", "semaphore=2"] {
         let model: Model = name.parse().expect("a model");
         for seed in 1..=200 {
-            let mut events = truth(seed, model);
-            events.sort_by_key(|event| event.at);
-            let mut builder = HistoryBuilder::new(Header::of_locks(["l0"]));
-            for (index, event) in (1..).zip(&events) {
-                let entry = Entry {
-                    mode: event.mode,
-                    token: event.token,
-                    ..Entry::new(index, event.at, Process::Client(event.process), event.kind, event.f)
-                };
-                builder.push(&entry).expect("a well-formed history");
-            }
-            let found = judged(&builder.finish(), model, 0);
+            let found = judged(&written(truth(seed, model)), model, 0);
             assert!(
                 violated(&found).is_empty(),
                 "{name}, seed {seed}: {:#?}",

@@ -12,3 +12,19 @@ mod properties;
 mod reading;
 mod readme;
 mod search;
+
+use harness_checkers::{Entry, F, Kind, Process};
+
+/// What every event has.
+fn essentials(entry: &Entry<'_>) -> (u64, u64, Process, Kind, F, Option<u64>) {
+    let Entry {
+        index,
+        time_ns,
+        process,
+        kind,
+        f,
+        token,
+        ..
+    } = *entry;
+    (index, time_ns, process, kind, f, token)
+}

@@ -1,5 +1,6 @@
 //! What a reader must take, what it must refuse, and how it says so.
 
+use super::essentials;
 use harness_checkers::history::event::{Kind, Process};
 use harness_checkers::{
     Clock, Entry, EventStream, F, History, HistoryBuilder, Model, Options, Property, ReadOptions, Verdict, check,
@@ -643,16 +644,7 @@ fn what_is_exported_is_read_again_with_the_same_answers() {
         write_edn(&history, &mut edn).unwrap();
         let again =
             History::read(edn.as_slice(), &ReadOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let plain = |entry: Entry<'_>| {
-            (
-                entry.index,
-                entry.time_ns,
-                entry.process,
-                entry.kind,
-                entry.f,
-                entry.token,
-            )
-        };
+        let plain = |entry: Entry<'_>| essentials(&entry);
         assert!(again.entries().map(plain).eq(history.entries().map(plain)), "{name}");
         assert_eq!(again.windows(), history.windows(), "{name}");
         assert_eq!(again.partial(), history.partial(), "{name}");

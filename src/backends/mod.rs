@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use harness_workloads::{BackendId, KeyValue, Recipe, recipes};
 
-use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess, ServerSoftware};
+use crate::cluster::{BoxFuture, EndpointsReceiver, ReachedServers, ServerAccess, ServerSoftware};
 use harness_proxy::tap::Protocol;
 
 pub mod described;
@@ -26,10 +26,9 @@ mod redis;
 pub mod stored_data;
 mod zk;
 
-pub use etcd::{DialledStore, key_changes, observe as observe_store};
-pub use postgres::observe as observe_postgres;
-pub use redis::{ReachedServers, RedisReplication, keyspace, observe as observe_keyspaces, observe_elected};
-pub use zk::{DialledEnsemble, ensemble, observe as observe_ensemble, tick as zk_tick};
+pub use etcd::{key_changes, observe as observe_store};
+pub use redis::{RedisReplication, keyspace, observe as observe_keyspaces};
+pub use zk::{ensemble, observe as observe_ensemble, tick as zk_tick};
 
 use lock_keys::LockKeys;
 use observer::Observer;
@@ -38,10 +37,11 @@ use stored_data::StoredData;
 /// Connects to a cluster and makes a `T`; the error is a sentence.
 pub type Connect<T> = fn(EndpointsReceiver) -> BoxFuture<'static, Result<Box<T>, String>>;
 
-/// Connects an observer of locks that are kept under these keys; the error is a sentence.
-pub type Observe = &'static (
-             dyn Fn(EndpointsReceiver, LockKeys) -> BoxFuture<'static, Result<Box<dyn Observer>, String>> + Send + Sync
-         );
+/// An observer that connects; the error is a sentence.
+pub type ConnectingObserver = BoxFuture<'static, Result<Box<dyn Observer>, String>>;
+
+/// Connects an observer of locks that are kept under these keys.
+pub type Observe = &'static (dyn Fn(EndpointsReceiver, LockKeys, ReachedServers) -> ConnectingObserver + Send + Sync);
 
 /// One store product: its servers, what is spoken to them, and what can be asked of them.
 pub struct Backend {

@@ -52,7 +52,7 @@ pub use runtime::{Runtime, RuntimeChoice, RuntimeRequest, choose, image_present}
 #[cfg(feature = "docker")]
 pub use sidecar::Sidecar;
 pub use software::{ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, ServerSoftware};
-pub use streams::{ByteStream, Dialer};
+pub use streams::{ByteStream, Dialer, ReachedServers};
 pub use tls::{CONTAINER_FOLDER, RunTls, ServerTlsPaths};
 pub use upgrade::OtherVersion;
 

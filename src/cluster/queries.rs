@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::ready::{ProbedServer, Serving};
 use super::software::ServerSoftware;
+use super::streams::ReachedServers;
 use super::{BoxFuture, ClusterMember, Endpoints, EndpointsReceiver, Membership, Peering, Replication};
 use crate::clock::GroundClock;
 
@@ -36,7 +37,7 @@ impl ServerQueries for SocketQueries {
             first: false,
             ..self.servers[node].clone()
         };
-        Box::pin(async move { self.software.question.ask(&server).await })
+        Box::pin(async move { self.software.question.ask(&server, &ReachedServers::REAL).await })
     }
 
     fn replication(&self) -> Option<&dyn Replication> {

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use harness_workloads::Login;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::peering::NodeAddress;
+use super::streams::ReachedServers;
 use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes};
 use crate::limits::{LOG_TAIL_LINES, PROBE, READY_POLL};
 
@@ -48,14 +48,16 @@ pub enum ReadinessQuestion {
 
 impl ReadinessQuestion {
     /// Asks one server whether it serves. The error says why not.
-    pub async fn ask(&self, server: &ProbedServer) -> Result<Serving, String> {
+    pub async fn ask(&self, server: &ProbedServer, reach: &ReachedServers) -> Result<Serving, String> {
         let (question, answer) = match self {
             Self::Bytes { question, answer } => (*question, *answer),
+            Self::Probe(_) if reach.dial.is_some() => {
+                return Err("it is not known how to ask it in virtual time".to_owned());
+            }
             Self::Probe(probe) => return probe.ask(server).await,
         };
-        timeout(PROBE, converse(question, answer, server))
-            .await
-            .unwrap_or_else(|_| Err("it does not answer".into()))
+        let answered = reach.clock.within(PROBE, converse(question, answer, server, reach));
+        answered.await.unwrap_or_else(|| Err("it does not answer".into()))
     }
 }
 
@@ -95,7 +97,7 @@ pub async fn wait(
     let (mut version, mut told) = (String::new(), String::new());
     for (node, server) in nodes.iter().zip(servers) {
         loop {
-            match software.question.ask(server).await {
+            match software.question.ask(server, &ReachedServers::REAL).await {
                 Ok(serving) => {
                     version = serving.version;
                     break;
@@ -130,10 +132,9 @@ async fn converse(
     question: fn(&ProbedServer) -> Vec<u8>,
     answer: fn(&[u8], bool) -> Readiness,
     server: &ProbedServer,
+    reach: &ReachedServers,
 ) -> Result<Serving, String> {
-    let mut stream = TcpStream::connect(server.address)
-        .await
-        .map_err(|error| error.to_string())?;
+    let mut stream = reach.connect(server.address).await?;
     stream
         .write_all(&question(server))
         .await

@@ -1,11 +1,13 @@
-//! Streams to servers, whatever carries them: sockets of this machine, or the network of a world ([`ByteStream`], [`Dialer`]).
+//! Streams to servers, whatever carries them: sockets of this machine, or the network of a world ([`ByteStream`], [`ReachedServers`]).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 
 use super::BoxFuture;
+use crate::clock::GroundClock;
 
 /// A connection to a server.
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
@@ -14,3 +16,29 @@ impl<S: AsyncRead + AsyncWrite + Send + Sync + Unpin> ByteStream for S {}
 
 /// Opens connections; the error says why there is none.
 pub type Dialer = Arc<dyn Fn(SocketAddr) -> BoxFuture<'static, Result<Box<dyn ByteStream>, String>> + Send + Sync>;
+
+/// How servers are reached, and by which clock they are silent.
+#[derive(Clone)]
+pub struct ReachedServers {
+    /// `None`: by sockets of this machine.
+    pub dial: Option<Dialer>,
+    pub clock: GroundClock,
+}
+
+impl ReachedServers {
+    /// By sockets and the clock of this machine.
+    pub const REAL: Self = Self {
+        dial: None,
+        clock: GroundClock::Real,
+    };
+
+    /// Opens a connection to a server; the error says why there is none.
+    pub async fn connect(&self, server: SocketAddr) -> Result<Box<dyn ByteStream>, String> {
+        if let Some(dial) = &self.dial {
+            return dial(server).await;
+        }
+        let stream = TcpStream::connect(server).await.map_err(|error| error.to_string())?;
+        let _ = stream.set_nodelay(true);
+        Ok(Box::new(stream))
+    }
+}

@@ -34,20 +34,15 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use harness_simulation::World;
-use harness_workloads::BackendId;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 pub use fork_server::ForkServer;
 pub use refusal::refusal;
 
-use crate::backends::keyspace::RedisServerKeyspaces;
-use crate::backends::{
-    Backend, DialledEnsemble, DialledStore, ReachedServers, RedisReplication, Topology, observe_elected,
-    observe_ensemble, observe_keyspaces, observe_postgres, observe_store,
-};
+use crate::backends::{Backend, RedisReplication};
 use crate::clock::GroundClock;
-use crate::cluster::{Cluster, ClusterError, ClusterParts, Dialer, Node, Peering, ProbedServer};
+use crate::cluster::{Cluster, ClusterError, ClusterParts, Node, Peering, ProbedServer, ReachedServers};
 use crate::config::Clients;
 use crate::event::ProgressEvent;
 use crate::run::{
@@ -57,8 +52,8 @@ use crate::wall_clock::WallClockControl;
 use clients::FamilySpawner;
 use machine::{KeptMachine, WorldMachine};
 use servers::{
-    FamilyNodes, FamilyQueries, FamilyServers, FamilyServersHandle, ServerPorts, ServersWanted, address_of, dialer,
-    ports_of,
+    FamilyNodes, FamilyQueries, FamilyServers, FamilyServersHandle, ServerPorts, ServersWanted, address_of, ports_of,
+    reached,
 };
 use wall_clock::FamilyClock;
 
@@ -155,11 +150,11 @@ async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(G
         ports: ports.clone(),
     };
     let servers = world.keep(FamilyServers::new(world, machine.get(), &wanted));
-    let dial = dialer(servers);
+    let reach = reached(world, servers);
     let (exchange, notices) = run::exchange(config);
     let links = links::of_clients(world, machine, config, &exchange);
     let peer_links = links::between_servers(world, machine, (config, count));
-    let cluster = started(world, servers, &dial, spec).await?;
+    let cluster = started(world, servers, &reach, spec).await?;
     let server_clocks = servers.get().clocks();
     let server_clocks = server_clocks.into_iter().filter(|_| spec.plan.steps_clocks);
     let served = ports.iter().map(|ports| ports[0]).collect();
@@ -171,7 +166,7 @@ async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(G
         servers: ServersOfRun::of(&cluster),
         server_clocks: server_clocks.map(|clock| clock as Arc<dyn WallClockControl>).collect(),
         server_disks: Vec::new(),
-        observe: Some(observe(config.backend, dial, clock)),
+        observe: observe(config.backend, reach),
         sweep: None,
         exchange,
         notices,
@@ -194,7 +189,7 @@ fn peers(spec: &RunSpec) -> Vec<SocketAddr> {
 async fn started(
     world: World,
     servers: FamilyServersHandle,
-    dial: &Dialer,
+    reach: &ReachedServers,
     spec: &RunSpec,
 ) -> Result<Cluster, RunError> {
     let (config, software) = (&spec.config, spec.config.backend.software);
@@ -216,12 +211,9 @@ async fn started(
         first: true,
     };
     let queries = Arc::new(FamilyQueries {
-        clock: GroundClock::Virtual(world),
-        dial: Arc::clone(dial),
+        reach: reach.clone(),
         software,
-        replication: (!peers.is_empty()).then(|| RedisReplication {
-            dial: Some(Arc::clone(dial)),
-        }),
+        replication: (!peers.is_empty()).then(|| RedisReplication(reach.clone())),
         servers: nodes.iter().enumerate().map(probed).collect(),
     });
     for server in 0..nodes.len() {
@@ -260,38 +252,10 @@ async fn started(
     }))
 }
 
-/// Observers of real servers, over streams of the world.
-fn observe(backend: &Backend, dial: Dialer, clock: GroundClock) -> ConnectObserver {
-    match backend.id {
-        Some(BackendId::Redis) if backend.topology != Topology::Plain => {
-            let reach = ReachedServers {
-                dial: Some(dial),
-                clock,
-            };
-            let topology = backend.topology;
-            Box::new(move |endpoints, keys| Box::pin(observe_elected(topology, endpoints, keys, reach.clone())))
-        }
-        Some(BackendId::Redis) => {
-            let source = Arc::new(RedisServerKeyspaces {
-                login: None,
-                dial: Some(dial),
-            });
-            Box::new(move |endpoints, keys| Box::pin(observe_keyspaces(source.clone(), endpoints, keys)))
-        }
-        Some(BackendId::Zk) => Box::new(move |endpoints, keys| {
-            let source = Arc::new(DialledEnsemble::of(Arc::clone(&dial), clock, &keys));
-            Box::pin(observe_ensemble(source, endpoints, keys))
-        }),
-        Some(BackendId::Etcd) => {
-            let source = Arc::new(DialledStore::of(dial, clock));
-            Box::new(move |endpoints, keys| Box::pin(observe_store(source.clone(), endpoints, keys)))
-        }
-        Some(BackendId::Postgres) => Box::new(move |endpoints, keys| {
-            let dial = Arc::clone(&dial);
-            Box::pin(observe_postgres(dial, clock, endpoints, keys))
-        }),
-        _ => unreachable!("it is refused before this"),
-    }
+/// The observer of real servers, over streams of the world.
+fn observe(backend: &Backend, reach: ReachedServers) -> Option<ConnectObserver> {
+    let observe = backend.observe?;
+    Some(Box::new(move |endpoints, keys| observe(endpoints, keys, reach.clone())))
 }
 
 fn client_pool(

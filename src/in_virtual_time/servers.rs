@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use harness_simulation::{Kept, SimulatedTask, World};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
 use super::family::Family;
@@ -23,10 +22,10 @@ use super::wall_clock::FamilyClock;
 use crate::backends::RedisReplication;
 use crate::clock::GroundClock;
 use crate::cluster::{
-    BoxFuture, ByteStream, ClusterError, Dialer, NodeAddress, NodeSetup, Peering, ProbedServer, Readiness,
-    ReadinessQuestion, Replication, RunningNodes, ServerQueries, ServerSoftware, Serving,
+    BoxFuture, ByteStream, ClusterError, Dialer, NodeAddress, NodeSetup, Peering, ProbedServer, ReachedServers,
+    Replication, RunningNodes, ServerQueries, ServerSoftware, Serving,
 };
-use crate::limits::{PROBE, READY_POLL};
+use crate::limits::READY_POLL;
 
 /// How long a server takes that ends in order, at most.
 const IN_ORDER: Duration = Duration::from_secs(5);
@@ -279,14 +278,18 @@ impl FamilyServers {
 /// A handle of the servers, which is `Send`.
 pub type FamilyServersHandle = Kept<FamilyServers>;
 
-/// Connects to servers of a world.
-pub fn dialer(servers: FamilyServersHandle) -> Dialer {
-    Arc::new(move |address| {
+/// How the servers of a world are reached past the links of clients.
+pub fn reached(world: World, servers: FamilyServersHandle) -> ReachedServers {
+    let dial: Dialer = Arc::new(move |address| {
         Box::pin(async move {
             let stream = servers.get().dial(address)?;
             Ok(Box::new(stream) as Box<dyn ByteStream>)
         })
-    })
+    });
+    ReachedServers {
+        dial: Some(dial),
+        clock: GroundClock::Virtual(world),
+    }
 }
 
 /// The servers as a cluster acts on them.
@@ -360,8 +363,7 @@ impl RunningNodes for FamilyNodes {
 
 /// What servers say of themselves, asked as real ones are.
 pub struct FamilyQueries {
-    pub clock: GroundClock,
-    pub dial: Dialer,
+    pub reach: ReachedServers,
     pub software: &'static ServerSoftware,
     /// Of servers that replicate.
     pub replication: Option<RedisReplication>,
@@ -375,10 +377,7 @@ impl ServerQueries for FamilyQueries {
             address,
             ..self.servers[node].clone()
         };
-        Box::pin(async move {
-            let answered = self.clock.within(PROBE, self.converse(&server)).await;
-            answered.unwrap_or_else(|| Err("it does not answer".to_owned()))
-        })
+        Box::pin(async move { self.software.question.ask(&server, &self.reach).await })
     }
 
     fn replication(&self) -> Option<&dyn Replication> {
@@ -392,31 +391,13 @@ impl FamilyQueries {
     /// Waits until a server serves; what it says of itself then.
     pub async fn await_ready(&self, node: usize, within: Duration) -> Result<Serving, String> {
         let address = self.servers[node].address;
-        let deadline = self.clock.after(within);
+        let clock = self.reach.clock;
+        let deadline = clock.after(within);
         loop {
             match self.ask(node, address).await {
                 Ok(serving) => return Ok(serving),
-                Err(why) if self.clock.now_ns() >= deadline => return Err(why),
-                Err(_) => self.clock.sleep(READY_POLL).await,
-            }
-        }
-    }
-
-    async fn converse(&self, server: &ProbedServer) -> Result<Serving, String> {
-        let ReadinessQuestion::Bytes { question, answer } = self.software.question else {
-            return Err("it is not known how to ask it in virtual time".to_owned());
-        };
-        let mut stream = (self.dial)(server.address).await?;
-        let failed = |error: std::io::Error| error.to_string();
-        stream.write_all(&question(server)).await.map_err(failed)?;
-        let mut bytes = Vec::new();
-        loop {
-            let read = stream.read_buf(&mut bytes).await.map_err(failed)?;
-            match answer(&bytes, read == 0) {
-                Readiness::Serving(serving) => return Ok(serving),
-                Readiness::NotYet(why) => return Err(why),
-                Readiness::Unfinished if read == 0 => return Err("its answer was incomplete".into()),
-                Readiness::Unfinished => {}
+                Err(why) if clock.now_ns() >= deadline => return Err(why),
+                Err(_) => clock.sleep(READY_POLL).await,
             }
         }
     }

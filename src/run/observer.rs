@@ -9,15 +9,15 @@ use harness_checkers::history::{NemesisFact, ObserverFact};
 
 use super::context::RunContext;
 use super::holders::GrantId;
+use crate::backends::ConnectingObserver;
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, ObservationSink, Observer};
 use crate::backends::owners::Contender;
 use crate::clock::RunningTask;
-use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::cluster::EndpointsReceiver;
 
 /// Connects the observer of a run.
-pub type ConnectObserver =
-    Box<dyn Fn(EndpointsReceiver, LockKeys) -> BoxFuture<'static, Result<Box<dyn Observer>, String>> + Send + Sync>;
+pub type ConnectObserver = Box<dyn Fn(EndpointsReceiver, LockKeys) -> ConnectingObserver + Send + Sync>;
 
 /// Connects and starts to observe, until the returned task is dropped; the error says why it cannot.
 pub async fn start(
@@ -100,6 +100,7 @@ mod tests {
 
     use super::*;
     use crate::clock::GroundClock;
+    use crate::cluster::BoxFuture;
 
     /// What an observer wrote: sources that were lost, with the reading since when, and sources that are back.
     #[derive(Default)]

@@ -9,11 +9,11 @@ use tokio::process::{Child, ChildStdout};
 
 use super::commands::shell;
 use super::{StoreDescription, Template};
-use crate::backends::Observe;
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, Unasked};
 use crate::backends::owners::{Contender, OwnerChange};
-use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::backends::{ConnectingObserver, Observe};
+use crate::cluster::{BoxFuture, EndpointsReceiver, ReachedServers};
 use crate::process;
 
 /// The source that it hears, in the history.
@@ -49,7 +49,7 @@ enum UnaskedEnd {
 
 /// Connects the observer whose command this is.
 pub fn of(store: &'static StoreDescription, command: &'static Template) -> Observe {
-    let connect = move |endpoints: EndpointsReceiver, keys: LockKeys| {
+    let connect = move |endpoints: EndpointsReceiver, keys: LockKeys, _: ReachedServers| {
         let mut observer = CommandObserver {
             store,
             command,
@@ -57,7 +57,7 @@ pub fn of(store: &'static StoreDescription, command: &'static Template) -> Obser
             keys,
             running: None,
         };
-        let connecting: BoxFuture<'static, Result<Box<dyn Observer>, String>> = Box::pin(async move {
+        let connecting: ConnectingObserver = Box::pin(async move {
             observer.start().await?;
             Ok(Box::new(observer) as Box<dyn Observer>)
         });

@@ -22,8 +22,8 @@ use super::key_changes::{
     EtcdKeyChange, KeyChanges, LeaseQueries, OpenedStore, StoreSource, change, nothing, watch_of, why_of,
 };
 use crate::backends::observer::Unasked;
-use crate::clock::{GroundClock, RunningTask};
-use crate::cluster::{BoxFuture, ByteStream, Dialer, EndpointsReceiver};
+use crate::clock::RunningTask;
+use crate::cluster::{BoxFuture, EndpointsReceiver, ReachedServers};
 use crate::limits::PROBE;
 
 /// How long one server may take to begin a watch.
@@ -31,19 +31,15 @@ const BEGIN: Duration = Duration::from_secs(1);
 
 /// Watches etcd servers by dialling them.
 pub struct DialledStore {
-    dial: Dialer,
-    clock: GroundClock,
+    reach: ReachedServers,
     /// The server that is tried first.
     first: AtomicUsize,
 }
 
 impl DialledStore {
-    pub fn of(dial: Dialer, clock: GroundClock) -> Self {
-        Self {
-            dial,
-            clock,
-            first: AtomicUsize::new(0),
-        }
+    pub fn of(reach: ReachedServers) -> Self {
+        let first = AtomicUsize::new(0);
+        Self { reach, first }
     }
 }
 
@@ -54,19 +50,19 @@ impl StoreSource for DialledStore {
         prefix: &str,
         from_revision: Option<i64>,
     ) -> BoxFuture<'static, Result<OpenedStore, String>> {
-        let (dial, clock, servers) = (Arc::clone(&self.dial), self.clock, endpoints.borrow().servers());
+        let (reach, servers) = (self.reach.clone(), endpoints.borrow().servers());
         let (first, prefix) = (self.first.fetch_add(1, Relaxed), prefix.to_owned());
         Box::pin(async move {
             let mut last = "there is no server".to_owned();
             for number in 0..servers.len() {
                 let server = servers[(first + number) % servers.len()];
-                let watching = watch(&dial, clock, server, (&prefix, from_revision));
-                let watching = clock.within(BEGIN, watching).await;
+                let watching = watch(&reach, server, (&prefix, from_revision));
+                let watching = reach.clock.within(BEGIN, watching).await;
                 match watching.unwrap_or_else(|| Err("it does not answer".to_owned())) {
                     Ok((from_revision, changes)) => {
                         return Ok(OpenedStore {
                             from_revision,
-                            queries: Arc::new(DialledLeases { dial, clock, servers }),
+                            queries: Arc::new(DialledLeases { reach, servers }),
                             changes: Box::new(changes),
                         });
                     }
@@ -79,12 +75,11 @@ impl StoreSource for DialledStore {
 }
 
 async fn watch(
-    dial: &Dialer,
-    clock: GroundClock,
+    reach: &ReachedServers,
     server: SocketAddr,
     (prefix, from_revision): (&str, Option<i64>),
 ) -> Result<(i64, DialledWatch), String> {
-    let connection = GrpcConnection::begin(dial(server).await?, clock, server).await?;
+    let connection = GrpcConnection::begin(reach, server).await?;
     let from_revision = match from_revision {
         Some(revision) => revision,
         None => {
@@ -124,22 +119,21 @@ impl KeyChanges for DialledWatch {
 }
 
 struct DialledLeases {
-    dial: Dialer,
-    clock: GroundClock,
+    reach: ReachedServers,
     servers: Vec<SocketAddr>,
 }
 
 impl LeaseQueries for DialledLeases {
     fn why(&self, lease: i64) -> BoxFuture<'static, Unasked> {
-        let (dial, clock, servers) = (Arc::clone(&self.dial), self.clock, self.servers.clone());
+        let (reach, servers) = (self.reach.clone(), self.servers.clone());
         Box::pin(async move {
             for server in servers {
                 let asked = async {
-                    let connection = GrpcConnection::begin(dial(server).await?, clock, server).await?;
+                    let connection = GrpcConnection::begin(&reach, server).await?;
                     let request = LeaseTimeToLiveRequest { id: lease, keys: false };
                     connection.ask("etcdserverpb.Lease/LeaseTimeToLive", &request).await
                 };
-                let answer: Option<Result<LeaseTimeToLiveResponse, String>> = clock.within(PROBE, asked).await;
+                let answer: Option<Result<LeaseTimeToLiveResponse, String>> = reach.clock.within(PROBE, asked).await;
                 if let Some(Ok(answer)) = answer {
                     return why_of(&answer);
                 }
@@ -157,10 +151,10 @@ struct GrpcConnection {
 }
 
 impl GrpcConnection {
-    async fn begin(stream: Box<dyn ByteStream>, clock: GroundClock, server: SocketAddr) -> Result<Self, String> {
-        let begun = h2::client::handshake(stream).await;
+    async fn begin(reach: &ReachedServers, server: SocketAddr) -> Result<Self, String> {
+        let begun = h2::client::handshake(reach.connect(server).await?).await;
         let (requests, connection) = begun.map_err(|error| error.to_string())?;
-        let _carrying = clock.spawn(async move { drop(connection.await) });
+        let _carrying = reach.clock.spawn(async move { drop(connection.await) });
         Ok(Self {
             requests,
             server,

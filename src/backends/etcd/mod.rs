@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use harness_workloads::{BackendId, KeyValue};
 
+use dialled::DialledStore;
 use key_changes::{EtcdServerStore, StoreSource};
 
 use super::lock_keys::LockKeys;
@@ -21,8 +22,6 @@ mod membership;
 mod observer;
 mod server;
 
-pub use dialled::DialledStore;
-
 pub static BACKEND: Backend = Backend {
     id: Some(BackendId::Etcd),
     file: None,
@@ -35,7 +34,13 @@ pub static BACKEND: Backend = Backend {
     refuse,
     keys: "harness/{lock}",
     values: &[KeyValue::Revision],
-    observe: Some(&|endpoints, keys| Box::pin(observe(Arc::new(EtcdServerStore), endpoints, keys))),
+    observe: Some(&|endpoints, keys, reach| {
+        let source: Arc<dyn StoreSource> = match reach.dial {
+            None => Arc::new(EtcdServerStore),
+            Some(_) => Arc::new(DialledStore::of(reach)),
+        };
+        Box::pin(observe(source, endpoints, keys))
+    }),
     // a key goes with the lease of its holder
     sweep: None,
     data: &data::EtcdData,

@@ -3,11 +3,8 @@
 //! <https://www.postgresql.org/docs/current/view-pg-locks.html>
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use harness_workloads::postgres::{self, ADVISORY_KEY, SESSION_NAME};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage, SimpleQueryRow};
@@ -15,8 +12,8 @@ use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage, SimpleQueryRow};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::owners::Contender;
 use crate::backends::polled::{HeldLock, LockLook, LockTable, OpenedTable};
-use crate::clock::{GroundClock, RunningTask};
-use crate::cluster::{BoxFuture, Dialer, ServerAccess};
+use crate::clock::RunningTask;
+use crate::cluster::{BoxFuture, ReachedServers, ServerAccess};
 
 /// The most locks of a run: the keys of advisory locks are computed from their names, and never the other way.
 const LOCKS: i64 = 10_000;
@@ -44,22 +41,15 @@ pub struct PostgresConnection {
 
 /// Connects to a server. The error is a sentence.
 pub async fn connect(server: &ServerAccess) -> Result<PostgresConnection, String> {
-    let stream = TcpStream::connect(server.address)
-        .await
-        .map_err(|error| error.to_string())?;
-    stream.set_nodelay(true).map_err(|error| error.to_string())?;
-    connect_over(stream, server, GroundClock::Real).await
+    connect_by(&ReachedServers::REAL, server).await
 }
 
-/// The same over a stream, which another clock may drive.
-async fn connect_over(
-    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    server: &ServerAccess,
-    clock: GroundClock,
-) -> Result<PostgresConnection, String> {
+/// The same where servers may be reached in another way.
+async fn connect_by(reach: &ReachedServers, server: &ServerAccess) -> Result<PostgresConnection, String> {
+    let stream = reach.connect(server.address).await?;
     let connected = postgres::config(server.login()).connect_raw(stream, NoTls).await;
     let (client, connection) = connected.map_err(|error| said(&error))?;
-    let _task = clock.spawn(async move { drop(connection.await) });
+    let _task = reach.clock.spawn(async move { drop(connection.await) });
     Ok(PostgresConnection { client, _task })
 }
 
@@ -71,19 +61,11 @@ pub fn said(error: &Error) -> String {
     }
 }
 
-/// Opens the connection by which locks under these keys are looked at.
-pub fn open(server: ServerAccess, keys: LockKeys) -> OpenedTable {
-    Box::pin(async move { looks(connect(&server).await?, keys).await })
-}
-
-/// The same for servers that are reached by dialling them.
-pub fn open_by(dial: Dialer, clock: GroundClock) -> impl Fn(ServerAccess, LockKeys) -> OpenedTable {
+/// Opens the connections by which locks under these keys are looked at.
+pub fn open_by(reach: ReachedServers) -> impl Fn(ServerAccess, LockKeys) -> OpenedTable {
     move |server, keys| {
-        let dial = Arc::clone(&dial);
-        Box::pin(async move {
-            let stream = dial(server.address).await?;
-            looks(connect_over(stream, &server, clock).await?, keys).await
-        })
+        let reach = reach.clone();
+        Box::pin(async move { looks(connect_by(&reach, &server).await?, keys).await })
     }
 }
 

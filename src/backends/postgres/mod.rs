@@ -3,12 +3,8 @@
 use harness_proxy::tap::Protocol;
 use harness_workloads::BackendId;
 
-use super::lock_keys::LockKeys;
-use super::observer::Observer;
 use super::polled::PolledObserver;
 use super::{Backend, BackendOptions, Topology};
-use crate::clock::GroundClock;
-use crate::cluster::{Dialer, EndpointsReceiver};
 
 mod control;
 mod data;
@@ -30,22 +26,12 @@ pub static BACKEND: Backend = Backend {
     keys: "{lock}",
     // the observer is told of locks by their names
     values: &[],
-    observe: Some(&|endpoints, keys| Box::pin(PolledObserver::connect(looks::open, endpoints, keys))),
+    observe: Some(&|endpoints, keys, reach| Box::pin(PolledObserver::connect(looks::open_by(reach), endpoints, keys))),
     // an advisory lock leaves nothing, and a row is one for each lock
     sweep: None,
     data: &data::PostgresData,
     pooler: Some(&pooler::PgBouncer),
 };
-
-/// Connects the observer of a server that is reached by dialling it.
-pub async fn observe(
-    dial: Dialer,
-    clock: GroundClock,
-    endpoints: EndpointsReceiver,
-    keys: LockKeys,
-) -> Result<Box<dyn Observer>, String> {
-    PolledObserver::connect(looks::open_by(dial, clock), endpoints, keys).await
-}
 
 fn refuse(options: &BackendOptions) -> Option<String> {
     (options.nodes != 1).then(|| "locks on PostgreSQL are on one server\nhint: --nodes 1".into())

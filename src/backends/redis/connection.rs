@@ -4,12 +4,9 @@ use std::collections::VecDeque;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-
-use harness_workloads::Login;
 
 use super::resp::{self, RespValue};
-use crate::cluster::{ByteStream, Dialer, ServerAccess};
+use crate::cluster::{ByteStream, ReachedServers, ServerAccess};
 
 /// Keys that a server looks at for one answer.
 const PORTION: &str = "1000";
@@ -26,30 +23,18 @@ pub struct RespConnection {
 impl RespConnection {
     /// Opens a connection and logs in, where the server wants that.
     pub async fn open(server: &ServerAccess) -> Result<Self, String> {
-        let stream = TcpStream::connect(server.address)
-            .await
-            .map_err(|error| error.to_string())?;
-        let _ = stream.set_nodelay(true);
-        Self::over(Box::new(stream), server.login()).await
+        Self::open_by(&ReachedServers::REAL, server).await
     }
 
-    /// Opens a connection as [`RespConnection::open`] does, over a stream that `dial` makes where there is one.
-    pub async fn open_by(dial: Option<&Dialer>, server: &ServerAccess) -> Result<Self, String> {
-        match dial {
-            None => Self::open(server).await,
-            Some(dial) => Self::over(dial(server.address).await?, server.login()).await,
-        }
-    }
-
-    /// Begins to speak over a connection, and logs in, where the server wants that.
-    async fn over(stream: Box<dyn ByteStream>, login: Option<&Login>) -> Result<Self, String> {
+    /// The same where servers may be reached in another way.
+    pub async fn open_by(reach: &ReachedServers, server: &ServerAccess) -> Result<Self, String> {
         let mut connection = Self {
-            stream,
+            stream: reach.connect(server.address).await?,
             read: BytesMut::new(),
             unsent: BytesMut::new(),
             pushes: VecDeque::new(),
         };
-        match login {
+        match server.login() {
             None => connection.ask(&["HELLO", "3"]).await?,
             Some(login) => {
                 let hello = ["HELLO", "3", "AUTH", &login.user, &login.password];

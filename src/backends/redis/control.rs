@@ -6,15 +6,13 @@ use std::net::SocketAddr;
 
 use super::connection::RespConnection;
 use super::resp::RespValue;
-use crate::cluster::{BoxFuture, Dialer, Replication, ServerAccess};
+use crate::cluster::{BoxFuture, ReachedServers, Replication, ServerAccess};
 
 /// Of servers that this machine's sockets reach.
-pub static REPLICATION: RedisReplication = RedisReplication { dial: None };
+pub static REPLICATION: RedisReplication = RedisReplication(ReachedServers::REAL);
 
-pub struct RedisReplication {
-    /// How servers are reached, where not by sockets of this machine.
-    pub dial: Option<Dialer>,
-}
+/// Of servers that are reached in this way.
+pub struct RedisReplication(pub ReachedServers);
 
 impl Replication for RedisReplication {
     fn role_of_replica(&self) -> &'static str {
@@ -44,7 +42,7 @@ impl Replication for RedisReplication {
 
 impl RedisReplication {
     async fn open(&self, server: &ServerAccess) -> Result<RespConnection, String> {
-        RespConnection::open_by(self.dial.as_ref(), server).await
+        RespConnection::open_by(&self.0, server).await
     }
 
     async fn replica_of(&self, server: ServerAccess, host: String, port: String) -> Result<(), String> {

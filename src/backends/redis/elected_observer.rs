@@ -15,8 +15,7 @@ use super::observer::{OneMaster, RedisObserver};
 use super::resp::RespValue;
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer};
-use crate::clock::GroundClock;
-use crate::cluster::{BoxFuture, Dialer, Endpoints, EndpointsReceiver, ServerAccess};
+use crate::cluster::{BoxFuture, Endpoints, EndpointsReceiver, ReachedServers, ServerAccess};
 
 /// Between two questions to all servers.
 const EVERY: Duration = Duration::from_millis(40);
@@ -108,14 +107,6 @@ impl MasterChoice {
 /// A connection to a server, if there is one.
 type KeptConnection = Option<(SocketAddr, RespConnection)>;
 
-/// How servers are reached, and by which clock they are silent.
-#[derive(Clone)]
-pub struct ReachedServers {
-    /// `None`: by sockets of this machine.
-    pub dial: Option<Dialer>,
-    pub clock: GroundClock,
-}
-
 /// Asks the servers of a group what they are.
 struct ServerStates {
     reach: ReachedServers,
@@ -155,7 +146,7 @@ async fn ask(kept: &mut KeptConnection, server: &ServerAccess, reach: &ReachedSe
     let asked = async {
         let mut connection = match open {
             Some((_, connection)) => connection,
-            None => match RespConnection::open_by(reach.dial.as_ref(), server).await {
+            None => match RespConnection::open_by(reach, server).await {
                 Ok(connection) => connection,
                 Err(error) if error.contains("refused") => return Some(ServerState::Gone),
                 Err(_) => return None,
@@ -179,11 +170,11 @@ impl ElectedObserver {
     pub async fn connect(
         endpoints: EndpointsReceiver,
         keys: LockKeys,
-        groups: &[Vec<usize>],
+        groups: Vec<Vec<usize>>,
         reach: ReachedServers,
     ) -> Result<Box<dyn Observer>, String> {
         let mut masters = Vec::new();
-        for (number, group) in (1..).zip(groups) {
+        for (number, group) in (1..).zip(&groups) {
             // one of several has a number in the history
             let source = |name: &str| match groups.len() {
                 1 => name.to_owned(),
@@ -232,8 +223,8 @@ impl ElectedMaster {
         let at_first = Endpoints::new(states.addresses(), Some(choice.watched));
         let (master, of_master) = watch::channel(at_first);
         let login = states.endpoints.borrow().login();
-        let dial = states.reach.dial.clone();
-        let keyspaces = Arc::new(RedisServerKeyspaces { login, dial });
+        let reach = states.reach.clone();
+        let keyspaces = Arc::new(RedisServerKeyspaces { login, reach });
         Ok(Self {
             observer: RedisObserver::connect(keyspaces, of_master, keys, watched).await?,
             states,

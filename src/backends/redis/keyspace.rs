@@ -15,7 +15,7 @@ use super::connection::RespConnection;
 use super::resp::RespValue;
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::Unasked;
-use crate::cluster::{BoxFuture, Dialer, ServerAccess};
+use crate::cluster::{BoxFuture, ReachedServers, ServerAccess};
 
 /// Keyspace events, `K`, of general commands, strings, hashes and lists, and of expired keys.
 pub const EVENTS: &str = "Kg$hlx";
@@ -49,20 +49,18 @@ pub trait KeyspaceSource: Send + Sync {
 pub struct RedisServerKeyspaces {
     /// `None` where they let everyone in.
     pub login: Option<Arc<Login>>,
-    /// How they are reached, where not by sockets of this machine.
-    pub dial: Option<Dialer>,
+    pub reach: ReachedServers,
 }
 
 impl KeyspaceSource for RedisServerKeyspaces {
     fn open(&self, server: SocketAddr, keys: &LockKeys) -> BoxFuture<'static, Result<Box<dyn Keyspace>, String>> {
-        let keys = keys.clone();
+        let (keys, reach) = (keys.clone(), self.reach.clone());
         let server = ServerAccess {
             address: server,
             login: self.login.clone(),
         };
-        let dial = self.dial.clone();
         Box::pin(async move {
-            let connection = RespConnection::open_by(dial.as_ref(), &server).await?;
+            let connection = RespConnection::open_by(&reach, &server).await?;
             let keyspace = KeyspaceConnection::open(connection, keys).await?;
             Ok(Box::new(keyspace) as Box<dyn Keyspace>)
         })
@@ -431,7 +429,7 @@ mod tests {
         let following = async {
             let keyspaces = RedisServerKeyspaces {
                 login: None,
-                dial: None,
+                reach: ReachedServers::REAL,
             };
             let keys = keys("harness:{lock}", KeyValue::String);
             let mut keyspace = keyspaces.open(address, &keys).await.unwrap();

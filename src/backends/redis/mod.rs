@@ -7,13 +7,11 @@ use harness_workloads::{BackendId, KeyValue};
 
 pub use control::RedisReplication;
 use elected_observer::ElectedObserver;
-pub use elected_observer::ReachedServers;
 use keyspace::{KeyspaceSource, RedisServerKeyspaces};
 
 use super::lock_keys::LockKeys;
 use super::observer::Observer;
 use super::{Backend, BackendOptions, Topology};
-use crate::clock::GroundClock;
 use crate::cluster::EndpointsReceiver;
 use harness_proxy::tap::Protocol;
 
@@ -39,7 +37,10 @@ pub static SENTINEL: Backend = Backend {
     software: &sentinel::SOFTWARE,
     topology: Topology::Sentinel,
     refuse: sentinel::refuse,
-    observe: Some(&|endpoints, keys| Box::pin(observe_elected(Topology::Sentinel, endpoints, keys, REAL))),
+    observe: Some(&|endpoints, keys, reach| {
+        let group = (0..sentinel::SERVERS).collect();
+        Box::pin(ElectedObserver::connect(endpoints, keys, vec![group], reach))
+    }),
     ..PLAIN
 };
 
@@ -48,7 +49,10 @@ pub static CLUSTER: Backend = Backend {
     software: &cluster::SOFTWARE,
     topology: Topology::Cluster,
     refuse: cluster::refuse,
-    observe: Some(&|endpoints, keys| Box::pin(observe_elected(Topology::Cluster, endpoints, keys, REAL))),
+    observe: Some(&|endpoints, keys, reach| {
+        let groups = cluster::groups().into();
+        Box::pin(ElectedObserver::connect(endpoints, keys, groups, reach))
+    }),
     ..PLAIN
 };
 
@@ -64,10 +68,10 @@ const PLAIN: Backend = Backend {
     refuse,
     keys: "harness:{lock}",
     values: &[KeyValue::String, KeyValue::Hash, KeyValue::List],
-    observe: Some(&|endpoints, keys| {
+    observe: Some(&|endpoints, keys, reach| {
         let login = endpoints.borrow().login();
         Box::pin(observe(
-            Arc::new(RedisServerKeyspaces { login, dial: None }),
+            Arc::new(RedisServerKeyspaces { login, reach }),
             endpoints,
             keys,
         ))
@@ -86,26 +90,6 @@ fn refuse(options: &BackendOptions) -> Option<String> {
         let name = recipe.name;
         format!("{name} is a single-server lock but --nodes is {nodes}\nhint: --nodes 1, or --recipe redlock")
     })
-}
-
-/// Servers that this machine's sockets reach.
-const REAL: ReachedServers = ReachedServers {
-    dial: None,
-    clock: GroundClock::Real,
-};
-
-/// Connects the observer of servers that elect their masters.
-pub async fn observe_elected(
-    topology: Topology,
-    endpoints: EndpointsReceiver,
-    keys: LockKeys,
-    reach: ReachedServers,
-) -> Result<Box<dyn Observer>, String> {
-    let groups: &[Vec<usize>] = match topology {
-        Topology::Cluster => &cluster::groups(),
-        Topology::Plain | Topology::Sentinel => &[(0..sentinel::SERVERS).collect()],
-    };
-    ElectedObserver::connect(endpoints, keys, groups, reach).await
 }
 
 /// Connects the observer of servers whose keys `source` tells of.

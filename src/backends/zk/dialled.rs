@@ -19,7 +19,7 @@ use super::ensemble::{
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::Unasked;
 use crate::clock::{GroundClock, RunningTask};
-use crate::cluster::{BoxFuture, ByteStream, Dialer, EndpointsReceiver};
+use crate::cluster::{BoxFuture, ByteStream, EndpointsReceiver, ReachedServers};
 use crate::limits::PROBE;
 
 /// How long one server may take to begin a session: one without a quorum never does.
@@ -45,18 +45,16 @@ mod wire {
 
 /// Connects to ZooKeeper servers by dialling them.
 pub struct DialledEnsemble {
-    dial: Dialer,
-    clock: GroundClock,
+    reach: ReachedServers,
     proof: String,
     /// The server that is tried first.
     first: AtomicUsize,
 }
 
 impl DialledEnsemble {
-    pub fn of(dial: Dialer, clock: GroundClock, keys: &LockKeys) -> Self {
+    pub fn of(reach: ReachedServers, keys: &LockKeys) -> Self {
         Self {
-            dial,
-            clock,
+            reach,
             proof: ZkServerEnsemble::proof_of(keys),
             first: AtomicUsize::new(0),
         }
@@ -65,24 +63,22 @@ impl DialledEnsemble {
 
 impl EnsembleSource for DialledEnsemble {
     fn open(&self, endpoints: &EndpointsReceiver, root: &str) -> BoxFuture<'static, Result<OpenedEnsemble, String>> {
-        let (dial, clock, servers) = (Arc::clone(&self.dial), self.clock, endpoints.borrow().servers());
+        let (reach, servers) = (self.reach.clone(), endpoints.borrow().servers());
         let (root, proof) = (root.to_owned(), self.proof.clone());
         let first = self.first.fetch_add(1, Relaxed);
         Box::pin(async move {
             let mut last = "there is no server".to_owned();
             for number in 0..servers.len() {
                 let server = servers[(first + number) % servers.len()];
-                let begun = clock
-                    .within(BEGIN, open_at(&dial, clock, server, (&root, &proof)))
-                    .await;
+                let opening = open_at(&reach, server, (&root, &proof));
+                let begun = reach.clock.within(BEGIN, opening).await;
                 match begun.unwrap_or_else(|| Err("it does not answer".to_owned())) {
                     Ok((session, changes)) => {
                         return Ok(OpenedEnsemble {
                             queries: Arc::new(DialledQueries {
                                 session,
                                 servers,
-                                dial,
-                                clock,
+                                reach,
                                 proof,
                             }),
                             changes: Box::new(HeardChanges(changes)),
@@ -99,13 +95,12 @@ impl EnsembleSource for DialledEnsemble {
 type ToldChange = (NodeChange, String);
 
 async fn open_at(
-    dial: &Dialer,
-    clock: GroundClock,
+    reach: &ReachedServers,
     server: SocketAddr,
     (root, proof): (&str, &str),
 ) -> Result<(Arc<DialledSession>, mpsc::UnboundedReceiver<ToldChange>), String> {
-    let stream = dial(server).await?;
-    let (session, changes) = DialledSession::begin(stream, clock).await?;
+    let stream = reach.connect(server).await?;
+    let (session, changes) = DialledSession::begin(stream, reach.clock).await?;
     session.make(root).await?;
     session.make(proof).await?;
     let watched = WrittenRecord::default().text(root).int(wire::PERSISTENT_RECURSIVE);
@@ -124,8 +119,7 @@ impl NodeChanges for HeardChanges {
 struct DialledQueries {
     session: Arc<DialledSession>,
     servers: Vec<SocketAddr>,
-    dial: Dialer,
-    clock: GroundClock,
+    reach: ReachedServers,
     proof: String,
 }
 
@@ -171,11 +165,11 @@ impl NodeQueries for DialledQueries {
     }
 
     fn why(&self, session: &str) -> BoxFuture<'static, Unasked> {
-        let (dial, clock, servers) = (Arc::clone(&self.dial), self.clock, self.servers.clone());
+        let (reach, servers) = (self.reach.clone(), self.servers.clone());
         let session = session.to_owned();
         Box::pin(async move {
             for server in servers {
-                let dump = clock.within(PROBE, dump(&dial, server)).await;
+                let dump = reach.clock.within(PROBE, dump(&reach, server)).await;
                 if let Some(why) = dump
                     .and_then(Result::ok)
                     .and_then(|dump| session_is_over(&dump, &session))
@@ -189,8 +183,8 @@ impl NodeQueries for DialledQueries {
 }
 
 /// The living sessions, as a leader tells them.
-async fn dump(dial: &Dialer, server: SocketAddr) -> Result<String, String> {
-    let mut stream = dial(server).await?;
+async fn dump(reach: &ReachedServers, server: SocketAddr) -> Result<String, String> {
+    let mut stream = reach.connect(server).await?;
     let failed = |error: std::io::Error| error.to_string();
     stream.write_all(b"dump").await.map_err(failed)?;
     let mut text = String::new();

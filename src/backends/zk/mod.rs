@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use harness_workloads::{BackendId, KeyValue};
 
+use dialled::DialledEnsemble;
 use ensemble::{EnsembleSource, ZkServerEnsemble};
 
 use super::lock_keys::LockKeys;
@@ -20,7 +21,6 @@ mod observer;
 mod server;
 mod sweep;
 
-pub use dialled::DialledEnsemble;
 pub use server::tick;
 
 pub static BACKEND: Backend = Backend {
@@ -35,7 +35,13 @@ pub static BACKEND: Backend = Backend {
     refuse: |_| None,
     keys: "/harness/{lock}",
     values: &[KeyValue::Sequential, KeyValue::Node],
-    observe: Some(&|endpoints, keys| Box::pin(observe(Arc::new(ZkServerEnsemble::of(&keys)), endpoints, keys))),
+    observe: Some(&|endpoints, keys, reach| {
+        let source: Arc<dyn EnsembleSource> = match reach.dial {
+            None => Arc::new(ZkServerEnsemble::of(&keys)),
+            Some(_) => Arc::new(DialledEnsemble::of(reach, &keys)),
+        };
+        Box::pin(observe(source, endpoints, keys))
+    }),
     sweep: Some(|endpoints| Box::pin(sweep::ZkSweeper::connect(endpoints))),
     data: &data::ZkData,
     pooler: None,

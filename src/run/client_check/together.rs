@@ -14,7 +14,7 @@ use super::seen_grants::SeenGrants;
 use super::{CheckBench, contract, in_words, malformed, terms};
 use crate::backends::observer::{ObservationLog, ObservationSink};
 use crate::clock::GroundClock;
-use crate::cluster::EndpointsReceiver;
+use crate::cluster::{EndpointsReceiver, ReachedServers};
 use crate::run::terms::Terms;
 
 /// Time for a try or a wait that is to end without the lock.
@@ -51,7 +51,10 @@ pub async fn check(bench: &CheckBench, servers: EndpointsReceiver) -> Result<(),
     let seen = Arc::new(SeenGrants::default());
     let log = ObservationLog::new(Arc::clone(&seen) as Arc<dyn ObservationSink>, GroundClock::Real);
     let observing = match bench.config.backend.observe {
-        Some(observe) => observe(servers, terms.keys.clone()).await?.run(log),
+        Some(observe) => {
+            let observer = observe(servers, terms.keys.clone(), ReachedServers::REAL).await?;
+            observer.run(log)
+        }
         None => Box::pin(std::future::pending()),
     };
     let observing = tokio::spawn(observing);

@@ -8,9 +8,9 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use zookeeper_client::{Acls, Client, Error};
 
-use super::ensemble;
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, named};
 use crate::cluster::{BoxFuture, Endpoints, EndpointsReceiver};
+use crate::limits::PROBE;
 use harness_workloads::zk::connector;
 
 /// The session with which nodes are removed; it owns nothing.
@@ -66,9 +66,18 @@ async fn within<T>(asked: impl Future<Output = Result<T, String>>) -> Result<T, 
     answered.unwrap_or_else(|_| Err("it does not answer".to_owned()))
 }
 
-async fn connect(endpoints: &EndpointsReceiver, session: Duration) -> Result<Client, String> {
-    let connecting = ensemble::connect(endpoints, session).await;
-    connecting.map_err(|error| error.to_string())
+/// A session of what looks after the nodes.
+pub async fn connect(endpoints: &EndpointsReceiver, session: Duration) -> Result<Client, String> {
+    let (servers, login) = {
+        let endpoints = endpoints.borrow();
+        (endpoints.servers(), endpoints.login())
+    };
+    let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
+    let connector = connector(login.as_deref())
+        .with_session_timeout(session)
+        .with_connection_timeout(PROBE);
+    let connected = connector.connect(&servers.join(",")).await;
+    connected.map_err(|error| error.to_string())
 }
 
 /// Gives the root to the login of `servers`: nobody else can make a node, and the nodes that its owner makes below it are the owner's.

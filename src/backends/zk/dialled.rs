@@ -1,5 +1,6 @@
-//! An ensemble that is heard over streams of any kind ([`DialledEnsemble`]): the few requests that an observer makes, in ZooKeeper's own
-//! protocol. The client of [`ensemble`](super::ensemble) has sockets and timers of this machine, which a world has not.
+//! How real servers are heard ([`DialledEnsemble`]): a persistent recursive watch, and the leader's list of living sessions. These few
+//! requests are made in ZooKeeper's own protocol, over streams of any kind: the client library has sockets and timers of this machine,
+//! which a world has not.
 //!
 //! Records: <https://github.com/apache/zookeeper/blob/branch-3.8/zookeeper-jute/src/main/resources/zookeeper.jute>
 
@@ -9,23 +10,28 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use harness_workloads::Login;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
-use super::ensemble::{
-    EnsembleSource, NodeChange, NodeChanges, NodeOwner, NodeQueries, OpenedEnsemble, SESSION, ZkServerEnsemble,
-    session_is_over,
-};
+use super::ensemble::{EnsembleSource, NodeChange, NodeChanges, NodeOwner, NodeQueries, OpenedEnsemble};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::Unasked;
 use crate::clock::{GroundClock, RunningTask};
-use crate::cluster::{BoxFuture, ByteStream, EndpointsReceiver, ReachedServers};
+use crate::cluster::{BoxFuture, ByteStream, EndpointsReceiver, ReachedServers, ServerAccess};
 use crate::limits::PROBE;
 
-/// How long one server may take to begin a session: one without a quorum never does.
-const BEGIN: Duration = Duration::from_millis(400);
-/// Between two proofs: an election takes several times as long, and each is a write on every server.
-const BEAT: Duration = Duration::from_millis(200);
+/// A node that is written again and again: only a majority accepts a write, and the server that answers one has reported all
+/// changes before it. A read would also be answered by a server that is cut off from the others.
+const PROOF_PATH: &str = "/harness-observer";
+/// The observer's session outlives any fault.
+const SESSION: Duration = Duration::from_secs(30);
+/// Between two proofs.
+const BEAT: Duration = Duration::from_millis(50);
+/// The same in virtual time: an election takes several times as long, and each is a write on every server.
+const BEAT_VIRTUAL: Duration = Duration::from_millis(200);
+/// How long one server may take to begin a session in virtual time, where none is busy: one without a quorum never does.
+const BEGIN_VIRTUAL: Duration = Duration::from_millis(400);
 
 /// Numbers of requests and errors, `ZooDefs.java` and `KeeperException.java`.
 mod wire {
@@ -33,7 +39,10 @@ mod wire {
     pub const EXISTS: i32 = 3;
     pub const SET_DATA: i32 = 5;
     pub const GET_CHILDREN: i32 = 8;
+    pub const AUTH: i32 = 100;
     pub const ADD_WATCH: i32 = 106;
+    pub const NO_NODE: i32 = -101;
+    pub const NO_AUTH: i32 = -102;
     pub const NODE_EXISTS: i32 = -110;
     /// The number of a message that nobody asked for.
     pub const NOTIFICATION: i32 = -1;
@@ -43,41 +52,47 @@ mod wire {
     pub const ANY_VERSION: i32 = -1;
 }
 
-/// Connects to ZooKeeper servers by dialling them.
+/// Connects to ZooKeeper servers.
 pub struct DialledEnsemble {
     reach: ReachedServers,
+    /// The path of the node that is written again and again.
     proof: String,
     /// The server that is tried first.
     first: AtomicUsize,
 }
 
 impl DialledEnsemble {
+    /// With locks under these keys.
     pub fn of(reach: ReachedServers, keys: &LockKeys) -> Self {
-        Self {
-            reach,
-            proof: ZkServerEnsemble::proof_of(keys),
-            first: AtomicUsize::new(0),
-        }
+        let proof = match &keys.mark {
+            None => PROOF_PATH.to_owned(),
+            // next to the locks, where all of the run is removed
+            Some(_) => format!("{}observer", keys.pattern.before()),
+        };
+        let first = AtomicUsize::new(0);
+        Self { reach, proof, first }
     }
 }
 
 impl EnsembleSource for DialledEnsemble {
     fn open(&self, endpoints: &EndpointsReceiver, root: &str) -> BoxFuture<'static, Result<OpenedEnsemble, String>> {
-        let (reach, servers) = (self.reach.clone(), endpoints.borrow().servers());
+        let (reach, endpoints) = (self.reach.clone(), endpoints.clone());
         let (root, proof) = (root.to_owned(), self.proof.clone());
         let first = self.first.fetch_add(1, Relaxed);
+        let begin = if reach.clock.is_virtual() { BEGIN_VIRTUAL } else { PROBE };
         Box::pin(async move {
+            let servers = endpoints.borrow().servers();
             let mut last = "there is no server".to_owned();
             for number in 0..servers.len() {
-                let server = servers[(first + number) % servers.len()];
-                let opening = open_at(&reach, server, (&root, &proof));
-                let begun = reach.clock.within(BEGIN, opening).await;
+                let server = endpoints.borrow().access(servers[(first + number) % servers.len()]);
+                let opening = open_at(&reach, &server, (&root, &proof));
+                let begun = reach.clock.within(begin, opening).await;
                 match begun.unwrap_or_else(|| Err("it does not answer".to_owned())) {
                     Ok((session, changes)) => {
                         return Ok(OpenedEnsemble {
                             queries: Arc::new(DialledQueries {
                                 session,
-                                servers,
+                                endpoints,
                                 reach,
                                 proof,
                             }),
@@ -94,15 +109,24 @@ impl EnsembleSource for DialledEnsemble {
 
 type ToldChange = (NodeChange, String);
 
+/// To whom a node belongs: a scheme of ZooKeeper's access lists, and whom it is to let in.
+type NodeAccess = (&'static str, &'static str);
+
+const EVERYONE: NodeAccess = ("world", "anyone");
+
 async fn open_at(
     reach: &ReachedServers,
-    server: SocketAddr,
+    server: &ServerAccess,
     (root, proof): (&str, &str),
 ) -> Result<(Arc<DialledSession>, mpsc::UnboundedReceiver<ToldChange>), String> {
-    let stream = reach.connect(server).await?;
+    let stream = reach.connect(server.address).await?;
     let (session, changes) = DialledSession::begin(stream, reach.clock).await?;
-    session.make(root).await?;
-    session.make(proof).await?;
+    let owner = match server.login() {
+        None => EVERYONE,
+        Some(login) => session.log_in(login).await?,
+    };
+    session.make(root, owner).await?;
+    session.make(proof, owner).await?;
     let watched = WrittenRecord::default().text(root).int(wire::PERSISTENT_RECURSIVE);
     session.ask(wire::ADD_WATCH, watched).await?.accepted()?;
     Ok((session, changes))
@@ -118,7 +142,7 @@ impl NodeChanges for HeardChanges {
 
 struct DialledQueries {
     session: Arc<DialledSession>,
-    servers: Vec<SocketAddr>,
+    endpoints: EndpointsReceiver,
     reach: ReachedServers,
     proof: String,
 }
@@ -152,7 +176,11 @@ impl NodeQueries for DialledQueries {
     }
 
     fn beat(&self) -> Duration {
-        BEAT
+        if self.reach.clock.is_virtual() {
+            BEAT_VIRTUAL
+        } else {
+            BEAT
+        }
     }
 
     fn proves(&self) -> BoxFuture<'static, bool> {
@@ -165,14 +193,17 @@ impl NodeQueries for DialledQueries {
     }
 
     fn why(&self, session: &str) -> BoxFuture<'static, Unasked> {
-        let (reach, servers) = (self.reach.clone(), self.servers.clone());
+        let (reach, servers) = (self.reach.clone(), self.endpoints.borrow().servers());
         let session = session.to_owned();
         Box::pin(async move {
+            let mut dumps = reach.clock.tasks();
             for server in servers {
-                let dump = reach.clock.within(PROBE, dump(&reach, server)).await;
-                if let Some(why) = dump
-                    .and_then(Result::ok)
-                    .and_then(|dump| session_is_over(&dump, &session))
+                let reach = reach.clone();
+                dumps.spawn(async move { reach.clock.within(PROBE, dump(&reach, server)).await });
+            }
+            while let Some(dump) = dumps.next().await {
+                if let Some(Ok(dump)) = dump
+                    && let Some(why) = session_is_over(&dump, &session)
                 {
                     return why;
                 }
@@ -180,6 +211,13 @@ impl NodeQueries for DialledQueries {
             Unasked::Unknown
         })
     }
+}
+
+/// Why a node of this session went, by what a server says of all sessions: only the leader knows every one.
+fn session_is_over(dump: &str, session: &str) -> Option<Unasked> {
+    let alive = || dump.lines().any(|line| line.trim() == session);
+    let knows = dump.contains("Session Sets");
+    knows.then(|| if alive() { Unasked::Deleted } else { Unasked::Expired })
 }
 
 /// The living sessions, as a leader tells them.
@@ -252,21 +290,30 @@ impl DialledSession {
         answer.await.map_err(|_| GONE.to_owned())
     }
 
-    /// Makes a node and those above it, where they are not there.
-    async fn make(&self, path: &str) -> Result<(), String> {
-        let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
-        for end in ends {
+    /// Logs in; to whom what it makes is to belong from then on.
+    async fn log_in(&self, login: &Login) -> Result<NodeAccess, String> {
+        let digest = WrittenRecord::default().int(0).text("digest").text(&login.digest());
+        self.ask(wire::AUTH, digest).await?.accepted()?;
+        // of the session that is logged in
+        Ok(("auth", ""))
+    }
+
+    /// Makes a node, and those above it where there is none in which it could be made: a login may have no rights there.
+    async fn make(&self, path: &str, (scheme, who): NodeAccess) -> Result<(), String> {
+        let mut ends = vec![path.len()];
+        while let Some(end) = ends.last().copied() {
             let node = WrittenRecord::default().text(&path[..end]).bytes(b"");
-            let node = node
-                .int(1)
-                .int(wire::ALL_PERMISSIONS)
-                .text("world")
-                .text("anyone")
-                .int(0);
+            let node = node.int(1).int(wire::ALL_PERMISSIONS).text(scheme).text(who).int(0);
             let answer = self.ask(wire::CREATE, node).await?;
-            if answer.error != wire::NODE_EXISTS {
-                answer.accepted()?;
+            match (answer.error, path[..end].rfind('/')) {
+                (wire::NO_NODE, Some(above @ 1..)) => {
+                    ends.push(above);
+                    continue;
+                }
+                (wire::NODE_EXISTS, _) => {}
+                _ => answer.accepted()?,
             }
+            ends.pop();
         }
         Ok(())
     }
@@ -379,6 +426,7 @@ impl AnsweredRecord {
     fn accepted(self) -> Result<(), String> {
         match self.error {
             0 => Ok(()),
+            wire::NO_AUTH => Err("not authorized".to_owned()),
             error => Err(format!("it answers with error {error}")),
         }
     }

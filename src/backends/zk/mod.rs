@@ -5,7 +5,7 @@ use std::sync::Arc;
 use harness_workloads::{BackendId, KeyValue};
 
 use dialled::DialledEnsemble;
-use ensemble::{EnsembleSource, ZkServerEnsemble};
+use ensemble::EnsembleSource;
 
 use super::lock_keys::LockKeys;
 use super::observer::Observer;
@@ -36,11 +36,8 @@ pub static BACKEND: Backend = Backend {
     keys: "/harness/{lock}",
     values: &[KeyValue::Sequential, KeyValue::Node],
     observe: Some(&|endpoints, keys, reach| {
-        let source: Arc<dyn EnsembleSource> = match reach.dial {
-            None => Arc::new(ZkServerEnsemble::of(&keys)),
-            Some(_) => Arc::new(DialledEnsemble::of(reach, &keys)),
-        };
-        Box::pin(observe(source, endpoints, keys))
+        let source = DialledEnsemble::of(reach, &keys);
+        Box::pin(observe(Arc::new(source), endpoints, keys))
     }),
     sweep: Some(|endpoints| Box::pin(sweep::ZkSweeper::connect(endpoints))),
     data: &data::ZkData,

@@ -6,7 +6,7 @@ use harness_workloads::zk::lock_path;
 use tokio::time::timeout;
 use zookeeper_client::{Client, Error};
 
-use super::ensemble;
+use super::data::connect;
 use crate::backends::LockSweeper;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 use crate::limits::PROBE;
@@ -20,8 +20,7 @@ pub struct ZkSweeper {
 
 impl ZkSweeper {
     pub async fn connect(endpoints: EndpointsReceiver) -> Result<Box<dyn LockSweeper>, String> {
-        let connecting = ensemble::connect(&endpoints, SESSION).await;
-        let client = connecting.map_err(|error| error.to_string())?;
+        let client = connect(&endpoints, SESSION).await?;
         Ok(Box::new(Self { client }))
     }
 

@@ -33,7 +33,7 @@ const LOOKS: u32 = 20;
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Who may use the nodes of a client: those with the same login where there is one, else everyone.
-pub fn access_list(login: Option<&Login>) -> Acls<'static> {
+fn access_list(login: Option<&Login>) -> Acls<'static> {
     login.map_or(Acls::anyone_all(), |_| Acls::creator_all())
 }
 

@@ -14,7 +14,7 @@ mod lock_session;
 mod queue_lock;
 pub(crate) mod recipes;
 
-pub use client_session::{ZkServers, access_list, connector};
+pub use client_session::{ZkServers, connector};
 
 use crate::host::push_hexadecimal;
 use crate::recipe::RecipeContext;

@@ -69,6 +69,12 @@ impl LockKeys {
         }
     }
 
+    /// The lock whose key this is; `None` for what belongs to others, or is no more than below a lock's key.
+    pub fn lock_at(&self, key: &str) -> Option<String> {
+        let (lock, rest) = self.pattern.lock_of(key)?;
+        rest.is_empty().then(|| lock.to_owned())
+    }
+
     /// The same keys of locks whose names begin with `mark` on the servers.
     #[must_use]
     pub fn marked(self, mark: Option<&str>) -> Self {

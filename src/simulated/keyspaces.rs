@@ -93,14 +93,13 @@ struct ModelKeyspace {
 impl ModelKeyspace {
     /// What an event means for a lock, if its key is that of one.
     fn change(&self, key: &str, event: &RedisKeyEvent) -> Option<(String, KeyChange)> {
-        let (lock, rest) = self.keys.pattern.lock_of(key)?;
         let change = match event {
             RedisKeyEvent::Set { .. } => KeyChange::Written,
             RedisKeyEvent::Expire => return None,
             RedisKeyEvent::Deleted => KeyChange::Gone(Unasked::Deleted),
             RedisKeyEvent::Expired => KeyChange::Gone(Unasked::Expired),
         };
-        rest.is_empty().then(|| (lock.to_owned(), change))
+        Some((self.keys.lock_at(key)?, change))
     }
 
     async fn next_event(&mut self) -> Result<(String, KeyChange), String> {
@@ -134,11 +133,7 @@ impl Keyspace for ModelKeyspace {
 
     fn held(&mut self) -> BoxFuture<'_, Result<Vec<(String, String)>, String>> {
         let keys = self.redis.keys(self.server);
-        let lock_of = |key: &String| {
-            let (lock, rest) = self.keys.pattern.lock_of(key)?;
-            rest.is_empty().then(|| lock.to_owned())
-        };
-        let locks: Vec<String> = keys.iter().filter_map(lock_of).collect();
+        let locks: Vec<String> = keys.iter().filter_map(|key| self.keys.lock_at(key)).collect();
         let held = locks.into_iter().filter_map(|lock| {
             let owner = self.owner(&lock)?;
             Some((lock, owner))

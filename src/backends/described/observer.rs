@@ -135,7 +135,7 @@ impl CommandObserver {
         match line {
             ObservedLine::Alive => {}
             ObservedLine::Granted { lock, owner, token } => {
-                let Some(lock) = self.plain(&lock) else { return };
+                let Some(lock) = self.keys.lock_at(&lock) else { return };
                 let contender = Contender { owner, token };
                 // it is told of again after the command was started again
                 if granted.get(&lock) != Some(&contender) {
@@ -149,7 +149,7 @@ impl CommandObserver {
                 token,
                 cause,
             } => {
-                let Some(lock) = self.plain(&lock) else { return };
+                let Some(lock) = self.keys.lock_at(&lock) else { return };
                 let contender = Contender { owner, token };
                 let known = granted.get(&lock).filter(|known| is_same(known, &contender)).cloned();
                 let ended = known.unwrap_or(contender);
@@ -165,12 +165,6 @@ impl CommandObserver {
                 .await;
             }
         }
-    }
-
-    /// The name of a lock in the run; `None` for a lock of others.
-    fn plain(&self, stored: &str) -> Option<String> {
-        let (lock, rest) = self.keys.pattern.lock_of(stored)?;
-        rest.is_empty().then(|| lock.to_owned())
     }
 }
 

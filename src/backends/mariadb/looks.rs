@@ -165,7 +165,7 @@ impl MariadbLooks {
                     (Contender { owner, token: None }, None)
                 }
             };
-            if let Some(lock) = self.plain(&unhex(&text(2))) {
+            if let Some(lock) = self.keys.lock_at(&unhex(&text(2))) {
                 look.held.insert(lock, HeldLock { contender, ends_ms });
             }
         }
@@ -176,12 +176,6 @@ impl MariadbLooks {
     /// The name of the session with this number, as [`MysqlConnection::session_name`] has it.
     fn session(&self, number: &str) -> String {
         format!("{}.{number}", self.start)
-    }
-
-    /// The name of a lock in the run; `None` for a lock of others.
-    fn plain(&self, stored: &str) -> Option<String> {
-        let (lock, rest) = self.keys.pattern.lock_of(stored)?;
-        rest.is_empty().then(|| lock.to_owned())
     }
 }
 

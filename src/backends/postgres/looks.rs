@@ -158,7 +158,8 @@ impl PostgresLooks {
                 "lease" => {
                     let token = number("token").and_then(|token| u64::try_from(token).ok());
                     let owner = Some(text("owner"));
-                    (self.plain(&text("name")), Contender { owner, token }, number("ms"))
+                    let lock = self.keys.lock_at(&text("name"));
+                    (lock, Contender { owner, token }, number("ms"))
                 }
                 kind => {
                     // one whose session ends in this moment is held by nobody
@@ -166,7 +167,7 @@ impl PostgresLooks {
                         continue;
                     };
                     let (lock, owner) = match kind {
-                        "row" => (self.plain(&text("name")), format!("{owner}/{}", text("token"))),
+                        "row" => (self.keys.lock_at(&text("name")), format!("{owner}/{}", text("token"))),
                         _ => (number("name").and_then(|key| self.names.get(&key).cloned()), owner),
                     };
                     let owner = Some(owner);
@@ -179,12 +180,6 @@ impl PostgresLooks {
         }
         look.sessions = sessions.into_values().collect();
         look
-    }
-
-    /// The name of a lock in the run; `None` for a lock of others.
-    fn plain(&self, stored: &str) -> Option<String> {
-        let (lock, rest) = self.keys.pattern.lock_of(stored)?;
-        rest.is_empty().then(|| lock.to_owned())
     }
 }
 

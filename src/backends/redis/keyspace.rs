@@ -227,7 +227,7 @@ impl KeyspaceConnection {
             self.heard(&push);
         }
         for key in keys {
-            let Some(lock) = lock_of(&self.keys, &key) else {
+            let Some(lock) = self.keys.lock_at(&key) else {
                 continue;
             };
             // the list of keys does not say that the key still exists; its value does
@@ -262,12 +262,6 @@ fn owner_in(reply: RespValue) -> Result<Option<String>, String> {
         RespValue::Text(owner) => Ok(Some(owner)),
         fields => Ok(fields.texts().into_iter().next()),
     }
-}
-
-/// The lock whose key this is.
-fn lock_of(keys: &LockKeys, key: &str) -> Option<String> {
-    let (lock, rest) = keys.pattern.lock_of(key)?;
-    rest.is_empty().then(|| lock.to_owned())
 }
 
 /// The keys of all locks as a pattern of Redis.
@@ -307,7 +301,7 @@ fn event_of(keys: &LockKeys, push: &[RespValue]) -> Option<(String, KeyChange)> 
                 _ => return None,
             };
             let key = channel.split_once("__:")?.1;
-            Some((lock_of(keys, key)?, event))
+            Some((keys.lock_at(key)?, event))
         }
         _ => None,
     }

@@ -60,8 +60,8 @@ impl LockNodes {
     /// The lock that is below this child of the root, and its node.
     fn lock_under(&self, child: &str) -> Option<(String, String)> {
         let node = format!("{}/{child}{}", self.root, self.below);
-        let (lock, rest) = self.keys.pattern.lock_of(&node)?;
-        rest.is_empty().then(|| (lock.to_owned(), node.clone()))
+        let lock = self.keys.lock_at(&node)?;
+        Some((lock, node))
     }
 
     /// The lock whose contender a node is.

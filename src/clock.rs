@@ -89,6 +89,16 @@ impl GroundClock {
         }
     }
 
+    /// What a server answers. The error is a sentence, and another one where no answer comes within `time`.
+    pub async fn answer_within<T>(
+        self,
+        time: Duration,
+        asked: impl Future<Output = Result<T, String>>,
+    ) -> Result<T, String> {
+        let answered = self.within(time, asked).await;
+        answered.unwrap_or_else(|| Err("it does not answer".to_owned()))
+    }
+
     /// The answer of `work` if it comes before the clock shows `reading`.
     pub async fn until<T>(self, reading: u64, work: impl Future<Output = T>) -> Option<T> {
         let left = Duration::from_nanos(reading.saturating_sub(self.now_ns()));

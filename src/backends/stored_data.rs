@@ -1,12 +1,15 @@
 //! What is stored on servers ([`StoredData`]): emptying those that a run started, and surveying those that were running
 //! before a run and removing what that run wrote there, and nothing else.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use harness_workloads::KeyPattern;
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::clock::GroundClock;
+use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
+use crate::limits::SERVER_BACK;
 
 /// The names of entries that can tell of the whole.
 const NAMED: usize = 5;
@@ -58,6 +61,25 @@ impl RunTraces {
     pub fn made(&self, name: &[u8]) -> bool {
         name.windows(self.mark.len()).any(|part| part == self.mark.as_bytes())
     }
+}
+
+/// What is done on one server, within `limit`. The error names the server.
+pub async fn on_server<T>(
+    server: SocketAddr,
+    limit: Duration,
+    work: impl Future<Output = Result<T, String>>,
+) -> Result<T, String> {
+    let done = GroundClock::Real.answer_within(limit, work).await;
+    done.map_err(|error| format!("{server}: {error}"))
+}
+
+/// What is done on the first server, which is the only one of a run.
+pub fn on_first<T: Send + 'static, F: Future<Output = Result<T, String>> + Send + 'static>(
+    endpoints: &EndpointsReceiver,
+    work: impl FnOnce(ServerAccess) -> F,
+) -> BoxFuture<'static, Result<T, String>> {
+    let server = endpoints.borrow().first();
+    Box::pin(on_server(server.address, SERVER_BACK, work(server)))
 }
 
 /// `3 nodes (kafka, solr, brokers)`

@@ -439,10 +439,8 @@ impl CommandExecutor {
             (_, Some(primary)) => replication.follow(server, primary),
             (_, None) => return Ok(()),
         };
-        let answer = self.control.clock().within(PROBE, asked).await;
-        answer
-            .unwrap_or_else(|| Err("it does not answer".to_owned()))
-            .map_err(refused)
+        let answer = self.control.clock().answer_within(PROBE, asked).await;
+        answer.map_err(refused)
     }
 }
 

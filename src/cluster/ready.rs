@@ -56,8 +56,8 @@ impl ReadinessQuestion {
             }
             Self::Probe(probe) => return probe.ask(server).await,
         };
-        let answered = reach.clock.within(PROBE, converse(question, answer, server, reach));
-        answered.await.unwrap_or_else(|| Err("it does not answer".into()))
+        let asked = converse(question, answer, server, reach);
+        reach.clock.answer_within(PROBE, asked).await
     }
 }
 

@@ -9,48 +9,43 @@ use harness_workloads::etcd::wire::etcdserverpb::lease_client::LeaseClient;
 use harness_workloads::etcd::wire::etcdserverpb::{
     DeleteRangeRequest, LeaseGrantRequest, LeaseRevokeRequest, RangeRequest,
 };
-use tokio::time::timeout;
 use tonic::Status;
 
 use super::key_changes::StoreEntrance;
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, counted};
+use crate::clock::GroundClock;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 use crate::limits::SERVER_BACK;
 
 /// Keys in one answer.
 const PORTION: i64 = 1000;
 
+/// Asks with patience: a member that lost its leader a moment ago waits for the next one.
 pub struct EtcdData;
 
 impl StoredData for EtcdData {
     fn wipe(&self, endpoints: EndpointsReceiver) -> BoxFuture<'static, Result<(), String>> {
         let entrance = StoreEntrance::of(&endpoints);
-        Box::pin(within(async move {
+        Box::pin(GroundClock::Real.answer_within(SERVER_BACK, async move {
             wipe(entrance.enter().await.map_err(said)?).await.map_err(said)
         }))
     }
 
     fn survey(&self, endpoints: EndpointsReceiver, lease: Duration) -> BoxFuture<'static, Result<StoreSurvey, String>> {
         let entrance = StoreEntrance::of(&endpoints);
-        Box::pin(within(async move {
+        Box::pin(GroundClock::Real.answer_within(SERVER_BACK, async move {
             survey(entrance.enter().await.map_err(said)?, lease).await
         }))
     }
 
     fn remove(&self, endpoints: EndpointsReceiver, traces: RunTraces) -> BoxFuture<'static, Result<u64, String>> {
         let entrance = StoreEntrance::of(&endpoints);
-        Box::pin(within(async move {
+        Box::pin(GroundClock::Real.answer_within(SERVER_BACK, async move {
             remove(entrance.enter().await.map_err(said)?, &traces)
                 .await
                 .map_err(said)
         }))
     }
-}
-
-/// A member that lost its leader a moment ago waits for the next one.
-async fn within<T>(asked: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-    let answered = timeout(SERVER_BACK, asked).await;
-    answered.unwrap_or_else(|_| Err("it does not answer".to_owned()))
 }
 
 fn said(status: Status) -> String {

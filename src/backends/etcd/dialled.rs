@@ -57,8 +57,7 @@ impl StoreSource for DialledStore {
             for number in 0..servers.len() {
                 let server = servers[(first + number) % servers.len()];
                 let watching = watch(&reach, server, (&prefix, from_revision));
-                let watching = reach.clock.within(BEGIN, watching).await;
-                match watching.unwrap_or_else(|| Err("it does not answer".to_owned())) {
+                match reach.clock.answer_within(BEGIN, watching).await {
                     Ok((from_revision, changes)) => {
                         return Ok(OpenedStore {
                             from_revision,

@@ -10,11 +10,11 @@ use harness_workloads::etcd::wire::etcdserverpb::{
     AuthUserGrantRoleRequest, Permission,
 };
 use tokio::sync::watch;
-use tokio::time::timeout;
 use tonic::Status;
 use tonic::transport::Channel;
 
 use super::key_changes::plain_channel;
+use crate::clock::GroundClock;
 use crate::cluster::Endpoints;
 use crate::limits::SERVER_BACK;
 
@@ -24,11 +24,11 @@ pub(super) const ROOT: &str = "root";
 pub async fn guard(servers: Endpoints) -> Result<(), String> {
     let Some(login) = servers.login() else { return Ok(()) };
     let (_sender, endpoints) = watch::channel(servers);
-    let told = timeout(SERVER_BACK, tell(plain_channel(&endpoints), &login)).await;
-    match told {
-        Ok(told) => told.map_err(|status| status.message().to_owned()),
-        Err(_) => Err("it does not answer".into()),
-    }
+    let told = async {
+        let told = tell(plain_channel(&endpoints), &login).await;
+        told.map_err(|status| status.message().to_owned())
+    };
+    GroundClock::Real.answer_within(SERVER_BACK, told).await
 }
 
 async fn tell(channel: Channel, login: &Login) -> Result<(), Status> {

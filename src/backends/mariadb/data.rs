@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use harness_workloads::mariadb::{LEASES, MysqlConnection, MysqlError, database, identifier, leases, literal};
-use tokio::time::timeout;
+use harness_workloads::mariadb::{LEASES, MysqlConnection, database, identifier, leases, literal};
 
 use super::looks::LockView;
-use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, named};
-use crate::cluster::{BoxFuture, EndpointsReceiver};
-use crate::limits::SERVER_BACK;
+use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, named, on_first};
+use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
 /// The databases of the server itself, as a list for a statement.
 const SYSTEM: &str = "('mysql', 'sys', 'information_schema', 'performance_schema')";
@@ -19,7 +17,8 @@ pub struct MariadbData;
 
 impl StoredData for MariadbData {
     fn wipe(&self, endpoints: EndpointsReceiver) -> BoxFuture<'static, Result<(), String>> {
-        on_first(endpoints, move |mut connection| async move {
+        on_first(&endpoints, move |server| async move {
+            let mut connection = connect(&server).await?;
             // sessions of clients that are gone may not have ended
             let others = "SELECT ID FROM information_schema.PROCESSLIST \
                           WHERE ID <> CONNECTION_ID() AND USER NOT IN ('system user', 'event_scheduler')";
@@ -38,7 +37,8 @@ impl StoredData for MariadbData {
     }
 
     fn survey(&self, endpoints: EndpointsReceiver, _: Duration) -> BoxFuture<'static, Result<StoreSurvey, String>> {
-        on_first(endpoints, move |mut connection| async move {
+        on_first(&endpoints, move |server| async move {
+            let mut connection = connect(&server).await?;
             if ask(&mut connection, "SELECT @@global.read_only").await? == ["1"] {
                 return Err("it is read-only, as a replica is\nhint: name the primary server".into());
             }
@@ -57,7 +57,8 @@ impl StoredData for MariadbData {
     }
 
     fn remove(&self, endpoints: EndpointsReceiver, traces: RunTraces) -> BoxFuture<'static, Result<u64, String>> {
-        on_first(endpoints, move |mut connection| async move {
+        on_first(&endpoints, move |server| async move {
+            let mut connection = connect(&server).await?;
             let table = format!("{}.{LEASES}", database());
             if !tables(&mut connection).await?.contains(&table) {
                 return Ok(0);
@@ -86,26 +87,9 @@ impl StoredData for MariadbData {
     }
 }
 
-/// Does something on the one server of a run.
-fn on_first<T: Send + 'static, F: Future<Output = Result<T, String>> + Send + 'static>(
-    endpoints: EndpointsReceiver,
-    work: impl FnOnce(MysqlConnection) -> F + Send + 'static,
-) -> BoxFuture<'static, Result<T, String>> {
-    let server = endpoints.borrow().first();
-    Box::pin(async move {
-        let connected = |error: MysqlError| error.to_string();
-        let done = timeout(SERVER_BACK, async {
-            work(
-                MysqlConnection::connect(server.address, server.login())
-                    .await
-                    .map_err(connected)?,
-            )
-            .await
-        });
-        done.await
-            .unwrap_or_else(|_| Err("it does not answer".into()))
-            .map_err(|error| format!("{}: {error}", server.address))
-    })
+async fn connect(server: &ServerAccess) -> Result<MysqlConnection, String> {
+    let connected = MysqlConnection::connect(server.address, server.login()).await;
+    connected.map_err(|error| error.to_string())
 }
 
 /// The databases that are not the server's own.

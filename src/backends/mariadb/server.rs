@@ -9,6 +9,7 @@ use harness_workloads::Login;
 use harness_workloads::mariadb::{MysqlConnection, MysqlError, literal};
 use tokio::time::timeout;
 
+use crate::clock::GroundClock;
 use crate::cluster::{
     BoxFuture, ContainerSpec, Endpoints, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer,
     ReadinessQuestion, ServerProbe, ServerSoftware, Serving, find_program, lacks,
@@ -159,9 +160,8 @@ impl ServerProbe for MariadbProbe {
 async fn guard(servers: Endpoints) -> Result<(), String> {
     let Some(login) = servers.login() else { return Ok(()) };
     for address in servers.nodes() {
-        let told = timeout(SERVER_BACK, tell(*address, &login)).await;
-        let told = told.unwrap_or_else(|_| Err(MysqlError::Ended("it does not answer".into())));
-        told.map_err(|error| error.to_string())?;
+        let told = async { tell(*address, &login).await.map_err(|error| error.to_string()) };
+        GroundClock::Real.answer_within(SERVER_BACK, told).await?;
     }
     Ok(())
 }

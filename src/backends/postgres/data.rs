@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use tokio::time::timeout;
 use tokio_postgres::SimpleQueryMessage;
 
 use super::looks::{PostgresConnection, connect, said};
-use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, named};
+use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, named, on_first};
 use crate::cluster::{BoxFuture, EndpointsReceiver};
-use crate::limits::SERVER_BACK;
 
 /// The tables of the recipes.
 const OWN: [&str; 2] = ["harness_leases", "harness_rows"];
@@ -21,13 +19,15 @@ impl StoredData for PostgresData {
         let wiping = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                       WHERE backend_type = 'client backend' AND pid <> pg_backend_pid(); \
                       DROP SCHEMA public CASCADE; CREATE SCHEMA public";
-        on_first(endpoints, move |connection| async move {
+        on_first(&endpoints, move |server| async move {
+            let connection = connect(&server).await?;
             ask(&connection, wiping).await.map(drop)
         })
     }
 
     fn survey(&self, endpoints: EndpointsReceiver, _: Duration) -> BoxFuture<'static, Result<StoreSurvey, String>> {
-        on_first(endpoints, move |connection| async move {
+        on_first(&endpoints, move |server| async move {
+            let connection = connect(&server).await?;
             if ask(&connection, "SELECT pg_is_in_recovery()")
                 .await?
                 .first()
@@ -45,7 +45,8 @@ impl StoredData for PostgresData {
     }
 
     fn remove(&self, endpoints: EndpointsReceiver, traces: RunTraces) -> BoxFuture<'static, Result<u64, String>> {
-        on_first(endpoints, move |connection| async move {
+        on_first(&endpoints, move |server| async move {
+            let connection = connect(&server).await?;
             let mut removed = 0;
             for table in tables(&connection).await? {
                 if !OWN.contains(&&*table) {
@@ -67,19 +68,6 @@ impl StoredData for PostgresData {
             Ok(removed)
         })
     }
-}
-
-/// Does something on the one server of a run.
-fn on_first<T: Send + 'static, F: Future<Output = Result<T, String>> + Send + 'static>(
-    endpoints: EndpointsReceiver,
-    work: impl FnOnce(PostgresConnection) -> F + Send + 'static,
-) -> BoxFuture<'static, Result<T, String>> {
-    let server = endpoints.borrow().first();
-    Box::pin(async move {
-        let done = timeout(SERVER_BACK, async { work(connect(&server).await?).await }).await;
-        done.unwrap_or_else(|_| Err("it does not answer".into()))
-            .map_err(|error| format!("{}: {error}", server.address))
-    })
 }
 
 async fn tables(connection: &PostgresConnection) -> Result<Vec<String>, String> {

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 
 use harness_workloads::Login;
 use nix::sys::signal::Signal;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tokio_postgres::SimpleQueryMessage;
 
 use super::control::PostgresReplication;
 use super::looks::{connect, said};
+use crate::clock::GroundClock;
 use crate::cluster::{
     ContainerSpec, Endpoints, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer, Readiness,
     ReadinessQuestion, ServerAccess, ServerSoftware, Serving, find_program,
@@ -171,8 +172,7 @@ async fn guard(servers: Endpoints) -> Result<(), String> {
         login: None,
         ..servers.first()
     };
-    let told = timeout(SERVER_BACK, tell(server, &login)).await;
-    told.unwrap_or_else(|_| Err("it does not answer".into()))
+    GroundClock::Real.answer_within(SERVER_BACK, tell(server, &login)).await
 }
 
 async fn tell(server: ServerAccess, login: &Login) -> Result<(), String> {

@@ -1,15 +1,12 @@
 //! The keys on Redis servers: all of them removed from servers that harness started, those of one run from attached ones. An attached
 //! replica, or a server of a Redis Cluster, is refused.
 
-use std::net::SocketAddr;
 use std::time::Duration;
-
-use tokio::time::timeout;
 
 use super::connection::RespConnection;
 use super::keyspace::{EVENTS, tells_events};
 use super::resp::RespValue;
-use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, counted};
+use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, counted, on_server};
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 use crate::limits::{PROBE, SERVER_BACK};
 
@@ -22,7 +19,7 @@ impl StoredData for RedisData {
         let servers = accesses(&endpoints);
         Box::pin(async move {
             for server in servers {
-                within(PROBE, server.address, wipe(&server)).await?;
+                on_server(server.address, PROBE, wipe(&server)).await?;
             }
             Ok(())
         })
@@ -34,7 +31,7 @@ impl StoredData for RedisData {
             let mut keys = 0;
             let mut found = StoreSurvey::default();
             for server in servers {
-                let (held, blind) = within(SERVER_BACK, server.address, survey(&server)).await?;
+                let (held, blind) = on_server(server.address, SERVER_BACK, survey(&server)).await?;
                 keys += held;
                 found.blind = found.blind.or(blind);
             }
@@ -48,7 +45,7 @@ impl StoredData for RedisData {
         Box::pin(async move {
             let mut removed = 0;
             for server in servers {
-                removed += within(SERVER_BACK, server.address, remove(&server, &traces)).await?;
+                removed += on_server(server.address, SERVER_BACK, remove(&server, &traces)).await?;
             }
             Ok(removed)
         })
@@ -59,17 +56,6 @@ fn accesses(endpoints: &EndpointsReceiver) -> Vec<ServerAccess> {
     let endpoints = endpoints.borrow();
     let nodes = endpoints.nodes().iter();
     nodes.map(|address| endpoints.access(*address)).collect()
-}
-
-async fn within<T>(
-    limit: Duration,
-    address: SocketAddr,
-    asked: impl Future<Output = Result<T, String>>,
-) -> Result<T, String> {
-    let answered = timeout(limit, asked).await;
-    answered
-        .unwrap_or_else(|_| Err("it does not answer".into()))
-        .map_err(|error| format!("{address}: {error}"))
 }
 
 async fn wipe(server: &ServerAccess) -> Result<(), String> {

@@ -5,16 +5,16 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::timeout;
 use zookeeper_client::{Acls, Client, Error};
 
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, named};
+use crate::clock::GroundClock;
 use crate::cluster::{BoxFuture, Endpoints, EndpointsReceiver};
 use crate::limits::PROBE;
 use harness_workloads::zk::connector;
 
 /// The session with which nodes are removed; it owns nothing.
-const SESSION: Duration = Duration::from_secs(10);
+pub const SESSION: Duration = Duration::from_secs(10);
 /// The only node that servers make themselves.
 const SERVERS_OWN: &str = "zookeeper";
 /// Nodes outside of where the locks are that are looked at for what a client made there.
@@ -62,8 +62,7 @@ impl StoredData for ZkData {
 }
 
 async fn within<T>(asked: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-    let answered = timeout(SESSION, asked).await;
-    answered.unwrap_or_else(|_| Err("it does not answer".to_owned()))
+    GroundClock::Real.answer_within(SESSION, asked).await
 }
 
 /// A session of what looks after the nodes.

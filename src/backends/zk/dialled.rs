@@ -86,8 +86,7 @@ impl EnsembleSource for DialledEnsemble {
             for number in 0..servers.len() {
                 let server = endpoints.borrow().access(servers[(first + number) % servers.len()]);
                 let opening = open_at(&reach, &server, (&root, &proof));
-                let begun = reach.clock.within(begin, opening).await;
-                match begun.unwrap_or_else(|| Err("it does not answer".to_owned())) {
+                match reach.clock.answer_within(begin, opening).await {
                     Ok((session, changes)) => {
                         return Ok(OpenedEnsemble {
                             queries: Arc::new(DialledQueries {

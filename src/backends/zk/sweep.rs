@@ -1,18 +1,13 @@
 //! Removes the node of a ZooKeeper lock that no client uses, so that the next client creates it again.
 
-use std::time::Duration;
-
 use harness_workloads::zk::lock_path;
 use tokio::time::timeout;
 use zookeeper_client::{Client, Error};
 
-use super::data::connect;
+use super::data::{SESSION, connect};
 use crate::backends::LockSweeper;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 use crate::limits::PROBE;
-
-/// The session with which nodes are removed; it owns nothing.
-const SESSION: Duration = Duration::from_secs(10);
 
 pub struct ZkSweeper {
     client: Client,

@@ -16,11 +16,35 @@ pub(crate) use server::SqlServer;
 
 use std::time::Duration;
 
-use crate::recipe::RecipeContext;
+use crate::contract::Wakeup;
+use crate::recipe::{Constructor, Recipe, RecipeContext};
 pub use crate::session::sql::{LeaseForm, LockScope, SqlConnect, SqlSession};
 
 /// What a recipe for an SQL server is given.
 pub(crate) type SqlContext = RecipeContext<dyn SqlConnect>;
+
+/// A recipe whose lock a session or a transaction owns: it has no lease.
+pub(crate) const fn of_session(name: &'static str, summary: &'static str, constructor: Constructor) -> Recipe {
+    Recipe {
+        wakeup: Wakeup::Unreported,
+        tokens: false,
+        fifo: false,
+        lease: false,
+        renews: false,
+        ..Recipe::new(name, summary, constructor)
+    }
+}
+
+/// A recipe whose lock is a lease in a row.
+pub(crate) const fn of_row(name: &'static str, summary: &'static str, constructor: Constructor) -> Recipe {
+    Recipe {
+        wakeup: Wakeup::Polling,
+        fifo: false,
+        renews: false,
+        interval: Duration::from_millis(20),
+        ..Recipe::new(name, summary, constructor)
+    }
+}
 
 /// A polling waiter pauses for half the interval and up to this much of it more, so that waiters do not fall into step.
 const JITTER_PERCENT: u64 = 100;

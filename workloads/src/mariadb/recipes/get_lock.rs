@@ -8,20 +8,12 @@
 //! Source: the MariaDB documentation, "GET_LOCK": <https://mariadb.com/kb/en/get_lock/>, and the MySQL Reference Manual, "Locking
 //! Functions": <https://dev.mysql.com/doc/refman/8.4/en/locking-functions.html>.
 
-use crate::contract::Wakeup;
 use crate::recipe::{Constructor, Recipe};
-use crate::sql::LockScope;
 use crate::sql::session_lock::SessionLock;
+use crate::sql::{LockScope, of_session};
 
-pub(super) const RECIPE: Recipe = Recipe {
-    wakeup: Wakeup::Unreported,
-    tokens: false,
-    fifo: false,
-    lease: false,
-    renews: false,
-    ..Recipe::new(
-        "mysql-get-lock",
-        "GET_LOCK of the session; ends with its connection",
-        Constructor::Mariadb(|context| Box::new(SessionLock::new(context, LockScope::Session))),
-    )
-};
+pub(super) const RECIPE: Recipe = of_session(
+    "mysql-get-lock",
+    "GET_LOCK of the session; ends with its connection",
+    Constructor::Mariadb(|context| Box::new(SessionLock::new(context, LockScope::Session))),
+);

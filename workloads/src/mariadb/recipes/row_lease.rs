@@ -9,13 +9,12 @@
 //! <https://dev.mysql.com/doc/refman/8.4/en/insert-on-duplicate.html>; tokens as in M. Kleppmann, "How to do distributed locking":
 //! <https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html>.
 
-use super::of_row;
-use crate::recipe::Recipe;
-use crate::sql::LeaseForm;
+use crate::recipe::{Constructor, Recipe};
 use crate::sql::row_lease::RowLease;
+use crate::sql::{LeaseForm, of_row};
 
 pub(super) const RECIPE: Recipe = of_row(
     "mysql-row-lease",
     "a row with owner, token and end; taken and released by one statement that compares",
-    |context| Box::new(RowLease::new(context, LeaseForm::Compared, LeaseForm::Compared)),
+    Constructor::Mariadb(|context| Box::new(RowLease::new(context, LeaseForm::Compared, LeaseForm::Compared))),
 );

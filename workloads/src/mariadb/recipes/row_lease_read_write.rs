@@ -7,13 +7,12 @@
 //! Source: what many applications do before they know of compare and set; a plain `SELECT` locks nothing, as the MySQL Reference
 //! Manual has it in "Consistent Nonlocking Reads": <https://dev.mysql.com/doc/refman/8.4/en/innodb-consistent-read.html>.
 
-use super::of_row;
-use crate::recipe::Recipe;
-use crate::sql::LeaseForm;
+use crate::recipe::{Constructor, Recipe};
 use crate::sql::row_lease::RowLease;
+use crate::sql::{LeaseForm, of_row};
 
 pub(super) const RECIPE: Recipe = of_row(
     "mysql-row-lease-read-write",
     "broken: the row is read, and then written without a comparison",
-    |context| Box::new(RowLease::new(context, LeaseForm::Blind, LeaseForm::Compared)),
+    Constructor::Mariadb(|context| Box::new(RowLease::new(context, LeaseForm::Blind, LeaseForm::Compared))),
 );

@@ -9,13 +9,12 @@
 //! Source: the PostgreSQL documentation, "Advisory Locks":
 //! <https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS>.
 
-use super::of_session;
-use crate::recipe::Recipe;
-use crate::sql::LockScope;
+use crate::recipe::{Constructor, Recipe};
 use crate::sql::session_lock::SessionLock;
+use crate::sql::{LockScope, of_session};
 
 pub(super) const RECIPE: Recipe = of_session(
     "pg-advisory",
     "pg_advisory_lock of the session; ends with its connection",
-    |context| Box::new(SessionLock::new(context, LockScope::Session)),
+    Constructor::Postgres(|context| Box::new(SessionLock::new(context, LockScope::Session))),
 );

@@ -8,13 +8,12 @@
 //! Source: the PostgreSQL documentation, "Advisory Locks":
 //! <https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS>.
 
-use super::of_session;
-use crate::recipe::Recipe;
-use crate::sql::LockScope;
+use crate::recipe::{Constructor, Recipe};
 use crate::sql::session_lock::SessionLock;
+use crate::sql::{LockScope, of_session};
 
 pub(super) const RECIPE: Recipe = of_session(
     "pg-advisory-xact",
     "pg_advisory_xact_lock of a transaction; ends with it",
-    |context| Box::new(SessionLock::new(context, LockScope::Transaction)),
+    Constructor::Postgres(|context| Box::new(SessionLock::new(context, LockScope::Transaction))),
 );

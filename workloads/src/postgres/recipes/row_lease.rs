@@ -9,13 +9,12 @@
 //! <https://www.postgresql.org/docs/current/sql-insert.html#SQL-ON-CONFLICT>; tokens as in M. Kleppmann, "How to do distributed
 //! locking": <https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html>.
 
-use super::of_row;
-use crate::recipe::Recipe;
-use crate::sql::LeaseForm;
+use crate::recipe::{Constructor, Recipe};
 use crate::sql::row_lease::RowLease;
+use crate::sql::{LeaseForm, of_row};
 
 pub(super) const RECIPE: Recipe = of_row(
     "pg-row-lease",
     "a row with owner, token and end; taken and released by one statement that compares",
-    |context| Box::new(RowLease::new(context, LeaseForm::Compared, LeaseForm::Compared)),
+    Constructor::Postgres(|context| Box::new(RowLease::new(context, LeaseForm::Compared, LeaseForm::Compared))),
 );

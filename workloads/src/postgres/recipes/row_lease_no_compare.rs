@@ -5,13 +5,12 @@
 //!
 //! Source: what remains of `pg-row-lease` without the comparison, as `DEL` without one on Redis.
 
-use super::of_row;
-use crate::recipe::Recipe;
-use crate::sql::LeaseForm;
+use crate::recipe::{Constructor, Recipe};
 use crate::sql::row_lease::RowLease;
+use crate::sql::{LeaseForm, of_row};
 
 pub(super) const RECIPE: Recipe = of_row(
     "pg-row-lease-no-compare",
     "broken: the row is released without a look at its owner",
-    |context| Box::new(RowLease::new(context, LeaseForm::Compared, LeaseForm::Blind)),
+    Constructor::Postgres(|context| Box::new(RowLease::new(context, LeaseForm::Compared, LeaseForm::Blind))),
 );

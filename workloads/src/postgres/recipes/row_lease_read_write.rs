@@ -7,13 +7,12 @@
 //! Source: what many applications do before they know of compare and set, called "read-modify-write" in the PostgreSQL
 //! documentation, "Transaction Isolation": <https://www.postgresql.org/docs/current/transaction-iso.html>.
 
-use super::of_row;
-use crate::recipe::Recipe;
-use crate::sql::LeaseForm;
+use crate::recipe::{Constructor, Recipe};
 use crate::sql::row_lease::RowLease;
+use crate::sql::{LeaseForm, of_row};
 
 pub(super) const RECIPE: Recipe = of_row(
     "pg-row-lease-read-write",
     "broken: the row is read, and then written without a comparison",
-    |context| Box::new(RowLease::new(context, LeaseForm::Blind, LeaseForm::Compared)),
+    Constructor::Postgres(|context| Box::new(RowLease::new(context, LeaseForm::Blind, LeaseForm::Compared))),
 );

@@ -9,11 +9,10 @@
 
 use std::time::Duration;
 
-use super::of_session;
 use crate::contract::Wakeup;
-use crate::recipe::Recipe;
-use crate::sql::LockScope;
+use crate::recipe::{Constructor, Recipe};
 use crate::sql::session_lock::SessionLock;
+use crate::sql::{LockScope, of_session};
 
 pub(super) const RECIPE: Recipe = Recipe {
     wakeup: Wakeup::Polling,
@@ -21,6 +20,6 @@ pub(super) const RECIPE: Recipe = Recipe {
     ..of_session(
         "pg-skip-locked",
         "a row locked FOR UPDATE SKIP LOCKED in an open transaction",
-        |context| Box::new(SessionLock::new(context, LockScope::Row)),
+        Constructor::Postgres(|context| Box::new(SessionLock::new(context, LockScope::Row))),
     )
 };

@@ -4,10 +4,10 @@
 
 use std::net::SocketAddr;
 
-use tokio_postgres::SimpleQueryMessage;
+use harness_workloads::postgres::said;
 use tokio_postgres::error::SqlState;
 
-use super::looks::{connect, said};
+use super::looks::{connect, first_column};
 use crate::cluster::{BoxFuture, Replication, ServerAccess};
 
 pub struct PostgresReplication;
@@ -52,7 +52,7 @@ impl Replication for PostgresReplication {
         Box::pin(async move {
             let connection = connect(&server).await?;
             match connection.client.simple_query(LEASES).await {
-                Ok(messages) => Ok(messages.iter().filter_map(value).collect()),
+                Ok(answered) => Ok(first_column(answered)),
                 Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Ok(Vec::new()),
                 Err(error) => Err(said(&error)),
             }
@@ -77,14 +77,6 @@ async fn position(server: ServerAccess, of: &str) -> Result<u64, String> {
 
 /// The first value that a statement answers.
 async fn first(server: &ServerAccess, statement: &str) -> Result<Option<String>, String> {
-    let connection = connect(server).await?;
-    let messages = connection.client.simple_query(statement).await;
-    Ok(messages.map_err(|error| said(&error))?.iter().find_map(value))
-}
-
-fn value(message: &SimpleQueryMessage) -> Option<String> {
-    match message {
-        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-        _ => None,
-    }
+    let answered = connect(server).await?.column(statement).await?;
+    Ok(answered.into_iter().next())
 }

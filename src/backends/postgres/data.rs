@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use tokio_postgres::SimpleQueryMessage;
-
-use super::looks::{PostgresConnection, connect, said};
+use super::looks::{PostgresConnection, connect};
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, named, on_first};
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 
@@ -21,18 +19,14 @@ impl StoredData for PostgresData {
                       DROP SCHEMA public CASCADE; CREATE SCHEMA public";
         on_first(&endpoints, move |server| async move {
             let connection = connect(&server).await?;
-            ask(&connection, wiping).await.map(drop)
+            connection.column(wiping).await.map(drop)
         })
     }
 
     fn survey(&self, endpoints: EndpointsReceiver, _: Duration) -> BoxFuture<'static, Result<StoreSurvey, String>> {
         on_first(&endpoints, move |server| async move {
             let connection = connect(&server).await?;
-            if ask(&connection, "SELECT pg_is_in_recovery()")
-                .await?
-                .first()
-                .is_some_and(|is| is == "t")
-            {
+            if connection.column("SELECT pg_is_in_recovery()").await? == ["t"] {
                 return Err("it is a standby, which takes no writes\nhint: name its primary".into());
             }
             let top = tables(&connection).await?;
@@ -52,16 +46,17 @@ impl StoredData for PostgresData {
                 if !OWN.contains(&&*table) {
                     continue;
                 }
-                for name in ask(&connection, &format!("SELECT name FROM {table}")).await? {
+                for name in connection.column(&format!("SELECT name FROM {table}")).await? {
                     if traces.made(name.as_bytes()) {
                         let name = name.replace('\'', "''");
-                        ask(&connection, &format!("DELETE FROM {table} WHERE name = '{name}'")).await?;
+                        let delete = format!("DELETE FROM {table} WHERE name = '{name}'");
+                        connection.column(&delete).await?;
                         removed += 1;
                     }
                 }
-                let left = ask(&connection, &format!("SELECT count(*) FROM {table}")).await?;
+                let left = connection.column(&format!("SELECT count(*) FROM {table}")).await?;
                 if !traces.top.contains(&table) && left == ["0"] {
-                    ask(&connection, &format!("DROP TABLE {table}")).await?;
+                    connection.column(&format!("DROP TABLE {table}")).await?;
                     removed += 1;
                 }
             }
@@ -71,20 +66,6 @@ impl StoredData for PostgresData {
 }
 
 async fn tables(connection: &PostgresConnection) -> Result<Vec<String>, String> {
-    ask(
-        connection,
-        "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1",
-    )
-    .await
-}
-
-/// The first column of the rows that a statement answers.
-async fn ask(connection: &PostgresConnection, statement: &str) -> Result<Vec<String>, String> {
-    let rows = connection.client.simple_query(statement).await;
-    let rows = rows.map_err(|error| said(&error))?.into_iter();
-    let first = rows.filter_map(|message| match message {
-        SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
-        _ => None,
-    });
-    Ok(first.collect())
+    let statement = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1";
+    connection.column(statement).await
 }

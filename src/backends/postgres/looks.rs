@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use harness_workloads::postgres::{self, ADVISORY_KEY, SESSION_NAME};
+use harness_workloads::postgres::{self, ADVISORY_KEY, SESSION_NAME, said};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage, SimpleQueryRow};
@@ -39,6 +39,23 @@ pub struct PostgresConnection {
     _task: RunningTask,
 }
 
+impl PostgresConnection {
+    /// The first column of the rows that a statement answers. The error is a sentence.
+    pub async fn column(&self, statement: &str) -> Result<Vec<String>, String> {
+        let answered = self.client.simple_query(statement).await;
+        answered.map(first_column).map_err(|error| said(&error))
+    }
+}
+
+/// The first column of the rows that were answered.
+pub fn first_column(answered: Vec<SimpleQueryMessage>) -> Vec<String> {
+    let first = answered.into_iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
+        _ => None,
+    });
+    first.collect()
+}
+
 /// Connects to a server. The error is a sentence.
 pub async fn connect(server: &ServerAccess) -> Result<PostgresConnection, String> {
     connect_by(&ReachedServers::REAL, server).await
@@ -51,14 +68,6 @@ async fn connect_by(reach: &ReachedServers, server: &ServerAccess) -> Result<Pos
     let (client, connection) = connected.map_err(|error| said(&error))?;
     let _task = reach.clock.spawn(async move { drop(connection.await) });
     Ok(PostgresConnection { client, _task })
-}
-
-/// What went wrong, with what the server said of it.
-pub fn said(error: &Error) -> String {
-    match error.as_db_error() {
-        Some(refused) => refused.to_string(),
-        None => error.to_string(),
-    }
 }
 
 /// Opens the connections by which locks under these keys are looked at.

@@ -7,10 +7,9 @@ use std::path::PathBuf;
 use harness_workloads::Login;
 use nix::sys::signal::Signal;
 use tokio::time::sleep;
-use tokio_postgres::SimpleQueryMessage;
 
 use super::control::PostgresReplication;
-use super::looks::{connect, said};
+use super::looks::connect;
 use crate::clock::GroundClock;
 use crate::cluster::{
     ContainerSpec, Endpoints, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer, Readiness,
@@ -179,21 +178,14 @@ async fn tell(server: ServerAccess, login: &Login) -> Result<(), String> {
     let connection = connect(&server).await?;
     // neither has a character that would end its quotes
     let Login { user, password } = login;
-    let rows = connection.client.simple_query("SHOW hba_file").await;
-    let rows = rows.map_err(|error| said(&error))?;
-    let file = rows.iter().find_map(|message| match message {
-        SimpleQueryMessage::Row(row) => row.get(0),
-        _ => None,
-    });
-    let file = file.unwrap_or_default().replace('\'', "''");
+    let file = connection.column("SHOW hba_file").await?.concat().replace('\'', "''");
     let statements = [
         format!("CREATE ROLE \"{user}\" SUPERUSER LOGIN PASSWORD '{password}'"),
         format!("COPY (SELECT 'host all all all scram-sha-256') TO '{file}'"),
         "SELECT pg_reload_conf()".to_owned(),
     ];
     for statement in statements {
-        let told = connection.client.simple_query(&statement).await;
-        told.map_err(|error| said(&error))?;
+        connection.column(&statement).await?;
     }
     // it reads the file when it comes to it
     while connect(&server).await.is_ok() {

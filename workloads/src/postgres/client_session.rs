@@ -206,7 +206,7 @@ impl PostgresClientSession {
 }
 
 /// What went wrong, with what the server said of it.
-fn said(error: &Error) -> String {
+pub fn said(error: &Error) -> String {
     match error.as_db_error() {
         Some(refused) => refused.to_string(),
         None => error.to_string(),

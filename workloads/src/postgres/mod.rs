@@ -6,7 +6,7 @@
 mod client_session;
 pub(crate) mod recipes;
 
-pub use client_session::{PostgresServer, config};
+pub use client_session::{PostgresServer, config, said};
 
 /// The tables in which recipes keep locks: leases, and rows that transactions lock. Idempotent.
 pub const TABLES: &str = "\

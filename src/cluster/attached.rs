@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use tokio::net::lookup_host;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -16,7 +17,7 @@ use tokio::time::timeout;
 use super::leftovers::claim::Claim;
 use super::leftovers::outages::ClaimedOutage;
 use super::peering::NodeAddress;
-use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes, StartedNodes};
+use super::{ClusterError, ClusterSpec, Node, RunningNodes, StartedNodes};
 use crate::limits::{LOG_TAIL_LINES, READY_POLL};
 use crate::process;
 
@@ -278,53 +279,50 @@ fn last_lines(log: &PathBuf) -> String {
 struct AttachedNodes(Arc<Orders>);
 
 impl AttachedNodes {
-    fn order<T: Send + 'static>(
+    async fn order<T: Send + 'static>(
         &self,
         order: impl FnOnce(&Orders) -> Result<T, ClusterError> + Send + 'static,
-    ) -> BoxFuture<'static, Result<T, ClusterError>> {
+    ) -> Result<T, ClusterError> {
         let orders = Arc::clone(&self.0);
-        Box::pin(async move {
-            let carried_out = spawn_blocking(move || order(&orders)).await;
-            carried_out.unwrap_or_else(|error| Err(ClusterError::Nothing(error.to_string())))
-        })
+        let carried_out = spawn_blocking(move || order(&orders)).await;
+        carried_out.unwrap_or_else(|error| Err(ClusterError::Nothing(error.to_string())))
     }
 }
 
+#[async_trait]
 impl RunningNodes for AttachedNodes {
     fn look_every(&self) -> Duration {
         Duration::from_secs(3600)
     }
 
     /// It is not a child: that it does not answer does not say that it ended.
-    fn ended(&mut self, _: usize) -> BoxFuture<'_, Option<String>> {
-        Box::pin(std::future::ready(None))
+    async fn ended(&mut self, _: usize) -> Option<String> {
+        None
     }
 
-    fn kill(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
-        self.order(move |orders| orders.kill(node))
+    async fn kill(&mut self, node: usize) -> Result<(), ClusterError> {
+        self.order(move |orders| orders.kill(node)).await
     }
 
-    fn start(&mut self, node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
-        self.order(move |orders| orders.start(node).map(|()| None))
+    async fn start(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
+        self.order(move |orders| orders.start(node).map(|()| None)).await
     }
 
-    fn pause(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
-        self.order(move |orders| orders.pause(node))
+    async fn pause(&mut self, node: usize) -> Result<(), ClusterError> {
+        self.order(move |orders| orders.pause(node)).await
     }
 
-    fn resume(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
-        self.order(move |orders| orders.resume(node))
+    async fn resume(&mut self, node: usize) -> Result<(), ClusterError> {
+        self.order(move |orders| orders.resume(node)).await
     }
 
     /// Stops no server, and starts those that a fault left killed or paused.
-    fn stop(self: Box<Self>) -> BoxFuture<'static, ()> {
-        Box::pin(async move {
-            let told = self.order(|orders| {
-                orders.tell_undone();
-                Ok(())
-            });
-            let _ = told.await;
-        })
+    async fn stop(self: Box<Self>) {
+        let told = self.order(|orders| {
+            orders.tell_undone();
+            Ok(())
+        });
+        let _ = told.await;
     }
 }
 

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use testcontainers::bollard::errors::Error as BollardError;
 use testcontainers::bollard::query_parameters::KillContainerOptionsBuilder;
 use testcontainers::core::logs::LogFrame;
@@ -24,7 +25,7 @@ use super::docker_network::Network;
 use super::engine::{OWNER_LABEL, RUN_LABEL, engine, remove_container, rename};
 use super::peering::NodeAddress;
 use super::software::{KillSignal, NodeSetup};
-use super::{BoxFuture, ClusterError, ClusterSpec, NO_OTHER_VERSION, Node, OtherVersion, RunningNodes, StartedNodes};
+use super::{ClusterError, ClusterSpec, NO_OTHER_VERSION, Node, OtherVersion, RunningNodes, StartedNodes};
 use crate::limits::{IN_ORDER, READY_POLL};
 use crate::process::Identity;
 
@@ -201,97 +202,84 @@ fn addresses(spec: &ClusterSpec, network: &str) -> Vec<NodeAddress> {
     (1..=spec.nodes).map(member).collect()
 }
 
+#[async_trait]
 impl RunningNodes for Containers {
     fn look_every(&self) -> Duration {
         Duration::from_secs(1)
     }
 
     /// An engine that does not answer does not say that it did.
-    fn ended(&mut self, node: usize) -> BoxFuture<'_, Option<String>> {
-        Box::pin(async move {
-            let inspected = engine().await.ok()?.inspect_container(self.id(node), None).await;
-            match inspected {
-                Ok(container) => {
-                    let state = container.state.filter(|state| state.running != Some(true))?;
-                    let code = format!("exit status {}", state.exit_code.unwrap_or_default());
-                    Some(match state.oom_killed {
-                        Some(true) => format!("out of memory, {code}"),
-                        _ => code,
-                    })
-                }
-                Err(BollardError::DockerResponseServerError { status_code: 404, .. }) => {
-                    Some("its container was removed".into())
-                }
-                Err(_) => None,
+    async fn ended(&mut self, node: usize) -> Option<String> {
+        let inspected = engine().await.ok()?.inspect_container(self.id(node), None).await;
+        match inspected {
+            Ok(container) => {
+                let state = container.state.filter(|state| state.running != Some(true))?;
+                let code = format!("exit status {}", state.exit_code.unwrap_or_default());
+                Some(match state.oom_killed {
+                    Some(true) => format!("out of memory, {code}"),
+                    _ => code,
+                })
             }
-        })
+            Err(BollardError::DockerResponseServerError { status_code: 404, .. }) => {
+                Some("its container was removed".into())
+            }
+            Err(_) => None,
+        }
     }
 
-    fn kill(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
-        Box::pin(self.end(node, self.spec.software.kill))
+    async fn kill(&mut self, node: usize) -> Result<(), ClusterError> {
+        self.end(node, self.spec.software.kill).await
     }
 
     /// A container of the other image, under the name of the one before and with its data.
-    fn upgrade(&mut self, node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
-        Box::pin(async move {
-            let Some(OtherVersion::Image(image)) = self.spec.upgrade.clone() else {
-                return Err(ClusterError::Nothing(NO_OTHER_VERSION.to_owned()));
-            };
-            self.end(node, KillSignal::Terminate).await?;
-            let before = self.id(node).to_owned();
-            rename(&before, &format!("{}-before", self.setups[node].me().host)).await?;
-            self.images[node] = image;
-            let started = self.start_container(node, Some(before)).await?;
-            Ok(Some(started))
-        })
+    async fn upgrade(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
+        let Some(OtherVersion::Image(image)) = self.spec.upgrade.clone() else {
+            return Err(ClusterError::Nothing(NO_OTHER_VERSION.to_owned()));
+        };
+        self.end(node, KillSignal::Terminate).await?;
+        let before = self.id(node).to_owned();
+        rename(&before, &format!("{}-before", self.setups[node].me().host)).await?;
+        self.images[node] = image;
+        let started = self.start_container(node, Some(before)).await?;
+        Ok(Some(started))
     }
 
     /// The engine may give the container another address.
-    fn start(&mut self, node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
-        Box::pin(async move {
-            let failed = |error: TestcontainersError| ClusterError::Engine(error.to_string());
-            self.containers[node].start().await.map_err(failed)?;
-            let address = self.containers[node].get_bridge_ip_address().await.map_err(failed)?;
-            let address = SocketAddr::new(address, self.port);
-            self.spec.found(node, address);
-            Ok(Some(address))
-        })
+    async fn start(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
+        let failed = |error: TestcontainersError| ClusterError::Engine(error.to_string());
+        self.containers[node].start().await.map_err(failed)?;
+        let address = self.containers[node].get_bridge_ip_address().await.map_err(failed)?;
+        let address = SocketAddr::new(address, self.port);
+        self.spec.found(node, address);
+        Ok(Some(address))
     }
 
     /// A container of its own, under the name of the one before.
-    fn start_new(&mut self, node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
-        Box::pin(async move {
-            remove_container(self.id(node)).await.map_err(ClusterError::Engine)?;
-            self.setups[node].joins = true;
-            let started = self.start_container(node, None).await?;
-            Ok(Some(started))
-        })
+    async fn start_new(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
+        remove_container(self.id(node)).await.map_err(ClusterError::Engine)?;
+        self.setups[node].joins = true;
+        let started = self.start_container(node, None).await?;
+        Ok(Some(started))
     }
 
-    fn pause(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
-        Box::pin(async move {
-            let paused = self.containers[node].pause().await;
-            paused.map_err(|error| ClusterError::Engine(error.to_string()))
-        })
+    async fn pause(&mut self, node: usize) -> Result<(), ClusterError> {
+        let paused = self.containers[node].pause().await;
+        paused.map_err(|error| ClusterError::Engine(error.to_string()))
     }
 
-    fn resume(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
-        Box::pin(async move {
-            let resumed = self.containers[node].unpause().await;
-            resumed.map_err(|error| ClusterError::Engine(error.to_string()))
-        })
+    async fn resume(&mut self, node: usize) -> Result<(), ClusterError> {
+        let resumed = self.containers[node].unpause().await;
+        resumed.map_err(|error| ClusterError::Engine(error.to_string()))
     }
 
     /// Removes the containers, all at once, and then their network.
-    fn stop(self: Box<Self>) -> BoxFuture<'static, ()> {
-        Box::pin(async move {
-            let mut removing = JoinSet::new();
-            for container in self.containers {
-                removing.spawn(container.rm());
-            }
-            while removing.join_next().await.is_some() {}
-            self.network.remove().await;
-        })
+    async fn stop(self: Box<Self>) {
+        let mut removing = JoinSet::new();
+        for container in self.containers {
+            removing.spawn(container.rm());
+        }
+        while removing.join_next().await.is_some() {}
+        self.network.remove().await;
     }
 }
 

@@ -1,7 +1,6 @@
 //! The local runtime: the machine's own programs as child processes on free ports of loopback, data in a temporary folder.
 
 use std::fs::{self, File};
-use std::future::ready;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -10,6 +9,7 @@ use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use nix::sys::signal::Signal;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -19,8 +19,7 @@ use super::peering::NodeAddress;
 use super::software::{KillSignal, NodeSetup};
 use super::volumes::Volumes;
 use super::{
-    BoxFuture, ClusterError, ClusterSpec, NO_DISKS, NO_OTHER_VERSION, Node, OtherVersion, RunningNodes, StartedNodes,
-    process_tree,
+    ClusterError, ClusterSpec, NO_DISKS, NO_OTHER_VERSION, Node, OtherVersion, RunningNodes, StartedNodes, process_tree,
 };
 use crate::limits::IN_ORDER;
 use crate::process;
@@ -280,39 +279,35 @@ fn bind(port: u16) -> std::io::Result<TcpListener> {
     TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
 }
 
+#[async_trait]
 impl RunningNodes for Processes {
     fn look_every(&self) -> Duration {
         Duration::from_millis(200)
     }
 
-    fn ended(&mut self, node: usize) -> BoxFuture<'_, Option<String>> {
+    async fn ended(&mut self, node: usize) -> Option<String> {
         let status = self.children[node].try_wait().ok().flatten();
-        let how = status.map(|status| match (status.signal(), status.code()) {
+        status.map(|status| match (status.signal(), status.code()) {
             (Some(signal), _) => format!("signal {signal}"),
             (None, code) => format!("exit status {}", code.unwrap_or_default()),
-        });
-        Box::pin(ready(how))
+        })
     }
 
-    fn kill(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
-        Box::pin(async move {
-            self.end(node, self.spec.software.kill).await;
-            Ok(())
-        })
+    async fn kill(&mut self, node: usize) -> Result<(), ClusterError> {
+        self.end(node, self.spec.software.kill).await;
+        Ok(())
     }
 
     /// In its folder, which another version finds as the one before left it.
-    fn upgrade(&mut self, node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
-        Box::pin(async move {
-            let Some(OtherVersion::Folder(programs)) = self.spec.upgrade.clone() else {
-                return Err(ClusterError::Nothing(NO_OTHER_VERSION.to_owned()));
-            };
-            // the server works in a folder of its own
-            let programs = std::path::absolute(&programs).unwrap_or(programs);
-            self.end(node, KillSignal::Terminate).await;
-            self.setups[node].0.programs = Some(programs);
-            self.start(node).await
-        })
+    async fn upgrade(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
+        let Some(OtherVersion::Folder(programs)) = self.spec.upgrade.clone() else {
+            return Err(ClusterError::Nothing(NO_OTHER_VERSION.to_owned()));
+        };
+        // the server works in a folder of its own
+        let programs = std::path::absolute(&programs).unwrap_or(programs);
+        self.end(node, KillSignal::Terminate).await;
+        self.setups[node].0.programs = Some(programs);
+        self.start(node).await
     }
 
     /// Servers that have served for minutes have on their disks what they made when they began, also what they did not sync, such
@@ -327,104 +322,92 @@ impl RunningNodes for Processes {
         failed.next().map_or(Ok(()), Err)
     }
 
-    fn fill_disk(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+    async fn fill_disk(&mut self, node: usize) -> Result<(), ClusterError> {
         let filled = self.on_disk(node, "have a full disk", Volumes::fill);
         self.logged[node] = fs::metadata(&self.setups[node].1).map_or(0, |log| log.len());
-        Box::pin(ready(filled))
+        filled
     }
 
-    fn free_disk(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+    async fn free_disk(&mut self, node: usize) -> Result<(), ClusterError> {
         let was_full = self.on_disk(node, "say whether its disk is full", Volumes::is_full);
         let freed = self.on_disk(node, "have space again", Volumes::free);
         if let Some(disk) = self.spec.disks.get(node) {
             disk.note_full(was_full.is_ok_and(|full| full));
             disk.note_refused(lines_of_no_space(&self.setups[node].1, self.logged[node]));
         }
-        Box::pin(ready(freed))
+        freed
     }
 
-    fn recover(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
-        Box::pin(async move {
-            if self.ended(node).await.is_none() {
-                return Ok(());
-            }
-            if let Some(disk) = self.spec.disks.get(node) {
-                disk.note_ended();
-            }
-            self.start(node).await.map(drop)
-        })
+    async fn recover(&mut self, node: usize) -> Result<(), ClusterError> {
+        if self.ended(node).await.is_none() {
+            return Ok(());
+        }
+        if let Some(disk) = self.spec.disks.get(node) {
+            disk.note_ended();
+        }
+        self.start(node).await.map(drop)
     }
 
-    fn cut_power(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
-        Box::pin(async move {
-            let name = &self.setups[node].0.me().name;
-            let failed = |why: String| ClusterError::Disobeyed {
-                node: name.clone(),
-                what: "lose what it did not sync",
-                why,
-            };
-            let volumes = self.volumes.as_ref().ok_or_else(|| failed(NO_DISKS.to_owned()))?;
-            let lost = volumes.cut_power(name).await.map_err(failed)?;
-            if let Some(disk) = self.spec.disks.get(node) {
-                disk.note_lost(lost.files);
-            }
-            Ok(())
-        })
+    async fn cut_power(&mut self, node: usize) -> Result<(), ClusterError> {
+        let name = &self.setups[node].0.me().name;
+        let failed = |why: String| ClusterError::Disobeyed {
+            node: name.clone(),
+            what: "lose what it did not sync",
+            why,
+        };
+        let volumes = self.volumes.as_ref().ok_or_else(|| failed(NO_DISKS.to_owned()))?;
+        let lost = volumes.cut_power(name).await.map_err(failed)?;
+        if let Some(disk) = self.spec.disks.get(node) {
+            disk.note_lost(lost.files);
+        }
+        Ok(())
     }
 
     /// In the folder of the one before, emptied.
-    fn start_new(&mut self, node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
-        Box::pin(async move {
-            let (setup, log) = &mut self.setups[node];
-            setup.joins = true;
-            let data = data_folder(setup, self.volumes.as_ref());
-            empty(&data).map_err(|source| ClusterError::Write { path: data, source })?;
-            lay_out(&self.spec, setup, log, self.volumes.as_ref())?;
-            self.start(node).await
-        })
+    async fn start_new(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
+        let (setup, log) = &mut self.setups[node];
+        setup.joins = true;
+        let data = data_folder(setup, self.volumes.as_ref());
+        empty(&data).map_err(|source| ClusterError::Write { path: data, source })?;
+        lay_out(&self.spec, setup, log, self.volumes.as_ref())?;
+        self.start(node).await
     }
 
     /// On the data that it left.
-    fn start(&mut self, node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
-        Box::pin(async move {
-            let (setup, log) = &self.setups[node];
-            self.children[node] = run(&self.spec, setup, log, self.volumes.as_ref()).await?;
-            self.claim
-                .note_servers(self.children.iter().filter_map(Child::id))
-                .map_err(|(path, source)| ClusterError::Write { path, source })?;
-            Ok(None)
-        })
+    async fn start(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
+        let (setup, log) = &self.setups[node];
+        self.children[node] = run(&self.spec, setup, log, self.volumes.as_ref()).await?;
+        self.claim
+            .note_servers(self.children.iter().filter_map(Child::id))
+            .map_err(|(path, source)| ClusterError::Write { path, source })?;
+        Ok(None)
     }
 
-    fn pause(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+    async fn pause(&mut self, node: usize) -> Result<(), ClusterError> {
         let paused = process_tree::signal(&self.children[node], Signal::SIGSTOP);
         let node = || self.setups[node].0.me().name.clone();
-        Box::pin(ready(
-            paused.then_some(()).ok_or_else(|| ClusterError::Gone { node: node() }),
-        ))
+        paused.then_some(()).ok_or_else(|| ClusterError::Gone { node: node() })
     }
 
-    fn resume(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+    async fn resume(&mut self, node: usize) -> Result<(), ClusterError> {
         process_tree::signal(&self.children[node], Signal::SIGCONT);
-        Box::pin(ready(Ok(())))
+        Ok(())
     }
 
     /// Ends every server; the temporary folder goes with the claim.
-    fn stop(mut self: Box<Self>) -> BoxFuture<'static, ()> {
-        Box::pin(async move {
-            if let Some(stop) = self.spec.software.stop {
-                for child in &mut self.children {
-                    process::signal(child, stop);
-                    let _ = timeout(IN_ORDER, child.wait()).await;
-                }
-            }
+    async fn stop(mut self: Box<Self>) {
+        if let Some(stop) = self.spec.software.stop {
             for child in &mut self.children {
-                process_tree::signal(child, Signal::SIGKILL);
+                process::signal(child, stop);
+                let _ = timeout(IN_ORDER, child.wait()).await;
             }
-            for child in &mut self.children {
-                process_tree::end(child).await;
-            }
-        })
+        }
+        for child in &mut self.children {
+            process_tree::signal(child, Signal::SIGKILL);
+        }
+        for child in &mut self.children {
+            process_tree::end(child).await;
+        }
     }
 }
 

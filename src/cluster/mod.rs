@@ -62,6 +62,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use harness_checkers::history::ServerEnd;
 use harness_tls::TlsRelay;
 use harness_workloads::Login;
@@ -216,19 +217,20 @@ const NO_DISKS: &str = "these servers are not on file systems of their own";
 const NO_OTHER_VERSION: &str = "there is no other version of these servers";
 
 /// The answer of a runtime whose servers do not have what is asked for.
-fn not_here<T: Send + 'static>(why: &str) -> BoxFuture<'static, Result<T, ClusterError>> {
-    Box::pin(std::future::ready(Err(ClusterError::Nothing(why.to_owned()))))
+fn not_here<T>(why: &str) -> Result<T, ClusterError> {
+    Err(ClusterError::Nothing(why.to_owned()))
 }
 
 /// The nodes of a cluster that runs, as the runtime that started them acts on them. Nodes are numbered from 0.
+#[async_trait]
 pub trait RunningNodes: Send {
     /// Time between two looks whether the servers still run; the container engine has to be asked.
     fn look_every(&self) -> Duration;
 
     /// How a server ended, if one did.
-    fn ended(&mut self, node: usize) -> BoxFuture<'_, Option<String>>;
+    async fn ended(&mut self, node: usize) -> Option<String>;
 
-    fn kill(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>>;
+    async fn kill(&mut self, node: usize) -> Result<(), ClusterError>;
 
     /// All of them serve for the first time.
     fn have_begun(&mut self) -> Result<(), ClusterError> {
@@ -236,46 +238,46 @@ pub trait RunningNodes: Send {
     }
 
     /// Takes from a server that was killed what it wrote and did not sync. Only where [`ClusterSpec::own_disks`] asked for it.
-    fn cut_power(&mut self, _node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+    async fn cut_power(&mut self, _node: usize) -> Result<(), ClusterError> {
         not_here(NO_DISKS)
     }
 
     /// Leaves no free block on the file system of a server. Only where [`ClusterSpec::own_disks`] asked for it.
-    fn fill_disk(&mut self, _node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+    async fn fill_disk(&mut self, _node: usize) -> Result<(), ClusterError> {
         not_here(NO_DISKS)
     }
 
     /// Takes back what filled it, and notes what the server said meanwhile of writes that were refused.
-    fn free_disk(&mut self, _node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+    async fn free_disk(&mut self, _node: usize) -> Result<(), ClusterError> {
         not_here(NO_DISKS)
     }
 
     /// Starts a server again that ended because it had no space, and notes that it did; nothing to one that runs.
-    fn recover(&mut self, _node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
-        Box::pin(std::future::ready(Ok(())))
+    async fn recover(&mut self, _node: usize) -> Result<(), ClusterError> {
+        Ok(())
     }
 
     /// Starts a server again; where it serves, if that may have changed.
-    fn start(&mut self, node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>>;
+    async fn start(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError>;
 
     /// Starts a server without data in the place of one that was killed, to join the others; where it serves, if that may have
     /// changed. Only where [`ClusterSpec::replaceable`] asked for it.
-    fn start_new(&mut self, _node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
+    async fn start_new(&mut self, _node: usize) -> Result<Option<SocketAddr>, ClusterError> {
         not_here("these servers cannot be replaced")
     }
 
     /// Ends a server in order and starts it from the other version, on its data; where it serves, if that may have changed. Only
     /// where [`ClusterSpec::upgrade`] asked for it.
-    fn upgrade(&mut self, _node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
+    async fn upgrade(&mut self, _node: usize) -> Result<Option<SocketAddr>, ClusterError> {
         not_here(NO_OTHER_VERSION)
     }
 
-    fn pause(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>>;
+    async fn pause(&mut self, node: usize) -> Result<(), ClusterError>;
 
-    fn resume(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>>;
+    async fn resume(&mut self, node: usize) -> Result<(), ClusterError>;
 
     /// Stops every server and removes what they left.
-    fn stop(self: Box<Self>) -> BoxFuture<'static, ()>;
+    async fn stop(self: Box<Self>);
 }
 
 /// What a cluster is made of, however its servers came to be.

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use harness_simulation::{Kept, SimulatedTask, World};
 use tokio::process::Command;
 
@@ -298,66 +299,54 @@ pub struct FamilyNodes {
     pub servers: FamilyServersHandle,
 }
 
-type NodeCommandDone<T> = BoxFuture<'static, Result<T, ClusterError>>;
-
-fn done<T: Send + 'static>(value: Result<T, ClusterError>) -> NodeCommandDone<T> {
-    Box::pin(std::future::ready(value))
-}
-
+#[async_trait]
 impl RunningNodes for FamilyNodes {
     fn look_every(&self) -> Duration {
         Duration::from_secs(1)
     }
 
-    fn ended(&mut self, node: usize) -> BoxFuture<'_, Option<String>> {
-        let ended = self.servers.get().family(node).and_then(|family| family.ended());
-        Box::pin(std::future::ready(ended))
+    async fn ended(&mut self, node: usize) -> Option<String> {
+        self.servers.get().family(node).and_then(|family| family.ended())
     }
 
-    fn kill(&mut self, node: usize) -> NodeCommandDone<()> {
+    async fn kill(&mut self, node: usize) -> Result<(), ClusterError> {
         self.servers.get().kill(node);
-        done(Ok(()))
+        Ok(())
     }
 
-    fn start(&mut self, node: usize) -> NodeCommandDone<Option<SocketAddr>> {
+    async fn start(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
         let (world, servers) = (self.world, self.servers);
-        Box::pin(async move {
-            servers.get().kill(node);
-            world.sleep(START).await;
-            servers.get().start(node).map(|()| None)
-        })
+        servers.get().kill(node);
+        world.sleep(START).await;
+        servers.get().start(node).map(|()| None)
     }
 
-    fn pause(&mut self, node: usize) -> NodeCommandDone<()> {
+    async fn pause(&mut self, node: usize) -> Result<(), ClusterError> {
         let servers = self.servers.get();
-        match servers.family(node).filter(|family| !family.is_over()) {
-            Some(family) => family.stop(),
-            None => {
-                let node = servers.servers[node].name.clone();
-                return done(Err(ClusterError::Gone { node }));
-            }
-        }
-        done(Ok(()))
+        let Some(family) = servers.family(node).filter(|family| !family.is_over()) else {
+            let node = servers.servers[node].name.clone();
+            return Err(ClusterError::Gone { node });
+        };
+        family.stop();
+        Ok(())
     }
 
-    fn resume(&mut self, node: usize) -> NodeCommandDone<()> {
+    async fn resume(&mut self, node: usize) -> Result<(), ClusterError> {
         if let Some(family) = self.servers.get().family(node) {
             family.go_on();
         }
-        done(Ok(()))
+        Ok(())
     }
 
-    fn stop(self: Box<Self>) -> BoxFuture<'static, ()> {
+    async fn stop(self: Box<Self>) {
         let (world, servers) = (self.world, self.servers);
-        Box::pin(async move {
-            let ends = servers.try_get().is_some_and(|servers| servers.end_in_order());
-            if ends {
-                world.sleep(IN_ORDER).await;
-            }
-            if let Some(servers) = servers.try_get() {
-                (0..servers.servers.len()).for_each(|server| servers.kill(server));
-            }
-        })
+        let ends = servers.try_get().is_some_and(|servers| servers.end_in_order());
+        if ends {
+            world.sleep(IN_ORDER).await;
+        }
+        if let Some(servers) = servers.try_get() {
+            (0..servers.servers.len()).for_each(|server| servers.kill(server));
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use harness_proxy::LinkTap;
 use harness_simulation::network::{LinkLatency, SimulatedLink};
 use harness_simulation::{SimulatedProcess, World};
@@ -180,46 +181,39 @@ struct ModelNodes<M> {
     keeps_data: bool,
 }
 
-type CommandDone<T> = BoxFuture<'static, Result<T, ClusterError>>;
-
-fn done<T: Send + 'static>(value: T) -> CommandDone<T> {
-    Box::pin(std::future::ready(Ok(value)))
-}
-
+#[async_trait]
 impl<M: ServerModel> RunningNodes for ModelNodes<M> {
     fn look_every(&self) -> Duration {
         Duration::from_secs(3600)
     }
 
     /// A model does not end by itself.
-    fn ended(&mut self, _: usize) -> BoxFuture<'_, Option<String>> {
-        Box::pin(std::future::ready(None))
+    async fn ended(&mut self, _: usize) -> Option<String> {
+        None
     }
 
-    fn kill(&mut self, node: usize) -> CommandDone<()> {
+    async fn kill(&mut self, node: usize) -> Result<(), ClusterError> {
         self.model.kill(node);
-        done(())
+        Ok(())
     }
 
-    fn start(&mut self, node: usize) -> CommandDone<Option<SocketAddr>> {
+    async fn start(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
         self.model.restart(node, self.keeps_data);
-        done(None)
+        Ok(None)
     }
 
-    fn pause(&mut self, node: usize) -> CommandDone<()> {
+    async fn pause(&mut self, node: usize) -> Result<(), ClusterError> {
         self.model.process(node).stop();
-        done(())
+        Ok(())
     }
 
-    fn resume(&mut self, node: usize) -> CommandDone<()> {
+    async fn resume(&mut self, node: usize) -> Result<(), ClusterError> {
         self.model.process(node).go_on();
-        done(())
+        Ok(())
     }
 
     /// They end with their world.
-    fn stop(self: Box<Self>) -> BoxFuture<'static, ()> {
-        Box::pin(std::future::ready(()))
-    }
+    async fn stop(self: Box<Self>) {}
 }
 
 /// What servers say of themselves.

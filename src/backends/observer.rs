@@ -26,23 +26,25 @@ pub trait Observer: Send {
     fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()>;
 }
 
-/// What an observer writes to; a run implements it.
+/// What an observer writes to: a run records everything, and others what they want to know.
 pub trait ObservationSink: Send + Sync {
     /// A line of the server's: `granted` or `revoked`, heard at `at`, a reading of `CLOCK_MONOTONIC` in nanoseconds.
     fn signal(&self, name: &'static str, fields: Fields<'_>, at: u64);
 
     /// The observer has heard nothing of `source` since `heard`, a reading of `CLOCK_MONOTONIC` in nanoseconds, and hears
     /// nothing until [`ObservationSink::back`].
-    fn lost(&self, source: &str, heard: u64);
+    fn lost(&self, _source: &str, _heard: u64) {}
 
-    fn back(&self, source: &str);
+    fn back(&self, _source: &str) {}
 
     /// When the owner asked for the end of its grant, a reading of `CLOCK_MONOTONIC` in nanoseconds; `None` when it did not.
     /// Asking forgets.
-    fn released_at(&self, lock: &str, contender: &Contender) -> Option<u64>;
+    fn released_at(&self, _lock: &str, _contender: &Contender) -> Option<u64> {
+        None
+    }
 
     /// The observer watches the server at this address from now on.
-    fn watches(&self, address: SocketAddr);
+    fn watches(&self, _address: SocketAddr) {}
 }
 
 /// Why a grant ended when its owner did not ask for it.

@@ -194,7 +194,6 @@ fn first(endpoints: &EndpointsReceiver) -> ServerAccess {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
     use std::sync::{Arc, Mutex};
     use std::time::Instant;
 
@@ -258,12 +257,6 @@ mod tests {
         fn back(&self, _: &str) {
             self.0.lock().unwrap().push("back");
         }
-
-        fn released_at(&self, _: &str, _: &Contender) -> Option<u64> {
-            None
-        }
-
-        fn watches(&self, _: SocketAddr) {}
     }
 
     #[tokio::test]

@@ -116,12 +116,6 @@ mod tests {
         fn back(&self, source: &str) {
             self.0.lock().unwrap().push((source.to_owned(), None));
         }
-
-        fn released_at(&self, _: &str, _: &Contender) -> Option<u64> {
-            None
-        }
-
-        fn watches(&self, _: SocketAddr) {}
     }
 
     /// Keeps its thread busy for so long, and then waits.

@@ -15,7 +15,7 @@ use crate::backends::key_changes::{EtcdKeyChange, KeyChanges, LeaseQueries, Open
 use crate::backends::observe_store;
 use crate::backends::observer::Unasked;
 use crate::clock::GroundClock;
-use crate::cluster::{BoxFuture, Cluster, EndpointsReceiver, Replication};
+use crate::cluster::{BoxFuture, Cluster, EndpointsReceiver};
 use crate::faults::Links;
 use crate::run::{ConnectObserver, Ground, RunSpec};
 
@@ -100,13 +100,6 @@ impl ServerModel for EtcdServersOfRun {
             Some(_) => Ok(("follower", false)),
             None => Err("it knows no leader".to_owned()),
         }
-    }
-
-    /// Clients know every server.
-    fn redirect(&self, _: usize, _: usize) {}
-
-    fn replication(&self) -> Option<&dyn Replication> {
-        None
     }
 
     fn client(

@@ -40,11 +40,13 @@ pub trait ServerModel: Clone + Send + Sync + 'static {
     /// does not serve.
     fn role(&self, server: usize) -> Result<(&'static str, bool), String>;
 
-    /// Leads new connections of clients to this server's address to another server.
-    fn redirect(&self, server: usize, to: usize);
+    /// Leads new connections of clients to this server's address to another server, where clients do not know every server.
+    fn redirect(&self, _server: usize, _to: usize) {}
 
     /// The commands for replication, where the product replicates from a primary.
-    fn replication(&self) -> Option<&dyn Replication>;
+    fn replication(&self) -> Option<&dyn Replication> {
+        None
+    }
 
     /// A client of a recipe in `process`, whose links are in the order of the servers.
     fn client(

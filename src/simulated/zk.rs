@@ -13,11 +13,11 @@ use harness_workloads::{Constructor, LockClient, RecipeOptions, SignalSink};
 use tokio::sync::mpsc;
 
 use super::ground::ServerModel;
-use crate::backends::ensemble::{EnsembleSource, NodeChange, NodeChanges, NodeOwner, NodeQueries, OpenedEnsemble};
+use crate::backends::ensemble::{EnsembleSource, NodeChange, NodeOwner, NodeQueries, OpenedEnsemble};
 use crate::backends::observer::Unasked;
 use crate::backends::{self, zk_tick};
 use crate::clock::GroundClock;
-use crate::cluster::{BoxFuture, Cluster, EndpointsReceiver, Replication};
+use crate::cluster::{BoxFuture, Cluster, EndpointsReceiver};
 use crate::faults::Links;
 use crate::run::{ConnectObserver, Ground, RunSpec};
 
@@ -120,13 +120,6 @@ impl ServerModel for ZkServersOfRun {
         }
     }
 
-    /// Clients know every server.
-    fn redirect(&self, _: usize, _: usize) {}
-
-    fn replication(&self) -> Option<&dyn Replication> {
-        None
-    }
-
     fn client(
         &self,
         options: RecipeOptions,
@@ -157,17 +150,9 @@ impl EnsembleSource for ZkServersOfRun {
         lock(&self.told).listening.push((root.to_owned(), changes));
         let opened = OpenedEnsemble {
             queries: Arc::new(self.clone()),
-            changes: Box::new(HeardNodes(heard)),
+            changes: Box::new(heard),
         };
         Box::pin(std::future::ready(Ok(opened)))
-    }
-}
-
-struct HeardNodes(mpsc::UnboundedReceiver<(NodeChange, String)>);
-
-impl NodeChanges for HeardNodes {
-    fn next(&mut self) -> BoxFuture<'_, Option<(NodeChange, String)>> {
-        Box::pin(self.0.recv())
     }
 }
 

@@ -384,12 +384,6 @@ mod tests {
         fn back(&self, _: &str) {
             self.0.lock().unwrap().push("back".to_owned());
         }
-
-        fn released_at(&self, _: &str, _: &Contender) -> Option<u64> {
-            None
-        }
-
-        fn watches(&self, _: SocketAddr) {}
     }
 
     /// What an observer writes down of these events.

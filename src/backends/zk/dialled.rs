@@ -14,7 +14,7 @@ use harness_workloads::Login;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
-use super::ensemble::{EnsembleSource, NodeChange, NodeChanges, NodeOwner, NodeQueries, OpenedEnsemble};
+use super::ensemble::{EnsembleSource, NodeChange, NodeOwner, NodeQueries, OpenedEnsemble};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::Unasked;
 use crate::clock::{GroundClock, RunningTask};
@@ -95,7 +95,7 @@ impl EnsembleSource for DialledEnsemble {
                                 reach,
                                 proof,
                             }),
-                            changes: Box::new(HeardChanges(changes)),
+                            changes: Box::new(changes),
                         });
                     }
                     Err(why) => last = why,
@@ -129,14 +129,6 @@ async fn open_at(
     let watched = WrittenRecord::default().text(root).int(wire::PERSISTENT_RECURSIVE);
     session.ask(wire::ADD_WATCH, watched).await?.accepted()?;
     Ok((session, changes))
-}
-
-struct HeardChanges(mpsc::UnboundedReceiver<ToldChange>);
-
-impl NodeChanges for HeardChanges {
-    fn next(&mut self) -> BoxFuture<'_, Option<ToldChange>> {
-        Box::pin(self.0.recv())
-    }
 }
 
 struct DialledQueries {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use harness_workloads::zk::owner_name;
+use tokio::sync::mpsc;
 
 use crate::backends::observer::Unasked;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
@@ -31,6 +32,12 @@ pub trait NodeChanges: Send + Sync {
     /// What the server told next: what happened to which node; `None` when the connection is over. What it told is not lost when
     /// the future is dropped.
     fn next(&mut self) -> BoxFuture<'_, Option<(NodeChange, String)>>;
+}
+
+impl NodeChanges for mpsc::UnboundedReceiver<(NodeChange, String)> {
+    fn next(&mut self) -> BoxFuture<'_, Option<(NodeChange, String)>> {
+        Box::pin(self.recv())
+    }
 }
 
 /// What the server can be asked.

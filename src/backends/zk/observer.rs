@@ -277,7 +277,6 @@ fn contender(owner: Option<NodeOwner>) -> Contender {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -369,14 +368,6 @@ mod tests {
         }
     }
 
-    struct ToldChanges(mpsc::UnboundedReceiver<(NodeChange, String)>);
-
-    impl NodeChanges for ToldChanges {
-        fn next(&mut self) -> BoxFuture<'_, Option<(NodeChange, String)>> {
-            Box::pin(self.0.recv())
-        }
-    }
-
     struct ClosedEnsemble;
 
     impl EnsembleSource for ClosedEnsemble {
@@ -395,14 +386,6 @@ mod tests {
         fn lost(&self, _: &str, heard: u64) {
             *self.0.lock().unwrap() = Some(heard);
         }
-
-        fn back(&self, _: &str) {}
-
-        fn released_at(&self, _: &str, _: &Contender) -> Option<u64> {
-            None
-        }
-
-        fn watches(&self, _: SocketAddr) {}
     }
 
     #[tokio::test]
@@ -418,7 +401,7 @@ mod tests {
             nodes: nodes("/harness/{lock}", KeyValue::Sequential),
             ensemble: OpenedEnsemble {
                 queries: Arc::clone(&server) as Arc<dyn NodeQueries>,
-                changes: Box::new(ToldChanges(told)),
+                changes: Box::new(told),
             },
             ahead: VecDeque::new(),
         };

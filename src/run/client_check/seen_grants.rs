@@ -1,13 +1,11 @@
 //! The grants that an observer sees during `harness client-check`.
 
-use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
 use harness_checkers::history::event::Fields;
 
 use super::checked_client::ReportedGrant;
 use crate::backends::observer::ObservationSink;
-use crate::backends::owners::Contender;
 
 /// The grants that the observer saw.
 #[derive(Default)]
@@ -27,16 +25,6 @@ impl ObservationSink for SeenGrants {
                 .push((lock, grant));
         }
     }
-
-    fn lost(&self, _: &str, _: u64) {}
-
-    fn back(&self, _: &str) {}
-
-    fn released_at(&self, _: &str, _: &Contender) -> Option<u64> {
-        None
-    }
-
-    fn watches(&self, _: SocketAddr) {}
 }
 
 impl SeenGrants {

@@ -69,8 +69,7 @@ impl PolledObserver {
         endpoints: EndpointsReceiver,
         keys: LockKeys,
     ) -> Result<Box<dyn Observer>, String> {
-        let table = open(first(&endpoints), keys.clone()).await;
-        let table = table.map_err(|error| format!("the observer: {error}"))?;
+        let table = open(first(&endpoints), keys.clone()).await?;
         Ok(Box::new(Self {
             open: Box::new(open),
             endpoints,

@@ -25,10 +25,15 @@ pub async fn start(
     endpoints: EndpointsReceiver,
     run: Arc<RunContext>,
 ) -> Result<RunningTask, String> {
-    let observer = observe(endpoints, run.terms.keys.clone()).await?;
+    let observer = observe(endpoints, run.terms.keys.clone()).await.map_err(of_observer)?;
     let clock = run.clock.by;
     let log = ObservationLog::new(run, clock);
     Ok(clock.spawn(observed(observer, log)))
+}
+
+/// Why an observer does not connect, as a sentence of its own.
+pub fn of_observer(why: String) -> String {
+    format!("the observer: {why}")
 }
 
 /// Observes, and writes down when this task did not run: what it was told meanwhile it read late.

@@ -89,7 +89,7 @@ impl CommandObserver {
         let mut command = shell(&line, self.store.folder());
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let child = process::spawn(command).await;
-        let mut child = child.map_err(|error| format!("the observer: `{line}`: {error}"))?;
+        let mut child = child.map_err(|error| format!("`{line}`: {error}"))?;
         let output = child.stdout.take().expect("its output is piped");
         self.running = Some((child, BufReader::new(output).lines()));
         Ok(())

@@ -38,8 +38,7 @@ impl EtcdObserver {
         keys: LockKeys,
     ) -> Result<Box<dyn Observer>, String> {
         // what earlier runs did on these servers is not of this one
-        let opened = source.open(&endpoints, keys.pattern.before(), None).await;
-        let store = opened.map_err(|error| format!("the observer: {error}"))?;
+        let store = source.open(&endpoints, keys.pattern.before(), None).await?;
         Ok(Box::new(Self {
             next_revision: store.from_revision,
             source,

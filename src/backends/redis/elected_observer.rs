@@ -219,7 +219,7 @@ impl ElectedMaster {
     ) -> Result<Self, String> {
         let answers = states.ask().await;
         let now = states.reach.clock.now_ns();
-        let choice = MasterChoice::new(&answers, now).ok_or("the observer: no server says that it is the master")?;
+        let choice = MasterChoice::new(&answers, now).ok_or("no server says that it is the master")?;
         let at_first = Endpoints::new(states.addresses(), Some(choice.watched));
         let (master, of_master) = watch::channel(at_first);
         let login = states.endpoints.borrow().login();

@@ -82,10 +82,7 @@ impl RedisObserver {
         master: OneMaster,
     ) -> Result<Box<dyn Observer>, String> {
         let at = first(&endpoints);
-        let connection = source
-            .open(at, &keys)
-            .await
-            .map_err(|error| format!("the observer: {error}"))?;
+        let connection = source.open(at, &keys).await?;
         Ok(Box::new(Self {
             endpoints,
             at,

@@ -46,12 +46,7 @@ impl QuorumObserver {
         let masters = endpoints.borrow().servers();
         let mut connections = Vec::new();
         for address in masters {
-            connections.push(
-                source
-                    .open(address, &keys)
-                    .await
-                    .map_err(|error| format!("the observer: {error}"))?,
-            );
+            connections.push(source.open(address, &keys).await?);
         }
         Ok(Box::new(Self {
             endpoints,

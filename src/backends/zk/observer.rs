@@ -84,8 +84,7 @@ impl ZkObserver {
         keys: LockKeys,
     ) -> Result<Box<dyn Observer>, String> {
         let nodes = LockNodes::of(keys);
-        let opened = source.open(&endpoints, &nodes.root).await;
-        let ensemble = opened.map_err(|error| format!("the observer: {error}"))?;
+        let ensemble = source.open(&endpoints, &nodes.root).await?;
         Ok(Box::new(Self {
             source,
             endpoints,

@@ -15,6 +15,7 @@ use super::{CheckBench, contract, in_words, malformed, terms};
 use crate::backends::observer::{ObservationLog, ObservationSink};
 use crate::clock::GroundClock;
 use crate::cluster::{EndpointsReceiver, ReachedServers};
+use crate::run::observer::of_observer;
 use crate::run::terms::Terms;
 
 /// Time for a try or a wait that is to end without the lock.
@@ -52,8 +53,8 @@ pub async fn check(bench: &CheckBench, servers: EndpointsReceiver) -> Result<(),
     let log = ObservationLog::new(Arc::clone(&seen) as Arc<dyn ObservationSink>, GroundClock::Real);
     let observing = match bench.config.backend.observe {
         Some(observe) => {
-            let observer = observe(servers, terms.keys.clone(), ReachedServers::REAL).await?;
-            observer.run(log)
+            let observer = observe(servers, terms.keys.clone(), ReachedServers::REAL).await;
+            observer.map_err(of_observer)?.run(log)
         }
         None => Box::pin(std::future::pending()),
     };

@@ -306,7 +306,7 @@ struct StartedNodes {
 }
 
 /// The nodes, as they are asked for the first time whether they serve.
-fn probed(nodes: &[Node], members: &[NodeAddress], login: Option<&Arc<Login>>) -> Vec<ProbedServer> {
+pub fn probed(nodes: &[Node], members: &[NodeAddress], login: Option<&Arc<Login>>) -> Vec<ProbedServer> {
     let members: Arc<[NodeAddress]> = members.into();
     let server = |(me, node): (usize, &Node)| ProbedServer {
         nodes: Arc::clone(&members),

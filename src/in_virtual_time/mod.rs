@@ -42,7 +42,7 @@ pub use refusal::refusal;
 
 use crate::backends::{Backend, RedisReplication};
 use crate::clock::GroundClock;
-use crate::cluster::{Cluster, ClusterError, ClusterParts, Node, Peering, ProbedServer, ReachedServers};
+use crate::cluster::{Cluster, ClusterError, ClusterParts, Node, Peering, ReachedServers, probed};
 use crate::config::Clients;
 use crate::event::ProgressEvent;
 use crate::run::{
@@ -201,20 +201,11 @@ async fn started(
         peer_proxy: peers.get(server as usize).copied(),
     };
     let nodes: Vec<Node> = (0..config.nodes + spec.plan.replicas).map(node).collect();
-    let probed = |(me, node): (usize, &Node)| ProbedServer {
-        nodes: Vec::new().into(),
-        me,
-        address: node.address,
-        login: None,
-        log: node.log.clone(),
-        peers_by_proxy: false,
-        first: true,
-    };
     let queries = Arc::new(FamilyQueries {
         reach: reach.clone(),
         software,
         replication: (!peers.is_empty()).then(|| RedisReplication(reach.clone())),
-        servers: nodes.iter().enumerate().map(probed).collect(),
+        servers: probed(&nodes, &[], None),
     });
     for server in 0..nodes.len() {
         servers.get().start(server)?;

@@ -11,7 +11,7 @@ use harness_workloads::etcd::wire::etcdserverpb::{
 };
 use tonic::Status;
 
-use super::key_changes::StoreEntrance;
+use super::key_changes::{StoreEntrance, said};
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, counted};
 use crate::clock::GroundClock;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
@@ -46,10 +46,6 @@ impl StoredData for EtcdData {
                 .map_err(said)
         }))
     }
-}
-
-fn said(status: Status) -> String {
-    status.message().to_owned()
 }
 
 async fn wipe(channel: EtcdChannel) -> Result<(), Status> {

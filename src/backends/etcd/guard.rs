@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tonic::Status;
 use tonic::transport::Channel;
 
-use super::key_changes::plain_channel;
+use super::key_changes::{plain_channel, said};
 use crate::clock::GroundClock;
 use crate::cluster::Endpoints;
 use crate::limits::SERVER_BACK;
@@ -24,10 +24,7 @@ pub(super) const ROOT: &str = "root";
 pub async fn guard(servers: Endpoints) -> Result<(), String> {
     let Some(login) = servers.login() else { return Ok(()) };
     let (_sender, endpoints) = watch::channel(servers);
-    let told = async {
-        let told = tell(plain_channel(&endpoints), &login).await;
-        told.map_err(|status| status.message().to_owned())
-    };
+    let told = async { tell(plain_channel(&endpoints), &login).await.map_err(said) };
     GroundClock::Real.answer_within(SERVER_BACK, told).await
 }
 

@@ -92,9 +92,9 @@ impl StoreSource for EtcdServerStore {
                     None => revision(&channel).await? + 1,
                 };
                 let events = watch(&channel, &prefix, from_revision).await?;
-                Ok((from_revision, events))
+                Ok::<_, Status>((from_revision, events))
             };
-            let (from_revision, events) = opened.await.map_err(|error: Status| error.message().to_owned())?;
+            let (from_revision, events) = opened.await.map_err(said)?;
             Ok(OpenedStore {
                 from_revision,
                 queries: Arc::new(LeasesOfServers(entrance)),
@@ -197,6 +197,11 @@ impl StoreEntrance {
         };
         Ok(token.on(self.channel.clone()))
     }
+}
+
+/// What a server said that did not do what it was asked for.
+pub fn said(status: Status) -> String {
+    status.message().to_owned()
 }
 
 /// A channel to the servers that answer, at their current endpoints. It leaves one that is silent.

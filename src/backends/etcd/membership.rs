@@ -20,7 +20,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use super::guard::ROOT;
-use super::key_changes::plain_channel;
+use super::key_changes::{plain_channel, said};
 use crate::cluster::{BoxFuture, ClusterMember, Endpoints, Membership, NodeAddress, NotRemoved};
 
 /// Time for the others to agree on a change; a member waits as long for its leader.
@@ -67,10 +67,6 @@ impl Membership for EtcdMembership {
 async fn within(asked: impl Future<Output = Result<(), String>>) -> Result<(), String> {
     let answered = timeout(CHANGE, asked).await;
     answered.unwrap_or_else(|_| Err(SILENT.to_owned()))
-}
-
-fn said(status: Status) -> String {
-    status.message().to_owned()
 }
 
 /// The members as the others list them, and a connection to those.

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::machine::{said, write_program};
+
 const FIXTURES: &str = "docs/fixtures";
 /// Debian's `junit5`.
 const JUNIT: &str = "/usr/share/java/junit-platform-console-standalone.jar";
@@ -42,10 +44,6 @@ fn run(program: &str, words: &[&str], folder: &Path) -> Output {
         .env("HARNESS", env!("CARGO_BIN_EXE_harness"))
         .env("GOCACHE", folder.join("cache"));
     command.output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
 /// Runs the fixture of a language as it is, and with a first test whose lock breaks.
@@ -279,8 +277,7 @@ fn a_pod_whose_servers_did_not_start_has_not_ended() {
     let night = Night::new();
     let harness = night.0.path().join("harness");
     fs::remove_file(&harness).unwrap();
-    fs::write(&harness, "#!/bin/sh\nexit 4\n").unwrap();
-    fs::set_permissions(&harness, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    write_program(&harness, "exit 4");
     for index in 0..Night::SHARDS {
         assert_eq!(
             night.pod(index).status().unwrap().code(),

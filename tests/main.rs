@@ -2,6 +2,7 @@
 
 mod command;
 mod fixtures;
+mod machine;
 mod make_run;
 mod page;
 mod placements;

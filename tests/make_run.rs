@@ -1,9 +1,11 @@
 //! `make run` on machines that lack something: the shortest way that works there, or one sentence with the way out.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use crate::machine::{said, write_program};
 
 /// Scripts that it needs.
 const SCRIPTS: [&str; 5] = [
@@ -85,15 +87,6 @@ impl BareMachine {
         let lines = text.lines().filter(|line| *line != "docker version");
         lines.map(str::to_owned).collect()
     }
-}
-
-fn write_program(path: &Path, script: &str) {
-    fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
 const COMPILER: (&str, &str) = ("cc", "");

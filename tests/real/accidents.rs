@@ -3,32 +3,15 @@
 
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::command::{Answer, Harness, give_away, processes_of};
+use crate::machine::{send, succeeds, until, write_program};
 
 const LONG: &str = "run --runtime local --backend redis --fault partition --lease 1s --time 60s --results results";
-
-fn signal(pid: u32, name: &str) {
-    assert!(
-        Command::new("kill")
-            .args([format!("-{name}"), pid.to_string()])
-            .status()
-            .unwrap()
-            .success()
-    );
-}
-
-/// Waits until `done`, or fails.
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < Duration::from_secs(40), "{what} takes too long");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
 
 /// Starts a long run and waits until it has acquired and struck.
 fn in_the_middle(harness: &Harness) -> std::process::Child {
@@ -49,7 +32,7 @@ fn in_the_middle(harness: &Harness) -> std::process::Child {
 fn an_interrupted_run_heals_stops_and_gives_a_partial_verdict() {
     let harness = Harness::new();
     let child = in_the_middle(&harness);
-    signal(child.id(), "INT");
+    send(child.id(), Signal::SIGINT);
     let output = child.wait_with_output().unwrap();
     let screen = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(130), "{screen}");
@@ -62,19 +45,16 @@ fn an_interrupted_run_heals_stops_and_gives_a_partial_verdict() {
 
 #[test]
 fn a_run_is_interrupted_while_its_servers_start() {
-    use std::os::unix::fs::PermissionsExt;
-
     let harness = Harness::new();
     let program = harness.folder.path().join("redis-server");
-    std::fs::write(&program, "#!/bin/sh\ntouch \"$0.started\"\nexec sleep 600\n").unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&program, "touch \"$0.started\"\nexec sleep 600");
     let path = format!("{}:{}", harness.folder.path().display(), std::env::var("PATH").unwrap());
     let mut command = harness.command("run --runtime local --backend redis --time 60s");
     let child = command.env("PATH", path).stderr(Stdio::piped()).spawn().unwrap();
     until("the server's start", || {
         harness.folder.path().join("redis-server.started").exists()
     });
-    signal(child.id(), "INT");
+    send(child.id(), Signal::SIGINT);
     let output = child.wait_with_output().unwrap();
     let screen = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{screen}");
@@ -96,9 +76,9 @@ fn stood_still(stopped: impl FnOnce(u32) -> u32, named: &str) {
         std::fs::read_to_string(&history).is_ok_and(|text| text.contains(r#""phase":"faults""#))
     });
     let stopped = stopped(child.id());
-    signal(stopped, "STOP");
+    send(stopped, Signal::SIGSTOP);
     std::thread::sleep(Duration::from_secs(4));
-    signal(stopped, "CONT");
+    send(stopped, Signal::SIGCONT);
     let answer = Answer::of(child.wait_with_output().unwrap());
     answer.assert_exit(3);
     let unsure = answer.diagnosis["unsure"].to_string();
@@ -114,11 +94,8 @@ fn a_harness_that_stood_still_says_so_and_blames_no_lock() {
 #[test]
 fn a_server_that_is_stopped_by_hand_is_named_and_no_lock_is_blamed() {
     let server = |harness: u32| {
-        let children = Command::new("pgrep")
-            .args(["-P", &harness.to_string(), "redis-server"])
-            .output()
-            .unwrap();
-        String::from_utf8(children.stdout).unwrap().trim().parse().unwrap()
+        let children = succeeds(Command::new("pgrep").args(["-P", &harness.to_string(), "redis-server"]));
+        children.trim().parse().unwrap()
     };
     stood_still(server, "n1 did not serve");
 }
@@ -127,7 +104,7 @@ fn a_server_that_is_stopped_by_hand_is_named_and_no_lock_is_blamed() {
 fn a_killed_run_leaves_a_history_that_can_be_checked_and_nothing_that_runs() {
     let harness = Harness::new();
     let mut child = in_the_middle(&harness);
-    signal(child.id(), "KILL");
+    send(child.id(), Signal::SIGKILL);
     child.wait().unwrap();
     until("the children's end", || processes_of(harness.folder.path()).is_empty());
     let checked = Answer::of(harness.output("check latest --json"));

@@ -1,76 +1,44 @@
 //! Runs on servers that were running before (`--servers`): a verdict as on servers of harness, and nothing of others touched.
 
-use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output, Stdio};
 
 use harness_workloads::redis::lock_key;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::command::{Answer, Harness};
+use crate::machine::{OwnServer, free_address, send, until};
 
 /// What an observer of Redis needs.
 const EVENTS: &str = "Kg$hlx";
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    listener.local_addr().expect("it has an address").port()
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < Duration::from_secs(40), "{what} takes too long");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-/// A server that is none of harness, killed when it goes.
-struct Running {
-    child: Child,
-    port: u16,
-}
-
-impl Running {
-    fn redis(folder: &Path, events: &str) -> Self {
-        let port = free_port();
-        let command = format!("exec redis-server --port {port} --save '' --notify-keyspace-events '{events}'");
-        let running = Self {
-            child: shell(&command, folder),
-            port,
-        };
-        until("redis-server", || running.ask(&["PING"]) == "PONG");
-        running
+impl OwnServer {
+    /// A Redis that tells of these events.
+    fn with_events(events: &str) -> Self {
+        Self::redis(&["--notify-keyspace-events", events])
     }
 
     fn zk(folder: &Path) -> Self {
-        let port = free_port();
+        let address = free_address();
         let data = folder.join("zk");
         std::fs::create_dir(&data).unwrap();
         let settings = format!(
-            "tickTime=2000\ndataDir={}\nclientPort={port}\nadmin.enableServer=false\n",
-            data.display()
+            "tickTime=2000\ndataDir={}\nclientPort={}\nadmin.enableServer=false\n",
+            data.display(),
+            address.port()
         );
         std::fs::write(folder.join("zoo.cfg"), settings).unwrap();
         let jars = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar";
-        let command =
-            format!("exec java -Xmx128m -cp {jars} org.apache.zookeeper.server.quorum.QuorumPeerMain zoo.cfg");
-        let running = Self {
-            child: shell(&command, folder),
-            port,
-        };
-        until("ZooKeeper", || {
-            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
-        });
-        running
+        let mut java = Command::new("java");
+        java.args(["-Xmx128m", "-cp", jars]);
+        java.args(["org.apache.zookeeper.server.quorum.QuorumPeerMain", "zoo.cfg"]);
+        Self::start(java.current_dir(folder).stderr(Stdio::null()), address)
     }
 
     /// What `redis-cli` prints.
     fn ask(&self, words: &[&str]) -> String {
-        redis_cli(self.port, words)
+        redis_cli(self.address.port(), words)
     }
 
     fn keys(&self) -> Vec<String> {
@@ -79,21 +47,6 @@ impl Running {
         keys.sort();
         keys
     }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn shell(command: &str, folder: &Path) -> Child {
-    let output = std::fs::File::create(folder.join("server.out")).unwrap();
-    let errors = output.try_clone().unwrap();
-    let mut shell = Command::new("sh");
-    shell.args(["-c", command]).current_dir(folder).stdin(Stdio::null());
-    shell.stdout(output).stderr(errors).spawn().expect("sh starts")
 }
 
 fn redis_cli(port: u16, words: &[&str]) -> String {
@@ -116,13 +69,13 @@ fn said(output: &Output) -> String {
 #[test]
 fn nothing_of_others_is_touched_and_nothing_of_the_run_is_left() {
     let harness = Harness::new();
-    let redis = Running::redis(harness.folder.path(), EVENTS);
+    let redis = OwnServer::with_events(EVENTS);
     // a key that a run of harness on a server of its own would take for a lock
     redis.ask(&["SET", &lock_key("l0"), "of others"]);
     redis.ask(&["SET", "other", "1"]);
     let words = format!(
-        "--backend redis --servers 127.0.0.1:{} --lease 1s --window 2500ms --time 9s --fault partition --seed 1",
-        redis.port
+        "--backend redis --servers {} --lease 1s --window 2500ms --time 9s --fault partition --seed 1",
+        redis.address
     );
     let refused = harness.output(&format!("run {words}"));
     assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
@@ -154,10 +107,10 @@ fn nothing_of_others_is_touched_and_nothing_of_the_run_is_left() {
 #[test]
 fn a_setting_is_not_changed_and_without_it_there_is_no_observer() {
     let harness = Harness::new();
-    let redis = Running::redis(harness.folder.path(), "");
+    let redis = OwnServer::with_events("");
     let answer = harness.run(&format!(
-        "--backend redis --servers 127.0.0.1:{} --lease 1s --time 7s",
-        redis.port
+        "--backend redis --servers {} --lease 1s --time 7s",
+        redis.address
     ));
     answer.assert_exit(0);
     assert!(
@@ -176,7 +129,7 @@ fn a_setting_is_not_changed_and_without_it_there_is_no_observer() {
 #[test]
 fn servers_are_touched_by_the_commands_that_were_given_and_by_nothing_else() {
     let harness = Harness::new();
-    let port = free_port();
+    let port = free_address().port();
     let folder = harness.folder.path().display().to_string();
     let start = format!(
         "redis-server --port {port} --save '' --notify-keyspace-events '{EVENTS}' --dir {folder} --daemonize yes --pidfile {folder}/pid"
@@ -208,7 +161,7 @@ fn servers_are_touched_by_the_commands_that_were_given_and_by_nothing_else() {
     ]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("the server's death", || redis_cli(port, &["PING"]) != "PONG");
-    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    send(child.id(), Signal::SIGINT);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", said(&output));
     until("the server's return", || redis_cli(port, &["PING"]) == "PONG");
@@ -219,10 +172,10 @@ fn servers_are_touched_by_the_commands_that_were_given_and_by_nothing_else() {
 #[test]
 fn a_running_server_that_dies_is_named_and_no_lock_is_blamed() {
     let harness = Harness::new();
-    let mut redis = Running::redis(harness.folder.path(), EVENTS);
+    let mut redis = OwnServer::with_events(EVENTS);
     let words = format!(
-        "run --backend redis --servers 127.0.0.1:{} --yes --lease 1s --wait 2s --progress-bound 3s --time 9s --fault none --results results",
-        redis.port
+        "run --backend redis --servers {} --yes --lease 1s --wait 2s --progress-bound 3s --time 9s --fault none --results results",
+        redis.address
     );
     let mut command = harness.command(&words);
     // what cannot be removed from a dead server stays noted there
@@ -248,11 +201,11 @@ fn a_running_server_that_dies_is_named_and_no_lock_is_blamed() {
 }
 
 /// Kills a run when it has a lock on this server. Returns how its entries there are told of.
-fn killed_with_a_lock(harness: &Harness, redis: &Running) -> String {
+fn killed_with_a_lock(harness: &Harness, redis: &OwnServer) -> String {
     let before = redis.keys().len();
     let words = format!(
-        "run --backend redis --recipe redis-setnx --servers 127.0.0.1:{} --yes --hold 2s --time 60s",
-        redis.port
+        "run --backend redis --recipe redis-setnx --servers {} --yes --hold 2s --time 60s",
+        redis.address
     );
     let mut child = harness
         .command(&words)
@@ -263,13 +216,13 @@ fn killed_with_a_lock(harness: &Harness, redis: &Running) -> String {
     until("a lock", || redis.keys().len() > before);
     child.kill().unwrap();
     child.wait().unwrap();
-    format!("on redis at 127.0.0.1:{}", redis.port)
+    format!("on redis at {}", redis.address)
 }
 
 #[test]
 fn what_a_killed_run_left_is_shown_and_removed() {
     let harness = Harness::new();
-    let redis = Running::redis(harness.folder.path(), EVENTS);
+    let redis = OwnServer::with_events(EVENTS);
     redis.ask(&["SET", "other", "1"]);
     let at = killed_with_a_lock(&harness, &redis);
     let shown = String::from_utf8_lossy(&harness.output("doctor").stdout).into_owned();
@@ -281,7 +234,7 @@ fn what_a_killed_run_left_is_shown_and_removed() {
 #[test]
 fn what_is_on_a_server_that_is_gone_is_given_up_when_that_is_asked_for() {
     let harness = Harness::new();
-    let redis = Running::redis(harness.folder.path(), EVENTS);
+    let redis = OwnServer::with_events(EVENTS);
     let at = killed_with_a_lock(&harness, &redis);
     drop(redis);
 
@@ -305,12 +258,9 @@ fn what_is_on_a_server_that_is_gone_is_given_up_when_that_is_asked_for() {
 #[test]
 fn a_replica_is_refused() {
     let harness = Harness::new();
-    let redis = Running::redis(harness.folder.path(), EVENTS);
+    let redis = OwnServer::with_events(EVENTS);
     redis.ask(&["REPLICAOF", "127.0.0.1", "1"]);
-    let refused = harness.output(&format!(
-        "run --backend redis --servers 127.0.0.1:{} --time 9s",
-        redis.port
-    ));
+    let refused = harness.output(&format!("run --backend redis --servers {} --time 9s", redis.address));
     assert_eq!(refused.status.code(), Some(4), "{}", said(&refused));
     assert!(said(&refused).contains("it is a replica"), "{}", said(&refused));
 }
@@ -321,10 +271,10 @@ mod nightly {
     #[test]
     fn a_broken_lock_is_found_on_servers_that_were_running() {
         let harness = Harness::new();
-        let redis = Running::redis(harness.folder.path(), EVENTS);
+        let redis = OwnServer::with_events(EVENTS);
         let words = format!(
-            "--backend redis --servers 127.0.0.1:{} --lease 2s --time 26s --fault pause-holder --seed 1",
-            redis.port
+            "--backend redis --servers {} --lease 2s --time 26s --fault pause-holder --seed 1",
+            redis.address
         );
         // nothing is on them, so nothing is asked
         let answer = harness.run(&words);
@@ -341,23 +291,21 @@ mod nightly {
     #[test]
     fn etcd_is_tested_and_left_as_it_was() {
         let harness = Harness::new();
-        let (port, peer) = (free_port(), free_port());
-        let urls = format!("http://127.0.0.1:{port}");
-        let peer = format!("http://127.0.0.1:{peer}");
-        let command = format!(
-            "exec etcd --data-dir etcd --listen-client-urls {urls} --advertise-client-urls {urls} --listen-peer-urls {peer} \
-             --initial-advertise-peer-urls {peer} --initial-cluster default={peer}"
-        );
-        let etcd = Running {
-            child: shell(&command, harness.folder.path()),
-            port,
-        };
-        until("etcd", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        let address = free_address();
+        let urls = format!("http://{address}");
+        let peer = format!("http://{}", free_address());
+        let cluster = format!("default={peer}");
+        let mut command = Command::new("etcd");
+        command.args(["--data-dir", "etcd", "--initial-cluster", &cluster]);
+        command.args(["--listen-client-urls", &urls, "--advertise-client-urls", &urls]);
+        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        command.current_dir(harness.folder.path()).stderr(Stdio::null());
+        let etcd = OwnServer::start(&mut command, address);
         // the second time nothing is asked, since nothing is there
         for fault in ["partition", "kill-holder"] {
             let words = format!(
-                "--backend etcd --servers 127.0.0.1:{} --time 24s --fault {fault} --seed 1",
-                etcd.port
+                "--backend etcd --servers {} --time 24s --fault {fault} --seed 1",
+                etcd.address
             );
             let answer = harness.run(&words);
             answer.assert_exit(0);
@@ -368,11 +316,8 @@ mod nightly {
     #[test]
     fn a_lease_that_the_servers_do_not_grant_is_refused_and_zookeeper_is_left_as_it_was() {
         let harness = Harness::new();
-        let zk = Running::zk(harness.folder.path());
-        let words = format!(
-            "--backend zk --servers 127.0.0.1:{} --fault partition --seed 1",
-            zk.port
-        );
+        let zk = OwnServer::zk(harness.folder.path());
+        let words = format!("--backend zk --servers {} --fault partition --seed 1", zk.address);
         let refused = harness.output(&format!("run {words} --lease 2s --time 40s"));
         assert!(said(&refused).contains("--lease 4000ms"), "{}", said(&refused));
         let answer = harness.run(&format!("{words} --lease 4s --time 40s"));
@@ -380,8 +325,8 @@ mod nightly {
         assert_eq!(answer.verdict("HL007"), "holds", "{:#}", answer.diagnosis);
         // a store that is as it was holds nothing: nothing is asked the second time
         let again: Answer = harness.run(&format!(
-            "--backend zk --servers 127.0.0.1:{} --lease 4s --time 16s --each 3",
-            zk.port
+            "--backend zk --servers {} --lease 4s --time 16s --each 3",
+            zk.address
         ));
         again.assert_exit(0);
     }

@@ -5,14 +5,15 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use harness_workloads::mariadb::{MysqlConnection, MysqlError};
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::foreign::page_client;
 use crate::command::{Answer, Harness};
+use crate::machine::{OwnServer, http, until_ok};
 
 /// What servers say to who is not logged in (any more).
 const REFUSALS: [&str; 5] = [
@@ -80,13 +81,10 @@ impl GuardedRun {
             child,
             password: String::new(),
         };
-        let begun = Instant::now();
-        while run.password.is_empty() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "no client:\n{}", run.said());
+        run.password = until_ok(|| {
             assert!(run.child.try_wait().unwrap().is_none(), "it ended:\n{}", run.said());
-            std::thread::sleep(Duration::from_millis(20));
-            run.password = run.given(variable).unwrap_or_default();
-        }
+            run.given(variable).ok_or_else(|| format!("no client:\n{}", run.said()))
+        });
         run
     }
 
@@ -106,15 +104,8 @@ impl GuardedRun {
 
     /// Waits until the history has as many acquires that were answered `ok`.
     pub fn wait_for_grants(&self, wanted: usize) {
-        let begun = Instant::now();
-        let mut grants = 0;
-        while grants < wanted {
-            assert!(
-                begun.elapsed() < Duration::from_secs(60),
-                "{grants} grants:\n{}",
-                self.said()
-            );
-            std::thread::sleep(Duration::from_millis(50));
+        until_ok(|| {
+            let mut grants = 0;
             each_file(&self.harness.results(), &mut |path, bytes| {
                 if path.ends_with("history.jsonl") {
                     let text = String::from_utf8_lossy(bytes);
@@ -122,7 +113,9 @@ impl GuardedRun {
                     grants = text.lines().filter(is_grant).count();
                 }
             });
-        }
+            let missing = || format!("{grants} grants:\n{}", self.said());
+            (grants >= wanted).then_some(()).ok_or_else(missing)
+        });
     }
 
     fn said(&self) -> String {
@@ -233,16 +226,9 @@ fn redis_refuses_a_stranger_and_a_log_in_is_not_the_message_of_a_fault() {
 
 /// The whole answer to a request of etcd's gateway.
 fn gateway(server: SocketAddr, path: &str, token: Option<&str>, body: &str) -> String {
-    let mut stream = TcpStream::connect(server).expect("it serves");
-    let token = token.map_or(String::new(), |token| format!("Authorization: {token}\r\n"));
-    let request = format!(
-        "POST /v3/{path} HTTP/1.1\r\nHost: {server}\r\n{token}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    );
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut said = String::new();
-    stream.read_to_string(&mut said).expect("it answers");
-    said
+    let token = token.map_or(String::new(), |token| format!("\r\nAuthorization: {token}"));
+    let head = format!("POST /v3/{path} HTTP/1.1\r\nHost: {server}{token}");
+    http(server, &head, body).expect("it answers")
 }
 
 /// Tokens are forgotten when authentication is switched off, and when they were not used for long.
@@ -287,39 +273,15 @@ fn a_client_with_a_wrong_password_ends_the_run_with_the_servers_words() {
     );
 }
 
-/// A server of the test itself.
-struct KilledAtEnd(Child);
-
-impl Drop for KilledAtEnd {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Servers that were running before ask the one who looks at them, too.
 #[test]
 fn servers_that_were_running_before_are_entered_with_the_login_of_the_environment() {
     let harness = Harness::new();
-    let free = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let port = free.port().to_string();
-    let server = Command::new("redis-server")
-        .args(["--port", &port, "--save", "", "--requirepass", "sesame"])
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("redis-server starts");
-    let _server = KilledAtEnd(server);
-    let begun = Instant::now();
-    while TcpStream::connect(free).is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "it does not serve");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert!(answer(free, b"AUTH sesame\r\nSET mine 1\r\n").starts_with("+OK"));
+    let server = OwnServer::redis(&["--requirepass", "sesame"]);
+    let address = server.address;
+    assert!(answer(address, b"AUTH sesame\r\nSET mine 1\r\n").starts_with("+OK"));
     let asked = |password: Option<&str>| {
-        let mut command = harness.command(&format!("run --backend redis --servers {free} --time 8s"));
+        let mut command = harness.command(&format!("run --backend redis --servers {address} --time 8s"));
         command.env_remove("REDISCLI_AUTH").stdin(Stdio::null());
         let output = command
             .envs(password.map(|password| ("REDISCLI_AUTH", password)))

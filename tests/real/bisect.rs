@@ -164,51 +164,39 @@ mod nightly {
         use std::process::{Command, Stdio};
 
         use super::*;
+        use crate::machine::MadeByDocker;
 
         const KEEPS: &str = "harness-redis:debian";
 
         /// An image of a Redis that forgets all keys now and then.
-        struct Forgetful(String);
-
-        impl Forgetful {
-            fn build() -> Self {
-                let name = format!("harness-bisect-test:{}", std::process::id());
-                let file = format!(
-                    "FROM {KEEPS}\nLABEL keeps=no\nRUN printf '#!/bin/sh\\n(while sleep 0.7; do redis-cli flushall; done) >/dev/null 2>&1 &\\nexec /usr/bin/redis-server \"$@\"\\n' > /usr/local/bin/redis-server && chmod +x /usr/local/bin/redis-server\n"
-                );
-                let mut build = Command::new("docker")
-                    .args(["build", "--quiet", "--network", "none", "--tag", &name, "-"])
-                    .stdin(Stdio::piped())
-                    .stdout(Stdio::null())
-                    .spawn()
-                    .unwrap();
-                build.stdin.take().unwrap().write_all(file.as_bytes()).unwrap();
-                assert!(build.wait().unwrap().success());
-                Self(name)
-            }
-        }
-
-        impl Drop for Forgetful {
-            fn drop(&mut self) {
-                let _ = Command::new("docker").args(["rmi", "--force", &self.0]).output();
-            }
+        fn forgetful() -> MadeByDocker {
+            let name = format!("harness-bisect-test:{}", std::process::id());
+            let file = format!(
+                "FROM {KEEPS}\nLABEL keeps=no\nRUN printf '#!/bin/sh\\n(while sleep 0.7; do redis-cli flushall; done) >/dev/null 2>&1 &\\nexec /usr/bin/redis-server \"$@\"\\n' > /usr/local/bin/redis-server && chmod +x /usr/local/bin/redis-server\n"
+            );
+            let mut build = Command::new("docker")
+                .args(["build", "--quiet", "--network", "none", "--tag", &name, "-"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
+            build.stdin.take().unwrap().write_all(file.as_bytes()).unwrap();
+            assert!(build.wait().unwrap().success());
+            MadeByDocker::Image(name)
         }
 
         #[test]
         fn an_image_that_is_not_there_is_skipped_and_the_answer_is_a_range() {
             let harness = Harness::new();
-            let image = Forgetful::build();
-            let words = format!(
-                "--runtime docker --image {} --backend redis --hold 1s --clients 2 --time 8s",
-                image.0
-            );
+            let made = forgetful();
+            let image = made.name();
+            let words = format!("--runtime docker --image {image} --backend redis --hold 1s --clients 2 --time 8s");
             harness.run(&words).assert_exit(1);
             // nothing listens there, so nothing is pulled
             let missing = "localhost:1/none:1";
-            let (exit, result, stderr) =
-                bisected(&harness, &format!("--bisect-image {KEEPS},{missing},{}", image.0), &[]);
+            let (exit, result, stderr) = bisected(&harness, &format!("--bisect-image {KEEPS},{missing},{image}"), &[]);
             assert_eq!(exit, 1, "{stderr}\n{result:#}");
-            assert_eq!(result["began"], json!([missing, image.0]), "{stderr}\n{result:#}");
+            assert_eq!(result["began"], json!([missing, image]), "{stderr}\n{result:#}");
             assert_eq!(result["versions"][1]["state"], "skipped");
             assert!(
                 result["versions"][1]["why"].as_str().unwrap().contains("no image"),

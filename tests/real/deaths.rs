@@ -1,9 +1,9 @@
 //! Servers that end by themselves while a run goes on: the run ends at once and names the server, and no lock is blamed.
 
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use crate::command::{Answer, Harness, on_runtimes};
+use crate::machine::{succeeds, until};
 
 /// Starts a run of a minute and waits until it is in its warm-up.
 fn warm(harness: &Harness, words: &str) -> Child {
@@ -11,33 +11,18 @@ fn warm(harness: &Harness, words: &str) -> Child {
     let mut command = harness.command(&words);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let history = harness.results().join("latest/history.jsonl");
-    let start = Instant::now();
-    while !std::fs::read_to_string(&history).is_ok_and(|text| text.contains(r#""phase":"warm-up""#)) {
-        assert!(start.elapsed() < Duration::from_secs(60), "the warm-up takes too long");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    until("the warm-up", || {
+        std::fs::read_to_string(&history).is_ok_and(|text| text.contains(r#""phase":"warm-up""#))
+    });
     child
 }
 
 /// The children of a run that are this program.
 fn servers_of(run: &Child, program: &str) -> Vec<String> {
-    let output = Command::new("ps")
-        .args(["-o", "pid=,comm=", "--ppid", &run.id().to_string()])
-        .output();
-    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    let text = succeeds(Command::new("ps").args(["-o", "pid=,comm=", "--ppid", &run.id().to_string()]));
     let children = text.lines().filter_map(|line| line.trim().split_once(' '));
     let servers = children.filter(|(_, name)| name.trim() == program);
     servers.map(|(pid, _)| pid.to_owned()).collect()
-}
-
-fn succeeds(program: &str, words: &[&str]) -> String {
-    let output = Command::new(program).args(words).output().unwrap();
-    assert!(
-        output.status.success(),
-        "{program} {words:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout).unwrap()
 }
 
 /// The run has ended with `server ended by itself at …s (how)`, where `how` is one of these, and what it stored says the same and blames no lock.
@@ -74,7 +59,7 @@ fn the_only_server_that_is_killed_ends_the_run() {
     let run = warm(&harness, "--runtime local --backend redis --fault none");
     let servers = servers_of(&run, "redis-server");
     assert_eq!(servers.len(), 1, "{servers:?}");
-    succeeds("kill", &["-9", &servers[0]]);
+    succeeds(Command::new("kill").args(["-9", &servers[0]]));
     ended_by_itself(&harness, run, "n1", &["signal 9"]);
 }
 
@@ -87,7 +72,7 @@ fn one_of_three_servers_that_is_killed_ends_the_run_under_faults() {
     );
     let servers = servers_of(&run, "etcd");
     assert_eq!(servers.len(), 3, "{servers:?}");
-    succeeds("kill", &["-9", &servers[1]]);
+    succeeds(Command::new("kill").args(["-9", &servers[1]]));
     ended_by_itself(&harness, run, "n2", &["signal 9"]);
 }
 
@@ -120,9 +105,9 @@ mod docker {
         let label = format!("label=harness.run={name}");
         let process = format!("name=-{}-n1", run.id());
         let found = ["ps", "--filter", &label, "--filter", &process, "--format", "{{.Names}}"];
-        let containers = succeeds("docker", &found);
+        let containers = succeeds(Command::new("docker").args(found));
         assert_eq!(containers.lines().count(), 1, "{containers}");
-        succeeds("docker", &[words, &[containers.trim()]].concat());
+        succeeds(Command::new("docker").args(words).arg(containers.trim()));
         run
     }
 

@@ -4,12 +4,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::thread::{scope, sleep};
-use std::time::{Duration, Instant};
+use std::thread::scope;
+use std::time::Duration;
 
 use super::authentication::{GuardedRun, each_file};
 use super::foreign::page_client;
 use crate::command::{Answer, Harness};
+use crate::machine::until_ok;
 
 /// Python's own TLS, which shares nothing with that of harness: asks a server, and prints what it answers until it has said this.
 const STRANGER: &str = r#"
@@ -63,21 +64,10 @@ impl ClientFiles {
     }
 }
 
-/// What `asked` gives, again and again for ten seconds: a fault may have killed the server, which comes back.
-fn until_served<T>(asked: impl Fn() -> Option<T>) -> Option<T> {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        let answer = asked();
-        if answer.is_some() || Instant::now() >= deadline {
-            return answer;
-        }
-        sleep(Duration::from_millis(20));
-    }
-}
-
 /// What a server answers to who writes plain text.
 fn answer_to_plain_text(server: SocketAddr, question: &[u8]) -> Vec<u8> {
-    let mut stream = until_served(|| TcpStream::connect(server).ok()).expect("it serves");
+    // a fault may have killed it, and it comes back
+    let mut stream = until_ok(|| TcpStream::connect(server));
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     stream.write_all(question).unwrap();
     let mut said = Vec::new();
@@ -90,14 +80,15 @@ fn answer_to_plain_text(server: SocketAddr, question: &[u8]) -> Vec<u8> {
 fn check(run: GuardedRun, server_after: &str, question: &[u8], answer: &str, exit: i32) -> Answer {
     let server = run.port(server_after);
     let files = ClientFiles::of(&run);
+    let refused = "a client with a certificate was refused";
     // all at once, since the run does not wait for them
     let (said, uncertified, plain) = scope(|scope| {
-        let certified = scope.spawn(|| until_served(|| files.ask(server, true, question, answer)));
+        let certified = scope.spawn(|| until_ok(|| files.ask(server, true, question, answer).ok_or(refused)));
         let uncertified = scope.spawn(|| files.ask(server, false, question, answer));
         let plain = String::from_utf8_lossy(&answer_to_plain_text(server, question)).into_owned();
         (certified.join().unwrap(), uncertified.join().unwrap(), plain)
     });
-    assert!(said.as_ref().is_some_and(|said| said.contains(answer)), "{said:?}");
+    assert!(said.contains(answer), "{said:?}");
     assert_eq!(uncertified, None, "a client without a certificate was answered");
     assert!(!plain.contains(answer), "plain text was answered: {plain:?}");
     let folder = run.harness.results();

@@ -1,9 +1,10 @@
 //! Images by digest: a run says which one it ran, and the names in this repository can be pinned.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
+
+use crate::machine::write_program;
 
 /// What has names of images in it.
 const FILES: [&str; 8] = [
@@ -26,12 +27,10 @@ fn repository(unknown: &str) -> tempfile::TempDir {
         fs::create_dir_all(copy.parent().unwrap()).unwrap();
         fs::copy(root.join(file), copy).unwrap();
     }
-    let docker = folder.path().join("docker");
     let script = format!(
-        "#!/bin/sh\ncase \"$4\" in *@*) exit 1;; {unknown}*) exit 1;; esac\necho sha256:$(printf %s \"$4\" | sha256sum | cut -c1-64)\n"
+        "case \"$4\" in *@*) exit 1;; {unknown}*) exit 1;; esac\necho sha256:$(printf %s \"$4\" | sha256sum | cut -c1-64)"
     );
-    fs::write(&docker, script).unwrap();
-    fs::set_permissions(&docker, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&folder.path().join("docker"), &script);
     folder
 }
 
@@ -87,14 +86,12 @@ fn where_a_registry_does_not_answer_nothing_is_pinned() {
 }
 
 mod docker {
-    use super::*;
     use crate::command::Harness;
+    use crate::machine::docker;
 
     #[test]
     fn a_run_of_an_image_by_its_id_says_so() {
-        let inspect = ["image", "inspect", "--format", "{{.Id}}", "harness-redis:debian"];
-        let id = Command::new("docker").args(inspect).output().unwrap();
-        let id = String::from_utf8(id.stdout).unwrap().trim().to_owned();
+        let id = docker("image inspect --format {{.Id}} harness-redis:debian");
         if id.is_empty() {
             eprintln!("skipped: harness-redis:debian is not here (make images)");
             return;

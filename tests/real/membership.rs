@@ -1,30 +1,22 @@
 //! Servers that leave their cluster for good and new ones in their place: who they are, what they know, and whom it concerns.
 
-use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use harness::backends;
 use harness::cluster::{Cluster, ClusterSpec, NodeCommand, Runtime};
 use harness_workloads::BackendId;
 use serde_json::{Value, json};
 
 use crate::command::{Harness, on_runtimes};
+use crate::machine::{http, plain_servers};
 
 /// Time for what the cluster agrees on in a second, and refuses for five.
 const SOON: Duration = Duration::from_secs(60);
 
 /// What an etcd server answers to a question of its JSON gateway.
 fn asked(server: SocketAddr, path: &str, question: &Value) -> Value {
-    let body = question.to_string();
-    let mut stream = TcpStream::connect(server).expect("it serves");
-    let head = format!(
-        "POST /v3/{path} HTTP/1.0\r\nHost: etcd\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all((head + &body).as_bytes()).expect("sent");
-    let mut text = String::new();
-    stream.read_to_string(&mut text).expect("an answer");
+    let head = format!("POST /v3/{path} HTTP/1.0\r\nHost: etcd\r\nContent-Type: application/json");
+    let text = http(server, &head, &question.to_string()).expect("an answer");
     let (_, answer) = text.split_once("\r\n\r\n").expect("a head and a body");
     serde_json::from_str(answer).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
@@ -57,22 +49,8 @@ async fn until_done<T, E: std::fmt::Display>(mut attempt: impl AsyncFnMut() -> R
 fn the_new_member_of_an_etcd_cluster_is_another_one_and_has_what_the_others_have() {
     let folder = tempfile::tempdir().unwrap();
     let spec = ClusterSpec {
-        software: backends::of(BackendId::Etcd).software,
-        nodes: 3,
-        lease: Duration::from_secs(2),
-        run: format!("membership-{}", std::process::id()),
-        logs: folder.path().to_owned(),
-        port_base: None,
-        start_limit: SOON,
-        clocks: Vec::new(),
-        disks: Vec::new(),
-        own_disks: false,
         replaceable: true,
-        upgrade: None,
-        login: None,
-        tls: None,
-        peer_proxies: None,
-        on_wait: std::sync::Arc::new(|_| {}),
+        ..plain_servers(BackendId::Etcd, 3, Duration::from_secs(2), folder.path())
     };
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let (_kept, interrupt) = tokio::sync::watch::channel(false);

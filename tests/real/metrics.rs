@@ -1,28 +1,16 @@
 //! `--metrics`: figures of a run and of a hunt, read while they go on.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
 
 use crate::command::Harness;
-
-fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
-}
+use crate::machine::{free_address, http, send, until_ok};
 
 fn get(at: SocketAddr, path: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(at)?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     // a scraper may call this machine by a name
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nHost: soak.internal:9184\r\nConnection: close\r\n\r\n"
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
+    http(at, &format!("GET {path} HTTP/1.1\r\nHost: soak.internal:9184"), "")
 }
 
 fn value(answer: &str, sample: &str) -> Option<f64> {
@@ -34,19 +22,15 @@ fn value(answer: &str, sample: &str) -> Option<f64> {
 
 /// Reads until the figures are as wanted; the process must go on meanwhile.
 fn until(running: &mut Child, at: SocketAddr, wanted: impl Fn(&str) -> bool) -> String {
-    let end = Instant::now() + Duration::from_secs(60);
     let mut last = String::new();
-    while Instant::now() < end {
+    until_ok(|| {
         assert_eq!(running.try_wait().unwrap(), None, "it ended before: {last}");
         if let Ok(answer) = get(at, "/metrics") {
-            if wanted(&answer) {
-                return answer;
-            }
             last = answer;
         }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("never: {last}");
+        let answer = wanted(&last).then(|| last.clone());
+        answer.ok_or_else(|| format!("never: {last}"))
+    })
 }
 
 #[test]
@@ -85,11 +69,7 @@ fn a_hunt_shows_its_experiments() {
     until(&mut running, at, |answer| {
         value(answer, "harness_experiments_total{outcome=\"held\"}") > Some(3.0)
     });
-    nix::sys::signal::kill(
-        nix::unistd::Pid::from_raw(running.id() as i32),
-        nix::sys::signal::Signal::SIGINT,
-    )
-    .unwrap();
+    send(running.id(), Signal::SIGINT);
     running.wait().unwrap();
 }
 

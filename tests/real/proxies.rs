@@ -1,23 +1,23 @@
 //! The other proxy, and the API: runs through a Toxiproxy give the verdicts that they give through the built-in one, and a
 //! run whose links were changed through the API says so. `harness proxy`, which speaks Toxiproxy's API, stands in for one.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 use crate::command::{Answer, Harness};
+use crate::machine::{free_address, http, until};
 
 /// `harness proxy`, and where its API is.
-struct ProxyProcess {
+pub struct ProxyProcess {
     child: Child,
-    api: SocketAddr,
+    pub api: SocketAddr,
 }
 
 impl ProxyProcess {
-    fn start_with(harness: &Harness, words: &str) -> Self {
-        let mut command = harness.command(&format!("proxy --listen 127.0.0.1:0 {words}"));
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    pub fn start_with(harness: &Harness, words: &str) -> Self {
+        let mut command = harness.command(&format!("proxy {words}"));
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = child.expect("harness can be started");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("it is piped");
@@ -27,6 +27,15 @@ impl ProxyProcess {
         let api = line.trim().rsplit_once("http://").and_then(|(_, at)| at.parse().ok());
         let api = api.unwrap_or_else(|| panic!("it says where it is: {line}"));
         Self { child, api }
+    }
+
+    /// Ends it; what it said on stderr.
+    pub fn end(mut self) -> String {
+        self.child.kill().expect("it runs");
+        let mut said = String::new();
+        let stderr = self.child.stderr.as_mut().expect("it is piped");
+        stderr.read_to_string(&mut said).expect("text");
+        said
     }
 }
 
@@ -38,14 +47,7 @@ impl Drop for ProxyProcess {
 }
 
 fn ask(api: SocketAddr, method: &str, path: &str, body: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(api)?;
-    let length = body.len();
-    let head =
-        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
-    stream.write_all(format!("{head}{body}").as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
+    http(api, &format!("{method} {path} HTTP/1.1\r\nHost: localhost"), body)
 }
 
 #[test]
@@ -57,7 +59,7 @@ fn a_proxy_begins_with_those_of_its_file_and_says_what_is_wrong_with_one() {
         r#"[{"name":"db","listen":"127.0.0.1:0","upstream":"db.example:5432","enabled":true}]"#,
     )
     .expect("a file");
-    let serving = ProxyProcess::start_with(&harness, "--config proxies.json");
+    let serving = ProxyProcess::start_with(&harness, "--listen 127.0.0.1:0 --config proxies.json");
     let made = ask(serving.api, "GET", "/proxies/db", "").expect("it serves");
     assert!(
         made.contains("db.example:5432") && made.contains(r#""enabled":true"#),
@@ -76,20 +78,17 @@ fn a_proxy_begins_with_those_of_its_file_and_says_what_is_wrong_with_one() {
 #[test]
 fn a_run_that_is_poked_says_so_and_is_calm_at_its_end() {
     let harness = Harness::new();
-    let api = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let api = api.expect("a free port");
+    let api = free_address();
     let words =
         format!("run --json --runtime local --backend redis --fault none --lease 1s --time 8s --proxy-api {api}");
     let mut command = harness.command(&words);
     let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let running = running.expect("harness can be started");
     let toxic = r#"{"type":"latency","attributes":{"latency":30}}"#;
-    let end = Instant::now() + Duration::from_secs(60);
     // granted as soon as the run has its links
-    while !ask(api, "POST", "/proxies/c0-%3En1/toxics", toxic).is_ok_and(|answer| answer.contains(" 200 ")) {
-        assert!(Instant::now() < end, "the API never grants it");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("a grant by the API", || {
+        ask(api, "POST", "/proxies/c0-%3En1/toxics", toxic).is_ok_and(|answer| answer.contains(" 200 "))
+    });
     let answer = Answer::of(running.wait_with_output().expect("it ends"));
     answer.assert_exit(0);
     let notes = answer.diagnosis["notes"].to_string();
@@ -107,10 +106,11 @@ fn a_run_that_is_poked_says_so_and_is_calm_at_its_end() {
 #[cfg(feature = "toxiproxy")]
 mod nightly {
     use super::*;
+    use crate::machine::until_ok;
 
     fn through_both(words: &str) -> [Answer; 2] {
         let harness = Harness::new();
-        let toxiproxy = ProxyProcess::start_with(&harness, "");
+        let toxiproxy = ProxyProcess::start_with(&harness, "--listen 127.0.0.1:0");
         let words = format!("--runtime local {words} --lease 1s --seed b17e");
         let built_in = harness.run(&words);
         let other = harness.run(&format!("{words} --proxy toxiproxy={}", toxiproxy.api));
@@ -152,7 +152,7 @@ mod nightly {
     #[test]
     fn every_fault_of_the_network_bites_through_a_toxiproxy() {
         let harness = Harness::new();
-        let toxiproxy = ProxyProcess::start_with(&harness, "");
+        let toxiproxy = ProxyProcess::start_with(&harness, "--listen 127.0.0.1:0");
         for (fault, counter) in [
             ("latency=40ms+10ms", "delayed_bytes"),
             ("slow=2k", "delayed_bytes"),
@@ -184,7 +184,7 @@ mod nightly {
     #[test]
     fn what_a_killed_run_left_on_a_toxiproxy_is_removed_and_nothing_else() {
         let harness = Harness::new();
-        let toxiproxy = ProxyProcess::start_with(&harness, "");
+        let toxiproxy = ProxyProcess::start_with(&harness, "--listen 127.0.0.1:0");
         let proxies = || ask(toxiproxy.api, "GET", "/proxies", "").expect("it is still there");
         let other = r#"{"name":"other","listen":"127.0.0.1:0","upstream":"127.0.0.1:1"}"#;
         ask(toxiproxy.api, "POST", "/proxies", other).expect("it makes one");
@@ -204,11 +204,11 @@ mod nightly {
             .stderr(Stdio::null())
             .spawn()
             .expect("harness can be started");
-        let end = Instant::now() + Duration::from_secs(60);
-        while !proxies().contains("c0-n1") {
-            assert!(Instant::now() < end, "the run makes its proxies: {}", proxies());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until_ok(|| {
+            let is_there = proxies().contains("c0-n1");
+            let missing = || format!("the run makes its proxies: {}", proxies());
+            is_there.then_some(()).ok_or_else(missing)
+        });
         let doctor =
             |words: &str| String::from_utf8(with_own_claims(words).output().expect("it runs").stdout).expect("text");
         let living = doctor("doctor --clean");
@@ -236,22 +236,12 @@ mod nightly {
     }
 
     mod docker {
-        use std::process::Command;
-
         use crate::command::Harness;
-
-        fn docker(words: &str) -> (bool, String) {
-            let output = Command::new("docker").args(words.split_whitespace()).output();
-            let output = output.expect("docker can be started");
-            (
-                output.status.success(),
-                String::from_utf8_lossy(&output.stdout).into_owned(),
-            )
-        }
+        use crate::machine::docker;
 
         #[test]
         fn a_container_that_is_no_toxiproxy_is_the_environment_and_leaves_nothing() {
-            let there = |image: &&str| docker(&format!("image inspect {image}")).0;
+            let there = |image: &&str| !docker(&format!("image ls --quiet {image}")).is_empty();
             let image = ["redis:7", "harness-redis:debian"].into_iter().find(there);
             let image = image.expect("`make test` provides an image of redis");
             let words = "--runtime local --backend redis --fault none --time 10s --proxy toxiproxy";
@@ -262,8 +252,8 @@ mod nightly {
                 "{}",
                 answer.stderr
             );
-            let (_, left) = docker("ps --all --filter name=-toxiproxy --format {{.Names}}");
-            assert_eq!(left.trim(), "", "its container is removed");
+            let left = docker("ps --all --filter name=-toxiproxy --format {{.Names}}");
+            assert_eq!(left, "", "its container is removed");
         }
     }
 }

@@ -1,51 +1,21 @@
 //! What others on this machine, on its network or in a browser can do to a run, and what a run can do to them.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
+use super::proxies::ProxyProcess;
 use crate::command::Harness;
-
-/// `harness proxy` and the address of its API.
-fn proxy(harness: &Harness, words: &str) -> (Child, SocketAddr) {
-    let mut child = harness
-        .command(&format!("proxy {words}"))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let (_, address) = line.trim().rsplit_once("http://").unwrap_or_else(|| panic!("{line}"));
-    (child, address.parse().unwrap())
-}
-
-fn end(mut child: Child) -> String {
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    said
-}
+use crate::machine::{http, until};
 
 /// The status of a request that makes a proxy, with these header lines.
 fn makes_a_proxy(api: SocketAddr, headers: &[&str]) -> u16 {
-    let mut stream = TcpStream::connect(("127.0.0.1", api.port())).unwrap();
     let body = format!(
         r#"{{"name":"p{}","listen":"127.0.0.1:0","upstream":"127.0.0.1:1"}}"#,
         headers.len()
     );
-    let lines: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
-    let length = body.len();
-    let request =
-        format!("POST /proxies HTTP/1.1\r\n{lines}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    let head = [&["POST /proxies HTTP/1.1"][..], headers].concat().join("\r\n");
+    let answer = http(("127.0.0.1", api.port()), &head, &body).unwrap();
     answer
         .split(' ')
         .nth(1)
@@ -56,7 +26,8 @@ fn makes_a_proxy(api: SocketAddr, headers: &[&str]) -> u16 {
 #[test]
 fn a_web_page_cannot_use_the_api_of_the_proxy() {
     let harness = Harness::new();
-    let (child, api) = proxy(&harness, "--listen 127.0.0.1:0");
+    let proxy = ProxyProcess::start_with(&harness, "--listen 127.0.0.1:0");
+    let api = proxy.api;
     let host = format!("Host: {api}");
     assert_eq!(makes_a_proxy(api, &[&host]), 201);
     // a page whose name was led here, and one of another site
@@ -67,7 +38,7 @@ fn a_web_page_cannot_use_the_api_of_the_proxy() {
     );
     assert_eq!(makes_a_proxy(api, &[&host, "Sec-Fetch-Site: cross-site"]), 403);
     assert_eq!(makes_a_proxy(api, &[&host, "User-Agent: Mozilla/5.0"]), 403);
-    let said = end(child);
+    let said = proxy.end();
     assert!(!said.contains("warning"), "{said}");
 }
 
@@ -76,7 +47,8 @@ fn an_api_with_a_token_wants_it_and_one_without_is_warned_of_where_others_reach_
     let harness = Harness::new();
     let file = harness.folder.path().join("token");
     std::fs::write(&file, "5f1d0c2b9a8e7f6d\n").unwrap();
-    let (child, api) = proxy(&harness, "--listen 0.0.0.0:0 --token-file token");
+    let proxy = ProxyProcess::start_with(&harness, "--listen 0.0.0.0:0 --token-file token");
+    let api = proxy.api;
     let host = "Host: harness.internal:8474";
     assert_eq!(makes_a_proxy(api, &["Host: 127.0.0.1"]), 401);
     assert_eq!(
@@ -87,10 +59,9 @@ fn an_api_with_a_token_wants_it_and_one_without_is_warned_of_where_others_reach_
         makes_a_proxy(api, &[host, "Authorization: Bearer 5f1d0c2b9a8e7f6d"]),
         201
     );
-    let said = end(child);
+    let said = proxy.end();
     assert!(!said.contains("warning"), "{said}");
-    let (child, _) = proxy(&harness, "--listen 0.0.0.0:0");
-    let said = end(child);
+    let said = ProxyProcess::start_with(&harness, "--listen 0.0.0.0:0").end();
     assert!(said.contains("warning") && said.contains("--token-file"), "{said}");
     std::fs::write(&file, "short").unwrap();
     let output = harness.output("proxy --listen 127.0.0.1:0 --token-file token");
@@ -138,14 +109,6 @@ fn alive(command: &str) -> Vec<u32> {
         String::from_utf8_lossy(&text).replace('\0', " ").trim() == command
     };
     numbers.filter(is_it).collect()
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < Duration::from_secs(40), "{what} takes too long");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// A run with such clients, and the command line of what they start.
@@ -327,12 +290,10 @@ fn a_run_with_too_few_open_files_says_so_and_leaves_no_claim() {
 }
 
 mod docker {
-    use super::*;
+    use nix::sys::signal::Signal;
 
-    fn docker(words: &[&str]) -> String {
-        let output = Command::new("docker").args(words).output().unwrap();
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
-    }
+    use super::*;
+    use crate::machine::{docker, send};
 
     #[test]
     fn containers_have_few_capabilities_and_limits() {
@@ -345,16 +306,15 @@ mod docker {
             let Ok(run) = std::fs::read_link(&latest) else {
                 return false;
             };
-            let filter = format!("label=harness.run={}", run.display());
-            id = docker(&["ps", "--quiet", "--filter", &filter]);
+            id = docker(&format!("ps --quiet --filter label=harness.run={}", run.display()));
             !id.is_empty()
         });
-        let format = "{{.HostConfig.CapDrop}} {{.HostConfig.CapAdd}} {{.HostConfig.SecurityOpt}} {{.HostConfig.Memory}} {{.HostConfig.PidsLimit}} {{.HostConfig.Privileged}}";
-        let host = docker(&["inspect", "--format", format, &id]);
+        let format = "{{.HostConfig.CapDrop}},{{.HostConfig.CapAdd}},{{.HostConfig.SecurityOpt}},{{.HostConfig.Memory}},{{.HostConfig.PidsLimit}},{{.HostConfig.Privileged}}";
+        let host = docker(&format!("inspect --format {format} {id}"));
         assert_eq!(child.wait().unwrap().code(), Some(0), "the server serves");
         assert_eq!(
             host,
-            "[ALL] [CHOWN DAC_OVERRIDE FOWNER SETGID SETUID] [no-new-privileges] 2147483648 2048 false"
+            "[ALL],[CHOWN DAC_OVERRIDE FOWNER SETGID SETUID],[no-new-privileges],2147483648,2048,false"
         );
     }
 
@@ -362,22 +322,15 @@ mod docker {
     fn what_is_of_a_machine_that_cannot_be_seen_is_left_alone_and_said() {
         let harness = Harness::new();
         let name = format!("harness-elsewhere-{}", std::process::id());
-        let owner = "harness.owner=1-1-1-1";
-        let network = docker(&[
-            "network",
-            "create",
-            "--label",
-            "harness.run=elsewhere",
-            "--label",
-            owner,
-            &name,
-        ]);
+        let labels = "--label harness.run=elsewhere --label harness.owner=1-1-1-1";
+        let network = docker(&format!("network create {labels} {name}"));
         assert!(!network.is_empty());
         let cleaned = String::from_utf8(harness.output("doctor --clean").stdout).unwrap();
-        let there = docker(&["network", "ls", "--quiet", "--filter", &format!("name={name}")]);
+        let listed = || docker(&format!("network ls --quiet --filter name={name}"));
+        let there = listed();
         let all = String::from_utf8(harness.output("doctor --clean --all").stdout).unwrap();
-        let after = docker(&["network", "ls", "--quiet", "--filter", &format!("name={name}")]);
-        docker(&["network", "rm", &name]);
+        let after = listed();
+        docker(&format!("network rm {name}"));
         assert!(cleaned.contains("cannot be seen from here"), "{cleaned}");
         assert!(!cleaned.contains("earlier runs left nothing\n"), "{cleaned}");
         assert!(!there.is_empty() && after.is_empty(), "{all}");
@@ -387,7 +340,7 @@ mod docker {
     fn two_that_clean_at_the_same_time_are_not_in_each_others_way() {
         use std::os::unix::fs::MetadataExt;
 
-        let image = docker(&["image", "ls", "--quiet", "harness-redis:debian"]);
+        let image = docker("image ls --quiet harness-redis:debian");
         if image.is_empty() {
             eprintln!("skipped: harness-redis:debian is not here (make images)");
             return;
@@ -397,23 +350,14 @@ mod docker {
         // of a harness that is gone
         let owner = format!("harness.owner={}-1-{namespace}-0", u32::MAX);
         let run = format!("harness.run=cleaned-twice-{}", std::process::id());
+        let labels = format!("--label {owner} --label {run}");
         for number in 0..3 {
             let network = format!("harness-cleaned-twice-{}-{number}", std::process::id());
-            docker(&["network", "create", "--label", &owner, "--label", &run, &network]);
-            docker(&[
-                "run",
-                "--detach",
-                "--network",
-                &network,
-                "--label",
-                &owner,
-                "--label",
-                &run,
-                &image,
-            ]);
+            docker(&format!("network create {labels} {network}"));
+            docker(&format!("run --detach --network {network} {labels} {image}"));
         }
-        let filter = format!("label={run}");
-        let containers = docker(&["ps", "--all", "--quiet", "--filter", &filter]);
+        let listed = |what: &str| docker(&format!("{what} --quiet --filter label={run}"));
+        let containers = listed("ps --all");
         let cleaning: Vec<Child> = (0..3)
             .map(|_| {
                 harness
@@ -428,8 +372,8 @@ mod docker {
             let said = String::from_utf8_lossy(&output.stdout);
             assert_eq!(output.status.code(), Some(0), "{containers}: {said}");
         }
-        assert_eq!(docker(&["ps", "--all", "--quiet", "--filter", &filter]), "");
-        assert_eq!(docker(&["network", "ls", "--quiet", "--filter", &filter]), "");
+        assert_eq!(listed("ps --all"), "");
+        assert_eq!(listed("network ls"), "");
     }
 
     #[test]
@@ -458,18 +402,15 @@ mod docker {
         let latest = harness.results().join("latest");
         let there = || {
             let run = std::fs::read_link(&latest).unwrap_or_default();
-            docker(&[
-                "ps",
-                "--all",
-                "--quiet",
-                "--filter",
-                &format!("label=harness.run={}", run.display()),
-            ])
+            docker(&format!(
+                "ps --all --quiet --filter label=harness.run={}",
+                run.display()
+            ))
         };
         until("the container's start", || latest.exists() && !there().is_empty());
         let children = format!("/proc/{0}/task/{0}/children", child.id());
         let killed = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(killed), nix::sys::signal::Signal::SIGKILL).unwrap();
+        send(killed, Signal::SIGKILL);
         child.wait().unwrap();
         // another test may clean at the same time, and takes it away
         let told = String::from_utf8(within("doctor").output().unwrap().stdout).unwrap();

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use crate::command::{Answer, Harness};
+use crate::machine::{free_address, succeeds};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stores");
 
@@ -17,16 +18,9 @@ fn store() -> &'static Path {
         std::fs::create_dir_all(&folder).unwrap();
         let source = format!("{SOURCE}/lock_service.rs");
         let service = folder.join("lock-service");
-        let compiled = Command::new("rustc")
-            .args(["--edition", "2024", "-O", "-C", "target-feature=+crt-static", "-o"])
-            .args([service.as_os_str(), source.as_ref()])
-            .output()
-            .expect("rustc is there: it compiled this test");
-        assert!(
-            compiled.status.success(),
-            "{}",
-            String::from_utf8_lossy(&compiled.stderr)
-        );
+        let mut rustc = Command::new("rustc");
+        rustc.args(["--edition", "2024", "-O", "-C", "target-feature=+crt-static", "-o"]);
+        succeeds(rustc.args([service.as_os_str(), source.as_ref()]));
         std::fs::copy(format!("{SOURCE}/http-lock.toml"), folder.join("http-lock.toml")).unwrap();
         folder
     })
@@ -86,9 +80,7 @@ impl Postgres {
             eprintln!("skipped: PostgreSQL, which `apt-get install postgresql` installs");
             return None;
         };
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
+        let port = free_address().port();
         let data = tempfile::Builder::new()
             .prefix("harness-test-postgres-")
             .tempdir()
@@ -109,9 +101,7 @@ impl Postgres {
     fn ask(&self, query: &str) -> String {
         let port = self.port.to_string();
         let words = ["-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-Atc", query];
-        let asked = Command::new("psql").args(words).output().unwrap();
-        assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
-        String::from_utf8_lossy(&asked.stdout).trim().to_owned()
+        succeeds(Command::new("psql").args(words)).trim().to_owned()
     }
 }
 
@@ -203,39 +193,20 @@ mod nightly {
     #[cfg(feature = "docker")]
     mod docker {
         use super::*;
+        use crate::machine::MadeByDocker;
 
-        /// The image of the lock service, which has nothing but that; removed when this is dropped.
-        struct Image;
-
-        impl Image {
-            fn build() -> Self {
-                let packing = "tar -c -C \"$1\" lock-service | docker import -c 'ENTRYPOINT [\"/lock-service\"]' - harness-lock-service:test";
-                let imported = Command::new("sh")
-                    .args(["-c", packing, "sh"])
-                    .arg(store())
-                    .output()
-                    .unwrap();
-                assert!(
-                    imported.status.success(),
-                    "{}",
-                    String::from_utf8_lossy(&imported.stderr)
-                );
-                Self
-            }
-        }
-
-        impl Drop for Image {
-            fn drop(&mut self) {
-                let _ = Command::new("docker")
-                    .args(["rmi", "-f", "harness-lock-service:test"])
-                    .output();
-            }
+        /// The image of the lock service, which has nothing but that.
+        fn image() -> MadeByDocker {
+            let name = "harness-lock-service:test";
+            let packing = "tar -c -C \"$1\" lock-service | docker import -c 'ENTRYPOINT [\"/lock-service\"]' - \"$2\"";
+            succeeds(Command::new("sh").args(["-c", packing, "sh"]).arg(store()).arg(name));
+            MadeByDocker::Image(name.to_owned())
         }
 
         #[test]
         fn a_described_store_runs_in_containers_and_its_servers_stand_still_and_restart() {
             let _removed = Removed;
-            let _image = Image::build();
+            let _image = image();
             let answer = run(
                 "--runtime docker --time 30s --fault partition,server-pause --seed 1",
                 "",

@@ -4,52 +4,22 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use harness::backends;
 use harness::client_role::LABELS;
-use harness::cluster::{Cluster, ClusterSpec, Runtime, find_program};
+use harness::cluster::{Cluster, Runtime, find_program};
 use harness_proxy::tap::Protocol;
 use harness_proxy::{Link, LinkTap, Proxy, TapCounts, TapHub, TapNotification};
 use harness_workloads::BackendId;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
+
+use crate::machine::{OwnServer, ask, plain_servers, send, succeeds, until, until_ok};
 
 mod mysql;
 
 const SOON: Duration = Duration::from_secs(60);
 
-struct RedisServer {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl RedisServer {
-    fn start() -> Self {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let address = free.expect("a free port");
-        let port = address.port().to_string();
-        let mut command = Command::new("redis-server");
-        command.args([
-            "--port",
-            &port,
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--loglevel",
-            "warning",
-        ]);
-        let child = command.stdout(Stdio::null()).spawn().expect("`make test` provides it");
-        let server = Self { child, address };
-        let end = Instant::now() + SOON;
-        while TcpStream::connect(address).is_err() {
-            assert!(Instant::now() < end, "redis-server takes connections");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        server
-    }
-
+impl OwnServer {
     /// How many commands it carried out since they were last reset, besides those of this connection and `others`.
     fn calls_without(&self, others: &[&str]) -> u64 {
         let mut asking = RedisConnection::to(self.address);
@@ -68,13 +38,6 @@ impl RedisServer {
                     .expect("a number")
             })
             .sum()
-    }
-}
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -176,11 +139,7 @@ impl TappedLink {
 
     /// What passed, once every connection is gone: what a client says last may still be on its way.
     fn counts(&self) -> TapCounts {
-        let end = Instant::now() + SOON;
-        while self.link.live() > 0 {
-            assert!(Instant::now() < end, "connections end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until("the end of all connections", || self.link.live() == 0);
         assert_eq!(self.hub.lost().0, 0, "{:?}", self.hub.lost().1);
         self.tap.counts()
     }
@@ -204,16 +163,9 @@ impl TappedLink {
     }
 }
 
-fn succeeds(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let said = [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy);
-    assert!(output.status.success(), "{command:?}: {said:?}");
-    String::from_utf8(output.stdout).expect("text")
-}
-
 #[test]
 fn a_tap_counts_the_commands_that_redis_counts() {
-    let server = RedisServer::start();
+    let server = OwnServer::redis(&["--loglevel", "warning"]);
     let tapped = TappedLink::to(server.address, Protocol::Resp);
     RedisConnection::to(server.address).ask("CONFIG RESETSTAT\r\n", "+OK\r\n");
     let connect = || RedisConnection::to(tapped.link.listen());
@@ -229,7 +181,7 @@ fn a_tap_counts_the_commands_that_redis_counts() {
 
 #[test]
 fn a_tap_counts_what_redis_py_asks() {
-    let server = RedisServer::start();
+    let server = OwnServer::redis(&["--loglevel", "warning"]);
     let tapped = TappedLink::to(server.address, Protocol::Resp);
     RedisConnection::to(server.address).ask("CONFIG RESETSTAT\r\n", "+OK\r\n");
     let Some(published) = tapped.python("redis-py", include_str!("taps/redis_py.py")) else {
@@ -254,25 +206,8 @@ impl OneServer {
     fn start(backend: BackendId) -> Self {
         let runtime = tokio::runtime::Runtime::new().expect("threads");
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let spec = ClusterSpec {
-            software: backends::of(backend).software,
-            nodes: 1,
-            // its sessions outlive any pause of a busy machine, and so nobody has to keep one alive: a tap counts no pings
-            lease: Duration::from_secs(60),
-            run: format!("taps-{}", std::process::id()),
-            logs: folder.path().to_owned(),
-            port_base: None,
-            start_limit: SOON,
-            clocks: Vec::new(),
-            disks: Vec::new(),
-            own_disks: false,
-            replaceable: false,
-            upgrade: None,
-            login: None,
-            tls: None,
-            peer_proxies: None,
-            on_wait: Arc::new(|_| {}),
-        };
+        // its sessions outlive any pause of a busy machine, and so nobody has to keep one alive: a tap counts no pings
+        let spec = plain_servers(backend, 1, Duration::from_secs(60), folder.path());
         let (_kept, interrupt) = tokio::sync::watch::channel(false);
         let cluster = runtime.block_on(Cluster::start(&spec, &Runtime::Local, interrupt));
         let cluster = cluster.unwrap_or_else(|error| panic!("{error}"));
@@ -286,11 +221,7 @@ impl OneServer {
 
     /// Everything that it answers until it closes.
     fn answer(&self, question: &str) -> String {
-        let mut stream = TcpStream::connect(self.address).expect("it serves");
-        stream.write_all(question.as_bytes()).expect("sent");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).expect("an answer");
-        text
+        ask(self.address, question.as_bytes()).expect("an answer")
     }
 
     /// Packets that ZooKeeper received and sent.
@@ -340,13 +271,12 @@ fn agrees(tap: TapCounts, server: impl FnMut() -> [u64; 2]) {
 /// The same, but for so many messages that the server sent to clients which had just ended.
 fn agrees_but_for(untaken: u64, tap: TapCounts, mut server: impl FnMut() -> [u64; 2]) {
     let tap = [tap.requests, tap.replies + tap.notifications];
-    let end = Instant::now() + SOON;
-    while let counted = server()
-        && (counted[0] != tap[0] || !(tap[1]..=tap[1] + untaken).contains(&counted[1]))
-    {
-        assert!(Instant::now() < end, "the server says {counted:?}, and the tap {tap:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until_ok(|| {
+        let counted = server();
+        let agree = counted[0] == tap[0] && (tap[1]..=tap[1] + untaken).contains(&counted[1]);
+        let why = || format!("the server says {counted:?}, and the tap {tap:?}");
+        agree.then_some(()).ok_or_else(why)
+    });
 }
 
 impl Drop for OneServer {
@@ -490,8 +420,7 @@ impl LineReader {
 
 impl Drop for LineReader {
     fn drop(&mut self) {
-        let pid = Pid::from_raw(self.child.id() as i32);
-        let _ = kill(pid, Signal::SIGINT);
+        send(self.child.id(), Signal::SIGINT);
         let _ = self.child.wait();
     }
 }

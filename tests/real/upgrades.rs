@@ -85,6 +85,7 @@ mod docker {
     use std::process::Command;
 
     use super::*;
+    use crate::machine::MadeByDocker;
 
     /// Standard output of a command that must succeed; `None`, and a line on stderr, where it does not.
     fn said(command: &str) -> Option<String> {
@@ -97,45 +98,33 @@ mod docker {
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// A container, or an image, of this test, which is removed with it.
-    struct Made(&'static str, String);
-
-    impl Drop for Made {
-        fn drop(&mut self) {
-            // with the volumes that its image declares
-            let volumes = (self.0 == "rm").then_some("--volumes");
-            let mut removal = Command::new("docker");
-            let _ = removal.args([self.0, "--force"]).args(volumes).arg(&self.1).output();
-        }
-    }
-
     /// A container of an image of newer packages, which does not run.
-    fn container(image: &str) -> Option<Made> {
-        said(&format!("docker create {image}")).map(|id| Made("rm", id))
+    fn container(image: &str) -> Option<MadeByDocker> {
+        said(&format!("docker create {image}")).map(MadeByDocker::Container)
     }
 
     /// An image with the etcd of this machine in place of a newer one; `None` where both are of one version.
-    fn older_etcd(newer: &str) -> Option<Made> {
+    fn older_etcd(newer: &str) -> Option<MadeByDocker> {
         let own = said("command -v etcd")?;
         let made = container(newer)?;
         let folder = tempfile::tempdir().unwrap();
         let theirs = folder.path().join("etcd");
-        said(&format!("docker cp {}:/usr/bin/etcd {}", made.1, theirs.display()))?;
+        said(&format!("docker cp {}:/usr/bin/etcd {}", made.name(), theirs.display()))?;
         if std::fs::read(&own).ok()? == std::fs::read(&theirs).ok()? {
             eprintln!("skipped: {newer} and this machine have one version of etcd");
             return None;
         }
-        said(&format!("docker cp --follow-link {own} {}:/usr/bin/etcd", made.1))?;
+        said(&format!("docker cp --follow-link {own} {}:/usr/bin/etcd", made.name()))?;
         let image = format!("harness-etcd:upgrade-{}", std::process::id());
-        said(&format!("docker commit {} {image}", made.1))?;
-        Some(Made("rmi", image))
+        said(&format!("docker commit {} {image}", made.name()))?;
+        Some(MadeByDocker::Image(image))
     }
 
     #[test]
     fn an_etcd_mutex_goes_on_while_its_servers_are_upgraded() {
         let newer = "harness-etcd:debian";
         let Some(older) = older_etcd(newer) else { return };
-        let image = &older.1;
+        let image = older.name();
         let answer = Harness::new().run(&format!(
             "--runtime docker --image {image} --backend etcd --fault server-upgrade={newer} --locks 4 --lease 2s --window 3s --time 22s --seed 5eed"
         ));
@@ -182,7 +171,10 @@ mod docker {
             };
             let folder = tempfile::tempdir().unwrap();
             let at = folder.path().display();
-            let unpacked = said(&format!("docker export {} | tar -x -C {at} usr/share/java", made.1));
+            let unpacked = said(&format!(
+                "docker export {} | tar -x -C {at} usr/share/java",
+                made.name()
+            ));
             if unpacked.is_none() {
                 return;
             }

@@ -10,11 +10,11 @@ mod survey;
 mod zk;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use crate::command::{Answer, Harness, processes_of};
+use crate::machine::write_program;
 
 /// A lock of a library that does not exist: SET NX PX over a socket, released by a script, with threads that wait.
 const CLIENT: &str = r#"
@@ -93,8 +93,7 @@ impl Harness {
     /// A shell script, since the words of a test are divided at blanks.
     fn script(&self, name: &str, text: &str) -> PathBuf {
         let script = self.folder.path().join(name).with_extension("sh");
-        fs::write(&script, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&script, text);
         script
     }
 

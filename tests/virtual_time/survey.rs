@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 
 use super::has_no_redis;
 use crate::command::Harness;
+use crate::machine::said;
 
 /// Packs a module as a wheel, as a registry would have it.
 const PACK: &str = r#"
@@ -82,10 +83,6 @@ impl Registry {
         command.env("XDG_CACHE_HOME", folder.join("cache"));
         command.output().unwrap()
     }
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
 #[test]

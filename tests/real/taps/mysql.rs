@@ -11,7 +11,8 @@ use harness_proxy::tap::Protocol;
 use harness_workloads::BackendId;
 use harness_workloads::mariadb::MysqlConnection;
 
-use super::{OneServer, SOON, TappedLink, succeeds};
+use super::{OneServer, SOON, TappedLink};
+use crate::machine::succeeds;
 
 /// A connection that sends packets as they are: the protocol since 4.1, and EOF after columns.
 struct PacketConnection(TcpStream);

@@ -1,0 +1,166 @@
+//! This machine as tests use it: waits, free ports, plain requests, programs, containers, and servers that tests start themselves.
+
+use std::fmt::Display;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use harness::backends;
+use harness::cluster::ClusterSpec;
+use harness_workloads::BackendId;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// More than a busy machine needs for anything that a test waits for.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Tries until it succeeds; a test that waits too long fails with what the last attempt said.
+pub fn until_ok<T, E: Display>(mut attempt: impl FnMut() -> Result<T, E>) -> T {
+    let begun = Instant::now();
+    loop {
+        match attempt() {
+            Ok(done) => return done,
+            Err(why) => assert!(begun.elapsed() < LIMIT, "{why}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Waits until this is so.
+pub fn until(what: &str, mut done: impl FnMut() -> bool) {
+    until_ok(|| done().then_some(()).ok_or_else(|| format!("{what} takes too long")));
+}
+
+/// An address of this machine where nothing listens.
+pub fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    listener.local_addr().expect("it has an address")
+}
+
+/// What a server answers to this until it closes the connection.
+pub fn ask(server: impl ToSocketAddrs, question: &[u8]) -> io::Result<String> {
+    let mut stream = TcpStream::connect(server)?;
+    stream.set_read_timeout(Some(LIMIT))?;
+    stream.write_all(question)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+/// The whole answer to an HTTP request whose head begins so: the line of the request, and at least one header.
+pub fn http(server: impl ToSocketAddrs, head: &str, body: &str) -> io::Result<String> {
+    let length = body.len();
+    let request = format!("{head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
+    ask(server, request.as_bytes())
+}
+
+/// All that a program printed.
+pub fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// Standard output of a command that must succeed.
+pub fn succeeds(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}", said(&output));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// What `docker` prints; blanks divide its words.
+pub fn docker(words: &str) -> String {
+    let output = Command::new("docker").args(words.split_whitespace()).output();
+    let output = output.expect("docker can be started");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// A container or an image of a test, which is removed with it.
+pub enum MadeByDocker {
+    Container(String),
+    Image(String),
+}
+
+impl MadeByDocker {
+    pub fn name(&self) -> &str {
+        let (Self::Container(name) | Self::Image(name)) = self;
+        name
+    }
+}
+
+impl Drop for MadeByDocker {
+    fn drop(&mut self) {
+        docker(&match self {
+            // with the volumes that its image declares
+            Self::Container(name) => format!("rm --force --volumes {name}"),
+            Self::Image(name) => format!("rmi --force {name}"),
+        });
+    }
+}
+
+/// Writes a shell script that can be run.
+pub fn write_program(path: &Path, script: &str) {
+    std::fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+pub fn send(pid: u32, signal: Signal) {
+    kill(Pid::from_raw(pid as i32), signal).unwrap();
+}
+
+/// Servers of harness as they are where a run asks for nothing special, with their logs in this folder.
+pub fn plain_servers(backend: BackendId, nodes: u32, lease: Duration, logs: &Path) -> ClusterSpec {
+    ClusterSpec {
+        software: backends::of(backend).software,
+        nodes,
+        lease,
+        run: format!("test-{}", std::process::id()),
+        logs: logs.to_owned(),
+        port_base: None,
+        start_limit: LIMIT,
+        clocks: Vec::new(),
+        disks: Vec::new(),
+        own_disks: false,
+        replaceable: false,
+        upgrade: None,
+        login: None,
+        tls: None,
+        peer_proxies: None,
+        on_wait: Arc::new(|_| {}),
+    }
+}
+
+/// A server that a test started and not harness; it is killed when this is dropped.
+pub struct OwnServer {
+    pub child: Child,
+    pub address: SocketAddr,
+}
+
+impl OwnServer {
+    /// Starts a server and waits until it listens there.
+    pub fn start(command: &mut Command, address: SocketAddr) -> Self {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        let child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let server = Self { child, address };
+        until(&format!("{command:?}"), || TcpStream::connect(address).is_ok());
+        server
+    }
+
+    /// A Redis with these options that keeps nothing on a disk.
+    pub fn redis(options: &[&str]) -> Self {
+        let address = free_address();
+        let port = address.port().to_string();
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &port, "--bind", "127.0.0.1", "--save", ""]);
+        Self::start(command.args(options), address)
+    }
+}
+
+impl Drop for OwnServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,7 +1,8 @@
-//! What the unit tests of recipes share: a host in virtual time, clients of fake stores, and a log of their signals.
+//! What the unit tests of recipes share: fake stores and their clients in virtual time, and a log of the clients' signals.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 use crate::client::{LockClient, SignalSink};
 use crate::host::{RecipeHost, Task, TokioHost};
 use crate::protocol::{AcquireRequest, LockSignal, LockSignalKind};
-use crate::recipe::{Policy, RecipeContext, RecipeOptions};
+use crate::recipe::{Policy, RecipeOptions};
 
 pub(crate) const LEASE: Duration = Duration::from_millis(2000);
 
@@ -57,8 +58,53 @@ impl RecipeHost for VirtualHost {
     }
 }
 
-/// Runs a test in virtual time.
-pub(crate) fn in_virtual_time(test: impl AsyncFnOnce(Rc<dyn RecipeHost>)) {
+/// A store that a test plays in memory.
+pub(crate) trait FakeStore {
+    /// A client of a recipe for stores of this kind.
+    fn client(&self, options: RecipeOptions, signals: SignalSink) -> Box<dyn LockClient>;
+}
+
+/// A fake store, and the host of its clients.
+pub(crate) struct FakeRig<S> {
+    store: S,
+    host: Rc<dyn RecipeHost>,
+}
+
+impl<S> Deref for FakeRig<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.store
+    }
+}
+
+impl<S: FakeStore> FakeRig<S> {
+    pub(crate) fn now(&self) -> Duration {
+        self.host.now()
+    }
+
+    /// A client, and what it signals.
+    pub(crate) fn client_with(&self, options: RecipeOptions) -> (Box<dyn LockClient>, SignalLog) {
+        let log = SignalLog::default();
+        let signals = log.0.clone();
+        let out = Rc::new(move |signal| signals.borrow_mut().push(signal));
+        (
+            self.store.client(options, SignalSink::new(1, self.host.clone(), out)),
+            log,
+        )
+    }
+
+    pub(crate) fn client_of(&self, recipe: &str, policy: Policy) -> (Box<dyn LockClient>, SignalLog) {
+        self.client_with(options(recipe, policy))
+    }
+
+    pub(crate) fn careful(&self, recipe: &str) -> (Box<dyn LockClient>, SignalLog) {
+        self.client_of(recipe, Policy::Careful)
+    }
+}
+
+/// Runs a test on a fake store in virtual time.
+pub(crate) fn in_virtual_time<S: FakeStore>(store: S, test: impl AsyncFnOnce(FakeRig<S>)) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -70,7 +116,8 @@ pub(crate) fn in_virtual_time(test: impl AsyncFnOnce(Rc<dyn RecipeHost>)) {
             dice: Cell::new(1),
             inner: TokioHost::default(),
         };
-        test(Rc::new(host)).await;
+        let host = Rc::new(host);
+        test(FakeRig { store, host }).await;
     });
 }
 
@@ -108,22 +155,6 @@ pub(crate) fn options(recipe: &str, policy: Policy) -> RecipeOptions {
         policy,
         ..RecipeOptions::named(recipe).unwrap()
     }
-}
-
-/// A client at a fake store, and what it signals.
-pub(crate) fn client<C: ?Sized>(
-    options: RecipeOptions,
-    make: fn(RecipeContext<C>) -> Box<dyn LockClient>,
-    store: Rc<C>,
-    host: &Rc<dyn RecipeHost>,
-) -> (Box<dyn LockClient>, SignalLog) {
-    let log = SignalLog::default();
-    let signals = log.0.clone();
-    let out = Rc::new(move |signal| signals.borrow_mut().push(signal));
-    (
-        options.build(make, store, SignalSink::new(1, host.clone(), out), LEASE),
-        log,
-    )
 }
 
 pub(crate) fn wait(ms: u64) -> AcquireRequest {

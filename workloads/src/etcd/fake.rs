@@ -10,8 +10,11 @@ use async_trait::async_trait;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
+use crate::client::{LockClient, SignalSink};
+use crate::recipe::{Constructor, RecipeOptions};
 use crate::session::SessionError;
 use crate::session::etcd::{Created, EtcdConnect, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
+use crate::testing::{FakeStore, LEASE};
 
 /// What happens to the next call of a name.
 #[derive(Clone, Copy)]
@@ -50,10 +53,6 @@ impl FakeEtcd {
             silent: RefCell::default(),
             deletions: broadcast::channel(64).0,
         }))
-    }
-
-    pub(super) fn shared(&self) -> Rc<dyn EtcdConnect> {
-        Rc::new(self.clone())
     }
 
     pub(super) fn fail(&self, call: &'static str, fault: EtcdCallFault) {
@@ -152,6 +151,15 @@ impl FakeEtcd {
             Some(EtcdCallFault::LoseRequest) => Err(SessionError::Indefinite(format!("{name}: request lost"))),
             None => Ok(work()),
         }
+    }
+}
+
+impl FakeStore for FakeEtcd {
+    fn client(&self, options: RecipeOptions, signals: SignalSink) -> Box<dyn LockClient> {
+        let Constructor::Etcd(make) = options.recipe.constructor else {
+            panic!("not an etcd recipe")
+        };
+        options.build(make, Rc::new(self.clone()), signals, LEASE)
     }
 }
 

@@ -1,32 +1,12 @@
 //! The etcd recipes against a fake cluster, in virtual time.
 
-use std::rc::Rc;
-
 use super::fake::{EtcdCallFault, FakeEtcd};
 use super::*;
 use crate::backend_id::BackendId;
-use crate::client::{LockClient, LockError};
-use crate::host::RecipeHost;
+use crate::client::LockError;
 use crate::protocol::LockSignalKind;
-use crate::recipe::{Constructor, Policy};
-use crate::testing::{LEASE, SignalLog, client, in_virtual_time, options, sleep, start, wait};
-
-fn client_of(
-    recipe: &str,
-    policy: Policy,
-    etcd: &FakeEtcd,
-    host: &Rc<dyn RecipeHost>,
-) -> (Box<dyn LockClient>, SignalLog) {
-    let options = options(recipe, policy);
-    let Constructor::Etcd(make) = options.recipe.constructor else {
-        panic!("not an etcd recipe")
-    };
-    client(options, make, etcd.shared(), host)
-}
-
-fn careful(recipe: &str, etcd: &FakeEtcd, host: &Rc<dyn RecipeHost>) -> (Box<dyn LockClient>, SignalLog) {
-    client_of(recipe, Policy::Careful, etcd, host)
-}
+use crate::recipe::Policy;
+use crate::testing::{LEASE, in_virtual_time, sleep, start, wait};
 
 #[test]
 fn a_prefix_ends_before_its_successor() {
@@ -36,10 +16,9 @@ fn a_prefix_ends_before_its_successor() {
 #[test]
 fn every_recipe_excludes_and_hands_over() {
     for recipe in BackendId::Etcd.recipes() {
-        in_virtual_time(async |host| {
-            let etcd = FakeEtcd::new();
-            let (mut one, signals) = careful(recipe.name, &etcd, &host);
-            let (mut two, _) = careful(recipe.name, &etcd, &host);
+        in_virtual_time(FakeEtcd::new(), async |etcd| {
+            let (mut one, signals) = etcd.careful(recipe.name);
+            let (mut two, _) = etcd.careful(recipe.name);
             let first = one.acquire(&wait(0)).await.unwrap();
             assert_eq!(two.acquire(&wait(0)).await, Err(LockError::BUSY), "{}", recipe.name);
             let waiting = start(two, wait(1_000));
@@ -54,9 +33,8 @@ fn every_recipe_excludes_and_hands_over() {
 
 #[test]
 fn a_lost_create_finds_its_own_key() {
-    in_virtual_time(async |host| {
-        let etcd = FakeEtcd::new();
-        let (mut lock, _) = careful("etcd-mutex", &etcd, &host);
+    in_virtual_time(FakeEtcd::new(), async |etcd| {
+        let (mut lock, _) = etcd.careful("etcd-mutex");
         etcd.fail("create", EtcdCallFault::LoseReply);
         lock.acquire(&wait(500)).await.unwrap();
         assert_eq!(etcd.keys().len(), 1);
@@ -67,9 +45,8 @@ fn a_lost_create_finds_its_own_key() {
 fn a_careful_client_takes_a_new_lease_after_a_call_without_an_answer() {
     for (policy, is_new) in [(Policy::Careful, true), (Policy::Naive, false)] {
         for recipe in BackendId::Etcd.recipes() {
-            in_virtual_time(async |host| {
-                let etcd = FakeEtcd::new();
-                let (mut lock, _) = client_of(recipe.name, policy, &etcd, &host);
+            in_virtual_time(FakeEtcd::new(), async |etcd| {
+                let (mut lock, _) = etcd.client_of(recipe.name, policy);
                 let first = lock.acquire(&wait(500)).await.unwrap();
                 for call in ["delete", "unlock", "resign"] {
                     etcd.fail(call, EtcdCallFault::LoseReply);
@@ -91,9 +68,8 @@ fn a_careful_client_takes_a_new_lease_after_a_call_without_an_answer() {
 #[test]
 fn what_a_release_that_was_surely_not_done_leaves_is_not_granted_again() {
     for recipe in BackendId::Etcd.recipes() {
-        in_virtual_time(async |host| {
-            let etcd = FakeEtcd::new();
-            let (mut lock, _) = careful(recipe.name, &etcd, &host);
+        in_virtual_time(FakeEtcd::new(), async |etcd| {
+            let (mut lock, _) = etcd.careful(recipe.name);
             let first = lock.acquire(&wait(500)).await.unwrap();
             for call in ["delete", "unlock", "resign"] {
                 etcd.fail(call, EtcdCallFault::Refuse);
@@ -116,9 +92,8 @@ fn what_a_release_that_was_surely_not_done_leaves_is_not_granted_again() {
 #[test]
 fn a_create_without_an_answer_stays_unknown_when_the_next_is_refused() {
     for recipe in ["etcd-mutex", "etcd-queue"] {
-        in_virtual_time(async |host| {
-            let etcd = FakeEtcd::new();
-            let (mut lock, _) = careful(recipe, &etcd, &host);
+        in_virtual_time(FakeEtcd::new(), async |etcd| {
+            let (mut lock, _) = etcd.careful(recipe);
             etcd.fail("create", EtcdCallFault::LoseReply);
             etcd.fail("create", EtcdCallFault::Refuse);
             let answer = lock.acquire(&wait(500)).await;
@@ -132,11 +107,10 @@ fn a_create_without_an_answer_stays_unknown_when_the_next_is_refused() {
 /// A create that was sent twice may be done once more after the key was deleted.
 #[test]
 fn a_client_that_gives_up_after_a_call_without_an_answer_ends_its_lease() {
-    in_virtual_time(async |host| {
-        let etcd = FakeEtcd::new();
-        let (mut holder, _) = careful("etcd-mutex", &etcd, &host);
+    in_virtual_time(FakeEtcd::new(), async |etcd| {
+        let (mut holder, _) = etcd.careful("etcd-mutex");
         holder.acquire(&wait(0)).await.unwrap();
-        let (mut waiter, _) = careful("etcd-mutex", &etcd, &host);
+        let (mut waiter, _) = etcd.careful("etcd-mutex");
         etcd.fail("create", EtcdCallFault::LoseReply);
         assert_eq!(waiter.acquire(&wait(300)).await, Err(LockError::TIMEOUT));
         assert_eq!(
@@ -155,12 +129,11 @@ fn a_client_that_gives_up_after_a_call_without_an_answer_ends_its_lease() {
 #[test]
 fn a_waiter_whose_key_went_with_its_lease_is_refused_by_the_mutex_and_granted_by_an_old_server() {
     for (recipe, granted) in [("etcd-mutex", false), ("etcd-lock-rpc", true)] {
-        in_virtual_time(async |host| {
-            let etcd = FakeEtcd::new();
-            let (mut holder, _) = careful(recipe, &etcd, &host);
+        in_virtual_time(FakeEtcd::new(), async |etcd| {
+            let (mut holder, _) = etcd.careful(recipe);
             holder.acquire(&wait(0)).await.unwrap();
             let held = etcd.keys();
-            let waiting = start(careful(recipe, &etcd, &host).0, wait(60_000));
+            let waiting = start(etcd.careful(recipe).0, wait(60_000));
             sleep(100).await;
             let own = etcd.keys().into_iter().find(|key| !held.contains(key)).unwrap();
             etcd.remove(&own);
@@ -178,13 +151,12 @@ fn a_waiter_whose_key_went_with_its_lease_is_refused_by_the_mutex_and_granted_by
 #[test]
 fn a_careful_holder_that_cannot_renew_stops_before_the_lease_is_over_and_a_naive_one_does_not() {
     for (policy, told) in [(Policy::Careful, 1), (Policy::Naive, 0)] {
-        in_virtual_time(async |host| {
-            let etcd = FakeEtcd::new();
-            let (mut lock, signals) = client_of("etcd-mutex", policy, &etcd, &host);
+        in_virtual_time(FakeEtcd::new(), async |etcd| {
+            let (mut lock, signals) = etcd.client_of("etcd-mutex", policy);
             lock.acquire(&wait(0)).await.unwrap();
             sleep(3_000).await;
             assert!(signals.lost().is_empty(), "it is renewed");
-            let cut = host.now();
+            let cut = etcd.now();
             etcd.silence("keep-alive");
             sleep(10_000).await;
             let lost = signals.of(LockSignalKind::Lost);
@@ -200,9 +172,8 @@ fn a_careful_holder_that_cannot_renew_stops_before_the_lease_is_over_and_a_naive
 
 #[test]
 fn a_careful_client_raises_lost_when_the_server_ends_its_lease() {
-    in_virtual_time(async |host| {
-        let etcd = FakeEtcd::new();
-        let (mut lock, signals) = careful("etcd-mutex", &etcd, &host);
+    in_virtual_time(FakeEtcd::new(), async |etcd| {
+        let (mut lock, signals) = etcd.careful("etcd-mutex");
         let owner = lock.acquire(&wait(0)).await.unwrap().owner.unwrap();
         etcd.end_lease(i64::from_str_radix(owner.trim_start_matches("0x"), 16).unwrap());
         sleep(1_000).await;
@@ -214,9 +185,8 @@ fn a_careful_client_raises_lost_when_the_server_ends_its_lease() {
 
 #[test]
 fn a_delete_that_stays_unknown_is_repeated_before_the_next_acquire() {
-    in_virtual_time(async |host| {
-        let etcd = FakeEtcd::new();
-        let (mut lock, _) = careful("etcd-mutex", &etcd, &host);
+    in_virtual_time(FakeEtcd::new(), async |etcd| {
+        let (mut lock, _) = etcd.careful("etcd-mutex");
         lock.acquire(&wait(0)).await.unwrap();
         for _ in 0..100 {
             etcd.fail("delete", EtcdCallFault::LoseRequest);
@@ -234,9 +204,8 @@ fn a_delete_that_stays_unknown_is_repeated_before_the_next_acquire() {
 fn a_key_that_a_release_left_ends_with_its_lease_while_its_client_rests() {
     for (policy, ends) in [(Policy::Careful, true), (Policy::Naive, false)] {
         for fault in [EtcdCallFault::LoseRequest, EtcdCallFault::Refuse] {
-            in_virtual_time(async |host| {
-                let etcd = FakeEtcd::new();
-                let (mut lock, _) = client_of("etcd-mutex", policy, &etcd, &host);
+            in_virtual_time(FakeEtcd::new(), async |etcd| {
+                let (mut lock, _) = etcd.client_of("etcd-mutex", policy);
                 lock.acquire(&wait(0)).await.unwrap();
                 for _ in 0..100 {
                     etcd.fail("delete", fault);
@@ -246,7 +215,7 @@ fn a_key_that_a_release_left_ends_with_its_lease_while_its_client_rests() {
                 sleep(10).await;
                 etcd.mend();
                 sleep(10_000).await;
-                let (mut other, _) = careful("etcd-mutex", &etcd, &host);
+                let (mut other, _) = etcd.careful("etcd-mutex");
                 assert_eq!(other.acquire(&wait(0)).await.is_ok(), ends, "{policy:?}");
             });
         }
@@ -256,8 +225,7 @@ fn a_key_that_a_release_left_ends_with_its_lease_while_its_client_rests() {
 #[test]
 fn one_release_wakes_one_waiter_of_a_mutex_and_one_a_process_of_a_queue() {
     for recipe in ["etcd-mutex", "etcd-queue"] {
-        in_virtual_time(async |host| {
-            let etcd = FakeEtcd::new();
+        in_virtual_time(FakeEtcd::new(), async |etcd| {
             // the holder queues elsewhere: its process is not that of the waiters
             etcd.grant_lease(LEASE * 100).await.unwrap();
             let foreign = if recipe == "etcd-queue" {
@@ -268,7 +236,7 @@ fn one_release_wakes_one_waiter_of_a_mutex_and_one_a_process_of_a_queue() {
             etcd.create(foreign, "", 0xa0).await.unwrap();
             let mut logs = Vec::new();
             for _ in 0..5 {
-                let (waiter, signals) = careful(recipe, &etcd, &host);
+                let (waiter, signals) = etcd.careful(recipe);
                 drop(start(waiter, wait(60_000)));
                 logs.push(signals);
                 sleep(10).await;
@@ -286,9 +254,8 @@ fn one_release_wakes_one_waiter_of_a_mutex_and_one_a_process_of_a_queue() {
 
 #[test]
 fn a_queue_does_not_delete_the_key_of_its_successor() {
-    in_virtual_time(async |host| {
-        let etcd = FakeEtcd::new();
-        let (mut lock, _) = client_of("etcd-queue", Policy::Naive, &etcd, &host);
+    in_virtual_time(FakeEtcd::new(), async |etcd| {
+        let (mut lock, _) = etcd.client_of("etcd-queue", Policy::Naive);
         lock.acquire(&wait(0)).await.unwrap();
         etcd.remove("harness/l/lock");
         let successor = etcd.grant_lease(LEASE * 10).await.unwrap();
@@ -300,9 +267,8 @@ fn a_queue_does_not_delete_the_key_of_its_successor() {
 
 #[test]
 fn a_hold_of_the_queue_ends_by_itself_when_it_lasts_too_long() {
-    in_virtual_time(async |host| {
-        let etcd = FakeEtcd::new();
-        let (mut lock, signals) = careful("etcd-queue", &etcd, &host);
+    in_virtual_time(FakeEtcd::new(), async |etcd| {
+        let (mut lock, signals) = etcd.careful("etcd-queue");
         lock.acquire(&wait(0)).await.unwrap();
         sleep(100_000).await;
         assert_eq!(signals.lost()[0], "held too long");
@@ -312,9 +278,8 @@ fn a_hold_of_the_queue_ends_by_itself_when_it_lasts_too_long() {
 
 #[test]
 fn a_key_that_an_unknown_release_left_is_deleted_before_its_client_queues_in_the_process() {
-    in_virtual_time(async |host| {
-        let etcd = FakeEtcd::new();
-        let (mut first, _) = careful("etcd-queue", &etcd, &host);
+    in_virtual_time(FakeEtcd::new(), async |etcd| {
+        let (mut first, _) = etcd.careful("etcd-queue");
         first.acquire(&wait(0)).await.unwrap();
         for _ in 0..100 {
             etcd.fail("delete", EtcdCallFault::LoseRequest);
@@ -322,7 +287,7 @@ fn a_key_that_an_unknown_release_left_is_deleted_before_its_client_queues_in_the
         assert!(matches!(first.release("l").await, Err(LockError::Unknown(_))));
         etcd.mend();
         // another client of the process is at the head of the line, and the key does not belong to it
-        let (second, _) = careful("etcd-queue", &etcd, &host);
+        let (second, _) = etcd.careful("etcd-queue");
         let second = start(second, wait(60_000));
         sleep(100).await;
         assert_eq!(etcd.keys().len(), 1);
@@ -335,11 +300,10 @@ fn a_key_that_an_unknown_release_left_is_deleted_before_its_client_queues_in_the
 #[test]
 fn an_answer_that_was_longer_on_its_way_than_the_lease_is_believed_by_a_naive_client_alone() {
     for (policy, is_its_own) in [(Policy::Careful, true), (Policy::Naive, false)] {
-        in_virtual_time(async |host| {
-            let etcd = FakeEtcd::new();
+        in_virtual_time(FakeEtcd::new(), async |etcd| {
             etcd.grant_lease(LEASE * 100).await.unwrap();
             etcd.create("harness/l/foreign", "", 0xa0).await.unwrap();
-            let waiting = start(client_of("etcd-lock-rpc", policy, &etcd, &host).0, wait(60_000));
+            let waiting = start(etcd.client_of("etcd-lock-rpc", policy).0, wait(60_000));
             sleep(100).await;
             etcd.silence("keep-alive");
             sleep(3 * LEASE.as_millis() as u64).await;

@@ -9,8 +9,11 @@ use async_trait::async_trait;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
+use crate::client::{LockClient, SignalSink};
+use crate::recipe::{Constructor, RecipeOptions};
 use crate::session::SessionError;
 use crate::session::redis::{RedisConnect, RedisSession, Subscription};
+use crate::testing::{FakeStore, LEASE};
 
 /// What happens to the next command of a name.
 #[derive(Clone, Copy)]
@@ -45,10 +48,6 @@ impl FakeRedis {
             channel: broadcast::channel(16).0,
         };
         FakeRedis(Rc::new((0..servers).map(server).collect()))
-    }
-
-    pub(super) fn shared(&self) -> Rc<dyn RedisConnect> {
-        Rc::new(self.clone())
     }
 
     pub(super) fn fail(&self, command: &'static str, fault: RedisCallFault) {
@@ -95,6 +94,15 @@ impl FakeServer {
 
     fn del(&self, key: &str) -> bool {
         self.get(key).is_some() && self.keys.borrow_mut().remove(key).is_some()
+    }
+}
+
+impl FakeStore for FakeRedis {
+    fn client(&self, options: RecipeOptions, signals: SignalSink) -> Box<dyn LockClient> {
+        let Constructor::Redis(make) = options.recipe.constructor else {
+            panic!("not a redis recipe")
+        };
+        options.build(make, Rc::new(self.clone()), signals, LEASE)
     }
 }
 

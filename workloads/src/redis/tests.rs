@@ -1,42 +1,22 @@
 //! The Redis recipes against fake servers, in virtual time.
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use super::fake::{FakeRedis, RedisCallFault};
 use crate::backend_id::BackendId;
-use crate::client::{LockClient, LockError};
-use crate::host::RecipeHost;
+use crate::client::LockError;
 use crate::protocol::LockSignalKind;
-use crate::recipe::{Constructor, Policy};
-use crate::testing::{LEASE, SignalLog, client, in_virtual_time, options, sleep, start, wait};
-
-fn client_of(
-    recipe: &str,
-    policy: Policy,
-    redis: &FakeRedis,
-    host: &Rc<dyn RecipeHost>,
-) -> (Box<dyn LockClient>, SignalLog) {
-    let options = options(recipe, policy);
-    let Constructor::Redis(make) = options.recipe.constructor else {
-        panic!("not a redis recipe")
-    };
-    client(options, make, redis.shared(), host)
-}
-
-fn careful(recipe: &str, redis: &FakeRedis, host: &Rc<dyn RecipeHost>) -> (Box<dyn LockClient>, SignalLog) {
-    client_of(recipe, Policy::Careful, redis, host)
-}
+use crate::recipe::Policy;
+use crate::testing::{LEASE, in_virtual_time, sleep, start, wait};
 
 const LUA: &str = "redis-set-px-lua";
 
 #[test]
 fn every_recipe_excludes_and_hands_over() {
     for recipe in BackendId::Redis.recipes() {
-        in_virtual_time(async |host| {
-            let redis = FakeRedis::new(5);
-            let (mut one, signals) = careful(recipe.name, &redis, &host);
-            let (mut two, _) = careful(recipe.name, &redis, &host);
+        in_virtual_time(FakeRedis::new(5), async |redis| {
+            let (mut one, signals) = redis.careful(recipe.name);
+            let (mut two, _) = redis.careful(recipe.name);
             one.acquire(&wait(0)).await.unwrap();
             assert_eq!(two.acquire(&wait(0)).await, Err(LockError::BUSY), "{}", recipe.name);
             let waiting = start(two, wait(1_000));
@@ -50,9 +30,8 @@ fn every_recipe_excludes_and_hands_over() {
 
 #[test]
 fn an_uncontended_pair_costs_two_round_trips() {
-    in_virtual_time(async |host| {
-        let redis = FakeRedis::new(1);
-        let (mut lock, _) = careful(LUA, &redis, &host);
+    in_virtual_time(FakeRedis::new(1), async |redis| {
+        let (mut lock, _) = redis.careful(LUA);
         lock.acquire(&wait(0)).await.unwrap();
         lock.release("l").await.unwrap();
         assert_eq!(redis.commands(), ["SET", "EVALSHA"]);
@@ -62,9 +41,8 @@ fn an_uncontended_pair_costs_two_round_trips() {
 #[test]
 fn a_late_release_frees_the_successor_with_del_and_not_with_the_script() {
     for (recipe, left) in [("redis-set-px-del", None), (LUA, Some("successor".to_owned()))] {
-        in_virtual_time(async |host| {
-            let redis = FakeRedis::new(1);
-            let (mut lock, _) = client_of(recipe, Policy::Naive, &redis, &host);
+        in_virtual_time(FakeRedis::new(1), async |redis| {
+            let (mut lock, _) = redis.client_of(recipe, Policy::Naive);
             lock.acquire(&wait(0)).await.unwrap();
             redis.set("successor");
             let released = lock.release("l").await;
@@ -76,9 +54,8 @@ fn a_late_release_frees_the_successor_with_del_and_not_with_the_script() {
 
 #[test]
 fn the_comparison_before_del_is_no_comparison_when_del_is_late() {
-    in_virtual_time(async |host| {
-        let redis = FakeRedis::new(1);
-        let (mut lock, _) = client_of("redis-set-px-get-del", Policy::Naive, &redis, &host);
+    in_virtual_time(FakeRedis::new(1), async |redis| {
+        let (mut lock, _) = redis.client_of("redis-set-px-get-del", Policy::Naive);
         lock.acquire(&wait(0)).await.unwrap();
         redis.fail("GET", RedisCallFault::LateReply(LEASE));
         let releasing = tokio::task::spawn_local(async move { lock.release("l").await });
@@ -92,10 +69,9 @@ fn the_comparison_before_del_is_no_comparison_when_del_is_late() {
 #[test]
 fn a_careful_client_raises_lost_when_its_validity_ends_and_a_naive_one_does_not() {
     for (policy, told) in [(Policy::Careful, 1), (Policy::Naive, 0)] {
-        in_virtual_time(async |host| {
-            let redis = FakeRedis::new(1);
-            let (mut lock, signals) = client_of(LUA, policy, &redis, &host);
-            let called = host.now();
+        in_virtual_time(FakeRedis::new(1), async |redis| {
+            let (mut lock, signals) = redis.client_of(LUA, policy);
+            let called = redis.now();
             lock.acquire(&wait(0)).await.unwrap();
             sleep(10_000).await;
             let lost = signals.of(LockSignalKind::Lost);
@@ -111,9 +87,8 @@ fn a_careful_client_raises_lost_when_its_validity_ends_and_a_naive_one_does_not(
 
 #[test]
 fn a_grant_that_comes_after_its_validity_is_no_grant() {
-    in_virtual_time(async |host| {
-        let redis = FakeRedis::new(1);
-        let (mut lock, signals) = careful(LUA, &redis, &host);
+    in_virtual_time(FakeRedis::new(1), async |redis| {
+        let (mut lock, signals) = redis.careful(LUA);
         redis.fail("SET", RedisCallFault::LateReply(LEASE * 95 / 100));
         assert_eq!(lock.acquire(&wait(0)).await, Err(LockError::BUSY));
         assert_eq!(redis.value(), None, "it was deleted again");
@@ -123,10 +98,9 @@ fn a_grant_that_comes_after_its_validity_is_no_grant() {
 
 #[test]
 fn a_set_whose_reply_was_lost_is_read_back_and_never_sent_in_vain() {
-    in_virtual_time(async |host| {
-        let redis = FakeRedis::new(1);
-        let (mut lock, signals) = careful(LUA, &redis, &host);
-        let called = host.now();
+    in_virtual_time(FakeRedis::new(1), async |redis| {
+        let (mut lock, signals) = redis.careful(LUA);
+        let called = redis.now();
         redis.fail("SET", RedisCallFault::LoseReply);
         let grant = lock.acquire(&wait(500)).await.unwrap();
         assert_eq!(grant.owner, redis.value());
@@ -140,9 +114,8 @@ fn a_set_whose_reply_was_lost_is_read_back_and_never_sent_in_vain() {
 
 #[test]
 fn a_set_that_stays_unknown_is_info_and_deleted_before_the_next_acquire() {
-    in_virtual_time(async |host| {
-        let redis = FakeRedis::new(1);
-        let (mut lock, _) = careful(LUA, &redis, &host);
+    in_virtual_time(FakeRedis::new(1), async |redis| {
+        let (mut lock, _) = redis.careful(LUA);
         redis.fail("SET", RedisCallFault::LoseReply);
         redis.fail("GET", RedisCallFault::LoseRequest);
         redis.fail("EVALSHA", RedisCallFault::LoseRequest);
@@ -154,9 +127,8 @@ fn a_set_that_stays_unknown_is_info_and_deleted_before_the_next_acquire() {
 
 #[test]
 fn setnx_never_reads_back_so_a_lost_reply_locks_for_ever() {
-    in_virtual_time(async |host| {
-        let redis = FakeRedis::new(1);
-        let (mut lock, _) = careful("redis-setnx", &redis, &host);
+    in_virtual_time(FakeRedis::new(1), async |redis| {
+        let (mut lock, _) = redis.careful("redis-setnx");
         redis.fail("SET", RedisCallFault::LoseReply);
         assert!(matches!(lock.acquire(&wait(500)).await, Err(LockError::Unknown(_))));
         assert_eq!(lock.acquire(&wait(60_000)).await, Err(LockError::TIMEOUT));
@@ -165,9 +137,8 @@ fn setnx_never_reads_back_so_a_lost_reply_locks_for_ever() {
 
 #[test]
 fn a_lost_expire_locks_for_ever() {
-    in_virtual_time(async |host| {
-        let redis = FakeRedis::new(1);
-        let (mut lock, _) = careful("redis-setnx-expire", &redis, &host);
+    in_virtual_time(FakeRedis::new(1), async |redis| {
+        let (mut lock, _) = redis.careful("redis-setnx-expire");
         redis.fail("PEXPIRE", RedisCallFault::LoseRequest);
         assert!(matches!(lock.acquire(&wait(500)).await, Err(LockError::Unknown(_))));
         assert_eq!(lock.acquire(&wait(60_000)).await, Err(LockError::TIMEOUT));
@@ -176,9 +147,8 @@ fn a_lost_expire_locks_for_ever() {
 
 #[test]
 fn a_release_whose_reply_was_lost_is_a_release_while_the_lease_lasts() {
-    in_virtual_time(async |host| {
-        let redis = FakeRedis::new(1);
-        let (mut lock, _) = careful(LUA, &redis, &host);
+    in_virtual_time(FakeRedis::new(1), async |redis| {
+        let (mut lock, _) = redis.careful(LUA);
         lock.acquire(&wait(0)).await.unwrap();
         redis.fail("EVALSHA", RedisCallFault::LoseReply);
         assert_eq!(lock.release("l").await, Ok(()));
@@ -187,9 +157,8 @@ fn a_release_whose_reply_was_lost_is_a_release_while_the_lease_lasts() {
 
 #[test]
 fn a_plain_del_is_never_repeated() {
-    in_virtual_time(async |host| {
-        let redis = FakeRedis::new(1);
-        let (mut lock, _) = careful("redis-set-px-del", &redis, &host);
+    in_virtual_time(FakeRedis::new(1), async |redis| {
+        let (mut lock, _) = redis.careful("redis-set-px-del");
         lock.acquire(&wait(0)).await.unwrap();
         redis.fail("DEL", RedisCallFault::LoseReply);
         assert!(matches!(lock.release("l").await, Err(LockError::Unknown(_))));
@@ -199,9 +168,8 @@ fn a_plain_del_is_never_repeated() {
 
 #[test]
 fn a_watchdog_holds_for_as_long_as_it_can_renew() {
-    in_virtual_time(async |host| {
-        let redis = FakeRedis::new(1);
-        let (mut lock, signals) = careful("redis-watchdog", &redis, &host);
+    in_virtual_time(FakeRedis::new(1), async |redis| {
+        let (mut lock, signals) = redis.careful("redis-watchdog");
         let grant = lock.acquire(&wait(0)).await.unwrap();
         sleep(60_000).await;
         assert!(signals.lost().is_empty());
@@ -214,11 +182,10 @@ fn a_watchdog_holds_for_as_long_as_it_can_renew() {
 
 #[test]
 fn a_watchdog_that_cannot_renew_raises_lost_before_the_lease_is_over() {
-    in_virtual_time(async |host| {
-        let redis = FakeRedis::new(1);
-        let (mut lock, signals) = careful("redis-watchdog", &redis, &host);
+    in_virtual_time(FakeRedis::new(1), async |redis| {
+        let (mut lock, signals) = redis.careful("redis-watchdog");
         lock.acquire(&wait(0)).await.unwrap();
-        let cut = host.now();
+        let cut = redis.now();
         redis.set_down(0, true);
         sleep(10_000).await;
         let lost = signals.of(LockSignalKind::Lost);
@@ -229,13 +196,12 @@ fn a_watchdog_that_cannot_renew_raises_lost_before_the_lease_is_over() {
 
 #[test]
 fn a_message_wakes_every_subscriber() {
-    in_virtual_time(async |host| {
-        let redis = FakeRedis::new(1);
-        let (mut holder, _) = careful("redis-pubsub", &redis, &host);
+    in_virtual_time(FakeRedis::new(1), async |redis| {
+        let (mut holder, _) = redis.careful("redis-pubsub");
         holder.acquire(&wait(0)).await.unwrap();
         let mut logs = Vec::new();
         for _ in 0..4 {
-            let (waiter, signals) = careful("redis-pubsub", &redis, &host);
+            let (waiter, signals) = redis.careful("redis-pubsub");
             drop(start(waiter, wait(60_000)));
             logs.push(signals);
         }
@@ -248,11 +214,10 @@ fn a_message_wakes_every_subscriber() {
 
 #[test]
 fn getset_takes_over_what_has_passed_its_deadline_and_only_once() {
-    in_virtual_time(async |host| {
-        let redis = FakeRedis::new(1);
+    in_virtual_time(FakeRedis::new(1), async |redis| {
         redis.set("1000:long ago");
-        let (mut one, _) = careful("redis-getset", &redis, &host);
-        let (mut two, _) = careful("redis-getset", &redis, &host);
+        let (mut one, _) = redis.careful("redis-getset");
+        let (mut two, _) = redis.careful("redis-getset");
         one.acquire(&wait(0)).await.unwrap();
         assert_eq!(two.acquire(&wait(0)).await, Err(LockError::BUSY));
     });
@@ -260,9 +225,8 @@ fn getset_takes_over_what_has_passed_its_deadline_and_only_once() {
 
 #[test]
 fn redlock_needs_a_majority_and_no_more() {
-    in_virtual_time(async |host| {
-        let redis = FakeRedis::new(5);
-        let (mut lock, _) = careful("redlock", &redis, &host);
+    in_virtual_time(FakeRedis::new(5), async |redis| {
+        let (mut lock, _) = redis.careful("redlock");
         lock.open().await.unwrap();
         redis.set_down(3, true);
         redis.set_down(4, true);
@@ -277,10 +241,9 @@ fn redlock_needs_a_majority_and_no_more() {
 
 #[test]
 fn redlock_counts_its_validity_from_before_the_first_set() {
-    in_virtual_time(async |host| {
-        let redis = FakeRedis::new(1);
-        let (mut lock, signals) = careful("redlock", &redis, &host);
-        let called = host.now();
+    in_virtual_time(FakeRedis::new(1), async |redis| {
+        let (mut lock, signals) = redis.careful("redlock");
+        let called = redis.now();
         redis.fail("SET", RedisCallFault::LateReply(Duration::from_millis(500)));
         lock.acquire(&wait(0)).await.unwrap();
         sleep(10_000).await;
@@ -290,9 +253,8 @@ fn redlock_counts_its_validity_from_before_the_first_set() {
 
 #[test]
 fn redlock_has_a_value_for_each_attempt_so_that_a_late_delete_of_one_does_not_meet_the_next() {
-    in_virtual_time(async |host| {
-        let redis = FakeRedis::new(1);
-        let (lock, _) = careful("redlock", &redis, &host);
+    in_virtual_time(FakeRedis::new(1), async |redis| {
+        let (lock, _) = redis.careful("redlock");
         redis.fail("SET", RedisCallFault::LoseReply);
         redis.fail("EVALSHA", RedisCallFault::LoseRequest);
         let waiting = start(lock, wait(60_000));
@@ -306,9 +268,8 @@ fn redlock_has_a_value_for_each_attempt_so_that_a_late_delete_of_one_does_not_me
 
 #[test]
 fn redlock_does_not_know_what_becomes_of_a_set_without_an_answer() {
-    in_virtual_time(async |host| {
-        let redis = FakeRedis::new(1);
-        let (mut lock, _) = careful("redlock", &redis, &host);
+    in_virtual_time(FakeRedis::new(1), async |redis| {
+        let (mut lock, _) = redis.careful("redlock");
         redis.set("another's");
         assert_eq!(lock.acquire(&wait(0)).await, Err(LockError::BUSY));
         redis.fail("SET", RedisCallFault::LoseRequest);

@@ -9,8 +9,11 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::client::{LockClient, SignalSink};
+use crate::recipe::{Constructor, RecipeOptions};
 use crate::session::SessionError;
 use crate::session::sql::{LeaseForm, LockScope, SqlConnect, SqlSession};
+use crate::testing::{FakeStore, LEASE};
 
 /// What happens to the next call of a name.
 #[derive(Clone, Copy, PartialEq)]
@@ -45,10 +48,6 @@ struct FakeLease {
 }
 
 impl FakeSql {
-    pub(super) fn shared(&self) -> Rc<dyn SqlConnect> {
-        Rc::new(self.clone())
-    }
-
     pub(super) fn fail(&self, call: &'static str, fault: SqlCallFault) {
         self.0.faults.borrow_mut().push_back((call, fault));
     }
@@ -66,6 +65,15 @@ impl FakeSql {
         let leases = self.0.leases.borrow();
         let lease = leases.get("l").filter(|lease| lease.ends > Instant::now())?;
         lease.owner.clone()
+    }
+}
+
+impl FakeStore for FakeSql {
+    fn client(&self, options: RecipeOptions, signals: SignalSink) -> Box<dyn LockClient> {
+        let (Constructor::Postgres(make) | Constructor::Mariadb(make)) = options.recipe.constructor else {
+            panic!("not a recipe for an SQL server")
+        };
+        options.build(make, Rc::new(self.clone()), signals, LEASE)
     }
 }
 

@@ -1,32 +1,13 @@
 //! The recipes for SQL servers against a fake one, in virtual time.
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use super::fake::{FakeSql, SqlCallFault};
 use crate::backend_id::BackendId;
-use crate::client::{LockClient, LockError};
-use crate::host::RecipeHost;
+use crate::client::LockError;
 use crate::protocol::LockSignalKind;
-use crate::recipe::{Constructor, Policy};
-use crate::testing::{LEASE, SignalLog, client, in_virtual_time, options, sleep, start, wait};
-
-fn client_of(
-    recipe: &str,
-    policy: Policy,
-    sql: &FakeSql,
-    host: &Rc<dyn RecipeHost>,
-) -> (Box<dyn LockClient>, SignalLog) {
-    let options = options(recipe, policy);
-    let (Constructor::Postgres(make) | Constructor::Mariadb(make)) = options.recipe.constructor else {
-        panic!("not a recipe for an SQL server")
-    };
-    client(options, make, sql.shared(), host)
-}
-
-fn careful(recipe: &str, sql: &FakeSql, host: &Rc<dyn RecipeHost>) -> (Box<dyn LockClient>, SignalLog) {
-    client_of(recipe, Policy::Careful, sql, host)
-}
+use crate::recipe::Policy;
+use crate::testing::{LEASE, in_virtual_time, sleep, start, wait};
 
 const OF_SESSIONS: [&str; 4] = ["pg-advisory", "pg-advisory-xact", "pg-skip-locked", "mysql-get-lock"];
 const ROW_LEASES: [&str; 2] = ["pg-row-lease", "mysql-row-lease"];
@@ -35,10 +16,9 @@ const ROW_LEASES: [&str; 2] = ["pg-row-lease", "mysql-row-lease"];
 fn every_recipe_excludes_and_hands_over() {
     let all = [BackendId::Postgres, BackendId::Mariadb].map(BackendId::recipes);
     for recipe in all.into_iter().flatten() {
-        in_virtual_time(async |host| {
-            let sql = FakeSql::default();
-            let (mut one, signals) = careful(recipe.name, &sql, &host);
-            let (mut two, _) = careful(recipe.name, &sql, &host);
+        in_virtual_time(FakeSql::default(), async |sql| {
+            let (mut one, signals) = sql.careful(recipe.name);
+            let (mut two, _) = sql.careful(recipe.name);
             one.acquire(&wait(0)).await.unwrap();
             assert_eq!(two.acquire(&wait(0)).await, Err(LockError::BUSY), "{}", recipe.name);
             assert_eq!(two.acquire(&wait(50)).await, Err(LockError::TIMEOUT), "{}", recipe.name);
@@ -56,9 +36,8 @@ fn every_recipe_excludes_and_hands_over() {
 fn the_end_of_its_connection_is_told_by_a_careful_holder_and_not_by_a_naive_one() {
     for recipe in OF_SESSIONS {
         for (policy, told) in [(Policy::Careful, 1), (Policy::Naive, 0)] {
-            in_virtual_time(async |host| {
-                let sql = FakeSql::default();
-                let (mut lock, signals) = client_of(recipe, policy, &sql, &host);
+            in_virtual_time(FakeSql::default(), async |sql| {
+                let (mut lock, signals) = sql.client_of(recipe, policy);
                 lock.acquire(&wait(0)).await.unwrap();
                 sleep(60_000).await;
                 assert!(signals.lost().is_empty(), "{recipe} has no lease");
@@ -75,12 +54,11 @@ fn the_end_of_its_connection_is_told_by_a_careful_holder_and_not_by_a_naive_one(
 #[test]
 fn a_lock_whose_answer_was_lost_is_unknown_and_ends_with_its_connection() {
     for recipe in OF_SESSIONS {
-        in_virtual_time(async |host| {
-            let sql = FakeSql::default();
-            let (mut lock, _) = careful(recipe, &sql, &host);
+        in_virtual_time(FakeSql::default(), async |sql| {
+            let (mut lock, _) = sql.careful(recipe);
             sql.fail("lock", SqlCallFault::LoseReply);
             assert!(matches!(lock.acquire(&wait(100)).await, Err(LockError::Unknown(_))));
-            let (mut other, _) = careful(recipe, &sql, &host);
+            let (mut other, _) = sql.careful(recipe);
             other.acquire(&wait(0)).await.unwrap();
         });
     }
@@ -89,9 +67,8 @@ fn a_lock_whose_answer_was_lost_is_unknown_and_ends_with_its_connection() {
 #[test]
 fn a_lease_whose_answer_was_lost_is_unknown_and_ended_before_the_next_acquire() {
     for recipe in ROW_LEASES {
-        in_virtual_time(async |host| {
-            let sql = FakeSql::default();
-            let (mut lock, _) = careful(recipe, &sql, &host);
+        in_virtual_time(FakeSql::default(), async |sql| {
+            let (mut lock, _) = sql.careful(recipe);
             sql.fail("take_lease", SqlCallFault::LoseReply);
             assert!(matches!(lock.acquire(&wait(0)).await, Err(LockError::Unknown(_))));
             let left = sql.owner();
@@ -107,10 +84,9 @@ fn a_lease_whose_answer_was_lost_is_unknown_and_ended_before_the_next_acquire() 
 fn a_careful_client_raises_lost_before_its_lease_ends_and_a_naive_one_does_not() {
     let both = ROW_LEASES.map(|recipe| [(recipe, Policy::Careful, 1), (recipe, Policy::Naive, 0)]);
     for (recipe, policy, told) in both.into_iter().flatten() {
-        in_virtual_time(async |host| {
-            let sql = FakeSql::default();
-            let (mut lock, signals) = client_of(recipe, policy, &sql, &host);
-            let called = host.now();
+        in_virtual_time(FakeSql::default(), async |sql| {
+            let (mut lock, signals) = sql.client_of(recipe, policy);
+            let called = sql.now();
             lock.acquire(&wait(0)).await.unwrap();
             sleep(10_000).await;
             let lost = signals.of(LockSignalKind::Lost);
@@ -123,9 +99,8 @@ fn a_careful_client_raises_lost_before_its_lease_ends_and_a_naive_one_does_not()
 
 #[test]
 fn a_grant_that_comes_after_its_validity_is_no_grant() {
-    in_virtual_time(async |host| {
-        let sql = FakeSql::default();
-        let (mut lock, signals) = careful("pg-row-lease", &sql, &host);
+    in_virtual_time(FakeSql::default(), async |sql| {
+        let (mut lock, signals) = sql.careful("pg-row-lease");
         sql.fail("take_lease", SqlCallFault::LateReply(LEASE * 95 / 100));
         assert_eq!(lock.acquire(&wait(0)).await, Err(LockError::BUSY));
         assert_eq!(sql.owner(), None, "it was ended again");
@@ -141,12 +116,11 @@ fn a_release_without_a_comparison_frees_the_next_holders_lease() {
         ("mysql-row-lease", false),
         ("mysql-row-lease-no-compare", true),
     ] {
-        in_virtual_time(async |host| {
-            let sql = FakeSql::default();
-            let (mut late, _) = client_of(recipe, Policy::Naive, &sql, &host);
+        in_virtual_time(FakeSql::default(), async |sql| {
+            let (mut late, _) = sql.client_of(recipe, Policy::Naive);
             late.acquire(&wait(0)).await.unwrap();
             tokio::time::sleep(LEASE + Duration::from_millis(10)).await;
-            let (mut next, _) = careful(recipe, &sql, &host);
+            let (mut next, _) = sql.careful(recipe);
             next.acquire(&wait(0)).await.unwrap();
             assert_eq!(late.release("l").await.is_ok(), freed, "{recipe}");
             assert_eq!(sql.owner().is_none(), freed, "{recipe}");
@@ -162,10 +136,9 @@ fn two_who_read_that_a_lease_is_free_both_take_it_without_a_comparison() {
         ("mysql-row-lease", false),
         ("mysql-row-lease-read-write", true),
     ] {
-        in_virtual_time(async |host| {
-            let sql = FakeSql::default();
-            let (one, _) = careful(recipe, &sql, &host);
-            let (two, _) = careful(recipe, &sql, &host);
+        in_virtual_time(FakeSql::default(), async |sql| {
+            let (one, _) = sql.careful(recipe);
+            let (two, _) = sql.careful(recipe);
             let (one, two) = (start(one, wait(0)), start(two, wait(0)));
             let got = [one.await.unwrap().1.is_ok(), two.await.unwrap().1.is_ok()];
             assert_eq!(got, [true, both], "{recipe}");

@@ -9,9 +9,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::{oneshot, watch};
 
+use crate::client::{LockClient, SignalSink};
+use crate::recipe::{Constructor, RecipeOptions};
 use crate::session::SessionError;
 use crate::session::zk::{ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkSession, ZkWatch, Znode};
-use crate::testing::LEASE;
+use crate::testing::{FakeStore, LEASE};
 
 /// What happens to the next call of a name.
 pub(super) enum ZkCallFault {
@@ -48,10 +50,6 @@ struct FakeZkWatch {
 }
 
 impl FakeZk {
-    pub(super) fn shared(&self) -> Rc<dyn ZkConnect> {
-        Rc::new(self.clone())
-    }
-
     pub(super) fn fail(&self, call: &'static str, fault: ZkCallFault) {
         self.0.borrow_mut().faults.push_back((call, fault));
     }
@@ -136,6 +134,15 @@ impl FakeZk {
         }
         self.0.borrow_mut().watches.retain(|watch| watch.session != session);
         self.set_connection(session, ConnectionState::Expired);
+    }
+}
+
+impl FakeStore for FakeZk {
+    fn client(&self, options: RecipeOptions, signals: SignalSink) -> Box<dyn LockClient> {
+        let Constructor::Zk(make) = options.recipe.constructor else {
+            panic!("not a zk recipe")
+        };
+        options.build(make, Rc::new(self.clone()), signals, LEASE)
     }
 }
 

@@ -6,23 +6,11 @@ use std::time::Duration;
 
 use super::fake::{FakeZk, ZkCallFault};
 use super::*;
-use crate::client::{LockClient, LockError};
-use crate::host::RecipeHost;
+use crate::client::LockError;
 use crate::protocol::{AcquireRequest, FailReason, LockSignalKind};
-use crate::recipe::{Constructor, Policy, RecipeOptions};
+use crate::recipe::{Policy, RecipeOptions};
 use crate::session::zk::ConnectionState;
-use crate::testing::{LEASE, SignalLog, client, in_virtual_time, options, sleep, start, wait};
-
-fn client_of(options: RecipeOptions, zk: &FakeZk, host: &Rc<dyn RecipeHost>) -> (Box<dyn LockClient>, SignalLog) {
-    let Constructor::Zk(make) = options.recipe.constructor else {
-        panic!("not a zk recipe")
-    };
-    client(options, make, zk.shared(), host)
-}
-
-fn careful(recipe: &str, zk: &FakeZk, host: &Rc<dyn RecipeHost>) -> (Box<dyn LockClient>, SignalLog) {
-    client_of(options(recipe, Policy::Careful), zk, host)
-}
+use crate::testing::{LEASE, in_virtual_time, options, sleep, start, wait};
 
 const QUEUE: &str = "zk-predecessor-watch";
 
@@ -64,9 +52,8 @@ fn order_is_by_sequence_and_never_by_guid() {
 
 #[test]
 fn a_create_whose_reply_was_lost_is_found_by_its_guid() {
-    in_virtual_time(async |host| {
-        let zk = FakeZk::default();
-        let (mut lock, _) = careful(QUEUE, &zk, &host);
+    in_virtual_time(FakeZk::default(), async |zk| {
+        let (mut lock, _) = zk.careful(QUEUE);
         zk.fail("create", ZkCallFault::LoseReply);
         let grant = lock.acquire(&wait(500)).await.unwrap();
         assert_eq!(grant.token, Some(1), "the one node there is was adopted");
@@ -78,9 +65,8 @@ fn a_create_whose_reply_was_lost_is_found_by_its_guid() {
 
 #[test]
 fn a_create_whose_request_was_lost_is_sent_again() {
-    in_virtual_time(async |host| {
-        let zk = FakeZk::default();
-        let (mut lock, _) = careful(QUEUE, &zk, &host);
+    in_virtual_time(FakeZk::default(), async |zk| {
+        let (mut lock, _) = zk.careful(QUEUE);
         zk.fail("create", ZkCallFault::LoseRequest);
         lock.acquire(&wait(500)).await.unwrap();
         assert_eq!(zk.contenders().len(), 1);
@@ -89,16 +75,11 @@ fn a_create_whose_request_was_lost_is_sent_again() {
 
 #[test]
 fn without_a_guid_the_orphan_stays_and_its_client_queues_after_it() {
-    in_virtual_time(async |host| {
-        let zk = FakeZk::default();
-        let (mut lock, _) = client_of(
-            RecipeOptions {
-                guid: false,
-                ..options(QUEUE, Policy::Careful)
-            },
-            &zk,
-            &host,
-        );
+    in_virtual_time(FakeZk::default(), async |zk| {
+        let (mut lock, _) = zk.client_with(RecipeOptions {
+            guid: false,
+            ..options(QUEUE, Policy::Careful)
+        });
         zk.fail("create", ZkCallFault::LoseReply);
         assert!(matches!(lock.acquire(&wait(500)).await, Err(LockError::Unknown(_))));
         assert_eq!(lock.acquire(&wait(500)).await, Err(LockError::TIMEOUT));
@@ -112,10 +93,9 @@ fn without_a_guid_the_orphan_stays_and_its_client_queues_after_it() {
 
 #[test]
 fn a_predecessor_that_is_gone_already_means_to_list_again() {
-    in_virtual_time(async |host| {
-        let zk = FakeZk::default();
+    in_virtual_time(FakeZk::default(), async |zk| {
         zk.add("/harness/l/lock-0000000000", 99);
-        let (mut lock, signals) = careful(QUEUE, &zk, &host);
+        let (mut lock, signals) = zk.careful(QUEUE);
         assert_eq!(lock.acquire(&wait(0)).await, Err(LockError::BUSY));
         zk.fail(
             "exists",
@@ -128,13 +108,12 @@ fn a_predecessor_that_is_gone_already_means_to_list_again() {
 
 #[test]
 fn a_predecessor_that_died_waiting_wakes_and_does_not_give_the_lock() {
-    in_virtual_time(async |host| {
-        let zk = FakeZk::default();
-        let (mut holder, _) = careful(QUEUE, &zk, &host);
+    in_virtual_time(FakeZk::default(), async |zk| {
+        let (mut holder, _) = zk.careful(QUEUE);
         holder.acquire(&wait(0)).await.unwrap();
-        let dying = start(careful(QUEUE, &zk, &host).0, wait(60_000));
+        let dying = start(zk.careful(QUEUE).0, wait(60_000));
         sleep(10).await;
-        let (third, signals) = careful(QUEUE, &zk, &host);
+        let (third, signals) = zk.careful(QUEUE);
         let third = start(third, wait(5_000));
         sleep(10).await;
         zk.expire(2);
@@ -156,13 +135,12 @@ fn one_release_wakes_one_waiter_of_a_predecessor_watch_and_all_of_a_parent_watch
         ("zk-single-node", 5),
         ("zk-polling", 0),
     ] {
-        in_virtual_time(async |host| {
-            let zk = FakeZk::default();
-            let (mut holder, _) = careful(recipe, &zk, &host);
+        in_virtual_time(FakeZk::default(), async |zk| {
+            let (mut holder, _) = zk.careful(recipe);
             holder.acquire(&wait(0)).await.unwrap();
             let mut logs = Vec::new();
             for _ in 0..5 {
-                let (waiter, signals) = careful(recipe, &zk, &host);
+                let (waiter, signals) = zk.careful(recipe);
                 drop(start(waiter, wait(60_000)));
                 sleep(10).await;
                 logs.push(signals);
@@ -182,9 +160,8 @@ fn a_careful_client_raises_lost_on_a_disconnection_and_a_naive_one_does_not() {
         (Policy::Careful, vec!["Disconnected".to_owned()]),
         (Policy::Naive, vec![]),
     ] {
-        in_virtual_time(async |host| {
-            let zk = FakeZk::default();
-            let (mut lock, signals) = client_of(options(QUEUE, policy), &zk, &host);
+        in_virtual_time(FakeZk::default(), async |zk| {
+            let (mut lock, signals) = zk.client_of(QUEUE, policy);
             lock.acquire(&wait(0)).await.unwrap();
             zk.set_connection(1, ConnectionState::Disconnected);
             sleep(1).await;
@@ -195,9 +172,8 @@ fn a_careful_client_raises_lost_on_a_disconnection_and_a_naive_one_does_not() {
 
 #[test]
 fn a_disconnection_that_is_over_before_the_client_looks_raises_lost_as_well() {
-    in_virtual_time(async |host| {
-        let zk = FakeZk::default();
-        let (mut lock, signals) = careful(QUEUE, &zk, &host);
+    in_virtual_time(FakeZk::default(), async |zk| {
+        let (mut lock, signals) = zk.careful(QUEUE);
         lock.acquire(&wait(0)).await.unwrap();
         zk.set_connection(1, ConnectionState::Disconnected);
         zk.set_connection(1, ConnectionState::Connected);
@@ -211,11 +187,10 @@ fn a_disconnection_that_is_over_before_the_client_looks_raises_lost_as_well() {
 
 #[test]
 fn a_careful_holder_without_proof_of_life_stops_before_the_session_can_end() {
-    in_virtual_time(async |host| {
-        let zk = FakeZk::default();
-        let (mut lock, signals) = careful(QUEUE, &zk, &host);
+    in_virtual_time(FakeZk::default(), async |zk| {
+        let (mut lock, signals) = zk.careful(QUEUE);
         lock.acquire(&wait(0)).await.unwrap();
-        let held = host.now();
+        let held = zk.now();
         zk.fail("exists", ZkCallFault::Silence);
         sleep(10_000).await;
         let lost = signals.of(LockSignalKind::Lost);
@@ -231,9 +206,8 @@ fn a_careful_holder_without_proof_of_life_stops_before_the_session_can_end() {
 
 #[test]
 fn an_idle_hold_lasts_as_long_as_the_session_is_proven_alive() {
-    in_virtual_time(async |host| {
-        let zk = FakeZk::default();
-        let (mut lock, signals) = careful(QUEUE, &zk, &host);
+    in_virtual_time(FakeZk::default(), async |zk| {
+        let (mut lock, signals) = zk.careful(QUEUE);
         lock.acquire(&wait(0)).await.unwrap();
         sleep(60_000).await;
         assert!(signals.lost().is_empty());
@@ -245,9 +219,8 @@ fn an_idle_hold_lasts_as_long_as_the_session_is_proven_alive() {
 
 #[test]
 fn a_grant_that_came_with_a_disconnection_is_looked_at_again() {
-    in_virtual_time(async |host| {
-        let zk = FakeZk::default();
-        let (mut lock, signals) = careful(QUEUE, &zk, &host);
+    in_virtual_time(FakeZk::default(), async |zk| {
+        let (mut lock, signals) = zk.careful(QUEUE);
         zk.fail(
             "list",
             ZkCallFault::First(Box::new(|zk| {
@@ -263,9 +236,8 @@ fn a_grant_that_came_with_a_disconnection_is_looked_at_again() {
 
 #[test]
 fn a_delete_whose_reply_was_lost_is_a_release() {
-    in_virtual_time(async |host| {
-        let zk = FakeZk::default();
-        let (mut lock, _) = careful(QUEUE, &zk, &host);
+    in_virtual_time(FakeZk::default(), async |zk| {
+        let (mut lock, _) = zk.careful(QUEUE);
         lock.acquire(&wait(0)).await.unwrap();
         zk.fail("delete", ZkCallFault::LoseReply);
         assert_eq!(lock.release("l").await, Ok(()));
@@ -276,9 +248,8 @@ fn a_delete_whose_reply_was_lost_is_a_release() {
 #[test]
 fn a_node_that_could_not_be_deleted_goes_with_the_session_or_before_the_next_acquire() {
     for (policy, left) in [(Policy::Careful, 0), (Policy::Naive, 1)] {
-        in_virtual_time(async |host| {
-            let zk = FakeZk::default();
-            let (mut lock, _) = client_of(options(QUEUE, policy), &zk, &host);
+        in_virtual_time(FakeZk::default(), async |zk| {
+            let (mut lock, _) = zk.client_of(QUEUE, policy);
             lock.acquire(&wait(0)).await.unwrap();
             zk.fail("delete", ZkCallFault::LoseRequest);
             zk.fail(
@@ -302,9 +273,8 @@ fn a_node_that_could_not_be_deleted_goes_with_the_session_or_before_the_next_acq
 
 #[test]
 fn a_holder_whose_session_expired_does_not_release_and_comes_back_with_a_new_one() {
-    in_virtual_time(async |host| {
-        let zk = FakeZk::default();
-        let (mut lock, signals) = careful(QUEUE, &zk, &host);
+    in_virtual_time(FakeZk::default(), async |zk| {
+        let (mut lock, signals) = zk.careful(QUEUE);
         lock.acquire(&wait(0)).await.unwrap();
         zk.expire(1);
         assert!(matches!(
@@ -319,9 +289,8 @@ fn a_holder_whose_session_expired_does_not_release_and_comes_back_with_a_new_one
 
 #[test]
 fn a_session_that_is_over_before_its_connection_says_so_is_replaced() {
-    in_virtual_time(async |host| {
-        let zk = FakeZk::default();
-        let (mut lock, _) = careful(QUEUE, &zk, &host);
+    in_virtual_time(FakeZk::default(), async |zk| {
+        let (mut lock, _) = zk.careful(QUEUE);
         lock.open().await.unwrap();
         zk.fail("create", ZkCallFault::Over);
         assert!(lock.acquire(&wait(0)).await.is_err());
@@ -331,33 +300,31 @@ fn a_session_that_is_over_before_its_connection_says_so_is_replaced() {
 
 #[test]
 fn a_waiter_that_gives_up_leaves_no_node() {
-    in_virtual_time(async |host| {
-        let zk = FakeZk::default();
-        let (mut holder, _) = careful(QUEUE, &zk, &host);
+    in_virtual_time(FakeZk::default(), async |zk| {
+        let (mut holder, _) = zk.careful(QUEUE);
         holder.acquire(&wait(0)).await.unwrap();
-        let (mut waiter, _) = careful(QUEUE, &zk, &host);
-        let called = host.now();
+        let (mut waiter, _) = zk.careful(QUEUE);
+        let called = zk.now();
         assert_eq!(waiter.acquire(&wait(300)).await, Err(LockError::TIMEOUT));
-        assert!(host.now() - called < Duration::from_millis(310));
+        assert!(zk.now() - called < Duration::from_millis(310));
         assert_eq!(zk.contenders().len(), 1);
     });
 }
 
 #[test]
 fn readers_hold_together_and_a_writer_waits_for_all_of_them() {
-    in_virtual_time(async |host| {
-        let zk = FakeZk::default();
+    in_virtual_time(FakeZk::default(), async |zk| {
         let mode = |mode: &str, ms| AcquireRequest {
             mode: Some(mode.into()),
             ..wait(ms)
         };
-        let (mut one, _) = careful("zk-read-write", &zk, &host);
-        let (mut two, _) = careful("zk-read-write", &zk, &host);
+        let (mut one, _) = zk.careful("zk-read-write");
+        let (mut two, _) = zk.careful("zk-read-write");
         one.acquire(&mode("read", 0)).await.unwrap();
         two.acquire(&mode("read", 0)).await.unwrap();
-        let writer = start(careful("zk-read-write", &zk, &host).0, mode("write", 5_000));
+        let writer = start(zk.careful("zk-read-write").0, mode("write", 5_000));
         sleep(10).await;
-        let (mut late, _) = careful("zk-read-write", &zk, &host);
+        let (mut late, _) = zk.careful("zk-read-write");
         assert_eq!(
             late.acquire(&mode("read", 0)).await,
             Err(LockError::BUSY),
@@ -373,9 +340,8 @@ fn readers_hold_together_and_a_writer_waits_for_all_of_them() {
 
 #[test]
 fn a_single_node_of_ones_own_is_adopted_after_a_lost_reply() {
-    in_virtual_time(async |host| {
-        let zk = FakeZk::default();
-        let (mut lock, _) = careful("zk-single-node", &zk, &host);
+    in_virtual_time(FakeZk::default(), async |zk| {
+        let (mut lock, _) = zk.careful("zk-single-node");
         zk.fail("create", ZkCallFault::LoseReply);
         lock.acquire(&wait(500)).await.unwrap();
         assert_eq!(zk.contenders(), ["/harness/l/lock"]);
@@ -384,9 +350,8 @@ fn a_single_node_of_ones_own_is_adopted_after_a_lost_reply() {
 
 #[test]
 fn a_repeated_release_of_a_single_node_spares_the_successors() {
-    in_virtual_time(async |host| {
-        let zk = FakeZk::default();
-        let (mut lock, _) = careful("zk-single-node", &zk, &host);
+    in_virtual_time(FakeZk::default(), async |zk| {
+        let (mut lock, _) = zk.careful("zk-single-node");
         lock.acquire(&wait(0)).await.unwrap();
         zk.fail("delete", ZkCallFault::LoseReply);
         zk.fail(
@@ -400,16 +365,11 @@ fn a_repeated_release_of_a_single_node_spares_the_successors() {
 
 #[test]
 fn a_reentrant_lock_is_released_with_its_last_count() {
-    in_virtual_time(async |host| {
-        let zk = FakeZk::default();
-        let (mut lock, _) = client_of(
-            RecipeOptions {
-                reentrant: true,
-                ..options(QUEUE, Policy::Careful)
-            },
-            &zk,
-            &host,
-        );
+    in_virtual_time(FakeZk::default(), async |zk| {
+        let (mut lock, _) = zk.client_with(RecipeOptions {
+            reentrant: true,
+            ..options(QUEUE, Policy::Careful)
+        });
         let first = lock.acquire(&wait(0)).await.unwrap();
         assert_eq!(lock.acquire(&wait(0)).await.unwrap(), first);
         lock.release("l").await.unwrap();
@@ -425,9 +385,8 @@ fn a_reentrant_lock_is_released_with_its_last_count() {
 fn a_careful_client_looks_at_what_an_unanswered_call_has_done_after_a_sync_and_a_naive_one_at_once() {
     for (policy, syncs) in [(Policy::Careful, true), (Policy::Naive, false)] {
         for (recipe, unanswered) in [(QUEUE, "create"), (QUEUE, "delete"), ("zk-single-node", "delete")] {
-            in_virtual_time(async |host| {
-                let zk = FakeZk::default();
-                let (mut lock, _) = client_of(options(recipe, policy), &zk, &host);
+            in_virtual_time(FakeZk::default(), async |zk| {
+                let (mut lock, _) = zk.client_of(recipe, policy);
                 let asked = Rc::new(Cell::new(false));
                 let noted = asked.clone();
                 zk.fail("sync", ZkCallFault::First(Box::new(move |_| noted.set(true))));

@@ -7,14 +7,13 @@ use std::time::{Duration, Instant};
 use harness_proxy::{Behaviour, Bursts, Flow, LinkFault, Loss};
 use tokio::io::AsyncWriteExt;
 
-use super::rig::{Rig, arrives, connect, until_reset};
+use super::rig::{Rig, arrives, connect, passes, until_reset};
 
 #[tokio::test]
 async fn a_connection_that_was_idle_for_too_long_is_forgotten() {
     let rig = Rig::new().await;
     let (mut client, mut server) = rig.connect().await;
-    client.write_all(b"hello").await.unwrap();
-    arrives(&mut server, b"hello").await;
+    passes(&mut client, &mut server, b"hello").await;
     let idle = Duration::from_millis(200);
     let forgetting = Flow {
         forget_after: Some(idle),
@@ -41,8 +40,7 @@ async fn what_follows_a_lost_packet_waits_for_its_retransmission() {
         ..Flow::PASS
     }));
     let sent = Instant::now();
-    client.write_all(b"lost").await.unwrap();
-    arrives(&mut server, b"lost").await;
+    passes(&mut client, &mut server, b"lost").await;
     assert!(sent.elapsed() >= timeout * 63, "six retransmissions");
     assert_eq!(rig.link.counts().delayed_bytes, 4);
 }
@@ -79,10 +77,8 @@ async fn a_bottleneck_that_is_wide_enough_delays_nothing() {
     let (mut client, mut server) = rig.connect().await;
     let fault = LinkFault::share_bandwidth(vec![Arc::clone(&rig.link)], 1, 1_000_000_000);
     for _ in 0..10 {
-        client.write_all(b"question").await.unwrap();
-        arrives(&mut server, b"question").await;
-        server.write_all(b"answer").await.unwrap();
-        arrives(&mut client, b"answer").await;
+        passes(&mut client, &mut server, b"question").await;
+        passes(&mut server, &mut client, b"answer").await;
     }
     assert_eq!(fault.counts().bytes, 140);
     assert!(!fault.counts().touched(), "{:?}", fault.counts());
@@ -94,10 +90,8 @@ async fn delayed(flow: Flow) -> u64 {
     let (mut client, mut server) = rig.connect().await;
     let fault = rig.fault(Behaviour::both(flow));
     for _ in 0..10 {
-        client.write_all(b"question").await.unwrap();
-        arrives(&mut server, b"question").await;
-        server.write_all(b"answer").await.unwrap();
-        arrives(&mut client, b"answer").await;
+        passes(&mut client, &mut server, b"question").await;
+        passes(&mut server, &mut client, b"answer").await;
     }
     assert_eq!(fault.counts().bytes, 140);
     fault.counts().delayed_bytes
@@ -138,8 +132,7 @@ async fn a_connection_that_is_used_is_not_forgotten() {
     };
     let fault = rig.fault(Behaviour::both(forgetting));
     for _ in 0..5 {
-        client.write_all(b"again").await.unwrap();
-        arrives(&mut server, b"again").await;
+        passes(&mut client, &mut server, b"again").await;
     }
     assert!(!fault.counts().touched(), "{:?}", fault.counts());
 }

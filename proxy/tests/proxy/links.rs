@@ -4,13 +4,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness_proxy::{Behaviour, Bursts, Cut, Flow, LinkFault, Loss, Proxy, Slice};
+use harness_proxy::{Behaviour, Bursts, Flow, LinkFault, Loss, Proxy, Slice};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::rig::{NOT_YET, Rig, SOON, arrives, counted, is_silent, until_reset};
+use super::rig::{NOT_YET, Rig, SOON, arrives, counted, cut, is_silent, passes, until_end, until_reset};
 
 #[tokio::test]
 async fn without_a_fault_bytes_pass_both_ways_and_half_close_is_kept() {
@@ -18,11 +18,8 @@ async fn without_a_fault_bytes_pass_both_ways_and_half_close_is_kept() {
     let (mut client, mut server) = rig.connect().await;
     client.write_all(b"ping").await.unwrap();
     client.shutdown().await.unwrap();
-    let mut asked = Vec::new();
-    timeout(SOON, server.read_to_end(&mut asked)).await.unwrap().unwrap();
-    assert_eq!(asked, b"ping");
-    server.write_all(b"pong").await.unwrap();
-    arrives(&mut client, b"pong").await;
+    assert_eq!(until_end(&mut server).await, b"ping");
+    passes(&mut server, &mut client, b"pong").await;
     assert_eq!(rig.link.counts().bytes, 8);
     assert!(!rig.link.counts().touched());
 }
@@ -37,12 +34,7 @@ async fn a_stall_holds_bytes_and_the_end_of_the_stream_until_it_is_lifted() {
     is_silent(&mut server).await;
     counted(|| hold.counts().held_bytes, |count| *count == 4).await;
     drop(hold);
-    let mut got = Vec::new();
-    timeout(SOON, server.read_to_end(&mut got))
-        .await
-        .expect("healed")
-        .unwrap();
-    assert_eq!(got, b"late");
+    assert_eq!(until_end(&mut server).await, b"late", "healed");
 }
 
 #[tokio::test]
@@ -53,8 +45,7 @@ async fn a_stall_of_one_direction_lets_the_other_pass() {
         to_server: Flow::STALL,
         ..Behaviour::default()
     });
-    server.write_all(b"news").await.unwrap();
-    arrives(&mut client, b"news").await;
+    passes(&mut server, &mut client, b"news").await;
     client.write_all(b"ack").await.unwrap();
     is_silent(&mut server).await;
 }
@@ -116,8 +107,7 @@ async fn keepalive_notices_a_blackhole() {
 async fn a_blackhole_on_a_connection_that_sends_nothing_drops_nothing() {
     let rig = Rig::new().await;
     let (mut client, mut server) = rig.connect().await;
-    client.write_all(b"question").await.unwrap();
-    arrives(&mut server, b"question").await;
+    passes(&mut client, &mut server, b"question").await;
     server.write_all(b"answer").await.unwrap();
     counted(|| rig.link.counts().bytes, |bytes| *bytes == 14).await;
     // the client's kernel may not have acknowledged the answer yet
@@ -144,10 +134,6 @@ async fn a_fault_on_a_connection_that_sends_nothing_leaves_no_trace() {
     let both = Behaviour::both;
     let flow = Flow::PASS;
     let soon = Duration::from_millis(1);
-    let cut = |cut| Behaviour {
-        cut,
-        ..Behaviour::default()
-    };
     for (name, behaviour) in [
         ("stall", Behaviour::STALL),
         ("latency", both(Flow { delay: soon, ..flow })),
@@ -186,20 +172,8 @@ async fn a_fault_on_a_connection_that_sends_nothing_leaves_no_trace() {
                 ..flow
             }),
         ),
-        (
-            "flaky",
-            cut(Cut {
-                after: None,
-                after_bytes: Some(1),
-            }),
-        ),
-        (
-            "reset, which is not due yet",
-            cut(Cut {
-                after: Some(SOON * 100),
-                after_bytes: None,
-            }),
-        ),
+        ("flaky", cut(None, Some(1))),
+        ("reset, which is not due yet", cut(Some(SOON * 100), None)),
     ] {
         let rig = Rig::new().await;
         let (mut client, mut server) = rig.connect().await;
@@ -207,8 +181,7 @@ async fn a_fault_on_a_connection_that_sends_nothing_leaves_no_trace() {
         is_silent(&mut server).await;
         assert!(!fault.counts().touched(), "{name}: {:?}", fault.counts());
         drop(fault);
-        client.write_all(b"healed").await.unwrap();
-        arrives(&mut server, b"healed").await;
+        passes(&mut client, &mut server, b"healed").await;
         assert!(!rig.link.counts().touched(), "{name}: {:?}", rig.link.counts());
     }
 }
@@ -223,8 +196,7 @@ async fn what_a_blackhole_dropped_is_sent_again_and_arrives_after_the_heal() {
     counted(|| fault.counts().dropped_packets, |dropped| *dropped > 0).await;
     drop(fault);
     arrives(&mut server, b"again").await;
-    server.write_all(b"answer").await.unwrap();
-    arrives(&mut client, b"answer").await;
+    passes(&mut server, &mut client, b"answer").await;
 }
 
 #[tokio::test]
@@ -319,8 +291,7 @@ async fn a_slow_link_takes_at_least_as_long_as_its_rate_says() {
         ..Flow::default()
     }));
     let sent = Instant::now();
-    client.write_all(&[1; 3000]).await.unwrap();
-    arrives(&mut server, &[1; 3000]).await;
+    passes(&mut client, &mut server, &[1; 3000]).await;
     assert!(sent.elapsed() >= Duration::from_millis(290));
 }
 
@@ -339,13 +310,7 @@ async fn resetting_a_link_resets_both_ends_and_takes_new_connections() {
 async fn a_cut_by_bytes_ends_the_connection_once_its_budget_passed() {
     let rig = Rig::new().await;
     let (mut client, mut server) = rig.connect().await;
-    let _hold = rig.fault(Behaviour {
-        cut: Cut {
-            after: None,
-            after_bytes: Some(100),
-        },
-        ..Behaviour::default()
-    });
+    let _hold = rig.fault(cut(None, Some(100)));
     let writing = async {
         while client.write_all(b"x").await.is_ok() {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -360,14 +325,7 @@ async fn a_cut_by_bytes_ends_the_connection_once_its_budget_passed() {
 async fn a_cut_by_time_ends_connections_that_are_idle() {
     let rig = Rig::new().await;
     let (mut client, _server) = rig.connect().await;
-    let cut = Cut {
-        after: Some(Duration::from_millis(50)),
-        after_bytes: None,
-    };
-    let _hold = rig.fault(Behaviour {
-        cut,
-        ..Behaviour::default()
-    });
+    let _hold = rig.fault(cut(Some(Duration::from_millis(50)), None));
     until_reset(&mut client).await;
 }
 

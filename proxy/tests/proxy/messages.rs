@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::rig::{Rig, SOON, arrives, counted, until_reset};
+use super::rig::{Rig, SOON, arrives, counted, is_silent, passes, until_end, until_reset};
 
 /// Longer than any test takes.
 const NEVER: Duration = Duration::from_secs(3600);
@@ -62,42 +62,42 @@ impl TapRig {
 
     /// One of several rules on the link, each in a layer of its own, that means the n-th message of all.
     fn on_any(&self, layer: u32, occurrence: u32, action: MessageAction) -> ActiveRule {
-        let meant = MessageRuleSpec {
-            message: MessageKind::any(),
-            occurrence,
-            whose: ANYONE,
-            action,
-            accepted: false,
-            refuse: None,
-        };
-        ActiveRule::apply(vec![Arc::clone(&self.rig.link)], layer, MessageRule::new(meant))
+        self.armed(layer, nth(MessageKind::any(), occurrence, action))
     }
 
     fn rule(&self, name: &str, occurrence: u32, whose: ClientFilter, fate: MessageAction) -> ActiveRule {
-        self.armed(MessageRuleSpec {
-            message: Protocol::Resp.spoken(name).unwrap(),
-            occurrence,
+        let message = Protocol::Resp.spoken(name).unwrap();
+        let meant = MessageRuleSpec {
             whose,
-            action: fate,
-            accepted: false,
-            refuse: None,
-        })
+            ..nth(message, occurrence, fate)
+        };
+        self.armed(1, meant)
     }
 
     /// A rule that drops the reply to the n-th `SET` that was accepted.
     fn drops_accepted(&self, occurrence: u32) -> ActiveRule {
-        self.armed(MessageRuleSpec {
-            message: Protocol::Resp.spoken("SET").unwrap(),
-            occurrence,
-            whose: ANYONE,
-            action: MessageAction::DropReply,
+        let message = Protocol::Resp.spoken("SET").unwrap();
+        let meant = MessageRuleSpec {
             accepted: true,
-            refuse: None,
-        })
+            ..nth(message, occurrence, MessageAction::DropReply)
+        };
+        self.armed(1, meant)
     }
 
-    fn armed(&self, meant: MessageRuleSpec) -> ActiveRule {
-        ActiveRule::apply(vec![Arc::clone(&self.rig.link)], 1, MessageRule::new(meant))
+    fn armed(&self, layer: u32, meant: MessageRuleSpec) -> ActiveRule {
+        ActiveRule::apply(vec![Arc::clone(&self.rig.link)], layer, MessageRule::new(meant))
+    }
+}
+
+/// The n-th of these messages, of any client.
+fn nth(message: MessageKind, occurrence: u32, action: MessageAction) -> MessageRuleSpec {
+    MessageRuleSpec {
+        message,
+        occurrence,
+        whose: ANYONE,
+        action,
+        accepted: false,
+        refuse: None,
     }
 }
 
@@ -106,8 +106,7 @@ async fn a_dropped_request_never_reaches_the_server_and_its_connection_ends() {
     let rig = TapRig::new().await;
     let armed = rig.rule("SET", 2, ANYONE, MessageAction::DropRequest);
     let (mut client, mut server) = rig.connect().await;
-    client.write_all(SET).await.unwrap();
-    arrives(&mut server, SET).await;
+    passes(&mut client, &mut server, SET).await;
     // the one that is meant is between two others, in one piece with them
     client.write_all(&[GET, SET, GET].concat()).await.unwrap();
     let reached = until_reset(&mut server).await;
@@ -123,14 +122,12 @@ async fn a_dropped_reply_is_of_a_request_that_the_server_answered() {
     let rig = TapRig::new().await;
     let armed = rig.rule("set", 1, ANYONE, MessageAction::DropReply);
     let (mut client, mut server) = rig.connect().await;
-    client.write_all(&[GET, SET].concat()).await.unwrap();
-    arrives(&mut server, &[GET, SET].concat()).await;
+    passes(&mut client, &mut server, &[GET, SET].concat()).await;
     assert!(
         !armed.rule().matched().expect("found").done,
         "not before the server answered"
     );
-    server.write_all(b"$1\r\nv\r\n").await.unwrap();
-    arrives(&mut client, b"$1\r\nv\r\n").await;
+    passes(&mut server, &mut client, b"$1\r\nv\r\n").await;
     server.write_all(b"+OK\r\n").await.unwrap();
     assert_eq!(until_reset(&mut client).await, b"");
     assert!(armed.rule().matched().expect("it matched").done);
@@ -141,18 +138,11 @@ async fn a_connection_that_ends_before_the_answer_leaves_the_rule_to_the_next_re
     let rig = TapRig::new().await;
     let armed = rig.rule("SET", 1, ANYONE, MessageAction::DropReply);
     let (mut client, mut server) = rig.connect().await;
-    client.write_all(SET).await.unwrap();
-    arrives(&mut server, SET).await;
+    passes(&mut client, &mut server, SET).await;
     drop((client, server));
     let (mut client, mut server) = rig.connect().await;
-    let forgotten = async {
-        while armed.rule().matched().is_some() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    timeout(SOON, forgotten).await.expect("the rule looks on");
-    client.write_all(SET).await.unwrap();
-    arrives(&mut server, SET).await;
+    counted(|| armed.rule().matched(), Option::is_none).await;
+    passes(&mut client, &mut server, SET).await;
     server.write_all(b"+OK\r\n").await.unwrap();
     until_reset(&mut client).await;
 }
@@ -165,16 +155,10 @@ async fn a_delayed_request_waits_with_everything_behind_it_and_outlives_its_clie
     client.write_all(&[GET, SET, GET].concat()).await.unwrap();
     arrives(&mut server, GET).await;
     drop(client);
-    let mut byte = [0];
-    let silent = timeout(Duration::from_millis(100), server.read(&mut byte)).await;
-    assert!(silent.is_err(), "not even the end of the stream");
+    is_silent(&mut server).await;
     drop(armed);
-    let mut rest = Vec::new();
-    timeout(SOON, server.read_to_end(&mut rest))
-        .await
-        .expect("it heals")
-        .unwrap();
-    assert_eq!(rest, [SET, GET].concat(), "late, in order, whole");
+    let late = until_end(&mut server).await;
+    assert_eq!(late, [SET, GET].concat(), "late, in order, whole");
 }
 
 #[tokio::test]
@@ -183,11 +167,9 @@ async fn a_delayed_message_goes_on_by_itself() {
     let late = Duration::from_millis(150);
     let armed = rig.rule("GET", 1, ANYONE, MessageAction::DelayReply(late));
     let (mut client, mut server) = rig.connect().await;
-    client.write_all(GET).await.unwrap();
-    arrives(&mut server, GET).await;
+    passes(&mut client, &mut server, GET).await;
     let answered = std::time::Instant::now();
-    server.write_all(b"$1\r\nv\r\n+late\r\n").await.unwrap();
-    arrives(&mut client, b"$1\r\nv\r\n+late\r\n").await;
+    passes(&mut server, &mut client, b"$1\r\nv\r\n+late\r\n").await;
     assert!(answered.elapsed() >= late);
     assert!(armed.rule().matched().expect("it matched").done);
 }
@@ -198,10 +180,8 @@ async fn each_rule_counts_the_messages_that_another_acts_on() {
     let first = rig.on_any(1, 1, MessageAction::DelayReply(Duration::ZERO));
     let second = rig.on_any(2, 2, MessageAction::DropRequest);
     let (mut client, mut server) = rig.connect().await;
-    client.write_all(SET).await.unwrap();
-    arrives(&mut server, SET).await;
-    server.write_all(b"+OK\r\n").await.unwrap();
-    arrives(&mut client, b"+OK\r\n").await;
+    passes(&mut client, &mut server, SET).await;
+    passes(&mut server, &mut client, b"+OK\r\n").await;
     client.write_all(GET).await.unwrap();
     until_reset(&mut client).await;
     let names = [first, second].map(|rule| rule.rule().matched().expect("it matched").message);
@@ -214,10 +194,8 @@ async fn rules_wait_for_replies_of_several_requests_of_one_connection() {
     let first = rig.on_any(1, 1, MessageAction::DelayReply(Duration::ZERO));
     let second = rig.on_any(2, 2, MessageAction::DropReply);
     let (mut client, mut server) = rig.connect().await;
-    client.write_all(&[GET, SET].concat()).await.unwrap();
-    arrives(&mut server, &[GET, SET].concat()).await;
-    server.write_all(b"$1\r\nv\r\n").await.unwrap();
-    arrives(&mut client, b"$1\r\nv\r\n").await;
+    passes(&mut client, &mut server, &[GET, SET].concat()).await;
+    passes(&mut server, &mut client, b"$1\r\nv\r\n").await;
     server.write_all(b"+OK\r\n").await.unwrap();
     until_reset(&mut client).await;
     assert!(
@@ -234,11 +212,9 @@ async fn a_reply_that_two_rules_mean_comes_as_late_as_the_latest_and_both_know_w
     let at_once = rig.on_any(1, 1, MessageAction::DelayReply(Duration::ZERO));
     let later = rig.on_any(2, 1, MessageAction::DelayReply(late));
     let (mut client, mut server) = rig.connect().await;
-    client.write_all(GET).await.unwrap();
-    arrives(&mut server, GET).await;
+    passes(&mut client, &mut server, GET).await;
     let answered = std::time::Instant::now();
-    server.write_all(b"$1\r\nv\r\n").await.unwrap();
-    arrives(&mut client, b"$1\r\nv\r\n").await;
+    passes(&mut server, &mut client, b"$1\r\nv\r\n").await;
     assert!(answered.elapsed() >= late);
     for armed in [at_once, later] {
         let asked = armed.rule().matched().expect("it matched").at;
@@ -251,18 +227,15 @@ async fn a_message_that_its_number_names_is_no_other_one_where_its_reply_never_c
     let rig = TapRig::new().await;
     let armed = rig.on_any(1, 1, MessageAction::DropReply);
     let (mut client, mut server) = rig.connect().await;
-    client.write_all(SET).await.unwrap();
-    arrives(&mut server, SET).await;
+    passes(&mut client, &mut server, SET).await;
     drop(server);
     let ended = timeout(SOON, client.read(&mut [0]))
         .await
         .expect("it ends with its server");
     assert_eq!(ended.unwrap(), 0);
     let (mut client, mut server) = rig.connect().await;
-    client.write_all(GET).await.unwrap();
-    arrives(&mut server, GET).await;
-    server.write_all(b"$1\r\nv\r\n").await.unwrap();
-    arrives(&mut client, b"$1\r\nv\r\n").await;
+    passes(&mut client, &mut server, GET).await;
+    passes(&mut server, &mut client, b"$1\r\nv\r\n").await;
     let matched = armed.rule().matched().expect("it matched");
     assert_eq!((matched.message.as_str(), matched.done), ("SET", false));
 }
@@ -274,8 +247,7 @@ async fn only_a_message_of_a_client_that_is_meant_is_matched() {
     let (mut client, mut server) = rig.connect().await;
     for label in [IDLE, WORKS] {
         rig.exchange.labels.set(1, label);
-        client.write_all(SET).await.unwrap();
-        arrives(&mut server, SET).await;
+        passes(&mut client, &mut server, SET).await;
     }
     rig.exchange.labels.set(1, WAITS);
     client.write_all(SET).await.unwrap();
@@ -287,14 +259,12 @@ async fn only_a_message_of_a_client_that_is_meant_is_matched() {
 #[tokio::test]
 async fn a_client_that_lost_a_message_is_refused_as_the_rule_says() {
     let rig = TapRig::new().await;
-    let armed = rig.armed(MessageRuleSpec {
-        message: Protocol::Resp.spoken("SET").unwrap(),
-        occurrence: 1,
-        whose: ANYONE,
-        action: MessageAction::DropRequest,
-        accepted: false,
+    let set = Protocol::Resp.spoken("SET").unwrap();
+    let meant = MessageRuleSpec {
         refuse: Some(NEVER),
-    });
+        ..nth(set, 1, MessageAction::DropRequest)
+    };
+    let armed = rig.armed(1, meant);
     let (mut client, _server) = rig.connect().await;
     client.write_all(SET).await.unwrap();
     until_reset(&mut client).await;
@@ -307,8 +277,7 @@ async fn a_client_that_lost_a_message_is_refused_as_the_rule_says() {
     assert_eq!(armed.rule().refusals(), 1);
     drop(armed);
     let (mut client, mut server) = rig.connect().await;
-    client.write_all(SET).await.unwrap();
-    arrives(&mut server, SET).await;
+    passes(&mut client, &mut server, SET).await;
 }
 
 #[tokio::test]
@@ -316,8 +285,7 @@ async fn messages_are_counted_and_a_waiter_that_asks_the_same_again_retries() {
     let mut rig = TapRig::new().await;
     let (mut client, mut server) = rig.connect().await;
     rig.exchange.labels.set(1, WAITS);
-    client.write_all(&[SET, GET, SET, SET].concat()).await.unwrap();
-    arrives(&mut server, &[SET, GET, SET, SET].concat()).await;
+    passes(&mut client, &mut server, &[SET, GET, SET, SET].concat()).await;
     server
         .write_all(b"_\r\n$1\r\nv\r\n>3\r\n$7\r\nmessage\r\n$2\r\nl0\r\n$0\r\n\r\n_\r\n+OK\r\n")
         .await
@@ -332,14 +300,11 @@ async fn messages_are_counted_and_a_waiter_that_asks_the_same_again_retries() {
 async fn a_tap_that_lost_its_place_says_so_once_and_the_bytes_go_on() {
     let rig = TapRig::new().await;
     let (mut client, mut server) = rig.connect().await;
-    client.write_all(GET).await.unwrap();
-    arrives(&mut server, GET).await;
+    passes(&mut client, &mut server, GET).await;
     for _ in 0..3 {
-        server.write_all(b"?nothing that Redis says\r\n").await.unwrap();
-        arrives(&mut client, b"?nothing that Redis says\r\n").await;
+        passes(&mut server, &mut client, b"?nothing that Redis says\r\n").await;
     }
-    client.write_all(GET).await.unwrap();
-    arrives(&mut server, GET).await;
+    passes(&mut client, &mut server, GET).await;
     let (connections, why) = rig.exchange.lost();
     assert_eq!(connections, 1);
     assert!(why.is_some_and(|why| why.contains("c1->n1")), "it says where");
@@ -424,8 +389,7 @@ async fn conversation(fate: MessageAction, occurrence: u32, pieces: Vec<usize>) 
 async fn a_client_that_speaks_tls_is_named_and_its_bytes_pass() {
     let rig = TapRig::new().await;
     let (mut client, mut server) = rig.connect().await;
-    client.write_all(&[0x16, 3, 1, 0, 5]).await.unwrap();
-    arrives(&mut server, &[0x16, 3, 1, 0, 5]).await;
+    passes(&mut client, &mut server, &[0x16, 3, 1, 0, 5]).await;
     let lost = counted(|| rig.exchange.lost(), |(count, _)| *count == 1).await;
     assert!(lost.1.unwrap().contains("TLS"));
 }
@@ -436,14 +400,11 @@ async fn a_rule_of_accepted_requests_passes_by_those_whose_replies_say_that_noth
     let armed = rig.drops_accepted(2);
     let (mut client, mut server) = rig.connect().await;
     for reply in ["$-1\r\n", "+OK\r\n", "_\r\n", "-ERR no\r\n"] {
-        client.write_all(SET).await.unwrap();
-        arrives(&mut server, SET).await;
-        server.write_all(reply.as_bytes()).await.unwrap();
-        arrives(&mut client, reply.as_bytes()).await;
+        passes(&mut client, &mut server, SET).await;
+        passes(&mut server, &mut client, reply.as_bytes()).await;
         assert_eq!(armed.rule().matched(), None);
     }
-    client.write_all(SET).await.unwrap();
-    arrives(&mut server, SET).await;
+    passes(&mut client, &mut server, SET).await;
     server.write_all(b"+OK\r\n").await.unwrap();
     until_reset(&mut client).await;
     assert!(armed.rule().matched().is_some_and(|matched| matched.done));

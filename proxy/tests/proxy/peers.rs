@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::rig::{NOT_YET, SOON, arrives, counted, is_silent};
+use super::rig::{NOT_YET, SOON, counted, is_silent, passes, rest, until_end};
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -88,16 +88,10 @@ async fn reply(stream: &mut TcpStream) -> u8 {
 async fn a_server_reaches_its_peer_by_name_and_bytes_pass_both_ways() {
     let rig = PeerRig::new().await;
     let (mut from, mut to) = rig.connect().await;
-    from.write_all(b"vote").await.unwrap();
-    arrives(&mut to, b"vote").await;
-    to.write_all(b"ack").await.unwrap();
-    arrives(&mut from, b"ack").await;
+    passes(&mut from, &mut to, b"vote").await;
+    passes(&mut to, &mut from, b"ack").await;
     from.shutdown().await.unwrap();
-    let mut rest = Vec::new();
-    timeout(SOON, to.read_to_end(&mut rest))
-        .await
-        .expect("the end arrives")
-        .unwrap();
+    until_end(&mut to).await;
     let counts = rig.link.counts();
     assert_eq!((counts.bytes, counts.connections), (7, 1));
     assert!(!counts.touched());
@@ -144,19 +138,13 @@ async fn a_one_way_cut_holds_bytes_and_the_end_back_in_that_direction_only() {
         to_client: Flow::STALL,
         ..Behaviour::default()
     });
-    from.write_all(b"ping").await.unwrap();
-    arrives(&mut to, b"ping").await;
+    passes(&mut from, &mut to, b"ping").await;
     to.write_all(b"pong").await.unwrap();
     drop(to);
     counted(|| hold.counts().held_bytes, |count| *count == 4).await;
     is_silent(&mut from).await;
     drop(hold);
-    let mut rest = Vec::new();
-    timeout(SOON, from.read_to_end(&mut rest))
-        .await
-        .expect("healed")
-        .unwrap();
-    assert_eq!(rest, b"pong");
+    assert_eq!(until_end(&mut from).await, b"pong", "healed");
 }
 
 #[tokio::test]
@@ -189,8 +177,6 @@ async fn strangers_are_unreachable_and_nonsense_is_closed() {
     }
     let mut nonsense = TcpStream::connect(rig.egress.listen()).await.unwrap();
     nonsense.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
-    let mut rest = Vec::new();
     // an end or a reset: what was sent is not read to its end
-    let _ = timeout(SOON, nonsense.read_to_end(&mut rest)).await.expect("closed");
-    assert!(rest.is_empty());
+    assert_eq!(rest(&mut nonsense).await.0, b"");
 }

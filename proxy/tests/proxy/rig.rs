@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness_proxy::{Behaviour, Link, LinkFault, Proxy};
-use tokio::io::AsyncReadExt;
+use harness_proxy::{Behaviour, Cut, Link, LinkFault, Proxy};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
@@ -65,6 +65,12 @@ pub async fn arrives(stream: &mut TcpStream, expected: &[u8]) {
     assert_eq!(String::from_utf8_lossy(&got), String::from_utf8_lossy(expected));
 }
 
+/// Sends this from one end of a connection, and waits until it is at the other one.
+pub async fn passes(from: &mut TcpStream, to: &mut TcpStream, bytes: &[u8]) {
+    from.write_all(bytes).await.unwrap();
+    arrives(to, bytes).await;
+}
+
 pub async fn is_silent(stream: &mut TcpStream) {
     let mut byte = [0];
     let read = timeout(NOT_YET, stream.read(&mut byte)).await;
@@ -78,11 +84,38 @@ pub async fn rest(stream: &mut TcpStream) -> (Vec<u8>, io::Result<()>) {
     (got, ended.map(drop))
 }
 
+/// Everything until the end of the stream, which is no reset.
+pub async fn until_end(stream: &mut TcpStream) -> Vec<u8> {
+    let (got, ended) = rest(stream).await;
+    ended.expect("an end of stream and no reset");
+    got
+}
+
 /// What arrives before the connection is reset.
 pub async fn until_reset(stream: &mut TcpStream) -> Vec<u8> {
     let (got, ended) = rest(stream).await;
     assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
     got
+}
+
+/// Connections end after a time, or after so many bytes.
+pub fn cut(after: Option<Duration>, after_bytes: Option<u32>) -> Behaviour {
+    Behaviour {
+        cut: Cut { after, after_bytes },
+        ..Behaviour::default()
+    }
+}
+
+/// The answer to a request over HTTP: its head, and its body.
+pub async fn http(at: SocketAddr, request: &str, headers: &str, body: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(at).await.unwrap();
+    let length = body.len();
+    let head = format!("{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}");
+    let request = format!("{head}Content-Length: {length}\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let answer = String::from_utf8(until_end(&mut stream).await).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    (head.to_owned(), body.to_owned())
 }
 
 /// Waits until what the proxy's own thread counts is as it should be.

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::rig::{Rig, SOON, anywhere, arrives, is_silent, rest};
+use super::rig::{Rig, SOON, anywhere, arrives, http, is_silent, passes, rest, until_end, until_reset};
 
 /// A link under the API.
 struct ApiRig {
@@ -59,20 +59,9 @@ impl ApiRig {
     }
 
     async fn ask_raw(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.api.address()).await.unwrap();
-        let length = body.len();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
-        );
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        timeout(SOON, stream.read_to_string(&mut answer))
-            .await
-            .expect("answered")
-            .unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        let (head, body) = http(self.api.address(), &format!("{method} {path}"), headers, body).await;
         let status = head.split(' ').nth(1).expect("a status").parse().unwrap();
-        (status, body.to_owned())
+        (status, body)
     }
 
     /// Puts a toxic on the link; it must be granted.
@@ -96,19 +85,16 @@ async fn latency_delays_what_comes_and_not_the_end_and_heals() {
     rig.poison(json!({ "type": "latency", "attributes": { "latency": 150, "jitter": 10 } }))
         .await;
     let sent = Instant::now();
-    server.write_all(b"late").await.unwrap();
-    arrives(&mut client, b"late").await;
+    passes(&mut server, &mut client, b"late").await;
     assert!(
         sent.elapsed() >= Duration::from_millis(140),
         "no chunk is earlier than the delay less the jitter"
     );
     assert_eq!(rig.rig.link.counts().delayed_bytes, 4);
-    client.write_all(b"other way").await.unwrap();
-    arrives(&mut server, b"other way").await;
+    passes(&mut client, &mut server, b"other way").await;
     assert_eq!(rig.rig.link.counts().delayed_bytes, 4, "the other stream is left alone");
     rig.cure("latency_downstream").await;
-    server.write_all(b"prompt").await.unwrap();
-    arrives(&mut client, b"prompt").await;
+    passes(&mut server, &mut client, b"prompt").await;
     assert_eq!(rig.rig.link.counts().delayed_bytes, 4);
 }
 
@@ -116,8 +102,7 @@ async fn latency_delays_what_comes_and_not_the_end_and_heals() {
 async fn metrics_count_what_arrived_and_what_was_sent_on_by_direction() {
     let rig = ApiRig::new().await;
     let (mut client, mut server) = rig.connect().await;
-    server.write_all(b"four").await.unwrap();
-    arrives(&mut client, b"four").await;
+    passes(&mut server, &mut client, b"four").await;
     rig.poison(json!({ "type": "bandwidth", "stream": "upstream", "attributes": { "rate": 0 } }))
         .await;
     client.write_all(b"held back").await.unwrap();
@@ -158,8 +143,7 @@ async fn bandwidth_takes_at_least_as_long_as_its_rate_says() {
     rig.poison(json!({ "type": "bandwidth", "stream": "upstream", "attributes": { "rate": 10 } }))
         .await;
     let sent = Instant::now();
-    client.write_all(&[1; 3000]).await.unwrap();
-    arrives(&mut server, &[1; 3000]).await;
+    passes(&mut client, &mut server, &[1; 3000]).await;
     assert!(sent.elapsed() >= Duration::from_millis(290));
     assert_eq!(rig.rig.link.counts().delayed_bytes, 3000);
 }
@@ -176,9 +160,7 @@ async fn a_bandwidth_of_nothing_holds_everything_and_loses_nothing() {
     let (_other, mut accepted) = rig.connect().await;
     is_silent(&mut accepted).await;
     rig.cure("bandwidth_upstream").await;
-    let (got, ended) = rest(&mut server).await;
-    assert_eq!(got, b"later");
-    ended.unwrap();
+    assert_eq!(until_end(&mut server).await, b"later");
 }
 
 #[tokio::test]
@@ -191,8 +173,7 @@ async fn slow_close_holds_the_end_back_and_nothing_else() {
     let closed = Instant::now();
     client.shutdown().await.unwrap();
     arrives(&mut server, b"bye").await;
-    let (got, ended) = rest(&mut server).await;
-    assert!(got.is_empty() && ended.is_ok());
+    assert_eq!(until_end(&mut server).await, b"");
     assert!(closed.elapsed() >= Duration::from_millis(200));
 }
 
@@ -204,8 +185,7 @@ async fn timeout_swallows_what_comes_and_closes_when_it_is_taken_away() {
         .await;
     client.write_all(b"lost").await.unwrap();
     is_silent(&mut server).await;
-    server.write_all(b"other way").await.unwrap();
-    arrives(&mut client, b"other way").await;
+    passes(&mut server, &mut client, b"other way").await;
     rig.cure("timeout_upstream").await;
     assert_eq!(rest(&mut server).await.0, b"", "nothing may arrive after a hole");
     assert_eq!(rest(&mut client).await.0, b"");
@@ -232,17 +212,12 @@ async fn reset_peer_resets_connections_that_were_there_before_it() {
     let put = Instant::now();
     rig.poison(json!({ "type": "reset_peer", "attributes": { "timeout": 100 } }))
         .await;
-    let (_, ended) = rest(&mut client).await;
-    assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    until_reset(&mut client).await;
     assert!(put.elapsed() >= Duration::from_millis(100));
-    assert_eq!(
-        rest(&mut server).await.1.unwrap_err().kind(),
-        io::ErrorKind::ConnectionReset
-    );
+    until_reset(&mut server).await;
     rig.cure("reset_peer_downstream").await;
     let (mut client, mut server) = rig.connect().await;
-    client.write_all(b"healed").await.unwrap();
-    arrives(&mut server, b"healed").await;
+    passes(&mut client, &mut server, b"healed").await;
 }
 
 #[tokio::test]
@@ -275,14 +250,12 @@ async fn limit_data_ends_the_connection_when_so_much_has_passed() {
     let (mut client, mut server) = rig.connect().await;
     rig.poison(json!({ "type": "limit_data", "stream": "upstream", "attributes": { "bytes": 6 } }))
         .await;
-    client.write_all(b"four").await.unwrap();
-    arrives(&mut server, b"four").await;
+    passes(&mut client, &mut server, b"four").await;
     client.write_all(b"more of it").await.unwrap();
     assert_eq!(rest(&mut server).await.0, b"mo");
     rig.cure("limit_data_upstream").await;
     let (mut client, mut server) = rig.connect().await;
-    client.write_all(b"more of it").await.unwrap();
-    arrives(&mut server, b"more of it").await;
+    passes(&mut client, &mut server, b"more of it").await;
 }
 
 #[tokio::test]
@@ -443,8 +416,7 @@ async fn clients_of_the_api_make_proxies_lead_them_elsewhere_and_delete_them() {
     let listen = made["proxies"][0]["listen"].as_str().unwrap().to_owned();
     let mut client = TcpStream::connect(&listen).await.unwrap();
     let (mut server, _) = timeout(SOON, rig.rig.server.accept()).await.unwrap().unwrap();
-    client.write_all(b"through").await.unwrap();
-    arrives(&mut server, b"through").await;
+    passes(&mut client, &mut server, b"through").await;
     let same = json!([{ "name": "own", "listen": listen, "upstream": upstream, "enabled": false }]);
     let (_, left_alone) = rig.ask("POST", "/populate", &same).await;
     assert_eq!(
@@ -590,8 +562,7 @@ async fn an_upstream_is_looked_up_for_each_connection() {
     assert_eq!(status, 200);
     let mut client = TcpStream::connect(moved["listen"].as_str().unwrap()).await.unwrap();
     let (mut server, _) = timeout(SOON, rig.rig.server.accept()).await.unwrap().unwrap();
-    client.write_all(b"found").await.unwrap();
-    arrives(&mut server, b"found").await;
+    passes(&mut client, &mut server, b"found").await;
 }
 
 #[tokio::test]
@@ -615,9 +586,7 @@ async fn a_proxy_that_is_deleted_ends_its_connections_as_a_peer_would() {
     let (mut server, _) = timeout(SOON, rig.rig.server.accept()).await.unwrap().unwrap();
     assert_eq!(rig.ask("DELETE", "/proxies/gone", &Value::Null).await.0, 204);
     for stream in [&mut client, &mut server] {
-        let (got, ended) = rest(stream).await;
-        assert_eq!(got, b"");
-        ended.expect("an end of stream and no reset");
+        assert_eq!(until_end(stream).await, b"");
     }
 }
 
@@ -630,9 +599,7 @@ async fn a_proxy_whose_upstream_refuses_takes_connections_and_ends_them_as_a_pee
     let listen = made["listen"].as_str().unwrap();
     for _ in 0..50 {
         let mut client = TcpStream::connect(listen).await.expect("a connect is never reset");
-        let (got, ended) = rest(&mut client).await;
-        assert_eq!(got, b"");
-        ended.expect("an end of stream and no reset");
+        assert_eq!(until_end(&mut client).await, b"");
     }
 }
 

@@ -1,7 +1,6 @@
 //! The driver of Toxiproxy, over the wire against the API of the built-in proxy: each behaviour biting and healing, counted
 //! as the built-in proxy counts it; and servers that lie, hang or go away, of which the experiment only hears.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::rig::{NOT_YET, SOON, anywhere, arrives, connect, counted, is_silent, rest};
+use super::rig::{NOT_YET, SOON, anywhere, arrives, connect, counted, cut, http, is_silent, passes, rest};
 
 /// A link to a server, through a Toxiproxy that is the built-in proxy under its API, or through the built-in proxy itself.
 struct ToxiproxyRig {
@@ -67,8 +66,7 @@ async fn without_a_fault_bytes_pass_both_ways_and_half_close_is_kept() {
     client.write_all(b"ping").await.unwrap();
     client.shutdown().await.unwrap();
     assert_eq!(rest(&mut server).await.0, b"ping");
-    server.write_all(b"pong").await.unwrap();
-    arrives(&mut client, b"pong").await;
+    passes(&mut server, &mut client, b"pong").await;
     assert!(!rig.link.counts().touched());
 }
 
@@ -99,8 +97,7 @@ async fn a_partition_that_resets_loses_what_was_sent_and_ends_the_connection() {
     assert_eq!(rest(&mut server).await.0, b"");
     assert_eq!(rest(&mut client).await.0, b"");
     let (mut client, mut server) = rig.connect().await;
-    client.write_all(b"healed").await.unwrap();
-    arrives(&mut server, b"healed").await;
+    passes(&mut client, &mut server, b"healed").await;
 }
 
 #[tokio::test]
@@ -112,8 +109,7 @@ async fn a_partition_of_one_way_lets_the_other_pass() {
         ..Behaviour::default()
     };
     let _hold = rig.fault(one_way, false).await;
-    server.write_all(b"news").await.unwrap();
-    arrives(&mut client, b"news").await;
+    passes(&mut server, &mut client, b"news").await;
     client.write_all(b"ack").await.unwrap();
     is_silent(&mut server).await;
 }
@@ -129,13 +125,11 @@ async fn latency_and_a_narrow_link_take_their_time_and_heal() {
     });
     let mut hold = rig.fault(slow, false).await;
     let sent = Instant::now();
-    client.write_all(&[1; 1000]).await.unwrap();
-    arrives(&mut server, &[1; 1000]).await;
+    passes(&mut client, &mut server, &[1; 1000]).await;
     assert!(sent.elapsed() >= Duration::from_millis(100));
     counted(|| hold.counts(), |counts| counts.delayed_bytes == 1000).await;
     hold.heal().await.unwrap();
-    server.write_all(b"prompt").await.unwrap();
-    arrives(&mut client, b"prompt").await;
+    passes(&mut server, &mut client, b"prompt").await;
     assert_eq!(hold.counts().delayed_bytes, 1000);
 }
 
@@ -164,15 +158,7 @@ async fn flaky_ends_connections_in_the_middle_and_counts_them() {
 async fn reset_loses_answers_and_ends_connections_and_counts_them() {
     let rig = ToxiproxyRig::remote().await;
     let (mut client, mut server) = rig.connect().await;
-    let cut = Cut {
-        after: Some(Duration::from_millis(50)),
-        after_bytes: None,
-    };
-    let resets = Behaviour {
-        cut,
-        ..Behaviour::default()
-    };
-    let mut hold = rig.fault(resets, false).await;
+    let mut hold = rig.fault(cut(Some(Duration::from_millis(50)), None), false).await;
     let _ = server.write_all(b"lost").await;
     assert_eq!(rest(&mut client).await.0, b"");
     drop(client);
@@ -180,8 +166,7 @@ async fn reset_loses_answers_and_ends_connections_and_counts_them() {
     assert_eq!((hold.swallowed_bytes(), hold.counts().held_bytes), (4, 0));
     hold.heal().await.unwrap();
     let (mut client, mut server) = rig.connect().await;
-    server.write_all(b"healed").await.unwrap();
-    arrives(&mut client, b"healed").await;
+    passes(&mut server, &mut client, b"healed").await;
 }
 
 #[tokio::test]
@@ -204,8 +189,7 @@ async fn a_fault_that_is_dropped_heals() {
     let rig = ToxiproxyRig::remote().await;
     let (mut client, mut server) = rig.connect().await;
     drop(rig.fault(Behaviour::STALL, false).await);
-    client.write_all(b"x").await.unwrap();
-    arrives(&mut server, b"x").await;
+    passes(&mut client, &mut server, b"x").await;
 }
 
 /// The same script on both proxies leaves the same evidence.
@@ -256,9 +240,10 @@ async fn a_server_that_came_back_elsewhere_is_found() {
 async fn what_was_made_there_is_gone_at_the_end() {
     let rig = ToxiproxyRig::remote().await;
     let (toxiproxy, api) = rig.toxiproxy.as_ref().unwrap();
-    assert!(ask(api.address(), "/proxies").await.contains("run-c0-n1"));
+    let listed = async || http(api.address(), "GET /proxies", "", "").await.1;
+    assert!(listed().await.contains("run-c0-n1"));
     toxiproxy.close().await.unwrap();
-    assert!(!ask(api.address(), "/proxies").await.contains("run-c0-n1"));
+    assert!(!listed().await.contains("run-c0-n1"));
 }
 
 #[tokio::test]
@@ -270,18 +255,6 @@ async fn what_a_killed_run_left_there_can_be_found_and_deleted() {
     let names = vec!["run-c0-n1".to_owned(), "not-there".to_owned()];
     other.delete(names).await.unwrap();
     assert!(toxiproxy.proxies().await.unwrap().is_empty());
-}
-
-async fn ask(api: SocketAddr, path: &str) -> String {
-    let mut stream = TcpStream::connect(api).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    timeout(SOON, stream.read_to_string(&mut answer))
-        .await
-        .unwrap()
-        .unwrap();
-    answer
 }
 
 #[tokio::test]

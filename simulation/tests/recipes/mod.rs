@@ -2,6 +2,7 @@
 
 mod etcd;
 mod load;
+mod promises;
 mod redis;
 mod repeat;
 mod zk;

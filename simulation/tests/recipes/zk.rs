@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use harness_simulation::World;
 use harness_simulation::zk::{SimulatedZk, ZkRoutes};
-use harness_workloads::{BackendId, Constructor, Policy, Recipe, RecipeOptions, Wakeup};
-
+use harness_workloads::{BackendId, Constructor, Recipe, RecipeOptions};
 use rand::Rng;
 
-use super::load::{Disturbance, GRANTS, Journal, LEASE, MakeClient, disturb, links, take_turns};
+use super::load::{Disturbance, Journal, LEASE, MakeClient, disturb, links, take_turns};
+use super::promises;
 
 const SERVERS: usize = 3;
 
@@ -58,70 +58,27 @@ async fn disturb_servers(world: World, zk: SimulatedZk) {
 
 #[test]
 fn every_recipe_gives_a_hundred_grants_to_one_holder_at_a_time() {
-    for recipe in recipes() {
-        for seed in 1..=3 {
-            let journal = run_as(RecipeOptions::of(recipe), seed, Disturbance::None);
-            let trace = journal.trace.borrow();
-            assert_eq!(journal.overlaps.get(), 0, "{} seed {seed}:\n{trace}", recipe.name);
-            assert!(journal.grants.get() >= GRANTS, "{} seed {seed}:\n{trace}", recipe.name);
-            let woken = trace.contains("Woken");
-            assert_eq!(
-                woken,
-                recipe.wakeup == Wakeup::Notified,
-                "{} seed {seed}:\n{trace}",
-                recipe.name
-            );
-            assert!(!trace.contains("unknown"), "{} seed {seed}:\n{trace}", recipe.name);
-        }
-    }
+    promises::all_have_one_holder_at_a_time(run_as, recipes());
 }
 
 #[test]
 fn careful_recipes_keep_to_one_holder_in_partitions() {
-    let mut losses = 0;
-    for recipe in recipes() {
-        for seed in 1..=20 {
-            let journal = run_as(RecipeOptions::of(recipe), seed, Disturbance::Partitions);
-            let trace = journal.trace.borrow();
-            assert_eq!(journal.overlaps.get(), 0, "{} seed {seed}:\n{trace}", recipe.name);
-            assert!(journal.grants.get() >= GRANTS, "{} seed {seed}:\n{trace}", recipe.name);
-            losses += journal.losses.get();
-        }
-    }
+    let losses = promises::losses_with_one_holder(run_as, recipes(), Disturbance::Partitions);
     assert!(losses > 0, "no partition was noticed by a holder");
 }
 
 #[test]
 fn careful_recipes_keep_to_one_holder_while_servers_are_killed_and_stopped() {
-    let mut losses = 0;
-    for recipe in recipes() {
-        for seed in 1..=20 {
-            let journal = run_as(RecipeOptions::of(recipe), seed, Disturbance::Servers);
-            let trace = journal.trace.borrow();
-            assert_eq!(journal.overlaps.get(), 0, "{} seed {seed}:\n{trace}", recipe.name);
-            assert!(journal.grants.get() >= GRANTS, "{} seed {seed}:\n{trace}", recipe.name);
-            losses += journal.losses.get();
-        }
-    }
+    let losses = promises::losses_with_one_holder(run_as, recipes(), Disturbance::Servers);
     assert!(losses > 0, "no holder noticed that its server was gone");
 }
 
 #[test]
 fn a_naive_holder_that_is_cut_off_overlaps_with_the_next() {
-    let naive = RecipeOptions {
-        policy: Policy::Naive,
-        ..RecipeOptions::named("zk-predecessor-watch").unwrap()
-    };
-    let overlaps = (1..=10).map(|seed| run_as(naive, seed, Disturbance::Partitions).overlaps.get());
-    assert!(overlaps.sum::<u32>() > 0);
+    assert!(promises::naive_overlaps(run_as, "zk-predecessor-watch", 1..=10) > 0);
 }
 
 #[test]
 fn the_same_seed_leaves_the_same_trace() {
-    for recipe in recipes() {
-        let run = |seed| run_as(RecipeOptions::of(recipe), seed, Disturbance::Partitions);
-        let traces = [1, 1, 2].map(|seed| run(seed).trace.take());
-        assert_eq!(traces[0], traces[1], "{}", recipe.name);
-        assert_ne!(traces[0], traces[2], "{}", recipe.name);
-    }
+    promises::same_seed_leaves_same_trace(run_as, recipes(), Disturbance::Partitions);
 }

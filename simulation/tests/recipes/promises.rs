@@ -1,0 +1,72 @@
+//! What recipes are expected to do on simulated servers, whichever store they are for.
+
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+
+use harness_workloads::{Policy, Recipe, RecipeOptions, Wakeup};
+
+use super::load::{Disturbance, GRANTS, Journal};
+
+/// Runs a recipe of one store from a seed.
+pub type RunRecipe = fn(RecipeOptions, u64, Disturbance) -> Rc<Journal>;
+
+/// A run in which there were enough grants, and never two holders at once.
+fn with_one_holder(run: RunRecipe, recipe: &'static Recipe, seed: u64, disturbance: Disturbance) -> Rc<Journal> {
+    let journal = run(RecipeOptions::of(recipe), seed, disturbance);
+    let trace = journal.trace.borrow();
+    assert_eq!(journal.overlaps.get(), 0, "{} seed {seed}:\n{trace}", recipe.name);
+    assert!(journal.grants.get() >= GRANTS, "{} seed {seed}:\n{trace}", recipe.name);
+    drop(trace);
+    journal
+}
+
+/// Undisturbed, every recipe has one holder at a time, and waiters are woken if it says so.
+pub fn all_have_one_holder_at_a_time(run: RunRecipe, recipes: impl Iterator<Item = &'static Recipe>) {
+    for recipe in recipes {
+        for seed in 1..=3 {
+            let journal = with_one_holder(run, recipe, seed, Disturbance::None);
+            let trace = journal.trace.borrow();
+            let woken = trace.contains("Woken");
+            assert_eq!(
+                woken,
+                recipe.wakeup == Wakeup::Notified,
+                "{} seed {seed}:\n{trace}",
+                recipe.name
+            );
+            assert!(!trace.contains("unknown"), "{} seed {seed}:\n{trace}", recipe.name);
+        }
+    }
+}
+
+/// Disturbed, careful recipes have one holder at a time, and how often a holder noticed a loss.
+pub fn losses_with_one_holder(
+    run: RunRecipe,
+    recipes: impl Iterator<Item = &'static Recipe>,
+    disturbance: Disturbance,
+) -> u32 {
+    let losses = |recipe| (1..=20).map(move |seed| with_one_holder(run, recipe, seed, disturbance).losses.get());
+    recipes.flat_map(losses).sum()
+}
+
+/// How often a naive holder of this recipe had the lock together with another in partitions.
+pub fn naive_overlaps(run: RunRecipe, recipe: &str, seeds: RangeInclusive<u64>) -> u32 {
+    let naive = RecipeOptions {
+        policy: Policy::Naive,
+        ..RecipeOptions::named(recipe).unwrap()
+    };
+    seeds
+        .map(|seed| run(naive, seed, Disturbance::Partitions).overlaps.get())
+        .sum()
+}
+
+pub fn same_seed_leaves_same_trace(
+    run: RunRecipe,
+    recipes: impl Iterator<Item = &'static Recipe>,
+    disturbance: Disturbance,
+) {
+    for recipe in recipes {
+        let traces = [1, 1, 2].map(|seed| run(RecipeOptions::of(recipe), seed, disturbance).trace.take());
+        assert_eq!(traces[0], traces[1], "{}", recipe.name);
+        assert_ne!(traces[0], traces[2], "{}", recipe.name);
+    }
+}

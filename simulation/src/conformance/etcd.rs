@@ -5,11 +5,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_workloads::etcd::{EtcdConnect, EtcdKey, EtcdServers, EtcdSession, EtcdWatch, KeyEvent, Leader, Listing};
-use harness_workloads::protocol::OpenRequest;
 use harness_workloads::{RecipeHost, SessionError, TokioHost, within};
 use rand::Rng;
 
-use super::servers::{etcd, etcd_is_ready};
+use super::servers::{etcd, etcd_is_ready, open_request};
 use super::{assert_same_answers, in_real_time, plain, transcripts};
 use crate::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
 use crate::network::{LinkLatency, SimulatedLink};
@@ -374,13 +373,7 @@ fn on_a_real_server(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
     in_real_time(async {
         let server = etcd()?;
         server.until_ready(etcd_is_ready).await;
-        let open = OpenRequest {
-            backend: "etcd".into(),
-            endpoints: vec![server.address.to_string()],
-            lease_ms: LEASE.as_millis() as u64,
-            sentinel: None,
-            cluster: None,
-        };
+        let open = open_request("etcd", &[server.address], LEASE);
         let host = TokioHost::shared();
         let run = |number| {
             let (store, host) = (Rc::new(EtcdServers::new(&open, None).unwrap()), host.clone());

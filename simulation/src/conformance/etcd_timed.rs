@@ -2,20 +2,19 @@
 //! its link is stalled, delayed and reset and the server paused.
 
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use harness_proxy::{Behaviour, Flow, Proxy};
+use harness_proxy::Proxy;
 use harness_workloads::etcd::{EtcdConnect, EtcdServers, EtcdSession};
-use harness_workloads::protocol::OpenRequest;
-use harness_workloads::{RecipeHost, Task, TokioHost};
+use harness_workloads::{Task, TokioHost};
 
-use super::servers::{etcd, etcd_is_ready};
+use super::servers::{etcd, etcd_is_ready, open_request};
 use super::stage::{ModelStage, RealStage, Stage};
-use super::{TOLERANCE, TimedLines, difference, plain, timed_on_real};
+use super::{TOLERANCE, TimedLines, TimedTranscript, assert_same_times, difference, plain};
 use crate::World;
 use crate::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
-use crate::mutants::with_mutant;
 use crate::network::{LinkLatency, SimulatedLink};
 
 const LEASE: Duration = Duration::from_secs(2);
@@ -151,13 +150,11 @@ const TIMED: [&[EtcdTimedStep]; 21] = [
 
 /// What a script is played with, and what was said.
 struct TimedPlay {
-    host: Rc<dyn RecipeHost>,
     session: Rc<dyn EtcdSession>,
     other: Rc<dyn EtcdSession>,
     lease: i64,
     other_lease: i64,
-    began: Duration,
-    lines: Rc<RefCell<TimedLines>>,
+    told: TimedTranscript,
     tasks: RefCell<Vec<Task>>,
 }
 
@@ -166,43 +163,33 @@ impl TimedPlay {
         let (session, other) = (under_test.connect().await.unwrap(), other.connect().await.unwrap());
         let other_lease = other.grant_lease(LONG).await.unwrap().id;
         other.create("timed/other", "", other_lease).await.unwrap();
-        let host = stage.host();
         let lease = session.grant_lease(LEASE).await.unwrap().id;
         let created = session.create("timed/key", "", lease).await.unwrap();
         let mut watch = other.watch("timed/key", created.revision + 1).await.unwrap();
-        let (lines, began) = (Rc::<RefCell<TimedLines>>::default(), host.now());
-        let (clock, told) = (host.clone(), lines.clone());
-        let sees = host.spawn(Box::pin(async move {
+        let told = TimedTranscript::begin(stage.host());
+        let own = told.clone();
+        let sees = told.beside(async move {
             while let Ok(events) = watch.next().await {
-                let line = format!("others see its key deleted: {}", events[0].deleted);
-                told.borrow_mut().push((clock.now() - began, line));
+                own.say(format!("others see its key deleted: {}", events[0].deleted));
             }
-        }));
+        });
         TimedPlay {
-            host,
             session,
             other,
             lease,
             other_lease,
-            began,
-            lines,
+            told,
             tasks: RefCell::new(vec![sees]),
         }
     }
 
-    fn say(&self, line: String) {
-        self.lines.borrow_mut().push((self.host.now() - self.began, line));
-    }
-
     /// Does it beside the script, and says what came of it.
     fn begin(&self, what: &'static str, work: impl Future<Output = String> + 'static) {
-        let (host, lines, began) = (self.host.clone(), self.lines.clone(), self.began);
-        let task = self.host.spawn(Box::pin(async move {
+        let told = self.told.clone();
+        let task = self.told.beside(async move {
             let answer = work.await;
-            lines
-                .borrow_mut()
-                .push((host.now() - began, format!("{what} {answer}")));
-        }));
+            told.say(format!("{what} {answer}"));
+        });
         self.tasks.borrow_mut().push(task);
     }
 
@@ -215,8 +202,7 @@ impl TimedPlay {
     }
 
     fn begin_watch(&self) {
-        let (session, host) = (self.session.clone(), self.host.clone());
-        let (lines, began) = (self.lines.clone(), self.began);
+        let (session, told) = (self.session.clone(), self.told.clone());
         self.begin("Watch", async move {
             let mut watch = match session.watch("timed/other", 0).await {
                 Ok(watch) => watch,
@@ -224,10 +210,7 @@ impl TimedPlay {
             };
             loop {
                 match watch.next().await {
-                    Ok(events) => {
-                        let line = format!("Watch heard deleted: {}", events[0].deleted);
-                        lines.borrow_mut().push((host.now() - began, line));
-                    }
+                    Ok(events) => told.say(format!("Watch heard deleted: {}", events[0].deleted)),
                     Err(error) => return plain::<()>(Err(error)),
                 }
             }
@@ -249,17 +232,14 @@ impl TimedPlay {
             OtherUnlocks => plain(self.other.unlock(&format!("{LOCK}/{:x}", self.other_lease)).await),
             OtherLists => plain(self.other.list(LOCK).await.map(|listing| listing.keys.len())),
             OtherDeletes => plain(self.other.delete("timed/other").await),
-            Sleep(ms) => return self.host.sleep(Duration::from_millis(ms)).await,
-            Stall => return stage.apply(Behaviour::STALL),
-            Delay(ms) => {
-                let delay = Duration::from_millis(ms);
-                return stage.apply(Behaviour::both(Flow { delay, ..Flow::PASS }));
-            }
+            Sleep(ms) => return self.told.sleep(ms).await,
+            Stall => return stage.stall(),
+            Delay(ms) => return stage.delay(ms),
             Heal => return stage.heal(),
             Reset => return stage.reset(),
             Pause | GoOn => return stage.pause(matches!(step, Pause)),
         };
-        self.say(format!("{step:?} {answer}"));
+        self.told.say(format!("{step:?} {answer}"));
     }
 }
 
@@ -274,20 +254,13 @@ async fn perform(
         play.step(stage, *step).await;
     }
     play.tasks.take().clear();
-    let mut lines = play.lines.take();
-    // two things at about the same time may come in either order
-    lines.sort_by(|(_, one), (_, other)| one.cmp(other));
-    lines
+    play.told.by_words()
 }
 
 fn on_the_model(script: &[EtcdTimedStep]) -> TimedLines {
     World::run(1, async |world: World| {
         let etcd = SimulatedEtcd::start(world, 1, EtcdVersion::V3_4);
-        let stage = ModelStage {
-            server: etcd.process(0),
-            link: SimulatedLink::new(world, "c0->n1", 0, LinkLatency::default()),
-            client: world.process("c0"),
-        };
+        let stage = ModelStage::new(world, etcd.process(0));
         // the other client's, that no fault is put on
         let aside = SimulatedLink::new(world, "c1->n1", 1, LinkLatency::default());
         let routes = |link, lease| Rc::new(EtcdRoutes::new(etcd, vec![link], stage.client, lease));
@@ -299,18 +272,11 @@ async fn on_a_real_server(proxy: &Proxy, script: &[EtcdTimedStep]) -> Option<Tim
     let server = etcd()?;
     server.until_ready(etcd_is_ready).await;
     let link = proxy.link("c0->n1".into(), server.address, 1).unwrap();
-    let open = |endpoint: String, lease: Duration| {
-        let open = OpenRequest {
-            backend: "etcd".into(),
-            endpoints: vec![endpoint],
-            lease_ms: lease.as_millis() as u64,
-            sentinel: None,
-            cluster: None,
-        };
+    let at = |server: SocketAddr, lease: Duration| {
+        let open = open_request("etcd", &[server], lease);
         Rc::new(EtcdServers::new(&open, None).unwrap())
     };
-    let under_test = open(link.listen().to_string(), LEASE);
-    let other = open(server.address.to_string(), LONG);
+    let (under_test, other) = (at(link.listen(), LEASE), at(server.address, LONG));
     let host = TokioHost::shared();
     let stage = RealStage { server, link, host };
     Some(perform(&stage, under_test, other, script).await)
@@ -330,24 +296,5 @@ fn differ(real: &TimedLines, model: &TimedLines) -> Option<String> {
 fn timed_scripts_say_the_same_at_the_same_times_on_the_model_and_on_a_real_etcd() {
     let why = |script: &&[EtcdTimedStep], real: &TimedLines| differ(real, &on_the_model(script));
     let run = async |proxy: &Proxy, script: &&[EtcdTimedStep]| on_a_real_server(proxy, script).await;
-    let Some(real) = timed_on_real(&TIMED, run, |script, real| why(script, real).is_some()) else {
-        return;
-    };
-    let complaints = || {
-        let each = TIMED.iter().zip(&real);
-        each.filter_map(|(script, real)| Some(format!("{script:?}\n{}", why(script, real)?)))
-            .collect::<Vec<_>>()
-    };
-    let found = complaints();
-    assert!(
-        found.is_empty(),
-        "{} of {}\n{}",
-        found.len(),
-        TIMED.len(),
-        found.join("\n\n")
-    );
-    for mutant in MUTANTS {
-        let noticed = with_mutant(mutant, complaints);
-        assert!(!noticed.is_empty(), "no script notices the error {mutant:?}");
-    }
+    assert_same_times(&TIMED, run, why, &MUTANTS);
 }

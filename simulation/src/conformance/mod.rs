@@ -13,12 +13,14 @@ mod stage;
 mod zk;
 mod zk_timed;
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Proxy;
-use harness_workloads::SessionError;
+use harness_workloads::{RecipeHost, SessionError, Task};
 
 use crate::mutants::with_mutant;
 
@@ -34,6 +36,45 @@ fn plain<T: std::fmt::Debug>(answer: Result<T, SessionError>) -> String {
 
 /// What happened in a timed script, and when.
 type TimedLines = Vec<(Duration, String)>;
+
+/// Writes down what is said in a timed script, and when.
+#[derive(Clone)]
+struct TimedTranscript {
+    host: Rc<dyn RecipeHost>,
+    began: Duration,
+    lines: Rc<RefCell<TimedLines>>,
+}
+
+impl TimedTranscript {
+    /// Time counts from now on.
+    fn begin(host: Rc<dyn RecipeHost>) -> Self {
+        TimedTranscript {
+            began: host.now(),
+            host,
+            lines: Rc::default(),
+        }
+    }
+
+    fn say(&self, line: String) {
+        self.lines.borrow_mut().push((self.host.now() - self.began, line));
+    }
+
+    async fn sleep(&self, ms: u64) {
+        self.host.sleep(Duration::from_millis(ms)).await;
+    }
+
+    /// Does something beside the script, until it is done or its handle is dropped.
+    fn beside(&self, work: impl Future<Output = ()> + 'static) -> Task {
+        self.host.spawn(Box::pin(work))
+    }
+
+    /// What was said, in order of its words: two things at about the same time may come in either order.
+    fn by_words(&self) -> TimedLines {
+        let mut lines = self.lines.take();
+        lines.sort_by(|(_, one), (_, other)| one.cmp(other));
+        lines
+    }
+}
 
 /// Times of two lines that may differ: the machine is busy, and the server is another process.
 const TOLERANCE: Duration = Duration::from_millis(150);
@@ -149,6 +190,36 @@ fn timed_on_real<S: Sync>(
         }
     }
     Some(transcripts)
+}
+
+/// Checks that each timed script comes out on the model as on a real server: `why` says why not. Some script must notice each mutant.
+fn assert_same_times<S: std::fmt::Debug + Sync>(
+    scripts: &[S],
+    on_a_real_server: impl AsyncFn(&Proxy, &S) -> Option<TimedLines> + Sync,
+    why: impl Fn(&S, &TimedLines) -> Option<String>,
+    mutants: &[&'static str],
+) {
+    let differs = |script: &S, real: &TimedLines| why(script, real).is_some();
+    let Some(real) = timed_on_real(scripts, on_a_real_server, differs) else {
+        return;
+    };
+    let complaints = || -> Vec<String> {
+        let each = scripts.iter().zip(&real);
+        each.filter_map(|(script, real)| Some(format!("{script:?}\n{}", why(script, real)?)))
+            .collect()
+    };
+    let found = complaints();
+    assert!(
+        found.is_empty(),
+        "{} of {}\n{}",
+        found.len(),
+        scripts.len(),
+        found.join("\n\n")
+    );
+    for mutant in mutants {
+        let noticed = with_mutant(mutant, complaints);
+        assert!(!noticed.is_empty(), "no script notices the error {mutant:?}");
+    }
 }
 
 /// Why two timed transcripts are not the same, if they are not.

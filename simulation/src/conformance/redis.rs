@@ -3,12 +3,11 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use harness_workloads::protocol::OpenRequest;
 use harness_workloads::redis::{RedisConnect, RedisServers, RedisSession, Subscription};
 use harness_workloads::{RecipeHost, TokioHost, within};
 use rand::Rng;
 
-use super::servers::{redis, redis_says};
+use super::servers::{open_request, redis, redis_says};
 use super::{assert_same_answers, in_real_time, plain, transcripts};
 use crate::network::{LinkLatency, SimulatedLink};
 use crate::redis::{RedisRoutes, SimulatedRedis};
@@ -216,13 +215,7 @@ fn on_real_servers(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
         replica
             .until_ready(|stream| redis_says(stream, "GET in-step", "still"))
             .await;
-        let open = OpenRequest {
-            backend: "redis".into(),
-            endpoints: vec![master.address.to_string(), replica.address.to_string()],
-            lease_ms: LEASE.as_millis() as u64,
-            sentinel: None,
-            cluster: None,
-        };
+        let open = open_request("redis", &[master.address, replica.address], LEASE);
         let host = TokioHost::shared();
         let run = |number| {
             let (store, host) = (Rc::new(RedisServers::new(&open, None).unwrap()), host.clone());

@@ -4,19 +4,18 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use harness_proxy::{Behaviour, Flow, Proxy};
-use harness_workloads::protocol::OpenRequest;
+use harness_proxy::Proxy;
 use harness_workloads::redis::{RedisConnect, RedisServers, RedisSession};
-use harness_workloads::{RecipeHost, TokioHost};
+use harness_workloads::{Task, TokioHost};
 
-use super::servers::{redis, redis_says};
+use super::servers::{open_request, redis, redis_says};
 use super::stage::{ModelStage, RealStage, Stage};
-use super::{TOLERANCE, TimedLines, difference, plain, timed_on_real};
+use super::{TOLERANCE, TimedLines, TimedTranscript, assert_same_times, difference, plain};
 use crate::World;
-use crate::network::{LinkLatency, SimulatedLink};
 use crate::redis::{RedisRoutes, SimulatedRedis};
 
 const LEASE: Duration = Duration::from_millis(1800);
+const KEY: &str = "k";
 
 /// What a timed script does.
 #[derive(Debug, Clone, Copy)]
@@ -91,97 +90,74 @@ const TIMED: [&[TimedStep]; 10] = [
     &[Get, Stall, Begin, Sleep(300), Heal, Sleep(200), Get],
 ];
 
-async fn perform(stage: &dyn Stage, store: Rc<dyn RedisConnect>, script: &[TimedStep], key: &str) -> TimedLines {
-    let host = stage.host();
-    let began = host.now();
-    let lines: Rc<RefCell<TimedLines>> = Rc::default();
-    let mut session = store.connect(0).await.unwrap();
-    let mut begun = Vec::new();
-    for step in script {
+/// What a script is played with, and what was said.
+struct RedisPlay<'a> {
+    stage: &'a dyn Stage,
+    store: Rc<dyn RedisConnect>,
+    session: Rc<dyn RedisSession>,
+    told: TimedTranscript,
+    begun: Vec<Task>,
+}
+
+impl RedisPlay<'_> {
+    async fn step(&mut self, step: TimedStep) {
         let answer = match step {
-            Get => plain(session.get(key).await),
-            SetNx => plain(session.set_nx(key, "v", Some(LEASE)).await),
-            Connect => match store.connect(0).await {
+            Get => plain(self.session.get(KEY).await),
+            SetNx => plain(self.session.set_nx(KEY, "v", Some(LEASE)).await),
+            Connect => match self.store.connect(0).await {
                 Ok(new) => {
-                    session = new;
+                    self.session = new;
                     "connected".into()
                 }
                 Err(error) => plain::<()>(Err(error)),
             },
-            IsBroken => session.is_broken().to_string(),
+            IsBroken => self.session.is_broken().to_string(),
             Begin => {
-                begun.push(begin(
-                    session.clone(),
-                    stage.host(),
-                    began,
-                    lines.clone(),
-                    key.to_owned(),
-                ));
-                continue;
+                let (session, told) = (self.session.clone(), self.told.clone());
+                return self.begun.push(self.told.beside(async move {
+                    let answer = plain(session.get(KEY).await);
+                    told.say(format!("Begin {answer}"));
+                }));
             }
-            Sleep(ms) => {
-                host.sleep(Duration::from_millis(*ms)).await;
-                continue;
-            }
-            Stall => {
-                stage.apply(Behaviour::STALL);
-                continue;
-            }
-            Delay(ms) => {
-                let delay = Duration::from_millis(*ms);
-                stage.apply(Behaviour::both(Flow { delay, ..Flow::PASS }));
-                continue;
-            }
-            Heal => {
-                stage.heal();
-                continue;
-            }
-            Reset => {
-                stage.reset();
-                continue;
-            }
-            Pause | GoOn => {
-                stage.pause(matches!(step, Pause));
-                continue;
-            }
+            Sleep(ms) => return self.told.sleep(ms).await,
+            Stall => return self.stage.stall(),
+            Delay(ms) => return self.stage.delay(ms),
+            Heal => return self.stage.heal(),
+            Reset => return self.stage.reset(),
+            Pause | GoOn => return self.stage.pause(matches!(step, Pause)),
         };
-        lines
-            .borrow_mut()
-            .push((host.now() - began, format!("{step:?} {answer}")));
+        self.told.say(format!("{step:?} {answer}"));
     }
-    drop(begun);
-    lines.take()
 }
 
-fn begin(
-    session: Rc<dyn RedisSession>,
-    host: Rc<dyn RecipeHost>,
-    began: Duration,
-    lines: Rc<RefCell<TimedLines>>,
-    key: String,
-) -> harness_workloads::Task {
-    let own = host.clone();
-    host.spawn(Box::pin(async move {
-        let answer = plain(session.get(&key).await);
-        lines.borrow_mut().push((own.now() - began, format!("Begin {answer}")));
-    }))
+async fn perform(stage: &dyn Stage, store: Rc<dyn RedisConnect>, script: &[TimedStep]) -> TimedLines {
+    let told = TimedTranscript::begin(stage.host());
+    let session = store.connect(0).await.unwrap();
+    let mut play = RedisPlay {
+        stage,
+        store,
+        session,
+        told,
+        begun: Vec::new(),
+    };
+    for step in script {
+        play.step(*step).await;
+    }
+    play.begun.clear();
+    play.told.lines.take()
 }
 
 fn on_the_model(script: &[TimedStep]) -> TimedLines {
     World::run(1, async |world: World| {
         let servers = SimulatedRedis::start(world, 1);
-        let stage = ModelStage {
-            server: servers.process(0),
-            link: SimulatedLink::new(world, "c0->n1", 0, LinkLatency::default()),
-            client: world.process("c0"),
-        };
+        let stage = ModelStage::new(world, servers.process(0));
         let store = RedisRoutes::new(servers, vec![stage.link], stage.client, LEASE);
         let driver = stage.client;
         let lines = Rc::new(RefCell::new(Vec::new()));
         let (out, script) = (lines.clone(), script.to_vec());
         driver
             .spawn(async move {
-                *out.borrow_mut() = perform(&stage, Rc::new(store), &script, "k").await;
+                *out.borrow_mut() = perform(&stage, Rc::new(store), &script).await;
             })
             .await;
         lines.take()
@@ -192,32 +168,16 @@ async fn on_a_real_server(proxy: &Proxy, script: &[TimedStep]) -> Option<TimedLi
     let server = redis(None)?;
     server.until_ready(|stream| redis_says(stream, "PING", "PONG")).await;
     let link = proxy.link("c0->n1".into(), server.address, 1).unwrap();
-    let open = OpenRequest {
-        backend: "redis".into(),
-        endpoints: vec![link.listen().to_string()],
-        lease_ms: LEASE.as_millis() as u64,
-        sentinel: None,
-        cluster: None,
-    };
-    let stage = RealStage {
-        server,
-        link,
-        host: TokioHost::shared(),
-    };
+    let open = open_request("redis", &[link.listen()], LEASE);
     let store = Rc::new(RedisServers::new(&open, None).unwrap());
-    Some(perform(&stage, store, script, "k").await)
+    let host = TokioHost::shared();
+    let stage = RealStage { server, link, host };
+    Some(perform(&stage, store, script).await)
 }
 
 #[test]
 fn timed_scripts_have_the_same_answers_at_the_same_times_on_the_model_and_on_a_real_redis() {
     let why = |script: &&[TimedStep], real: &TimedLines| difference(real, &on_the_model(script), TOLERANCE);
     let run = async |proxy: &Proxy, script: &&[TimedStep]| on_a_real_server(proxy, script).await;
-    let Some(real) = timed_on_real(&TIMED, run, |script, real| why(script, real).is_some()) else {
-        return;
-    };
-    let each = TIMED.iter().zip(&real);
-    let complaints: Vec<String> = each
-        .filter_map(|(script, real)| Some(format!("{script:?}\n{}", why(script, real)?)))
-        .collect();
-    assert!(complaints.is_empty(), "{}", complaints.join("\n\n"));
+    assert_same_times(&TIMED, run, why, &[]);
 }

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use harness_workloads::protocol::OpenRequest;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -74,6 +75,17 @@ impl Drop for RealServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// What a client is told of these servers.
+pub(super) fn open_request(backend: &str, servers: &[SocketAddr], lease: Duration) -> OpenRequest {
+    OpenRequest {
+        backend: backend.to_owned(),
+        endpoints: servers.iter().map(SocketAddr::to_string).collect(),
+        lease_ms: lease.as_millis() as u64,
+        sentinel: None,
+        cluster: None,
     }
 }
 

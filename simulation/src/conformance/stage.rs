@@ -2,13 +2,14 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
-use harness_proxy::{Behaviour, Link};
+use harness_proxy::{Behaviour, Flow, Link};
 use harness_workloads::RecipeHost;
 
 use super::servers::RealServer;
-use crate::SimulatedProcess;
-use crate::network::SimulatedLink;
+use crate::network::{LinkLatency, SimulatedLink};
+use crate::{SimulatedProcess, World};
 
 const LAYER: u32 = 1;
 
@@ -16,6 +17,14 @@ const LAYER: u32 = 1;
 pub trait Stage {
     fn host(&self) -> Rc<dyn RecipeHost>;
     fn apply(&self, behaviour: Behaviour);
+    fn stall(&self) {
+        self.apply(Behaviour::STALL);
+    }
+    /// In milliseconds, both ways.
+    fn delay(&self, ms: u64) {
+        let delay = Duration::from_millis(ms);
+        self.apply(Behaviour::both(Flow { delay, ..Flow::PASS }));
+    }
     fn heal(&self);
     fn reset(&self);
     /// Stops the server's process, or lets it go on.
@@ -53,6 +62,16 @@ pub struct ModelStage {
     pub server: SimulatedProcess,
     pub link: SimulatedLink,
     pub client: SimulatedProcess,
+}
+
+impl ModelStage {
+    pub fn new(world: World, server: SimulatedProcess) -> Self {
+        ModelStage {
+            server,
+            link: SimulatedLink::new(world, "c0->n1", 0, LinkLatency::default()),
+            client: world.process("c0"),
+        }
+    }
 }
 
 impl Stage for ModelStage {

@@ -3,12 +3,11 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use harness_workloads::protocol::OpenRequest;
 use harness_workloads::zk::{WatchEvent, ZkConnect, ZkServers, ZkSession, ZkWatch, Znode};
 use harness_workloads::{RecipeHost, SessionError, TokioHost, within};
 use rand::Rng;
 
-use super::servers::{zookeeper, zookeeper_is_ready};
+use super::servers::{open_request, zookeeper, zookeeper_is_ready};
 use super::{assert_same_answers, in_real_time, transcripts};
 use crate::network::{LinkLatency, SimulatedLink};
 use crate::zk::{SimulatedZk, ZkRoutes};
@@ -261,13 +260,7 @@ fn on_a_real_server(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
     in_real_time(async {
         let server = zookeeper(TICK)?;
         server.until_ready(zookeeper_is_ready).await;
-        let open = OpenRequest {
-            backend: "zk".into(),
-            endpoints: vec![server.address.to_string()],
-            lease_ms: LEASE.as_millis() as u64,
-            sentinel: None,
-            cluster: None,
-        };
+        let open = open_request("zk", &[server.address], LEASE);
         let host = TokioHost::shared();
         let run = |number| {
             let (store, host) = (Rc::new(ZkServers::new(&open, None, host.clone())), host.clone());

@@ -1,20 +1,18 @@
 //! Timed scripts for ZooKeeper: what a session says of its connection, and when another session sees its node go, while its
 //! link is stalled and reset and the server paused.
 
-use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use harness_proxy::{Behaviour, Proxy};
-use harness_workloads::protocol::OpenRequest;
+use harness_proxy::Proxy;
 use harness_workloads::zk::{ConnectionState, WatchEvent, ZkConnect, ZkServers, ZkSession};
-use harness_workloads::{RecipeHost, Task, TokioHost};
+use harness_workloads::{Task, TokioHost};
 
-use super::servers::{zookeeper, zookeeper_is_ready};
+use super::servers::{open_request, zookeeper, zookeeper_is_ready};
 use super::stage::{ModelStage, RealStage, Stage};
-use super::{TimedLines, difference, plain, timed_on_real};
+use super::{TimedLines, TimedTranscript, assert_same_times, difference, plain};
 use crate::World;
-use crate::mutants::with_mutant;
 use crate::network::{LinkLatency, SimulatedLink};
 use crate::zk::{SimulatedZk, ZkRoutes};
 
@@ -73,55 +71,43 @@ async fn perform(
     script: &[ZkTimedStep],
 ) -> TimedLines {
     let host = stage.host();
-    let lines: Rc<RefCell<TimedLines>> = Rc::default();
     let session = under_test.connect().await.unwrap();
     let watcher = other.connect().await.unwrap();
     let node = session.create("/timed/node").await.unwrap().unwrap();
     // let the first moments of the session be over
     host.sleep(Duration::from_millis(50)).await;
-    let began = host.now();
+    let told = TimedTranscript::begin(host);
     let followers = [
-        follow_state(&host, session.clone(), began, lines.clone()),
-        follow_node(&host, watcher, node.path.clone(), began, lines.clone()),
+        follow_state(&told, session.clone()),
+        follow_node(&told, watcher, node.path.clone()),
     ];
     for step in script {
         match step {
             Exists => {
                 let found = session.exists(&node.path).await;
                 let answer = plain(found.map(|found| found.is_some()));
-                lines
-                    .borrow_mut()
-                    .push((host.now() - began, format!("Exists {answer}")));
+                told.say(format!("Exists {answer}"));
             }
-            Sleep(ms) => host.sleep(Duration::from_millis(*ms)).await,
-            Stall => stage.apply(Behaviour::STALL),
+            Sleep(ms) => told.sleep(*ms).await,
+            Stall => stage.stall(),
             Heal => stage.heal(),
             Reset => stage.reset(),
             Pause | GoOn => stage.pause(matches!(step, Pause)),
         }
     }
     drop(followers);
-    let mut lines = lines.take();
-    // two things at about the same time may come in either order
-    lines.sort_by(|(_, one), (_, other)| one.cmp(other));
-    lines
+    told.by_words()
 }
 
-fn follow_state(
-    host: &Rc<dyn RecipeHost>,
-    session: Rc<dyn ZkSession>,
-    began: Duration,
-    lines: Rc<RefCell<TimedLines>>,
-) -> Task {
-    let own = host.clone();
-    host.spawn(Box::pin(async move {
+fn follow_state(told: &TimedTranscript, session: Rc<dyn ZkSession>) -> Task {
+    let own = told.clone();
+    told.beside(async move {
         let mut status = session.connection();
         let mut number = 0;
         loop {
             let seen = status.borrow_and_update().state;
             if seen != ConnectionState::Connected || number > 0 {
-                let line = format!("state {number}: {seen:?}");
-                lines.borrow_mut().push((own.now() - began, line));
+                own.say(format!("state {number}: {seen:?}"));
             }
             number += 1;
             // an announcement without a change of state is none here
@@ -130,35 +116,23 @@ fn follow_state(
                 return;
             }
         }
-    }))
+    })
 }
 
-fn follow_node(
-    host: &Rc<dyn RecipeHost>,
-    watcher: Rc<dyn ZkSession>,
-    path: String,
-    began: Duration,
-    lines: Rc<RefCell<TimedLines>>,
-) -> Task {
-    let own = host.clone();
-    host.spawn(Box::pin(async move {
+fn follow_node(told: &TimedTranscript, watcher: Rc<dyn ZkSession>, path: String) -> Task {
+    let own = told.clone();
+    told.beside(async move {
         let (_, watch) = watcher.watch_exists(&path).await.unwrap();
         if let WatchEvent::Fired { kind, .. } = watch.await {
-            lines
-                .borrow_mut()
-                .push((own.now() - began, format!("others see {kind}")));
+            own.say(format!("others see {kind}"));
         }
-    }))
+    })
 }
 
 fn on_the_model(script: &[ZkTimedStep], seed: u64) -> TimedLines {
     World::run(seed, async |world: World| {
         let zk = SimulatedZk::start(world, 1, TICK);
-        let stage = ModelStage {
-            server: zk.process(0),
-            link: SimulatedLink::new(world, "c0->n1", 0, LinkLatency::default()),
-            client: world.process("c0"),
-        };
+        let stage = ModelStage::new(world, zk.process(0));
         // the other client's, that no fault is put on
         let aside = SimulatedLink::new(world, "c1->n1", 1, LinkLatency::default());
         let routes = |link| Rc::new(ZkRoutes::new(zk, vec![link], stage.client, LEASE));
@@ -171,16 +145,12 @@ async fn on_a_real_server(proxy: &Proxy, script: &[ZkTimedStep]) -> Option<Timed
     let server = zookeeper(TICK)?;
     server.until_ready(zookeeper_is_ready).await;
     let link = proxy.link("c0->n1".into(), server.address, 1).unwrap();
-    let open = |endpoint: String| OpenRequest {
-        backend: "zk".into(),
-        endpoints: vec![endpoint],
-        lease_ms: LEASE.as_millis() as u64,
-        sentinel: None,
-        cluster: None,
-    };
     let host = TokioHost::shared();
-    let under_test = Rc::new(ZkServers::new(&open(link.listen().to_string()), None, host.clone()));
-    let other = Rc::new(ZkServers::new(&open(server.address.to_string()), None, host.clone()));
+    let at = |server: SocketAddr| {
+        let open = open_request("zk", &[server], LEASE);
+        Rc::new(ZkServers::new(&open, None, host.clone()))
+    };
+    let (under_test, other) = (at(link.listen()), at(server.address));
     let stage = RealStage { server, link, host };
     Some(perform(&stage, under_test, other, script).await)
 }
@@ -189,18 +159,5 @@ async fn on_a_real_server(proxy: &Proxy, script: &[ZkTimedStep]) -> Option<Timed
 fn timed_scripts_say_the_same_at_the_same_times_on_the_model_and_on_a_real_zookeeper() {
     let why = |script: &&[ZkTimedStep], real: &TimedLines| difference(real, &on_the_model(script, 1), TOLERANCE);
     let run = async |proxy: &Proxy, script: &&[ZkTimedStep]| on_a_real_server(proxy, script).await;
-    let Some(real) = timed_on_real(&TIMED, run, |script, real| why(script, real).is_some()) else {
-        return;
-    };
-    let differ = || {
-        let each = TIMED.iter().zip(&real);
-        each.filter_map(|(script, real)| Some(format!("{script:?}\n{}", why(script, real)?)))
-            .collect::<Vec<_>>()
-    };
-    let complaints = differ();
-    assert!(complaints.is_empty(), "{}", complaints.join("\n\n"));
-    for mutant in MUTANTS {
-        let noticed = with_mutant(mutant, differ);
-        assert!(!noticed.is_empty(), "no script notices the error {mutant:?}");
-    }
+    assert_same_times(&TIMED, run, why, &MUTANTS);
 }

@@ -78,6 +78,11 @@ impl Harness {
         self.command(words).output().expect("harness can be started")
     }
 
+    /// `harness <words>` ends with this code, and says all of this on stderr.
+    pub fn assert_says(&self, words: &str, exit: i32, sentences: &[&str]) {
+        assert_says(&mut self.command(words), exit, sentences);
+    }
+
     /// `harness run <words> --json`, and its diagnosis.
     pub fn run(&self, words: &str) -> Answer {
         Answer::of(self.output(&format!("run --json {words}")))
@@ -155,6 +160,16 @@ impl Answer {
     pub fn assert_exit(&self, expected: i32) -> &Self {
         assert_eq!(self.exit, expected, "{}\n{:#}", self.stderr, self.diagnosis);
         self
+    }
+}
+
+/// A command ends with this code, and says all of this on stderr.
+pub fn assert_says(command: &mut Command, exit: i32, sentences: &[&str]) {
+    let output = command.output().expect("it can be started");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(exit), "{command:?}: {said}");
+    for sentence in sentences {
+        assert!(said.contains(sentence), "{command:?} does not say `{sentence}`: {said}");
     }
 }
 

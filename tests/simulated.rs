@@ -599,10 +599,7 @@ fn names_of_runs_tell_small_seeds_apart_and_a_misspelt_fault_has_a_suggestion() 
     }
     let names: Vec<_> = harness.runs().iter().map(|run| run.display().to_string()).collect();
     assert!(names[0].ends_with("-0001") && names[1].ends_with("-0002"), "{names:?}");
-    let output = harness.output("run --backend redis --fault parttion");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("`partition`"), "{said}");
+    harness.assert_says("run --backend redis --fault parttion", 2, &["`partition`"]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::command::{Answer, Harness, give_away, processes_of};
+use crate::command::{Answer, Harness, assert_says, give_away, processes_of};
 use crate::machine::{send, succeeds, until, write_program};
 
 const LONG: &str = "run --runtime local --backend redis --fault partition --lease 1s --time 60s --results results";
@@ -158,10 +158,7 @@ fn a_port_that_is_taken_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let words = format!("run --runtime local --backend redis --time 10s --port-base {port}");
-    let output = Harness::new().output(&words);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(4), "{stderr}");
-    assert!(stderr.contains(&format!("port {port} for n1 is taken")), "{stderr}");
+    Harness::new().assert_says(&words, 4, &[&format!("port {port} for n1 is taken")]);
 }
 
 #[test]
@@ -169,15 +166,13 @@ fn with_neither_docker_nor_programs_it_says_what_to_install() {
     let harness = Harness::new();
     for backend in ["zk", "etcd", "redis"] {
         let mut command = harness.command(&format!("run --backend {backend} --time 10s"));
-        let output = command
-            .env("PATH", harness.folder.path())
-            .env("DOCKER_HOST", "unix:///nowhere/docker.sock")
-            .output()
-            .unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(4), "{stderr}");
-        assert!(stderr.contains("apt-get install"), "{stderr}");
-        assert!(stderr.contains("no docker"), "{stderr}");
+        assert_says(
+            command
+                .env("PATH", harness.folder.path())
+                .env("DOCKER_HOST", "unix:///nowhere/docker.sock"),
+            4,
+            &["apt-get install", "no docker"],
+        );
     }
 }
 
@@ -256,10 +251,11 @@ fn a_full_disk_ends_the_run_with_the_name_of_the_file() {
 
 #[test]
 fn a_time_that_is_too_short_for_the_phases_is_refused_with_one_that_is_enough() {
-    let output = Harness::new().output("run --runtime simulated --backend redis --fault none --time 3s --lease 2s");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("3s is too short") && said.contains("--time 8s"), "{said}");
+    Harness::new().assert_says(
+        "run --runtime simulated --backend redis --fault none --time 3s --lease 2s",
+        2,
+        &["3s is too short", "--time 8s"],
+    );
 }
 
 #[test]
@@ -271,10 +267,11 @@ fn output_that_is_lost_is_an_error() {
         "list recipes",
         "--help",
     ] {
-        let output = Harness::new().command(words).stdout(full()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(4), "{words}: {said}");
-        assert!(said.contains("could not write to stdout"), "{words}: {said}");
+        assert_says(
+            Harness::new().command(words).stdout(full()),
+            4,
+            &["could not write to stdout"],
+        );
     }
 }
 
@@ -282,12 +279,10 @@ fn output_that_is_lost_is_an_error() {
 fn a_folder_in_the_place_of_the_link_to_the_latest_run_is_named_and_no_run_is_made() {
     let harness = Harness::new();
     std::fs::create_dir_all(harness.results().join("latest")).unwrap();
-    let output = harness.output("run --runtime simulated --backend redis --fault none --time 10s --results results");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(4), "{said}");
-    assert!(
-        said.contains("latest is a folder") && said.contains("hint: rename it"),
-        "{said}"
+    harness.assert_says(
+        "run --runtime simulated --backend redis --fault none --time 10s --results results",
+        4,
+        &["latest is a folder", "hint: rename it"],
     );
     assert_eq!(std::fs::read_dir(harness.results()).unwrap().count(), 1);
 }

@@ -12,7 +12,7 @@ use harness_workloads::mariadb::{MysqlConnection, MysqlError};
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::foreign::page_client;
-use crate::command::{Answer, Harness};
+use crate::command::{Answer, Harness, assert_says};
 use crate::machine::{OwnServer, http, until_ok};
 
 /// What servers say to who is not logged in (any more).
@@ -264,13 +264,7 @@ fn a_client_with_a_wrong_password_ends_the_run_with_the_servers_words() {
     let harness = Harness::new();
     let client = page_client(&harness, &[(r#"os.environ["REDISCLI_AUTH"]"#, r#""wrong""#)]);
     let mut command = harness.command("run --auth --runtime local --backend redis --time 8s --client");
-    let output = command.arg(client).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(4), "{said}");
-    assert!(
-        said.contains("WRONGPASS") && said.contains("REDIS_USER and REDISCLI_AUTH"),
-        "{said}"
-    );
+    assert_says(command.arg(client), 4, &["WRONGPASS", "REDIS_USER and REDISCLI_AUTH"]);
 }
 
 /// Servers that were running before ask the one who looks at them, too.

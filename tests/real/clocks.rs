@@ -1,6 +1,6 @@
 //! Wall clocks that are stepped under one process: who breaks by it, and who never looks.
 
-use crate::command::{Answer, Harness, on_runtimes};
+use crate::command::{Answer, Harness, assert_says, on_runtimes};
 
 fn run(runtime: &str, words: &str) -> Answer {
     Harness::new().run(&format!(
@@ -19,20 +19,17 @@ fn a_lock_that_compares_deadlines_breaks_when_a_waiters_clock_runs_ahead(runtime
 #[test]
 fn a_clock_is_not_stepped_where_no_client_reads_it() {
     let harness = Harness::new();
-    let output = harness
-        .output("run --backend redis --runtime local --lease 1s --time 12s --recipe redis-set-px-lua --fault clock");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("wall_clock=false"), "{said}");
+    harness.assert_says(
+        "run --backend redis --runtime local --lease 1s --time 12s --recipe redis-set-px-lua --fault clock",
+        2,
+        &["wall_clock=false"],
+    );
     let client = super::foreign::page_client(
         &harness,
         &[(r#""lease": True"#, r#""wall_clock": False, "lease": True"#)],
     );
     let words = "run --backend redis --runtime local --lease 1s --time 12s --fault clock --client";
-    let output = harness.command(words).arg(client).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(4), "{said}");
-    assert!(said.contains("wall_clock=false"), "{said}");
+    assert_says(harness.command(words).arg(client), 4, &["wall_clock=false"]);
 }
 
 /// The server counts a time to live by its wall clock: a step forward ends every lease at once.

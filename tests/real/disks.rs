@@ -203,19 +203,17 @@ fn a_disk_that_is_nobodys_is_refused_with_the_nearest() {
             "simulated servers have no disks",
         ),
     ] {
-        let output = harness.output(&format!("run {words}"));
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{words}: {stderr}");
-        assert!(stderr.contains(said), "{words}: {stderr}");
+        harness.assert_says(&format!("run {words}"), 2, &[said]);
     }
 }
 
 fn a_container_has_no_file_system_of_its_own_to_lose_or_to_fill(runtime: &str) {
     for fault in ["server-kill=leader:lost", "disk-full"] {
-        let output = Harness::new().output(&format!("run --backend zk --runtime {runtime} --fault {fault}"));
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(4), "{stderr}");
-        assert!(stderr.contains("hint: --runtime local"), "{stderr}");
+        Harness::new().assert_says(
+            &format!("run --backend zk --runtime {runtime} --fault {fault}"),
+            4,
+            &["hint: --runtime local"],
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! Foreign clients, in other languages: heard as the project's own are, and never trusted.
 
-use crate::command::{Answer, Harness, on_runtimes};
+use crate::command::{Answer, Harness, assert_says, on_runtimes};
 
 /// A lock that everybody always gets. It speaks the protocol in a dozen lines of Python.
 pub const EVERYBODY: &str = r#"
@@ -120,22 +120,17 @@ fn a_client_whose_contract_has_a_field_that_is_none_is_refused_with_those_that_a
     let harness = Harness::new();
     let client = page_client(&harness, &[(r#""renews""#, r#""renew""#)]);
     let words = "run --runtime local --backend redis --time 8s --client";
-    let output = harness.command(words).arg(client).output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(4), "{stderr}");
-    assert!(stderr.contains("`renew`") && stderr.contains("`renews`"), "{stderr}");
+    assert_says(harness.command(words).arg(client), 4, &["`renew`", "`renews`"]);
 }
 
 #[test]
 fn a_client_that_prints_garbage_is_named_with_its_line() {
     let harness = Harness::new();
     let mut command = harness.command("run --runtime local --backend redis --time 10s --client");
-    let output = command.arg("echo 'connecting to redis ...'; cat").output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(4), "{stderr}");
-    assert!(
-        stderr.contains("not of the client protocol: `connecting to redis ...`"),
-        "{stderr}"
+    assert_says(
+        command.arg("echo 'connecting to redis ...'; cat"),
+        4,
+        &["not of the client protocol: `connecting to redis ...`"],
     );
 }
 
@@ -143,10 +138,7 @@ fn a_client_that_prints_garbage_is_named_with_its_line() {
 fn a_client_that_cannot_be_started_says_why() {
     let harness = Harness::new();
     let mut command = harness.command("run --runtime local --backend redis --time 10s --client");
-    let output = command.arg("no-such-program-anywhere").output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(4), "{stderr}");
-    assert!(stderr.contains("not found"), "{stderr}");
+    assert_says(command.arg("no-such-program-anywhere"), 4, &["not found"]);
 }
 
 /// A lock that ends its process 800 ms before its lease does, because it never renews: correct, and rude. Its memory takes

@@ -108,12 +108,10 @@ mod docker {
         let again = run["again"].to_string();
         assert!(again.contains(&id), "{again}");
         // one that is not here, by a digest: the sentence names it
-        let output = harness.output(&format!("run {words} registry.invalid/redis:7@{id}"));
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(4), "{said}");
-        assert!(
-            said.contains(&format!("no image registry.invalid/redis:7@{id}")),
-            "{said}"
+        harness.assert_says(
+            &format!("run {words} registry.invalid/redis:7@{id}"),
+            4,
+            &[&format!("no image registry.invalid/redis:7@{id}")],
         );
     }
 }

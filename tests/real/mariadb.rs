@@ -31,10 +31,11 @@ fn two_who_read_that_a_row_is_free_both_write_it() {
 
 #[test]
 fn it_is_not_simulated_and_says_so() {
-    let output = Harness::new().output("run --runtime simulated --backend mariadb");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("models of ZooKeeper, etcd and Redis"), "{said}");
+    Harness::new().assert_says(
+        "run --runtime simulated --backend mariadb",
+        2,
+        &["models of ZooKeeper, etcd and Redis"],
+    );
 }
 
 mod nightly {

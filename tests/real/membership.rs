@@ -110,10 +110,7 @@ fn what_cannot_be_replaced_is_refused_with_what_can_be_done_instead() {
         ),
         ("--backend zk --fault server-replace=all", "leader, follower, one"),
     ] {
-        let output = harness.output(&format!("run {words}"));
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{words}: {stderr}");
-        assert!(stderr.contains(said), "{words}: {stderr}");
+        harness.assert_says(&format!("run {words}"), 2, &[said]);
     }
 }
 

@@ -78,11 +78,10 @@ fn an_address_that_is_taken_ends_the_run_before_it_begins() {
     let harness = Harness::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = taken.local_addr().unwrap();
-    let output = harness.output(&format!(
-        "run --runtime local --backend redis --time 10s --metrics {at}"
-    ));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(4), "{said}");
-    assert!(said.contains(&format!("could not serve metrics at {at}")), "{said}");
+    harness.assert_says(
+        &format!("run --runtime local --backend redis --time 10s --metrics {at}"),
+        4,
+        &[&format!("could not serve metrics at {at}")],
+    );
     assert!(!harness.results().exists(), "no run was made");
 }

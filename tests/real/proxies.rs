@@ -66,12 +66,10 @@ fn a_proxy_begins_with_those_of_its_file_and_says_what_is_wrong_with_one() {
         "{made}"
     );
     std::fs::write(&file, r#"[{"name":"db"}]"#).expect("a file");
-    let refused = harness.output("proxy --listen 127.0.0.1:0 --config proxies.json");
-    let stderr = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(2), "{stderr}");
-    assert!(
-        stderr.contains("proxies.json") && stderr.contains("upstream"),
-        "{stderr}"
+    harness.assert_says(
+        "proxy --listen 127.0.0.1:0 --config proxies.json",
+        2,
+        &["proxies.json", "upstream"],
     );
 }
 

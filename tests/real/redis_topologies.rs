@@ -94,12 +94,10 @@ fn a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders(topology
 
 #[test]
 fn a_cluster_has_no_containers() {
-    let output = Harness::new().output(&format!("{CLUSTER} --runtime docker --time 20s"));
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(4), "{stderr}");
-    assert!(
-        stderr.contains("Redis Cluster has no container") && stderr.contains("--runtime local"),
-        "{stderr}"
+    Harness::new().assert_says(
+        &format!("{CLUSTER} --runtime docker --time 20s"),
+        4,
+        &["Redis Cluster has no container", "--runtime local"],
     );
 }
 

@@ -46,10 +46,11 @@ fn an_etcd_mutex_stands_a_leader_that_is_cut_off_from_the_other_servers(runtime:
 
 #[test]
 fn redis_has_no_servers_to_part() {
-    let output = Harness::new().output("run --backend redis --fault partition=leader --dry-run");
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("failover"), "{stderr}");
+    Harness::new().assert_says(
+        "run --backend redis --fault partition=leader --dry-run",
+        2,
+        &["failover"],
+    );
 }
 
 /// Every holder works on while its lock moves to a server that does not have it.

@@ -59,10 +59,7 @@ fn what_cannot_be_upgraded_is_refused_with_what_can_be_done_instead() {
             "etcd not found in",
         ),
     ] {
-        let output = harness.output(&format!("run {words}"));
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(exit), "{words}: {stderr}");
-        assert!(stderr.contains(said), "{words}: {stderr}");
+        harness.assert_says(&format!("run {words}"), exit, &[said]);
     }
     assert!(!harness.results().exists(), "no run has begun");
 }

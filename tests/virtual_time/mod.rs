@@ -258,12 +258,10 @@ fn what_cannot_run_in_virtual_time_is_refused_with_the_runtime_that_can() {
         "--backend postgres --fault pooler",
         "--backend zk --fault server-replace",
     ] {
-        let refused = harness.output(&format!("run --runtime virtual {words}"));
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert_eq!(refused.status.code(), Some(2), "{words}: {said}");
-        assert!(
-            said.contains("virtual") && said.contains("--runtime local"),
-            "{words}: {said}"
+        harness.assert_says(
+            &format!("run --runtime virtual {words}"),
+            2,
+            &["virtual", "--runtime local"],
         );
     }
 }

@@ -23,6 +23,27 @@ pub struct Servers {
     _data: TempDir,
 }
 
+impl Servers {
+    /// Waits until each of them is ready.
+    fn once_ready(ports: &[u16], children: Vec<Child>, data: TempDir, is_ready: impl Fn(&str) -> bool) -> Self {
+        let servers = Servers {
+            endpoints: ports.iter().map(|port| format!("127.0.0.1:{port}")).collect(),
+            children,
+            _data: data,
+        };
+        let began = Instant::now();
+        while !servers.endpoints.iter().all(|endpoint| is_ready(endpoint)) {
+            assert!(
+                began.elapsed() < READY_LIMIT,
+                "the servers {:?} did not come up",
+                servers.endpoints
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        servers
+    }
+}
+
 impl Drop for Servers {
     fn drop(&mut self) {
         for child in &mut self.children {
@@ -65,18 +86,6 @@ fn start(program: &str, hint: &str, args: &[String], data: &TempDir) -> Child {
         .unwrap_or_else(|error| panic!("{program} is needed for this test: {error}; install it with `{hint}`"))
 }
 
-fn until_ready(servers: &Servers, is_ready: impl Fn(&str) -> bool) {
-    let began = Instant::now();
-    while !servers.endpoints.iter().all(|endpoint| is_ready(endpoint)) {
-        assert!(
-            began.elapsed() < READY_LIMIT,
-            "the servers {:?} did not come up",
-            servers.endpoints
-        );
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 /// Sends a question to a server, and reads until it closes or is silent.
 fn ask(endpoint: &str, question: &str) -> String {
     let Ok(mut stream) = StdStream::connect(endpoint) else {
@@ -87,10 +96,6 @@ fn ask(endpoint: &str, question: &str) -> String {
     let _ = stream.write_all(question.as_bytes());
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
-}
-
-fn endpoints(ports: &[u16]) -> Vec<String> {
-    ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
 }
 
 pub fn redis(count: usize) -> Servers {
@@ -108,13 +113,9 @@ pub fn redis(count: usize) -> Servers {
         start("redis-server", "apt-get install redis-server", &args, &data)
     };
     let children = ports.iter().map(run).collect();
-    let servers = Servers {
-        endpoints: endpoints(&ports),
-        children,
-        _data: data,
-    };
-    until_ready(&servers, |endpoint| ask(endpoint, "PING\r\nQUIT\r\n").contains("PONG"));
-    servers
+    Servers::once_ready(&ports, children, data, |endpoint| {
+        ask(endpoint, "PING\r\nQUIT\r\n").contains("PONG")
+    })
 }
 
 pub fn etcd() -> Servers {
@@ -140,14 +141,10 @@ pub fn etcd() -> Servers {
         start("etcd", "apt-get install etcd-server", &args, &data)
     };
     let children = (0..3).map(run).collect();
-    let servers = Servers {
-        endpoints: endpoints(clients),
-        children,
-        _data: data,
-    };
     let status = "POST /v3/maintenance/status HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}";
-    until_ready(&servers, |endpoint| ask(endpoint, status).contains("\"leader\""));
-    servers
+    Servers::once_ready(clients, children, data, |endpoint| {
+        ask(endpoint, status).contains("\"leader\"")
+    })
 }
 
 pub fn zookeeper() -> Servers {
@@ -188,13 +185,9 @@ pub fn zookeeper() -> Servers {
         "{jar} is needed for this test; install it with `apt-get install libzookeeper-java`"
     );
     let children = (0..3).map(run).collect();
-    let servers = Servers {
-        endpoints: endpoints(&ports[..3]),
-        children,
-        _data: data,
-    };
-    until_ready(&servers, |endpoint| ask(endpoint, "srvr").contains("Mode: "));
-    servers
+    Servers::once_ready(&ports[..3], children, data, |endpoint| {
+        ask(endpoint, "srvr").contains("Mode: ")
+    })
 }
 
 /// Makes the data and becomes the server. PostgreSQL refuses to run as root, and Debian keeps it out of PATH.
@@ -212,15 +205,11 @@ pub fn postgres() -> Servers {
     let script = format!("cd {folder} && chmod o+x . && {POSTGRES}");
     let args = ["-c".to_owned(), script, ports[0].to_string()];
     let children = vec![start("sh", "apt-get install postgresql", &args, &data)];
-    let servers = Servers {
-        endpoints: endpoints(&ports),
-        children,
-        _data: data,
-    };
     // a start-up message
     let hello = "\0\0\0\x29\0\x03\0\0user\0postgres\0database\0postgres\0\0";
-    until_ready(&servers, |endpoint| ask(endpoint, hello).contains("server_version"));
-    servers
+    Servers::once_ready(&ports, children, data, |endpoint| {
+        ask(endpoint, hello).contains("server_version")
+    })
 }
 
 /// Makes the data and becomes the server. MariaDB refuses to run as root, and Debian keeps it out of PATH.
@@ -240,14 +229,8 @@ pub fn mariadb() -> Servers {
     let script = format!("cd {folder} && chmod o+x . && {MARIADB}");
     let args = ["-c".to_owned(), script, ports[0].to_string()];
     let children = vec![start("sh", "apt-get install mariadb-server", &args, &data)];
-    let servers = Servers {
-        endpoints: endpoints(&ports),
-        children,
-        _data: data,
-    };
     // it greets each client that connects
-    until_ready(&servers, |endpoint| ask(endpoint, "").contains("MariaDB"));
-    servers
+    Servers::once_ready(&ports, children, data, |endpoint| ask(endpoint, "").contains("MariaDB"))
 }
 
 /// A link to a server that forwards bytes, or holds them back.

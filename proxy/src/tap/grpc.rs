@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::frames::{CONTINUATION, DATA, END_HEADERS, END_STREAM, FRAME_HEAD, Frames, HEADERS, RST_STREAM};
 use super::hpack::HpackDecoder;
 use super::watch_events::{WatchEvents, WatchKind, number_in};
-use super::{MessageName, Observation, Observed, RequestDigest, RequestWords, TapError, refusals};
+use super::{MessageName, Observation, RequestDigest, TapError, Telling, refusals};
 
 /// What a client sends first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -114,7 +114,7 @@ impl MessageParser {
 }
 
 impl GrpcReader {
-    pub(super) fn client(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
+    pub(super) fn client(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
         let mut here = 0;
         while self.preface < PREFACE.len() && here < chunk.len() {
             if chunk[here] != PREFACE[self.preface] {
@@ -123,10 +123,12 @@ impl GrpcReader {
             self.preface += 1;
             here += 1;
         }
-        let mut start = here;
+        told.at = here;
         while here < chunk.len() {
             if self.client.have < FRAME_HEAD {
-                start = if self.client.have == 0 { here } else { start.min(here) };
+                if self.client.have == 0 {
+                    told.at = here;
+                }
                 self.client.begin(chunk[here]);
                 here += 1;
                 if self.client.have < FRAME_HEAD || self.client.left > 0 {
@@ -137,7 +139,7 @@ impl GrpcReader {
             here += length;
             let (kind, stream) = (self.client.kind(), self.client.stream());
             match kind {
-                DATA => self.requests(stream, part, start, heard),
+                DATA => self.requests(stream, part, told),
                 HEADERS | CONTINUATION => {
                     self.client.add_to_block(part)?;
                     if over && self.client.flags() & END_HEADERS != 0 {
@@ -184,7 +186,7 @@ impl GrpcReader {
         Ok(())
     }
 
-    fn requests(&mut self, stream: u32, mut part: &[u8], at: usize, heard: &mut Vec<Observed>) {
+    fn requests(&mut self, stream: u32, mut part: &[u8], told: &mut Telling) {
         let Some(call) = self.streams.get_mut(&stream) else {
             return;
         };
@@ -195,44 +197,32 @@ impl GrpcReader {
                 call.asked = call.asked.wrapping_add(1);
                 // the same bytes mean another thing to another method
                 call.requests.print.add(call.name.as_str().as_bytes());
-                let (number, name) = (number(stream, call.asked), call.name);
-                heard.push(Observed {
-                    at,
-                    what: Observation::Request { number, name },
-                });
+                told.request(number(stream, call.asked), call.name);
             }
             if matches!(step, MessageStep::Begun(true) | MessageStep::Over) {
-                let (number, print) = (number(stream, call.asked), call.requests.print.state);
-                heard.push(Observed {
-                    at,
-                    what: Observation::Asked {
-                        number,
-                        print,
-                        words: RequestWords::default(),
-                    },
-                });
+                told.asked(number(stream, call.asked), call.requests.print.state);
             }
         }
     }
 
-    pub(super) fn server(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
-        let (mut here, mut start) = (0, 0);
+    pub(super) fn server(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+        let mut here = 0;
         while here < chunk.len() {
             if self.server.have < FRAME_HEAD {
                 if self.server.have == 0 {
-                    start = here;
+                    told.at = here;
                 }
                 self.server.begin(chunk[here]);
                 here += 1;
                 if self.server.have < FRAME_HEAD {
                     continue;
                 }
-                let frames = if here - start == FRAME_HEAD {
-                    &chunk[start..]
+                let frames = if here - told.at == FRAME_HEAD {
+                    &chunk[told.at..]
                 } else {
                     &[]
                 };
-                self.answering(frames, start, heard);
+                self.answering(frames, told);
                 if self.server.left > 0 {
                     continue;
                 }
@@ -241,7 +231,7 @@ impl GrpcReader {
             here += length;
             let (kind, stream, flags) = (self.server.kind(), self.server.stream(), self.server.flags());
             if kind == DATA {
-                self.answers(stream, part, start, heard);
+                self.answers(stream, part, told);
             }
             let ended = matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0;
             if over && (ended || kind == RST_STREAM) {
@@ -253,7 +243,7 @@ impl GrpcReader {
 
     /// The head of a server's frame is whole. Headers that end a stream before any came are an answer without a message. `frames` is
     /// the chunk from that head on, and empty where the head began in an earlier one.
-    fn answering(&mut self, frames: &[u8], at: usize, heard: &mut Vec<Observed>) {
+    fn answering(&mut self, frames: &[u8], told: &mut Telling) {
         let (kind, stream, flags) = (self.server.kind(), self.server.stream(), self.server.flags());
         if kind != HEADERS {
             return;
@@ -265,18 +255,16 @@ impl GrpcReader {
         let number = number(stream, call.answered.wrapping_add(1));
         let name = call.name;
         if first {
-            let what = if flags & END_STREAM != 0 {
-                let refused = true;
-                Observation::Reply { number, name, refused }
+            if flags & END_STREAM != 0 {
+                told.reply(number, name, true);
             } else {
                 let refused = name.as_str() == "Txn" && refusals::in_etcd_transaction(frames);
-                Observation::Answering { number, refused }
-            };
-            heard.push(Observed { at, what });
+                told.tell(Observation::Answering { number, refused });
+            }
         }
     }
 
-    fn answers(&mut self, stream: u32, mut part: &[u8], at: usize, heard: &mut Vec<Observed>) {
+    fn answers(&mut self, stream: u32, mut part: &[u8], told: &mut Telling) {
         let Some(call) = self.streams.get_mut(&stream) else {
             return;
         };
@@ -290,22 +278,12 @@ impl GrpcReader {
             };
             if begun && call.watched == WatchKind::Nothing {
                 call.answered = call.answered.wrapping_add(1);
-                let (number, name, refused) = (number(stream, call.answered), call.name, false);
-                heard.push(Observed {
-                    at,
-                    what: Observation::Reply { number, name, refused },
-                });
+                told.reply(number(stream, call.answered), call.name, false);
             }
             if over && let Some(name) = call.lease() {
-                heard.push(Observed {
-                    at,
-                    what: Observation::Session { name },
-                });
+                told.tell(Observation::Session { name });
             } else if over && call.watched != WatchKind::Nothing {
-                heard.push(Observed {
-                    at,
-                    what: call.notification(stream),
-                });
+                call.heard_of_watch(stream, told);
             }
         }
     }
@@ -320,21 +298,15 @@ impl Call {
     }
 
     /// What a message of a watch is: events, or the answer to a request.
-    fn notification(&mut self, stream: u32) -> Observation {
+    fn heard_of_watch(&mut self, stream: u32, told: &mut Telling) {
         let watch_events = &self.answers.watch_events;
         let compressed = self.answers.head[0] != 0;
         if watch_events.events > 0 || compressed {
-            return Observation::Notification {
-                name: self.name,
-                subject: watch_events.subject().into(),
-            };
+            told.notification(self.name, watch_events.subject());
+            return;
         }
         self.answered = self.answered.wrapping_add(1);
-        Observation::Reply {
-            number: number(stream, self.answered),
-            name: self.name,
-            refused: false,
-        }
+        told.reply(number(stream, self.answered), self.name, false);
     }
 }
 

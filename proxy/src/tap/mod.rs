@@ -67,6 +67,39 @@ pub enum Observation {
 /// The words of a request, its name first.
 pub type RequestWords = Box<[Box<str>]>;
 
+/// What a reader tells of a chunk, in its order.
+#[derive(Default)]
+struct Telling {
+    /// Where the message begins that is being read; 0 when it began in an earlier chunk.
+    at: usize,
+    observed: Vec<Observed>,
+}
+
+impl Telling {
+    fn tell(&mut self, what: Observation) {
+        self.observed.push(Observed { at: self.at, what });
+    }
+
+    fn request(&mut self, number: u64, name: MessageName) {
+        self.tell(Observation::Request { number, name });
+    }
+
+    /// A request is over, of a protocol whose words are not kept.
+    fn asked(&mut self, number: u64, print: u64) {
+        let words = RequestWords::default();
+        self.tell(Observation::Asked { number, print, words });
+    }
+
+    fn reply(&mut self, number: u64, name: MessageName, refused: bool) {
+        self.tell(Observation::Reply { number, name, refused });
+    }
+
+    fn notification(&mut self, name: MessageName, subject: &[u8]) {
+        let subject = String::from_utf8_lossy(subject).into();
+        self.tell(Observation::Notification { name, subject });
+    }
+}
+
 /// Why a tap reads no further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TapError(pub &'static str);
@@ -138,7 +171,7 @@ pub struct TapParser {
     begun: bool,
     reader: ProtocolReader,
     lost: Option<TapError>,
-    heard: Vec<Observed>,
+    told: Telling,
 }
 
 impl TapParser {
@@ -154,33 +187,34 @@ impl TapParser {
                 Protocol::Opaque => ProtocolReader::Opaque,
             },
             lost: None,
-            heard: Vec::new(),
+            told: Telling::default(),
         }
     }
 
     /// Reads the next bytes of one side. What it answers is in the order of the chunk.
     pub fn observe(&mut self, side: Sender, chunk: &[u8]) -> &[Observed] {
-        self.heard.clear();
+        self.told.at = 0;
+        self.told.observed.clear();
         if self.lost.is_none() {
             let first = !std::mem::replace(&mut self.begun, true);
             let speaks_tls = first && side == Sender::Client && chunk.first() == Some(&TLS_HANDSHAKE);
-            let heard = &mut self.heard;
+            let told = &mut self.told;
             let read = match (&mut self.reader, side) {
-                (ProtocolReader::Zk(zk), Sender::Client) => zk.client(chunk, heard),
-                (ProtocolReader::Zk(zk), Sender::Server) => zk.server(chunk, heard),
-                (ProtocolReader::Resp(resp), Sender::Client) => resp.client(chunk, heard),
-                (ProtocolReader::Resp(resp), Sender::Server) => resp.server(chunk, heard),
-                (ProtocolReader::Grpc(grpc), Sender::Client) => grpc.client(chunk, heard),
-                (ProtocolReader::Grpc(grpc), Sender::Server) => grpc.server(chunk, heard),
-                (ProtocolReader::Postgres(postgres), Sender::Client) => postgres.client(chunk, heard),
-                (ProtocolReader::Postgres(postgres), Sender::Server) => postgres.server(chunk, heard),
-                (ProtocolReader::Mysql(mysql), Sender::Client) => mysql.client(chunk, heard),
-                (ProtocolReader::Mysql(mysql), Sender::Server) => mysql.server(chunk, heard),
+                (ProtocolReader::Zk(zk), Sender::Client) => zk.client(chunk, told),
+                (ProtocolReader::Zk(zk), Sender::Server) => zk.server(chunk, told),
+                (ProtocolReader::Resp(resp), Sender::Client) => resp.client(chunk, told),
+                (ProtocolReader::Resp(resp), Sender::Server) => resp.server(chunk, told),
+                (ProtocolReader::Grpc(grpc), Sender::Client) => grpc.client(chunk, told),
+                (ProtocolReader::Grpc(grpc), Sender::Server) => grpc.server(chunk, told),
+                (ProtocolReader::Postgres(postgres), Sender::Client) => postgres.client(chunk, told),
+                (ProtocolReader::Postgres(postgres), Sender::Server) => postgres.server(chunk, told),
+                (ProtocolReader::Mysql(mysql), Sender::Client) => mysql.client(chunk, told),
+                (ProtocolReader::Mysql(mysql), Sender::Server) => mysql.server(chunk, told),
                 (ProtocolReader::Opaque, _) => Ok(()),
             };
             self.lost = if speaks_tls { Some(TLS) } else { read.err() };
         }
-        &self.heard
+        &self.told.observed
     }
 
     /// Whether the words of requests that begin from now on are kept.

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::mysql_answer::{AnswerReader, AnswerShape};
-use super::{MessageName, Observation, Observed, RequestDigest, RequestWords, TLS, TapError, refusals};
+use super::{MessageName, RequestDigest, TLS, TapError, Telling, refusals};
 
 /// The longest packet; a longer payload goes on in the next.
 const LONGEST: usize = 0xff_ffff;
@@ -204,11 +204,11 @@ fn command(code: u8) -> Result<Option<(&'static str, AnswerShape)>, TapError> {
 }
 
 impl MysqlReader {
-    pub(super) fn client(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
-        let (mut here, mut start) = (0, 0);
+    pub(super) fn client(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+        let mut here = 0;
         while here < chunk.len() {
             if self.client.at_start() {
-                start = here;
+                told.at = here;
                 self.print = RequestDigest::default();
             }
             let (length, part, whole) = self.client.step(&chunk[here..]);
@@ -218,14 +218,14 @@ impl MysqlReader {
             }
             self.print.add(part);
             if whole {
-                self.said(start, heard)?;
+                self.said(told)?;
             }
         }
         Ok(())
     }
 
     /// The client has said something.
-    fn said(&mut self, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+    fn said(&mut self, told: &mut Telling) -> Result<(), TapError> {
         let (number, _, body) = self.client.take();
         if !self.opened {
             return self.open(number, &body);
@@ -263,7 +263,7 @@ impl MysqlReader {
             }
             other => (MessageName::new(other.as_bytes()), print),
         };
-        self.asked(at, (name, print), (shape, *code == 0x17), prepares, heard)
+        self.asked((name, print), (shape, *code == 0x17), prepares, told)
     }
 
     /// The client answers the greeting.
@@ -284,11 +284,10 @@ impl MysqlReader {
 
     fn asked(
         &mut self,
-        at: usize,
         (name, print): (MessageName, u64),
         (shape, binary): (AnswerShape, bool),
         prepares: Option<(MessageName, u64)>,
-        heard: &mut Vec<Observed>,
+        told: &mut Telling,
     ) -> Result<(), TapError> {
         if self.awaited.len() >= MAX_UNANSWERED {
             return Err(TapError("too many requests without an answer"));
@@ -304,26 +303,18 @@ impl MysqlReader {
             prepares,
             reader: AnswerReader::new(shape, without_eof, caches, binary),
         });
-        for what in [
-            Observation::Request { number, name },
-            Observation::Asked {
-                number,
-                print,
-                words: RequestWords::default(),
-            },
-        ] {
-            heard.push(Observed { at, what });
-        }
+        told.request(number, name);
+        told.asked(number, print);
         Ok(())
     }
 
-    pub(super) fn server(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
-        let (mut here, mut start) = (0, 0);
+    pub(super) fn server(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+        let mut here = 0;
         // what began in an earlier chunk cannot be read from its beginning
         let mut begins_here = false;
         while here < chunk.len() {
             if self.server.at_start() {
-                start = here;
+                told.at = here;
                 begins_here = true;
             }
             let (length, _, whole) = self.server.step(&chunk[here..]);
@@ -332,15 +323,15 @@ impl MysqlReader {
                 return Err(TOO_LONG);
             }
             if whole {
-                let messages = if begins_here { &chunk[start..] } else { &[] };
-                self.answered(messages, start, heard)?;
+                let messages = if begins_here { &chunk[told.at..] } else { &[] };
+                self.answered(messages, told)?;
             }
         }
         Ok(())
     }
 
     /// The server has said something: the first of `messages`, where it is whole there.
-    fn answered(&mut self, messages: &[u8], at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+    fn answered(&mut self, messages: &[u8], told: &mut Telling) -> Result<(), TapError> {
         let (_, length, body) = self.server.take();
         if !self.opened {
             // one that refuses at once says why, and closes
@@ -366,12 +357,8 @@ impl MysqlReader {
         let first = !awaited.reader.has_begun();
         let over = awaited.reader.read(&body, length)?;
         if first && awaited.reader.has_begun() {
-            let (number, name) = (awaited.number, awaited.name);
-            let refused = refusals::in_mysql(messages, name.as_str(), awaited.reader.form());
-            heard.push(Observed {
-                at,
-                what: Observation::Reply { number, name, refused },
-            });
+            let refused = refusals::in_mysql(messages, awaited.name.as_str(), awaited.reader.form());
+            told.reply(awaited.number, awaited.name, refused);
             if let (Some(known), Some(0), Some(statement)) = (awaited.prepares, body.first(), u32_at(&body, 1)) {
                 if self.statements.len() >= MAX_STATEMENTS {
                     return Err(TapError("too many statements"));

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{MessageName, Observation, Observed, RequestDigest, RequestWords, TLS, TapError, refusals};
+use super::{MessageName, RequestDigest, TLS, TapError, Telling, refusals};
 
 /// The longest message: what the server itself takes.
 const LONGEST: u32 = 1 << 30;
@@ -133,18 +133,18 @@ fn statement_name(statement: &[u8]) -> MessageName {
 }
 
 impl PostgresReader {
-    pub(super) fn client(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
-        let (mut here, mut start) = (0, 0);
+    pub(super) fn client(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+        let mut here = 0;
         while here < chunk.len() {
             if self.client.at_start() {
-                start = here;
+                told.at = here;
                 self.print = RequestDigest::default();
             }
             let (length, part, whole) = self.client.step(&chunk[here..], self.opened)?;
             here += length;
             self.print.add(part);
             if whole {
-                self.said(start, heard)?;
+                self.said(told)?;
                 self.client.head.clear();
             }
         }
@@ -152,7 +152,7 @@ impl PostgresReader {
     }
 
     /// The client has said something.
-    fn said(&mut self, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+    fn said(&mut self, told: &mut Telling) -> Result<(), TapError> {
         let body = std::mem::take(&mut self.client.body);
         let print = self.print.state;
         if !self.opened {
@@ -169,7 +169,7 @@ impl PostgresReader {
         }
         match self.client.kind() {
             b'Q' => {
-                self.asked(at, (statement_name(text(&body).0), print), true, heard)?;
+                self.asked((statement_name(text(&body).0), print), true, told)?;
                 self.awaited.push_back(Awaited::Ready);
             }
             b'P' => {
@@ -189,7 +189,7 @@ impl PostgresReader {
             b'E' => {
                 let unknown = (MessageName::new(b"EXECUTE"), 0);
                 let known = self.portals.get(text(&body).0).copied().unwrap_or(unknown);
-                self.asked(at, known, false, heard)?;
+                self.asked(known, false, told)?;
             }
             b'C' => {
                 let (kind, name) = body.split_first().unwrap_or((&0, &[]));
@@ -201,7 +201,7 @@ impl PostgresReader {
                 named.remove(text(name).0);
             }
             b'F' => {
-                self.asked(at, (MessageName::new(b"FUNCTION"), print), true, heard)?;
+                self.asked((MessageName::new(b"FUNCTION"), print), true, told)?;
                 self.awaited.push_back(Awaited::Ready);
             }
             b'S' => self.awaited.push_back(Awaited::Ready),
@@ -212,13 +212,7 @@ impl PostgresReader {
         Ok(())
     }
 
-    fn asked(
-        &mut self,
-        at: usize,
-        (name, print): (MessageName, u64),
-        simple: bool,
-        heard: &mut Vec<Observed>,
-    ) -> Result<(), TapError> {
+    fn asked(&mut self, (name, print): (MessageName, u64), simple: bool, told: &mut Telling) -> Result<(), TapError> {
         if self.awaited.len() >= MAX_UNANSWERED {
             return Err(TapError("too many requests without an answer"));
         }
@@ -230,31 +224,23 @@ impl PostgresReader {
             simple,
             begun: false,
         });
-        for what in [
-            Observation::Request { number, name },
-            Observation::Asked {
-                number,
-                print,
-                words: RequestWords::default(),
-            },
-        ] {
-            heard.push(Observed { at, what });
-        }
+        told.request(number, name);
+        told.asked(number, print);
         Ok(())
     }
 
-    pub(super) fn server(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
-        let (mut here, mut start) = (0, 0);
+    pub(super) fn server(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+        let mut here = 0;
         // what began in an earlier chunk cannot be read from its beginning
         let mut begins_here = false;
         while here < chunk.len() {
             if self.server.at_start() {
-                start = here;
+                told.at = here;
                 begins_here = true;
                 if self.proposals > 0 {
                     self.proposals -= 1;
                     here += 1;
-                    match chunk[start] {
+                    match chunk[told.at] {
                         b'N' => continue,
                         _ => return Err(TLS),
                     }
@@ -263,8 +249,8 @@ impl PostgresReader {
             let (length, _, whole) = self.server.step(&chunk[here..], true)?;
             here += length;
             if whole {
-                let messages = if begins_here { &chunk[start..] } else { &[] };
-                self.answered(messages, start, heard)?;
+                let messages = if begins_here { &chunk[told.at..] } else { &[] };
+                self.answered(messages, told)?;
                 self.server.head.clear();
             }
         }
@@ -272,13 +258,13 @@ impl PostgresReader {
     }
 
     /// The server has said something: the first of `messages`, where it is whole there.
-    fn answered(&mut self, messages: &[u8], at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+    fn answered(&mut self, messages: &[u8], told: &mut Telling) -> Result<(), TapError> {
         match self.server.kind() {
             // the description of rows, rows, a copy, the result of a function
-            b'T' | b'D' | b'G' | b'H' | b'W' | b'V' => self.begun(messages, at, heard),
+            b'T' | b'D' | b'G' | b'H' | b'W' | b'V' => self.begun(messages, told),
             // the end of a statement or of a portal, an error
             b'C' | b'I' | b's' | b'E' => {
-                self.begun(messages, at, heard);
+                self.begun(messages, told);
                 if let Some(Awaited::Answer { begun: true, .. }) = self.awaited.front() {
                     self.awaited.pop_front();
                 }
@@ -293,13 +279,7 @@ impl PostgresReader {
             },
             b'A' => {
                 let channel = text(self.server.body.get(4..).unwrap_or_default()).0;
-                heard.push(Observed {
-                    at,
-                    what: Observation::Notification {
-                        name: MessageName::new(b"notification"),
-                        subject: String::from_utf8_lossy(channel).into(),
-                    },
-                });
+                told.notification(MessageName::new(b"notification"), channel);
             }
             // log-in, parameters, notices, and the ends of steps that are no request
             b'R' | b'K' | b'S' | b'N' | b'v' | b'1' | b'2' | b'3' | b'n' | b't' | b'd' | b'c' => {}
@@ -309,7 +289,7 @@ impl PostgresReader {
     }
 
     /// An answer begins or goes on. What comes when nothing was asked for answers no request: an error at the end of the server.
-    fn begun(&mut self, messages: &[u8], at: usize, heard: &mut Vec<Observed>) {
+    fn begun(&mut self, messages: &[u8], told: &mut Telling) {
         let described = self.server.kind() == b'T';
         if let Some(Awaited::Answer {
             number,
@@ -321,12 +301,7 @@ impl PostgresReader {
             && (*simple || !described)
         {
             *begun = true;
-            let (number, name) = (*number, *name);
-            let refused = refusals::in_postgres(messages);
-            heard.push(Observed {
-                at,
-                what: Observation::Reply { number, name, refused },
-            });
+            told.reply(*number, *name, refusals::in_postgres(messages));
         }
     }
 }

@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 
 use super::commands::{CommandParser, CommandStep};
-use super::replies::{ReplyKind, ReplyParser, ReplyStep};
-use super::{MessageName, Observation, Observed, RequestWords, TapError, refusals};
+use super::replies::{ReplyKind, ReplyParser};
+use super::{MessageName, Observation, RequestWords, TapError, Telling, refusals};
 
 /// Commands without an answer yet.
 const MAX_UNANSWERED: usize = 65_536;
@@ -38,11 +38,11 @@ impl RespReader {
         self.keeps_words = keep;
     }
 
-    pub(super) fn client(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
-        let (mut here, mut start) = (0, 0);
+    pub(super) fn client(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+        let mut here = 0;
         while here < chunk.len() {
             if self.commands.at == CommandStep::Start {
-                start = here;
+                told.at = here;
                 self.commands = CommandParser::new(self.keeps_words);
                 self.commands.at = if chunk[here] == b'*' {
                     CommandStep::Count
@@ -57,26 +57,20 @@ impl RespReader {
             let commands = &mut self.commands;
             if commands.count > 0 && !commands.named {
                 commands.named = true;
-                self.asked(start, heard)?;
+                self.asked(told)?;
             }
             if self.commands.at == CommandStep::Start {
-                self.over(start, heard)?;
+                self.over(told)?;
             }
         }
         Ok(())
     }
 
     /// A command has its name.
-    fn asked(&mut self, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+    fn asked(&mut self, told: &mut Telling) -> Result<(), TapError> {
         self.requests += 1;
         let name = MessageName::new(&self.commands.words[0].to_ascii_uppercase());
-        heard.push(Observed {
-            at,
-            what: Observation::Request {
-                number: self.requests,
-                name,
-            },
-        });
+        told.request(self.requests, name);
         if matches!(name.as_str(), "MONITOR" | "SYNC" | "PSYNC") {
             return Err(TapError("a command after which replies come unasked"));
         }
@@ -91,7 +85,7 @@ impl RespReader {
     }
 
     /// A command is whole.
-    fn over(&mut self, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+    fn over(&mut self, told: &mut Telling) -> Result<(), TapError> {
         let commands = &self.commands;
         if !commands.named {
             return Ok(());
@@ -113,47 +107,43 @@ impl RespReader {
             };
             self.unconfirmed.push_back((self.requests, name, confirmations));
         }
-        heard.push(Observed {
-            at,
-            what: Observation::Asked {
-                number: self.requests,
-                print: commands.print.state,
-                words: if SECRET.contains(&name.as_str()) {
-                    RequestWords::default()
-                } else {
-                    commands
-                        .all_words
-                        .iter()
-                        .flatten()
-                        .map(|word| String::from_utf8_lossy(word).into())
-                        .collect()
-                },
+        told.tell(Observation::Asked {
+            number: self.requests,
+            print: commands.print.state,
+            words: if SECRET.contains(&name.as_str()) {
+                RequestWords::default()
+            } else {
+                commands
+                    .all_words
+                    .iter()
+                    .flatten()
+                    .map(|word| String::from_utf8_lossy(word).into())
+                    .collect()
             },
         });
         Ok(())
     }
 
-    pub(super) fn server(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
-        let (mut here, mut start) = (0, 0);
+    pub(super) fn server(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+        let mut here = 0;
         while here < chunk.len() {
-            let begins = self.replies.at == ReplyStep::Start && self.replies.open.is_empty();
-            if begins {
-                start = here;
-                self.begin(&chunk[here..], start, heard)?;
+            if self.replies.is_whole() {
+                told.at = here;
+                self.begin(&chunk[here..], told)?;
             }
             here += self.replies.step(&chunk[here..])?;
             if self.replies.kind == ReplyKind::Unsure && self.replies.count > 0 {
-                self.settle(start, heard)?;
+                self.settle(told)?;
             }
             if self.replies.is_whole() {
-                self.whole(start, heard)?;
+                self.whole(told)?;
             }
         }
         Ok(())
     }
 
     /// A value begins.
-    fn begin(&mut self, value: &[u8], at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+    fn begin(&mut self, value: &[u8], told: &mut Telling) -> Result<(), TapError> {
         self.replies = ReplyParser::default();
         match value[0] {
             b'>' => {
@@ -163,10 +153,10 @@ impl RespReader {
             b'*' if self.may_be_push() => self.replies.kind = ReplyKind::Unsure,
             b'-' if self.confirms_next() => {
                 if let Some((number, name, _)) = self.unconfirmed.pop_front() {
-                    heard.push(reply(at, number, name, true));
+                    told.reply(number, name, true);
                 }
             }
-            _ => self.replied(refusals::in_resp(value), at, heard)?,
+            _ => self.replied(refusals::in_resp(value), told)?,
         }
         Ok(())
     }
@@ -183,33 +173,33 @@ impl RespReader {
         self.unconfirmed.front().is_some_and(|(number, ..)| *number < next)
     }
 
-    fn replied(&mut self, refused: bool, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+    fn replied(&mut self, refused: bool, told: &mut Telling) -> Result<(), TapError> {
         let (number, name) = self.unanswered.pop_front().ok_or(TapError("an answer to no command"))?;
         if name.as_str() == "RESET" {
             (self.subscribed, self.subscribed_shards, self.resp3) = (0, 0, false);
         }
-        heard.push(reply(at, number, name, refused));
+        told.reply(number, name, refused);
         Ok(())
     }
 
     /// An array has its first element: it is an answer, or a push of RESP2.
-    fn settle(&mut self, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+    fn settle(&mut self, told: &mut Telling) -> Result<(), TapError> {
         let first = self.replies.words.first().map_or(&[][..], Vec::as_slice);
         if is_notification(first) || is_confirmation(first) {
             self.replies.kind = ReplyKind::Push;
             return Ok(());
         }
         self.replies.kind = ReplyKind::Reply;
-        self.replied(false, at, heard)
+        self.replied(false, told)
     }
 
     /// A value is whole. An array without elements never had a first one.
-    fn whole(&mut self, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+    fn whole(&mut self, told: &mut Telling) -> Result<(), TapError> {
         match self.replies.kind {
             ReplyKind::Reply => return Ok(()),
             ReplyKind::Unsure => {
                 self.replies.kind = ReplyKind::Reply;
-                return self.replied(false, at, heard);
+                return self.replied(false, told);
             }
             ReplyKind::Push => {}
         }
@@ -227,27 +217,14 @@ impl RespReader {
                 if left == 0 {
                     self.unconfirmed.pop_front();
                 }
-                heard.push(reply(at, number, name, false));
+                told.reply(number, name, false);
             }
             return Ok(());
         }
         // a pattern precedes the channel that matched it
         let subject = word(if word(0) == b"pmessage" { 2 } else { 1 });
-        heard.push(Observed {
-            at,
-            what: Observation::Notification {
-                name: MessageName::new(word(0)),
-                subject: String::from_utf8_lossy(subject).into(),
-            },
-        });
+        told.notification(MessageName::new(word(0)), subject);
         Ok(())
-    }
-}
-
-fn reply(at: usize, number: u64, name: MessageName, refused: bool) -> Observed {
-    Observed {
-        at,
-        what: Observation::Reply { number, name, refused },
     }
 }
 

@@ -120,12 +120,12 @@ impl WatchEvents {
     }
 
     /// The key of the first event: field 1 of its field 2, or of the event itself where that is a pair.
-    pub(super) fn subject(&self) -> String {
+    pub(super) fn subject(&self) -> &[u8] {
         let pair = match self.watched {
             WatchKind::Leader => &self.first[..],
             _ => field(&self.first, 2).unwrap_or_default(),
         };
-        String::from_utf8_lossy(field(pair, 1).unwrap_or_default()).into_owned()
+        field(pair, 1).unwrap_or_default()
     }
 }
 

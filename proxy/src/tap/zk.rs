@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use super::messages::zk_request;
-use super::{MessageName, Observation, Observed, RequestDigest, RequestWords, TapError};
+use super::{MessageName, Observation, RequestDigest, TapError, Telling};
 
 /// The longest record. Servers take one megabyte unless told otherwise.
 const LONGEST: u32 = 64 << 20;
@@ -111,11 +111,11 @@ impl RecordParser {
 }
 
 impl ZkReader {
-    pub(super) fn client(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
-        let (mut here, mut start) = (0, 0);
+    pub(super) fn client(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+        let mut here = 0;
         while here < chunk.len() && !self.is_text {
             if self.client.at_start() {
-                start = here;
+                told.at = here;
                 self.print = RequestDigest::default();
             }
             let stepped = self.client.step(&chunk[here..]);
@@ -129,7 +129,7 @@ impl ZkReader {
             let opens = !self.opened;
             if !self.client.named && (opens || self.client.kept.len() >= REQUEST_HEAD) {
                 self.client.named = true;
-                self.asked(start, heard)?;
+                self.asked(told)?;
             }
             self.print_body(body, opens);
             if whole {
@@ -137,15 +137,7 @@ impl ZkReader {
                     return Err(TapError("a request without a head"));
                 }
                 self.opened = true;
-                let print = self.print.state;
-                heard.push(Observed {
-                    at: start,
-                    what: Observation::Asked {
-                        number: self.requests,
-                        print,
-                        words: RequestWords::default(),
-                    },
-                });
+                told.asked(self.requests, self.print.state);
             }
         }
         Ok(())
@@ -158,7 +150,7 @@ impl ZkReader {
         self.print.add(&body[number.min(body.len())..]);
     }
 
-    fn asked(&mut self, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+    fn asked(&mut self, told: &mut Telling) -> Result<(), TapError> {
         let (xid, name) = if self.opened {
             let (Some(xid), Some(kind)) = (self.client.number(0), self.client.number(4)) else {
                 return Err(TapError("a request without a head"));
@@ -173,18 +165,15 @@ impl ZkReader {
         self.requests += 1;
         let (number, name) = (self.requests, MessageName::new(name.as_bytes()));
         self.unanswered.push_back((xid, number, name));
-        heard.push(Observed {
-            at,
-            what: Observation::Request { number, name },
-        });
+        told.request(number, name);
         Ok(())
     }
 
-    pub(super) fn server(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
-        let (mut here, mut start) = (0, 0);
+    pub(super) fn server(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+        let mut here = 0;
         while here < chunk.len() && !self.is_text {
             if self.server.at_start() {
-                start = here;
+                told.at = here;
             }
             let (length, step) = self.server.step(&chunk[here..])?;
             here += length;
@@ -196,34 +185,30 @@ impl ZkReader {
                 if opens || xid != NOTIFICATION {
                     self.server.named = true;
                     self.opening = opens;
-                    self.answered(if opens { 0 } else { xid }, start, heard)?;
+                    self.answered(if opens { 0 } else { xid }, told)?;
                 }
             }
-            if whole && std::mem::take(&mut self.opening) {
-                let what = self.session().map(|name| Observation::Session { name });
-                heard.extend(what.map(|what| Observed { at: start, what }));
+            if whole
+                && std::mem::take(&mut self.opening)
+                && let Some(name) = self.session()
+            {
+                told.tell(Observation::Session { name });
             }
             if whole && !self.server.named {
-                heard.push(Observed {
-                    at: start,
-                    what: self.notification(),
-                });
+                self.notified(told);
             }
         }
         Ok(())
     }
 
-    fn answered(&mut self, xid: i32, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+    fn answered(&mut self, xid: i32, told: &mut Telling) -> Result<(), TapError> {
         let place = self.unanswered.iter().position(|(asked, ..)| *asked == xid);
         let (_, number, name) = place
             .and_then(|place| self.unanswered.remove(place))
             .ok_or(TapError("an answer to no request"))?;
         // what opens a session has no error
         let refused = number > 1 && self.server.number(REPLY_ERROR).is_some_and(|error| error != 0);
-        heard.push(Observed {
-            at,
-            what: Observation::Reply { number, name, refused },
-        });
+        told.reply(number, name, refused);
         Ok(())
     }
 
@@ -235,7 +220,7 @@ impl ZkReader {
     }
 
     /// Kind and state, then the path after its length.
-    fn notification(&self) -> Observation {
+    fn notified(&self, told: &mut Telling) {
         let name = match self.server.number(REPLY_HEADER) {
             Some(1) => "NodeCreated",
             Some(2) => "NodeDeleted",
@@ -247,11 +232,8 @@ impl ZkReader {
         let length = self.server.number(path - 4).unwrap_or(0).max(0) as usize;
         let kept = &self.server.kept;
         let end = path.saturating_add(length).min(kept.len());
-        let subject = String::from_utf8_lossy(kept.get(path..end).unwrap_or_default());
-        Observation::Notification {
-            name: MessageName::new(name.as_bytes()),
-            subject: subject.into(),
-        }
+        let subject = kept.get(path..end).unwrap_or_default();
+        told.notification(MessageName::new(name.as_bytes()), subject);
     }
 }
 

@@ -6,6 +6,7 @@
 //! once, and reads no further. Start at [`TapParser`]; what its findings are used for is in `link_tap`.
 
 mod commands;
+mod framer;
 mod frames;
 mod grpc;
 mod hpack;

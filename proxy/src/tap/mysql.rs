@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::framer::Framer;
 use super::mysql_answer::{AnswerReader, AnswerShape};
 use super::{MessageName, RequestDigest, TLS, TapError, Telling, refusals};
 
@@ -13,9 +14,6 @@ use super::{MessageName, RequestDigest, TLS, TapError, Telling, refusals};
 const LONGEST: usize = 0xff_ffff;
 /// The longest packet while a client logs in, far above what is said then.
 const LONGEST_LOG_IN: usize = 1 << 16;
-const TOO_LONG: TapError = TapError("a message of impossible length");
-/// Bytes of a payload that are kept: the beginning of a statement, the description of a server.
-const KEPT: usize = 1024;
 /// Requests without an answer yet.
 const MAX_UNANSWERED: usize = 16_384;
 /// Statements that are known by number.
@@ -75,54 +73,41 @@ pub(super) struct MysqlReader {
     print: RequestDigest,
 }
 
-/// One side's payloads, read in pieces.
+/// One side's payloads, each over as many packets as it takes.
 #[derive(Default)]
 struct PacketParser {
-    head: Vec<u8>,
-    /// Bytes of the packet that are still to come.
-    left: usize,
-    /// The packet is as long as one can be: its payload goes on in the next.
-    goes_on: bool,
+    packets: Framer,
     /// The number of the payload's first packet, once there is one.
     number: Option<u8>,
-    length: usize,
-    kept: Vec<u8>,
 }
 
 impl PacketParser {
-    /// Takes one step into `chunk`; returns how far it went, which bytes of it are of a payload, and whether that is whole.
-    fn step<'a>(&mut self, chunk: &'a [u8]) -> (usize, &'a [u8], bool) {
-        if self.head.len() < 4 {
-            let part = &chunk[..chunk.len().min(4 - self.head.len())];
-            self.head.extend_from_slice(part);
-            if let [a, b, c, number] = self.head[..] {
-                self.left = u32::from_le_bytes([a, b, c, 0]) as usize;
-                self.goes_on = self.left == LONGEST;
-                self.number.get_or_insert(number);
+    /// Takes one step into `chunk`, as [`Framer::step`] does; answers whether the payload is whole.
+    fn step<'a>(&mut self, chunk: &'a [u8], longest: usize) -> Result<(usize, &'a [u8], bool), TapError> {
+        let (length, part, whole) = self.packets.step(chunk, 4, |head| {
+            let length = u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize;
+            self.number.get_or_insert(head[3]);
+            if length > longest {
+                return Err(TapError("a message of impossible length"));
             }
-            let whole = self.head.len() == 4 && self.left == 0;
-            return (part.len(), &[], whole);
+            Ok(length)
+        })?;
+        // a packet that is as long as one can be: its payload goes on in the next
+        let goes_on = whole && self.packets.head.starts_with(&[0xff; 3]);
+        if goes_on {
+            self.packets.head.clear();
         }
-        let part = &chunk[..chunk.len().min(self.left)];
-        self.left -= part.len();
-        self.length = self.length.saturating_add(part.len());
-        let room = KEPT.saturating_sub(self.kept.len());
-        self.kept.extend_from_slice(&part[..part.len().min(room)]);
-        if self.left == 0 && self.goes_on {
-            self.head.clear();
-            return (part.len(), part, false);
-        }
-        (part.len(), part, self.left == 0)
+        Ok((length, part, whole && !goes_on))
     }
 
     fn at_start(&self) -> bool {
-        self.number.is_none() && self.head.is_empty()
+        self.number.is_none() && self.packets.at_start()
     }
 
     /// The payload that is whole, or its beginning; the next one begins.
     fn take(&mut self) -> (u8, usize, Vec<u8>) {
-        let parser = std::mem::take(self);
-        (parser.number.unwrap_or_default(), parser.length, parser.kept)
+        let Self { packets, number } = std::mem::take(self);
+        (number.unwrap_or_default(), packets.length, packets.kept)
     }
 }
 
@@ -211,11 +196,9 @@ impl MysqlReader {
                 told.at = here;
                 self.print = RequestDigest::default();
             }
-            let (length, part, whole) = self.client.step(&chunk[here..]);
+            let longest = if self.opened { LONGEST } else { LONGEST_LOG_IN };
+            let (length, part, whole) = self.client.step(&chunk[here..], longest)?;
             here += length;
-            if !self.opened && self.client.left > LONGEST_LOG_IN {
-                return Err(TOO_LONG);
-            }
             self.print.add(part);
             if whole {
                 self.said(told)?;
@@ -317,11 +300,9 @@ impl MysqlReader {
                 told.at = here;
                 begins_here = true;
             }
-            let (length, _, whole) = self.server.step(&chunk[here..]);
+            let longest = if self.admitted { LONGEST } else { LONGEST_LOG_IN };
+            let (length, _, whole) = self.server.step(&chunk[here..], longest)?;
             here += length;
-            if !self.admitted && self.server.left > LONGEST_LOG_IN {
-                return Err(TOO_LONG);
-            }
             if whole {
                 let messages = if begins_here { &chunk[told.at..] } else { &[] };
                 self.answered(messages, told)?;

@@ -6,12 +6,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::framer::Framer;
 use super::{MessageName, RequestDigest, TLS, TapError, Telling, refusals};
 
 /// The longest message: what the server itself takes.
 const LONGEST: u32 = 1 << 30;
-/// Bytes of a message that are kept: names, and the beginning of a statement.
-const KEPT: usize = 1024;
+/// Bytes that say how long a message is; its kind precedes them.
+const LENGTH: usize = 4;
 /// Requests without an answer yet.
 const MAX_UNANSWERED: usize = 16_384;
 /// Statements and portals that are known by name.
@@ -48,8 +49,8 @@ enum Awaited {
 
 #[derive(Default)]
 pub(super) struct PostgresReader {
-    client: PgMessageParser,
-    server: PgMessageParser,
+    client: Framer,
+    server: Framer,
     opened: bool,
     /// Answers of one byte that are still to come: whether the server wants what the client proposed.
     proposals: u32,
@@ -60,50 +61,18 @@ pub(super) struct PostgresReader {
     print: RequestDigest,
 }
 
-/// One side's messages, read in pieces.
-#[derive(Default)]
-struct PgMessageParser {
-    head: Vec<u8>,
-    /// Bytes of the body that are still to come.
-    left: usize,
-    body: Vec<u8>,
+/// How many bytes follow the head of a message, whose last four say how long it is.
+fn rest_length(head: &[u8]) -> Result<usize, TapError> {
+    let length = head.last_chunk().map_or(0, |length| u32::from_be_bytes(*length));
+    if !(4..=LONGEST).contains(&length) {
+        return Err(TapError("a message of impossible length"));
+    }
+    Ok(length as usize - 4)
 }
 
-impl PgMessageParser {
-    /// Takes one step into `chunk`, whose messages have a kind or not; returns how far it went, which bytes of it are of a body,
-    /// and whether the message is whole.
-    fn step<'a>(&mut self, chunk: &'a [u8], has_kind: bool) -> Result<(usize, &'a [u8], bool), TapError> {
-        let head = 4 + usize::from(has_kind);
-        if self.head.len() < head {
-            if self.head.is_empty() {
-                self.body.clear();
-            }
-            let part = &chunk[..chunk.len().min(head - self.head.len())];
-            self.head.extend_from_slice(part);
-            if self.head.len() < head {
-                return Ok((part.len(), &[], false));
-            }
-            let length = u32_at(&self.head, head - 4).unwrap_or_default();
-            if !(4..=LONGEST).contains(&length) {
-                return Err(TapError("a message of impossible length"));
-            }
-            self.left = length as usize - 4;
-            return Ok((part.len(), &[], self.left == 0));
-        }
-        let part = &chunk[..chunk.len().min(self.left)];
-        self.left -= part.len();
-        let room = KEPT.saturating_sub(self.body.len());
-        self.body.extend_from_slice(&part[..part.len().min(room)]);
-        Ok((part.len(), part, self.left == 0))
-    }
-
-    fn at_start(&self) -> bool {
-        self.head.is_empty()
-    }
-
-    fn kind(&self) -> u8 {
-        self.head.first().copied().unwrap_or_default()
-    }
+/// The kind of a message, of those that have one.
+fn kind(message: &Framer) -> u8 {
+    message.head.first().copied().unwrap_or_default()
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
@@ -140,12 +109,13 @@ impl PostgresReader {
                 told.at = here;
                 self.print = RequestDigest::default();
             }
-            let (length, part, whole) = self.client.step(&chunk[here..], self.opened)?;
+            let head = LENGTH + usize::from(self.opened);
+            let (length, part, whole) = self.client.step(&chunk[here..], head, rest_length)?;
             here += length;
             self.print.add(part);
             if whole {
                 self.said(told)?;
-                self.client.head.clear();
+                self.client.clear();
             }
         }
         Ok(())
@@ -153,7 +123,7 @@ impl PostgresReader {
 
     /// The client has said something.
     fn said(&mut self, told: &mut Telling) -> Result<(), TapError> {
-        let body = std::mem::take(&mut self.client.body);
+        let body = std::mem::take(&mut self.client.kept);
         let print = self.print.state;
         if !self.opened {
             match u32_at(&body, 0) {
@@ -167,7 +137,7 @@ impl PostgresReader {
             }
             return Ok(());
         }
-        match self.client.kind() {
+        match kind(&self.client) {
             b'Q' => {
                 self.asked((statement_name(text(&body).0), print), true, told)?;
                 self.awaited.push_back(Awaited::Ready);
@@ -246,12 +216,12 @@ impl PostgresReader {
                     }
                 }
             }
-            let (length, _, whole) = self.server.step(&chunk[here..], true)?;
+            let (length, _, whole) = self.server.step(&chunk[here..], LENGTH + 1, rest_length)?;
             here += length;
             if whole {
                 let messages = if begins_here { &chunk[told.at..] } else { &[] };
                 self.answered(messages, told)?;
-                self.server.head.clear();
+                self.server.clear();
             }
         }
         Ok(())
@@ -259,7 +229,7 @@ impl PostgresReader {
 
     /// The server has said something: the first of `messages`, where it is whole there.
     fn answered(&mut self, messages: &[u8], told: &mut Telling) -> Result<(), TapError> {
-        match self.server.kind() {
+        match kind(&self.server) {
             // the description of rows, rows, a copy, the result of a function
             b'T' | b'D' | b'G' | b'H' | b'W' | b'V' => self.begun(messages, told),
             // the end of a statement or of a portal, an error
@@ -278,7 +248,7 @@ impl PostgresReader {
                 }
             },
             b'A' => {
-                let channel = text(self.server.body.get(4..).unwrap_or_default()).0;
+                let channel = text(self.server.kept.get(4..).unwrap_or_default()).0;
                 told.notification(MessageName::new(b"notification"), channel);
             }
             // log-in, parameters, notices, and the ends of steps that are no request
@@ -290,7 +260,7 @@ impl PostgresReader {
 
     /// An answer begins or goes on. What comes when nothing was asked for answers no request: an error at the end of the server.
     fn begun(&mut self, messages: &[u8], told: &mut Telling) {
-        let described = self.server.kind() == b'T';
+        let described = kind(&self.server) == b'T';
         if let Some(Awaited::Answer {
             number,
             name,

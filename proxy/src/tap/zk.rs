@@ -7,13 +7,14 @@
 
 use std::collections::VecDeque;
 
+use super::framer::Framer;
 use super::messages::zk_request;
 use super::{MessageName, Observation, RequestDigest, TapError, Telling};
 
 /// The longest record. Servers take one megabyte unless told otherwise.
 const LONGEST: u32 = 64 << 20;
-/// Bytes of a record that are kept: the head, and of a notification the path.
-const KEPT: usize = 512;
+/// Bytes that say how long a record is.
+const LENGTH: usize = 4;
 /// Requests without an answer yet.
 const MAX_UNANSWERED: usize = 16_384;
 
@@ -32,8 +33,8 @@ const REPLY_HEADER: usize = 16;
 
 #[derive(Default)]
 pub(super) struct ZkReader {
-    client: RecordParser,
-    server: RecordParser,
+    client: Framer,
+    server: Framer,
     /// Requests without an answer: the number on the wire, the tap's own, the name.
     unanswered: VecDeque<(i32, u64, MessageName)>,
     /// Requests so far.
@@ -41,73 +42,27 @@ pub(super) struct ZkReader {
     opened: bool,
     /// The server is in the middle of the answer that opens the session.
     opening: bool,
+    /// It is in the middle of a notification.
+    notifying: bool,
     /// What the record is that the client is in the middle of.
     print: RequestDigest,
     /// The connection is one of four letters and text.
     is_text: bool,
 }
 
-/// One side's records, read in pieces.
-#[derive(Default)]
-struct RecordParser {
-    length: [u8; 4],
-    /// How much of the length there is.
-    have: usize,
-    /// Bytes of the record that are still to come.
-    left: usize,
-    kept: Vec<u8>,
-    named: bool,
+/// How long a record is that begins with this.
+fn record_length(head: &[u8]) -> Result<usize, TapError> {
+    let length = head.last_chunk().map_or(0, |length| u32::from_be_bytes(*length));
+    if length > LONGEST || (length as usize) < REPLY_HEAD {
+        return Err(TapError("a record of impossible length"));
+    }
+    Ok(length as usize)
 }
 
-/// A step in a side's records.
-enum RecordStep<'a> {
-    /// Nothing to tell yet.
-    Nothing,
-    /// More of the body, with what is kept of it so far; and whether that is all.
-    Body(&'a [u8], bool),
-}
-
-impl RecordParser {
-    /// Takes one step into `chunk` and returns how far it went.
-    fn step<'a>(&mut self, chunk: &'a [u8]) -> Result<(usize, RecordStep<'a>), TapError> {
-        if self.have < self.length.len() {
-            self.length[self.have] = chunk[0];
-            self.have += 1;
-            if self.have == self.length.len() {
-                let length = u32::from_be_bytes(self.length);
-                if length > LONGEST || (length as usize) < REPLY_HEAD {
-                    return Err(TapError("a record of impossible length"));
-                }
-                self.left = length as usize;
-                self.kept.clear();
-                self.named = false;
-            }
-            return Ok((1, RecordStep::Nothing));
-        }
-        let body = &chunk[..chunk.len().min(self.left)];
-        self.left -= body.len();
-        let room = KEPT.saturating_sub(self.kept.len());
-        self.kept.extend_from_slice(&body[..body.len().min(room)]);
-        if self.left == 0 {
-            self.have = 0;
-        }
-        Ok((body.len(), RecordStep::Body(body, self.left == 0)))
-    }
-
-    /// Whether four letters are where a length should be.
-    fn has_four_letters(&self) -> bool {
-        self.have == self.length.len() && self.length.iter().all(u8::is_ascii_lowercase)
-    }
-
-    /// Whether a new record begins here.
-    fn at_start(&self) -> bool {
-        self.have == 0
-    }
-
-    fn number(&self, at: usize) -> Option<i32> {
-        let bytes = self.kept.get(at..at + 4)?;
-        Some(i32::from_be_bytes(bytes.try_into().ok()?))
-    }
+/// A number in what is kept of a record.
+fn number_at(record: &[u8], at: usize) -> Option<i32> {
+    let bytes = record.get(at..at + 4)?;
+    Some(i32::from_be_bytes(bytes.try_into().ok()?))
 }
 
 impl ZkReader {
@@ -118,41 +73,42 @@ impl ZkReader {
                 told.at = here;
                 self.print = RequestDigest::default();
             }
-            let stepped = self.client.step(&chunk[here..]);
-            self.is_text = self.requests == 0 && self.client.has_four_letters();
+            let stepped = self.client.step(&chunk[here..], LENGTH, record_length);
+            self.is_text = self.requests == 0 && self.has_four_letters();
             if self.is_text {
                 break;
             }
-            let (length, step) = stepped?;
+            let (length, body, whole) = stepped?;
             here += length;
-            let RecordStep::Body(body, whole) = step else { continue };
-            let opens = !self.opened;
-            if !self.client.named && (opens || self.client.kept.len() >= REQUEST_HEAD) {
-                self.client.named = true;
+            let before = self.client.length - body.len();
+            // what opens a session has no number and no kind
+            let (number, head) = if self.opened { (4_usize, REQUEST_HEAD) } else { (0, 1) };
+            if before < head && self.client.length >= head {
                 self.asked(told)?;
             }
-            self.print_body(body, opens);
+            // the number of a request is no part of its print: it differs when the same is asked again
+            let number = body.len().min(number.saturating_sub(before));
+            self.print.add(&body[number..]);
             if whole {
-                if !self.client.named {
+                if self.client.length < head {
                     return Err(TapError("a request without a head"));
                 }
                 self.opened = true;
                 told.asked(self.requests, self.print.state);
+                self.client.clear();
             }
         }
         Ok(())
     }
 
-    /// The number of a request is no part of its print: it differs when the same is asked again.
-    fn print_body(&mut self, body: &[u8], opens: bool) {
-        let after = self.client.read() - body.len();
-        let number = if opens { 0 } else { 4_usize.saturating_sub(after) };
-        self.print.add(&body[number.min(body.len())..]);
+    /// Whether four letters are where a length should be.
+    fn has_four_letters(&self) -> bool {
+        self.client.head.len() == LENGTH && self.client.head.iter().all(u8::is_ascii_lowercase)
     }
 
     fn asked(&mut self, told: &mut Telling) -> Result<(), TapError> {
         let (xid, name) = if self.opened {
-            let (Some(xid), Some(kind)) = (self.client.number(0), self.client.number(4)) else {
+            let (Some(xid), Some(kind)) = (number_at(&self.client.kept, 0), number_at(&self.client.kept, 4)) else {
                 return Err(TapError("a request without a head"));
             };
             (xid, zk_request(kind).ok_or(TapError("a request of an unknown kind"))?)
@@ -175,27 +131,27 @@ impl ZkReader {
             if self.server.at_start() {
                 told.at = here;
             }
-            let (length, step) = self.server.step(&chunk[here..])?;
+            let (length, body, whole) = self.server.step(&chunk[here..], LENGTH, record_length)?;
             here += length;
-            let RecordStep::Body(_, whole) = step else { continue };
-            if !self.server.named && self.server.kept.len() >= REPLY_HEAD {
-                let xid = self.server.number(0).unwrap_or_default();
+            let before = self.server.length - body.len();
+            if before < REPLY_HEAD && self.server.length >= REPLY_HEAD {
+                let xid = number_at(&self.server.kept, 0).unwrap_or_default();
                 // the answer that opens a session comes first, and begins with the version of the protocol
-                let opens = matches!(self.unanswered.front(), Some((_, 1, _)));
-                if opens || xid != NOTIFICATION {
-                    self.server.named = true;
-                    self.opening = opens;
-                    self.answered(if opens { 0 } else { xid }, told)?;
+                self.opening = matches!(self.unanswered.front(), Some((_, 1, _)));
+                self.notifying = !self.opening && xid == NOTIFICATION;
+                if !self.notifying {
+                    self.answered(if self.opening { 0 } else { xid }, told)?;
                 }
             }
-            if whole
-                && std::mem::take(&mut self.opening)
-                && let Some(name) = self.session()
-            {
-                told.tell(Observation::Session { name });
-            }
-            if whole && !self.server.named {
-                self.notified(told);
+            if whole {
+                if self.notifying {
+                    self.notified(told);
+                } else if self.opening
+                    && let Some(name) = self.session()
+                {
+                    told.tell(Observation::Session { name });
+                }
+                self.server.clear();
             }
         }
         Ok(())
@@ -207,7 +163,7 @@ impl ZkReader {
             .and_then(|place| self.unanswered.remove(place))
             .ok_or(TapError("an answer to no request"))?;
         // what opens a session has no error
-        let refused = number > 1 && self.server.number(REPLY_ERROR).is_some_and(|error| error != 0);
+        let refused = number > 1 && number_at(&self.server.kept, REPLY_ERROR).is_some_and(|error| error != 0);
         told.reply(number, name, refused);
         Ok(())
     }
@@ -221,7 +177,8 @@ impl ZkReader {
 
     /// Kind and state, then the path after its length.
     fn notified(&self, told: &mut Telling) {
-        let name = match self.server.number(REPLY_HEADER) {
+        let kept = &self.server.kept;
+        let name = match number_at(kept, REPLY_HEADER) {
             Some(1) => "NodeCreated",
             Some(2) => "NodeDeleted",
             Some(3) => "NodeDataChanged",
@@ -229,18 +186,10 @@ impl ZkReader {
             _ => "watch",
         };
         let path = REPLY_HEADER + 12;
-        let length = self.server.number(path - 4).unwrap_or(0).max(0) as usize;
-        let kept = &self.server.kept;
+        let length = number_at(kept, path - 4).unwrap_or(0).max(0) as usize;
         let end = path.saturating_add(length).min(kept.len());
         let subject = kept.get(path..end).unwrap_or_default();
         told.notification(MessageName::new(name.as_bytes()), subject);
-    }
-}
-
-impl RecordParser {
-    /// Bytes of the record so far.
-    fn read(&self) -> usize {
-        u32::from_be_bytes(self.length) as usize - self.left
     }
 }
 

@@ -18,6 +18,7 @@ mod postgres;
 mod refusals;
 mod replies;
 mod resp;
+mod statements;
 mod watch_events;
 mod zk;
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::framer::Framer;
 use super::mysql_answer::{AnswerReader, AnswerShape};
+use super::statements::{Statement, remember, statement_name};
 use super::{MessageName, RequestDigest, TLS, TapError, Telling, refusals};
 
 /// The longest packet; a longer payload goes on in the next.
@@ -16,8 +17,6 @@ const LONGEST: usize = 0xff_ffff;
 const LONGEST_LOG_IN: usize = 1 << 16;
 /// Requests without an answer yet.
 const MAX_UNANSWERED: usize = 16_384;
-/// Statements that are known by number.
-const MAX_STATEMENTS: usize = 4096;
 /// The number that stands for the statement that was prepared last, in MariaDB.
 const LAST_PREPARED: u32 = u32::MAX;
 
@@ -31,12 +30,12 @@ const CLIENT_ZSTD: u32 = 1 << 26;
 const CACHE_METADATA: u32 = 1 << 4;
 
 /// Functions by which a statement is named.
-const FUNCTIONS: [&str; 5] = [
-    "RELEASE_ALL_LOCKS",
-    "RELEASE_LOCK",
-    "IS_FREE_LOCK",
-    "IS_USED_LOCK",
-    "GET_LOCK",
+const FUNCTIONS: [(&str, &str); 5] = [
+    ("RELEASE_ALL_LOCKS(", "RELEASE_ALL_LOCKS"),
+    ("RELEASE_LOCK(", "RELEASE_LOCK"),
+    ("IS_FREE_LOCK(", "IS_FREE_LOCK"),
+    ("IS_USED_LOCK(", "IS_USED_LOCK"),
+    ("GET_LOCK(", "GET_LOCK"),
 ];
 
 /// What both sides can, as the server offered and the client chose.
@@ -50,8 +49,8 @@ struct Capabilities {
 struct AwaitedAnswer {
     number: u64,
     name: MessageName,
-    /// The statement that it prepares: its name and print.
-    prepares: Option<(MessageName, u64)>,
+    /// The statement that it prepares.
+    prepares: Option<Statement>,
     reader: AnswerReader,
 }
 
@@ -67,9 +66,9 @@ pub(super) struct MysqlReader {
     admitted: bool,
     awaited: VecDeque<AwaitedAnswer>,
     requests: u64,
-    statements: BTreeMap<u32, (MessageName, u64)>,
+    statements: BTreeMap<u32, Statement>,
     /// The statement of the last request to prepare one.
-    prepared: Option<(MessageName, u64)>,
+    prepared: Option<Statement>,
     print: RequestDigest,
 }
 
@@ -132,33 +131,6 @@ fn offered(greeting: &[u8]) -> Option<Capabilities> {
         common,
         of_mariadb: own.unwrap_or_default(),
     })
-}
-
-/// The name of a statement: the function of a lock that it calls, or its first word.
-fn statement_name(statement: &[u8]) -> MessageName {
-    let upper = statement.to_ascii_uppercase();
-    let calls = |function: &&&str| {
-        let call = [function.as_bytes(), b"("].concat();
-        upper.windows(call.len()).any(|part| part == call)
-    };
-    if let Some(function) = FUNCTIONS.iter().find(calls) {
-        return MessageName::new(function.as_bytes());
-    }
-    let word = without_comments(&upper);
-    let end = word.iter().position(|byte| !byte.is_ascii_alphabetic());
-    MessageName::new(&word[..end.unwrap_or(word.len())])
-}
-
-/// What follows the comments with which libraries mark their statements: `/* ApplicationName=… */ SELECT`.
-fn without_comments(statement: &[u8]) -> &[u8] {
-    let mut rest = statement.trim_ascii_start();
-    while let Some(comment) = rest.strip_prefix(b"/*") {
-        let Some(end) = comment.windows(2).position(|part| part == b"*/") else {
-            break;
-        };
-        rest = comment[end + 2..].trim_ascii_start();
-    }
-    rest.strip_prefix(b"(").unwrap_or(rest).trim_ascii_start()
 }
 
 /// A command as a request: its name and the shape of its answer. `None`: it has none.
@@ -229,9 +201,9 @@ impl MysqlReader {
         };
         let mut prepares = None;
         let (name, print) = match name {
-            "QUERY" => (statement_name(rest), print),
+            "QUERY" => (statement_name(rest, &FUNCTIONS), print),
             "PREPARE" => {
-                prepares = Some((statement_name(rest), print));
+                prepares = Some((statement_name(rest, &FUNCTIONS), print));
                 self.prepared = prepares;
                 (MessageName::new(b"PREPARE"), print)
             }
@@ -267,9 +239,9 @@ impl MysqlReader {
 
     fn asked(
         &mut self,
-        (name, print): (MessageName, u64),
+        (name, print): Statement,
         (shape, binary): (AnswerShape, bool),
-        prepares: Option<(MessageName, u64)>,
+        prepares: Option<Statement>,
         told: &mut Telling,
     ) -> Result<(), TapError> {
         if self.awaited.len() >= MAX_UNANSWERED {
@@ -341,10 +313,7 @@ impl MysqlReader {
             let refused = refusals::in_mysql(messages, awaited.name.as_str(), awaited.reader.form());
             told.reply(awaited.number, awaited.name, refused);
             if let (Some(known), Some(0), Some(statement)) = (awaited.prepares, body.first(), u32_at(&body, 1)) {
-                if self.statements.len() >= MAX_STATEMENTS {
-                    return Err(TapError("too many statements"));
-                }
-                self.statements.insert(statement, known);
+                remember(&mut self.statements, statement, known)?;
             }
         }
         if over {

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::framer::Framer;
+use super::statements::{Statement, remember, statement_name};
 use super::{MessageName, RequestDigest, TLS, TapError, Telling, refusals};
 
 /// The longest message: what the server itself takes.
@@ -15,21 +16,19 @@ const LONGEST: u32 = 1 << 30;
 const LENGTH: usize = 4;
 /// Requests without an answer yet.
 const MAX_UNANSWERED: usize = 16_384;
-/// Statements and portals that are known by name.
-const MAX_NAMED: usize = 4096;
 
 /// The codes in the place of a version, of messages that have no kind.
 const CANCEL: u32 = 80_877_102;
 const TLS_WANTED: u32 = 80_877_103;
 const GSS_WANTED: u32 = 80_877_104;
 
-/// Functions by which a statement is named. A longer name precedes the one that it contains.
-const FUNCTIONS: [&str; 5] = [
-    "pg_try_advisory_xact_lock",
-    "pg_advisory_xact_lock",
-    "pg_try_advisory_lock",
-    "pg_advisory_unlock",
-    "pg_advisory_lock",
+/// Functions by which a statement is named.
+const FUNCTIONS: [(&str, &str); 5] = [
+    ("PG_TRY_ADVISORY_XACT_LOCK(", "try_advisory_xact_lock"),
+    ("PG_ADVISORY_XACT_LOCK(", "advisory_xact_lock"),
+    ("PG_TRY_ADVISORY_LOCK(", "try_advisory_lock"),
+    ("PG_ADVISORY_UNLOCK(", "advisory_unlock"),
+    ("PG_ADVISORY_LOCK(", "advisory_lock"),
 ];
 
 /// What the client waits for.
@@ -56,8 +55,8 @@ pub(super) struct PostgresReader {
     proposals: u32,
     awaited: VecDeque<Awaited>,
     requests: u64,
-    statements: BTreeMap<Vec<u8>, (MessageName, u64)>,
-    portals: BTreeMap<Vec<u8>, (MessageName, u64)>,
+    statements: BTreeMap<Vec<u8>, Statement>,
+    portals: BTreeMap<Vec<u8>, Statement>,
     print: RequestDigest,
 }
 
@@ -75,30 +74,10 @@ fn kind(message: &Framer) -> u8 {
     message.head.first().copied().unwrap_or_default()
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    let bytes = bytes.get(at..at + 4)?;
-    Some(u32::from_be_bytes(bytes.try_into().ok()?))
-}
-
 /// The text before the first zero, and what follows.
 fn text(bytes: &[u8]) -> (&[u8], &[u8]) {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     (&bytes[..end], bytes.get(end + 1..).unwrap_or_default())
-}
-
-/// The name of a statement: the advisory lock that it is about, or its first word.
-fn statement_name(statement: &[u8]) -> MessageName {
-    let lower = statement.to_ascii_lowercase();
-    let calls = |function: &&&str| {
-        let call = [function.as_bytes(), b"("].concat();
-        lower.windows(call.len()).any(|part| part == call)
-    };
-    if let Some(function) = FUNCTIONS.iter().find(calls) {
-        return MessageName::new(&function.as_bytes()["pg_".len()..]);
-    }
-    let word = statement.trim_ascii_start();
-    let end = word.iter().position(|byte| !byte.is_ascii_alphabetic());
-    MessageName::new(&word[..end.unwrap_or(word.len())].to_ascii_uppercase())
 }
 
 impl PostgresReader {
@@ -126,7 +105,7 @@ impl PostgresReader {
         let body = std::mem::take(&mut self.client.kept);
         let print = self.print.state;
         if !self.opened {
-            match u32_at(&body, 0) {
+            match body.first_chunk().map(|code| u32::from_be_bytes(*code)) {
                 Some(TLS_WANTED | GSS_WANTED) => self.proposals += 1,
                 Some(CANCEL) => self.opened = true,
                 Some(version) if version >> 16 == 3 => {
@@ -139,13 +118,13 @@ impl PostgresReader {
         }
         match kind(&self.client) {
             b'Q' => {
-                self.asked((statement_name(text(&body).0), print), true, told)?;
+                self.asked((statement_name(text(&body).0, &FUNCTIONS), print), true, told)?;
                 self.awaited.push_back(Awaited::Ready);
             }
             b'P' => {
                 let (name, rest) = text(&body);
-                let known = (statement_name(text(rest).0), print);
-                remember(&mut self.statements, name, known)?;
+                let known = (statement_name(text(rest).0, &FUNCTIONS), print);
+                remember(&mut self.statements, name.to_vec(), known)?;
             }
             b'B' => {
                 let (portal, rest) = text(&body);
@@ -154,7 +133,7 @@ impl PostgresReader {
                     .get(text(rest).0)
                     .copied()
                     .unwrap_or((MessageName::new(b"EXECUTE"), 0));
-                remember(&mut self.portals, portal, (name, of ^ print))?;
+                remember(&mut self.portals, portal.to_vec(), (name, of ^ print))?;
             }
             b'E' => {
                 let unknown = (MessageName::new(b"EXECUTE"), 0);
@@ -182,7 +161,7 @@ impl PostgresReader {
         Ok(())
     }
 
-    fn asked(&mut self, (name, print): (MessageName, u64), simple: bool, told: &mut Telling) -> Result<(), TapError> {
+    fn asked(&mut self, (name, print): Statement, simple: bool, told: &mut Telling) -> Result<(), TapError> {
         if self.awaited.len() >= MAX_UNANSWERED {
             return Err(TapError("too many requests without an answer"));
         }
@@ -274,16 +253,4 @@ impl PostgresReader {
             told.reply(*number, *name, refusals::in_postgres(messages));
         }
     }
-}
-
-fn remember(
-    named: &mut BTreeMap<Vec<u8>, (MessageName, u64)>,
-    name: &[u8],
-    known: (MessageName, u64),
-) -> Result<(), TapError> {
-    if named.len() >= MAX_NAMED && !named.contains_key(name) {
-        return Err(TapError("too many statements"));
-    }
-    named.insert(name.to_vec(), known);
-    Ok(())
 }

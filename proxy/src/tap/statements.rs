@@ -1,0 +1,48 @@
+//! The names of SQL statements: the function of a lock that one calls, or its first word. And the statements that are prepared.
+
+use std::collections::BTreeMap;
+
+use super::{MessageName, TapError};
+
+/// Statements that are known at once.
+const MAX_STATEMENTS: usize = 4096;
+
+/// The name of a statement and the print of the request that prepared it.
+pub(super) type Statement = (MessageName, u64);
+
+/// The name of a statement. `functions` are calls in capitals, each with its name; a longer one precedes the one that it contains.
+pub(super) fn statement_name(statement: &[u8], functions: &[(&str, &str)]) -> MessageName {
+    let upper = statement.to_ascii_uppercase();
+    let is_called = |call: &str| upper.windows(call.len()).any(|part| part == call.as_bytes());
+    if let Some((_, name)) = functions.iter().find(|(call, _)| is_called(call)) {
+        return MessageName::new(name.as_bytes());
+    }
+    let word = without_comments(&upper);
+    let end = word.iter().position(|byte| !byte.is_ascii_alphabetic());
+    MessageName::new(&word[..end.unwrap_or(word.len())])
+}
+
+/// What follows the comments with which libraries mark their statements: `/* ApplicationName=… */ SELECT`.
+fn without_comments(statement: &[u8]) -> &[u8] {
+    let mut rest = statement.trim_ascii_start();
+    while let Some(comment) = rest.strip_prefix(b"/*") {
+        let Some(end) = comment.windows(2).position(|part| part == b"*/") else {
+            break;
+        };
+        rest = comment[end + 2..].trim_ascii_start();
+    }
+    rest.strip_prefix(b"(").unwrap_or(rest).trim_ascii_start()
+}
+
+/// Keeps a statement under its name or number.
+pub(super) fn remember<K: Ord>(
+    known: &mut BTreeMap<K, Statement>,
+    key: K,
+    statement: Statement,
+) -> Result<(), TapError> {
+    if known.len() >= MAX_STATEMENTS && !known.contains_key(&key) {
+        return Err(TapError("too many statements"));
+    }
+    known.insert(key, statement);
+    Ok(())
+}

@@ -47,6 +47,20 @@ pub struct Affected {
 }
 
 impl Affected {
+    pub fn clients(clients: Vec<u32>) -> Self {
+        Self {
+            clients,
+            ..Self::default()
+        }
+    }
+
+    pub fn servers(servers: Vec<u32>) -> Self {
+        Self {
+            servers,
+            ..Self::default()
+        }
+    }
+
     /// The names of its clients and servers: `c3`, `n1`.
     pub fn names(&self) -> Vec<String> {
         let clients = self.clients.iter().map(|client| format!("c{client}"));

@@ -133,17 +133,10 @@ impl Inject for ClockStep {
         "step back"
     }
 
-    fn toxics(&self) -> Result<Option<String>, String> {
-        Ok(None)
-    }
-
     fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
         Box::pin(async move {
             let env = context.env;
-            let mut affected = Affected {
-                servers: context.target.servers(),
-                ..Affected::default()
-            };
+            let mut affected = Affected::servers(context.target.servers());
             let servers = affected.servers.iter();
             let of_servers = servers.filter_map(|server| env.server_clocks.get(*server as usize).cloned());
             let mut clocks: Vec<_> = of_servers.collect();

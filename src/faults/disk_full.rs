@@ -94,10 +94,6 @@ impl Inject for NoSpace {
         "free"
     }
 
-    fn toxics(&self) -> Result<Option<String>, String> {
-        Ok(None)
-    }
-
     fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
         Box::pin(async move {
             let env = context.env;
@@ -168,10 +164,7 @@ impl FullDisks {
 
 impl ActiveFault for FullDisks {
     fn affected(&self) -> Affected {
-        Affected {
-            servers: self.servers.clone(),
-            ..Affected::default()
-        }
+        Affected::servers(self.servers.clone())
     }
 
     fn heal(&mut self, _: Duration, patient: bool) -> BoxFuture<'_, Healed> {
@@ -206,7 +199,6 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
-    use crate::cluster::ServersObey;
 
     fn planned(argument: Option<&str>) -> Result<Target, String> {
         let mut rng = ChaCha8Rng::seed_from_u64(7);
@@ -230,10 +222,6 @@ mod tests {
     #[test]
     fn models_and_servers_that_run_already_have_no_disks_to_fill() {
         let shape = Shape::example();
-        let obey = ServersObey {
-            kill: true,
-            pause: true,
-        };
         for (shape, said) in [
             (
                 Shape {
@@ -242,13 +230,7 @@ mod tests {
                 },
                 "--runtime local",
             ),
-            (
-                Shape {
-                    attached: Some(obey),
-                    ..shape
-                },
-                "--servers",
-            ),
+            (shape.on_attached_servers(), "--servers"),
         ] {
             assert!(DiskFull.applies(None, &shape).unwrap_err().contains(said));
         }

@@ -39,10 +39,6 @@ impl Inject for KillMaster {
         "start"
     }
 
-    fn toxics(&self) -> Result<Option<String>, String> {
-        Ok(None)
-    }
-
     /// Cuts the master off if asked to: at a moment at which no replica has a lock, if there is one soon.
     fn prepare<'a>(
         &'a self,

@@ -24,9 +24,11 @@ pub trait Inject: Any + Debug + Send + Sync {
     /// What the heal does, in one word.
     fn heal_word(&self) -> &'static str;
 
-    /// The toxics that do it where links are those of a Toxiproxy; `None` when it touches none of them. The error says
-    /// what a Toxiproxy lacks.
-    fn toxics(&self) -> Result<Option<String>, String>;
+    /// The toxics that do it where links are those of a Toxiproxy; `None` when it touches none of them, as most faults. The
+    /// error says what a Toxiproxy lacks.
+    fn toxics(&self) -> Result<Option<String>, String> {
+        Ok(None)
+    }
 
     /// What is done before the target is resolved. Most faults prepare nothing.
     fn prepare<'a>(

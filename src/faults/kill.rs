@@ -75,10 +75,6 @@ impl Inject for KillClients {
         "revive"
     }
 
-    fn toxics(&self) -> Result<Option<String>, String> {
-        Ok(None)
-    }
-
     fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
         Box::pin(async move {
             let mut killed = KilledClients::default();
@@ -106,10 +102,7 @@ struct KilledClients {
 
 impl ActiveFault for KilledClients {
     fn affected(&self) -> Affected {
-        Affected {
-            clients: self.clients.clone(),
-            ..Affected::default()
-        }
+        Affected::clients(self.clients.clone())
     }
 
     fn heal(&mut self, _: Duration, _: bool) -> BoxFuture<'_, Healed> {

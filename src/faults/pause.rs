@@ -101,10 +101,6 @@ impl Inject for StopClients {
         "continue"
     }
 
-    fn toxics(&self) -> Result<Option<String>, String> {
-        Ok(None)
-    }
-
     fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
         Box::pin(async move {
             let processes = context.env.clients.processes_of(&context.target.clients());
@@ -153,10 +149,7 @@ impl StoppedClients {
 
 impl ActiveFault for StoppedClients {
     fn affected(&self) -> Affected {
-        Affected {
-            clients: self.clients(),
-            ..Affected::default()
-        }
+        Affected::clients(self.clients())
     }
 
     fn heal(&mut self, lasted: Duration, _: bool) -> BoxFuture<'_, Healed> {

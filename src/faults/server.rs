@@ -288,10 +288,6 @@ impl Inject for ServerFault {
         }
     }
 
-    fn toxics(&self) -> Result<Option<String>, String> {
-        Ok(None)
-    }
-
     fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
         Box::pin(async move {
             let servers = context.target.servers();
@@ -423,10 +419,7 @@ impl ActiveOnServers {
 
 impl ActiveFault for ActiveOnServers {
     fn affected(&self) -> Affected {
-        Affected {
-            servers: self.servers.clone(),
-            ..Affected::default()
-        }
+        Affected::servers(self.servers.clone())
     }
 
     fn act(&mut self, until: u64) -> BoxFuture<'_, ()> {
@@ -545,13 +538,7 @@ mod tests {
         );
         assert_eq!(applies(OnServers::Pause, false, true), Ok(()));
         assert_eq!(OnServers::Kill.applies(None, &Shape::example()), Ok(()));
-        let attached = Shape {
-            attached: Some(ServersObey {
-                kill: true,
-                pause: true,
-            }),
-            ..Shape::example()
-        };
+        let attached = Shape::example().on_attached_servers();
         let simulated = Shape {
             simulated: true,
             ..Shape::example()

@@ -119,10 +119,6 @@ impl Inject for Replacement {
         "join"
     }
 
-    fn toxics(&self) -> Result<Option<String>, String> {
-        Ok(None)
-    }
-
     fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
         Box::pin(async move {
             let env = context.env;
@@ -192,10 +188,7 @@ impl ReplacedServer {
 
 impl ActiveFault for ReplacedServer {
     fn affected(&self) -> Affected {
-        Affected {
-            servers: vec![self.server],
-            ..Affected::default()
-        }
+        Affected::servers(vec![self.server])
     }
 
     /// Asks it to leave until it does.
@@ -244,7 +237,6 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
-    use crate::cluster::ServersObey;
     use harness_workloads::BackendId;
 
     fn planned(argument: Option<&str>, number: u32) -> Result<Target, String> {
@@ -272,10 +264,6 @@ mod tests {
             backend: backends::of(id),
             ..Shape::example()
         };
-        let obey = ServersObey {
-            kill: true,
-            pause: true,
-        };
         for (shape, said) in [
             (Shape::one_redis(), "is for zk or etcd"),
             (of(BackendId::Postgres), "not for PostgreSQL"),
@@ -283,13 +271,7 @@ mod tests {
             (Shape { servers: 1, ..zk }, "--nodes 3"),
             (Shape { simulated: true, ..zk }, "--runtime local"),
             (Shape { tls: true, ..zk }, "leave --tls out"),
-            (
-                Shape {
-                    attached: Some(obey),
-                    ..zk
-                },
-                "--servers",
-            ),
+            (zk.on_attached_servers(), "--servers"),
         ] {
             let refused = ServerReplace.applies(None, &shape).unwrap_err();
             assert!(refused.contains(said) && refused.contains("hint"), "{refused}");

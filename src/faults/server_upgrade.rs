@@ -100,10 +100,6 @@ impl Inject for Upgrade {
         "serve"
     }
 
-    fn toxics(&self) -> Result<Option<String>, String> {
-        Ok(None)
-    }
-
     fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
         Box::pin(async move {
             let env = context.env;
@@ -193,10 +189,7 @@ fn outcome(name: &str, before: Option<&str>, after: Option<&str>) -> Healed {
 
 impl ActiveFault for UpgradedServer {
     fn affected(&self) -> Affected {
-        Affected {
-            servers: vec![self.server],
-            ..Affected::default()
-        }
+        Affected::servers(vec![self.server])
     }
 
     fn act(&mut self, until: u64) -> BoxFuture<'_, ()> {
@@ -243,7 +236,7 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
-    use crate::cluster::{AttachedServers, NodeCommands, Runtime, ServersObey};
+    use crate::cluster::{AttachedServers, NodeCommands, Runtime};
     use crate::faults::Acquires;
     use harness_workloads::BackendId;
 
@@ -273,18 +266,10 @@ mod tests {
             backend: backends::of(id),
             ..Shape::example()
         };
-        let obey = ServersObey {
-            kill: true,
-            pause: true,
-        };
-        let attached = Shape {
-            attached: Some(obey),
-            ..zk
-        };
         for (shape, said) in [
             (of(BackendId::Postgres), "pg_upgrade"),
             (Shape { simulated: true, ..zk }, "--runtime local"),
-            (attached, "--servers"),
+            (zk.on_attached_servers(), "--servers"),
         ] {
             let refused = ServerUpgrade.applies(Some("image:1"), &shape).unwrap_err();
             assert!(refused.contains(said) && refused.contains("hint"), "{refused}");

@@ -77,6 +77,17 @@ impl Shape {
         }
     }
 
+    /// With servers that harness did not start, and has commands for.
+    pub fn on_attached_servers(self) -> Self {
+        Self {
+            attached: Some(ServersObey {
+                kill: true,
+                pause: true,
+            }),
+            ..self
+        }
+    }
+
     /// Five clients and one master of Redis.
     pub fn one_redis() -> Self {
         use crate::backends;

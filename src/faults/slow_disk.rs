@@ -122,10 +122,6 @@ impl Inject for Slowness {
         "speed up"
     }
 
-    fn toxics(&self) -> Result<Option<String>, String> {
-        Ok(None)
-    }
-
     fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
         Box::pin(async move {
             let servers = context.target.servers();
@@ -170,10 +166,7 @@ impl SlowDisks {
 
 impl ActiveFault for SlowDisks {
     fn affected(&self) -> Affected {
-        Affected {
-            servers: self.servers.clone(),
-            ..Affected::default()
-        }
+        Affected::servers(self.servers.clone())
     }
 
     fn heal(&mut self, _: Duration, _: bool) -> BoxFuture<'_, Healed> {
@@ -301,13 +294,7 @@ mod tests {
                 .unwrap_err()
                 .contains("--runtime local")
         );
-        let attached = Shape {
-            attached: Some(crate::cluster::ServersObey {
-                kill: true,
-                pause: true,
-            }),
-            ..Shape::example()
-        };
+        let attached = Shape::example().on_attached_servers();
         assert!(SlowDisk.applies(None, &attached).unwrap_err().contains("--servers"));
         assert_eq!(SlowDisk.applies(None, &Shape::example()), Ok(()));
     }

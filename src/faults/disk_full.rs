@@ -5,13 +5,12 @@
 
 use std::time::Duration;
 
-use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::fault::{NO_DISKS, kind_of, not_attached, not_simulated, server_names};
+use super::fault::{NO_DISKS, kind_of, not_attached, not_simulated, on_servers};
 use super::{
     ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, acquires_without,
+    Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape,
 };
 use crate::cluster::{CommandOutcome, NodeCommand};
 use crate::disks::{self, WithoutSpace};
@@ -57,23 +56,11 @@ impl Fault for DiskFull {
 
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
         let role = kind_of(NAME, argument, &ROLES)?;
-        let done = "its disk has no free block";
-        let some: Vec<u32> = match role {
-            "leader" => {
-                // the title begins with its name when it is known
-                return Ok(Injection::new(
-                    Target::Leader,
-                    NoSpace,
-                    acquires_without(1, shape),
-                    done,
-                ));
-            }
-            "one" => vec![rng.random_range(0..shape.servers)],
-            _ => (0..shape.servers).collect(),
+        let done = match role {
+            "leader" => "its disk has no free block",
+            _ => "no free block on its disk",
         };
-        let title = format!("{}: no free block on its disk", server_names(&some));
-        let acquires = acquires_without(some.len(), shape);
-        Ok(Injection::new(Target::Servers(some), NoSpace, acquires, title))
+        Ok(on_servers(role, NoSpace, done, shape, rng))
     }
 }
 
@@ -199,6 +186,7 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
+    use crate::faults::Target;
 
     fn planned(argument: Option<&str>) -> Result<Target, String> {
         let mut rng = ChaCha8Rng::seed_from_u64(7);

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use rand::RngExt;
+use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 
-use super::Injection;
+use super::injection::{Inject, Injection, acquires_without};
 use super::shape::Shape;
+use super::target::Target;
 use crate::evidence::{CLIENTS_KILLED, EvidenceCounter};
 
 /// What a fault acts on. `--fault any` has a lane of windows for each of these.
@@ -152,6 +155,28 @@ pub(super) fn kind_of<'a>(fault: &str, argument: Option<&'a str>, known: &[&'a s
             known.join(", ")
         ))
     }
+}
+
+/// So many of the clients or servers below `all`, drawn, in their order.
+pub(super) fn some_of(all: u32, count: usize, rng: &mut ChaCha8Rng) -> Vec<u32> {
+    let all: Vec<u32> = (0..all).collect();
+    let mut some: Vec<u32> = all.sample(rng, count).copied().collect();
+    some.sort_unstable();
+    some
+}
+
+/// An act on servers of this kind: `leader`, `one`, `majority`, and else all of them.
+pub(super) fn on_servers(kind: &str, act: impl Inject, done: &str, shape: &Shape, rng: &mut ChaCha8Rng) -> Injection {
+    let some = match kind {
+        // the title begins with its name when it is known
+        "leader" => return Injection::new(Target::Leader, act, acquires_without(1, shape), done),
+        "one" => vec![rng.random_range(0..shape.servers)],
+        "majority" => some_of(shape.servers, shape.servers as usize / 2 + 1, rng),
+        _ => (0..shape.servers).collect(),
+    };
+    let title = format!("{}: {done}", server_names(&some));
+    let acquires = acquires_without(some.len(), shape);
+    Injection::new(Target::Servers(some), act, acquires, title)
 }
 
 /// `n1 n3`

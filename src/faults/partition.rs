@@ -5,9 +5,9 @@
 //! (`TCP_USER_TIMEOUT`, keepalive) notices this one, and after the heal a connection goes on when its sender retransmits.
 
 use rand::RngExt;
-use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 
+use super::fault::some_of;
 use super::link_injection::LinkInjection;
 use super::points::{is_point, number_alone};
 use super::target::{MessageMoment, client_at};
@@ -117,9 +117,7 @@ fn one_way(kind: &str) -> (Target, Behaviour, String) {
 }
 
 fn half(shape: &Shape, rng: &mut ChaCha8Rng) -> (Target, Behaviour, String) {
-    let all: Vec<u32> = (0..shape.clients).collect();
-    let mut some: Vec<u32> = all.sample(rng, (shape.clients as usize).div_ceil(2)).copied().collect();
-    some.sort_unstable();
+    let some = some_of(shape.clients, (shape.clients as usize).div_ceil(2), rng);
     let names: Vec<String> = some.iter().map(|client| format!("c{client}")).collect();
     (
         Target::Clients(some),

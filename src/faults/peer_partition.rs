@@ -4,10 +4,10 @@
 //! over two links: towards the server on `n1->n2`, and towards the client on `n2->n1`.
 
 use rand::RngExt;
-use rand::seq::{IndexedRandom, SliceRandom};
+use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-use super::fault::{not_attached, not_simulated, server_names};
+use super::fault::{not_attached, not_simulated, server_names, some_of};
 use super::link_injection::{ActiveLinkFault, heal_word};
 use super::{
     BoxFuture, FaultEnv, Inject, Injection, InjectionContext, Needs, NotInjected, RunningFault, Shape, Target,
@@ -112,8 +112,11 @@ pub fn applies(kind: &str, shape: &Shape) -> Result<(), String> {
 pub fn plan(kind: &str, shape: &Shape, rng: &mut ChaCha8Rng) -> Injection {
     let reset_on_heal = rng.random_bool(0.5);
     let (target, cut, title) = match kind {
-        "minority" => minority(shape, rng),
-        "servers-halves" => halves(shape, rng),
+        "minority" => {
+            let size = rng.random_range(1..=(shape.servers as usize - 1) / 2);
+            apart(shape, size, rng)
+        }
+        "servers-halves" => apart(shape, shape.servers as usize / 2, rng),
         "ring" => ring(shape, rng),
         "bridge" => bridge(shape, rng),
         _ => of_leader(kind),
@@ -154,16 +157,11 @@ fn of_leader(kind: &str) -> (Target, CutBetween, String) {
     (Target::Leader, cut, title.to_owned())
 }
 
-fn minority(shape: &Shape, rng: &mut ChaCha8Rng) -> (Target, CutBetween, String) {
-    let size = rng.random_range(1..=(shape.servers as usize - 1) / 2);
-    let some = some(shape, size, rng);
-    let title = format!("{} | {}", server_names(&some), server_names(&others(shape, &some)));
-    (Target::Servers(some), BOTH, title)
-}
-
-fn halves(shape: &Shape, rng: &mut ChaCha8Rng) -> (Target, CutBetween, String) {
-    let some = some(shape, shape.servers as usize / 2, rng);
-    let title = format!("{} | {}", server_names(&some), server_names(&others(shape, &some)));
+/// So many servers apart from the others.
+fn apart(shape: &Shape, size: usize, rng: &mut ChaCha8Rng) -> (Target, CutBetween, String) {
+    let some = some_of(shape.servers, size, rng);
+    let others: Vec<u32> = (0..shape.servers).filter(|server| !some.contains(server)).collect();
+    let title = format!("{} | {}", server_names(&some), server_names(&others));
     (Target::Servers(some), BOTH, title)
 }
 
@@ -207,17 +205,6 @@ fn bridge(shape: &Shape, rng: &mut ChaCha8Rng) -> (Target, CutBetween, String) {
         CutBetween::Pairs(pairs.flat_map(both_ways).collect()),
         title,
     )
-}
-
-fn some(shape: &Shape, size: usize, rng: &mut ChaCha8Rng) -> Vec<u32> {
-    let all: Vec<u32> = (0..shape.servers).collect();
-    let mut some: Vec<u32> = all.sample(rng, size).copied().collect();
-    some.sort_unstable();
-    some
-}
-
-fn others(shape: &Shape, some: &[u32]) -> Vec<u32> {
-    (0..shape.servers).filter(|server| !some.contains(server)).collect()
 }
 
 impl Inject for PeerPartition {

@@ -9,12 +9,10 @@
 
 use std::time::Duration;
 
-use rand::RngExt;
-use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::oneshot::error::RecvError;
 
-use super::fault::{NO_DISKS, kind_of, not_attached, not_simulated, server_names};
+use super::fault::{NO_DISKS, kind_of, not_attached, not_simulated, on_servers};
 use super::points::{is_point, number_alone};
 use super::target::{AtMessage, MessageEnd, MessageMoment};
 use super::{
@@ -139,7 +137,7 @@ impl Fault for OnServers {
             // a pause of all servers would leave nothing to see
             Self::Pause => {
                 let some = kind_of(name, argument, &["one", "leader", "majority"])?;
-                return Ok(injection(some, ServerFault::plain(*self), "paused", shape, rng));
+                return Ok(on_servers(some, ServerFault::plain(*self), "paused", shape, rng));
             }
             Self::Restart => (&[], "every server, one by one"),
         };
@@ -165,7 +163,7 @@ impl Fault for OnServers {
             let target = Target::Servers((0..shape.servers).collect());
             return Ok(Injection::new(target, fault, Acquires::GoOn, done));
         }
-        Ok(injection(kind, fault, &done, shape, rng))
+        Ok(on_servers(kind, fault, &done, shape, rng))
     }
 }
 
@@ -188,20 +186,6 @@ fn at_message(argument: &str, done: &str, shape: &Shape) -> Result<Injection, St
     let title = format!("the server of message {number}, {when}: {done}");
     let fault = ServerFault::plain(OnServers::Kill);
     Ok(Injection::new(target, fault, acquires_without(1, shape), title))
-}
-
-/// Of one of these kinds of servers.
-fn injection(kind: &str, fault: ServerFault, done: &str, shape: &Shape, rng: &mut ChaCha8Rng) -> Injection {
-    let some: Vec<u32> = match kind {
-        // the title begins with its name when it is known
-        "leader" => return Injection::new(Target::Leader, fault, acquires_without(1, shape), done),
-        "one" => vec![rng.random_range(0..shape.servers)],
-        "majority" => majority(shape, rng),
-        _ => (0..shape.servers).collect(),
-    };
-    let title = format!("{}: {done}", server_names(&some));
-    let acquires = acquires_without(some.len(), shape);
-    Injection::new(Target::Servers(some), fault, acquires, title)
 }
 
 /// Reads `leader:2s:lost`: which servers, for how long, and what becomes of what was not synced; each may be left out.
@@ -261,13 +245,6 @@ impl ServerFault {
             OnServers::Kill | OnServers::Restart => NodeCommand::Kill,
         }
     }
-}
-
-fn majority(shape: &Shape, rng: &mut ChaCha8Rng) -> Vec<u32> {
-    let all: Vec<u32> = (0..shape.servers).collect();
-    let mut some: Vec<u32> = all.sample(rng, shape.servers as usize / 2 + 1).copied().collect();
-    some.sort_unstable();
-    some
 }
 
 impl Inject for ServerFault {

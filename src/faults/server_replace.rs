@@ -149,24 +149,14 @@ struct ReplacedServer {
 }
 
 impl ReplacedServer {
-    /// Has the new server join. The error says why it did not.
-    async fn join(&self) -> Result<(), String> {
-        match self.env.servers.order(self.node, NodeCommand::Join).await {
-            Ok(joined) => joined.map_err(|error| error.to_string()),
-            Err(_) => Err("the cluster is gone".to_owned()),
-        }
-    }
-
-    /// Has it join, and become a member as the others are; a `patient` heal tries for long.
+    /// Has the new server join, and become a member as the others are; a `patient` heal tries for long.
     async fn replace(&self, patient: bool) -> Result<(), String> {
         let clock = self.env.clock;
         let deadline = clock.after(if patient { SERVER_CHANGED } else { Duration::ZERO });
-        loop {
-            match self.join().await {
-                Ok(()) => break,
-                Err(why) if clock.now_ns() >= deadline => return Err(why),
-                Err(_) => clock.sleep(PAUSE).await,
-            }
+        let mut joining = InsistentOrder::new(self.node, NodeCommand::Join);
+        joining.insist(&self.env, deadline, |_| true).await;
+        if let Some(why) = joining.refused.filter(|_| !joining.done) {
+            return Err(why.to_string());
         }
         self.env.redirect(self.node);
         if !patient {

@@ -7,13 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::fault::{NO_DISKS, not_attached, not_simulated};
+use super::fault::{NO_DISKS, not_attached, not_simulated, on_servers};
 use super::{
     ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, Injection,
-    InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, acquires_without, parse_duration,
+    InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, parse_duration,
 };
 use crate::config::suggest::similar;
 use crate::disks::{self, DiskControl};
@@ -62,18 +61,8 @@ impl Fault for SlowDisk {
             // what a leader believes while it stands in a sync shows where a client that is connected to it relies on it
             while_held: role == "leader",
         };
-        let (target, count) = match role {
-            "leader" => (Target::Leader, 1),
-            "one" => (Target::Servers(vec![rng.random_range(0..shape.servers)]), 1),
-            _ => (Target::Servers((0..shape.servers).collect()), shape.servers as usize),
-        };
         let done = format!("each sync takes {} ms longer", slowness.by.as_millis());
-        let title = match &target {
-            // the title begins with its name when it is known
-            Target::Servers(servers) => format!("{}: {done}", super::fault::server_names(servers)),
-            _ => done,
-        };
-        Ok(Injection::new(target, slowness, acquires_without(count, shape), title))
+        Ok(on_servers(role, slowness, &done, shape, rng))
     }
 }
 
@@ -198,6 +187,7 @@ mod tests {
 
     use super::*;
     use crate::disks::WithoutSpace;
+    use crate::faults::Target;
 
     fn planned(argument: Option<&str>, seed: u64) -> Result<(Target, Duration), String> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);

@@ -15,7 +15,7 @@ use super::experiment::run_args;
 use super::hunt_args::ShrinkArgs;
 use super::interrupt::interrupted;
 use super::original::{Original, original, set_option};
-use super::series::{self, ExperimentSeries, Experimented, RUNNING_SERVERS, RUNS, SeriesPlace, SeriesStep};
+use super::series::{self, ExperimentSeries, RUNNING_SERVERS, RUNS, SeriesPlace, SeriesStep};
 use super::stdout::{print, print_json};
 use super::{Failure, look};
 use crate::cluster::RuntimeRequest;
@@ -243,34 +243,21 @@ impl<'a> Comparing<'a> {
             Ok(series) => series.step(&args, drop).await,
             Err(why) => return no_start(why),
         };
-        let experimented = match step {
-            SeriesStep::Ended(experimented) => *experimented,
+        let mut decision = match step {
+            SeriesStep::Ended(ended) => ended.decision.await.expect("deciding a history does not panic"),
             SeriesStep::Failed(why) => return no_start(why),
             SeriesStep::Stopped => return Ok(None),
         };
-        let Experimented {
-            folder,
-            decision,
-            server_logs,
-            ..
-        } = experimented;
-        let mut decision = decision.await.expect("deciding a history does not panic");
-        let diagnosis = match &decision.examined {
-            Ok(examined) => &examined.diagnosis,
-            Err(why) => {
-                let (exit, sentence) = (Exit::Bug, why.clone());
-                return Err(Failure { exit, sentence });
-            }
-        };
+        let diagnosis = decision.diagnosis()?;
         let run = VersionRun::of(diagnosis, self.original.property, self.original.class());
         let why = (run == VersionRun::Unsure).then(|| why_unsure(diagnosis, self.original.property));
         if run == VersionRun::Showed {
-            series::keep_run(&mut decision, &folder, server_logs.as_deref()).map_err(Failure::environment)?;
-            if let Some((_, before)) = self.kept.replace((version, folder)) {
+            decision.keep().map_err(Failure::environment)?;
+            if let Some((_, before)) = self.kept.replace((version, decision.folder)) {
                 series::remove_run(&before);
             }
         } else {
-            series::remove_run(&folder);
+            decision.remove();
         }
         Ok(Some((run, why)))
     }
@@ -293,7 +280,6 @@ impl<'a> Comparing<'a> {
         let tallies = self.search.tallies();
         let newest = tallies[tallies.len() - 1].rate;
         let versions = tallies.iter().zip(&self.versions).zip(&self.whys);
-        let kept = self.kept.as_ref().and_then(|(_, folder)| folder.file_name());
         Ok(BisectResult {
             schema: SCHEMA,
             run: name.clone(),
@@ -315,7 +301,7 @@ impl<'a> Comparing<'a> {
             wrong,
             answer: sentence(&answer, &self.versions, newest),
             again,
-            kept: kept.map(|name| format!("{RUNS}/{}", name.to_string_lossy())),
+            kept: self.kept.as_ref().map(|(_, folder)| series::run_name(folder)),
             interrupted: *self.stop.borrow(),
         })
     }

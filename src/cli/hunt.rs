@@ -20,7 +20,7 @@ use super::merging;
 use super::metrics::Metrics;
 use super::records::{HUNT_RECORD, PAGE};
 use super::seeds::fresh_seed;
-use super::series::{self, ExperimentSeries, Experimented, RUNNING_SERVERS, RUNS, SeriesPlace, SeriesStep};
+use super::series::{self, ExperimentSeries, Experimented, RUNNING_SERVERS, SeriesPlace, SeriesStep};
 use super::settings::{run_options, set, warn_of_variables};
 use super::stdout::{print, print_json};
 use super::{Failure, look};
@@ -364,10 +364,8 @@ async fn take_in(step: JobStep, state: &HuntState, folder: &Path, screen: &HuntS
         SeriesStep::Failed(why) => result.came_to = ExperimentOutcome::Failed(why),
         SeriesStep::Ended(experimented) => {
             let Experimented {
-                folder: run,
                 contract,
                 decision,
-                server_logs,
                 gap,
                 took,
                 sent,
@@ -376,31 +374,30 @@ async fn take_in(step: JobStep, state: &HuntState, folder: &Path, screen: &HuntS
             let decision = decision.await.expect("deciding a history does not panic");
             result.gap_ms = gap.map(|gap| gap.as_millis() as u64);
             result.took_ms = took.as_millis() as u64;
-            let name = run.file_name().unwrap_or_default().to_string_lossy().into_owned();
             result.came_to = match &decision.examined {
                 Ok(examined) => {
-                    ExperimentOutcome::Decided(Box::new(examined.diagnosis.clone()), format!("{RUNS}/{name}"))
+                    ExperimentOutcome::Decided(Box::new(examined.diagnosis.clone()), series::run_name(&decision.folder))
                 }
                 Err(why) => ExperimentOutcome::Failed(why.clone()),
             };
-            ended = Some((run, contract, decision, server_logs));
+            ended = Some((contract, decision));
         }
     }
     let is_new = {
         let mut record = state.record();
         let is_new = record.add(&result);
         record.took_ms = state.elapsed_ms();
-        if let Some((_, contract, ..)) = &ended {
+        if let Some((contract, _)) = &ended {
             record.contract = contract.clone();
         }
         keep(folder, &record)?;
         is_new
     };
-    if let Some((run, _, mut decision, server_logs)) = ended {
+    if let Some((_, mut decision)) = ended {
         if is_new || state.keep_runs {
-            series::keep_run(&mut decision, &run, server_logs.as_deref()).map_err(Failure::environment)?;
+            decision.keep().map_err(Failure::environment)?;
         } else {
-            series::remove_run(&run);
+            decision.remove();
         }
     }
     screen.say(&result, is_new);

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
+use super::Failure;
 use super::args::RunArgs;
 use super::examined::Examined;
 use super::experiment::{begin, decided, outcome_of};
@@ -19,8 +20,10 @@ use crate::cluster::{ClusterError, Runtime, RuntimeChoice};
 use crate::config::Config;
 use crate::event::{ProgressEvent, ProgressSender, TimedEvent};
 use crate::evidence::SentUnderFaults;
+use crate::exit::Exit;
 use crate::in_virtual_time::{self, ForkServer};
 use crate::plan::{Plan, kept_windows::planned};
+use crate::report::Diagnosis;
 use crate::run::{self, RunError, RunFolder, RunServers, RunSpec};
 use crate::simulated;
 use crate::store::{self, StoreError, Stored};
@@ -63,21 +66,48 @@ struct KeptServers {
 
 /// An experiment that has ended, and is being decided.
 pub struct Experimented {
-    pub folder: PathBuf,
     pub contract: Option<Contract>,
     pub decision: JoinHandle<RunDecision>,
-    /// The logs of the servers that it used, where they are not in its folder.
-    pub server_logs: Option<PathBuf>,
     /// From the end of the experiment before it to the first phase of this one.
     pub gap: Option<Duration>,
     pub took: Duration,
     pub sent: SentUnderFaults,
 }
 
-/// What a stored run came to.
+/// What a stored run came to. It is then kept or removed.
 pub struct RunDecision {
-    pub stored: Stored,
+    pub folder: PathBuf,
     pub examined: Result<Examined, String>,
+    stored: Stored,
+    /// The logs of the servers that it used, where they are not in its folder.
+    server_logs: Option<PathBuf>,
+}
+
+impl RunDecision {
+    /// The verdict. That there is none is a bug in harness.
+    pub fn diagnosis(&self) -> Result<&Diagnosis, Failure> {
+        let examined = self.examined.as_ref().map_err(|why| Failure {
+            exit: Exit::Bug,
+            sentence: why.clone(),
+        });
+        examined.map(|examined| &examined.diagnosis)
+    }
+
+    /// Writes the reports of a run that is to be kept, and puts the logs of its servers next to it.
+    pub fn keep(&mut self) -> Result<(), StoreError> {
+        if let Some(logs) = &self.server_logs {
+            let path = self.folder.join("nodes");
+            copy_logs(&logs.join("nodes"), &path).map_err(|source| StoreError::Write { path, source })?;
+        }
+        match &mut self.examined {
+            Ok(examined) => report::write(&self.stored, examined).map(drop),
+            Err(_) => Ok(()),
+        }
+    }
+
+    pub fn remove(&self) {
+        remove_run(&self.folder);
+    }
 }
 
 /// How an experiment ended.
@@ -155,7 +185,7 @@ impl ExperimentSeries {
         let began = timeout(LAST_WORDS, began).await.ok().and_then(Result::ok).flatten();
         let before = self.ended.replace(over);
         let info = outcome_of(&ended, info);
-        let decision = decide(RunFolder(folder.clone()), info);
+        let decision = decide(RunFolder(folder), info, server_logs.clone());
         let healthy = ended.error.is_none() && !ended.interrupted;
         let used = ended.teardown.all_but_servers().await;
         self.keep(used, server_logs.as_ref().filter(|_| healthy), &config).await;
@@ -169,10 +199,8 @@ impl ExperimentSeries {
             .zip(began)
             .map(|(before, began)| began.saturating_duration_since(before));
         Ok(SeriesStep::Ended(Box::new(Experimented {
-            folder,
             contract: ended.contract,
             decision,
-            server_logs,
             gap,
             took: over - started,
             sent: ended.sent,
@@ -264,28 +292,16 @@ fn first_phase(
     })
 }
 
-fn decide(folder: RunFolder, info: store::RunInfo) -> JoinHandle<RunDecision> {
+fn decide(folder: RunFolder, info: store::RunInfo, server_logs: Option<PathBuf>) -> JoinHandle<RunDecision> {
     spawn_blocking(move || {
         let (stored, examined, told) = decided(&folder, info);
         RunDecision {
-            stored,
+            folder: folder.0,
             examined: told.map_err(|error| error.to_string()).and(examined),
+            stored,
+            server_logs,
         }
     })
-}
-
-/// Writes the reports of a run that is to be kept, and puts the logs of its servers next to it.
-pub fn keep_run(decision: &mut RunDecision, folder: &Path, server_logs: Option<&Path>) -> Result<(), StoreError> {
-    if let Some(logs) = server_logs {
-        copy_logs(&logs.join("nodes"), &folder.join("nodes")).map_err(|source| StoreError::Write {
-            path: folder.join("nodes"),
-            source,
-        })?;
-    }
-    match &mut decision.examined {
-        Ok(examined) => report::write(&decision.stored, examined).map(drop),
-        Err(_) => Ok(()),
-    }
 }
 
 /// Copies `n1/server.log`, … and the servers' configuration.
@@ -298,6 +314,11 @@ fn copy_logs(from: &Path, to: &Path) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// A run as the record in the folder of its hunt names it: `runs/NAME`.
+pub fn run_name(run: &Path) -> String {
+    format!("{RUNS}/{}", run.file_name().unwrap_or_default().to_string_lossy())
 }
 
 /// Removes the folder of a run that is not kept. One that cannot be removed stays, and does no harm.

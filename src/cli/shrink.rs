@@ -15,7 +15,7 @@ use super::experiment::{examined_in_memory, run_args};
 use super::hunt_args::ShrinkArgs;
 use super::interrupt::interrupted;
 use super::original::{Original, original, seen_after, set_option};
-use super::series::{self, ExperimentSeries, Experimented, RUNNING_SERVERS, RUNS, SeriesPlace, SeriesStep};
+use super::series::{self, ExperimentSeries, RUNNING_SERVERS, RUNS, RunDecision, SeriesPlace, SeriesStep};
 use super::shrink_screen::{SHRINK_SCHEMA, ShrinkResult, progress_line, summary};
 use super::shrunk_test;
 use super::stdout::{print, print_json};
@@ -133,9 +133,7 @@ impl Original {
 struct Trial {
     detected: Option<Duration>,
     class: Option<String>,
-    experimented: PathBuf,
-    server_logs: Option<PathBuf>,
-    decision: series::RunDecision,
+    decision: RunDecision,
 }
 
 /// Everything that the search and the confirmation share.
@@ -277,33 +275,16 @@ impl Shrinker<'_> {
         self.number += 1;
         let args = run_args(&self.original.options(left), &self.folder.join(RUNS)).map_err(Failure::usage)?;
         let started = Instant::now();
-        let experimented = match self.series.step(&args, drop).await {
-            SeriesStep::Ended(experimented) => *experimented,
+        let decision = match self.series.step(&args, drop).await {
+            SeriesStep::Ended(ended) => ended.decision.await.expect("deciding a history does not panic"),
             SeriesStep::Failed(why) => return Err(Failure::environment(why)),
             SeriesStep::Stopped => return Ok(None),
         };
-        let Experimented {
-            folder,
-            decision,
-            server_logs,
-            ..
-        } = experimented;
-        let decision = decision.await.expect("deciding a history does not panic");
-        let shown = match &decision.examined {
-            Ok(examined) => self.original.shown_in(&examined.diagnosis, self.ground),
-            Err(why) => {
-                return Err(Failure {
-                    exit: Exit::Bug,
-                    sentence: why.clone(),
-                });
-            }
-        };
+        let shown = self.original.shown_in(decision.diagnosis()?, self.ground);
         self.say(left, shown.is_some(), started.elapsed());
         Ok(Some(Trial {
             detected: shown.map(seen_after),
             class: shown.map(|violation| violation.class.clone()),
-            experimented: folder,
-            server_logs,
             decision,
         }))
     }
@@ -331,13 +312,12 @@ impl Shrinker<'_> {
     /// Keeps the run if it failed, in place of the one before it.
     fn keep(&mut self, mut trial: Trial) -> Result<(), Failure> {
         if trial.detected.is_none() {
-            series::remove_run(&trial.experimented);
+            trial.decision.remove();
             return Ok(());
         }
-        series::keep_run(&mut trial.decision, &trial.experimented, trial.server_logs.as_deref())
-            .map_err(Failure::environment)?;
+        trial.decision.keep().map_err(Failure::environment)?;
         self.class = trial.class;
-        if let Some(before) = self.kept.replace(trial.experimented) {
+        if let Some(before) = self.kept.replace(trial.decision.folder) {
             series::remove_run(&before);
         }
         Ok(())
@@ -369,7 +349,6 @@ impl Shrinker<'_> {
         let left = args.config(config.seed).map_err(Failure::usage)?;
         let length =
             |phases: &Phases| (phases.control + phases.warm_up + phases.faults + phases.recovery).as_millis() as u64;
-        let kept = self.kept.as_ref().and_then(|folder| folder.file_name());
         Ok(ShrinkResult {
             schema: SHRINK_SCHEMA,
             run: name.clone(),
@@ -386,7 +365,7 @@ impl Shrinker<'_> {
             interval: hit_rate.interval(),
             detected_after_ms: detected.map(|time| time.as_millis() as u64),
             again: args.again(&left),
-            kept: kept.map(|name| format!("{RUNS}/{}", name.to_string_lossy())),
+            kept: self.kept.as_deref().map(series::run_name),
             interrupted: *self.stop.borrow(),
             simulated: self.ground == ShrinkGround::Models,
         })

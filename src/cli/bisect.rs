@@ -1,9 +1,7 @@
 //! `harness shrink --bisect-image` and `--bisect-client`: finds the version that began a stored violation, by runs of several.
 
-use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
 use harness_checkers::{Property, Verdict};
@@ -120,7 +118,7 @@ struct VersionServers {
 struct Comparing<'a> {
     args: &'a ShrinkArgs,
     original: &'a Original,
-    folder: PathBuf,
+    folder: &'a Path,
     kind: VersionKind,
     versions: Vec<String>,
     search: Bisecting,
@@ -141,7 +139,7 @@ impl<'a> Comparing<'a> {
         original: &'a Original,
         versions: Vec<String>,
         kind: VersionKind,
-        folder: &Path,
+        folder: &'a Path,
         color: ColorWhen,
     ) -> Self {
         let limits = BisectLimits {
@@ -151,7 +149,7 @@ impl<'a> Comparing<'a> {
         Self {
             args,
             original,
-            folder: fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()),
+            folder,
             kind,
             search: Bisecting::of(versions.len(), limits),
             whys: vec![None; versions.len()],
@@ -217,16 +215,11 @@ impl<'a> Comparing<'a> {
                 before.series.end().await;
             }
             let config = args.config(self.original.config.seed)?;
-            let choice = config.choose_runtime().await.map_err(|error| error.to_string())?;
-            let place = SeriesPlace {
-                digest: choice.runtime.digest().await,
-                choice,
-                folder: self.folder.clone(),
-                stop: self.stop.clone(),
-            };
+            let place = SeriesPlace::of(&config, self.folder, self.stop.clone()).await;
+            let place = place.map_err(|failure| failure.sentence)?;
             // a number for each version, since each has a folder with the logs of its servers
             let through_proxy = self.original.plan.servers_through_proxy;
-            let series = ExperimentSeries::new(Arc::new(place), version as u32, through_proxy);
+            let series = ExperimentSeries::new(place, version as u32, through_proxy);
             self.servers = Some(VersionServers { version, series });
         }
         Ok(&mut self.servers.as_mut().expect("it was set").series)

@@ -20,7 +20,7 @@ use super::merging;
 use super::metrics::Metrics;
 use super::records::{HUNT_RECORD, PAGE};
 use super::seeds::fresh_seed;
-use super::series::{self, ExperimentSeries, Experimented, RUNNING_SERVERS, SeriesPlace, SeriesStep};
+use super::series::{self, ExperimentSeries, Experimented, SeriesPlace, SeriesStep};
 use super::settings::{run_options, set, warn_of_variables};
 use super::stdout::{print, print_json};
 use super::{Failure, look};
@@ -233,18 +233,8 @@ async fn go(
     if let Some(why) = refusal(config) {
         return Err(Failure::usage(why));
     }
-    if config.attach.is_attached() {
-        return Err(Failure::usage(RUNNING_SERVERS.to_owned()));
-    }
-    let choice = config.choose_runtime().await;
-    let choice = choice.map_err(Failure::environment)?;
     let (stop, stopped) = watch::channel(false);
-    let place = Arc::new(SeriesPlace {
-        digest: choice.runtime.digest().await,
-        choice,
-        folder: fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()),
-        stop: stopped,
-    });
+    let place = SeriesPlace::of(config, folder, stopped).await?;
     let took_before = Duration::from_millis(record.took_ms);
     let left = Duration::from_millis(record.for_ms).saturating_sub(took_before);
     let through_proxy = space.parts_servers();

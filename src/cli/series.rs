@@ -46,6 +46,22 @@ pub struct SeriesPlace {
     pub stop: watch::Receiver<bool>,
 }
 
+impl SeriesPlace {
+    /// Decides where experiments of this configuration are made. Servers that harness did not start are refused.
+    pub async fn of(config: &Config, folder: &Path, stop: watch::Receiver<bool>) -> Result<Arc<Self>, Failure> {
+        if config.attach.is_attached() {
+            return Err(Failure::usage(RUNNING_SERVERS));
+        }
+        let choice = config.choose_runtime().await.map_err(Failure::environment)?;
+        Ok(Arc::new(Self {
+            digest: choice.runtime.digest().await,
+            choice,
+            folder: fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()),
+            stop,
+        }))
+    }
+}
+
 /// One job's experiments.
 pub struct ExperimentSeries {
     place: Arc<SeriesPlace>,

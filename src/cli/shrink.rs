@@ -1,7 +1,6 @@
 //! `harness shrink`: cuts the plan of a violation down by running it again with less.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use super::experiment::{examined_in_memory, run_args};
 use super::hunt_args::ShrinkArgs;
 use super::interrupt::interrupted;
 use super::original::{Original, original, seen_after, set_option};
-use super::series::{self, ExperimentSeries, RUNNING_SERVERS, RUNS, RunDecision, SeriesPlace, SeriesStep};
+use super::series::{self, ExperimentSeries, RUNS, RunDecision, SeriesPlace, SeriesStep};
 use super::shrink_screen::{SHRINK_SCHEMA, ShrinkResult, progress_line, summary};
 use super::shrunk_test;
 use super::stdout::{print, print_json};
@@ -155,23 +154,12 @@ struct Shrinker<'a> {
 
 async fn cut_down(args: &ShrinkArgs, original: &Original, folder: &Path, looks: Look) -> Result<ShrinkResult, Failure> {
     let stop = interrupted();
-    let config = &original.config;
-    if config.attach.is_attached() {
-        return Err(Failure::usage(RUNNING_SERVERS.to_owned()));
-    }
-    let choice = config.choose_runtime().await;
-    let choice = choice.map_err(Failure::environment)?;
-    let ground = match choice.runtime {
+    let place = SeriesPlace::of(&original.config, folder, stop.clone()).await?;
+    let ground = match place.choice.runtime {
         Runtime::Simulated => ShrinkGround::Models,
         Runtime::Virtual => ShrinkGround::Processes,
         _ => ShrinkGround::Servers,
     };
-    let place = Arc::new(SeriesPlace {
-        digest: choice.runtime.digest().await,
-        choice,
-        folder: fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()),
-        stop: stop.clone(),
-    });
     let mut shrinker = Shrinker {
         args,
         original,

@@ -56,7 +56,8 @@ impl ModuleTree {
         for source in sources {
             let file = source.path.strip_prefix(folder).unwrap();
             let Some(module) = module_of_file(file) else { continue };
-            let (code, test_modules) = without_tests(tokens(&source.text));
+            let tokens = tokens(&source.text);
+            let (code, test_modules) = without_tests(tokens.iter().map(String::as_str).collect());
             of_tests.extend(
                 test_modules
                     .iter()

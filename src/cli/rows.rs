@@ -1,12 +1,11 @@
 //! Runs the rows of a suite, each as a separate `harness run`: a row that panics, hangs or leaks ends without effect on the
 //! others, and the command of a row is what a user would type.
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, watch};
+use futures_util::stream::{self, StreamExt};
+use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::examined::exit_of;
@@ -85,7 +84,7 @@ pub struct Ready {
 /// Estimated time to start and stop servers and clients, until rows have been measured.
 const OVERHEAD: Duration = Duration::from_secs(3);
 
-/// Runs all rows, `at_once` at a time, and calls `keep` after each.
+/// Runs all rows, `at_once` at a time, and calls `keep` after each. Where the user interrupts, no other row begins.
 pub async fn run<E>(
     ready: Ready,
     folder: &Path,
@@ -95,17 +94,14 @@ pub async fn run<E>(
 ) -> Result<Record, E> {
     let Ready { mut record, jobs } = ready;
     let started = Instant::now();
-    let stop = interrupted();
+    let stop = &interrupted();
     let times: Vec<Duration> = jobs.iter().map(|job| job.time + OVERHEAD).collect();
-    let queue: VecDeque<(usize, Job)> = jobs.into_iter().enumerate().collect();
-    let queue = Arc::new(Mutex::new(queue));
-    let (sender, mut done) = mpsc::unbounded_channel();
-    for _ in 0..at_once {
-        tokio::spawn(work(queue.clone(), folder.to_owned(), stop.clone(), sender.clone()));
-    }
-    drop(sender);
+    let jobs = jobs.into_iter().enumerate().take_while(|_| !*stop.borrow());
+    let mut done = stream::iter(jobs)
+        .map(|(index, job)| async move { (index, row(&job, index, folder, stop).await) })
+        .buffer_unordered(at_once as usize);
     let (mut count, mut planned) = (0, Duration::ZERO);
-    while let Some((index, row)) = done.recv().await {
+    while let Some((index, row)) = done.next().await {
         record.rows[index] = row;
         count += 1;
         planned += times[index];
@@ -129,27 +125,6 @@ pub async fn run<E>(
         record.exit = record.exit().code();
     }
     Ok(record)
-}
-
-type JobQueue = Arc<Mutex<VecDeque<(usize, Job)>>>;
-
-/// Runs rows from the queue until it is empty or the user interrupts.
-async fn work(
-    queue: JobQueue,
-    folder: PathBuf,
-    stop: watch::Receiver<bool>,
-    done: mpsc::UnboundedSender<(usize, RowRecord)>,
-) {
-    loop {
-        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        let Some((index, job)) = next.filter(|_| !*stop.borrow()) else {
-            return;
-        };
-        let record = row(&job, index, &folder, &stop).await;
-        if done.send((index, record)).is_err() {
-            return;
-        }
-    }
 }
 
 /// Runs a row, and reruns it while it is inconclusive and has retries left.

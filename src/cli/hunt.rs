@@ -18,7 +18,7 @@ use super::hunt_space::SpaceOfHunt;
 use super::interrupt::interrupted;
 use super::merging;
 use super::metrics::Metrics;
-use super::records::{HUNT_RECORD, PAGE};
+use super::records::{HUNT_RECORD, PAGE, in_folder_name};
 use super::seeds::fresh_seed;
 use super::series::{self, ExperimentSeries, Experimented, SeriesPlace, SeriesStep};
 use super::settings::{run_options, set, warn_of_variables};
@@ -197,14 +197,7 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<(HuntRecord, PathBuf), Fail
 
 /// Makes the folder of a hunt: `results/20261122-0930-hunt-redis-redis-setnx`.
 fn made(args: &HuntArgs, record: &HuntRecord, space: &SpaceOfHunt) -> Result<PathBuf, Failure> {
-    let plain = |letter: char| {
-        if letter.is_ascii_alphanumeric() || "-_.".contains(letter) {
-            letter
-        } else {
-            '-'
-        }
-    };
-    let lock: String = space.config.recipe_name().chars().map(plain).take(30).collect();
+    let lock: String = in_folder_name(space.config.recipe_name()).chars().take(30).collect();
     let name = format!(
         "{}-hunt-{}-{}",
         record.started,

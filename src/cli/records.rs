@@ -46,6 +46,14 @@ pub fn before(results: &Path, name: &str, record: &Record) -> Option<(String, Re
     earlier.find(|(other, found)| other.as_str() < name && same(found))
 }
 
+/// A name as a part of the name of a folder.
+pub fn in_folder_name(name: &str) -> String {
+    name.replace(
+        |letter: char| !letter.is_ascii_alphanumeric() && !"-_.".contains(letter),
+        "-",
+    )
+}
+
 /// The path of `to` relative to the folder `from`; both are absolute.
 pub fn relative(from: &Path, to: &Path) -> PathBuf {
     let parts = |path: &Path| {

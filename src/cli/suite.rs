@@ -10,7 +10,7 @@ use super::args::{ColorWhen, SuiteArgs};
 use super::experiment::possible;
 use super::github::Github;
 use super::merging;
-use super::records::{PAGE, SUITE_RECORD, before, suites};
+use super::records::{PAGE, SUITE_RECORD, before, in_folder_name, suites};
 use super::row_seeds::{RowSeeds, SEED};
 use super::rows::{self, Job, Ready};
 use super::seeds::{fresh_seed, parse_seed};
@@ -233,14 +233,7 @@ fn folder(args: &SuiteArgs, record: &Record) -> Result<PathBuf, Failure> {
         .shard
         .map(|shard| format!("-{}of{}", shard.number, shard.of))
         .unwrap_or_default();
-    let plain = |letter: char| {
-        if letter.is_ascii_alphanumeric() || "-_.".contains(letter) {
-            letter
-        } else {
-            '-'
-        }
-    };
-    let suite: String = record.suite.chars().map(plain).collect();
+    let suite = in_folder_name(&record.suite);
     let name = format!("{}-suite-{suite}{shard}", store::minute_now());
     let (_, folder) = store::create(&args.results, &name).map_err(Failure::environment)?;
     Ok(folder)

@@ -7,7 +7,7 @@
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::fault::some_of;
+use super::fault::{kind_of, some_of};
 use super::link_injection::LinkInjection;
 use super::points::{is_point, number_alone};
 use super::target::{MessageMoment, client_at};
@@ -59,7 +59,7 @@ impl Fault for Partition {
             None => turn(&KINDS),
             Some(message) if is_point(message) => message,
             Some(peer_partition::EVERY_KIND) => turn(&peer_partition::kinds_for(shape)),
-            Some(kind) => known().find(|known| *known == kind).ok_or_else(|| unknown(kind))?,
+            Some(_) => kind_of("partition", argument, &known())?,
         };
         if peer_partition::KINDS.contains(&kind) {
             return Ok(peer_partition::plan(kind, shape, rng));
@@ -126,17 +126,10 @@ fn half(shape: &Shape, rng: &mut ChaCha8Rng) -> (Target, Behaviour, String) {
     )
 }
 
-fn known() -> impl Iterator<Item = &'static str> {
-    KINDS
-        .into_iter()
-        .chain([WAITER])
-        .chain(peer_partition::KINDS)
-        .chain([peer_partition::EVERY_KIND])
-}
-
-fn unknown(kind: &str) -> String {
-    let known: Vec<&str> = known().collect();
-    format!("partition has no kind `{kind}`; it takes one of {}", known.join(", "))
+fn known() -> Vec<&'static str> {
+    let of_clients = KINDS.into_iter().chain([WAITER]);
+    let of_servers = peer_partition::KINDS.into_iter().chain([peer_partition::EVERY_KIND]);
+    of_clients.chain(of_servers).collect()
 }
 
 #[cfg(test)]

@@ -128,11 +128,7 @@ impl LedThrough {
 
 impl ActiveFault for LedThrough {
     fn affected(&self) -> Affected {
-        Affected {
-            clients: Vec::new(),
-            servers: vec![0],
-            links: Vec::new(),
-        }
+        Affected::servers(vec![0])
     }
 
     fn heal(&mut self, _: Duration, _: bool) -> BoxFuture<'_, Healed> {

@@ -62,8 +62,9 @@ impl HuntFind {
         words.join(" ")
     }
 
-    pub fn is_of_cause(&self, other: &Self) -> bool {
-        (self.property, &self.class) == (other.property, &other.class)
+    /// Whether this is its cause.
+    pub fn is_of(&self, property: Property, class: &str) -> bool {
+        self.property == property && self.class == class
     }
 
     /// The one that came first is the one that is shown.

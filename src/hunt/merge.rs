@@ -81,7 +81,8 @@ fn take_in(all: &mut HuntRecord, other: HuntRecord) {
     all.interrupted |= other.interrupted;
     all.longest_gap_ms = all.longest_gap_ms.max(other.longest_gap_ms);
     for find in other.finds {
-        match all.finds.iter_mut().find(|known| known.is_of_cause(&find)) {
+        let mut known = all.finds.iter_mut();
+        match known.find(|known| known.is_of(find.property, &find.class)) {
             Some(known) => known.count_also(find),
             None => all.finds.push(find),
         }

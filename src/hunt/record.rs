@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use harness_checkers::Property;
 use harness_workloads::Contract;
 use serde::{Deserialize, Serialize};
 
@@ -157,13 +156,9 @@ impl HuntRecord {
 
     /// Whether a diagnosis shows a cause that no run showed before.
     pub fn is_new(&self, diagnosis: &Diagnosis) -> bool {
-        let known = |property: Property, class: &str| {
-            let mut finds = self.finds.iter();
-            finds.any(|find| find.property == property && find.class == class)
-        };
-        causes(diagnosis)
-            .into_iter()
-            .any(|(property, violation)| !known(property, &violation.class))
+        let known = |property, class: &str| self.finds.iter().any(|find| find.is_of(property, class));
+        let mut causes = causes(diagnosis).into_iter();
+        causes.any(|(property, violation)| !known(property, &violation.class))
     }
 
     /// Takes an experiment in. Returns whether its run shows a cause that no run showed before, so that it is to be kept.
@@ -205,11 +200,8 @@ impl HuntRecord {
         }
         let mut is_new = false;
         for (property, violation) in causes(diagnosis) {
-            let known = self
-                .finds
-                .iter_mut()
-                .find(|find| find.property == property && find.class == violation.class);
-            match known {
+            let mut finds = self.finds.iter_mut();
+            match finds.find(|find| find.is_of(property, &violation.class)) {
                 Some(find) => find.count += 1,
                 None => {
                     is_new = true;
@@ -260,28 +252,16 @@ impl HuntRecord {
 
     /// The exit code: a find outranks everything; without one, some experiment must have proved something.
     pub fn exit(&self) -> Exit {
-        let found = if self.finds.is_empty() {
-            Exit::Holds
-        } else {
-            Exit::Violated
-        };
         let lacks_some = self.exhaustive.is_some() && !self.is_complete();
-        let proved = if lacks_some || self.counts.held + self.counts.violated == 0 {
-            Exit::Inconclusive
-        } else {
-            Exit::Holds
-        };
-        let gave_up = if self.gives_up() {
-            Exit::Environment
-        } else {
-            Exit::Holds
-        };
-        let interrupted = if self.interrupted {
-            Exit::Interrupted
-        } else {
-            Exit::Holds
-        };
-        found.and(proved).and(gave_up).and(interrupted)
+        let proves_nothing = lacks_some || self.counts.held + self.counts.violated == 0;
+        let exits = [
+            (!self.finds.is_empty(), Exit::Violated),
+            (proves_nothing, Exit::Inconclusive),
+            (self.gives_up(), Exit::Environment),
+            (self.interrupted, Exit::Interrupted),
+        ];
+        let apply = exits.into_iter().filter(|(applies, _)| *applies);
+        apply.map(|(_, exit)| exit).fold(Exit::Holds, Exit::and)
     }
 }
 

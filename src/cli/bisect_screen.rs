@@ -6,10 +6,11 @@ use std::time::Duration;
 use harness_checkers::Property;
 use serde::Serialize;
 
+use super::shrink_screen::{headline, pointers, run_line};
 use crate::hunt::bisect::{BisectAnswer, VersionRun, VersionState};
 use crate::hunt::hit_rate::HitRate;
 use crate::report::screen::{Look, ScreenText};
-use crate::report::words::{many, quoted};
+use crate::report::words::many;
 
 /// What the versions are versions of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -78,8 +79,7 @@ pub fn progress_line(
     let first_line = why.and_then(|why| why.lines().next());
     let why = first_line.map_or_else(String::new, |why| format!("   {why}"));
     let rest = format!("  {version}   {:.1}s{why}", took.as_secs_f64());
-    let line = ScreenText::from(format!("[{number:>2}] ")) + word + &rest;
-    ScreenText::join_in_columns(vec![line], look.columns)
+    run_line(number, word, &rest, look)
 }
 
 /// The answer in words.
@@ -115,9 +115,8 @@ pub fn sentence(answer: &BisectAnswer, versions: &[String], rate: HitRate) -> St
 }
 
 pub fn summary(result: &BisectResult, folder: &Path, look: Look) -> String {
-    let id = format!("{} {}", result.property.id(), result.class);
     let mut lines = vec![
-        look.bold("x") + " " + look.bold(&id) + &format!("  of {}", result.run),
+        headline(result.property, &result.class, &result.run, look),
         ScreenText::from("  answer    ") + result.answer.clone(),
     ];
     lines.extend(result.wrong.map(|wrong| {
@@ -141,15 +140,7 @@ pub fn summary(result: &BisectResult, folder: &Path, look: Look) -> String {
             many(needed.into(), "run")
         )));
     }
-    if !result.again.is_empty() {
-        let again: Vec<String> = result.again.iter().map(|word| quoted(word)).collect();
-        lines.extend(ScreenText::command("  again     ", &again, look.columns));
-    }
-    if let Some(kept) = &result.kept {
-        let path = quoted(&folder.join(kept).display().to_string());
-        let words = ["harness", "check", &path].map(str::to_owned);
-        lines.extend(ScreenText::command("  see       ", &words, look.columns));
-    }
+    lines.extend(pointers(&result.again, folder, result.kept.as_deref(), look));
     ScreenText::join_in_columns(lines, look.columns) + "\n"
 }
 
@@ -221,16 +212,12 @@ mod tests {
 
     #[test]
     fn a_range_names_its_versions_and_why_they_are_not_told_apart() {
-        let plain = Look {
-            color: false,
-            columns: None,
-        };
         let found = BisectAnswer::Between {
             holds: 0,
             fails: 2,
             wrong: 0.0047,
         };
-        let screen = summary(&result(found), Path::new("results/b"), plain);
+        let screen = summary(&result(found), Path::new("results/b"), Look::PLAIN);
         let expected = "\
 x HL001 stale-holder  of 20261122-1048-redis-reset-5eed
   answer    one of these introduced it, and redis:7.2 has it: redis:7.0, redis:7.2
@@ -256,14 +243,7 @@ x HL001 stale-holder  of 20261122-1048-redis-reset-5eed
             (BisectAnswer::NoneToCompare, "can be run"),
             (BisectAnswer::Unfinished, "--limit"),
         ] {
-            let screen = summary(
-                &result(answer),
-                Path::new("results/b"),
-                Look {
-                    color: false,
-                    columns: None,
-                },
-            );
+            let screen = summary(&result(answer), Path::new("results/b"), Look::PLAIN);
             assert!(screen.contains(says) && !screen.contains("wrong"), "{screen}");
         }
     }

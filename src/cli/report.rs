@@ -158,7 +158,7 @@ fn listed_hunt(results: &Path, name: String, record: &HuntRecord) -> ListedHunt 
     let find = |find: &HuntFind| {
         let page = Path::new(&name).join(&find.run).join(PAGE);
         ListedFind {
-            kind: render::cause(find.property.id(), &find.class),
+            kind: find.name(),
             summary: find.summary.clone(),
             count: find.count,
             page: results.join(&page).is_file().then(|| page.display().to_string()),

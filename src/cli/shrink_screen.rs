@@ -6,10 +6,11 @@ use std::time::Duration;
 use harness_checkers::Property;
 use serde::Serialize;
 
+use crate::hunt::find::cause_name;
 use crate::hunt::hit_rate::HitRate;
 use crate::hunt::shrink::ShrinkCandidate;
 use crate::report::screen::{Look, ScreenText};
-use crate::report::words::{many, quoted, span};
+use crate::report::words::{many, on_run, quoted_words, span};
 
 pub const SHRINK_SCHEMA: &str = "harness-shrink/1";
 
@@ -53,7 +54,12 @@ pub fn progress_line(number: u32, left: &ShrinkCandidate, failed: bool, took: Du
         false => look.paint("32", "held    "),
     };
     let rest = format!("  {}   {:.1}s", in_words(left), took.as_secs_f64());
-    let line = ScreenText::from(format!("[{number:>2}] ")) + word + &rest;
+    run_line(number, word, &rest, look)
+}
+
+/// One run of a search.
+pub fn run_line(number: u32, word: ScreenText, rest: &str, look: Look) -> String {
+    let line = ScreenText::from(format!("[{number:>2}] ")) + word + rest;
     ScreenText::join_in_columns(vec![line], look.columns)
 }
 
@@ -83,8 +89,6 @@ fn in_words(left: &ShrinkCandidate) -> String {
 }
 
 pub fn summary(result: &ShrinkResult, folder: &Path, look: Look) -> String {
-    let id = format!("{} {}", result.property.id(), result.class);
-    let again: Vec<String> = result.again.iter().map(|word| quoted(word)).collect();
     let seconds = |ms: u64| ms as f64 / 1000.0;
     let before = format!(
         "from {}, {}, {} and {:.0}s, in {}",
@@ -99,7 +103,7 @@ pub fn summary(result: &ShrinkResult, folder: &Path, look: Look) -> String {
         false => ("", ", the median"),
     };
     let mut lines = vec![
-        look.bold("x") + " " + look.bold(&id) + &format!("  of {}", result.run),
+        headline(result.property, &result.class, &result.run, look),
         ScreenText::from(format!(
             "  left      {}, {:.0}s",
             in_words(&result.left),
@@ -118,11 +122,19 @@ pub fn summary(result: &ShrinkResult, folder: &Path, look: Look) -> String {
             "  No run showed the violation: it is rare, or depends on the timing of this machine. More runs: --confirm 20.",
         ));
     }
-    lines.extend(ScreenText::command("  again     ", &again, look.columns));
-    if let Some(kept) = &result.kept {
-        let path = quoted(&folder.join(kept).display().to_string());
-        let words = ["harness", "check", &path].map(str::to_owned);
-        lines.extend(ScreenText::command("  see       ", &words, look.columns));
-    }
+    lines.extend(pointers(&result.again, folder, result.kept.as_deref(), look));
     ScreenText::join_in_columns(lines, look.columns) + "\n"
+}
+
+/// A search that made many runs, by the violation that it is about and the run that it began with.
+pub fn headline(property: Property, class: &str, run: &str, look: Look) -> ScreenText {
+    look.bold("x") + " " + look.bold(&cause_name(property, class)) + &format!("  of {run}")
+}
+
+/// What to type to run what such a search ended with, and to see the run of it that is kept.
+pub fn pointers(again: &[String], folder: &Path, kept: Option<&str>, look: Look) -> Vec<ScreenText> {
+    let see = kept.map(|kept| on_run("check", &folder.join(kept).display().to_string()));
+    let again = (!again.is_empty()).then(|| ScreenText::command("  again     ", &quoted_words(again), look.columns));
+    let see = see.map(|words| ScreenText::command("  see       ", &words, look.columns));
+    [again, see].into_iter().flatten().flatten().collect()
 }

@@ -23,7 +23,7 @@ use crate::exit::Exit;
 use crate::hunt::HuntRecord;
 use crate::report::words::clock;
 use crate::store;
-use crate::survey::record::{SCHEMA, SurveyHunt, SurveyRecord, find_name};
+use crate::survey::record::{SCHEMA, SurveyHunt, SurveyRecord};
 use crate::survey::{PROMISES, Promise, SurveyedLock, page};
 
 /// The seed of all hunts, so that a row can be made again.
@@ -351,7 +351,7 @@ fn progress(version: &Version, hunt: &SurveyHunt) -> String {
     let finds: Vec<String> = hunt
         .finds
         .iter()
-        .map(|find| format!("{} ({})", find_name(find), find.count))
+        .map(|find| format!("{} ({})", find.name(), find.count))
         .collect();
     let found = match (&hunt.error, finds.is_empty()) {
         (Some(error), true) if hunt.counts.held == 0 => error.lines().next().unwrap_or_default().to_owned(),

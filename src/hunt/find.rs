@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::Diagnosis;
 use crate::report::summary;
-use crate::report::words::quoted;
+use crate::report::words::quoted_words;
 
 /// A cause: a property and the class of its violation. The first run that showed it is kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -58,8 +58,12 @@ impl HuntFind {
 
     /// What to type to make its plan again.
     pub fn command(&self) -> String {
-        let words: Vec<String> = self.again.iter().map(|word| quoted(word)).collect();
-        words.join(" ")
+        quoted_words(&self.again).join(" ")
+    }
+
+    /// `HL005 ghost`
+    pub fn name(&self) -> String {
+        cause_name(self.property, &self.class)
     }
 
     /// Whether this is its cause.
@@ -75,6 +79,11 @@ impl HuntFind {
         }
         self.count = count;
     }
+}
+
+/// `HL005 ghost`
+pub fn cause_name(property: Property, class: &str) -> String {
+    format!("{} {class}", property.id())
 }
 
 /// The violations that follow from no other, the first of each property and class.

@@ -6,7 +6,7 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::find::HuntFind;
 use super::record::HuntRecord;
-use super::render::{cause, completeness, counts, how_often, subject};
+use super::render::{completeness, counts, how_often, subject};
 use crate::exit::Exit;
 use crate::report::junit::{document, line, lines};
 
@@ -32,7 +32,7 @@ fn failure(find: &HuntFind, experiments: u64) -> TestCase {
         find.under(),
         find.command()
     )));
-    let mut case = TestCase::new(line(&cause(find.property.id(), &find.class)), status);
+    let mut case = TestCase::new(line(&find.name()), status);
     case.set_system_out(lines(&format!("[[ATTACHMENT|{}/report.html]]", find.run)));
     case
 }

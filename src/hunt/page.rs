@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::exhaustive::Exhaustive;
 use super::find::HuntFind;
 use super::record::HuntRecord;
-use super::render::{cause, completeness, counts, effects, how_often, subject};
+use super::render::{completeness, counts, effects, how_often, subject};
 use crate::report::diagnosis::Outcome;
 use crate::report::html::text::{address, prose};
 use crate::report::html::{self, sign, spans};
@@ -86,7 +86,7 @@ fn what(record: &HuntRecord, subject: &str) -> Markup {
 fn find(find: &HuntFind, experiments: u64) -> Markup {
     html! {
         section.violation {
-            h2 { a href={ (address(&find.run)) "/report.html" } { (cause(find.property.id(), &find.class)) } }
+            h2 { a href={ (address(&find.run)) "/report.html" } { (find.name()) } }
             ul.why {
                 li { (prose(&find.summary)) }
                 li { (how_often(find.count, experiments)) ", first in experiment " (find.experiment + 1) ", under " code { (find.under()) } }

@@ -2,12 +2,12 @@
 
 use super::coverage::Struck;
 use super::exhaustive::Exhaustive;
-use super::find::{HuntFind, causes};
+use super::find::{HuntFind, cause_name, causes};
 use super::record::{ExperimentOutcome, ExperimentResult, HuntRecord};
 use super::typed_fault::name;
 use crate::report::diagnosis::Outcome;
 use crate::report::screen::{Look, ScreenText};
-use crate::report::words::{clock, many, quoted, thousands};
+use crate::report::words::{clock, many, on_run, quoted, quoted_words, run_path, thousands};
 
 /// Columns of an experiment's faults.
 const FAULTS: usize = 44;
@@ -25,10 +25,9 @@ pub fn line(result: &ExperimentResult, is_new: bool, look: Look) -> String {
         ExperimentOutcome::Decided(diagnosis, run) => match diagnosis.outcome {
             Outcome::Pass => (look.paint("32", "held    "), String::new()),
             Outcome::Fail => {
-                let all = causes(diagnosis);
+                let all = causes(diagnosis).into_iter();
                 let all: Vec<String> = all
-                    .iter()
-                    .map(|(property, violation)| cause(property.id(), &violation.class))
+                    .map(|(property, violation)| cause_name(property, &violation.class))
                     .collect();
                 let kept = if is_new { format!(": {run}") } else { String::new() };
                 (look.paint("1;31", "VIOLATED"), format!("{}{kept}", all.join(", ")))
@@ -49,11 +48,6 @@ pub fn line(result: &ExperimentResult, is_new: bool, look: Look) -> String {
     );
     let line = ScreenText::from(number) + word + rest.trim_end();
     ScreenText::join_in_columns(vec![line], look.columns) + "\n"
-}
-
-/// `HL005 ghost`
-pub fn cause(id: &str, class: &str) -> String {
-    format!("{id} {class}")
 }
 
 /// The block of a live screen; `now` are the experiments that go on, a line each.
@@ -159,7 +153,7 @@ fn finds(record: &HuntRecord) -> String {
     let finds = record
         .finds
         .iter()
-        .map(|find| format!("{} ×{}", cause(find.property.id(), &find.class), find.count));
+        .map(|find| format!("{} ×{}", find.name(), find.count));
     let finds: Vec<String> = finds.collect();
     if finds.is_empty() {
         "none".to_owned()
@@ -234,10 +228,7 @@ pub fn summary(record: &HuntRecord, folder: &str, look: Look) -> String {
             .map(|why| ScreenText::from("  error  ") + why),
     );
     for find in &record.finds {
-        lines.extend([
-            ScreenText::default(),
-            look.bold("x") + " " + look.bold(&cause(find.property.id(), &find.class)),
-        ]);
+        lines.extend([ScreenText::default(), look.bold("x") + " " + look.bold(&find.name())]);
         lines.extend(details(find, record.counts.experiments));
         lines.extend(commands(find, folder, look));
     }
@@ -262,19 +253,6 @@ pub fn how_often(count: u64, experiments: u64) -> String {
     }
 }
 
-/// The path of a find's run. That of a merged hunt leads out of the folder of its record: `results/merged/../shard-0/runs/x` is
-/// `results/shard-0/runs/x`.
-fn run_path(folder: &str, run: &str) -> String {
-    let mut parts: Vec<&str> = folder.split('/').collect();
-    for part in run.split('/') {
-        match (part, parts.last()) {
-            ("..", Some(&last)) if !matches!(last, "" | "." | "..") => drop(parts.pop()),
-            _ => parts.push(part),
-        }
-    }
-    parts.join("/")
-}
-
 fn details(find: &HuntFind, experiments: u64) -> Vec<ScreenText> {
     let times = how_often(find.count, experiments);
     let mut lines = vec![
@@ -297,13 +275,11 @@ fn details(find: &HuntFind, experiments: u64) -> Vec<ScreenText> {
 
 /// What to type to see a find, and to go on with it.
 fn commands(find: &HuntFind, folder: &str, look: Look) -> Vec<ScreenText> {
-    let path = quoted(&run_path(folder, &find.run));
-    let of_run = |command: &str| vec!["harness".to_owned(), command.to_owned(), path.clone()];
-    let again = find.again.iter().map(|word| quoted(word)).collect();
+    let path = run_path(folder, &find.run);
     let all = [
-        ("    see      ", of_run("check")),
-        ("    cut down ", of_run("shrink")),
-        ("    again    ", again),
+        ("    see      ", on_run("check", &path)),
+        ("    cut down ", on_run("shrink", &path)),
+        ("    again    ", quoted_words(&find.again)),
     ];
     let lines = all.iter();
     lines
@@ -390,18 +366,6 @@ mod tests {
     use crate::evidence::SentUnderFaults;
 
     const PLAIN: Look = Look::PLAIN;
-
-    #[test]
-    fn the_path_of_a_run_is_the_shortest() {
-        assert_eq!(run_path("results/a-hunt", "runs/7"), "results/a-hunt/runs/7");
-        assert_eq!(
-            run_path("results/joined/merged", "../../shard-2/a-hunt/runs/7"),
-            "results/shard-2/a-hunt/runs/7"
-        );
-        assert_eq!(run_path("merged", "../../a/runs/7"), "../a/runs/7");
-        assert_eq!(run_path("/r/m", "../../b/runs/7"), "/b/runs/7");
-        assert_eq!(run_path("../m", "../../b/runs/7"), "../../b/runs/7");
-    }
 
     #[test]
     fn a_line_says_what_became_of_an_experiment_and_a_new_find_where_it_is() {

@@ -4,7 +4,7 @@ use harness_checkers::{Finding, Property, Verdict, Violation};
 
 use super::diagnosis::{Diagnosis, Outcome};
 use super::effect::{RunEffect, WindowEffect};
-use super::words::{many, quoted, span, thousands};
+use super::words::{many, quoted, quoted_words, span, thousands};
 use crate::store::RunInfo;
 
 /// Violations that are shown in full where room is short; the rest is counted.
@@ -231,7 +231,7 @@ pub fn reasons(diagnosis: &Diagnosis) -> Vec<(&'static str, &str)> {
 /// The command that makes the same plan again, each word quoted for a shell.
 pub fn again(diagnosis: &Diagnosis) -> Option<Vec<String>> {
     let run = diagnosis.run.as_ref()?;
-    let mut again: Vec<String> = run.again.iter().map(|word| quoted(word)).collect();
+    let mut again = quoted_words(&run.again);
     if diagnosis.outcome == Outcome::Fail {
         again.extend(["--repeat", "20", "--until", "fail"].map(str::to_owned));
     }

@@ -1,5 +1,6 @@
 //! Numbers, times and text as people read them.
 
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 /// Digits from which on numbers are hard to compare.
@@ -148,6 +149,31 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
+/// Words of a command, each as a shell takes it.
+pub fn quoted_words(words: &[String]) -> Vec<String> {
+    words.iter().map(|word| quoted(word)).collect()
+}
+
+/// What to type for a command on a run, a word each: `harness check results/x`.
+pub fn on_run(command: &str, path: &str) -> Vec<String> {
+    quoted_words(&["harness", command, path].map(str::to_owned))
+}
+
+/// The path of a run that a record in `folder` names, without detours: that of a merged record leads out of the folder, and
+/// `results/merged/../shard-0/runs/x` is `results/shard-0/runs/x`. Nothing in it may be a link.
+pub fn run_path(folder: &str, run: &str) -> String {
+    let mut straight = PathBuf::new();
+    for part in Path::new(folder).join(run).components() {
+        let goes_back = part == Component::ParentDir;
+        if goes_back && matches!(straight.components().next_back(), Some(Component::Normal(_))) {
+            straight.pop();
+        } else {
+            straight.push(part);
+        }
+    }
+    straight.display().to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,5 +248,27 @@ mod tests {
     fn a_word_with_a_space_is_quoted_for_the_shell() {
         assert_eq!(quoted("python3 my_lock.py"), "'python3 my_lock.py'");
         assert_eq!(quoted("--seed=8f"), "--seed=8f");
+        assert_eq!(on_run("check", "my runs/7").join(" "), "harness check 'my runs/7'");
+    }
+
+    #[test]
+    fn the_path_of_a_run_has_no_detour_and_a_way_out_stays() {
+        for (folder, run, path) in [
+            ("results/a-hunt", "runs/7", "results/a-hunt/runs/7"),
+            (
+                "results/joined/merged",
+                "../../shard-2/a-hunt/runs/7",
+                "results/shard-2/a-hunt/runs/7",
+            ),
+            ("results/joined", "../../shards/1", "shards/1"),
+            ("results", "../../shards", "../shards"),
+            ("merged", "../../a/runs/7", "../a/runs/7"),
+            ("/r/m", "../../b/runs/7", "/b/runs/7"),
+            ("/a", "../b", "/b"),
+            ("../m", "../../b/runs/7", "../../b/runs/7"),
+            ("", "runs/7", "runs/7"),
+        ] {
+            assert_eq!(run_path(folder, run), path);
+        }
     }
 }

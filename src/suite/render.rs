@@ -1,7 +1,6 @@
 //! A suite's record as people see it: a line a row while it runs, one table at its end, and the same as Markdown.
 
 use std::fmt::{self, Write};
-use std::path::{Component, Path, PathBuf};
 
 use harness_checkers::{Property, Verdict};
 
@@ -12,7 +11,7 @@ use crate::report::diagnosis::Outcome;
 use crate::report::escape::no_commands;
 use crate::report::markdown::{fenced, plain};
 use crate::report::screen::{Look, ScreenText};
-use crate::report::words::{clock, quoted};
+use crate::report::words::{clock, on_run, quoted_words, run_path};
 
 /// Columns of a row's name from which on it is wrapped no more.
 const NAME: usize = 52;
@@ -262,37 +261,19 @@ fn details(row: &RowRecord, folder: &str) -> Vec<RowDetail> {
         };
         let reasons = attempt.why.iter().map(|why| RowDetail::Reason(format!("{which}{why}")));
         lines.extend(reasons);
-        lines.extend(attempt.run.as_ref().map(|run| {
-            let path = straight(&Path::new(folder).join(run)).display().to_string();
-            RowDetail::Command(which, ["harness", "check", &quoted(&path)].map(str::to_owned).into())
-        }));
+        let run = attempt.run.as_ref();
+        let check = run.map(|run| on_run("check", &run_path(folder, run)));
+        lines.extend(check.map(|words| RowDetail::Command(which, words)));
     }
-    let again = row.last().map(again_in_words).filter(|again| !again.is_empty());
+    let again = row.last().map(|attempt| quoted_words(&attempt.again));
+    let again = again.filter(|again| !again.is_empty());
     lines.extend(again.map(|words| RowDetail::Command(String::new(), words)));
     lines
 }
 
 /// What a shell makes the same plan of.
 pub(super) fn again(attempt: &RowAttempt) -> String {
-    again_in_words(attempt).join(" ")
-}
-
-fn again_in_words(attempt: &RowAttempt) -> Vec<String> {
-    attempt.again.iter().map(|word| quoted(word)).collect()
-}
-
-/// A path without detours: `a/../b` is `b`. Nothing in it may be a link.
-fn straight(path: &Path) -> PathBuf {
-    let mut straight = PathBuf::new();
-    for part in path.components() {
-        let goes_back = part == Component::ParentDir;
-        if goes_back && matches!(straight.components().next_back(), Some(Component::Normal(_))) {
-            straight.pop();
-        } else {
-            straight.push(part);
-        }
-    }
-    straight
+    quoted_words(&attempt.again).join(" ")
 }
 
 #[cfg(test)]
@@ -418,13 +399,5 @@ mod tests {
             "{}",
             markdown(&mixed)
         );
-    }
-
-    #[test]
-    fn a_detour_is_left_out_and_a_way_out_stays() {
-        let of = |path: &str| straight(Path::new(path)).display().to_string();
-        assert_eq!(of("results/joined/../../shards/1"), "shards/1");
-        assert_eq!(of("results/../../shards"), "../shards");
-        assert_eq!(of("/a/../b"), "/b");
     }
 }

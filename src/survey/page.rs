@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 
-use super::record::{PromiseState, SurveyFind, SurveyRecord, find_name};
+use super::record::{PromiseState, SurveyFind, SurveyRecord};
 use super::{FindKind, PROMISES, Promise, PromiseTest, SurveyedLock, Triage};
 use crate::hunt::HitRate;
 use crate::report::html;
@@ -142,7 +142,7 @@ fn section(version: &Surveyed<'_>) -> String {
         let _ = write!(
             text,
             "\n- **{}** ({}): {}. {}\n  `{}`\n",
-            find_name(found.find),
+            found.find.name(),
             seen.collect::<Vec<_>>().join(", "),
             found.find.summary,
             told(found.triage(lock)),
@@ -245,7 +245,7 @@ fn finds(version: &Surveyed<'_>) -> Markup {
                 (happened(known))
             }
             @for found in record.finds() {
-                h3 { (find_name(found.find)) @if let Some(triage) = found.triage(lock) { ": " (triage.is.word()) } }
+                h3 { (found.find.name()) @if let Some(triage) = found.triage(lock) { ": " (triage.is.word()) } }
                 p { (prose(&found.find.summary)) }
                 @match found.triage(lock) {
                     Some(triage) => (happened(triage)),

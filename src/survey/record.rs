@@ -146,7 +146,7 @@ impl SurveyRecord {
             .rev()
             .max_by_key(|(find, _)| (find.count, std::cmp::Reverse(find.property)));
         if let Some((find, rate)) = worst {
-            let find = find_name(find);
+            let find = find.name();
             return PromiseState::Broken { find, rate };
         }
         let is_excluded = lock.not_promised.iter().any(|entry| entry.promise == promise.name);
@@ -181,7 +181,7 @@ impl SurveyRecord {
     /// What is known of this version and did not come in its hunts.
     pub fn not_met<'a>(&self, lock: &'a SurveyedLock) -> Vec<&'a Triage> {
         let finds = self.finds();
-        let is_met = |triage: &&Triage| finds.iter().any(|found| find_name(found.find) == triage.find);
+        let is_met = |triage: &&Triage| finds.iter().any(|found| found.find.name() == triage.find);
         let known = lock.find.iter().filter(|triage| triage.is_of(&self.version));
         known.filter(|triage| !is_met(triage)).collect()
     }
@@ -192,7 +192,7 @@ impl SurveyRecord {
         for hunt in &self.hunts {
             for find in &hunt.finds {
                 let seen = (hunt.promise.as_str(), hunt.rate(find));
-                let known = finds.iter_mut().find(|known| find_name(known.find) == find_name(find));
+                let known = finds.iter_mut().find(|known| known.find.name() == find.name());
                 match known {
                     Some(known) => known.seen.push(seen),
                     None => finds.push(SurveyFind {
@@ -220,13 +220,8 @@ pub struct SurveyFind<'a> {
 impl SurveyFind<'_> {
     pub fn triage<'a>(&self, lock: &'a SurveyedLock) -> Option<&'a Triage> {
         let mut triages = lock.find.iter().filter(|triage| triage.is_of(self.version));
-        triages.find(|triage| triage.find == find_name(self.find))
+        triages.find(|triage| triage.find == self.find.name())
     }
-}
-
-/// `HL001 told-twice`
-pub fn find_name(find: &HuntFind) -> String {
-    format!("{} {}", find.property.id(), find.class)
 }
 
 #[cfg(test)]

@@ -1,32 +1,22 @@
 //! A hunt's record as JUnit XML by `quick-junit`: each find is a failure, and one case more says whether the hunt proves anything.
 
-use std::time::Duration;
-
-use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus};
 
 use super::find::HuntFind;
 use super::record::HuntRecord;
 use super::render::{completeness, counts, how_often, subject};
 use crate::exit::Exit;
-use crate::report::junit::{document, line, lines};
+use crate::report::junit::{campaign, line, lines, non_success};
 
 pub fn junit(record: &HuntRecord) -> String {
-    let time = Duration::from_millis(record.took_ms);
-    let title = format!("hunt {}", subject(record));
-    let mut suite = TestSuite::new(line(&title));
-    suite.set_time(time);
-    suite.add_test_cases(record.finds.iter().map(|find| failure(find, record.counts.experiments)));
-    suite.add_test_case(whole(record));
-    for case in &mut suite.test_cases {
-        case.set_classname(line(&title));
-    }
-    document(Report::new("harness"), suite, time)
+    let finds = record.finds.iter().map(|find| failure(find, record.counts.experiments));
+    let name = format!("hunt {}", subject(record));
+    campaign(&name, finds.chain([whole(record)]), record.took_ms)
 }
 
 fn failure(find: &HuntFind, experiments: u64) -> TestCase {
-    let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+    let mut status = non_success(NonSuccessKind::Failure, &find.class, &find.summary);
     let times = how_often(find.count, experiments);
-    status.set_type(line(&find.class)).set_message(line(&find.summary));
     status.set_description(lines(&format!(
         "{times}, first under {}\n{}",
         find.under(),

@@ -9,20 +9,15 @@ use super::record::HuntRecord;
 use super::render::{completeness, counts, effects, how_often, subject};
 use crate::report::diagnosis::Outcome;
 use crate::report::html::text::{address, prose};
-use crate::report::html::{self, sign, spans};
+use crate::report::html::{self, spans};
 use crate::report::index::STYLE;
 use crate::report::words::{clock, date, many, thousands};
 
 pub fn page(record: &HuntRecord) -> String {
     let outcome = Outcome::of(record.exit());
-    let word = outcome.word();
     let subject = subject(record);
     let body = html! {
-        header.suite.(word.to_lowercase()) {
-            p.badge { (sign(outcome)) " " (word) }
-            h1 { (sentence(record)) }
-            p.what { (what(record, &subject)) }
-        }
+        (html::head("suite", outcome, &html! { (sentence(record)) }, &what(record, &subject)))
         main {
             @for find in &record.finds { (self::find(find, record.counts.experiments)) }
             @if let Some(search) = &record.exhaustive { (searched(record, search)) }
@@ -58,7 +53,7 @@ pub fn page(record: &HuntRecord) -> String {
              run that showed it."
         }
     };
-    html::page(&format!("{word} hunt {subject}"), STYLE, "", &body)
+    html::page(&format!("{} hunt {subject}", outcome.word()), STYLE, "", &body)
 }
 
 /// `2 causes of violations in 300 experiments`

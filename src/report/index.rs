@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use super::comparison::{Comparison, RunSummary, ViolationKind, compare};
 use super::diagnosis::Outcome;
 use super::html::text::{address, prose};
-use super::html::{page, sign};
+use super::html::{badge, page};
 use super::listed::{Listed, ListedFind, ListedHunt, ListedSuite};
 use super::trend::over_time;
 use super::words::{date, many, span, thousands};
@@ -33,10 +33,7 @@ pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite], hunts: &
     let count = |outcome: Outcome| runs.iter().filter(|run| outcome_of(run) == Some(outcome)).count();
     let elsewhere = runs.is_empty() && !(suites.is_empty() && hunts.is_empty());
     let boxes = [Outcome::Fail, Outcome::Error, Outcome::Unsure, Outcome::Pass];
-    let boxes = boxes.map(|outcome| {
-        let word = outcome.word();
-        filter_box(word, &format!("{} {word} {}", sign(outcome), count(outcome)))
-    });
+    let boxes = boxes.map(|outcome| filter_box(outcome.word(), &format!("{} {}", badge(outcome), count(outcome))));
     let without = runs.iter().filter(|run| run.summary.is_none()).count();
     let without = (without > 0).then(|| filter_box(NO_VERDICT, &format!("– no verdict {without}")));
     let body = html! {
@@ -51,8 +48,8 @@ pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite], hunts: &
             }
         }
         main {
-            (newest_suites(suites))
-            (newest_hunts(hunts))
+            (newest("Suites", suites, |suite| entry(suite.outcome, &suite.name, &suite.sentence)))
+            (newest("Hunts", hunts, hunt))
             (over_time(runs, suites))
             div hidden[elsewhere] {
                 section { h2 { "Since the previous runs" } (news(runs, &since)) }
@@ -96,45 +93,31 @@ pub(crate) fn filter_box(value: &str, label: &str) -> Markup {
     html! { label { input type="checkbox" name="outcome" value=(value) checked; " " (label) } }
 }
 
-/// The newest suites, each with its outcome and a link to its page.
-fn newest_suites(suites: &[ListedSuite]) -> Markup {
+/// The newest suites or hunts.
+fn newest<T>(title: &str, listed: &[T], item: impl Fn(&T) -> Markup) -> Markup {
     html! {
-        @if !suites.is_empty() {
+        @if !listed.is_empty() {
             section {
-                h2 { "Suites" }
-                ul {
-                    @for suite in suites.iter().rev().take(NEWEST) {
-                        @let word = suite.outcome.word();
-                        li {
-                            b class=(word.to_lowercase()) { (sign(suite.outcome)) " " (word) } " "
-                            a href={ (suite.name) "/index.html" } { (suite.name) } ": " (suite.sentence)
-                        }
-                    }
-                }
+                h2 { (title) }
+                ul { @for one in listed.iter().rev().take(NEWEST) { li { (item(one)) } } }
             }
         }
     }
 }
 
-/// The newest hunts, each with what it found.
-fn newest_hunts(hunts: &[ListedHunt]) -> Markup {
+/// A suite or a hunt: its outcome, a link to its page, and what it came to.
+fn entry(outcome: Outcome, name: &str, told: &str) -> Markup {
     html! {
-        @if !hunts.is_empty() {
-            section {
-                h2 { "Hunts" }
-                ul {
-                    @for hunt in hunts.iter().rev().take(NEWEST) {
-                        @let word = hunt.outcome.word();
-                        li {
-                            b class=(word.to_lowercase()) { (sign(hunt.outcome)) " " (word) } " "
-                            a href={ (address(&hunt.name)) "/index.html" } { (hunt.name) } ": " (hunt.counts)
-                            @if !hunt.finds.is_empty() {
-                                ul { @for find in &hunt.finds { li { (found(find)) } } }
-                            }
-                        }
-                    }
-                }
-            }
+        b class=(outcome.word().to_lowercase()) { (badge(outcome)) } " "
+        a href={ (address(name)) "/index.html" } { (name) } ": " (told)
+    }
+}
+
+fn hunt(hunt: &ListedHunt) -> Markup {
+    html! {
+        (entry(hunt.outcome, &hunt.name, &hunt.counts))
+        @if !hunt.finds.is_empty() {
+            ul { @for find in &hunt.finds { li { (found(find)) } } }
         }
     }
 }
@@ -229,7 +212,7 @@ fn row(run: &Listed, since: Option<&Comparison>) -> Markup {
         tr data-outcome=(outcome) {
             td.head.(outcome.to_lowercase()) {
                 @match summary {
-                    Some(summary) => { (sign(summary.outcome)) " " (outcome) }
+                    Some(summary) => { (badge(summary.outcome)) }
                     None => { (run.status) }
                 }
             }

@@ -18,9 +18,7 @@ const CONCLUSIVE: &str = "the run proves something";
 pub fn render(diagnosis: &Diagnosis) -> String {
     let title = summary::title(diagnosis);
     let class = format!("harness.{}", title.replace(" / ", ".").replace(' ', "-"));
-    let length = Duration::from_nanos(diagnosis.length_ns);
     let mut suite = TestSuite::new(line(&title));
-    suite.set_time(length);
     if let Some(run) = &diagnosis.run {
         suite.timestamp = rfc3339(&run.started).and_then(|started| started.parse().ok());
         let version = run.version.as_deref().unwrap_or_default();
@@ -36,18 +34,41 @@ pub fn render(diagnosis: &Diagnosis) -> String {
     }
     suite.add_test_cases(diagnosis.findings.iter().map(|finding| case(diagnosis, finding)));
     suite.add_test_case(whole(diagnosis));
-    for case in &mut suite.test_cases {
-        case.set_classname(line(&class));
-    }
     suite.set_system_out(lines(&output(diagnosis)));
-    document(Report::unnamed(), suite, length)
+    let length = Duration::from_nanos(diagnosis.length_ns);
+    document(Report::unnamed(), suite, &class, length)
 }
 
-/// The document of one test suite.
-pub fn document(mut report: Report, suite: TestSuite, time: Duration) -> String {
+/// The document of a hunt or a suite, whose name is the class of its cases.
+pub fn campaign(name: &str, cases: impl IntoIterator<Item = TestCase>, took_ms: u64) -> String {
+    let mut suite = TestSuite::new(line(name));
+    suite.add_test_cases(cases);
+    document(Report::new("harness"), suite, name, Duration::from_millis(took_ms))
+}
+
+/// The document of one test suite, with the class of its cases.
+fn document(mut report: Report, mut suite: TestSuite, class: &str, time: Duration) -> String {
+    suite.set_time(time);
+    for case in &mut suite.test_cases {
+        case.set_classname(line(class));
+    }
     report.set_time(time);
     report.add_test_suite(suite);
     report.to_string().expect("a document in memory can be written")
+}
+
+/// A case that was not run, and why.
+pub fn skipped(why: &str) -> TestCaseStatus {
+    let mut status = TestCaseStatus::skipped();
+    status.set_message(line(why));
+    status
+}
+
+/// A case that came to a failure or an error: of which type, and why.
+pub fn non_success(kind: NonSuccessKind, of_type: &str, why: &str) -> TestCaseStatus {
+    let mut status = TestCaseStatus::non_success(kind);
+    status.set_type(line(of_type)).set_message(line(why));
+    status
 }
 
 /// Text on one line.
@@ -75,16 +96,8 @@ fn output(diagnosis: &Diagnosis) -> String {
 fn case(diagnosis: &Diagnosis, finding: &Finding) -> TestCase {
     let status = match finding.verdict {
         Verdict::Holds => TestCaseStatus::success(),
-        Verdict::NotApplicable => {
-            let mut skipped = TestCaseStatus::skipped();
-            skipped.set_message(line(&finding.evidence));
-            skipped
-        }
-        Verdict::Inconclusive => {
-            let mut error = TestCaseStatus::non_success(NonSuccessKind::Error);
-            error.set_type("inconclusive").set_message(line(&finding.evidence));
-            error
-        }
+        Verdict::NotApplicable => skipped(&finding.evidence),
+        Verdict::Inconclusive => non_success(NonSuccessKind::Error, "inconclusive", &finding.evidence),
         Verdict::Violated => failure(diagnosis, finding),
     };
     let mut case = TestCase::new(format!("{} {}", finding.property.id(), finding.property.name()), status);
@@ -93,10 +106,8 @@ fn case(diagnosis: &Diagnosis, finding: &Finding) -> TestCase {
 }
 
 fn failure(diagnosis: &Diagnosis, finding: &Finding) -> TestCaseStatus {
-    let mut failure = TestCaseStatus::non_success(NonSuccessKind::Failure);
     let Some(first) = finding.violations.first() else {
-        failure.set_type("violated").set_message(line(&finding.evidence));
-        return failure;
+        return non_success(NonSuccessKind::Failure, "violated", &finding.evidence);
     };
     let mut text = summary::evidence(finding);
     for (number, because) in (1..).zip(&first.because) {
@@ -106,7 +117,7 @@ fn failure(diagnosis: &Diagnosis, finding: &Finding) -> TestCaseStatus {
         let _ = write!(text, "\n{label}: {remark}");
     }
     let message = format!("{}  {}", first.id, first.summary);
-    failure.set_type(line(&first.class)).set_message(line(&message));
+    let mut failure = non_success(NonSuccessKind::Failure, &first.class, &message);
     failure.set_description(lines(&text));
     failure
 }
@@ -121,11 +132,9 @@ fn whole(diagnosis: &Diagnosis) -> TestCase {
                 .iter()
                 .map(|(label, reason)| format!("{label}: {reason}"))
                 .collect();
-            let mut error = TestCaseStatus::non_success(NonSuccessKind::Error);
-            error
-                .set_type(diagnosis.outcome.word().to_lowercase())
-                .set_message(line(&summary::sentence(diagnosis)))
-                .set_description(lines(&text.join("\n")));
+            let of_type = diagnosis.outcome.word().to_lowercase();
+            let mut error = non_success(NonSuccessKind::Error, &of_type, &summary::sentence(diagnosis));
+            error.set_description(lines(&text.join("\n")));
             error
         }
     };
@@ -142,7 +151,7 @@ mod tests {
     fn nothing_of_a_name_is_markup_and_nothing_is_forbidden() {
         let mut suite = TestSuite::new(line("<a b=\"&\">\u{0}\u{1b}[2J\n"));
         suite.set_system_out(lines("a\u{ffff}\nb"));
-        let text = document(Report::unnamed(), suite, Duration::ZERO);
+        let text = document(Report::unnamed(), suite, "", Duration::ZERO);
         let document = roxmltree::Document::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         let suite = document.root_element().first_element_child().unwrap();
         assert_eq!(suite.attribute("name"), Some("<a b=\"&\">\\0\\u{1b}[2J\\n"));

@@ -3,22 +3,16 @@
 
 use std::time::Duration;
 
-use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus};
 
 use super::judge::RowOutcome;
 use super::record::{Record, RowLeftOut, RowRecord};
-use crate::report::junit::{document, line, lines};
+use crate::report::junit::{campaign, line, lines, non_success, skipped};
 
 pub fn junit(record: &Record) -> String {
-    let time = Duration::from_millis(record.took_ms);
-    let mut suite = TestSuite::new(line(&record.suite));
-    suite.set_time(time);
-    suite.add_test_cases(record.rows.iter().map(case));
-    suite.add_test_cases(record.left_out.iter().map(left_out));
-    for case in &mut suite.test_cases {
-        case.set_classname(line(&record.suite));
-    }
-    document(Report::new("harness"), suite, time)
+    let rows = record.rows.iter().map(case);
+    let cases = rows.chain(record.left_out.iter().map(left_out));
+    campaign(&record.suite, cases, record.took_ms)
 }
 
 fn case(row: &RowRecord) -> TestCase {
@@ -43,9 +37,7 @@ fn case(row: &RowRecord) -> TestCase {
 }
 
 fn left_out(row: &RowLeftOut) -> TestCase {
-    let mut status = TestCaseStatus::skipped();
-    status.set_message(line(&row.why));
-    TestCase::new(line(&row.name), status)
+    TestCase::new(line(&row.name), skipped(&row.why))
 }
 
 fn status(judged: RowOutcome, reasons: &[&str]) -> TestCaseStatus {
@@ -54,9 +46,8 @@ fn status(judged: RowOutcome, reasons: &[&str]) -> TestCaseStatus {
         RowOutcome::Unexpected | RowOutcome::Missing | RowOutcome::Silent => NonSuccessKind::Failure,
         _ => NonSuccessKind::Error,
     };
-    let mut status = TestCaseStatus::non_success(kind);
     let message = reasons.last().copied().unwrap_or(judged.word());
-    status.set_type(judged.word()).set_message(line(message));
+    let mut status = non_success(kind, judged.word(), message);
     status.set_description(lines(&reasons.join("\n")));
     status
 }

@@ -9,7 +9,7 @@ use super::render::{again, outcome, sum, verdicts};
 use super::since::Since;
 use crate::report::diagnosis::Outcome;
 use crate::report::html::text::{address, prose};
-use crate::report::html::{self, sign, spans};
+use crate::report::html::{self, spans};
 use crate::report::index::{SCRIPT, STYLE, filter_box, filters};
 use crate::report::words::{clock, date};
 
@@ -19,13 +19,8 @@ const NAMED: usize = 2;
 /// The page. `before` is the suite's record of the time before, with the name of its folder, where there is one next to it.
 pub fn page(record: &Record, before: Option<(&str, &Record)>) -> String {
     let outcome = outcome(record);
-    let word = outcome.word();
     let body = html! {
-        header.suite.(word.to_lowercase()) {
-            p.badge { (sign(outcome)) " " (word) }
-            h1 { (sentence(record)) }
-            p.what { (what(record)) }
-        }
+        (html::head("suite", outcome, &html! { (sentence(record)) }, &what(record)))
         main {
             @for row in record.rows.iter().filter(is_wrong) { (wrong(row)) }
             @if let Some((name, before)) = before { (since(name, &Since::of(before, record))) }
@@ -51,7 +46,8 @@ pub fn page(record: &Record, before: Option<(&str, &Record)>) -> String {
              unless the canary fails. harness may repeat a run that proves nothing, and never a run with a verdict."
         }
     };
-    html::page(&format!("{word} suite {}", record.suite), STYLE, SCRIPT, &body)
+    let title = format!("{} suite {}", outcome.word(), record.suite);
+    html::page(&title, STYLE, SCRIPT, &body)
 }
 
 fn is_wrong(row: &&RowRecord) -> bool {

@@ -70,11 +70,7 @@ pub fn render(report: &Report<'_>) -> String {
     let word = diagnosis.outcome.word();
     let body = html! {
         (PreEscaped(include_str!("../page/patterns.html")))
-        header class=(word.to_lowercase()) {
-            p.badge { (sign(diagnosis.outcome)) " " (word) }
-            h1 { (prose(&summary::sentence(diagnosis))) }
-            p.what { (sections::what(diagnosis)) }
-        }
+        (head("", diagnosis.outcome, &prose(&summary::sentence(diagnosis)), &sections::what(diagnosis)))
         main {
             (violations)
             (reasons)
@@ -94,6 +90,23 @@ pub fn render(report: &Report<'_>) -> String {
         script #data type="application/json" { (data) }
     };
     page(&format!("{word} {}", summary::title(diagnosis)), STYLE, SCRIPT, &body)
+}
+
+/// The answer at the top of a page, with facts in a line under it; `kind` is a class of such pages.
+pub(crate) fn head(kind: &str, outcome: Outcome, sentence: &Markup, facts: &Markup) -> Markup {
+    let classes = format!("{kind} {}", outcome.word().to_lowercase());
+    html! {
+        header class=(classes.trim_start()) {
+            p.badge { (badge(outcome)) }
+            h1 { (sentence) }
+            p.what { (facts) }
+        }
+    }
+}
+
+/// `✓ PASS`
+pub(crate) fn badge(outcome: Outcome) -> String {
+    format!("{} {}", sign(outcome), outcome.word())
 }
 
 /// A whole document with a style and a script of ours, and a policy that allows no other.

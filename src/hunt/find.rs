@@ -4,7 +4,6 @@ use harness_checkers::{Property, Violation};
 use serde::{Deserialize, Serialize};
 
 use crate::report::Diagnosis;
-use crate::report::summary;
 use crate::report::words::quoted_words;
 
 /// A cause: a property and the class of its violation. The first run that showed it is kept.
@@ -89,17 +88,13 @@ pub fn cause_name(property: Property, class: &str) -> String {
 /// The violations that follow from no other, the first of each property and class.
 pub fn causes(diagnosis: &Diagnosis) -> Vec<(Property, &Violation)> {
     let mut causes: Vec<(Property, &Violation)> = Vec::new();
-    for (finding, _) in summary::roots(diagnosis) {
-        for violation in finding
-            .violations
-            .iter()
-            .filter(|violation| violation.follows.is_none())
-        {
-            if !causes
-                .iter()
-                .any(|(property, known)| *property == finding.property && known.class == violation.class)
-            {
-                causes.push((finding.property, violation));
+    for finding in &diagnosis.findings {
+        let violations = finding.violations.iter();
+        for root in violations.filter(|violation| violation.follows.is_none()) {
+            let is_it =
+                |(property, known): &(Property, &Violation)| *property == finding.property && known.class == root.class;
+            if !causes.iter().any(is_it) {
+                causes.push((finding.property, root));
             }
         }
     }

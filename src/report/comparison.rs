@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::diagnosis::Outcome;
 use super::escape::line;
+use super::summary::roots;
 use super::words::many;
 use crate::store::RunInfo;
 
@@ -35,13 +36,7 @@ impl RunSummary {
 
     /// The worst violation of each property that follows from no other.
     pub fn broken(&self) -> impl Iterator<Item = (&Finding, &Violation)> {
-        self.findings.iter().filter_map(|finding| {
-            let root = finding
-                .violations
-                .iter()
-                .find(|violation| violation.follows.is_none())?;
-            Some((finding, root))
-        })
+        roots(&self.findings)
     }
 
     fn kinds(&self) -> BTreeMap<(Property, &str), (u64, &Violation)> {

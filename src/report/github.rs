@@ -9,11 +9,9 @@ const MAX_ANNOTATIONS: usize = 5;
 /// One line for each violation that follows from no other, or one that says why the run is no pass.
 pub fn annotations(diagnosis: &Diagnosis) -> Vec<String> {
     let title = summary::title(diagnosis);
-    let roots = summary::roots(diagnosis);
     let lines: Vec<String> = match diagnosis.outcome {
         Outcome::Pass => Vec::new(),
-        Outcome::Fail => roots
-            .iter()
+        Outcome::Fail => summary::roots(&diagnosis.findings)
             .map(|(_, violation)| {
                 let mut text = violation.summary.clone();
                 for because in &violation.because {

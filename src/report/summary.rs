@@ -64,25 +64,16 @@ pub fn missed(effect: &RunEffect) -> Vec<String> {
 }
 
 /// The violations that follow from no other, the first of each property, the gravest property first.
-pub fn roots(diagnosis: &Diagnosis) -> Vec<(&Finding, &Violation)> {
-    let root = |finding: &'_ Finding| {
-        finding
-            .violations
-            .iter()
-            .position(|violation| violation.follows.is_none())
-    };
-    let roots = diagnosis
-        .findings
-        .iter()
-        .filter_map(|finding| Some((finding, &finding.violations[root(finding)?])));
-    roots.collect()
+pub fn roots(findings: &[Finding]) -> impl Iterator<Item = (&Finding, &Violation)> {
+    findings.iter().filter_map(|finding| {
+        let mut violations = finding.violations.iter();
+        Some((finding, violations.find(|violation| violation.follows.is_none())?))
+    })
 }
 
 /// Those of the [`roots`] that are shown in full.
 pub fn shown(diagnosis: &Diagnosis) -> Vec<(&Finding, &Violation)> {
-    let mut shown = roots(diagnosis);
-    shown.truncate(SHOWN);
-    shown
+    roots(&diagnosis.findings).take(SHOWN).collect()
 }
 
 /// How many violations there are besides those that are shown.

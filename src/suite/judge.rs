@@ -7,6 +7,7 @@ use super::{Expectation, Expected, SuiteRow};
 use crate::exit::Exit;
 use crate::report::Diagnosis;
 use crate::report::diagnosis::Outcome;
+use crate::report::summary::verdict_word;
 
 /// What became of a run's expectation, from the one that wins to the one that yields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -172,7 +173,7 @@ fn other_than_expected(expect: &Expectation, diagnosis: &Diagnosis) -> Judgement
             "{}: expected verdict {}, found {}: {evidence}",
             property.id(),
             expected.word(),
-            word(verdict)
+            verdict_word(verdict)
         ));
         judged = judged.min(if verdict == Verdict::Inconclusive {
             RowOutcome::Unsure
@@ -197,15 +198,6 @@ fn other_than_expected(expect: &Expectation, diagnosis: &Diagnosis) -> Judgement
         judged = RowOutcome::Missing;
     }
     Judgement { judged, why }
-}
-
-pub fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Holds => "holds",
-        Verdict::Violated => "violated",
-        Verdict::Inconclusive => "inconclusive",
-        Verdict::NotApplicable => "n/a",
-    }
 }
 
 /// The same of a canary, which is in order when its alarm goes off.

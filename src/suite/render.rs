@@ -4,13 +4,14 @@ use std::fmt::{self, Write};
 
 use harness_checkers::{Property, Verdict};
 
-use super::judge::{RowOutcome, word};
+use super::judge::RowOutcome;
 use super::record::{Record, RowAttempt, RowRecord};
 use super::{Expectation, Expected};
 use crate::report::diagnosis::Outcome;
 use crate::report::escape::no_commands;
 use crate::report::markdown::{fenced, plain};
 use crate::report::screen::{Look, ScreenText};
+use crate::report::summary::verdict_word;
 use crate::report::words::{clock, on_run, quoted_words, run_path};
 
 /// Columns of a row's name from which on it is wrapped no more.
@@ -208,7 +209,7 @@ pub(super) fn verdicts(row: &RowRecord) -> String {
             format!(
                 "{} {}{}",
                 property.id(),
-                word(verdict),
+                verdict_word(verdict),
                 otherwise(&row.expect, property, verdict)
             )
         })

@@ -69,7 +69,8 @@ pub fn reasons(diagnosis: &Diagnosis) -> Markup {
 /// Violations: the first of each property in full, what is like it or follows from it folded below.
 pub fn violations(report: &Report<'_>) -> Markup {
     let diagnosis = report.diagnosis;
-    let (roots, sentence) = (summary::roots(diagnosis), summary::sentence(diagnosis));
+    let roots: Vec<(&Finding, &Violation)> = summary::roots(&diagnosis.findings).collect();
+    let sentence = summary::sentence(diagnosis);
     let rest: Vec<(&Finding, &Violation)> = diagnosis
         .findings
         .iter()

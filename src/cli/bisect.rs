@@ -15,7 +15,7 @@ use super::interrupt::interrupted;
 use super::original::{Original, original, set_option};
 use super::series::{self, ExperimentSeries, RUNNING_SERVERS, RUNS, SeriesPlace, SeriesStep};
 use super::stdout::{print, print_json};
-use super::{Failure, look};
+use super::{Failure, look, run_to_end};
 use crate::cluster::RuntimeRequest;
 use crate::config::Clients;
 use crate::exit::Exit;
@@ -32,8 +32,7 @@ pub fn bisect(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     let kind = kind_for(args, &original)?;
     let name = format!("{}-bisect-{}", store::minute_now(), original.name);
     let (_, folder) = store::create(&args.results, &name).map_err(Failure::environment)?;
-    let runtime = super::runtime();
-    let result = runtime.block_on(async {
+    let result = run_to_end(async {
         let mut comparing = Comparing::of(args, &original, versions, kind, &folder, color);
         let ended = comparing.compare().await;
         if let Some(servers) = comparing.servers.take() {
@@ -41,7 +40,6 @@ pub fn bisect(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
         }
         ended.and_then(|()| comparing.result())
     });
-    runtime.shutdown_background();
     series::remove_logs(&folder);
     let kept = result.as_ref().ok().and_then(|result| result.kept.as_deref());
     series::remove_runs_but(&folder, kept.into_iter());

@@ -28,17 +28,13 @@ pub fn check(args: &CheckArgs, look: Look) -> Result<Exit, Failure> {
         examine(&stored, &args.stored.read.options(), &options).map_err(|error| unreadable(&stored, error))?;
     show(&examined.diagnosis, args.json, look);
     let exit = exit_of(&examined.diagnosis);
+    let failed = |sentence: String| Failure::of(exit.and(Exit::Environment), sentence);
     if let Some(path) = &args.certificate {
-        write_json(path, &examined.certificates).map_err(|error| Failure {
-            exit: exit.and(Exit::Environment),
-            sentence: error.to_string(),
-        })?;
+        write_json(path, &examined.certificates).map_err(|error| failed(error.to_string()))?;
     }
     if let Some(path) = &args.draw {
-        fs::write(path, page_of(&stored, &examined)).map_err(|error| Failure {
-            exit: exit.and(Exit::Environment),
-            sentence: format!("could not write {}: {error}", path.display()),
-        })?;
+        let written = fs::write(path, page_of(&stored, &examined));
+        written.map_err(|error| failed(format!("could not write {}: {error}", path.display())))?;
     }
     Ok(exit)
 }

@@ -7,6 +7,7 @@ use harness_workloads::Login;
 use serde_json::json;
 use tokio::sync::watch;
 
+use super::run_to_end;
 use super::stdout::{print, print_json, print_table};
 use crate::backends;
 use crate::backends::stored_data::RunTraces;
@@ -26,10 +27,7 @@ pub enum Cleaning {
 
 pub fn doctor(cleaning: Cleaning, all: bool, json: bool) -> Exit {
     let sight = if all { Sight::OverOrUnseen } else { Sight::Over };
-    let runtime = super::runtime();
-    let exit = runtime.block_on(examine(cleaning, sight, json));
-    runtime.shutdown_background();
-    exit
+    run_to_end(examine(cleaning, sight, json))
 }
 
 async fn examine(cleaning: Cleaning, sight: Sight, json: bool) -> Exit {

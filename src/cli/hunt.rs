@@ -23,7 +23,7 @@ use super::seeds::fresh_seed;
 use super::series::{self, ExperimentSeries, Experimented, SeriesPlace, SeriesStep};
 use super::settings::{run_options, set, warn_of_variables};
 use super::stdout::{print, print_json};
-use super::{Failure, look};
+use super::{Failure, look, run_to_end};
 use crate::cluster::{Runtime, RuntimeRequest};
 use crate::config::heading::describes_experiment;
 use crate::config::setting::Setting;
@@ -63,11 +63,8 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
         made(args, &record, &space)?
     };
     record.interrupted = false;
-    let runtime = super::runtime();
     let looks = look(color, io::stderr().is_terminal());
-    let ended = runtime.block_on(go(args, record, space, &folder, looks));
-    runtime.shutdown_background();
-    let record = ended?;
+    let record = run_to_end(go(args, record, space, &folder, looks))?;
     // what failed is explained by the logs of its clients and servers
     if record.counts.failed == 0 {
         series::remove_logs(&folder);

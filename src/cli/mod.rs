@@ -81,14 +81,17 @@ struct Failure {
 }
 
 impl Failure {
-    fn usage(sentence: impl std::fmt::Display) -> Self {
-        let (exit, sentence) = (Exit::Usage, sentence.to_string());
+    fn of(exit: Exit, sentence: impl std::fmt::Display) -> Self {
+        let sentence = sentence.to_string();
         Self { exit, sentence }
     }
 
+    fn usage(sentence: impl std::fmt::Display) -> Self {
+        Self::of(Exit::Usage, sentence)
+    }
+
     fn environment(sentence: impl std::fmt::Display) -> Self {
-        let (exit, sentence) = (Exit::Environment, sentence.to_string());
-        Self { exit, sentence }
+        Self::of(Exit::Environment, sentence)
     }
 }
 
@@ -102,25 +105,25 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
         Ok(command) => command,
         Err(exit) => return Ok(exit),
     };
-    let exit = match command {
-        CliCommand::Completions { shell } => pages::completions(shell),
-        CliCommand::Man { command, output } => return pages::man(command.as_deref(), output.as_deref()),
-        CliCommand::Run(args) if args.show_config => show_config::show_config(&args),
+    match command {
+        CliCommand::Completions { shell } => Ok(pages::completions(shell)),
+        CliCommand::Man { command, output } => pages::man(command.as_deref(), output.as_deref()),
+        CliCommand::Run(args) if args.show_config => Ok(show_config::show_config(&args)),
         CliCommand::Run(args) => run::run(&args, color),
-        CliCommand::Init { language, folder } => return init::init(language, &folder),
-        CliCommand::ClientCheck(args) => return client_check::client_check(&args),
-        CliCommand::Hunt(args) => return hunt::hunt(&args, color),
-        CliCommand::Shrink(args) => return shrink::shrink(&args, color),
-        CliCommand::Replay(args) => return replay::replay(&args),
-        CliCommand::Suite(args) => return suite::suite(&args, color),
-        CliCommand::Survey(args) => return survey::survey(&args),
-        CliCommand::Check(args) => return check::check(&args, look(color, io::stdout().is_terminal())),
-        CliCommand::Report(args) => return report::report(&args),
-        CliCommand::Compare(args) => return compare::compare(&args),
-        CliCommand::Export(args) => return export::export(&args),
-        CliCommand::List(args) => list::list(&args),
-        CliCommand::Adapters { names, backend } => return adapters::install(&names, backend.as_deref()),
-        CliCommand::Explain { property } => return explain::explain(&property),
+        CliCommand::Init { language, folder } => init::init(language, &folder),
+        CliCommand::ClientCheck(args) => client_check::client_check(&args),
+        CliCommand::Hunt(args) => hunt::hunt(&args, color),
+        CliCommand::Shrink(args) => shrink::shrink(&args, color),
+        CliCommand::Replay(args) => replay::replay(&args),
+        CliCommand::Suite(args) => suite::suite(&args, color),
+        CliCommand::Survey(args) => survey::survey(&args),
+        CliCommand::Check(args) => check::check(&args, look(color, io::stdout().is_terminal())),
+        CliCommand::Report(args) => report::report(&args),
+        CliCommand::Compare(args) => compare::compare(&args),
+        CliCommand::Export(args) => export::export(&args),
+        CliCommand::List(args) => Ok(list::list(&args)),
+        CliCommand::Adapters { names, backend } => adapters::install(&names, backend.as_deref()),
+        CliCommand::Explain { property } => explain::explain(&property),
         CliCommand::Doctor {
             clean,
             forget,
@@ -132,17 +135,16 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
                 (true, false) => Cleaning::All,
                 (true, true) => Cleaning::AllOrForget,
             };
-            doctor::doctor(cleaning, all, json)
+            Ok(doctor::doctor(cleaning, all, json))
         }
         CliCommand::Proxy {
             listen,
             token_file,
             config,
             seed,
-        } => return proxy::proxy(listen, token_file.as_deref(), config.as_deref(), seed),
-        CliCommand::Client(args) => return client::client(&args),
-    };
-    Ok(exit)
+        } => proxy::proxy(listen, token_file.as_deref(), config.as_deref(), seed),
+        CliCommand::Client(args) => client::client(&args),
+    }
 }
 
 /// A temporary folder could not be made.
@@ -212,6 +214,14 @@ fn runtime() -> tokio::runtime::Runtime {
             "harness could not open the files that it needs: {error}\nhint: raise `ulimit -n`"
         ))
     })
+}
+
+/// Runs a future on a runtime of its own, which does not wait for what still blocks a thread at the end.
+fn run_to_end<F: Future>(future: F) -> F::Output {
+    let runtime = runtime();
+    let output = runtime.block_on(future);
+    runtime.shutdown_background();
+    output
 }
 
 /// Files that a runtime opens to wait for sockets, timers and signals, and one that reads `/proc`.

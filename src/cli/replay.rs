@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::Failure;
 use super::args::ReplayArgs;
 use super::examined::find;
 use super::experiment::{options_of, run_args};
 use super::stdout::print;
-use super::unclaimed;
+use super::{Failure, run_to_end, unclaimed};
 use crate::cluster::leftovers::claim::Claim;
 use crate::cluster::{Runtime, RuntimeChoice};
 use crate::event::ProgressSender;
@@ -92,12 +91,7 @@ fn again(info: &RunInfo, folder: &Path) -> Result<Vec<u8>, Failure> {
     };
     let history = spec.folder.history();
     let outcome = match spec.choice.runtime {
-        Runtime::Virtual => {
-            let runtime = super::runtime();
-            let outcome = runtime.block_on(in_virtual_time::execute(spec, Arc::default()));
-            runtime.shutdown_background();
-            outcome
-        }
+        Runtime::Virtual => run_to_end(in_virtual_time::execute(spec, Arc::default())),
         _ => simulated::execute_here(spec),
     };
     if let Some(error) = outcome.error {

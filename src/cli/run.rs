@@ -5,7 +5,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -19,7 +18,7 @@ use super::interrupt::interrupted;
 use super::metrics::Metrics;
 use super::seeds::{fresh_seed, seeds};
 use super::stdout::{print_json, print_table};
-use super::{Failure, complain, consent, look, report};
+use super::{Failure, complain, consent, look, report, run_to_end};
 use crate::adapters;
 use crate::cluster::{self, ClusterError, RuntimeChoice, RuntimeRequest};
 use crate::config::Config;
@@ -42,29 +41,22 @@ const UNSAID: Duration = Duration::from_secs(1);
 /// When to use colours, and where figures are served.
 type Shown<'a> = (ColorWhen, &'a Metrics);
 
-pub fn run(args: &RunArgs, color: ColorWhen) -> Exit {
+pub fn run(args: &RunArgs, color: ColorWhen) -> Result<Exit, Failure> {
     let first = args.seed.unwrap_or_else(fresh_seed);
-    let runtime = super::runtime();
-    let interrupt = runtime.block_on(async { interrupted() });
-    let begun = runtime.block_on(async {
+    run_to_end(async {
+        let interrupt = interrupted();
         let args = consent::asked(args, first).await?;
         let metrics = Metrics::serve(args.metrics.filter(|_| !args.dry_run), args.quiet)?;
-        Ok::<_, Failure>((args, metrics))
-    });
-    let exit = match begun {
-        Ok((args, metrics)) => repeat(&args, first, (color, &metrics), &runtime, &interrupt),
-        Err(failure) => complain(failure.exit, failure.sentence),
-    };
-    runtime.shutdown_background();
-    exit
+        Ok::<_, Failure>(repeat(&args, first, (color, &metrics), &interrupt).await)
+    })
 }
 
-fn repeat(args: &RunArgs, first: u64, shown: Shown<'_>, runtime: &Runtime, interrupt: &watch::Receiver<bool>) -> Exit {
+async fn repeat(args: &RunArgs, first: u64, shown: Shown<'_>, interrupt: &watch::Receiver<bool>) -> Exit {
     let mut worst = Exit::Holds;
     let (mut fails, mut decided, mut errors_in_a_row) = (0, 0, 0);
     for (number, seed) in seeds(first, args.repeat).enumerate() {
-        let exit = one(args, seed, shown, runtime, interrupt)
-            .unwrap_or_else(|failure| complain(failure.exit, failure.sentence));
+        let exit = one(args, seed, shown, interrupt).await;
+        let exit = exit.unwrap_or_else(|failure| complain(failure.exit, failure.sentence));
         worst = worst.and(exit);
         fails += u32::from(exit == Exit::Violated);
         let failed = matches!(exit, Exit::Interrupted | Exit::Environment | Exit::Usage | Exit::Bug);
@@ -96,13 +88,7 @@ fn repeat(args: &RunArgs, first: u64, shown: Shown<'_>, runtime: &Runtime, inter
     worst
 }
 
-fn one(
-    args: &RunArgs,
-    seed: u64,
-    shown: Shown<'_>,
-    runtime: &Runtime,
-    interrupt: &watch::Receiver<bool>,
-) -> Result<Exit, Failure> {
+async fn one(args: &RunArgs, seed: u64, shown: Shown<'_>, interrupt: &watch::Receiver<bool>) -> Result<Exit, Failure> {
     let config = args.config(seed).map_err(Failure::usage)?;
     let plan = possible(&config).map_err(Failure::usage)?;
     if args.dry_run {
@@ -112,7 +98,7 @@ fn one(
     if let Some(client) = &args.client {
         adapters::shell_command(client).map_err(Failure::environment)?;
     }
-    let exit = runtime.block_on(experiment(args, config, plan, shown, interrupt.clone()))?;
+    let exit = experiment(args, config, plan, shown, interrupt.clone()).await?;
     // the interrupt may arrive while the verdict is computed
     Ok(match *interrupt.borrow() {
         true => exit.and(Exit::Interrupted),
@@ -292,10 +278,7 @@ async fn experiment(
         Err(left) => complain(exit.and(Exit::Environment), left),
     };
     match ended.error {
-        Some(error) => Err(Failure {
-            exit: exit.and(exit_of_error(&error)),
-            sentence: error.to_string(),
-        }),
+        Some(error) => Err(Failure::of(exit.and(exit_of_error(&error)), error)),
         None => Ok(exit),
     }
 }

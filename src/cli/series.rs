@@ -102,10 +102,7 @@ pub struct RunDecision {
 impl RunDecision {
     /// The verdict. That there is none is a bug in harness.
     pub fn diagnosis(&self) -> Result<&Diagnosis, Failure> {
-        let examined = self.examined.as_ref().map_err(|why| Failure {
-            exit: Exit::Bug,
-            sentence: why.clone(),
-        });
+        let examined = self.examined.as_ref().map_err(|why| Failure::of(Exit::Bug, why));
         examined.map(|examined| &examined.diagnosis)
     }
 

@@ -18,7 +18,7 @@ use super::series::{self, ExperimentSeries, RUNS, RunDecision, SeriesPlace, Seri
 use super::shrink_screen::{SHRINK_SCHEMA, ShrinkResult, progress_line, summary};
 use super::shrunk_test;
 use super::stdout::{print, print_json};
-use super::{Failure, look};
+use super::{Failure, look, run_to_end};
 use crate::cluster::{Runtime, RuntimeRequest};
 use crate::config::{Config, NO_FAULT};
 use crate::exit::Exit;
@@ -46,11 +46,8 @@ pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     }
     let name = format!("{}-shrink-{}", store::minute_now(), original.name);
     let (_, folder) = store::create(&args.results, &name).map_err(Failure::environment)?;
-    let runtime = super::runtime();
     let looks = look(color, io::stderr().is_terminal());
-    let ended = runtime.block_on(cut_down(args, &original, &folder, looks));
-    runtime.shutdown_background();
-    let result = ended?;
+    let result = run_to_end(cut_down(args, &original, &folder, looks))?;
     series::remove_logs(&folder);
     series::remove_runs_but(&folder, result.kept.iter().map(String::as_str));
     store::write_json(&folder.join("shrink.json"), &result).map_err(Failure::environment)?;

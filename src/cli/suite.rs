@@ -16,7 +16,7 @@ use super::rows::{self, Job, Ready};
 use super::seeds::{fresh_seed, parse_seed};
 use super::settings::{parse_run, refusal, run_options, set, warn_of_variables};
 use super::stdout::{print, print_json, print_table};
-use super::{Failure, look};
+use super::{Failure, look, run_to_end};
 use crate::config::heading::describes_experiment;
 use crate::config::setting::{Setting, over};
 use crate::exit::Exit;
@@ -197,12 +197,10 @@ fn run(args: &SuiteArgs, ready: Ready, color: ColorWhen) -> Result<Exit, Failure
         return Ok(dry_run(args, &ready));
     }
     let folder = folder(args, &ready.record)?;
-    let runtime = super::runtime();
     let seeing = look(color, io::stderr().is_terminal());
     let keep = |record: &Record| store::write_json(&folder.join(SUITE_RECORD), record).map_err(Failure::environment);
     keep(&ready.record)?;
-    let record = runtime.block_on(rows::run(ready, &folder, args.jobs, seeing, &keep))?;
-    runtime.shutdown_background();
+    let record = run_to_end(rows::run(ready, &folder, args.jobs, seeing, &keep))?;
     tell(args, &record, &folder, color)
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use harness_checkers::{Model, Options, OrderDrawing};
 
 use super::args::CheckArgs;
-use super::examined::{Examined, examine, exit_of, find, unreadable};
+use super::examined::{Examined, examine, exit_of, find};
 use super::stdout::{print, print_json};
 use super::{Failure, online};
 use crate::exit::Exit;
@@ -24,8 +24,7 @@ pub fn check(args: &CheckArgs, look: Look) -> Result<Exit, Failure> {
         clock_error: args.clock_error,
         ..Options::default()
     };
-    let examined =
-        examine(&stored, &args.stored.read.options(), &options).map_err(|error| unreadable(&stored, error))?;
+    let examined = examine(&stored, &args.stored.read.options(), &options)?;
     show(&examined.diagnosis, args.json, look);
     let exit = exit_of(&examined.diagnosis);
     let failed = |sentence: String| Failure::of(exit.and(Exit::Environment), sentence);

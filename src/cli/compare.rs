@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::Failure;
 use super::args::CompareArgs;
-use super::examined::{examine, find, unreadable};
+use super::examined::{examine, find};
 use super::stdout::{print_json, print_table};
 use crate::exit::Exit;
 use crate::report::comparison::{self, RunSummary};
@@ -41,9 +41,7 @@ pub fn compare(args: &CompareArgs) -> Result<Exit, Failure> {
 /// Checks the history again, so that both runs are compared by the checkers of this version.
 fn summary(args: &CompareArgs, wanted: &str) -> Result<RunSummary, Failure> {
     let stored = find(&args.results, wanted)?;
-    let examined =
-        examine(&stored, &ReadOptions::default(), &Options::default()).map_err(|error| unreadable(&stored, error))?;
-    let diagnosis = examined.diagnosis;
+    let diagnosis = examine(&stored, &ReadOptions::default(), &Options::default())?.diagnosis;
     Ok(RunSummary {
         outcome: diagnosis.outcome,
         run: diagnosis.run,

@@ -30,12 +30,13 @@ pub fn find(results: &Path, wanted: &str) -> Result<Stored, Failure> {
 }
 
 /// Reads the history of a stored run, or the one on stdin.
-pub fn open(stored: &Stored, options: &ReadOptions) -> Result<History, ReadError> {
-    if stored.history == Path::new(STDIN) {
+pub fn open(stored: &Stored, options: &ReadOptions) -> Result<History, Failure> {
+    let history = if stored.history == Path::new(STDIN) {
         History::read(BufReader::new(io::stdin()), options)
     } else {
         History::open(&stored.history, options)
-    }
+    };
+    history.map_err(|error| unreadable(stored, error))
 }
 
 /// The failure to read a history. A run may have ended before it had one.
@@ -69,7 +70,7 @@ pub struct Examined {
 }
 
 /// Reads a history and decides.
-pub fn examine(stored: &Stored, read: &ReadOptions, options: &Options) -> Result<Examined, ReadError> {
+pub fn examine(stored: &Stored, read: &ReadOptions, options: &Options) -> Result<Examined, Failure> {
     let started = Instant::now();
     let history = open(stored, read)?;
     Ok(examine_this(stored, history, options, started))

@@ -150,7 +150,7 @@ pub fn decided(folder: &RunFolder, info: RunInfo) -> (Stored, Result<Examined, S
     };
     let examined = if stored.history.is_file() {
         let examined = examine(&stored, &ReadOptions::default(), &Options::default());
-        examined.map_err(|error| format!("{}: {error}", stored.history.display()))
+        examined.map_err(|failure| failure.sentence)
     } else {
         Ok(examine_nothing(&stored))
     };

@@ -7,12 +7,12 @@ use harness_checkers::{History, write_edn};
 
 use super::Failure;
 use super::args::{ExportArgs, ExportFormat};
-use super::examined::{find, open, unreadable};
+use super::examined::{find, open};
 use crate::exit::Exit;
 
 pub fn export(args: &ExportArgs) -> Result<Exit, Failure> {
     let stored = find(&args.stored.read.results, &args.stored.wanted)?;
-    let history = open(&stored, &args.stored.read.options()).map_err(|error| unreadable(&stored, error))?;
+    let history = open(&stored, &args.stored.read.options())?;
     let ExportFormat::Edn = args.format;
     let written = match &args.output {
         Some(path) => File::create(path).and_then(|file| write(&history, file)),

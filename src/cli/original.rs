@@ -5,7 +5,7 @@ use std::time::Duration;
 use harness_checkers::{Options, Property, ReadOptions, Violation};
 
 use super::Failure;
-use super::examined::{examine, unreadable};
+use super::examined::examine;
 use super::experiment::{options_of, run_args};
 use super::hunt_args::ShrinkArgs;
 use crate::config::Config;
@@ -61,8 +61,7 @@ pub fn original(args: &ShrinkArgs) -> Result<Original, Failure> {
         let why = "only a stored run can be run again: a history alone does not have the options of its run";
         return Err(Failure::usage(why));
     };
-    let examined =
-        examine(&stored, &ReadOptions::default(), &Options::default()).map_err(|error| unreadable(&stored, error))?;
+    let examined = examine(&stored, &ReadOptions::default(), &Options::default())?;
     let causes = causes(&examined.diagnosis);
     let Some((property, violation)) = causes.first() else {
         let why = format!("{} has no violation", info.run);

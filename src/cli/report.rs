@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::Failure;
 use super::args::ReportArgs;
-use super::examined::{Examined, PAGE, examine, find, page_of, unreadable};
+use super::examined::{Examined, PAGE, examine, find, page_of};
 use super::records::{hunts, suites};
 use super::stdout::print;
 use crate::exit::Exit;
@@ -35,8 +35,7 @@ pub fn report(args: &ReportArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Holds);
     };
     let stored = find(&args.read.results, wanted)?;
-    let mut examined =
-        examine(&stored, &args.read.options(), &Options::default()).map_err(|error| unreadable(&stored, error))?;
+    let mut examined = examine(&stored, &args.read.options(), &Options::default())?;
     let format = args
         .format
         .as_ref()

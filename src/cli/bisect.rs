@@ -9,10 +9,10 @@ use tokio::sync::watch;
 
 use super::args::{ColorWhen, RunArgs};
 use super::bisect_screen::{BisectResult, VersionKind, VersionResult, progress_line, sentence, summary};
-use super::experiment::run_args;
+use super::experiment::{completed, run_args, set_option};
 use super::hunt_args::ShrinkArgs;
 use super::interrupt::interrupted;
-use super::original::{Original, original, set_option};
+use super::original::{Original, original};
 use super::series::{self, ExperimentSeries, RUNNING_SERVERS, RUNS, SeriesPlace, SeriesStep};
 use super::stdout::{print, print_json};
 use super::{Failure, look, run_to_end};
@@ -263,8 +263,7 @@ impl<'a> Comparing<'a> {
         let again = match &self.kept {
             None => Vec::new(),
             Some((version, _)) => {
-                let args = run_args(&self.options(*version), &self.args.results).map_err(Failure::usage)?;
-                let config = args.config(self.original.config.seed).map_err(Failure::usage)?;
+                let (args, config) = completed(&self.options(*version), &self.args.results)?;
                 args.again(&config)
             }
         };

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use harness_checkers::{Options, ReadOptions, check};
 use tokio::sync::watch;
 
+use super::Failure;
 use super::args::RunArgs;
 use super::examined::{Examined, examine, examine_nothing};
 use super::settings::{self, parse_run, run_options};
@@ -208,6 +209,19 @@ pub fn run_args(options: &[(String, String)], results: &Path) -> Result<RunArgs,
         settings,
         ..args
     })
+}
+
+/// The run with these options, one of which is its seed, and what it needs to know.
+pub fn completed(options: &[(String, String)], results: &Path) -> Result<(RunArgs, Config), Failure> {
+    let args = run_args(options, results).map_err(Failure::usage)?;
+    let config = args.config(args.seed.unwrap_or_default()).map_err(Failure::usage)?;
+    Ok((args, config))
+}
+
+/// Options of a run with another value for one of them, or without it.
+pub fn set_option(options: &mut Vec<(String, String)>, name: &str, value: Option<String>) {
+    options.retain(|(known, _)| known != name);
+    options.extend(value.map(|value| (name.to_owned(), value)));
 }
 
 /// The options in the words that make a run again: `harness run --backend zk --client=-x --reentrant --no-config`.

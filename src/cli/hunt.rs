@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
 use super::args::ColorWhen;
-use super::experiment::refusal;
+use super::experiment::{refusal, set_option};
 use super::hunt_args::{HuntArgs, HuntUntil};
 use super::hunt_jobs::{HuntJob, HuntState, JobStep};
 use super::hunt_screen::HuntScreen;
@@ -131,8 +131,7 @@ fn begun(args: &HuntArgs) -> Result<HuntRecord, Failure> {
             let why = "--set seed: every experiment of a hunt has its own seed\nhint: --seed sets the seed of the hunt";
             return Err(Failure::usage(why));
         }
-        options.retain(|(name, _)| *name != option.name);
-        options.push((option.name, value.unwrap_or_default()));
+        set_option(&mut options, &option.name, Some(value.unwrap_or_default()));
     }
     if !args.faults.is_empty() {
         options.push(("fault".to_owned(), args.faults.join(",")));
@@ -186,8 +185,7 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<(HuntRecord, PathBuf), Fail
     record.at_most = args.experiments.map(|more| record.next + more);
     record.errors_in_a_row = 0;
     if let Some(runtime) = &args.runtime {
-        record.options.retain(|(name, _)| name != "runtime");
-        record.options.push(("runtime".to_owned(), runtime.clone()));
+        set_option(&mut record.options, "runtime", Some(runtime.clone()));
     }
     Ok((record, folder.to_owned()))
 }

@@ -6,7 +6,7 @@ use harness_checkers::{Options, Property, ReadOptions, Violation};
 
 use super::Failure;
 use super::examined::examine;
-use super::experiment::{options_of, run_args};
+use super::experiment::{completed, options_of};
 use super::hunt_args::ShrinkArgs;
 use crate::config::Config;
 use crate::hunt::find::causes;
@@ -71,8 +71,7 @@ pub fn original(args: &ShrinkArgs) -> Result<Original, Failure> {
     };
     let of_property = causes.iter().filter(|(other, _)| other == property);
     let options = options_of(&info.again);
-    let run = run_args(&options, &args.results).map_err(Failure::usage)?;
-    let config = run.config(run.seed.unwrap_or_default()).map_err(Failure::usage)?;
+    let (_, config) = completed(&options, &args.results)?;
     let plan = planned(&config).map_err(Failure::usage)?;
     Ok(Original {
         name: info.run,
@@ -84,10 +83,4 @@ pub fn original(args: &ShrinkArgs) -> Result<Original, Failure> {
         config,
         plan,
     })
-}
-
-/// Options of a run with another value for one of them, or without it.
-pub fn set_option(options: &mut Vec<(String, String)>, name: &str, value: Option<String>) {
-    options.retain(|(known, _)| known != name);
-    options.extend(value.map(|value| (name.to_owned(), value)));
 }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::args::ReplayArgs;
 use super::examined::find;
-use super::experiment::{options_of, run_args};
+use super::experiment::{completed, options_of, set_option};
 use super::stdout::print;
 use super::{Failure, run_to_end, unclaimed};
 use crate::cluster::leftovers::claim::Claim;
@@ -67,10 +67,8 @@ does not control (docs/virtual.md)\n";
 fn again(info: &RunInfo, folder: &Path) -> Result<Vec<u8>, Failure> {
     let mut options = options_of(&info.again);
     // one that fell to simulated servers does not name them
-    options.retain(|(name, _)| name != "runtime");
-    options.push(("runtime".to_owned(), info.runtime.clone()));
-    let args = run_args(&options, folder).map_err(Failure::usage)?;
-    let config = args.config(args.seed.unwrap_or_default()).map_err(Failure::usage)?;
+    set_option(&mut options, "runtime", Some(info.runtime.clone()));
+    let (_, config) = completed(&options, folder)?;
     let plan = planned(&config).map_err(Failure::usage)?;
     let spec = RunSpec {
         config,

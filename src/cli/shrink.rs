@@ -10,10 +10,10 @@ use tokio::sync::watch;
 
 use super::args::ColorWhen;
 use super::bisect;
-use super::experiment::{examined_in_memory, run_args};
+use super::experiment::{completed, examined_in_memory, run_args, set_option};
 use super::hunt_args::ShrinkArgs;
 use super::interrupt::interrupted;
-use super::original::{Original, original, seen_after, set_option};
+use super::original::{Original, original, seen_after};
 use super::series::{self, ExperimentSeries, RUNS, RunDecision, SeriesPlace, SeriesStep};
 use super::shrink_screen::{SHRINK_SCHEMA, ShrinkResult, progress_line, summary};
 use super::shrunk_test;
@@ -251,8 +251,8 @@ impl Shrinker<'_> {
     }
 
     fn config(&self, left: &ShrinkCandidate) -> Result<Config, Failure> {
-        let args = run_args(&self.original.options(left), &self.args.results).map_err(Failure::usage)?;
-        args.config(self.original.config.seed).map_err(Failure::usage)
+        let (_, config) = completed(&self.original.options(left), &self.args.results)?;
+        Ok(config)
     }
 
     /// Runs what is left; `None` when the user interrupts meanwhile.
@@ -330,8 +330,7 @@ impl Shrinker<'_> {
             plan,
             ..
         } = self.original;
-        let args = run_args(&self.original.options(best), &self.args.results).map_err(Failure::usage)?;
-        let left = args.config(config.seed).map_err(Failure::usage)?;
+        let (args, left) = completed(&self.original.options(best), &self.args.results)?;
         let length =
             |phases: &Phases| (phases.control + phases.warm_up + phases.faults + phases.recovery).as_millis() as u64;
         Ok(ShrinkResult {

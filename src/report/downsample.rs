@@ -41,32 +41,22 @@ pub struct Downsampled {
 pub fn downsample(timeline: &Timeline, diagnosis: &Diagnosis, room: usize) -> Downsampled {
     let edges = edges(diagnosis);
     let proofs: BTreeSet<u64> = proven(diagnosis).into_iter().collect();
-    let turns: Vec<Candidate> = timeline
-        .turns
-        .iter()
-        .map(|turn| {
-            let times = [Some(turn.asked), turn.answered, turn.held.map(|(end, _)| end)];
-            let named = times.iter().flatten().any(|at| proofs.contains(&at.index));
-            let last = times.iter().flatten().map(|at| at.ns).max().unwrap_or(turn.asked.ns);
-            Candidate {
-                distance: distance(&edges, turn.asked.ns, last),
-                named,
-            }
-        })
-        .collect();
-    let signals: Vec<Candidate> = timeline
-        .signals
-        .iter()
-        .map(|signal| Candidate {
-            distance: distance(&edges, signal.at.ns, signal.at.ns),
-            named: proofs.contains(&signal.at.index),
-        })
-        .collect();
-    let grants = timeline.grants.iter();
-    let grants = grants.map(|grant| Candidate {
-        distance: distance(&edges, grant.from_ns, grant.to_ns),
-        named: false,
+    let candidate = |from_ns, to_ns, named| Candidate {
+        distance: distance(&edges, from_ns, to_ns),
+        named,
+    };
+    let turns = timeline.turns.iter().map(|turn| {
+        let times = [Some(turn.asked), turn.answered, turn.held.map(|(end, _)| end)];
+        let named = times.iter().flatten().any(|at| proofs.contains(&at.index));
+        let last = times.iter().flatten().map(|at| at.ns).max().unwrap_or(turn.asked.ns);
+        candidate(turn.asked.ns, last, named)
     });
+    let turns: Vec<Candidate> = turns.collect();
+    let signals = timeline.signals.iter().map(|signal| signal.at);
+    let signals = signals.map(|at| candidate(at.ns, at.ns, proofs.contains(&at.index)));
+    let signals: Vec<Candidate> = signals.collect();
+    let grants = timeline.grants.iter();
+    let grants = grants.map(|grant| candidate(grant.from_ns, grant.to_ns, false));
     let grants: Vec<Candidate> = grants.collect();
     let (shown_turns, near_ns) = choose(&turns, room);
     let (shown_signals, _) = choose(&signals, room / SIGNAL_SHARE);

@@ -73,6 +73,17 @@ pub struct DrawingLane {
     pub marks: Vec<Mark>,
 }
 
+impl DrawingLane {
+    /// A lane without marks.
+    fn of(label: &str, bars: Vec<Bar>) -> Self {
+        Self {
+            label: label.to_owned(),
+            bars,
+            marks: Vec::new(),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bar {
     pub kind: BarKind,
@@ -203,11 +214,7 @@ impl<'a> DrawingContext<'a> {
         let seen = owned.filter(|owned| owned.from_ns < to_ns && owned.to_ns > from_ns);
         let bars = longest(seen.map(OwnedBar::bar).collect());
         if !bars.is_empty() {
-            drawing.lanes.push(DrawingLane {
-                label: SERVER.to_owned(),
-                bars,
-                marks: Vec::new(),
-            });
+            drawing.lanes.push(DrawingLane::of(SERVER, bars));
         }
         for (sentence, because) in (1..).zip(&violation.because) {
             let events = because.events.iter().filter_map(|index| self.events.get(index));
@@ -314,11 +321,7 @@ impl<'a> DrawingContext<'a> {
             let is_free = |lane: &&mut DrawingLane| lane.bars.last().is_none_or(|last| last.to_ns <= bar.from_ns);
             match lanes.iter_mut().find(is_free) {
                 Some(lane) => lane.bars.push(bar),
-                None => lanes.push(DrawingLane {
-                    label: FAULT.to_owned(),
-                    bars: vec![bar],
-                    marks: Vec::new(),
-                }),
+                None => lanes.push(DrawingLane::of(FAULT, vec![bar])),
             }
         }
         lanes
@@ -385,11 +388,7 @@ fn lanes_of(holds: &[&CertainHold<'_>]) -> Vec<DrawingLane> {
 }
 
 fn lane(client: u32, bars: Vec<Bar>) -> DrawingLane {
-    DrawingLane {
-        label: format!("c{client}"),
-        bars,
-        marks: Vec::new(),
-    }
+    DrawingLane::of(&format!("c{client}"), bars)
 }
 
 fn fault_bar(window: &WindowEffect, to_ns: u64) -> Bar {

@@ -84,19 +84,20 @@ fn violation_lines(diagnosis: &Diagnosis, finding: &Finding, violation: &Violati
         lines.push(ScreenText::default());
     }
     for (number, because) in violation.because.iter().enumerate() {
-        lines.extend(labelled(&format!("{}", number + 1), 4, &because.text, look));
+        lines.extend(labelled(3, &(number + 1).to_string(), 4, &because.text, look));
     }
     for (label, remark) in summary::remarks(diagnosis, finding, violation) {
-        lines.extend(labelled(label, 9, &remark, look));
+        lines.extend(labelled(3, label, 9, &remark, look));
     }
     lines
 }
 
-fn labelled(label: &str, width: usize, text: &str, look: Look) -> Vec<ScreenText> {
-    let wrapped = wrap(text, look.at_most(WIDTH).saturating_sub(width + 3));
+/// A text in lines behind a label of so many columns.
+fn labelled(indent: usize, label: &str, width: usize, text: &str, look: Look) -> Vec<ScreenText> {
+    let wrapped = wrap(text, look.at_most(WIDTH).saturating_sub(indent + width));
     let line = |(number, line): (usize, &String)| {
         let label = if number == 0 { label } else { "" };
-        ScreenText::from(format!("   {label:<width$}{line}"))
+        ScreenText::from(format!("{:indent$}{label:<width$}{line}", ""))
     };
     wrapped.iter().enumerate().map(line).collect()
 }
@@ -260,9 +261,7 @@ fn effect(diagnosis: &Diagnosis, look: Look) -> Vec<ScreenText> {
 }
 
 fn labelled_flush(label: &str, text: &str, look: Look) -> Vec<ScreenText> {
-    let wrapped = wrap(text, look.at_most(WIDTH).saturating_sub(16));
-    let line = |(number, line): (usize, &String)| flush(if number == 0 { label } else { "" }, line);
-    wrapped.iter().enumerate().map(line).collect()
+    labelled(2, label, 14, text, look)
 }
 
 fn flush(label: &str, text: &str) -> ScreenText {

@@ -328,14 +328,12 @@ mod tests {
         runs
     }
 
+    fn showed(shows: bool) -> VersionRun {
+        if shows { VersionRun::Showed } else { VersionRun::Held }
+    }
+
     fn first(began: usize) -> impl Fn(usize) -> VersionRun {
-        move |version| {
-            if version >= began {
-                VersionRun::Showed
-            } else {
-                VersionRun::Held
-            }
-        }
+        move |version| showed(version >= began)
     }
 
     #[test]
@@ -364,12 +362,7 @@ mod tests {
         for (hits, needed) in [(5, 4), (4, 7)] {
             let mut bisecting = Bisecting::of(2, LIMITS);
             for run in 0..5 {
-                let run = if run < hits {
-                    VersionRun::Showed
-                } else {
-                    VersionRun::Held
-                };
-                bisecting.came_to(1, run);
+                bisecting.came_to(1, showed(run < hits));
             }
             assert_eq!(bisecting.needed(), Some(needed));
             for _ in 0..needed {
@@ -397,7 +390,7 @@ mod tests {
         let mut run = 0;
         search(&mut rare, |_| {
             run += 1;
-            if run == 9 { VersionRun::Showed } else { VersionRun::Held }
+            showed(run == 9)
         });
         assert!(
             matches!(rare.answer(), BisectAnswer::TooRare { needed } if needed > 30),
@@ -427,8 +420,7 @@ mod tests {
         while bisecting.needed().is_none() {
             run += 1;
             // one of the first five, and half of the others
-            let showed = run == 3 || (run > 5 && run % 2 == 0);
-            bisecting.came_to(1, if showed { VersionRun::Showed } else { VersionRun::Held });
+            bisecting.came_to(1, showed(run == 3 || (run > 5 && run % 2 == 0)));
         }
         assert_eq!(run, 30);
     }
@@ -510,10 +502,7 @@ mod tests {
             let rate = rng.random_range(0.2..1.0);
             let mut bisecting = Bisecting::of(versions, LIMITS);
             search(&mut bisecting, |version| {
-                match version >= began && rng.random_bool(rate) {
-                    true => VersionRun::Showed,
-                    false => VersionRun::Held,
-                }
+                showed(version >= began && rng.random_bool(rate))
             });
             if let BisectAnswer::Between {
                 holds, wrong: doubt, ..
@@ -540,8 +529,7 @@ mod tests {
                 // one that holds is run again while the answer is doubtful
                 prop_assert!(matches!(bisecting.tallies()[version].state, VersionState::Open | VersionState::Holds));
                 bisecting.came_to(version, match run {
-                    0..18 if version >= began && run < rate => VersionRun::Showed,
-                    0..18 => VersionRun::Held,
+                    0..18 => showed(version >= began && run < rate),
                     18 => VersionRun::Unsure,
                     _ => VersionRun::NoStart,
                 });

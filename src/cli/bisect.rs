@@ -1,6 +1,6 @@
 //! `harness shrink --bisect-image` and `--bisect-client`: finds the version that began a stored violation, by runs of several.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -48,7 +48,7 @@ pub fn bisect(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     if args.json {
         print_json(&result);
     } else {
-        print(&summary(&result, &folder, look(color, io::stdout().is_terminal())));
+        print(&summary(&result, &folder, look(color, &io::stdout())));
     }
     Ok(match (result.began.is_empty(), result.interrupted) {
         (false, _) => Exit::Violated,
@@ -154,7 +154,7 @@ impl<'a> Comparing<'a> {
             versions,
             servers: None,
             stop: interrupted(),
-            look: look(color, io::stderr().is_terminal()),
+            look: look(color, &io::stderr()),
             until: Instant::now() + args.limit,
             number: 0,
             kept: None,

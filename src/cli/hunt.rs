@@ -2,7 +2,7 @@
 //! records of hunts.
 
 use std::fs;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -63,7 +63,7 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
         made(args, &record, &space)?
     };
     record.interrupted = false;
-    let looks = look(color, io::stderr().is_terminal());
+    let looks = look(color, &io::stderr());
     let record = run_to_end(go(args, record, space, &folder, looks))?;
     // what failed is explained by the logs of its clients and servers
     if record.counts.failed == 0 {
@@ -86,11 +86,7 @@ fn tell(args: &HuntArgs, record: &HuntRecord, folder: &Path, color: ColorWhen) -
         print_json(record);
     } else {
         let shown = folder.display().to_string();
-        print(&render::summary(
-            record,
-            &shown,
-            look(color, io::stdout().is_terminal()),
-        ));
+        print(&render::summary(record, &shown, look(color, &io::stdout())));
     }
     Ok(record.exit())
 }

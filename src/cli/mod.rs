@@ -117,7 +117,7 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
         CliCommand::Replay(args) => replay::replay(&args),
         CliCommand::Suite(args) => suite::suite(&args, color),
         CliCommand::Survey(args) => survey::survey(&args),
-        CliCommand::Check(args) => check::check(&args, look(color, io::stdout().is_terminal())),
+        CliCommand::Check(args) => check::check(&args, look(color, &io::stdout())),
         CliCommand::Report(args) => report::report(&args),
         CliCommand::Compare(args) => compare::compare(&args),
         CliCommand::Export(args) => export::export(&args),
@@ -175,7 +175,8 @@ fn complain(exit: Exit, error: impl std::fmt::Display) -> Exit {
 const LEAST_COLUMNS: usize = 40;
 
 /// `--color` beats `NO_COLOR` beats `CLICOLOR_FORCE` beats the terminal.
-fn look(when: ColorWhen, terminal: bool) -> Look {
+fn look(when: ColorWhen, stream: &impl IsTerminal) -> Look {
+    let terminal = stream.is_terminal();
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
     let color = match when {
         ColorWhen::Always => true,

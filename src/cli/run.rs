@@ -301,7 +301,8 @@ fn show_progress(
     if let Some(github) = github.filter(|_| !args.quiet) {
         github.begin(title);
     }
-    let showing = tokio::spawn(ui::show(events, (how, look(color, terminal)), log.clone(), source));
+    let look = look(color, &std::io::stderr());
+    let showing = tokio::spawn(ui::show(events, (how, look), log.clone(), source));
     (progress, showing)
 }
 
@@ -338,7 +339,7 @@ fn judge(
     };
     // a run that recorded nothing has only its error to show, which the caller prints
     if began {
-        show(&diagnosis, args.json, look(color, std::io::stdout().is_terminal()));
+        show(&diagnosis, args.json, look(color, &std::io::stdout()));
     }
     match written {
         Ok(_) => exit.and(told),

@@ -1,7 +1,7 @@
 //! `harness shrink`: cuts the plan of a violation down by running it again with less.
 
 use std::collections::BTreeSet;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     }
     let name = format!("{}-shrink-{}", store::minute_now(), original.name);
     let (_, folder) = store::create(&args.results, &name).map_err(Failure::environment)?;
-    let looks = look(color, io::stderr().is_terminal());
+    let looks = look(color, &io::stderr());
     let result = run_to_end(cut_down(args, &original, &folder, looks))?;
     series::remove_logs(&folder);
     series::remove_runs_but(&folder, result.kept.iter().map(String::as_str));
@@ -57,7 +57,7 @@ pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     if args.json {
         print_json(&result);
     } else {
-        print(&summary(&result, &folder, look(color, io::stdout().is_terminal())));
+        print(&summary(&result, &folder, look(color, &io::stdout())));
     }
     Ok(match (result.detected_after_ms, result.interrupted) {
         (Some(_), _) => Exit::Violated,

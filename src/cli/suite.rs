@@ -2,7 +2,7 @@
 //! merges the records of shards.
 
 use std::fs;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -197,7 +197,7 @@ fn run(args: &SuiteArgs, ready: Ready, color: ColorWhen) -> Result<Exit, Failure
         return Ok(dry_run(args, &ready));
     }
     let folder = folder(args, &ready.record)?;
-    let seeing = look(color, io::stderr().is_terminal());
+    let seeing = look(color, &io::stderr());
     let keep = |record: &Record| store::write_json(&folder.join(SUITE_RECORD), record).map_err(Failure::environment);
     keep(&ready.record)?;
     let record = run_to_end(rows::run(ready, &folder, args.jobs, seeing, &keep))?;
@@ -261,12 +261,8 @@ fn tell(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) -> R
     if args.json {
         print_json(record);
     } else {
-        let table = render::table(
-            record,
-            &folder.display().to_string(),
-            look(color, io::stdout().is_terminal()),
-        );
-        print(&table);
+        let shown = folder.display().to_string();
+        print(&render::table(record, &shown, look(color, &io::stdout())));
     }
     Ok(record.exit())
 }

@@ -46,7 +46,7 @@ use crate::cluster::{Cluster, ClusterError, ClusterParts, Node, Peering, Reached
 use crate::config::Clients;
 use crate::event::ProgressEvent;
 use crate::run::{
-    self, ClientPool, ClientPoolSpec, ConnectObserver, Ground, PlayedRun, RunError, RunOutcome, RunSpec, ServersOfRun,
+    self, ClientPool, ClientPoolSpec, ConnectObserver, Ground, RunError, RunOutcome, RunSpec, ServersOfRun,
 };
 use crate::wall_clock::WallClockControl;
 use clients::FamilySpawner;
@@ -121,7 +121,7 @@ async fn attempt(
         return Err(RunError::Clients(why));
     }
     let (ground, cluster) = ground(world, machine, &spec).await?;
-    let played = run::play(spec, ground, PlayedRun::of(outcome), |_| Ok(None)).await;
+    let played = run::play(spec, ground, outcome).await;
     cluster.stop().await;
     played
 }

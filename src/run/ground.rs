@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use harness_checkers::History;
 use harness_checkers::history::ServerEnd;
-use harness_workloads::Contract;
 use tokio::sync::{mpsc, watch};
 
 use super::clients::pool::ClientPool;
@@ -21,10 +19,8 @@ use crate::backends::{Connect, LockSweeper};
 use crate::clock::GroundClock;
 use crate::cluster::{Cluster, EndpointsReceiver, NodeControl, RoleProbe};
 use crate::disks::DiskControl;
-use crate::evidence::SentUnderFaults;
 use crate::faults::{FaultEnv, Links, MessagePoints};
 use crate::wall_clock::WallClockControl;
-use harness_proxy::api::Api;
 use harness_proxy::{TapHub, TapNotification};
 
 /// What a run is played on.
@@ -71,52 +67,18 @@ impl ServersOfRun {
     }
 }
 
-/// What becomes known of a run while it is played.
-pub struct PlayedRun<'a> {
-    pub(super) version: &'a mut Option<String>,
-    pub(super) interrupted: &'a mut bool,
-    pub(super) contract: &'a mut Option<Contract>,
-    /// Where it is kept in memory.
-    pub(super) history: &'a mut Option<History>,
-    pub(super) sent: &'a mut SentUnderFaults,
-    /// Once it has begun.
-    pub(super) run: &'a mut Option<Arc<RunContext>>,
-    /// Likewise: they are to be closed.
-    pub(super) clients: &'a mut Option<Arc<ClientPool>>,
-}
-
-impl<'a> PlayedRun<'a> {
-    /// Of a run whose outcome has nothing yet.
-    pub fn of(outcome: &'a mut RunOutcome) -> Self {
-        Self {
-            version: &mut outcome.version,
-            interrupted: &mut outcome.interrupted,
-            contract: &mut outcome.contract,
-            history: &mut outcome.history,
-            sent: &mut outcome.sent,
-            run: &mut outcome.teardown.run,
-            clients: &mut outcome.teardown.clients,
-        }
-    }
-}
-
-/// Plays a run from its first line to its last. The history is complete when this returns: on disk, or in memory where the run has
-/// it there.
-pub async fn play(
-    spec: Arc<RunSpec>,
-    ground: Ground,
-    played_run: PlayedRun<'_>,
-    serve_api: impl FnOnce(&Arc<RunContext>) -> Result<Option<Api>, RunError>,
-) -> Result<(), RunError> {
-    *played_run.version = Some(ground.servers.version.clone());
+/// Plays a run from its first line to its last; `outcome` has what became known of it, whatever this returns. The history is complete
+/// then: on disk, or in memory where the run has it there.
+pub async fn play(spec: Arc<RunSpec>, ground: Ground, outcome: &mut RunOutcome) -> Result<(), RunError> {
+    outcome.version = Some(ground.servers.version.clone());
     let (path, aside) = (spec.folder.history(), spec.folder.no_history());
-    let Some(mut terms) = settle(&spec, &ground.clients, played_run.interrupted).await? else {
+    let Some(mut terms) = settle(&spec, &ground.clients, &mut outcome.interrupted).await? else {
         return Ok(());
     };
     if ground.observe.is_none() {
         terms.are_not_watched();
     }
-    *played_run.contract = Some(terms.contract.clone());
+    outcome.contract = Some(terms.contract.clone());
     let clock = RunClock::start(ground.clock);
     let file = Some(path.as_path()).filter(|_| !spec.in_memory);
     let header = setup::header(&spec, &terms);
@@ -129,9 +91,13 @@ pub async fn play(
     let routes = Routes::new(&ground.links, &ground.servers.endpoints.borrow());
     let run = Arc::new(RunContext::new(spec, terms, recorder, ground.exchange, routes));
     let clients = Arc::new(ground.clients);
-    *played_run.run = Some(Arc::clone(&run));
-    *played_run.clients = Some(Arc::clone(&clients));
-    let api = serve_api(&run)?;
+    outcome.teardown.run = Some(Arc::clone(&run));
+    outcome.teardown.clients = Some(Arc::clone(&clients));
+    let api = match &outcome.teardown.links {
+        Some(links) => links.serve_api(&run)?,
+        // the links of a world have no proxy
+        None => None,
+    };
     let _listening = taps::start(ground.notices, &clients, Arc::clone(&run));
     let env = FaultEnv {
         clock: ground.clock,
@@ -155,18 +121,15 @@ pub async fn play(
         clients,
         api,
     };
-    let played = phases.play(played_run.interrupted).await;
-    let sent = played_run
-        .run
-        .as_ref()
-        .and_then(|run| run.sent_under_faults.get().cloned());
-    *played_run.sent = sent.unwrap_or_default();
+    let played = phases.play(&mut outcome.interrupted).await;
+    let sent = phases.run.sent_under_faults.get().cloned();
+    outcome.sent = sent.unwrap_or_default();
     let closed = closer.close().map_err(|error| RunError::write(&path, &error));
     if matches!(played, Err(RunError::NoLock(_))) && path.is_file() {
         // no verdict is to be read from it
         std::fs::rename(&path, &aside).map_err(|error| RunError::write(&aside, &error))?;
     }
-    played.and(closed.map(|history| *played_run.history = history))
+    played.and(closed.map(|history| outcome.history = history))
 }
 
 /// Settles the terms of the run: the contract of a recipe is known, a foreign client is asked for its own. `None` when the

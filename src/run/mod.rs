@@ -55,7 +55,7 @@ pub use clients::child::{
 pub use clients::pending::PendingRequests;
 pub use clients::pool::{ClientPool, ClientPoolSpec};
 use context::RunContext;
-pub use ground::{Ground, PlayedRun, ServersOfRun, play};
+pub use ground::{Ground, ServersOfRun, play};
 pub use observer::ConnectObserver;
 pub use peer_proxies::PeerLinks;
 pub use setup::attached::{consent_to, survey};
@@ -253,15 +253,5 @@ async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), Run
         exchange,
         notices,
     };
-    let serve_api = |run: &Arc<RunContext>| links.serve_api(run);
-    let played = PlayedRun {
-        version: &mut outcome.version,
-        interrupted: &mut outcome.interrupted,
-        contract: &mut outcome.contract,
-        history: &mut outcome.history,
-        sent: &mut outcome.sent,
-        run: &mut outcome.teardown.run,
-        clients: &mut outcome.teardown.clients,
-    };
-    play(spec, ground, played, serve_api).await
+    play(spec, ground, outcome).await
 }

@@ -31,7 +31,7 @@ pub use refusal::refusal;
 use crate::backends::Backend;
 use crate::clock::GroundClock;
 use crate::cluster::Cluster;
-use crate::run::{self, Ground, PlayedRun, RunError, RunOutcome, RunSpec};
+use crate::run::{self, Ground, RunError, RunOutcome, RunSpec};
 use endless::WorldWatch;
 
 /// How often a run looks whether the user wants it to end, in virtual time. A world hears nothing of other threads.
@@ -92,7 +92,7 @@ async fn attempt(
         return Err(RunError::Clients(why));
     }
     let (ground, cluster) = ground(world, &spec);
-    let played = run::play(spec, ground, PlayedRun::of(outcome), |_| Ok(None)).await;
+    let played = run::play(spec, ground, outcome).await;
     cluster.stop().await;
     played
 }

@@ -135,14 +135,14 @@ impl RunContext {
         *self.recovers.borrow()
     }
 
-    /// Turns `true` when the recovery begins.
-    pub fn recovering(&self) -> watch::Receiver<bool> {
-        self.recovers.subscribe()
+    /// Waits until the recovery begins.
+    pub async fn until_recovery(&self) {
+        until_on(&self.recovers).await;
     }
 
-    /// Turns `true` when the lock was acquired as often as it was to be, where the run ends with that.
-    pub fn granted(&self) -> watch::Receiver<bool> {
-        self.has_grants.subscribe()
+    /// Waits until the lock was acquired as often as it was to be, where the run ends with that.
+    pub async fn until_granted(&self) {
+        until_on(&self.has_grants).await;
     }
 
     pub fn has_its_grants(&self) -> bool {
@@ -155,11 +155,10 @@ impl RunContext {
         if self.recovers() && !had_its_last {
             return true;
         }
-        let (mut stop, mut recovering) = (self.stopping(), self.recovering());
         tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop) => {}
-            _ = recovering.wait_for(|recovers| *recovers), if !had_its_last => {}
+            () = self.until_stopped() => {}
+            () = self.until_recovery(), if !had_its_last => {}
         }
         false
     }
@@ -180,9 +179,9 @@ impl RunContext {
         }
     }
 
-    /// Turns `true` when clients should finish what they hold and start nothing new.
-    pub fn stopping(&self) -> watch::Receiver<bool> {
-        self.stop.subscribe()
+    /// Waits until clients should finish what they hold and start nothing new.
+    pub async fn until_stopped(&self) {
+        until_on(&self.stop).await;
     }
 
     pub fn stop(&self) {
@@ -226,6 +225,12 @@ impl RunContext {
     pub fn failure(&self) -> Option<String> {
         self.fatal.borrow().clone()
     }
+}
+
+async fn until_on(switch: &watch::Sender<bool>) {
+    let mut switch = switch.subscribe();
+    // its sender is there as long as the one who waits
+    let _ = switch.wait_for(|is_on| *is_on).await;
 }
 
 impl RunCounters {

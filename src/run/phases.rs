@@ -209,11 +209,10 @@ impl PhaseRunner {
 
     /// Waits until then, or until the lock was acquired as often as it was to be.
     async fn granted_or(&self, end: Duration) -> Result<(), RunError> {
-        let mut granted = self.run.granted();
         let elapsed = self.elapse(end.saturating_sub(self.run.clock.now()));
         tokio::select! {
             biased;
-            _ = granted.wait_for(|granted| *granted) => Ok(()),
+            () = self.run.until_granted() => Ok(()),
             elapsed = elapsed => elapsed,
         }
     }
@@ -366,10 +365,9 @@ impl PhaseRunner {
 
     /// Lets time pass; fails when the run stops meanwhile.
     async fn elapse(&self, time: Duration) -> Result<(), RunError> {
-        let mut stop = self.run.stopping();
         tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop) => Err(RunError::Stopped),
+            () = self.run.until_stopped() => Err(RunError::Stopped),
             () = self.run.clock.sleep(time) => Ok(()),
         }
     }

@@ -126,7 +126,6 @@ impl WindowRun {
     /// Waits until a window is `due` to heal and its fault has done what it does, or only for the latter if that ends it, or until the run
     /// has its grants; returns whether the run stops.
     async fn last(&self, active: &mut HealOnDrop<dyn ActiveFault>, due: Duration) -> bool {
-        let (mut stop, mut granted) = (self.run.stopping(), self.run.granted());
         let acted = async {
             active.act(self.run.clock.reading(due)).await;
             if !active.ends_with_act() {
@@ -135,19 +134,18 @@ impl WindowRun {
         };
         tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop) => true,
-            _ = granted.wait_for(|granted| *granted) => false,
+            () = self.run.until_stopped() => true,
+            () = self.run.until_granted() => false,
             () = acted => false,
         }
     }
 
     /// Waits for it; `None` where the run stops or has its grants before, or the faults are over.
     async fn until_over<T>(&self, awaited: impl Future<Output = T>) -> Option<T> {
-        let (mut stop, mut granted) = (self.run.stopping(), self.run.granted());
         tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop) => None,
-            _ = granted.wait_for(|granted| *granted) => None,
+            () = self.run.until_stopped() => None,
+            () = self.run.until_granted() => None,
             it = awaited => Some(it),
             () = self.run.clock.sleep_until(self.over) => None,
         }

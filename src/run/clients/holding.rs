@@ -59,16 +59,15 @@ impl ClientDriver {
             .holders
             .begin(self.client.number, lock, grant.token, work, shared);
         let mut until = Some(self.run.clock.now() + work);
-        let mut stop = self.run.stopping();
         while let Some(end) = until {
-            if !self.executes().await || health.has_changed().unwrap_or(true) || *stop.borrow() {
+            if !self.executes().await || health.has_changed().unwrap_or(true) || self.run.is_stopping() {
                 break;
             }
             let value = self.read(lock, grant);
             tokio::select! {
                 biased;
                 _ = health.changed() => break,
-                _ = stop.changed() => {}
+                () = self.run.until_stopped() => {}
                 () = self.work_until(end.min(self.run.clock.now() + ROUND)) => {}
             }
             // an application that was stopped before its write makes it when it continues, whatever its library says then

@@ -40,20 +40,17 @@ impl ClientDriver {
         if time.is_zero() {
             return true;
         }
-        let (mut stop, mut recovering) = (self.run.stopping(), self.run.recovering());
         tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop) => false,
-            _ = recovering.wait_for(|recovers| *recovers) => false,
+            () = self.run.until_stopped() => false,
+            () = self.run.until_recovery() => false,
             () = self.run.clock.sleep(time) => true,
         }
     }
 
     /// Asks for nothing, until then or until the run stops.
     pub(super) async fn rest(&self, time: Duration) {
-        let mut stop = self.run.stopping();
-        let stopped = stop.wait_for(|stop| *stop);
-        let _ = self.run.clock.within(time, stopped).await;
+        let _ = self.run.clock.within(time, self.run.until_stopped()).await;
     }
 
     /// Lets other clients go first where the run waits for them: after a hold of a lease or more, and in the recovery. A client

@@ -38,6 +38,15 @@ pub struct ReportedGrant {
     pub owner: Option<String>,
 }
 
+impl ReportedGrant {
+    /// `owner 0x1, token 7`; `nobody` is in place of an owner where there is none.
+    pub fn in_words(&self, nobody: &str) -> String {
+        let owner = self.owner.as_deref().unwrap_or(nobody);
+        let token = self.token.map_or("none".into(), |token| token.to_string());
+        format!("owner {owner}, token {token}")
+    }
+}
+
 /// The answer to a request, and when it came.
 #[derive(Debug)]
 pub struct TimedAnswer {

@@ -141,6 +141,15 @@ impl Pair<'_> {
         right
     }
 
+    /// Remarks whether an answer is right, or what it should have been.
+    fn judge(&self, right: bool, step: &str, answer: &TimedAnswer, should: &str) -> bool {
+        self.remark(step, expect(right, answer, should))
+    }
+
+    fn judge_ok(&self, step: &str, answer: &TimedAnswer) -> bool {
+        self.judge(answer.is_ok(), step, answer, "`ok`")
+    }
+
     fn is_silent(&self) -> bool {
         self.a.is_silent() || self.b.is_silent()
     }
@@ -170,14 +179,9 @@ impl Pair<'_> {
         let answer = self.a.acquire("l0", Duration::from_secs(5), false).await;
         let step = "acquire of a free lock";
         let Ok(grant) = &answer.answer else {
-            return self.remark(step, expect(false, &answer, "`ok`"));
+            return self.judge_ok(step, &answer);
         };
-        let words = format!(
-            "{}, owner {}, token {}",
-            answer.in_words(),
-            grant.owner.as_deref().unwrap_or("none"),
-            grant.token.map_or("none".into(), |token| token.to_string())
-        );
+        let words = format!("{}, {}", answer.in_words(), grant.in_words("none"));
         self.remark(step, Ok(words));
         self.is_as_promised(grant);
         self.is_seen(grant).await;
@@ -229,12 +233,7 @@ impl Pair<'_> {
                 ),
             };
         };
-        let words = format!(
-            "seen at {}, owner {}, token {}",
-            keys.key("l0"),
-            seen.owner.as_deref().unwrap_or("unknown"),
-            seen.token.map_or("none".into(), |token| token.to_string())
-        );
+        let words = format!("seen at {}, {}", keys.key("l0"), seen.in_words("unknown"));
         let differs = |issued: Option<IssuedBy>, same: bool| issued == Some(IssuedBy::Server) && !same;
         let owner = differs(
             contract.owner,
@@ -242,10 +241,9 @@ impl Pair<'_> {
         );
         let token = differs(contract.token, seen.token == grant.token);
         let outcome = if owner || token {
+            let replied = grant.in_words("none");
             Err(format!(
-                "{words}; the reply says owner {}, token {}\npromise \"own\" if the client's names are not the server's",
-                grant.owner.as_deref().unwrap_or("none"),
-                grant.token.map_or("none".into(), |token| token.to_string())
+                "{words}; the reply says {replied}\npromise \"own\" if the client's names are not the server's"
             ))
         } else {
             Ok(words)
@@ -258,7 +256,7 @@ impl Pair<'_> {
         let shared = self.terms.demand.is_shared(false);
         if shared {
             let answer = self.b.acquire("l0", Duration::from_secs(5), false).await;
-            self.remark("a second permit", expect(answer.is_ok(), &answer, "`ok`"));
+            self.judge_ok("a second permit", &answer);
             self.b.release("l0").await;
             return;
         }
@@ -269,16 +267,13 @@ impl Pair<'_> {
         } else {
             let answer = self.b.acquire("l0", Duration::ZERO, false).await;
             let busy = is_fail(&answer, "busy");
-            self.remark(
-                "a try-lock of a taken lock",
-                expect(busy, &answer, "`fail` with `busy`"),
-            );
+            self.judge(busy, "a try-lock of a taken lock", &answer, "`fail` with `busy`");
             self.give_back(&answer).await;
         }
         let answer = self.b.acquire("l0", SHORT, false).await;
         let in_time = is_fail(&answer, "timeout") && answer.after + SHORT / 4 > SHORT;
         let should = format!("`fail` with `timeout` after {}", in_words(SHORT));
-        self.remark("a wait for a lock that stays taken", expect(in_time, &answer, &should));
+        self.judge(in_time, "a wait for a lock that stays taken", &answer, &should);
         self.give_back(&answer).await;
     }
 
@@ -296,23 +291,16 @@ impl Pair<'_> {
             sleep(SHORT / 4).await;
             self.a.release("l0").await
         });
-        self.remark("release", expect(released.is_ok(), &released, "`ok`"));
+        self.judge_ok("release", &released);
         let got = waited.is_ok() && waited.after < wait;
-        self.remark(
-            "a waiter when the lock is released",
-            expect(got, &waited, "`ok` soon after the release"),
-        );
+        let step = "a waiter when the lock is released";
+        self.judge(got, step, &waited, "`ok` soon after the release");
         let released = self.b.release("l0").await;
-        self.remark(
-            "release of the waiter's own hold",
-            expect(released.is_ok(), &released, "`ok`"),
-        );
+        self.judge_ok("release of the waiter's own hold", &released);
         let again = self.b.release("l0").await;
         let refused = is_fail(&again, "not held");
-        self.remark(
-            "release of what is not held",
-            expect(refused, &again, "`fail` with `not held`"),
-        );
+        let should = "`fail` with `not held`";
+        self.judge(refused, "release of what is not held", &again, should);
         self.tokens().await;
     }
 
@@ -349,27 +337,23 @@ impl Pair<'_> {
         if self.terms.contract.read == Some(true) {
             let reader = self.a.acquire("l0", wait, true).await;
             let second = self.b.acquire("l0", wait, true).await;
-            self.remark(
-                "two readers",
-                expect(reader.is_ok() && second.is_ok(), &second, "`ok`, together"),
-            );
+            let both = reader.is_ok() && second.is_ok();
+            self.judge(both, "two readers", &second, "`ok`, together");
             self.b.release("l0").await;
             let writer = self.b.acquire("l0", SHORT, false).await;
-            self.remark(
-                "a writer while there is a reader",
-                expect(!writer.is_ok(), &writer, "no `ok`"),
-            );
+            let step = "a writer while there is a reader";
+            self.judge(!writer.is_ok(), step, &writer, "no `ok`");
             self.give_back(&writer).await;
             self.a.release("l0").await;
         }
         if self.terms.contract.reentrant == Some(true) {
             self.a.acquire("l0", wait, false).await;
             let again = self.a.acquire("l0", wait, false).await;
-            self.remark("acquire by its holder", expect(again.is_ok(), &again, "`ok`"));
+            self.judge_ok("acquire by its holder", &again);
             self.a.release("l0").await;
             let other = self.b.acquire("l0", SHORT, false).await;
             let step = "another client after one release of two";
-            self.remark(step, expect(!other.is_ok(), &other, "no `ok`"));
+            self.judge(!other.is_ok(), step, &other, "no `ok`");
             self.give_back(&other).await;
             self.a.release("l0").await;
         }

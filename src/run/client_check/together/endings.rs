@@ -6,8 +6,11 @@ use harness_workloads::KeyValue;
 use harness_workloads::protocol::LockSignalKind;
 use tokio::time::sleep;
 
-use super::{Pair, SHORT, expect};
+use super::{Pair, SHORT};
 use crate::run::client_check::checked_client::{CheckedClient, TimedAnswer};
+
+/// The step of a process in place of one that ended.
+const STARTED_AGAIN: &str = "open of a process that was started again";
 
 impl Pair<'_> {
     /// A hold of two leases.
@@ -95,10 +98,7 @@ impl Pair<'_> {
     async fn start_again(&mut self) {
         if let Ok(mut client) = self.bench.client(0, self.endpoints.clone()).await {
             let answer = client.open().await;
-            self.remark(
-                "open of a process that was started again",
-                expect(answer.is_ok(), &answer, "`ok`"),
-            );
+            self.judge_ok(STARTED_AGAIN, &answer);
             std::mem::replace(&mut self.a, client).end().await;
         }
     }
@@ -115,7 +115,7 @@ impl Pair<'_> {
             return;
         }
         let closed = self.a.close().await;
-        self.remark("close while it holds", expect(closed.is_ok(), &closed, "`ok`"));
+        self.judge_ok("close while it holds", &closed);
         self.is_free("the lock after a close").await;
         let left = self.a.end_input().await;
         let seen = if left {
@@ -130,10 +130,8 @@ impl Pair<'_> {
     async fn is_free(&self, step: &str) {
         let answer = self.b.acquire("l0", self.lease() * 3, false).await;
         let soon = answer.is_ok() && answer.after < self.lease() / 2;
-        self.remark(
-            step,
-            expect(soon, &answer, "`ok` at once: a close releases what is held"),
-        );
+        let should = "`ok` at once: a close releases what is held";
+        self.judge(soon, step, &answer, should);
         self.give_back(&answer).await;
     }
 
@@ -145,10 +143,7 @@ impl Pair<'_> {
         let started = self.bench.client(0, self.endpoints.clone()).await;
         let Ok(mut client) = started else { return };
         let answer = client.open().await;
-        if !self.remark(
-            "open of a process that was started again",
-            expect(answer.is_ok(), &answer, "`ok`"),
-        ) {
+        if !self.judge_ok(STARTED_AGAIN, &answer) {
             return;
         }
         let elsewhere = self.terms.contract.value == Some(KeyValue::None);
@@ -172,7 +167,7 @@ impl Pair<'_> {
                 .bench
                 .remarks
                 .not_judged(step, format!("{}; say lease=true or lease=false", answer.in_words())),
-            (taken, _) => drop(self.remark(step, expect(taken, &answer, "`ok` after about a lease"))),
+            (taken, _) => _ = self.judge(taken, step, &answer, "`ok` after about a lease"),
         }
         self.give_back(&answer).await;
     }

@@ -148,6 +148,13 @@ impl CheckedClient {
             .await
     }
 
+    /// Releases what it should not have got.
+    pub async fn give_back(&self, answer: &TimedAnswer, lock: &str) {
+        if answer.is_ok() {
+            self.release(lock).await;
+        }
+    }
+
     pub async fn close(&self) -> TimedAnswer {
         self.ask(ClientOp::Close, self.patience).await
     }

@@ -7,7 +7,6 @@ use harness_workloads::protocol::LockSignalKind;
 use tokio::time::sleep;
 
 use super::{Pair, SHORT};
-use crate::run::client_check::checked_client::{CheckedClient, TimedAnswer};
 
 /// The step of a process in place of one that ended.
 const STARTED_AGAIN: &str = "open of a process that was started again";
@@ -29,7 +28,7 @@ impl Pair<'_> {
         if let Some(how) = self.a.ended().filter(|_| contract.renews != Some(true)) {
             let seen = format!("not renewed: the holder's process ended, and with it its hold ({how})");
             self.bench.remarks.right(step, seen);
-            self.give_back_of(&self.b, &answer, "l1").await;
+            self.b.give_back(&answer, "l1").await;
             return self.start_again().await;
         }
         let lost = self.a.signals().map(|signals| {
@@ -65,7 +64,7 @@ impl Pair<'_> {
         } else {
             self.a.release("l1").await;
         }
-        self.give_back_of(&self.b, &answer, "l1").await;
+        self.b.give_back(&answer, "l1").await;
     }
 
     /// The first client releases what it had, which the second one has had since `taken`: it must still have it.
@@ -91,7 +90,7 @@ impl Pair<'_> {
                 .remarks
                 .not_judged(step, "it took too long: the lease of the other client may be over"),
         }
-        self.give_back_of(&self.a, &again, "l1").await;
+        self.a.give_back(&again, "l1").await;
     }
 
     /// Starts another process in place of the first client's, which ended.
@@ -100,12 +99,6 @@ impl Pair<'_> {
             let answer = client.open().await;
             self.judge_ok(STARTED_AGAIN, &answer);
             std::mem::replace(&mut self.a, client).end().await;
-        }
-    }
-
-    async fn give_back_of(&self, client: &CheckedClient, answer: &TimedAnswer, lock: &str) {
-        if answer.is_ok() {
-            client.release(lock).await;
         }
     }
 
@@ -132,7 +125,7 @@ impl Pair<'_> {
         let soon = answer.is_ok() && answer.after < self.lease() / 2;
         let should = "`ok` at once: a close releases what is held";
         self.judge(soon, step, &answer, should);
-        self.give_back(&answer).await;
+        self.b.give_back(&answer, "l0").await;
     }
 
     /// A process is killed while it holds, and another one started.
@@ -169,6 +162,6 @@ impl Pair<'_> {
                 .not_judged(step, format!("{}; say lease=true or lease=false", answer.in_words())),
             (taken, _) => _ = self.judge(taken, step, &answer, "`ok` after about a lease"),
         }
-        self.give_back(&answer).await;
+        self.b.give_back(&answer, "l0").await;
     }
 }

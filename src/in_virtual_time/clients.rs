@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use async_trait::async_trait;
 use harness_simulation::{Kept, World};
 use harness_workloads::protocol::{ClientOp, Message, Request};
 
@@ -20,7 +21,6 @@ use super::routes::{Router, address_of_client};
 use super::servers::server_at;
 use super::wall_clock::FamilyClock;
 use crate::clock::GroundClock;
-use crate::cluster::BoxFuture;
 use crate::process::Activity;
 use crate::run::{
     CLIENT_CLOSE, ChildCommand, ChildError, ClientChild, ClientSpawner, OnChildEvent, OutputReader, PendingRequests,
@@ -42,19 +42,18 @@ pub struct FamilySpawner {
     pub forks: Arc<AtomicBool>,
 }
 
+#[async_trait]
 impl ClientSpawner for FamilySpawner {
-    fn start<'a>(
-        &'a self,
-        clients: &'a [u32],
+    async fn start(
+        &self,
+        clients: &[u32],
         who: String,
-        log: &'a Path,
+        log: &Path,
         on_event: OnChildEvent,
-    ) -> BoxFuture<'a, Result<Arc<dyn ClientChild>, ChildError>> {
-        Box::pin(async move {
-            self.world.sleep(START).await;
-            let child = self.begin(clients, who, log, on_event)?;
-            Ok(Arc::new(child) as Arc<dyn ClientChild>)
-        })
+    ) -> Result<Arc<dyn ClientChild>, ChildError> {
+        self.world.sleep(START).await;
+        let child = self.begin(clients, who, log, on_event)?;
+        Ok(Arc::new(child) as Arc<dyn ClientChild>)
     }
 
     fn wall_clock(&self, first: u32) -> Option<Arc<dyn WallClockControl>> {
@@ -160,45 +159,42 @@ impl FamilyChild {
     }
 }
 
+#[async_trait]
 impl ClientChild for FamilyChild {
-    fn ask(&self, client: u32, op: ClientOp) -> BoxFuture<'_, Option<Message>> {
-        Box::pin(async move {
-            let id = self.next_id.fetch_add(1, Relaxed);
-            let reply = self.pending.add(id)?;
-            {
-                let state = self.state.try_get()?;
-                let mut line = serde_json::to_vec(&Request { id, client, op }).expect("a request is plain data");
-                line.push(b'\n');
-                state.family.write(state.input, &line);
-                state.family.step();
-            }
-            let reply = reply.await.ok();
-            if let Some(Message::Ok {
-                contract: Some(contract),
-                ..
-            }) = &reply
-                && contract.forks == Some(true)
-            {
-                self.forks.store(true, Relaxed);
-            }
-            reply
-        })
+    async fn ask(&self, client: u32, op: ClientOp) -> Option<Message> {
+        let id = self.next_id.fetch_add(1, Relaxed);
+        let reply = self.pending.add(id)?;
+        {
+            let state = self.state.try_get()?;
+            let mut line = serde_json::to_vec(&Request { id, client, op }).expect("a request is plain data");
+            line.push(b'\n');
+            state.family.write(state.input, &line);
+            state.family.step();
+        }
+        let reply = reply.await.ok();
+        if let Some(Message::Ok {
+            contract: Some(contract),
+            ..
+        }) = &reply
+            && contract.forks == Some(true)
+        {
+            self.forks.store(true, Relaxed);
+        }
+        reply
     }
 
-    fn end(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            if let Some(state) = self.state.try_get() {
-                state.family.close(state.input, connection::CLOSED);
-                state.family.step();
-            }
-            let clock = GroundClock::Virtual(self.world);
-            let mut left = CLIENT_CLOSE;
-            while !left.is_zero() && self.living().is_some() {
-                clock.sleep(CLIENT_CLOSE / 20).await;
-                left = left.saturating_sub(CLIENT_CLOSE / 20);
-            }
-            self.kill();
-        })
+    async fn end(&self) {
+        if let Some(state) = self.state.try_get() {
+            state.family.close(state.input, connection::CLOSED);
+            state.family.step();
+        }
+        let clock = GroundClock::Virtual(self.world);
+        let mut left = CLIENT_CLOSE;
+        while !left.is_zero() && self.living().is_some() {
+            clock.sleep(CLIENT_CLOSE / 20).await;
+            left = left.saturating_sub(CLIENT_CLOSE / 20);
+        }
+        self.kill();
     }
 
     fn kill(&self) -> bool {

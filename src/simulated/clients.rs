@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use harness_simulation::{SimulatedProcess, World};
 use harness_workloads::protocol::{ClientOp, Message};
 use harness_workloads::{Contract, LockClient, SignalSink, perform, reply};
 use tokio::sync::{mpsc, oneshot};
 
 use super::wall_clocks::ProcessWallClock;
-use crate::cluster::BoxFuture;
 use crate::process::Activity;
 use crate::run::{ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent};
 use crate::wall_clock::WallClockControl;
@@ -39,33 +39,32 @@ pub fn process_of(world: World, first: u32) -> SimulatedProcess {
     world.process(&format!("c{first}"))
 }
 
+#[async_trait]
 impl ClientSpawner for SimulatedSpawner {
-    fn start<'a>(
-        &'a self,
-        clients: &'a [u32],
+    async fn start(
+        &self,
+        clients: &[u32],
         who: String,
-        _: &'a Path,
+        _: &Path,
         on_event: OnChildEvent,
-    ) -> BoxFuture<'a, Result<Arc<dyn ClientChild>, ChildError>> {
-        Box::pin(async move {
-            self.world.sleep(START).await;
-            let process = process_of(self.world, clients[0]);
-            let child = SimulatedChild {
+    ) -> Result<Arc<dyn ClientChild>, ChildError> {
+        self.world.sleep(START).await;
+        let process = process_of(self.world, clients[0]);
+        let child = SimulatedChild {
+            process,
+            who,
+            server: ClientServer {
                 process,
-                who,
-                server: ClientServer {
-                    process,
-                    make: Arc::clone(&self.make),
-                    contract: self.contract.clone(),
-                    clock: self.clocks.get(&clients[0]).cloned(),
-                    on_event: Arc::clone(&on_event),
-                },
-                clients: Mutex::default(),
-                on_event,
-                over: AtomicBool::new(false),
-            };
-            Ok(Arc::new(child) as Arc<dyn ClientChild>)
-        })
+                make: Arc::clone(&self.make),
+                contract: self.contract.clone(),
+                clock: self.clocks.get(&clients[0]).cloned(),
+                on_event: Arc::clone(&on_event),
+            },
+            clients: Mutex::default(),
+            on_event,
+            over: AtomicBool::new(false),
+        };
+        Ok(Arc::new(child) as Arc<dyn ClientChild>)
     }
 
     fn wall_clock(&self, first: u32) -> Option<Arc<dyn WallClockControl>> {
@@ -92,15 +91,6 @@ struct SimulatedChild {
 }
 
 impl SimulatedChild {
-    /// Ends the process, unless it has ended; returns whether it had not. A later process of this name is another one.
-    fn end_process(&self) -> bool {
-        let there = !self.over.swap(true, Relaxed);
-        if there {
-            self.process.kill();
-        }
-        there
-    }
-
     /// Sends a request to a client, which is made when it is first asked for anything. Where the process is gone, so is the
     /// receiver, and no answer comes.
     fn send(&self, client: u32, asked: AskedRequest) {
@@ -113,16 +103,18 @@ impl SimulatedChild {
     }
 }
 
+#[async_trait]
 impl ClientChild for SimulatedChild {
-    fn ask(&self, client: u32, op: ClientOp) -> BoxFuture<'_, Option<Message>> {
+    async fn ask(&self, client: u32, op: ClientOp) -> Option<Message> {
         let (reply, answer) = oneshot::channel();
         self.send(client, AskedRequest { op, reply });
-        Box::pin(async { answer.await.ok() })
+        answer.await.ok()
     }
 
-    fn end(&self) -> BoxFuture<'_, ()> {
-        self.end_process();
-        Box::pin(std::future::ready(()))
+    async fn end(&self) {
+        if !self.over.swap(true, Relaxed) {
+            self.server.process.kill();
+        }
     }
 
     fn kill(&self) -> bool {

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::{CheckBench, in_words};
 use crate::clock::monotonic_ns;
-use crate::run::clients::child::{ChildEvent, ChildProcess, OnChildEvent};
+use crate::run::clients::child::{ChildEvent, ChildProcess, ClientChild, OnChildEvent};
 
 /// Time for a child's end to be noticed.
 const END: Duration = Duration::from_secs(5);

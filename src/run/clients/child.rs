@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use harness_workloads::protocol::{self, ClientOp, Message, Request};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -21,7 +22,6 @@ use tokio::time::timeout;
 use super::access::ClientAccess;
 use super::pending::PendingRequests;
 use crate::clock::monotonic_ns;
-use crate::cluster::BoxFuture;
 use crate::process::{self, Activity, EndDoubt};
 use crate::wall_clock::{WallClock, WallClockControl};
 
@@ -74,12 +74,13 @@ pub enum ChildEvent {
 }
 
 /// A process with lock clients in it, from its start to its end.
+#[async_trait]
 pub trait ClientChild: Send + Sync {
     /// Sends a client's request and waits for its reply. `None`: the child ended or broke the protocol before it answered.
-    fn ask(&self, client: u32, op: ClientOp) -> BoxFuture<'_, Option<Message>>;
+    async fn ask(&self, client: u32, op: ClientOp) -> Option<Message>;
 
     /// Tells the child that nothing more is asked of it, and waits a while for it to leave; then kills it.
-    fn end(&self) -> BoxFuture<'_, ()>;
+    async fn end(&self);
 
     /// Kills the child at once, with everything that it started. Returns whether there was a child to kill.
     fn kill(&self) -> bool;
@@ -94,16 +95,17 @@ pub trait ClientChild: Send + Sync {
 }
 
 /// Starts the processes of clients.
+#[async_trait]
 pub trait ClientSpawner: Send + Sync {
     /// Starts a process that hosts these clients, none of which is open. `who` names it in errors; what it says when it has
     /// trouble goes to `log`.
-    fn start<'a>(
-        &'a self,
-        clients: &'a [u32],
+    async fn start(
+        &self,
+        clients: &[u32],
         who: String,
-        log: &'a Path,
+        log: &Path,
         on_event: OnChildEvent,
-    ) -> BoxFuture<'a, Result<Arc<dyn ClientChild>, ChildError>>;
+    ) -> Result<Arc<dyn ClientChild>, ChildError>;
 
     /// The wall clock of the process whose first client this is, where the plan steps clocks.
     fn wall_clock(&self, first: u32) -> Option<Arc<dyn WallClockControl>>;
@@ -137,6 +139,16 @@ pub struct ChildCommand {
 }
 
 impl ChildCommand {
+    /// A line for the shell.
+    pub fn of_shell(line: String, access: ClientAccess) -> Self {
+        Self {
+            program: "sh".into(),
+            args: vec!["-c".into(), line],
+            env: Vec::new(),
+            access,
+        }
+    }
+
     /// The command itself, with pipes for requests and replies. What the child prints on stderr goes to `log`.
     pub fn command(&self, log: &Path) -> Result<Command, ChildError> {
         let errors = File::options().create(true).append(true).open(log);
@@ -174,22 +186,21 @@ impl ChildSpawner {
     }
 }
 
+#[async_trait]
 impl ClientSpawner for ChildSpawner {
-    fn start<'a>(
-        &'a self,
-        clients: &'a [u32],
+    async fn start(
+        &self,
+        clients: &[u32],
         who: String,
-        log: &'a Path,
+        log: &Path,
         on_event: OnChildEvent,
-    ) -> BoxFuture<'a, Result<Arc<dyn ClientChild>, ChildError>> {
-        Box::pin(async move {
-            let mut command = self.command.clone();
-            if let Some(clock) = self.clock_of(clients[0]) {
-                command.env.extend(clock.environment(clock.folder()));
-            }
-            let child = ChildProcess::start(&command, who, log, on_event).await?;
-            Ok(child as Arc<dyn ClientChild>)
-        })
+    ) -> Result<Arc<dyn ClientChild>, ChildError> {
+        let mut command = self.command.clone();
+        if let Some(clock) = self.clock_of(clients[0]) {
+            command.env.extend(clock.environment(clock.folder()));
+        }
+        let child = ChildProcess::start(&command, who, log, on_event).await?;
+        Ok(child as Arc<dyn ClientChild>)
     }
 
     fn wall_clock(&self, first: u32) -> Option<Arc<dyn WallClockControl>> {
@@ -198,31 +209,60 @@ impl ClientSpawner for ChildSpawner {
     }
 }
 
+#[async_trait]
 impl ClientChild for ChildProcess {
-    fn ask(&self, client: u32, op: ClientOp) -> BoxFuture<'_, Option<Message>> {
-        Box::pin(self.ask(client, op))
+    async fn ask(&self, client: u32, op: ClientOp) -> Option<Message> {
+        self.ask_in_words(|id| serde_json::to_vec(&Request { id, client, op }).expect("a request is plain data"))
+            .await
     }
 
-    fn end(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.end())
+    async fn end(&self) {
+        self.close_input().await;
+        let process = self.process.lock().expect("no one panics while holding a child").take();
+        if let Some(mut process) = process {
+            let _ = timeout(CLIENT_CLOSE, process.wait()).await;
+        }
+        self.kill();
     }
 
     fn kill(&self) -> bool {
+        // when it was last alive is known before it is killed
+        self.activity();
         let there = self.signal(Signal::SIGKILL);
-        self.kill();
+        // it leads a group, which may outlive it
+        let _ = killpg(self.group, Signal::SIGKILL);
         there
     }
 
     fn stop(&self) -> bool {
-        self.stop()
+        let mut stops = self.stops.lock().expect("no one panics while counting stops");
+        if *stops == 0 && !self.signal(Signal::SIGSTOP) {
+            return false;
+        }
+        *stops += 1;
+        true
     }
 
     fn go_on(&self) {
-        self.go_on();
+        let mut stops = self.stops.lock().expect("no one panics while counting stops");
+        *stops = stops.saturating_sub(1);
+        if *stops == 0 {
+            self.signal(Signal::SIGCONT);
+        }
     }
 
     fn activity(&self) -> Activity {
-        self.activity()
+        let now = monotonic_ns();
+        let process = self.process.lock().expect("no one panics while holding a child");
+        let activity = process
+            .as_ref()
+            .and_then(Child::id)
+            .map_or(Activity::Ending, process::activity);
+        let activity = self.doubt.judge(activity, now);
+        if matches!(activity, Activity::Running | Activity::Stopped) {
+            self.alive_at.fetch_max(now, Relaxed);
+        }
+        activity
     }
 }
 
@@ -260,13 +300,7 @@ impl ChildProcess {
         Ok(child)
     }
 
-    /// Sends a request and waits for its reply. `None`: the child ended or broke the protocol before it answered.
-    pub async fn ask(&self, client: u32, op: ClientOp) -> Option<Message> {
-        self.ask_in_words(|id| serde_json::to_vec(&Request { id, client, op }).expect("a request is plain data"))
-            .await
-    }
-
-    /// Sends a line that `words` makes of a request's id, and waits for the reply to it, as [`ChildProcess::ask`] does.
+    /// Sends a line that `words` makes of a request's id, and waits for the reply to it, as [`ClientChild::ask`] does.
     pub async fn ask_in_words(&self, words: impl FnOnce(u64) -> Vec<u8>) -> Option<Message> {
         let id = self.next_id.fetch_add(1, Relaxed);
         let reply = self.pending.add(id)?;
@@ -288,62 +322,10 @@ impl ChildProcess {
         self.stdin.lock().await.take();
     }
 
-    /// Ends the child's input and waits a while for it to leave; then kills it.
-    pub async fn end(&self) {
-        self.close_input().await;
-        let process = self.process.lock().expect("no one panics while holding a child").take();
-        if let Some(mut process) = process {
-            let _ = timeout(CLIENT_CLOSE, process.wait()).await;
-        }
-        self.kill();
-    }
-
-    /// Kills the child at once, with everything that it started: it leads a process group.
-    pub fn kill(&self) {
-        self.activity();
-        let _ = killpg(self.group, Signal::SIGKILL);
-    }
-
     /// Sends a signal to the child and to everything that it started. Returns whether it exists.
-    pub fn signal(&self, signal: Signal) -> bool {
-        if signal == Signal::SIGKILL {
-            self.activity();
-        }
+    fn signal(&self, signal: Signal) -> bool {
         let process = self.process.lock().expect("no one panics while holding a child");
         process.as_ref().is_some_and(|process| process::signal(process, signal))
-    }
-
-    /// Stops the child until [`ChildProcess::go_on`] was called as often. Returns whether there is a child to stop.
-    pub fn stop(&self) -> bool {
-        let mut stops = self.stops.lock().expect("no one panics while counting stops");
-        if *stops == 0 && !self.signal(Signal::SIGSTOP) {
-            return false;
-        }
-        *stops += 1;
-        true
-    }
-
-    pub fn go_on(&self) {
-        let mut stops = self.stops.lock().expect("no one panics while counting stops");
-        *stops = stops.saturating_sub(1);
-        if *stops == 0 {
-            self.signal(Signal::SIGCONT);
-        }
-    }
-
-    /// What the child does now. Where it is running or stopped, this proves that it was alive when this was called.
-    pub fn activity(&self) -> Activity {
-        let now = monotonic_ns();
-        let process = self.process.lock().expect("no one panics while holding a child");
-        let activity = process
-            .as_ref()
-            .and_then(Child::id)
-            .map_or(Activity::Ending, process::activity);
-        let activity = self.doubt.judge(activity, now);
-        if matches!(activity, Activity::Running | Activity::Stopped) {
-            self.alive_at.fetch_max(now, Relaxed);
-        }
-        activity
     }
 
     /// The last time at which the child is known to have been alive.
@@ -503,12 +485,7 @@ mod tests {
 
     async fn lie(script: &str) -> (Option<Message>, ChildError) {
         let folder = tempfile::tempdir().unwrap();
-        let start = ChildCommand {
-            program: "sh".into(),
-            args: vec!["-c".into(), script.into()],
-            env: Vec::new(),
-            access: ClientAccess::default(),
-        };
+        let start = ChildCommand::of_shell(script.into(), ClientAccess::default());
         let (over, mut ended) = unbounded_channel();
         let on_event: OnChildEvent = Arc::new(move |news| {
             if let ChildEvent::Over { error, .. } = news {
@@ -537,12 +514,7 @@ mod tests {
     #[tokio::test]
     async fn a_child_that_printed_garbage_is_asked_nothing_more_though_it_still_reads() {
         let folder = tempfile::tempdir().unwrap();
-        let start = ChildCommand {
-            program: "sh".into(),
-            args: vec!["-c".into(), "echo hello; cat >/dev/null".into()],
-            env: Vec::new(),
-            access: ClientAccess::default(),
-        };
+        let start = ChildCommand::of_shell("echo hello; cat >/dev/null".into(), ClientAccess::default());
         let (over, mut ended) = watch::channel(false);
         let on_event: OnChildEvent = Arc::new(move |_| {
             over.send_replace(true);
@@ -687,12 +659,7 @@ sys.stdin.readline()
     #[tokio::test]
     async fn a_shell_that_serves_by_itself_is_alive_between_the_programs_that_it_starts() {
         let script = r#"sleep 0.01 & while read x; do sleep 0.01; echo '{"type":"ok","id":'$((i += 1))'}'; done"#;
-        let start = ChildCommand {
-            program: "sh".into(),
-            args: vec!["-c".into(), script.into()],
-            env: Vec::new(),
-            access: ClientAccess::default(),
-        };
+        let start = ChildCommand::of_shell(script.into(), ClientAccess::default());
         let folder = tempfile::tempdir().unwrap();
         let deaf: OnChildEvent = Arc::new(|_: ChildEvent| {});
         let child = ChildProcess::start(&start, "c0".into(), &folder.path().join("log"), deaf)

@@ -53,8 +53,6 @@ impl ProcessControl for ProcessHandle {
 
 #[cfg(test)]
 mod tests {
-    use nix::sys::signal::Signal;
-
     use super::super::access::ClientAccess;
     use super::super::child::{ChildCommand, ChildEvent, ChildProcess, OnChildEvent};
     use super::*;
@@ -62,12 +60,8 @@ mod tests {
     #[tokio::test]
     async fn a_stopped_child_answers_only_after_the_last_of_its_stops() {
         let folder = tempfile::tempdir().unwrap();
-        let start = ChildCommand {
-            program: "sh".into(),
-            env: Vec::new(),
-            access: ClientAccess::default(),
-            args: vec!["-c".into(), r#"read x; echo '{"type":"ok","id":1}'; cat"#.into()],
-        };
+        let script = r#"read x; echo '{"type":"ok","id":1}'; cat"#;
+        let start = ChildCommand::of_shell(script.into(), ClientAccess::default());
         let deaf: OnChildEvent = Arc::new(|_: ChildEvent| {});
         let child = ChildProcess::start(&start, "c0".into(), &folder.path().join("log"), deaf)
             .await
@@ -82,6 +76,6 @@ mod tests {
         assert!(!reply.is_finished(), "one stop is left");
         child.go_on();
         assert!(reply.await.unwrap().is_some());
-        assert!(child.signal(Signal::SIGKILL));
+        assert!(child.kill());
     }
 }

@@ -416,12 +416,7 @@ mod tests {
         };
         let pool = ClientPool::new(ClientPoolSpec {
             spawner: Arc::new(ChildSpawner {
-                command: ChildCommand {
-                    program: "sh".into(),
-                    args: vec!["-c".into(), script],
-                    env: Vec::new(),
-                    access: ClientAccess::default(),
-                },
+                command: ChildCommand::of_shell(script, ClientAccess::default()),
                 clocks: Vec::new(),
             }),
             clock: GroundClock::Real,

@@ -106,12 +106,7 @@ pub fn client_command(
     let options = match &config.who {
         Clients::Foreign { command, .. } => {
             let command = adapters::shell_command(command).map_err(|error| RunError::Clients(error.to_string()))?;
-            return Ok(ChildCommand {
-                program: "sh".into(),
-                args: vec!["-c".into(), as_one_process(command)],
-                env: Vec::new(),
-                access,
-            });
+            return Ok(ChildCommand::of_shell(as_one_process(command), access));
         }
         Clients::Recipe(options) => options,
     };

@@ -255,6 +255,7 @@ fn wall_clocks_differ_by_what_was_set_and_monotonic_clocks_do_not() {
         two.set_wall_clock_offset(-3_000_000_000);
         let ahead = one.host().wall_clock() - two.host().wall_clock();
         assert_eq!(ahead, Duration::from_secs(3));
+        assert_eq!((one.shifted_readings(), two.shifted_readings()), (0, 1));
         let (a, b) = (one.host().now(), two.host().now());
         assert!(b > a && b - a < MS);
         assert!(one.host().wall_clock() > Duration::from_secs(1_767_225_600));

@@ -1,6 +1,7 @@
-//! Simulated client processes: the same recipes behind the same requests and replies, without pipes.
+//! Simulated client processes: the same recipes behind the same requests and replies, without pipes; and their wall clocks.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,7 +14,6 @@ use harness_workloads::protocol::{ClientOp, Message};
 use harness_workloads::{Contract, LockClient, SignalSink, perform, reply};
 use tokio::sync::{mpsc, oneshot};
 
-use super::wall_clocks::ProcessWallClock;
 use crate::process::Activity;
 use crate::run::{ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent};
 use crate::wall_clock::WallClockControl;
@@ -30,13 +30,15 @@ pub struct SimulatedSpawner {
     pub make: ClientMaker,
     /// What every client answers to `open`.
     pub contract: Contract,
-    /// By client: the wall clock of its process, where the plan steps clocks.
-    pub clocks: BTreeMap<u32, Arc<ProcessWallClock>>,
+    /// Whether the plan steps clocks.
+    pub steps_clocks: bool,
 }
 
-/// The process that hosts a client and those after it.
-pub fn process_of(world: World, first: u32) -> SimulatedProcess {
-    world.process(&format!("c{first}"))
+impl SimulatedSpawner {
+    /// The process that hosts a client and those after it.
+    fn process_of(&self, first: u32) -> SimulatedProcess {
+        self.world.process(&format!("c{first}"))
+    }
 }
 
 #[async_trait]
@@ -49,17 +51,11 @@ impl ClientSpawner for SimulatedSpawner {
         on_event: OnChildEvent,
     ) -> Result<Arc<dyn ClientChild>, ChildError> {
         self.world.sleep(START).await;
-        let process = process_of(self.world, clients[0]);
         let child = SimulatedChild {
-            process,
+            process: self.process_of(clients[0]),
             who,
-            server: ClientServer {
-                process,
-                make: Arc::clone(&self.make),
-                contract: self.contract.clone(),
-                clock: self.clocks.get(&clients[0]).cloned(),
-                on_event: Arc::clone(&on_event),
-            },
+            make: Arc::clone(&self.make),
+            contract: self.contract.clone(),
             clients: Mutex::default(),
             on_event,
             over: AtomicBool::new(false),
@@ -68,8 +64,19 @@ impl ClientSpawner for SimulatedSpawner {
     }
 
     fn wall_clock(&self, first: u32) -> Option<Arc<dyn WallClockControl>> {
-        let clock = Arc::clone(self.clocks.get(&first)?);
-        Some(clock)
+        let process = self.steps_clocks.then(|| self.process_of(first))?;
+        Some(Arc::new(process))
+    }
+}
+
+impl WallClockControl for SimulatedProcess {
+    fn step(&self, nanoseconds: i64) -> io::Result<()> {
+        self.set_wall_clock_offset(self.wall_clock_offset().saturating_add(nanoseconds));
+        Ok(())
+    }
+
+    fn shifted_readings(&self) -> u64 {
+        Self::shifted_readings(self)
     }
 }
 
@@ -83,7 +90,8 @@ struct AskedRequest {
 struct SimulatedChild {
     process: SimulatedProcess,
     who: String,
-    server: ClientServer,
+    make: ClientMaker,
+    contract: Contract,
     /// Where the requests of each client go that was asked for anything.
     clients: Mutex<BTreeMap<u32, mpsc::UnboundedSender<AskedRequest>>>,
     on_event: OnChildEvent,
@@ -98,8 +106,22 @@ impl SimulatedChild {
             return;
         }
         let mut clients = self.clients.lock().expect("no one panics while sending a request");
-        let requests = clients.entry(client).or_insert_with(|| self.server.start(client));
+        let requests = clients.entry(client).or_insert_with(|| self.start_client(client));
         let _ = requests.send(asked);
+    }
+
+    /// Makes a client in the process, which serves until the process is killed.
+    fn start_client(&self, client: u32) -> mpsc::UnboundedSender<AskedRequest> {
+        let (requests, inbox) = mpsc::unbounded_channel();
+        let (process, make, contract) = (self.process, Arc::clone(&self.make), self.contract.clone());
+        let on_event = Arc::clone(&self.on_event);
+        let serving = async move {
+            let out = Rc::new(move |signal| on_event(ChildEvent::Signal(signal)));
+            let lock = make(client, process, SignalSink::new(client, process.host(), out));
+            serve_client(lock, contract, inbox).await;
+        };
+        self.process.spawn(serving).detach();
+        requests
     }
 }
 
@@ -113,7 +135,7 @@ impl ClientChild for SimulatedChild {
 
     async fn end(&self) {
         if !self.over.swap(true, Relaxed) {
-            self.server.process.kill();
+            self.process.kill();
         }
     }
 
@@ -154,35 +176,6 @@ impl ClientChild for SimulatedChild {
             false if self.process.is_stopped() => Activity::Stopped,
             false => Activity::Running,
         }
-    }
-}
-
-/// What a process serves its clients with.
-struct ClientServer {
-    process: SimulatedProcess,
-    make: ClientMaker,
-    contract: Contract,
-    clock: Option<Arc<ProcessWallClock>>,
-    on_event: OnChildEvent,
-}
-
-impl ClientServer {
-    /// Makes a client in the process, which serves until the process is killed.
-    fn start(&self, client: u32) -> mpsc::UnboundedSender<AskedRequest> {
-        let (requests, inbox) = mpsc::unbounded_channel();
-        let (process, make, contract) = (self.process, Arc::clone(&self.make), self.contract.clone());
-        let (clock, on_event) = (self.clock.clone(), Arc::clone(&self.on_event));
-        let serving = async move {
-            let host = match &clock {
-                Some(clock) => clock.host(),
-                None => process.host(),
-            };
-            let out = Rc::new(move |signal| on_event(ChildEvent::Signal(signal)));
-            let lock = make(client, process, SignalSink::new(client, host, out));
-            serve_client(lock, contract, inbox).await;
-        };
-        process.spawn(serving).detach();
-        requests
     }
 }
 

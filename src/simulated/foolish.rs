@@ -2,7 +2,6 @@
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::future::Future;
     use std::pin::Pin;
     use std::process::Command;
@@ -91,7 +90,7 @@ mod tests {
                 })
             }),
             contract: RecipeOptions::named("redis-set-px-lua").unwrap().contract(),
-            clocks: BTreeMap::new(),
+            steps_clocks: false,
         };
         let clients = ClientPool::new(ClientPoolSpec {
             spawner: Arc::new(spawner),

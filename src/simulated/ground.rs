@@ -11,9 +11,8 @@ use harness_simulation::network::{LinkLatency, SimulatedLink};
 use harness_simulation::{SimulatedProcess, World};
 use harness_workloads::{LockClient, RecipeOptions, SignalSink};
 
-use super::clients::{ClientMaker, SimulatedSpawner, process_of};
+use super::clients::{ClientMaker, SimulatedSpawner};
 use super::links::{FaultableLink, Redirect};
-use super::wall_clocks::ProcessWallClock;
 use crate::clock::GroundClock;
 use crate::cluster::{
     BoxFuture, Cluster, ClusterError, ClusterParts, Node, Replication, RunningNodes, ServerQueries, Serving,
@@ -134,16 +133,12 @@ fn client_pool<M: ServerModel>(
         let links = routes[client as usize].clone();
         model.client(options, links, process, lease, signals)
     });
-    let firsts = (0..config.clients).step_by(config.per_process as usize);
-    let stepped = firsts.filter(|_| spec.plan.steps_clocks);
     ClientPool::new(ClientPoolSpec {
         spawner: Arc::new(SimulatedSpawner {
             world,
             make,
             contract: options.contract(),
-            clocks: stepped
-                .map(|first| (first, ProcessWallClock::of(process_of(world, first))))
-                .collect(),
+            steps_clocks: spec.plan.steps_clocks,
         }),
         clock,
         per_process: config.per_process,

@@ -15,7 +15,6 @@ mod keyspaces;
 mod links;
 mod redis;
 mod refusal;
-mod wall_clocks;
 mod zk;
 
 use std::sync::Arc;

@@ -34,6 +34,8 @@ struct SimulatedProcessState {
     parked: Vec<TaskId>,
     /// Nanoseconds that its wall clock is ahead.
     wall_clock_offset: i64,
+    /// How often recipes read it meanwhile.
+    shifted_readings: u64,
     dice: ChaCha8Rng,
     lines: BTreeMap<String, Arc<Semaphore>>,
     /// How often it was killed.
@@ -89,6 +91,7 @@ impl SimulatedProcess {
                     stops: 0,
                     parked: Vec::new(),
                     wall_clock_offset: 0,
+                    shifted_readings: 0,
                     dice: world.dice(&format!("process {name}")),
                     lines: BTreeMap::new(),
                     deaths: 0,
@@ -179,6 +182,11 @@ impl SimulatedProcess {
         self.with(|state| state.wall_clock_offset)
     }
 
+    /// How often recipes in it read its wall clock while that was not as the others.
+    pub fn shifted_readings(&self) -> u64 {
+        self.with(|state| state.shifted_readings)
+    }
+
     /// Its wall clock, as the time since 1970.
     pub fn wall_clock(&self) -> Duration {
         let (clock, offset) = self.world.with(|core| {
@@ -210,6 +218,8 @@ impl RecipeHost for SimulatedHost {
     }
 
     fn wall_clock(&self) -> Duration {
+        self.0
+            .with(|state| state.shifted_readings += u64::from(state.wall_clock_offset != 0));
         self.0.wall_clock()
     }
 

@@ -73,41 +73,19 @@ impl PeerLinks {
         Ok(opened.egresses.iter().map(PeerProxy::listen).collect())
     }
 
-    /// A listener for the first and the second server each, in front of the other one.
-    fn replica(
+    /// A listener for each of these links, which have ends and a name.
+    fn listeners(
         &self,
         listen: IpAddr,
-        nodes: &[NodeAddress],
+        links: impl IntoIterator<Item = ((u32, u32), String)>,
         seed: &mut impl FnMut() -> u64,
     ) -> io::Result<Vec<SocketAddr>> {
         let mut opened = self.opened();
-        for (from, to) in [(0, 1), (1, 0)] {
-            let name = format!("{}->{}", nodes[from].name, nodes[to].name);
+        for (ends, name) in links {
             // nowhere, until it is found
             let upstream = SocketAddr::new(listen, 0);
             let link = self.proxy.link_at(listen, name, upstream, seed())?;
-            opened.links.insert((from as u32, to as u32), link);
-        }
-        Ok(opened.links.values().map(|link| link.listen()).collect())
-    }
-}
-
-impl PeerLinks {
-    /// A listener in front of each server, for all others.
-    fn announced(
-        &self,
-        listen: IpAddr,
-        nodes: &[NodeAddress],
-        seed: &mut impl FnMut() -> u64,
-    ) -> io::Result<Vec<SocketAddr>> {
-        let mut opened = self.opened();
-        for (number, node) in (0..).zip(nodes) {
-            // nowhere, until it is found
-            let upstream = SocketAddr::new(listen, 0);
-            let link = self
-                .proxy
-                .link_at(listen, format!("peers->{}", node.name), upstream, seed())?;
-            opened.links.insert((number, number), link);
+            opened.links.insert(ends, link);
         }
         Ok(opened.links.values().map(|link| link.listen()).collect())
     }
@@ -119,8 +97,18 @@ impl PeerProxies for PeerLinks {
         let mut seed = || seeds.random();
         match peering {
             Peering::Socks => self.socks(listen, nodes, &mut seed),
-            Peering::Replication(_) => self.replica(listen, nodes, &mut seed),
-            Peering::Announced(_) => self.announced(listen, nodes, &mut seed),
+            Peering::Replication(_) => {
+                let name = |server: u32| &nodes[server as usize].name;
+                // for the first and the second server each, in front of the other one
+                let links = [(0, 1), (1, 0)].map(|(from, to)| ((from, to), format!("{}->{}", name(from), name(to))));
+                self.listeners(listen, links, &mut seed)
+            }
+            Peering::Announced(_) => {
+                // in front of each server, for all others
+                let links = (0..).zip(nodes);
+                let links = links.map(|(number, node)| ((number, number), format!("peers->{}", node.name)));
+                self.listeners(listen, links, &mut seed)
+            }
             Peering::Direct => Err(io::ErrorKind::Unsupported.into()),
         }
     }

@@ -173,8 +173,8 @@ impl WindowRun {
             title: title.clone(),
             targets: affected.names(),
             cut: Some(affected.links),
-            holder: resolution.holder.map(|holder| format!("c{holder}")),
-            holder_works_ms: resolution.holder.map(|_| resolution.holder_works.as_millis() as u64),
+            holder: resolution.holder.map(|(holder, _)| format!("c{holder}")),
+            holder_works_ms: resolution.holder.map(|(_, works)| works.as_millis() as u64),
             verb: Some(self.window.fault.verb.to_owned()),
             extra: Map::new(),
         };

@@ -17,10 +17,9 @@ use crate::run::context::RunContext;
 /// What a target was resolved to.
 pub struct Resolution {
     pub target: ResolvedTarget,
-    /// The client that held a lock, when the target is the holder or the fault needs one.
-    pub holder: Option<u32>,
-    /// How long that client works from now on because of this window.
-    pub holder_works: Duration,
+    /// The client that held a lock, when the target is the holder or the fault needs one; and how long it works from now on because
+    /// of this window.
+    pub holder: Option<(u32, Duration)>,
     pub title: String,
 }
 
@@ -88,19 +87,19 @@ pub async fn resolve(
     env: &FaultEnv,
 ) -> Result<Resolution, &'static str> {
     let servers = &env.servers;
-    let mut targeted = None;
+    let mut holder = None;
     let planned = &window.injection.title;
     let aim = HolderAim { window, since, run };
     let (target, title) = match &window.injection.target {
         Target::Holder => {
             let (client, holding, works) = aim.holder(None, None, AIM).await.ok_or(NO_HOLDER)?;
-            targeted = Some((client, works));
+            holder = Some((client, works));
             let title = format!("c{client} (holder of {}): {planned}", holding.lock);
             (ResolvedTarget::Clients(vec![client]), title)
         }
         Target::Servers(servers) if window.injection.action.needs().held_lock => {
             let (client, holding, works) = aim.holder(None, None, AIM).await.ok_or(NO_HOLDER)?;
-            targeted = Some((client, works));
+            holder = Some((client, works));
             let title = format!("{planned}, while c{client} holds {}", holding.lock);
             (ResolvedTarget::Servers(servers.clone()), title)
         }
@@ -118,7 +117,7 @@ pub async fn resolve(
             if window.injection.action.needs().held_lock {
                 // of the clients of one server few may hold a lock: without one the fault strikes all the same
                 if let Some((client, holding, works)) = aim.holder(None, Some(server), AIM).await {
-                    targeted = Some((client, works));
+                    holder = Some((client, works));
                     title += &format!(", while c{client} holds {}", holding.lock);
                 }
             }
@@ -131,7 +130,7 @@ pub async fn resolve(
             if message.moment == MessageMoment::Received {
                 // it may have become the holder by that reply
                 if let Some((_, holding, works)) = aim.holder(Some(client), None, BECOMES_HOLDER).await {
-                    targeted = Some((client, works));
+                    holder = Some((client, works));
                     title = format!("`{name}` of c{client} (holder of {}): {planned}", holding.lock);
                 }
             }
@@ -145,12 +144,7 @@ pub async fn resolve(
         Target::Servers(servers) => (ResolvedTarget::Servers(servers.clone()), planned.clone()),
         Target::Everyone => (ResolvedTarget::Everyone, planned.clone()),
     };
-    Ok(Resolution {
-        target,
-        holder: targeted.map(|(client, _)| client),
-        holder_works: targeted.map_or(Duration::ZERO, |(_, works)| works),
-        title,
-    })
+    Ok(Resolution { target, holder, title })
 }
 
 /// Waits for the moment of a message; returns that message, its client and its server.

@@ -20,7 +20,6 @@ use crate::event::ProgressSender;
 use crate::evidence::SentUnderFaults;
 use crate::own_delays::OwnDelays;
 use harness_proxy::TapHub;
-use harness_workloads::IssuedBy;
 
 /// Latencies that the live view looks back on.
 const RECENT: usize = 2000;
@@ -75,12 +74,6 @@ pub struct RunCounters {
 }
 
 impl RunContext {
-    /// The holder of a grant asks to release it; see [`Holders::release`]. A token that is the lock's own is unknown to the servers.
-    pub fn note_release(&self, lock: &str, token: Option<u64>, owner: Option<&str>) {
-        let token = token.filter(|_| self.terms.contract.token != Some(IssuedBy::Own));
-        self.holders.release(lock, token, owner);
-    }
-
     pub fn new(spec: Arc<RunSpec>, terms: Terms, recorder: Recorder, exchange: Arc<TapHub>, routes: Routes) -> Self {
         let clock = recorder.clock();
         Self {

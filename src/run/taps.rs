@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use harness_checkers::history::event::{Fields, Process};
+use harness_checkers::history::event::Fields;
 use harness_checkers::history::{AskedAgain, ClientSession, MessageCounts, RequestCount, TapTotals};
 use tokio::sync::mpsc;
 
@@ -31,9 +31,7 @@ pub fn start(mut notices: mpsc::Receiver<TapNotification>, clients: &ClientPool,
                     cause: Some(&cause),
                     ..Fields::default()
                 };
-                let process = Process::Client(client.process());
-                run.recorder
-                    .signal(process, Some(notice.client), "notified", fields, Some(notice.at));
+                client.signal("notified", fields, Some(notice.at), &run.recorder);
             }
         }
     })

@@ -28,7 +28,7 @@ impl ClientDriver {
 
     /// Has the client free what a process took that never acts again.
     async fn free(&mut self, lock: &str, grant: &GrantedLock) {
-        self.run.note_release(lock, grant.token, grant.owner.as_deref());
+        self.note_release(lock, grant);
         for _ in 0..INNER_HOLDS {
             if !matches!(
                 self.ask_to_release(lock).await,

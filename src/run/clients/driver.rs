@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use harness_checkers::history::event::{Fields, Kind, Process};
+use harness_checkers::history::event::{Fields, Kind};
 use harness_workloads::protocol::{AcquireRequest, ClientOp, Message};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -150,7 +150,7 @@ impl ClientDriver {
             Some(OddTurn::ClosesHolding) if !is_lost => self.close_holding(lock, &grant).await,
             _ => {
                 if !is_lost {
-                    self.run.note_release(lock, grant.token, grant.owner.as_deref());
+                    self.note_release(lock, &grant);
                 }
                 self.release(lock).await;
                 if odd == Some(OddTurn::ReleasesTwice) && self.client.process() == holder {
@@ -227,15 +227,7 @@ impl ClientDriver {
                 let error = error.to_string();
                 self.run.counters.refused.fetch_add(1, Relaxed);
                 self.run.counters.said(&error);
-                self.reply(
-                    Kind::Fail,
-                    "acquire",
-                    Fields {
-                        lock: Some(lock),
-                        error: Some(&error),
-                        ..Fields::default()
-                    },
-                );
+                self.reply_error(Kind::Fail, "acquire", lock, &error);
                 self.run.clock.sleep(self.refusals.pause()).await;
                 None
             }
@@ -273,36 +265,17 @@ impl ClientDriver {
     /// Releases the lock, once.
     async fn release(&mut self, lock: &str) {
         self.is(ClientRole::Releases);
-        self.call(
-            "release",
-            Fields {
-                lock: Some(lock),
-                wire: self.run.wire(),
-                ..Fields::default()
-            },
-        );
-        match self
-            .ask(ClientOp::Release { lock: lock.to_owned() }, self.workload.patience)
-            .await
-        {
-            ClientReply::Message(Message::Ok { .. }) => {
-                self.reply(
-                    Kind::Ok,
-                    "release",
-                    Fields {
-                        lock: Some(lock),
-                        ..Fields::default()
-                    },
-                );
-            }
+        let fields = Fields {
+            lock: Some(lock),
+            ..Fields::default()
+        };
+        let wire = self.run.wire();
+        self.call("release", Fields { wire, ..fields.clone() });
+        let op = ClientOp::Release { lock: lock.to_owned() };
+        match self.ask(op, self.workload.patience).await {
+            ClientReply::Message(Message::Ok { .. }) => self.reply(Kind::Ok, "release", fields),
             ClientReply::Message(Message::Fail { error, .. }) => {
-                let error = error.to_string();
-                let fields = Fields {
-                    lock: Some(lock),
-                    error: Some(&error),
-                    ..Fields::default()
-                };
-                self.reply(Kind::Fail, "release", fields);
+                self.reply_error(Kind::Fail, "release", lock, &error.to_string());
             }
             unknown => self.unknown("release", lock, unknown).await,
         }
@@ -331,12 +304,7 @@ impl ClientDriver {
     pub(super) fn outcome_unknown(&self, f: &str, lock: &str, error: &str) {
         self.run.counters.unknown.fetch_add(1, Relaxed);
         self.run.counters.said(error);
-        let fields = Fields {
-            lock: Some(lock),
-            error: Some(error),
-            ..Fields::default()
-        };
-        self.reply(Kind::Info, f, fields);
+        self.reply_error(Kind::Info, f, lock, error);
     }
 
     /// Records a death, when the process was last seen alive, and brings the client back as another process.
@@ -352,13 +320,7 @@ impl ClientDriver {
             lock,
             ..Fields::default()
         };
-        self.run.recorder.signal(
-            Process::Client(self.client.process()),
-            Some(self.client.number),
-            "died",
-            fields,
-            at,
-        );
+        self.client.signal("died", fields, at, &self.run.recorder);
         self.pool.retire(&self.client);
     }
 
@@ -401,6 +363,15 @@ impl ClientDriver {
 
     pub(super) fn reply(&self, kind: Kind, f: &str, fields: Fields<'_>) {
         self.record(kind, f, &fields);
+    }
+
+    fn reply_error(&self, kind: Kind, f: &str, lock: &str, error: &str) {
+        let fields = Fields {
+            lock: Some(lock),
+            error: Some(error),
+            ..Fields::default()
+        };
+        self.reply(kind, f, fields);
     }
 
     fn record(&self, kind: Kind, f: &str, fields: &Fields<'_>) {

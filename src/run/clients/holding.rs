@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use harness_checkers::history::event::{Fields, Kind, Process};
+use harness_checkers::history::event::{Fields, Kind};
+use harness_workloads::IssuedBy;
 use tokio::sync::watch;
 
 use super::driver::{ClientDriver, GrantedLock};
@@ -19,11 +20,19 @@ const STOPPED_POLL: Duration = Duration::from_millis(1);
 impl ClientDriver {
     /// Ends the process in an orderly way in the midst of a hold, and begins with another one. The hold ends before that is asked.
     pub(super) async fn close_holding(&mut self, lock: &str, grant: &GrantedLock) {
-        self.run.note_release(lock, grant.token, grant.owner.as_deref());
+        self.note_release(lock, grant);
         // before it is asked: what its library says while it closes comes after the hold
         self.died(Some(lock), Some(self.run.clock.by.now_ns()));
         self.process.leave().await;
         self.revive().await;
+    }
+
+    /// The holder of a grant asks to release it; see [`Holders::release`](crate::run::holders::Holders::release). A token that is the
+    /// lock's own is unknown to the servers.
+    pub(super) fn note_release(&self, lock: &str, grant: &GrantedLock) {
+        let is_own = self.run.terms.contract.token == Some(IssuedBy::Own);
+        let token = grant.token.filter(|_| !is_own);
+        self.run.holders.release(lock, token, grant.owner.as_deref());
     }
 
     /// Works while it may: until its work is done, the lock is lost, or the client died. `before` is how it was before the acquire.
@@ -44,14 +53,7 @@ impl ClientDriver {
                 cause: Some("told with the reply"),
                 ..Fields::default()
             };
-            self.run.recorder.signal(
-                Process::Client(self.client.process()),
-                Some(self.client.number),
-                "lost",
-                fields,
-                lost_at,
-            );
-            return;
+            return self.client.signal("lost", fields, lost_at, &self.run.recorder);
         }
         let shared = self.workload.demand.is_shared(read);
         let work = self.work();

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use harness_checkers::history::event::{Fields, Process};
 use harness_workloads::protocol::OpenRequest;
 use tokio::sync::watch;
+
+use crate::run::recorder::Recorder;
 
 /// What a client must notice while it holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -48,6 +51,11 @@ impl LogicalClient {
 
     pub fn health(&self) -> watch::Receiver<Health> {
         self.health.subscribe()
+    }
+
+    /// Records a signal of the process that it is now, raised `at` this reading; see [`Recorder::signal`].
+    pub fn signal(&self, f: &str, fields: Fields<'_>, at: Option<u64>, recorder: &Recorder) {
+        recorder.signal(Process::Client(self.process()), Some(self.number), f, fields, at);
     }
 
     /// Acts under another process number from now on.

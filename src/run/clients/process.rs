@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 
-use harness_checkers::history::event::{Fields, Process};
+use harness_checkers::history::event::Fields;
 use harness_workloads::Contract;
 use harness_workloads::protocol::{AcquireRequest, ClientOp, LockSignal, LockSignalKind, Message};
 use tokio::sync::{Mutex as AsyncMutex, watch};
@@ -340,13 +340,7 @@ impl ClientProcess {
             cause,
             ..Fields::default()
         };
-        run.recorder.signal(
-            Process::Client(client.process()),
-            Some(client.number),
-            f,
-            fields,
-            Some(signal.at),
-        );
+        client.signal(f, fields, Some(signal.at), &run.recorder);
         if signal.f == LockSignalKind::Lost {
             run.counters.lost.fetch_add(1, Relaxed);
             run.progress().send(ProgressEvent::Lost {

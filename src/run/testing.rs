@@ -1,4 +1,4 @@
-//! A run context for unit tests: no servers, no links, and a history in a folder of the test.
+//! Runs of unit tests, and a run context for them: no servers, no links, and a history in a folder of the test.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,22 +16,28 @@ use crate::config::Config;
 use crate::event::ProgressSender;
 use crate::plan::plan;
 
+impl RunSpec {
+    /// A run of a test: nobody hears of its progress, and nobody ends it.
+    pub fn of_test(config: Config, folder: &Path, runtime: Runtime) -> Self {
+        Self {
+            plan: plan(&config).unwrap(),
+            config,
+            name: "test".into(),
+            folder: RunFolder(folder.to_owned()),
+            in_memory: false,
+            choice: RuntimeChoice {
+                runtime,
+                why: String::new(),
+            },
+            progress: ProgressSender::unheard(),
+            interrupt: watch::channel(false).1,
+        }
+    }
+}
+
 /// A context whose history is written to `folder`.
 pub fn context_of(folder: &Path) -> Arc<RunContext> {
-    let config = Config::example();
-    let spec = RunSpec {
-        plan: plan(&config).unwrap(),
-        config,
-        name: "test".into(),
-        folder: RunFolder(folder.to_owned()),
-        in_memory: false,
-        choice: RuntimeChoice {
-            runtime: Runtime::Local,
-            why: String::new(),
-        },
-        progress: ProgressSender::channel().0,
-        interrupt: watch::channel(false).1,
-    };
+    let spec = RunSpec::of_test(Config::example(), folder, Runtime::Local);
     let terms = Terms::of(&spec.config, None).unwrap();
     let header = setup::header(&spec, &terms);
     let (recorder, _closer) = recorder::start(

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests {
     use std::future::Future;
+    use std::path::Path;
     use std::pin::Pin;
     use std::process::Command;
     use std::rc::Rc;
@@ -17,11 +18,9 @@ mod tests {
     use super::super::execute_on;
     use crate::backends;
     use crate::clock::GroundClock;
-    use crate::cluster::{Cluster, Runtime, RuntimeChoice};
+    use crate::cluster::{Cluster, Runtime};
     use crate::config::{Clients, Config, FaultRequest};
-    use crate::event::ProgressSender;
-    use crate::plan::plan;
-    use crate::run::{self, ClientPool, ClientPoolSpec, Ground, RunFolder, RunOutcome, RunSpec};
+    use crate::run::{self, ClientPool, ClientPoolSpec, Ground, RunOutcome, RunSpec};
 
     /// A client that everybody gets a lock from, until it is asked for the tenth time.
     struct FoolishLock {
@@ -114,22 +113,12 @@ mod tests {
             time: Duration::from_secs(15),
             ..Config::example()
         };
-        execute_on(
-            ground,
-            RunSpec {
-                plan: plan(&config).unwrap(),
-                config,
-                name: kind.into(),
-                folder: RunFolder("unused".into()),
-                in_memory: true,
-                choice: RuntimeChoice {
-                    runtime: Runtime::Simulated,
-                    why: String::new(),
-                },
-                progress: ProgressSender::unheard(),
-                interrupt: tokio::sync::watch::channel(false).1,
-            },
-        )
+        let spec = RunSpec {
+            name: kind.into(),
+            in_memory: true,
+            ..RunSpec::of_test(config, Path::new("unused"), Runtime::Simulated)
+        };
+        execute_on(ground, spec)
     }
 
     #[test]

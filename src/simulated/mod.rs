@@ -119,11 +119,8 @@ mod tests {
 
     use super::*;
     use crate::backends;
-    use crate::cluster::{Runtime, RuntimeChoice};
+    use crate::cluster::Runtime;
     use crate::config::{Clients, Config, FaultRequest};
-    use crate::event::ProgressSender;
-    use crate::plan::plan;
-    use crate::run::RunFolder;
 
     /// A short run: a lease of 1 s, 15 s in all.
     fn config(recipe: &str, fault: &str, seed: u64) -> Config {
@@ -142,25 +139,9 @@ mod tests {
         }
     }
 
-    fn spec_of(config: Config, folder: &std::path::Path) -> RunSpec {
-        RunSpec {
-            plan: plan(&config).unwrap(),
-            config,
-            name: "test".into(),
-            folder: RunFolder(folder.to_owned()),
-            in_memory: false,
-            choice: RuntimeChoice {
-                runtime: Runtime::Simulated,
-                why: String::new(),
-            },
-            progress: ProgressSender::channel().0,
-            interrupt: watch::channel(false).1,
-        }
-    }
-
     /// Makes a run in a folder; returns its history.
     fn history_of(config: Config, folder: &std::path::Path) -> String {
-        let spec = spec_of(config, folder);
+        let spec = RunSpec::of_test(config, folder, Runtime::Simulated);
         let path = spec.folder.history();
         let outcome = execute_here(spec);
         assert!(outcome.error.is_none(), "{:?}", outcome.error);
@@ -185,7 +166,7 @@ mod tests {
             };
             let in_memory = RunSpec {
                 in_memory: true,
-                ..spec_of(config.clone(), folder.path())
+                ..RunSpec::of_test(config.clone(), folder.path(), Runtime::Simulated)
             };
             let outcome = execute_here(in_memory);
             assert!(outcome.error.is_none(), "{:?}", outcome.error);

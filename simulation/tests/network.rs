@@ -23,9 +23,6 @@ impl WireMessage for Note {
     fn name(&self) -> &'static str {
         "note"
     }
-    fn subject(&self) -> &str {
-        ""
-    }
     fn number(&self) -> u64 {
         self.0
     }

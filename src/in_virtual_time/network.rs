@@ -31,20 +31,8 @@ impl WireMessage for Chunk {
         "bytes"
     }
 
-    fn subject(&self) -> &str {
-        ""
-    }
-
-    fn number(&self) -> u64 {
-        0
-    }
-
     fn bytes(&self) -> usize {
         self.bytes.len()
-    }
-
-    fn digest(&self) -> u64 {
-        0
     }
 }
 

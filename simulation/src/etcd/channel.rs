@@ -19,7 +19,7 @@ use harness_workloads::{RecipeHost, Task};
 use super::cluster::SimulatedEtcd;
 use super::connection::{CallLine, OpenStream, timer_of};
 use super::request::EtcdCall;
-use crate::network::{ConnectionRefused, SimulatedLink};
+use crate::network::{ConnectionRefused, SimulatedLink, wake_kept};
 
 /// The call was never sent: there is no connection.
 #[derive(Debug, Clone, Copy)]
@@ -195,10 +195,7 @@ impl ChannelSettings {
             let connected = link.connect(etcd.address_of(member)).await;
             let line = connected.map(|socket| CallLine::begin(socket, host, ping));
             *result.borrow_mut() = Some(line);
-            let waker = wakes.borrow_mut().take();
-            if let Some(waker) = waker {
-                waker.wake();
-            }
+            wake_kept(&wakes);
         };
         ChannelState::Connecting {
             _attempt: self.host.spawn(Box::pin(attempt)),

@@ -7,6 +7,7 @@ use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
 use super::request::StoreEvent;
+use crate::network::wake_kept;
 
 /// How often watches that asked for the past are brought up to date: `syncWatchersLoop`, `mvcc/watchable_store.go:212`.
 pub(super) const SYNC_NS: u64 = 100_000_000;
@@ -45,10 +46,7 @@ impl KeyWatcher {
 
     pub fn tell(&self, events: impl IntoIterator<Item = StoreEvent>) {
         self.heard.borrow_mut().extend(events);
-        let waker = self.waker.borrow_mut().take();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        wake_kept(&self.waker);
     }
 
     /// The events that it has heard and not given yet, once there are any.

@@ -13,7 +13,7 @@ use super::member_connection::MemberConnection;
 use super::request::{EtcdAnswer, EtcdMessage, EtcdRequest, StoreEvent};
 use super::store::EtcdStore;
 use super::work::{AnswersDue, MemberWork, RequestId};
-use crate::network::Port;
+use crate::network::{Port, wake_kept};
 use crate::work_queue::WorkQueue;
 use crate::world::{SimulatedProcess, World};
 
@@ -89,10 +89,7 @@ impl Member {
     }
 
     pub fn wake(&self) {
-        let alarm = self.alarm.borrow_mut().take();
-        if let Some(alarm) = alarm {
-            alarm.wake();
-        }
+        wake_kept(&self.alarm);
     }
 
     pub fn add_work(&self, at: u64, work: MemberWork) {

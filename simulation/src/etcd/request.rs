@@ -344,10 +344,6 @@ impl WireMessage for EtcdMessage {
         }
     }
 
-    fn digest(&self) -> u64 {
-        0
-    }
-
     fn refuses(&self) -> bool {
         let EtcdMessage::Reply { answer, .. } = self else {
             return false;

@@ -21,16 +21,22 @@ pub trait WireMessage: 'static {
     fn name(&self) -> &'static str;
 
     /// The key, path or channel that it is about, or nothing.
-    fn subject(&self) -> &str;
+    fn subject(&self) -> &str {
+        ""
+    }
 
     /// The number of the request on its connection, which its reply repeats; 0 for a notification.
-    fn number(&self) -> u64;
+    fn number(&self) -> u64 {
+        0
+    }
 
     /// Its size on the wire, in bytes.
     fn bytes(&self) -> usize;
 
-    /// Equal requests have equal digests, their numbers apart.
-    fn digest(&self) -> u64;
+    /// Equal requests have equal digests, their numbers apart. It is asked for of requests alone.
+    fn digest(&self) -> u64 {
+        0
+    }
 
     /// Whether it is a reply that says that nothing was done, as the taps of the real proxy read it.
     fn refuses(&self) -> bool {

@@ -24,6 +24,7 @@ pub(crate) use peers::{arrives_behind, peer_latency};
 pub use port::{Port, PortEvent, PortListener, ServerSide};
 pub use transit::ConnectionEnding;
 
+use std::cell::RefCell;
 use std::task::{Context, Waker};
 
 /// Notes who is to be woken; most often it is the one who was before.
@@ -31,5 +32,13 @@ pub(crate) fn keep_waker(kept: &mut Option<Waker>, task: &Context<'_>) {
     match kept {
         Some(waker) => waker.clone_from(task.waker()),
         None => *kept = Some(task.waker().clone()),
+    }
+}
+
+/// Wakes the task that is kept, which may be kept again at once.
+pub(crate) fn wake_kept(kept: &RefCell<Option<Waker>>) {
+    let waker = kept.borrow_mut().take();
+    if let Some(waker) = waker {
+        waker.wake();
     }
 }

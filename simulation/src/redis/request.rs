@@ -313,10 +313,6 @@ impl WireMessage for RedisMessage {
         }
     }
 
-    fn digest(&self) -> u64 {
-        0
-    }
-
     fn refuses(&self) -> bool {
         let RedisMessage::Reply { value, .. } = self else {
             return false;

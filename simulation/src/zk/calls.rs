@@ -1,5 +1,6 @@
 //! What a session asks of its task (`engine`), and how it is answered.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::task::Waker;
 
@@ -39,8 +40,25 @@ pub(super) struct SharedQueue {
 }
 
 impl SharedQueue {
-    pub fn wake(&mut self) -> Option<Waker> {
-        self.waker.take()
+    /// Nothing more is asked for.
+    pub fn close(queue: &RefCell<Self>) {
+        Self::change(queue, |queue| queue.is_closed = true);
+    }
+
+    pub fn push(queue: &RefCell<Self>, request: ClientRequest) {
+        Self::change(queue, |queue| queue.requests.push_back(request));
+    }
+
+    /// Changes it, and wakes the task.
+    fn change(queue: &RefCell<Self>, change: impl FnOnce(&mut Self)) {
+        let waker = {
+            let mut queue = queue.borrow_mut();
+            change(&mut queue);
+            queue.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 }
 

@@ -226,10 +226,6 @@ impl WireMessage for ZkMessage {
         }
     }
 
-    fn digest(&self) -> u64 {
-        0
-    }
-
     fn refuses(&self) -> bool {
         matches!(
             self,

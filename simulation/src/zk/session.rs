@@ -80,29 +80,7 @@ struct EnsembleSession {
 impl Drop for EnsembleSession {
     /// The crate closes the session when its last client is dropped.
     fn drop(&mut self) {
-        close(&self.queue);
-    }
-}
-
-fn close(queue: &RefCell<SharedQueue>) {
-    let waker = {
-        let mut queue = queue.borrow_mut();
-        queue.is_closed = true;
-        queue.wake()
-    };
-    if let Some(waker) = waker {
-        waker.wake();
-    }
-}
-
-fn push(queue: &RefCell<SharedQueue>, request: ClientRequest) {
-    let waker = {
-        let mut queue = queue.borrow_mut();
-        queue.requests.push_back(request);
-        queue.wake()
-    };
-    if let Some(waker) = waker {
-        waker.wake();
+        SharedQueue::close(&self.queue);
     }
 }
 
@@ -148,7 +126,7 @@ impl EnsembleSession {
             return Err(CallError::Over);
         }
         let (sender, answer) = oneshot::channel();
-        push(&self.queue, ClientRequest::Call(call, sender));
+        SharedQueue::push(&self.queue, ClientRequest::Call(call, sender));
         answer.await.unwrap_or(Err(CallError::Over))
     }
 
@@ -274,7 +252,7 @@ impl WatchRemoval {
 impl Drop for WatchRemoval {
     fn drop(&mut self) {
         if let Some((queue, (path, id))) = self.queue.upgrade().zip(self.watch.take()) {
-            push(&queue, ClientRequest::RemoveWatch(path, id));
+            SharedQueue::push(&queue, ClientRequest::RemoveWatch(path, id));
         }
     }
 }
@@ -357,7 +335,7 @@ impl ZkSession for EnsembleSession {
     }
 
     async fn close(&self) {
-        close(&self.queue);
+        SharedQueue::close(&self.queue);
         let mut status = self.status.clone();
         let closed = status.wait_for(|status| status.state == ConnectionState::Expired);
         let _ = within(&*self.host, self.timeout * CALL_SHARE / 10, closed).await;

@@ -35,7 +35,6 @@ use std::time::Duration;
 
 use harness_simulation::World;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
 
 pub use fork_server::ForkServer;
 pub use refusal::refusal;
@@ -57,8 +56,6 @@ use servers::{
 };
 use wall_clock::FamilyClock;
 
-/// How often a run looks whether the user wants it to end, in virtual time. A world hears nothing of other threads.
-const INTERRUPT: Duration = Duration::from_millis(100);
 /// How long a machine has been up when a run begins: programs take the time 0 for none.
 const UPTIME: Duration = Duration::from_secs(100);
 
@@ -66,21 +63,13 @@ const UPTIME: Duration = Duration::from_secs(100);
 /// fork server, which may be that of several runs.
 pub async fn execute(spec: RunSpec, fork_server: Arc<ForkServer>) -> RunOutcome {
     let runtime = Handle::current();
-    let seed = spec.config.seed ^ u64::from(spec.config.world).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let seed = run::world_seed(&spec.config);
     run::on_a_thread(move || World::run(seed, |world| in_world(world, spec, runtime, fork_server))).await
 }
 
 async fn in_world(world: World, mut spec: RunSpec, runtime: Handle, fork_server: Arc<ForkServer>) -> RunOutcome {
     let mut outcome = RunOutcome::default();
-    let (stop, interrupt) = watch::channel(false);
-    let user = std::mem::replace(&mut spec.interrupt, interrupt);
-    world.look_every(INTERRUPT, move || {
-        let interrupted = *user.borrow();
-        if interrupted {
-            stop.send_replace(true);
-        }
-        interrupted
-    });
+    run::hear_interrupt(world, &mut spec);
     world.sleep(UPTIME).await;
     let seed = spec.config.seed;
     let machine = match WorldMachine::lay_out(world, seed, runtime, fork_server) {

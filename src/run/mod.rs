@@ -61,7 +61,7 @@ pub use peer_proxies::PeerLinks;
 pub use setup::attached::{consent_to, survey};
 use setup::{ClientLinks, WallClocks};
 pub use setup::{RunServers, client_command, exchange, opens};
-pub use world_thread::on_a_thread;
+pub use world_thread::{hear_interrupt, on_a_thread, world_seed};
 
 /// Why a run could not be made, or could not go on.
 #[derive(Debug, thiserror::Error)]

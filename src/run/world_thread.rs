@@ -1,9 +1,40 @@
 //! Runs in the time of a world: each on a thread of its own ([`on_a_thread`]), since a world stays on the thread that it began on.
 
-use tokio::sync::oneshot;
+use std::time::Duration;
 
-use super::{RunError, RunOutcome};
+use harness_simulation::World;
+use tokio::sync::{oneshot, watch};
+
+use super::{RunError, RunOutcome, RunSpec};
+use crate::config::Config;
 use crate::process::not_started;
+
+/// How often a run looks whether the user wants it to end, in virtual time. A world hears nothing of other threads.
+const INTERRUPT: Duration = Duration::from_millis(100);
+
+/// The seed of the world of a run.
+pub fn world_seed(config: &Config) -> u64 {
+    // far apart, so that no world of a seed is one of the next
+    config.seed ^ u64::from(config.world).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Has a run hear in its world that the user wants it to end.
+pub fn hear_interrupt(world: World, spec: &mut RunSpec) {
+    let (stop, interrupt) = watch::channel(false);
+    let user = std::mem::replace(&mut spec.interrupt, interrupt);
+    if spec.in_memory {
+        // it is over before a user could wait for it
+        world.keep(stop);
+        return;
+    }
+    world.look_every(INTERRUPT, move || {
+        let interrupted = *user.borrow();
+        if interrupted {
+            stop.send_replace(true);
+        }
+        interrupted
+    });
+}
 
 /// Makes a run on a thread of its own. A panic of it, which is a bug, goes on in the one who waits.
 pub async fn on_a_thread(make: impl FnOnce() -> RunOutcome + Send + 'static) -> RunOutcome {

@@ -2,14 +2,13 @@
 
 #[cfg(test)]
 mod tests {
-    use std::future::Future;
     use std::path::Path;
-    use std::pin::Pin;
     use std::process::Command;
     use std::rc::Rc;
     use std::sync::Arc;
     use std::time::Duration;
 
+    use async_trait::async_trait;
     use harness_simulation::World;
     use harness_workloads::protocol::AcquireRequest;
     use harness_workloads::{LockClient, LockError, LockGrant, LockResult, RecipeHost, RecipeOptions};
@@ -29,50 +28,31 @@ mod tests {
         asked: u32,
     }
 
-    type Done<'t, T> = Pin<Box<dyn Future<Output = T> + 't>>;
-
+    #[async_trait(?Send)]
     impl LockClient for FoolishLock {
-        fn open<'a, 't>(&'a mut self) -> Done<'t, LockResult<LockGrant>>
-        where
-            'a: 't,
-        {
-            Box::pin(async { Ok(LockGrant::default()) })
+        async fn open(&mut self) -> LockResult<LockGrant> {
+            Ok(LockGrant::default())
         }
 
-        fn acquire<'a, 'b, 't>(&'a mut self, _: &'b AcquireRequest) -> Done<'t, LockResult<LockGrant>>
-        where
-            'a: 't,
-            'b: 't,
-        {
+        async fn acquire(&mut self, _: &AcquireRequest) -> LockResult<LockGrant> {
             self.asked += 1;
-            Box::pin(async {
-                match &*self.kind {
-                    _ if self.asked < 10 => Ok(LockGrant::default()),
-                    "loops" => loop {
-                        self.host.sleep(Duration::ZERO).await;
-                    },
-                    "spins" => loop {
-                        std::hint::spin_loop();
-                    },
-                    _ => Err(LockError::Unknown("no such server".into())),
-                }
-            })
+            match &*self.kind {
+                _ if self.asked < 10 => Ok(LockGrant::default()),
+                "loops" => loop {
+                    self.host.sleep(Duration::ZERO).await;
+                },
+                "spins" => loop {
+                    std::hint::spin_loop();
+                },
+                _ => Err(LockError::Unknown("no such server".into())),
+            }
         }
 
-        fn release<'a, 'b, 't>(&'a mut self, _: &'b str) -> Done<'t, LockResult<()>>
-        where
-            'a: 't,
-            'b: 't,
-        {
-            Box::pin(async { Ok(()) })
+        async fn release(&mut self, _: &str) -> LockResult<()> {
+            Ok(())
         }
 
-        fn close<'a, 't>(&'a mut self) -> Done<'t, ()>
-        where
-            'a: 't,
-        {
-            Box::pin(async {})
-        }
+        async fn close(&mut self) {}
     }
 
     /// With clients of the kind that the run is named after.

@@ -18,11 +18,9 @@ mod refusal;
 mod zk;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use harness_simulation::World;
 use harness_workloads::BackendId;
-use tokio::sync::watch;
 
 pub use links::{ConnectionTaps, FaultableLink, Redirect};
 pub use refusal::refusal;
@@ -32,9 +30,6 @@ use crate::clock::GroundClock;
 use crate::cluster::Cluster;
 use crate::run::{self, Ground, RunError, RunOutcome, RunSpec};
 use endless::WorldWatch;
-
-/// How often a run looks whether the user wants it to end, in virtual time. A world hears nothing of other threads.
-const INTERRUPT: Duration = Duration::from_millis(100);
 
 /// Makes the run, on a thread of its own. The history is complete and on disk when this returns, and nothing of the run is left.
 pub async fn execute(spec: RunSpec) -> RunOutcome {
@@ -50,9 +45,7 @@ pub fn execute_here(spec: RunSpec) -> RunOutcome {
 type LayGround = fn(World, &RunSpec) -> (Ground, Cluster);
 
 fn execute_on(ground: LayGround, spec: RunSpec) -> RunOutcome {
-    // far apart, so that no world of a seed is one of the next
-    let world = u64::from(spec.config.world).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let made = World::try_run(spec.config.seed ^ world, |world| in_world(world, ground, spec));
+    let made = World::try_run(run::world_seed(&spec.config), |world| in_world(world, ground, spec));
     made.unwrap_or_else(|looping| RunOutcome {
         error: Some(RunError::Clients(looping.to_string())),
         ..RunOutcome::default()
@@ -62,18 +55,7 @@ fn execute_on(ground: LayGround, spec: RunSpec) -> RunOutcome {
 async fn in_world(world: World, ground: LayGround, mut spec: RunSpec) -> RunOutcome {
     let _watch = WorldWatch::of(world);
     let mut outcome = RunOutcome::default();
-    let (stop, interrupt) = watch::channel(false);
-    let user = std::mem::replace(&mut spec.interrupt, interrupt);
-    // what is in memory is over before a user could wait for it
-    if !spec.in_memory {
-        world.look_every(INTERRUPT, move || {
-            let interrupted = *user.borrow();
-            if interrupted {
-                stop.send_replace(true);
-            }
-            interrupted
-        });
-    }
+    run::hear_interrupt(world, &mut spec);
     let made = attempt(world, ground, Arc::new(spec), &mut outcome).await;
     outcome.error = made.err();
     // models keep nothing
@@ -114,6 +96,8 @@ fn ground(world: World, spec: &RunSpec) -> (Ground, Cluster) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use harness_checkers::{Clock, History, Options, ReadOptions, Verdict, check};
     use harness_workloads::RecipeOptions;
 

@@ -25,7 +25,7 @@ async fn client(world: World, etcd: SimulatedEtcd, number: u32, lease: Duration)
         let name = format!("c{number}->n{}", server + 1);
         SimulatedLink::new(world, &name, number, LinkLatency::default())
     };
-    let links: Vec<SimulatedLink> = (0..etcd.len()).map(link).collect();
+    let links: Vec<SimulatedLink> = (0..etcd.count()).map(link).collect();
     let process = world.process(&format!("c{number}"));
     let routes = EtcdRoutes::new(etcd, links.clone(), process, lease);
     TestedClient {

@@ -16,8 +16,8 @@ const MS: Duration = Duration::from_millis(1);
 const LEASE: Duration = Duration::from_secs(2);
 
 async fn connect(world: World, redis: SimulatedRedis) -> (Rc<dyn RedisSession>, RedisRoutes, SimulatedProcess) {
-    let links =
-        (1..=redis.len()).map(|server| SimulatedLink::new(world, &format!("c0->n{server}"), 0, LinkLatency::default()));
+    let links = (1..=redis.count())
+        .map(|server| SimulatedLink::new(world, &format!("c0->n{server}"), 0, LinkLatency::default()));
     let process = world.process("c0");
     let routes = RedisRoutes::new(redis, links.collect(), process, LEASE);
     (routes.connect(0).await.unwrap(), routes, process)

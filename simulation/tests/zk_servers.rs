@@ -21,7 +21,7 @@ async fn session(world: World, zk: SimulatedZk) -> Rc<dyn ZkSession> {
         most: Duration::from_micros(10),
     };
     let link = |server: usize| SimulatedLink::new(world, &format!("c0->n{server}"), 0, latency);
-    let links = (1..=zk.len()).map(link).collect();
+    let links = (1..=zk.count()).map(link).collect();
     let routes = ZkRoutes::new(zk, links, world.process("c0"), LEASE);
     routes.connect().await.expect("the servers take sessions")
 }

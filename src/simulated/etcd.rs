@@ -66,9 +66,8 @@ impl ToldKeys {
 impl EtcdServersOfRun {
     /// Whether there is a leader that answers, and a majority with it.
     fn leads(&self) -> bool {
-        let answers = |server: usize| self.etcd.is_running(server) && !self.etcd.process(server).is_stopped();
-        let answering = (0..self.etcd.len()).filter(|server| answers(*server)).count();
-        self.etcd.leader().is_some_and(answers) && answering > self.etcd.len() / 2
+        let answering = (0..self.etcd.count()).filter(|server| self.answers(*server)).count();
+        self.etcd.leader().is_some_and(|leader| self.answers(leader)) && answering > self.etcd.count() / 2
     }
 }
 

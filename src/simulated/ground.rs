@@ -30,6 +30,11 @@ pub trait ServerModel: Clone + Send + Sync + 'static {
 
     fn is_running(&self, server: usize) -> bool;
 
+    /// Whether a server answers: it runs, and nothing stops it.
+    fn answers(&self, server: usize) -> bool {
+        self.is_running(server) && !self.process(server).is_stopped()
+    }
+
     fn kill(&self, server: usize);
 
     /// Starts a server that was killed, on its data if it `keeps_data`.
@@ -216,13 +221,10 @@ impl<M: ServerModel> RunningNodes for ModelNodes<M> {
 /// What servers say of themselves.
 struct ModelQueries<M>(M);
 
-/// Whether a server answers: it runs, and nothing stops it.
+/// The server at an address, if it answers.
 pub fn answering<M: ServerModel>(model: &M, address: SocketAddr) -> Result<usize, String> {
-    let server = server_at(address);
-    match model.is_running(server) && !model.process(server).is_stopped() {
-        true => Ok(server),
-        false => Err("it does not answer".to_owned()),
-    }
+    let server = Some(server_at(address)).filter(|server| model.answers(*server));
+    server.ok_or_else(|| "it does not answer".to_owned())
 }
 
 impl<M: ServerModel> ServerQueries for ModelQueries<M> {

@@ -59,7 +59,7 @@ impl ModelKeyspaces {
 impl KeyspaceSource for ModelKeyspaces {
     fn open(&self, server: SocketAddr, keys: &LockKeys) -> BoxFuture<'static, Result<Box<dyn Keyspace>, String>> {
         let number = server_at(server);
-        let runs = number < self.redis.len() && self.redis.is_running(number);
+        let runs = number < self.redis.count() && self.redis.is_running(number);
         let opened = runs
             .then_some(number)
             .ok_or_else(|| "the server does not run".to_owned());

@@ -85,8 +85,7 @@ impl ToldNodes {
 impl ZkServersOfRun {
     /// Whether there is a leader that answers: a leader has a majority.
     fn leads(&self) -> bool {
-        let answers = |leader| self.zk.is_running(leader) && !self.zk.process(leader).is_stopped();
-        self.zk.leader().is_some_and(answers)
+        self.zk.leader().is_some_and(|leader| self.answers(leader))
     }
 }
 

@@ -101,12 +101,8 @@ impl SimulatedEtcd {
     }
 
     /// How many members there are, running or not.
-    pub fn len(self) -> usize {
+    pub fn count(self) -> usize {
         self.0.get().members.len()
-    }
-
-    pub fn is_empty(self) -> bool {
-        self.len() == 0
     }
 
     /// The process of a member, which can be stopped. To kill it, use [`SimulatedEtcd::kill`].
@@ -175,6 +171,14 @@ impl SimulatedEtcd {
         peer_latency(&mut self.0.get().dice.borrow_mut())
     }
 
+    /// How long a majority takes to agree with the leader.
+    fn agreement(self) -> u64 {
+        match self.count() {
+            1 => 0,
+            _ => self.latency() + self.latency(),
+        }
+    }
+
     /// Gives a member something to do `after` nanoseconds.
     pub(super) fn give(self, member: usize, after: u64, work: MemberWork) {
         let etcd = self.0.get();
@@ -210,11 +214,7 @@ impl SimulatedEtcd {
             MemberWork::ReadIndex(from, number) if leads => {
                 if etcd.leads.get() && etcd.has_majority() {
                     // a majority confirms first that it leads
-                    let confirmed = if etcd.members.len() == 1 {
-                        0
-                    } else {
-                        self.latency() + self.latency()
-                    };
+                    let confirmed = self.agreement();
                     let way = if from == member { 0 } else { self.latency() };
                     self.give(
                         from,
@@ -264,11 +264,7 @@ impl SimulatedEtcd {
             log.len() - 1
         };
         // a majority has to have it first
-        let agreed = if etcd.members.len() == 1 {
-            0
-        } else {
-            self.latency() + self.latency()
-        };
+        let agreed = self.agreement();
         for (place, member) in etcd.members.iter().enumerate() {
             let after = agreed + if place == leader { 0 } else { self.latency() };
             let at = arrives_behind(&member.last_apply, self.clock() + after);

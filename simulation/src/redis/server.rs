@@ -87,12 +87,8 @@ impl SimulatedRedis {
     }
 
     /// How many servers there are, running or not.
-    pub fn len(self) -> usize {
+    pub fn count(self) -> usize {
         self.0.get().servers.len()
-    }
-
-    pub fn is_empty(self) -> bool {
-        self.len() == 0
     }
 
     /// The process of a server: it can be stopped, and its wall clock set. To kill it, use [`SimulatedRedis::kill`].

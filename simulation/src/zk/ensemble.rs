@@ -154,12 +154,8 @@ impl SimulatedZk {
     }
 
     /// How many servers there are, running or not.
-    pub fn len(self) -> usize {
+    pub fn count(self) -> usize {
         self.0.get().servers.len()
-    }
-
-    pub fn is_empty(self) -> bool {
-        self.len() == 0
     }
 
     /// The process of a server, which can be stopped. To kill it, use [`SimulatedZk::kill`].

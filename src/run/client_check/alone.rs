@@ -44,7 +44,7 @@ async fn refusal(bench: &CheckBench, server: Pretended, endpoint: String) -> boo
         Pretended::Nothing => "open without a server",
         Pretended::Garbage => "open at a server of another kind",
     };
-    let mut client: CheckedClient = match bench.client(0, vec![endpoint]).await {
+    let mut client = match CheckedClient::start(bench, 0, vec![endpoint]).await {
         Ok(client) => client,
         Err(why) => {
             remarks.wrong("start", why);

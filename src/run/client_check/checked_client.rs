@@ -89,6 +89,7 @@ impl TimedAnswer {
 }
 
 impl CheckedClient {
+    /// Starts a client process that is to reach the servers at `endpoints`.
     pub async fn start(bench: &CheckBench, number: u32, endpoints: Vec<String>) -> Result<Self, String> {
         let signals: Arc<Mutex<Vec<LockSignal>>> = Arc::default();
         let (ended, over) = watch::channel(None);

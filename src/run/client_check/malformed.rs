@@ -46,6 +46,6 @@ pub async fn check(bench: &CheckBench, endpoints: &[String]) {
 
 /// A client that was started for this and opened. One that cannot be opened was told of before.
 async fn opened(bench: &CheckBench, endpoints: &[String]) -> Option<CheckedClient> {
-    let mut client = bench.client(0, endpoints.to_vec()).await.ok()?;
+    let mut client = CheckedClient::start(bench, 0, endpoints.to_vec()).await.ok()?;
     client.open().await.is_ok().then_some(client)
 }

@@ -20,10 +20,8 @@ use tokio::sync::watch;
 use super::RunError;
 use super::clients::child::ChildCommand;
 use super::setup;
-use super::terms::Terms;
 use crate::cluster::{Cluster, ClusterError, ClusterSpec, Runtime};
 use crate::config::Config;
-use checked_client::CheckedClient;
 
 /// What is checked, and where.
 pub struct ClientCheckSpec {
@@ -105,13 +103,6 @@ struct CheckBench {
     remarks: CheckRemarks,
 }
 
-impl CheckBench {
-    /// Starts a client process that is to reach the servers at `endpoints`.
-    async fn client(&self, number: u32, endpoints: Vec<String>) -> Result<CheckedClient, String> {
-        CheckedClient::start(self, number, endpoints).await
-    }
-}
-
 /// Checks a client program. The error is one of servers or files, and not the client's.
 pub async fn check_client(spec: ClientCheckSpec) -> Result<Vec<CheckRemark>, RunError> {
     let ClientCheckSpec {
@@ -170,9 +161,4 @@ fn in_words(time: Duration) -> String {
         ms @ 0..1000 => format!("{ms} ms"),
         _ => format!("{:.1} s", time.as_secs_f64()),
     }
-}
-
-/// The terms that a client's contract comes to.
-fn terms(bench: &CheckBench, client: &CheckedClient) -> Result<Arc<Terms>, String> {
-    Terms::of(&bench.config, client.contract.clone()).map(Arc::new)
 }

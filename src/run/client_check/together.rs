@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::checked_client::{CheckRefusal, CheckedClient, ReportedGrant, TimedAnswer};
 use super::seen_grants::SeenGrants;
-use super::{CheckBench, contract, in_words, malformed, terms};
+use super::{CheckBench, contract, in_words, malformed};
 use crate::backends::observer::{ObservationLog, ObservationSink};
 use crate::clock::GroundClock;
 use crate::cluster::{EndpointsReceiver, ReachedServers};
@@ -27,7 +27,7 @@ const MEASURED: usize = 200;
 struct Pair<'a> {
     bench: &'a CheckBench,
     endpoints: Vec<String>,
-    terms: Arc<Terms>,
+    terms: Terms,
     seen: Arc<SeenGrants>,
     a: CheckedClient,
     b: CheckedClient,
@@ -41,7 +41,7 @@ pub async fn check(bench: &CheckBench, servers: EndpointsReceiver) -> Result<(),
     let Some((a, b)) = opened(bench, &endpoints).await else {
         return Ok(());
     };
-    let terms = match terms(bench, &a) {
+    let terms = match Terms::of(&bench.config, a.contract.clone()) {
         Ok(terms) => terms,
         Err(why) => {
             bench.remarks.wrong("the contract", why);
@@ -82,7 +82,7 @@ async fn opened(bench: &CheckBench, endpoints: &[String]) -> Option<(CheckedClie
     let mut clients = Vec::new();
     for number in 0..2 {
         let step = ["open", "open of a second client"][number as usize];
-        let mut client = match bench.client(number, endpoints.to_vec()).await {
+        let mut client = match CheckedClient::start(bench, number, endpoints.to_vec()).await {
             Ok(client) => client,
             Err(why) => {
                 bench.remarks.wrong(step, why);

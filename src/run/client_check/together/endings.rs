@@ -7,6 +7,7 @@ use harness_workloads::protocol::LockSignalKind;
 use tokio::time::sleep;
 
 use super::{Pair, SHORT};
+use crate::run::client_check::checked_client::CheckedClient;
 
 /// The step of a process in place of one that ended.
 const STARTED_AGAIN: &str = "open of a process that was started again";
@@ -93,9 +94,13 @@ impl Pair<'_> {
         self.a.give_back(&again, "l1").await;
     }
 
+    async fn client_in_its_place(&self) -> Result<CheckedClient, String> {
+        CheckedClient::start(self.bench, 0, self.endpoints.clone()).await
+    }
+
     /// Starts another process in place of the first client's, which ended.
     async fn start_again(&mut self) {
-        if let Ok(mut client) = self.bench.client(0, self.endpoints.clone()).await {
+        if let Ok(mut client) = self.client_in_its_place().await {
             let answer = client.open().await;
             self.judge_ok(STARTED_AGAIN, &answer);
             std::mem::replace(&mut self.a, client).end().await;
@@ -133,7 +138,7 @@ impl Pair<'_> {
         if self.is_silent() {
             return;
         }
-        let started = self.bench.client(0, self.endpoints.clone()).await;
+        let started = self.client_in_its_place().await;
         let Ok(mut client) = started else { return };
         let answer = client.open().await;
         if !self.judge_ok(STARTED_AGAIN, &answer) {

@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 
 use super::cluster::SimulatedEtcd;
-use super::member_connection::ServedCall;
+use super::member_connection::{MemberConnection, ServedCall};
 use super::request::{EtcdAnswer, EtcdCall, EtcdMessage, EtcdRequest, EtcdStatus};
 use super::store::StoreChange;
 use crate::mutants::is_mutant;
@@ -24,22 +24,15 @@ impl SimulatedEtcd {
         let EtcdRequest { number, call } = request;
         match call {
             EtcdCall::Ping => {
-                let etcd = self.0.get();
-                let mut connections = etcd.members[member].connections.borrow_mut();
-                let served = connections.get_mut(&connection);
-                let too_many = served.is_some_and(|served| served.answer_ping(self.clock()));
-                drop(connections);
-                if too_many && !is_mutant("etcd: a server takes any number of pings") {
+                let now = self.clock();
+                let too_many = self.with_connection(member, connection, |served| served.answer_ping(now));
+                if too_many == Some(true) && !is_mutant("etcd: a server takes any number of pings") {
                     self.close(member, connection);
                 }
             }
             EtcdCall::Cancel => {
-                let etcd = self.0.get();
-                let mut connections = etcd.members[member].connections.borrow_mut();
-                let served = connections.get_mut(&connection);
-                let call = served.and_then(|served| served.calls.remove(&number));
-                drop(connections);
-                if let Some(call) = call {
+                let call = self.with_connection(member, connection, |served| served.calls.remove(&number));
+                if let Some(call) = call.flatten() {
                     call.cancel();
                 }
             }
@@ -77,11 +70,20 @@ impl SimulatedEtcd {
         }
     }
 
-    pub(super) fn send(self, member: usize, connection: u64, message: EtcdMessage) {
+    /// Does something with a connection, if it is there. What is taken out of it is dropped by the caller.
+    fn with_connection<T>(
+        self,
+        member: usize,
+        connection: u64,
+        act: impl FnOnce(&mut MemberConnection) -> T,
+    ) -> Option<T> {
         let etcd = self.0.get();
-        if let Some(served) = etcd.members[member].connections.borrow_mut().get_mut(&connection) {
-            served.send(message);
-        }
+        let mut connections = etcd.members[member].connections.borrow_mut();
+        connections.get_mut(&connection).map(act)
+    }
+
+    fn send(self, member: usize, connection: u64, message: EtcdMessage) {
+        self.with_connection(member, connection, |served| served.send(message));
     }
 
     /// A connection is over: so is every call of it.
@@ -120,6 +122,10 @@ impl SimulatedEtcd {
 }
 
 impl CallPlace {
+    fn with_connection<T>(self, act: impl FnOnce(&mut MemberConnection) -> T) -> Option<T> {
+        self.etcd.with_connection(self.member, self.connection, act)
+    }
+
     fn reply(self, answer: EtcdAnswer) {
         let CallPlace { number, name, .. } = self;
         let reply = EtcdMessage::Reply { number, name, answer };
@@ -132,11 +138,7 @@ impl CallPlace {
         }
         let answered = self.answer(call, gone).await;
         self.reply(answered.unwrap_or_else(EtcdAnswer::Failed));
-        let etcd = self.etcd.0.get();
-        let mut connections = etcd.members[self.member].connections.borrow_mut();
-        let served = connections.get_mut(&self.connection);
-        let done = served.and_then(|served| served.calls.remove(&self.number));
-        drop(connections);
+        let done = self.with_connection(|served| served.calls.remove(&self.number));
         drop(done);
     }
 
@@ -176,15 +178,11 @@ impl CallPlace {
     async fn serve_watch(self, key: String, from_revision: i64) {
         let watch = self.etcd.watch(self.member, &key, from_revision);
         self.reply(EtcdAnswer::Watching);
-        let etcd = self.etcd.0.get();
-        if let Some(served) = etcd.members[self.member]
-            .connections
-            .borrow_mut()
-            .get_mut(&self.connection)
-            && let Some(call) = served.calls.get_mut(&self.number)
-        {
-            call.answered = true;
-        }
+        self.with_connection(|served| {
+            if let Some(call) = served.calls.get_mut(&self.number) {
+                call.answered = true;
+            }
+        });
         let number = self.number;
         loop {
             let events = watch.watcher.next().await;

@@ -162,7 +162,7 @@ impl SimulatedRedis {
         started.model.borrow_mut().restart(keeps_data);
         for key in lost {
             let event = RedisKeyEvent::Deleted;
-            self.tell(&RedisKeyChange { server, key, event });
+            cluster.tell(&RedisKeyChange { server, key, event });
         }
         self.run(server, START);
         if let Some(master) = started.master.get() {
@@ -208,10 +208,6 @@ impl SimulatedRedis {
         let cluster = self.0.get();
         let server = cluster.addresses.borrow()[address];
         cluster.servers[server].port
-    }
-
-    fn tell(self, change: &RedisKeyChange) {
-        self.0.get().tell(change);
     }
 
     fn run(self, server: usize, after: Duration) {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::ensemble::{EnsembleState, LONGEST_SESSION, LOOK_AGAIN, SHORTEST_SESSION, SimulatedZk, ZkServer};
+use super::ensemble::{
+    EnsembleState, LONGEST_SESSION, LOOK_AGAIN, SHORTEST_SESSION, ServedConnection, SimulatedZk, ZkServer,
+};
 use super::reads::read;
 use super::request::{ZkAnswer, ZkCall, ZkMessage, ZkRequest};
 use super::work::{Proposal, RequestOrigin, Work};
@@ -11,14 +13,11 @@ use crate::world::nanoseconds;
 impl SimulatedZk {
     /// A message of a client.
     pub(super) fn take(self, zk: &EnsembleState, server: usize, connection: u64, request: ZkRequest) {
-        let session = {
-            let mut connections = zk.servers[server].connections.borrow_mut();
-            let Some(served) = connections.get_mut(&connection) else {
-                return;
-            };
+        let heard = zk.servers[server].with_connection(connection, |served| {
             served.queue.push_back(request);
             served.session
-        };
+        });
+        let Some(session) = heard else { return };
         self.touch(zk, server, session);
         self.go_on(zk, server, connection);
     }
@@ -51,12 +50,13 @@ impl SimulatedZk {
     /// Executes what a connection has sent, up to its next write.
     pub(super) fn go_on(self, zk: &EnsembleState, server: usize, connection: u64) {
         loop {
-            let next = {
-                let mut connections = zk.servers[server].connections.borrow_mut();
-                let served = connections.get_mut(&connection).filter(|served| !served.waits);
-                served.and_then(|served| Some((served.queue.pop_front()?, served.session)))
+            let next = zk.servers[server].with_connection(connection, |served| {
+                let request = if served.waits { None } else { served.queue.pop_front() };
+                Some((request?, served.session))
+            });
+            let Some((request, session)) = next.flatten() else {
+                return;
             };
-            let Some((request, session)) = next else { return };
             let origin = RequestOrigin {
                 server,
                 connection,
@@ -106,13 +106,7 @@ impl SimulatedZk {
 
     /// Sends the leader something to do; what the client sent after it waits.
     fn ask_leader(self, zk: &EnsembleState, origin: RequestOrigin, work: Work) {
-        if let Some(served) = zk.servers[origin.server]
-            .connections
-            .borrow_mut()
-            .get_mut(&origin.connection)
-        {
-            served.waits = true;
-        }
+        zk.servers[origin.server].with_connection(origin.connection, |served| served.waits = true);
         if let Some(leader) = zk.leader.get() {
             self.tell(zk, origin.server, leader, work);
         }
@@ -139,10 +133,7 @@ impl SimulatedZk {
 
     /// A write of a connection is done: what its client sent after it is executed.
     pub(super) fn written(self, zk: &EnsembleState, origin: RequestOrigin) {
-        let own = &zk.servers[origin.server];
-        if let Some(served) = own.connections.borrow_mut().get_mut(&origin.connection) {
-            served.waits = false;
-        }
+        zk.servers[origin.server].with_connection(origin.connection, |served| served.waits = false);
         self.go_on(zk, origin.server, origin.connection);
     }
 
@@ -172,10 +163,10 @@ impl SimulatedZk {
             own.answer(origin, zxid, answer(0));
             return own.close(origin.connection);
         }
-        if let Some(served) = own.connections.borrow_mut().get_mut(&origin.connection) {
+        own.with_connection(origin.connection, |served| {
             served.session = session;
             served.waits = false;
-        }
+        });
         own.answer(origin, zxid, answer(session));
         self.touch(zk, origin.server, session);
         self.go_on(zk, origin.server, origin.connection);
@@ -191,6 +182,11 @@ impl ZkServer {
         read(&mut self.tree.borrow_mut(), connection, call, |kind, path| {
             self.send(connection, ZkMessage::Event { kind, path });
         })
+    }
+
+    /// Does something with a connection, if it is there.
+    pub fn with_connection<T>(&self, connection: u64, act: impl FnOnce(&mut ServedConnection) -> T) -> Option<T> {
+        self.connections.borrow_mut().get_mut(&connection).map(act)
     }
 
     pub fn send(&self, connection: u64, message: ZkMessage) {

@@ -363,9 +363,7 @@ impl SimulatedZk {
         let own = &zk.servers[origin.server];
         let answer = match transaction {
             ZkTransaction::OpenSession { session } => {
-                if let Some(served) = own.connections.borrow_mut().get_mut(&origin.connection) {
-                    served.session = *session;
-                }
+                own.with_connection(origin.connection, |served| served.session = *session);
                 let timeout = zk.timeouts.borrow().get(session).copied().unwrap_or(0) / 1_000_000;
                 ZkAnswer::Connected {
                     session: *session,

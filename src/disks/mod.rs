@@ -252,15 +252,17 @@ mod tests {
         command
     }
 
-    fn gates(folder: &Path) -> DiskGates {
-        DiskGates::lay_out(folder.join("gates")).unwrap()
+    /// The gate of a server, with the folders that it needs.
+    fn gated() -> (tempfile::TempDir, DiskGates, Arc<DiskGate>) {
+        let folder = tempfile::tempdir().unwrap();
+        let gates = DiskGates::lay_out(folder.path().join("gates")).unwrap();
+        let gate = gates.gate("n1").unwrap();
+        (folder, gates, gate)
     }
 
     #[test]
     fn a_sync_is_told_of_and_goes_on_at_once_where_the_disk_is_not_slow() {
-        let folder = tempfile::tempdir().unwrap();
-        let gates = gates(folder.path());
-        let gate = gates.gate("n1").unwrap();
+        let (folder, _gates, gate) = gated();
         let output = syncing(&gate, folder.path()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert_eq!((gate.told(), gate.delayed()), (1, 0));
@@ -269,9 +271,7 @@ mod tests {
 
     #[test]
     fn a_sync_on_a_slow_disk_goes_on_when_the_disk_is_well_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let gates = gates(folder.path());
-        let gate = gates.gate("n1").unwrap();
+        let (folder, _gates, gate) = gated();
         let hour = Duration::from_secs(3600);
         gate.slow_down(hour);
         let mut child = syncing(&gate, folder.path()).spawn().unwrap();
@@ -286,9 +286,7 @@ mod tests {
 
     #[test]
     fn a_sync_takes_longer_by_what_was_said() {
-        let folder = tempfile::tempdir().unwrap();
-        let gates = gates(folder.path());
-        let gate = gates.gate("n1").unwrap();
+        let (folder, _gates, gate) = gated();
         let by = Duration::from_millis(300);
         gate.slow_down(by);
         let began = std::time::Instant::now();
@@ -299,9 +297,7 @@ mod tests {
 
     #[test]
     fn what_a_server_starts_is_behind_its_gate_and_so_is_one_that_starts_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let gates = gates(folder.path());
-        let gate = gates.gate("n1").unwrap();
+        let (folder, _gates, gate) = gated();
         let [program, at, name] = gate.command(gate.folder());
         for times in 1..=2 {
             let mut shell = Command::new(&program);
@@ -316,9 +312,7 @@ mod tests {
 
     #[test]
     fn a_server_that_cannot_be_told_of_does_not_start() {
-        let folder = tempfile::tempdir().unwrap();
-        let gates = gates(folder.path());
-        let gate = gates.gate("n1").unwrap();
+        let (_folder, _gates, gate) = gated();
         let [program, at, _] = gate.command(gate.folder());
         let output = Command::new(program).args([&at, "n2", "true"]).output().unwrap();
         assert_eq!(output.status.code(), Some(126));

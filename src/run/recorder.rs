@@ -254,15 +254,16 @@ mod tests {
     use super::*;
     use crate::clock::{GroundClock, monotonic_ns};
 
-    fn header() -> Header {
-        serde_json::from_str(r#"{"format":"harness-history","version":1}"#).unwrap()
+    fn started(path: &Path) -> (Recorder, RecorderCloser) {
+        let header = serde_json::from_str(r#"{"format":"harness-history","version":1}"#).unwrap();
+        start(Some(path), &header, RunClock::start(GroundClock::Real)).unwrap()
     }
 
     #[test]
     fn lines_of_all_writers_are_numbered_in_the_order_of_their_stamps() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history.jsonl");
-        let (recorder, closer) = start(Some(&path), &header(), RunClock::start(GroundClock::Real)).unwrap();
+        let (recorder, closer) = started(&path);
         std::thread::scope(|scope| {
             for process in 0..4 {
                 let recorder = recorder.clone();
@@ -291,12 +292,7 @@ mod tests {
     #[test]
     fn a_signal_keeps_the_reading_of_the_clock_that_it_came_with() {
         let folder = tempfile::tempdir().unwrap();
-        let (recorder, _closer) = start(
-            Some(&folder.path().join("h")),
-            &header(),
-            RunClock::start(GroundClock::Real),
-        )
-        .unwrap();
+        let (recorder, _closer) = started(&folder.path().join("h"));
         let raised = monotonic_ns();
         let between = recorder.operation(1, 1, Kind::Invoke, "release", &Fields::default());
         let time = recorder.signal(Process::Client(1), Some(1), "lost", Fields::default(), Some(raised));
@@ -305,12 +301,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_an_error_and_not_a_shorter_history() {
-        let (recorder, closer) = start(
-            Some(Path::new("/dev/full")),
-            &header(),
-            RunClock::start(GroundClock::Real),
-        )
-        .unwrap();
+        let (recorder, closer) = started(Path::new("/dev/full"));
         recorder.operation(1, 1, Kind::Invoke, "acquire", &Fields::default());
         let error = closer.close().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);

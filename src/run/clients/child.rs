@@ -483,18 +483,23 @@ mod tests {
 
     use super::*;
 
-    async fn lie(script: &str) -> (Option<Message>, ChildError) {
+    /// A shell that hosts `c3`, with the folder of its log.
+    async fn shell(script: &str, on_event: OnChildEvent) -> (Arc<ChildProcess>, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let start = ChildCommand::of_shell(script.into(), ClientAccess::default());
+        let log = folder.path().join("c3.log");
+        let child = ChildProcess::start(&start, "c3".into(), &log, on_event).await.unwrap();
+        (child, folder)
+    }
+
+    async fn lie(script: &str) -> (Option<Message>, ChildError) {
         let (over, mut ended) = unbounded_channel();
         let on_event: OnChildEvent = Arc::new(move |news| {
             if let ChildEvent::Over { error, .. } = news {
                 over.send(error).unwrap();
             }
         });
-        let child = ChildProcess::start(&start, "c3".into(), &folder.path().join("c3.log"), on_event)
-            .await
-            .unwrap();
+        let (child, _folder) = shell(script, on_event).await;
         let reply = child.ask(3, ClientOp::Close).await;
         (reply, ended.recv().await.expect("every child is over some time"))
     }
@@ -513,15 +518,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_child_that_printed_garbage_is_asked_nothing_more_though_it_still_reads() {
-        let folder = tempfile::tempdir().unwrap();
-        let start = ChildCommand::of_shell("echo hello; cat >/dev/null".into(), ClientAccess::default());
         let (over, mut ended) = watch::channel(false);
         let on_event: OnChildEvent = Arc::new(move |_| {
             over.send_replace(true);
         });
-        let child = ChildProcess::start(&start, "c0".into(), &folder.path().join("c0.log"), on_event)
-            .await
-            .unwrap();
+        let (child, _folder) = shell("echo hello; cat >/dev/null", on_event).await;
         ended.wait_for(|over| *over).await.unwrap();
         // requests end a moment after the event
         let asked = timeout(Duration::from_secs(60), child.ask(0, ClientOp::Close)).await;
@@ -659,12 +660,7 @@ sys.stdin.readline()
     #[tokio::test]
     async fn a_shell_that_serves_by_itself_is_alive_between_the_programs_that_it_starts() {
         let script = r#"sleep 0.01 & while read x; do sleep 0.01; echo '{"type":"ok","id":'$((i += 1))'}'; done"#;
-        let start = ChildCommand::of_shell(script.into(), ClientAccess::default());
-        let folder = tempfile::tempdir().unwrap();
-        let deaf: OnChildEvent = Arc::new(|_: ChildEvent| {});
-        let child = ChildProcess::start(&start, "c0".into(), &folder.path().join("log"), deaf)
-            .await
-            .unwrap();
+        let (child, _folder) = shell(script, Arc::new(|_: ChildEvent| {})).await;
         for _ in 0..5 {
             assert!(child.ask(0, ClientOp::Close).await.is_some());
             while child.activity() != Activity::Running {

@@ -84,12 +84,8 @@ impl ObservationSink for RunContext {
         let by_token = contender.token.map(GrantId::Token);
         let by_owner = contender.owner.clone().map(GrantId::Owner);
         // each is asked for, since asking forgets
-        let asked: Vec<Option<u64>> = by_token
-            .into_iter()
-            .chain(by_owner)
-            .map(|grant| self.holders.released_at(lock, &grant))
-            .collect();
-        asked.into_iter().flatten().max()
+        let grants = by_token.into_iter().chain(by_owner);
+        grants.filter_map(|grant| self.holders.released_at(lock, &grant)).max()
     }
 
     fn watches(&self, address: SocketAddr) {

@@ -144,11 +144,10 @@ mod tests {
     use super::*;
 
     fn foreign(typed: &[&str]) -> Config {
-        let promise = typed.iter().try_fold(Contract::default(), |all, one| all.promise(one));
         let mut config = Config::example();
         config.who = Clients::Foreign {
             command: "./my-lock".into(),
-            promise: promise.unwrap(),
+            promise: answer(typed),
         };
         config
     }

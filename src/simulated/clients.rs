@@ -134,6 +134,7 @@ impl ClientChild for SimulatedChild {
     }
 
     async fn end(&self) {
+        // a later process of this name is another one
         if !self.over.swap(true, Relaxed) {
             self.process.kill();
         }

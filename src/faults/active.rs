@@ -3,11 +3,13 @@
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-pub use crate::cluster::BoxFuture;
+use async_trait::async_trait;
+
 use crate::evidence::Evidence;
 use harness_proxy::MatchedMessage;
 
 /// A fault that is on. It is dropped healed: [`HealOnDrop`] calls [`ActiveFault::undo`] if nothing healed it before.
+#[async_trait]
 pub trait ActiveFault: Send {
     /// The clients, servers and links that it acts on.
     fn affected(&self) -> Affected;
@@ -19,9 +21,7 @@ pub trait ActiveFault: Send {
 
     /// What it does while it is on, until about this reading of [`FaultEnv::clock`](super::FaultEnv::clock); the heal waits for it.
     /// Most faults have done it all when they are injected.
-    fn act(&mut self, _until: u64) -> BoxFuture<'_, ()> {
-        Box::pin(std::future::ready(()))
-    }
+    async fn act(&mut self, _until: u64) {}
 
     /// Whether its window ends when it has done what it does, and not only when it is due.
     fn ends_with_act(&self) -> bool {
@@ -29,7 +29,7 @@ pub trait ActiveFault: Send {
     }
 
     /// Heals it, and says what it did. It was on for `lasted`. A `patient` heal waits until servers serve again.
-    fn heal(&mut self, lasted: Duration, patient: bool) -> BoxFuture<'_, Healed>;
+    async fn heal(&mut self, lasted: Duration, patient: bool) -> Healed;
 
     /// Begins to heal it, without waiting: an interrupted run and a panic that unwinds come here. After a heal it does
     /// nothing.

@@ -1,5 +1,6 @@
 //! `bottleneck`: all links together have so much bandwidth, as clients behind one router do.
 
+use async_trait::async_trait;
 use harness_proxy::LinkFault;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -8,8 +9,7 @@ use super::fault::not_simulated;
 use super::link_injection::{ActiveLinkFault, heal_word, links_of, slowing};
 use super::slow::rate;
 use super::{
-    Acquires, BoxFuture, Fault, FaultDefinition, Inject, Injection, InjectionContext, NotInjected, RunningFault, Shape,
-    Target,
+    Acquires, Fault, FaultDefinition, Inject, Injection, InjectionContext, NotInjected, RunningFault, Shape, Target,
 };
 
 pub struct SharedLink;
@@ -48,6 +48,7 @@ struct ShareBandwidth {
     bytes_per_second: u32,
 }
 
+#[async_trait]
 impl Inject for ShareBandwidth {
     fn heal_word(&self) -> &'static str {
         heal_word(false)
@@ -57,13 +58,9 @@ impl Inject for ShareBandwidth {
         Err("Toxiproxy limits the bandwidth of each connection alone".into())
     }
 
-    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
         let (clients, links) = links_of(&context);
         let fault = LinkFault::share_bandwidth(links, context.number, self.bytes_per_second);
-        Box::pin(std::future::ready(Ok(ActiveLinkFault::running(
-            fault,
-            clients,
-            Vec::new(),
-        ))))
+        Ok(ActiveLinkFault::running(fault, clients, Vec::new()))
     }
 }

@@ -6,13 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::fault::{not_attached, not_simulated};
 use super::{
-    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, parse_duration,
+    Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, Injection,
+    InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, parse_duration,
 };
 use crate::backends;
 use crate::evidence::{Evidence, EvidenceCounter};
@@ -119,6 +120,7 @@ impl ClockStep {
     }
 }
 
+#[async_trait]
 impl Inject for ClockStep {
     fn needs(&self) -> Needs {
         Needs {
@@ -133,22 +135,20 @@ impl Inject for ClockStep {
         "step back"
     }
 
-    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
-        Box::pin(async move {
-            let env = context.env;
-            let mut affected = Affected::servers(context.target.servers());
-            let servers = affected.servers.iter();
-            let of_servers = servers.filter_map(|server| env.server_clocks.get(*server as usize).cloned());
-            let mut clocks: Vec<_> = of_servers.collect();
-            for process in env.clients.processes_of(&context.target.clients()) {
-                affected.clients.extend(process.clients());
-                clocks.extend(process.wall_clock());
-            }
-            if affected == Affected::default() {
-                return Err(NotInjected::Missed("its process was not running"));
-            }
-            Ok(SteppedClocks::step(*self, clocks, affected).running())
-        })
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+        let env = context.env;
+        let mut affected = Affected::servers(context.target.servers());
+        let servers = affected.servers.iter();
+        let of_servers = servers.filter_map(|server| env.server_clocks.get(*server as usize).cloned());
+        let mut clocks: Vec<_> = of_servers.collect();
+        for process in env.clients.processes_of(&context.target.clients()) {
+            affected.clients.extend(process.clients());
+            clocks.extend(process.wall_clock());
+        }
+        if affected == Affected::default() {
+            return Err(NotInjected::Missed("its process was not running"));
+        }
+        Ok(SteppedClocks::step(*self, clocks, affected).running())
     }
 }
 
@@ -182,15 +182,16 @@ impl SteppedClocks {
     }
 }
 
+#[async_trait]
 impl ActiveFault for SteppedClocks {
     fn affected(&self) -> Affected {
         self.affected.clone()
     }
 
-    fn heal(&mut self, _: Duration, _: bool) -> BoxFuture<'_, Healed> {
+    async fn heal(&mut self, _: Duration, _: bool) -> Healed {
         let evidence = self.evidence();
         self.undo();
-        Box::pin(std::future::ready(evidence.into()))
+        evidence.into()
     }
 
     fn undo(&mut self) {

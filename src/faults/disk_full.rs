@@ -5,12 +5,13 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rand_chacha::ChaCha8Rng;
 
 use super::fault::{NO_DISKS, kind_of, not_attached, not_simulated, on_servers};
 use super::{
-    ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape,
+    ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject, Injection,
+    InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape,
 };
 use crate::cluster::{CommandOutcome, NodeCommand};
 use crate::disks::{self, WithoutSpace};
@@ -68,6 +69,7 @@ impl Fault for DiskFull {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct NoSpace;
 
+#[async_trait]
 impl Inject for NoSpace {
     fn needs(&self) -> Needs {
         Needs {
@@ -81,26 +83,24 @@ impl Inject for NoSpace {
         "free"
     }
 
-    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
-        Box::pin(async move {
-            let env = context.env;
-            let servers = context.target.servers();
-            let endpoints = env.servers.endpoints();
-            // the guard exists before the first order is given
-            let full = HealOnDrop::new(FullDisks {
-                before: without_space(env),
-                env: env.clone(),
-                nodes: servers.iter().map(|server| endpoints.node_of(*server)).collect(),
-                servers,
-                healed: false,
-            });
-            for filled in full.order(NodeCommand::FillDisk) {
-                if let Ok(Err(why)) = filled.await {
-                    return Err(NotInjected::Failed(why.to_string()));
-                }
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+        let env = context.env;
+        let servers = context.target.servers();
+        let endpoints = env.servers.endpoints();
+        // the guard exists before the first order is given
+        let full = HealOnDrop::new(FullDisks {
+            before: without_space(env),
+            env: env.clone(),
+            nodes: servers.iter().map(|server| endpoints.node_of(*server)).collect(),
+            servers,
+            healed: false,
+        });
+        for filled in full.order(NodeCommand::FillDisk) {
+            if let Ok(Err(why)) = filled.await {
+                return Err(NotInjected::Failed(why.to_string()));
             }
-            Ok(full.running())
-        })
+        }
+        Ok(full.running())
     }
 }
 
@@ -149,28 +149,27 @@ impl FullDisks {
     }
 }
 
+#[async_trait]
 impl ActiveFault for FullDisks {
     fn affected(&self) -> Affected {
         Affected::servers(self.servers.clone())
     }
 
-    fn heal(&mut self, _: Duration, patient: bool) -> BoxFuture<'_, Healed> {
-        Box::pin(async move {
-            self.healed = true;
-            let freed = self.done(NodeCommand::FreeDisk).await;
-            if patient {
-                self.env.clock.sleep(LAST_WRITE).await;
-            }
-            let recovered = self.done(NodeCommand::Recover).await;
-            let mut back = 0;
-            for node in self.nodes.iter().filter(|_| patient) {
-                back += u64::from(self.env.servers.serves(*node, SERVER_BACK).await);
-            }
-            Healed {
-                trouble: freed.and(recovered).err(),
-                ..self.evidence(back).into()
-            }
-        })
+    async fn heal(&mut self, _: Duration, patient: bool) -> Healed {
+        self.healed = true;
+        let freed = self.done(NodeCommand::FreeDisk).await;
+        if patient {
+            self.env.clock.sleep(LAST_WRITE).await;
+        }
+        let recovered = self.done(NodeCommand::Recover).await;
+        let mut back = 0;
+        for node in self.nodes.iter().filter(|_| patient) {
+            back += u64::from(self.env.servers.serves(*node, SERVER_BACK).await);
+        }
+        Healed {
+            trouble: freed.and(recovered).err(),
+            ..self.evidence(back).into()
+        }
     }
 
     fn undo(&mut self) {

@@ -6,10 +6,12 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
+
 use super::held_back::hold_back;
 use super::{
-    ActiveFault, Affected, BoxFuture, FaultEnv, HealOnDrop, Healed, Inject, InjectionContext, Needs, NotInjected,
-    Preparation, RunningFault,
+    ActiveFault, Affected, FaultEnv, HealOnDrop, Healed, Inject, InjectionContext, Needs, NotInjected, Preparation,
+    RunningFault,
 };
 use crate::cluster::NodeCommand;
 use crate::evidence::{Evidence, SERVERS_BACK, SERVERS_PROMOTED};
@@ -27,6 +29,7 @@ pub struct KillMaster {
     pub held_back: bool,
 }
 
+#[async_trait]
 impl Inject for KillMaster {
     fn needs(&self) -> Needs {
         Needs {
@@ -40,51 +43,43 @@ impl Inject for KillMaster {
     }
 
     /// Cuts the master off if asked to: at a moment at which no replica has a lock, if there is one soon.
-    fn prepare<'a>(
-        &'a self,
-        number: u32,
-        env: &'a FaultEnv,
-    ) -> BoxFuture<'a, Result<Option<Preparation>, &'static str>> {
-        Box::pin(async move {
-            if !self.held_back {
-                return Ok(None);
-            }
-            let master = env.servers.leader(AIM).await.ok_or("there is no master")?;
-            let replicas = replicas(env).await;
-            if replicas.is_empty() {
-                return Err("no replica was in sync with its master");
-            }
-            let link = env.peer_links.get(&(master, master)).ok_or("its link is not proxied")?;
-            let held_back = hold_back(link, IN_FLIGHT, &replicas, number, env).await;
-            held_back.map(Some).ok_or("a replica does not answer")
-        })
+    async fn prepare(&self, number: u32, env: &FaultEnv) -> Result<Option<Preparation>, &'static str> {
+        if !self.held_back {
+            return Ok(None);
+        }
+        let master = env.servers.leader(AIM).await.ok_or("there is no master")?;
+        let replicas = replicas(env).await;
+        if replicas.is_empty() {
+            return Err("no replica was in sync with its master");
+        }
+        let link = env.peer_links.get(&(master, master)).ok_or("its link is not proxied")?;
+        let held_back = hold_back(link, IN_FLIGHT, &replicas, number, env).await;
+        held_back.map(Some).ok_or("a replica does not answer")
     }
 
-    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
-        Box::pin(async move {
-            let env = context.env;
-            let cut_off = context.preparation.and_then(|preparation| preparation.link_fault);
-            // by now another server may be the master
-            let master = match &cut_off {
-                Some(cut_off) => cut_off_from_others(env, cut_off),
-                None => env.servers.leader(AIM).await,
-            };
-            let master = master.ok_or(NotInjected::Missed("there is no master"))?;
-            let mut dead = HealOnDrop::new(DeadMaster {
-                env: env.clone(),
-                cut_off,
-                master,
-                promoted: None,
-                started: false,
-            });
-            let killed = env.servers.order(master, NodeCommand::Kill).await;
-            if matches!(killed, Ok(Ok(()))) {
-                Ok(dead.running())
-            } else {
-                dead.started = true;
-                Err(NotInjected::Missed("the master was not killed"))
-            }
-        })
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+        let env = context.env;
+        let cut_off = context.preparation.and_then(|preparation| preparation.link_fault);
+        // by now another server may be the master
+        let master = match &cut_off {
+            Some(cut_off) => cut_off_from_others(env, cut_off),
+            None => env.servers.leader(AIM).await,
+        };
+        let master = master.ok_or(NotInjected::Missed("there is no master"))?;
+        let mut dead = HealOnDrop::new(DeadMaster {
+            env: env.clone(),
+            cut_off,
+            master,
+            promoted: None,
+            started: false,
+        });
+        let killed = env.servers.order(master, NodeCommand::Kill).await;
+        if matches!(killed, Ok(Ok(()))) {
+            Ok(dead.running())
+        } else {
+            dead.started = true;
+            Err(NotInjected::Missed("the master was not killed"))
+        }
     }
 }
 
@@ -117,6 +112,7 @@ struct DeadMaster {
     started: bool,
 }
 
+#[async_trait]
 impl ActiveFault for DeadMaster {
     fn affected(&self) -> Affected {
         Affected {
@@ -127,36 +123,32 @@ impl ActiveFault for DeadMaster {
     }
 
     /// Looks for the replica that is promoted.
-    fn act(&mut self, until: u64) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            let clock = self.env.clock;
-            while self.promoted.is_none() && clock.now_ns() < until {
-                clock.sleep(LOOK).await;
-                let leader = self.env.servers.leader(Duration::ZERO).await;
-                self.promoted = leader.filter(|leader| *leader != self.master);
-            }
-        })
+    async fn act(&mut self, until: u64) {
+        let clock = self.env.clock;
+        while self.promoted.is_none() && clock.now_ns() < until {
+            clock.sleep(LOOK).await;
+            let leader = self.env.servers.leader(Duration::ZERO).await;
+            self.promoted = leader.filter(|leader| *leader != self.master);
+        }
     }
 
     /// Starts the old master again, which becomes a replica. A `patient` heal waits until it serves.
-    fn heal(&mut self, _: Duration, patient: bool) -> BoxFuture<'_, Healed> {
-        Box::pin(async move {
-            let cut_off = self.cut_off.take();
-            let held = cut_off
-                .as_ref()
-                .map(|held| Evidence::of_links(held.names().len(), held.counts()));
-            drop(cut_off);
-            let servers = &self.env.servers;
-            let mut back = false;
-            if !std::mem::replace(&mut self.started, true) {
-                let started = servers.order(self.master, NodeCommand::Start).await;
-                back = matches!(started, Ok(Ok(()))) && patient && servers.serves(self.master, SERVER_BACK).await;
-            }
-            held.unwrap_or_default()
-                .with(&SERVERS_PROMOTED, self.promoted.is_some().into())
-                .with(&SERVERS_BACK, back.into())
-                .into()
-        })
+    async fn heal(&mut self, _: Duration, patient: bool) -> Healed {
+        let cut_off = self.cut_off.take();
+        let held = cut_off
+            .as_ref()
+            .map(|held| Evidence::of_links(held.names().len(), held.counts()));
+        drop(cut_off);
+        let servers = &self.env.servers;
+        let mut back = false;
+        if !std::mem::replace(&mut self.started, true) {
+            let started = servers.order(self.master, NodeCommand::Start).await;
+            back = matches!(started, Ok(Ok(()))) && patient && servers.serves(self.master, SERVER_BACK).await;
+        }
+        held.unwrap_or_default()
+            .with(&SERVERS_PROMOTED, self.promoted.is_some().into())
+            .with(&SERVERS_BACK, back.into())
+            .into()
     }
 
     fn undo(&mut self) {

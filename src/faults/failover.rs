@@ -13,6 +13,7 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use harness_checkers::history::Requirement;
 use harness_workloads::BackendId;
 use rand_chacha::ChaCha8Rng;
@@ -21,8 +22,8 @@ use super::elected_failover::KillMaster;
 use super::fault::{kind_of, not_attached, not_virtual};
 use super::held_back::hold_back;
 use super::{
-    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
-    Inject, Injection, InjectionContext, Needs, NotInjected, Pace, Preparation, RunningFault, Shape, Target,
+    Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
+    Injection, InjectionContext, Needs, NotInjected, Pace, Preparation, RunningFault, Shape, Target,
 };
 use crate::backends::Topology;
 use crate::cluster::{NodeCommand, Peering};
@@ -137,6 +138,7 @@ struct PromoteReplica {
     held_back: bool,
 }
 
+#[async_trait]
 impl Inject for PromoteReplica {
     fn needs(&self) -> Needs {
         Needs {
@@ -155,48 +157,40 @@ impl Inject for PromoteReplica {
     }
 
     /// Holds the replication link back if asked to: at a moment at which the replica has no lock, if there is one soon.
-    fn prepare<'a>(
-        &'a self,
-        number: u32,
-        env: &'a FaultEnv,
-    ) -> BoxFuture<'a, Result<Option<Preparation>, &'static str>> {
-        Box::pin(async move {
-            let replica = env.servers.replica().ok_or("there is no replica")?;
-            if !env.servers.is_replica(replica).await {
-                return Err("the replica was not in sync with its master");
-            }
-            let mut preparation = Preparation::default();
-            if self.held_back {
-                let master = env.servers.endpoints().primary().ok_or("there is no master")?;
-                let link = env
-                    .peer_links
-                    .get(&(replica, master))
-                    .ok_or("its link is not proxied")?;
-                let held_back = hold_back(link, IN_FLIGHT, &[replica], number, env).await;
-                preparation = held_back.ok_or("the replica does not answer")?;
-            }
-            Ok(Some(preparation))
-        })
+    async fn prepare(&self, number: u32, env: &FaultEnv) -> Result<Option<Preparation>, &'static str> {
+        let replica = env.servers.replica().ok_or("there is no replica")?;
+        if !env.servers.is_replica(replica).await {
+            return Err("the replica was not in sync with its master");
+        }
+        let mut preparation = Preparation::default();
+        if self.held_back {
+            let master = env.servers.endpoints().primary().ok_or("there is no master")?;
+            let link = env
+                .peer_links
+                .get(&(replica, master))
+                .ok_or("its link is not proxied")?;
+            let held_back = hold_back(link, IN_FLIGHT, &[replica], number, env).await;
+            preparation = held_back.ok_or("the replica does not answer")?;
+        }
+        Ok(Some(preparation))
     }
 
-    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
-        Box::pin(async move {
-            let env = context.env;
-            let replica = env.servers.replica();
-            let mut promoted = HealOnDrop::new(PromotedReplica {
-                env: env.clone(),
-                replication: context.preparation.and_then(|preparation| preparation.link_fault),
-                old: env.servers.endpoints().primary().unwrap_or_default(),
-                new: replica.ok_or(NotInjected::Missed("there is no replica"))?,
-                follows: true,
-                in_step: false,
-            });
-            if promoted.promote(context.number).await {
-                Ok(promoted.running())
-            } else {
-                Err(NotInjected::Missed("the replica was not promoted"))
-            }
-        })
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+        let env = context.env;
+        let replica = env.servers.replica();
+        let mut promoted = HealOnDrop::new(PromotedReplica {
+            env: env.clone(),
+            replication: context.preparation.and_then(|preparation| preparation.link_fault),
+            old: env.servers.endpoints().primary().unwrap_or_default(),
+            new: replica.ok_or(NotInjected::Missed("there is no replica"))?,
+            follows: true,
+            in_step: false,
+        });
+        if promoted.promote(context.number).await {
+            Ok(promoted.running())
+        } else {
+            Err(NotInjected::Missed("the replica was not promoted"))
+        }
     }
 }
 
@@ -238,6 +232,7 @@ impl PromotedReplica {
     }
 }
 
+#[async_trait]
 impl ActiveFault for PromotedReplica {
     fn affected(&self) -> Affected {
         Affected {
@@ -248,20 +243,18 @@ impl ActiveFault for PromotedReplica {
     }
 
     /// Lets the old master follow the new one; a `patient` heal waits until they are in step.
-    fn heal(&mut self, _: Duration, patient: bool) -> BoxFuture<'_, Healed> {
-        Box::pin(async move {
-            if !std::mem::replace(&mut self.follows, true) {
-                let servers = &self.env.servers;
-                let _ = servers.order(self.old, NodeCommand::Follow).await;
-                self.in_step = patient && servers.follows(self.old, SERVER_BACK).await;
-            }
-            let replication = self.replication.as_ref();
-            let held = replication.map(|held| Evidence::of_links(held.names().len(), held.counts()));
-            held.unwrap_or_default()
-                .with(&SERVERS_PROMOTED, 1)
-                .with(&SERVERS_BACK, self.in_step.into())
-                .into()
-        })
+    async fn heal(&mut self, _: Duration, patient: bool) -> Healed {
+        if !std::mem::replace(&mut self.follows, true) {
+            let servers = &self.env.servers;
+            let _ = servers.order(self.old, NodeCommand::Follow).await;
+            self.in_step = patient && servers.follows(self.old, SERVER_BACK).await;
+        }
+        let replication = self.replication.as_ref();
+        let held = replication.map(|held| Evidence::of_links(held.names().len(), held.counts()));
+        held.unwrap_or_default()
+            .with(&SERVERS_PROMOTED, 1)
+            .with(&SERVERS_BACK, self.in_step.into())
+            .into()
     }
 
     fn undo(&mut self) {

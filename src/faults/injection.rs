@@ -5,9 +5,10 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use harness_checkers::history::Requirement;
 
-use super::active::{BoxFuture, RunningFault};
+use super::active::RunningFault;
 use super::env::FaultEnv;
 use super::shape::Shape;
 use super::target::{ResolvedTarget, Target};
@@ -15,6 +16,7 @@ use harness_checkers::history::Acquires;
 use harness_proxy::LinkFault;
 
 /// What is done to a target, with everything that was drawn for it.
+#[async_trait]
 pub trait Inject: Any + Debug + Send + Sync {
     /// What the run must be set up with for it. Most faults need nothing.
     fn needs(&self) -> Needs {
@@ -31,16 +33,12 @@ pub trait Inject: Any + Debug + Send + Sync {
     }
 
     /// What is done before the target is resolved. Most faults prepare nothing.
-    fn prepare<'a>(
-        &'a self,
-        _number: u32,
-        _env: &'a FaultEnv,
-    ) -> BoxFuture<'a, Result<Option<Preparation>, &'static str>> {
-        Box::pin(std::future::ready(Ok(None)))
+    async fn prepare(&self, _number: u32, _env: &FaultEnv) -> Result<Option<Preparation>, &'static str> {
+        Ok(None)
     }
 
     /// Does it.
-    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>>;
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected>;
 }
 
 /// What becomes of acquires when so many servers are out of reach of every client.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
@@ -9,8 +10,8 @@ use super::fault::no_argument;
 use super::points::number_alone;
 use super::target::{MessageMoment, client_at};
 use super::{
-    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, NotInjected, Pace, RunningFault, Shape, Target,
+    Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, Injection,
+    InjectionContext, NotInjected, Pace, RunningFault, Shape, Target,
 };
 use crate::evidence::{CLIENTS_KILLED, Evidence, HOLDERS};
 
@@ -70,26 +71,25 @@ impl Fault for Kill {
 #[derive(Debug)]
 struct KillClients;
 
+#[async_trait]
 impl Inject for KillClients {
     fn heal_word(&self) -> &'static str {
         "revive"
     }
 
-    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
-        Box::pin(async move {
-            let mut killed = KilledClients::default();
-            for process in context.env.clients.processes_of(&context.target.clients()) {
-                if process.kill() {
-                    killed.processes += 1;
-                    killed.clients.extend(process.clients());
-                }
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+        let mut killed = KilledClients::default();
+        for process in context.env.clients.processes_of(&context.target.clients()) {
+            if process.kill() {
+                killed.processes += 1;
+                killed.clients.extend(process.clients());
             }
-            if killed.processes == 0 {
-                return Err(NotInjected::Missed("its process was not running"));
-            }
-            killed.holders = context.held_by(&killed.clients);
-            Ok(HealOnDrop::new(killed).running())
-        })
+        }
+        if killed.processes == 0 {
+            return Err(NotInjected::Missed("its process was not running"));
+        }
+        killed.holders = context.held_by(&killed.clients);
+        Ok(HealOnDrop::new(killed).running())
     }
 }
 
@@ -100,16 +100,17 @@ struct KilledClients {
     holders: u64,
 }
 
+#[async_trait]
 impl ActiveFault for KilledClients {
     fn affected(&self) -> Affected {
         Affected::clients(self.clients.clone())
     }
 
-    fn heal(&mut self, _: Duration, _: bool) -> BoxFuture<'_, Healed> {
+    async fn heal(&mut self, _: Duration, _: bool) -> Healed {
         let evidence = Evidence::default()
             .with(&CLIENTS_KILLED, self.processes)
             .with(&HOLDERS, self.holders);
-        Box::pin(std::future::ready(evidence.into()))
+        evidence.into()
     }
 
     fn undo(&mut self) {

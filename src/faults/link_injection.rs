@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use super::active::{ActiveFault, Affected, BoxFuture, HealOnDrop, Healed, RunningFault};
+use async_trait::async_trait;
+
+use super::active::{ActiveFault, Affected, HealOnDrop, Healed, RunningFault};
 use super::fault::{FaultDefinition, FaultFamily, Pace};
 use super::injection::{Inject, Injection, InjectionContext, NotInjected};
 use super::target::Target;
@@ -80,6 +82,7 @@ pub fn heal_word(reset_on_heal: bool) -> &'static str {
     if reset_on_heal { "reset" } else { "resume" }
 }
 
+#[async_trait]
 impl Inject for LinkInjection {
     fn heal_word(&self) -> &'static str {
         heal_word(self.reset_on_heal)
@@ -90,16 +93,14 @@ impl Inject for LinkInjection {
         Ok(Some(in_words(&toxics)))
     }
 
-    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
-        Box::pin(async move {
-            let (clients, links) = links_of(&context);
-            let mut fault = LinkFault::apply(links, context.number, self.behaviour, self.reset_on_heal);
-            if self.reset_first {
-                fault.reset_connections();
-            }
-            fault.settle().await.map_err(NotInjected::Failed)?;
-            Ok(ActiveLinkFault::running(fault, clients, Vec::new()))
-        })
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+        let (clients, links) = links_of(&context);
+        let mut fault = LinkFault::apply(links, context.number, self.behaviour, self.reset_on_heal);
+        if self.reset_first {
+            fault.reset_connections();
+        }
+        fault.settle().await.map_err(NotInjected::Failed)?;
+        Ok(ActiveLinkFault::running(fault, clients, Vec::new()))
     }
 }
 
@@ -121,6 +122,7 @@ impl ActiveLinkFault {
     }
 }
 
+#[async_trait]
 impl ActiveFault for ActiveLinkFault {
     fn affected(&self) -> Affected {
         Affected {
@@ -130,16 +132,14 @@ impl ActiveFault for ActiveLinkFault {
         }
     }
 
-    fn heal(&mut self, _: Duration, _: bool) -> BoxFuture<'_, Healed> {
-        Box::pin(async move {
-            // counted before the heal lets go on what was held back
-            let evidence = Evidence::of_links(self.fault.names().len(), self.fault.counts())
-                .with(&SWALLOWED_BYTES, self.fault.swallowed_bytes());
-            Healed {
-                trouble: self.fault.heal().await.err(),
-                ..Healed::from(evidence)
-            }
-        })
+    async fn heal(&mut self, _: Duration, _: bool) -> Healed {
+        // counted before the heal lets go on what was held back
+        let evidence = Evidence::of_links(self.fault.names().len(), self.fault.counts())
+            .with(&SWALLOWED_BYTES, self.fault.swallowed_bytes());
+        Healed {
+            trouble: self.fault.heal().await.err(),
+            ..Healed::from(evidence)
+        }
     }
 
     fn undo(&mut self) {

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
@@ -13,8 +14,8 @@ use super::message_words::{accepted_in_words, in_words};
 use super::next_message::NextMessage;
 use super::points::{MessagePoints, spoken};
 use super::{
-    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
-    Inject, Injection, InjectionContext, NotInjected, Pace, RunningFault, Shape, Target, parse_duration,
+    Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
+    Injection, InjectionContext, NotInjected, Pace, RunningFault, Shape, Target, parse_duration,
 };
 use crate::client_role::{ANYONE, FILTERS};
 use crate::config::suggest::similar;
@@ -268,6 +269,7 @@ enum MessageChoice {
     Next(NextMessage),
 }
 
+#[async_trait]
 impl Inject for MessageInjection {
     fn heal_word(&self) -> &'static str {
         "resume"
@@ -277,31 +279,29 @@ impl Inject for MessageInjection {
         Err("Toxiproxy does not read messages, so it cannot name one".into())
     }
 
-    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
-        Box::pin(async move {
-            let links: Vec<_> = context.env.links.values().cloned().collect();
-            let points = &context.env.points;
-            let (meant, instead) = match self.choice {
-                MessageChoice::Named(meant) => (meant, None),
-                MessageChoice::Next(next) => {
-                    let meant = next.choose(points);
-                    let meant = meant.ok_or(NotInjected::Missed("no client has sent a message"))?;
-                    // a lock needs the time that passes without a kill: another waits in the queue until its lease is over
-                    let instead = (!self.kills).then(|| (next, Arc::clone(points)));
-                    (meant, instead)
-                }
-            };
-            let armed = ActiveRule::apply(links, context.number, MessageRule::new(meant));
-            Ok(HealOnDrop::new(AwaitedMessage {
-                armed,
-                instead,
-                did_not_come: None,
-                env: context.env.clone(),
-                kills: self.kills,
-                killed: 0,
-            })
-            .running())
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+        let links: Vec<_> = context.env.links.values().cloned().collect();
+        let points = &context.env.points;
+        let (meant, instead) = match self.choice {
+            MessageChoice::Named(meant) => (meant, None),
+            MessageChoice::Next(next) => {
+                let meant = next.choose(points);
+                let meant = meant.ok_or(NotInjected::Missed("no client has sent a message"))?;
+                // a lock needs the time that passes without a kill: another waits in the queue until its lease is over
+                let instead = (!self.kills).then(|| (next, Arc::clone(points)));
+                (meant, instead)
+            }
+        };
+        let armed = ActiveRule::apply(links, context.number, MessageRule::new(meant));
+        Ok(HealOnDrop::new(AwaitedMessage {
+            armed,
+            instead,
+            did_not_come: None,
+            env: context.env.clone(),
+            kills: self.kills,
+            killed: 0,
         })
+        .running())
     }
 }
 
@@ -397,6 +397,7 @@ impl AwaitedMessage {
     }
 }
 
+#[async_trait]
 impl ActiveFault for AwaitedMessage {
     /// The client is not known before its message comes.
     fn affected(&self) -> Affected {
@@ -407,37 +408,34 @@ impl ActiveFault for AwaitedMessage {
         Some(in_words(&self.armed.rule().spec, self.kills))
     }
 
-    fn act(&mut self, until: u64) -> BoxFuture<'_, ()> {
+    async fn act(&mut self, until: u64) {
         let clock = self.env.clock;
-        Box::pin(async move {
-            self.give_way(until).await;
-            let rule = self.armed.rule();
-            if !self.kills {
-                let over = async { clock.sleep_until(rule.found().await).await };
-                let _ = clock.until(until, over).await;
-            } else if clock.until(until, rule.found()).await.is_some() {
-                self.kill();
-            }
-        })
+        self.give_way(until).await;
+        let rule = self.armed.rule();
+        if !self.kills {
+            let over = async { clock.sleep_until(rule.found().await).await };
+            let _ = clock.until(until, over).await;
+        } else if clock.until(until, rule.found()).await.is_some() {
+            self.kill();
+        }
     }
 
     fn ends_with_act(&self) -> bool {
         true
     }
 
-    fn heal(&mut self, _: Duration, _: bool) -> BoxFuture<'_, Healed> {
+    async fn heal(&mut self, _: Duration, _: bool) -> Healed {
         let instead = self.did_not_come.filter(|_| self.found().is_some());
         let instead = instead.map(|meant| {
             let (name, whose) = (meant.message.name(), meant.whose.name());
             format!("in place of `{name}` of {whose}, which did not come")
         });
-        let healed = Healed {
+        Healed {
             message: self.found(),
             missed: self.missed(),
             detail: instead,
             ..Healed::from(self.evidence())
-        };
-        Box::pin(std::future::ready(healed))
+        }
     }
 
     fn undo(&mut self) {

@@ -41,7 +41,7 @@ mod server_upgrade;
 mod slow;
 mod slow_disk;
 
-pub use active::{ActiveFault, Affected, BoxFuture, HealOnDrop, Healed, RunningFault};
+pub use active::{ActiveFault, Affected, HealOnDrop, Healed, RunningFault};
 pub use clock::NO_CONCERN as NO_CLOCK_CONCERN;
 pub use env::{ClientHosts, FaultEnv, Links, ProcessControl};
 pub use fault::{Fault, FaultDefinition, FaultFamily, Pace};

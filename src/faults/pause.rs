@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use harness_checkers::history::Requirement;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -14,8 +15,8 @@ use super::fault::no_argument;
 use super::points::number_alone;
 use super::target::{MessageMoment, client_at};
 use super::{
-    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, NotInjected, Pace, ProcessControl, RunningFault, Shape, Target,
+    Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, Injection,
+    InjectionContext, NotInjected, Pace, ProcessControl, RunningFault, Shape, Target,
 };
 use crate::evidence::{Evidence, EvidenceCounter, HOLDERS, STOPPED_MS};
 
@@ -96,21 +97,20 @@ impl Fault for Pause {
 #[derive(Debug)]
 struct StopClients;
 
+#[async_trait]
 impl Inject for StopClients {
     fn heal_word(&self) -> &'static str {
         "continue"
     }
 
-    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
-        Box::pin(async move {
-            let processes = context.env.clients.processes_of(&context.target.clients());
-            let mut stopped = StoppedClients::stop(processes);
-            if stopped.processes.is_empty() {
-                return Err(NotInjected::Missed("its process was not running"));
-            }
-            stopped.holders = context.held_by(&stopped.clients());
-            Ok(stopped.running())
-        })
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+        let processes = context.env.clients.processes_of(&context.target.clients());
+        let mut stopped = StoppedClients::stop(processes);
+        if stopped.processes.is_empty() {
+            return Err(NotInjected::Missed("its process was not running"));
+        }
+        stopped.holders = context.held_by(&stopped.clients());
+        Ok(stopped.running())
     }
 }
 
@@ -147,18 +147,19 @@ impl StoppedClients {
     }
 }
 
+#[async_trait]
 impl ActiveFault for StoppedClients {
     fn affected(&self) -> Affected {
         Affected::clients(self.clients())
     }
 
-    fn heal(&mut self, lasted: Duration, _: bool) -> BoxFuture<'_, Healed> {
+    async fn heal(&mut self, lasted: Duration, _: bool) -> Healed {
         let evidence = Evidence::default()
             .with(&CLIENTS_STOPPED, self.processes.len() as u64)
             .with(&STOPPED_MS, self.for_how_long(lasted).as_millis() as u64)
             .with(&HOLDERS, self.holders);
         self.undo();
-        Box::pin(std::future::ready(evidence.into()))
+        evidence.into()
     }
 
     fn undo(&mut self) {

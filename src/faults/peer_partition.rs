@@ -3,6 +3,7 @@
 //! A link between servers carries the connections that one of them opened, both ways. So what `n1` sends to `n2` runs
 //! over two links: towards the server on `n1->n2`, and towards the client on `n2->n1`.
 
+use async_trait::async_trait;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -10,8 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use super::fault::{not_attached, not_simulated, server_names, some_of};
 use super::link_injection::{ActiveLinkFault, heal_word};
 use super::{
-    BoxFuture, FaultEnv, Inject, Injection, InjectionContext, Needs, NotInjected, RunningFault, Shape, Target,
-    acquires_without,
+    FaultEnv, Inject, Injection, InjectionContext, Needs, NotInjected, RunningFault, Shape, Target, acquires_without,
 };
 use crate::cluster::Peering;
 use harness_proxy::{AnyLink, Behaviour, Flow, LinkFault};
@@ -207,6 +207,7 @@ fn bridge(shape: &Shape, rng: &mut ChaCha8Rng) -> (Target, CutBetween, String) {
     )
 }
 
+#[async_trait]
 impl Inject for PeerPartition {
     fn needs(&self) -> Needs {
         Needs {
@@ -227,13 +228,11 @@ impl Inject for PeerPartition {
         Ok(None)
     }
 
-    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
-        Box::pin(async move {
-            let servers = context.target.servers();
-            let behaviours = self.behaviours(&servers, context.env);
-            let fault = LinkFault::apply_each(behaviours, context.number, self.reset_on_heal);
-            Ok(ActiveLinkFault::running(fault, Vec::new(), servers))
-        })
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+        let servers = context.target.servers();
+        let behaviours = self.behaviours(&servers, context.env);
+        let fault = LinkFault::apply_each(behaviours, context.number, self.reset_on_heal);
+        Ok(ActiveLinkFault::running(fault, Vec::new(), servers))
     }
 }
 

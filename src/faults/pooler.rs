@@ -7,12 +7,13 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rand_chacha::ChaCha8Rng;
 
 use super::fault::{no_argument, not_virtual};
 use super::{
-    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
-    Inject, Injection, InjectionContext, NotInjected, Pace, RunningFault, Shape, Target,
+    Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
+    Injection, InjectionContext, NotInjected, Pace, RunningFault, Shape, Target,
 };
 use crate::backends::{self, RunningPooler, TransactionPooler};
 use crate::evidence::{Evidence, EvidenceCounter};
@@ -78,6 +79,7 @@ impl std::fmt::Debug for LeadThrough {
     }
 }
 
+#[async_trait]
 impl Inject for LeadThrough {
     fn heal_word(&self) -> &'static str {
         "lead directly"
@@ -87,19 +89,17 @@ impl Inject for LeadThrough {
         Err("it leads clients to another address".into())
     }
 
-    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
-        Box::pin(async move {
-            let server = context.env.servers.access(0);
-            let pooler = self.0.start(server).await;
-            let pooler = pooler.map_err(|_| NotInjected::Missed("the pooler did not start"))?;
-            let led = LedThrough {
-                env: context.env.clone(),
-                number: context.number,
-                pooler: Some(pooler),
-            };
-            led.lead(true);
-            Ok(HealOnDrop::new(led).running())
-        })
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+        let server = context.env.servers.access(0);
+        let pooler = self.0.start(server).await;
+        let pooler = pooler.map_err(|_| NotInjected::Missed("the pooler did not start"))?;
+        let led = LedThrough {
+            env: context.env.clone(),
+            number: context.number,
+            pooler: Some(pooler),
+        };
+        led.lead(true);
+        Ok(HealOnDrop::new(led).running())
     }
 }
 
@@ -126,20 +126,19 @@ impl LedThrough {
     }
 }
 
+#[async_trait]
 impl ActiveFault for LedThrough {
     fn affected(&self) -> Affected {
         Affected::servers(vec![0])
     }
 
-    fn heal(&mut self, _: Duration, _: bool) -> BoxFuture<'_, Healed> {
-        Box::pin(async move {
-            let pooled = match &self.pooler {
-                Some(pooler) => pooler.transactions().await,
-                None => 0,
-            };
-            self.undo();
-            Evidence::default().with(&POOLED, pooled).into()
-        })
+    async fn heal(&mut self, _: Duration, _: bool) -> Healed {
+        let pooled = match &self.pooler {
+            Some(pooler) => pooler.transactions().await,
+            None => 0,
+        };
+        self.undo();
+        Evidence::default().with(&POOLED, pooled).into()
     }
 
     fn undo(&mut self) {

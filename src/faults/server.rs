@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::oneshot::error::RecvError;
 
@@ -16,8 +17,8 @@ use super::fault::{NO_DISKS, kind_of, not_attached, not_simulated, on_servers};
 use super::points::{is_point, number_alone};
 use super::target::{AtMessage, MessageEnd, MessageMoment};
 use super::{
-    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
-    Inject, Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, acquires_without,
+    Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
+    Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, acquires_without,
     parse_duration,
 };
 use crate::cluster::{ClusterError, CommandOutcome, NodeCommand};
@@ -247,6 +248,7 @@ impl ServerFault {
     }
 }
 
+#[async_trait]
 impl Inject for ServerFault {
     fn needs(&self) -> Needs {
         Needs {
@@ -265,31 +267,29 @@ impl Inject for ServerFault {
         }
     }
 
-    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
-        Box::pin(async move {
-            let servers = context.target.servers();
-            let endpoints = context.env.servers.endpoints();
-            // the guard exists before the first order is given
-            let mut active = HealOnDrop::new(ActiveOnServers {
-                fault: *self,
-                lost_before: lost_files(context.env),
-                env: context.env.clone(),
-                nodes: servers.iter().map(|server| endpoints.node_of(*server)).collect(),
-                servers,
-                done: 0,
-                back: 0,
-                trouble: None,
-                healed: false,
-            });
-            // one after the other, while the window is on
-            if self.what == OnServers::Restart {
-                return Ok(active.running());
-            }
-            for done in active.order(self.order()) {
-                active.done += u64::from(matches!(done.await, Ok(Ok(()))));
-            }
-            Ok(active.running())
-        })
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+        let servers = context.target.servers();
+        let endpoints = context.env.servers.endpoints();
+        // the guard exists before the first order is given
+        let mut active = HealOnDrop::new(ActiveOnServers {
+            fault: *self,
+            lost_before: lost_files(context.env),
+            env: context.env.clone(),
+            nodes: servers.iter().map(|server| endpoints.node_of(*server)).collect(),
+            servers,
+            done: 0,
+            back: 0,
+            trouble: None,
+            healed: false,
+        });
+        // one after the other, while the window is on
+        if self.what == OnServers::Restart {
+            return Ok(active.running());
+        }
+        for done in active.order(self.order()) {
+            active.done += u64::from(matches!(done.await, Ok(Ok(()))));
+        }
+        Ok(active.running())
     }
 }
 
@@ -394,43 +394,40 @@ impl ActiveOnServers {
     }
 }
 
+#[async_trait]
 impl ActiveFault for ActiveOnServers {
     fn affected(&self) -> Affected {
         Affected::servers(self.servers.clone())
     }
 
-    fn act(&mut self, until: u64) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            if self.fault.what == OnServers::Kill {
-                for node in self.nodes.clone() {
-                    self.lose(node).await;
-                }
-            }
-            if let Some(down) = self.fault.down {
-                let left = Duration::from_nanos(until.saturating_sub(self.env.clock.now_ns()));
-                self.env.clock.sleep(down.min(left)).await;
-                self.start_again(true).await;
-            }
-            if self.fault.what != OnServers::Restart {
-                return;
-            }
+    async fn act(&mut self, until: u64) {
+        if self.fault.what == OnServers::Kill {
             for node in self.nodes.clone() {
-                let restarted = self.restart(node).await;
-                self.done += u64::from(matches!(restarted, Ok(Ok(()))));
-                self.env.redirect(node);
-                self.back += u64::from(self.serves(node).await);
+                self.lose(node).await;
             }
-        })
+        }
+        if let Some(down) = self.fault.down {
+            let left = Duration::from_nanos(until.saturating_sub(self.env.clock.now_ns()));
+            self.env.clock.sleep(down.min(left)).await;
+            self.start_again(true).await;
+        }
+        if self.fault.what != OnServers::Restart {
+            return;
+        }
+        for node in self.nodes.clone() {
+            let restarted = self.restart(node).await;
+            self.done += u64::from(matches!(restarted, Ok(Ok(()))));
+            self.env.redirect(node);
+            self.back += u64::from(self.serves(node).await);
+        }
     }
 
-    fn heal(&mut self, lasted: Duration, patient: bool) -> BoxFuture<'_, Healed> {
-        Box::pin(async move {
-            self.start_again(patient).await;
-            Healed {
-                trouble: self.trouble.take(),
-                ..self.evidence(lasted).into()
-            }
-        })
+    async fn heal(&mut self, lasted: Duration, patient: bool) -> Healed {
+        self.start_again(patient).await;
+        Healed {
+            trouble: self.trouble.take(),
+            ..self.evidence(lasted).into()
+        }
     }
 
     fn undo(&mut self) {

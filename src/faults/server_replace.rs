@@ -6,14 +6,15 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::fault::{kind_of, not_attached, not_simulated};
 use super::insistence::{InsistentOrder, PAUSE};
 use super::{
-    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
-    Inject, Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target,
+    Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
+    Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target,
 };
 use crate::backends;
 use crate::cluster::NodeCommand;
@@ -105,6 +106,7 @@ impl Fault for ServerReplace {
 #[derive(Debug, Clone, Copy)]
 struct Replacement;
 
+#[async_trait]
 impl Inject for Replacement {
     fn needs(&self) -> Needs {
         Needs {
@@ -119,22 +121,20 @@ impl Inject for Replacement {
         "join"
     }
 
-    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
-        Box::pin(async move {
-            let env = context.env;
-            let Some(server) = context.target.servers().first().copied() else {
-                return Err(NotInjected::Missed("no known server could leave"));
-            };
-            let node = env.servers.endpoints().node_of(server);
-            let replaced = HealOnDrop::new(ReplacedServer {
-                env: env.clone(),
-                server,
-                node,
-                leaving: InsistentOrder::new(node, NodeCommand::Leave),
-                healed: false,
-            });
-            Ok(replaced.running())
-        })
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+        let env = context.env;
+        let Some(server) = context.target.servers().first().copied() else {
+            return Err(NotInjected::Missed("no known server could leave"));
+        };
+        let node = env.servers.endpoints().node_of(server);
+        let replaced = HealOnDrop::new(ReplacedServer {
+            env: env.clone(),
+            server,
+            node,
+            leaving: InsistentOrder::new(node, NodeCommand::Leave),
+            healed: false,
+        });
+        Ok(replaced.running())
     }
 }
 
@@ -176,42 +176,39 @@ impl ReplacedServer {
     }
 }
 
+#[async_trait]
 impl ActiveFault for ReplacedServer {
     fn affected(&self) -> Affected {
         Affected::servers(vec![self.server])
     }
 
     /// Asks it to leave until it does.
-    fn act(&mut self, until: u64) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            let deadline = until.max(self.env.clock.after(ASKED_TO_LEAVE));
-            self.leaving.insist(&self.env, deadline, |_| true).await;
-        })
+    async fn act(&mut self, until: u64) {
+        let deadline = until.max(self.env.clock.after(ASKED_TO_LEAVE));
+        self.leaving.insist(&self.env, deadline, |_| true).await;
     }
 
-    fn heal(&mut self, _: Duration, patient: bool) -> BoxFuture<'_, Healed> {
-        Box::pin(async move {
-            self.leaving.hear().await;
-            self.healed = true;
-            if !self.leaving.done {
-                return Healed {
-                    missed: self.leaving.refused.take().map(|why| why.to_string()),
-                    ..Healed::default()
-                };
-            }
-            let replaced = self.replace(patient).await;
-            let name = self.env.servers.name(self.node);
-            Healed {
-                trouble: replaced
-                    .as_ref()
-                    .err()
-                    .map(|why| format!("no new {name} joined: {why}")),
-                ..Evidence::default()
-                    .with(&SERVERS_REPLACED, replaced.is_ok().into())
-                    .with(&SERVERS_BACK, (patient && replaced.is_ok()).into())
-                    .into()
-            }
-        })
+    async fn heal(&mut self, _: Duration, patient: bool) -> Healed {
+        self.leaving.hear().await;
+        self.healed = true;
+        if !self.leaving.done {
+            return Healed {
+                missed: self.leaving.refused.take().map(|why| why.to_string()),
+                ..Healed::default()
+            };
+        }
+        let replaced = self.replace(patient).await;
+        let name = self.env.servers.name(self.node);
+        Healed {
+            trouble: replaced
+                .as_ref()
+                .err()
+                .map(|why| format!("no new {name} joined: {why}")),
+            ..Evidence::default()
+                .with(&SERVERS_REPLACED, replaced.is_ok().into())
+                .with(&SERVERS_BACK, (patient && replaced.is_ok()).into())
+                .into()
+        }
     }
 
     fn undo(&mut self) {

@@ -6,13 +6,14 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rand_chacha::ChaCha8Rng;
 
 use super::fault::{not_attached, not_simulated};
 use super::insistence::{InsistentOrder, PAUSE};
 use super::{
-    ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, acquires_without,
+    ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject, Injection,
+    InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, acquires_without,
 };
 use crate::backends;
 use crate::cluster::{ClusterError, NodeCommand, OtherVersion};
@@ -87,6 +88,7 @@ struct Upgrade {
     version: OtherVersion,
 }
 
+#[async_trait]
 impl Inject for Upgrade {
     fn needs(&self) -> Needs {
         Needs {
@@ -100,23 +102,21 @@ impl Inject for Upgrade {
         "serve"
     }
 
-    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
-        Box::pin(async move {
-            let env = context.env;
-            let Some(server) = context.target.servers().first().copied() else {
-                return Err(NotInjected::Missed("no known server could be upgraded"));
-            };
-            let node = env.servers.endpoints().node_of(server);
-            let upgraded = HealOnDrop::new(UpgradedServer {
-                env: env.clone(),
-                version: self.version.clone(),
-                server,
-                node,
-                before: None,
-                order: InsistentOrder::new(node, NodeCommand::Upgrade),
-            });
-            Ok(upgraded.running())
-        })
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+        let env = context.env;
+        let Some(server) = context.target.servers().first().copied() else {
+            return Err(NotInjected::Missed("no known server could be upgraded"));
+        };
+        let node = env.servers.endpoints().node_of(server);
+        let upgraded = HealOnDrop::new(UpgradedServer {
+            env: env.clone(),
+            version: self.version.clone(),
+            server,
+            node,
+            before: None,
+            order: InsistentOrder::new(node, NodeCommand::Upgrade),
+        });
+        Ok(upgraded.running())
     }
 }
 
@@ -187,44 +187,41 @@ fn outcome(name: &str, before: Option<&str>, after: Option<&str>) -> Healed {
     }
 }
 
+#[async_trait]
 impl ActiveFault for UpgradedServer {
     fn affected(&self) -> Affected {
         Affected::servers(vec![self.server])
     }
 
-    fn act(&mut self, until: u64) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            self.ask_version(until).await;
-            if self.before.is_some() {
-                self.order.insist(&self.env, until, is_refusal).await;
-                self.env.redirect(self.node);
-            }
-        })
+    async fn act(&mut self, until: u64) {
+        self.ask_version(until).await;
+        if self.before.is_some() {
+            self.order.insist(&self.env, until, is_refusal).await;
+            self.env.redirect(self.node);
+        }
     }
 
-    fn heal(&mut self, _: Duration, patient: bool) -> BoxFuture<'_, Healed> {
-        Box::pin(async move {
-            self.order.hear().await;
-            if !self.order.done {
-                return self.not_upgraded();
-            }
-            self.env.redirect(self.node);
-            // other faults may keep it from serving until they are over
-            let serves = !patient || self.env.servers.serves(self.node, SERVER_CHANGED).await;
-            let after = self.env.servers.version(self.node).await;
-            let within = SERVER_CHANGED.as_secs();
-            let trouble = || {
-                format!(
-                    "{} does not serve {within} s after it was started from {}",
-                    self.name(),
-                    self.version
-                )
-            };
-            Healed {
-                trouble: (!serves).then(trouble),
-                ..outcome(self.name(), self.before.as_deref(), after.as_deref())
-            }
-        })
+    async fn heal(&mut self, _: Duration, patient: bool) -> Healed {
+        self.order.hear().await;
+        if !self.order.done {
+            return self.not_upgraded();
+        }
+        self.env.redirect(self.node);
+        // other faults may keep it from serving until they are over
+        let serves = !patient || self.env.servers.serves(self.node, SERVER_CHANGED).await;
+        let after = self.env.servers.version(self.node).await;
+        let within = SERVER_CHANGED.as_secs();
+        let trouble = || {
+            format!(
+                "{} does not serve {within} s after it was started from {}",
+                self.name(),
+                self.version
+            )
+        };
+        Healed {
+            trouble: (!serves).then(trouble),
+            ..outcome(self.name(), self.before.as_deref(), after.as_deref())
+        }
     }
 
     /// An order is carried out to its end, which is a server that runs.

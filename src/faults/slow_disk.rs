@@ -7,11 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rand_chacha::ChaCha8Rng;
 
 use super::fault::{NO_DISKS, not_attached, not_simulated, on_servers};
 use super::{
-    ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, Injection,
+    ActiveFault, Affected, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, Injection,
     InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, parse_duration,
 };
 use crate::config::suggest::similar;
@@ -97,6 +98,7 @@ struct Slowness {
     while_held: bool,
 }
 
+#[async_trait]
 impl Inject for Slowness {
     fn needs(&self) -> Needs {
         Needs {
@@ -111,20 +113,18 @@ impl Inject for Slowness {
         "speed up"
     }
 
-    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
-        Box::pin(async move {
-            let servers = context.target.servers();
-            let endpoints = context.env.servers.endpoints();
-            let of_server = |server: &u32| {
-                let node = endpoints.node_of(*server) as usize;
-                context.env.server_disks.get(node).cloned()
-            };
-            let disks: Vec<_> = servers.iter().filter_map(of_server).collect();
-            if disks.is_empty() {
-                return Err(NotInjected::Missed("no server with such a disk was known"));
-            }
-            Ok(SlowDisks::slow_down(self.by, disks, servers).running())
-        })
+    async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
+        let servers = context.target.servers();
+        let endpoints = context.env.servers.endpoints();
+        let of_server = |server: &u32| {
+            let node = endpoints.node_of(*server) as usize;
+            context.env.server_disks.get(node).cloned()
+        };
+        let disks: Vec<_> = servers.iter().filter_map(of_server).collect();
+        if disks.is_empty() {
+            return Err(NotInjected::Missed("no server with such a disk was known"));
+        }
+        Ok(SlowDisks::slow_down(self.by, disks, servers).running())
     }
 }
 
@@ -153,12 +153,13 @@ impl SlowDisks {
     }
 }
 
+#[async_trait]
 impl ActiveFault for SlowDisks {
     fn affected(&self) -> Affected {
         Affected::servers(self.servers.clone())
     }
 
-    fn heal(&mut self, _: Duration, _: bool) -> BoxFuture<'_, Healed> {
+    async fn heal(&mut self, _: Duration, _: bool) -> Healed {
         self.undo();
         let delayed = self
             .disks
@@ -167,7 +168,7 @@ impl ActiveFault for SlowDisks {
         let evidence = Evidence::default()
             .with(&DISKS_SLOWED, self.disks.len() as u64)
             .with(&SYNCS_DELAYED, delayed.sum());
-        Box::pin(std::future::ready(evidence.into()))
+        evidence.into()
     }
 
     fn undo(&mut self) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::backend_id::BackendId;
 use crate::client::{LockClient, SignalSink};
 use crate::contract::{Contract, IssuedBy, Wakeup};
-use crate::host::RecipeHost;
+use crate::host::{RecipeHost, Task};
 use crate::reentrant::Reentrant;
 use crate::session::etcd::EtcdConnect;
 use crate::session::redis::RedisConnect;
@@ -123,6 +123,12 @@ impl Constructor {
     }
 }
 
+/// A polling waiter pauses for half the interval and up to this much of it more, so that waiters do not fall into step.
+const JITTER_PERCENT: u64 = 100;
+/// How much of a lease a careful client believes in without a renewal, in percent. The rest is for clocks that differ, and for
+/// the application to stop in time.
+pub(crate) const VALIDITY: u32 = 85;
+
 /// What a client of a recipe is given: a way to its store, and the machine it runs on.
 pub struct RecipeContext<C: ?Sized> {
     pub store: Rc<C>,
@@ -149,6 +155,22 @@ impl<C: ?Sized> Clone for RecipeContext<C> {
 impl<C: ?Sized> RecipeContext<C> {
     pub(crate) fn is_careful(&self) -> bool {
         self.options.policy == Policy::Careful
+    }
+
+    /// The pause before a polling waiter asks again: 50 to 150 percent of the interval, at random.
+    pub(crate) fn poll_pause(&self) -> Duration {
+        let interval = self.options.interval;
+        let jitter = u32::try_from(self.host.random() % (JITTER_PERCENT + 1)).expect("a percentage");
+        interval / 2 + interval * jitter / 100
+    }
+
+    /// Raises `lost` for a lock when the host's monotonic clock shows `end`, unless the task is dropped before.
+    pub(crate) fn watch_validity(&self, lock: &str, end: Duration) -> Task {
+        let (host, signals, lock) = (self.host.clone(), self.signals.clone(), lock.to_owned());
+        self.host.spawn(Box::pin(async move {
+            host.sleep(end.saturating_sub(host.now())).await;
+            signals.lost(&lock, "validity ended");
+        }))
     }
 }
 

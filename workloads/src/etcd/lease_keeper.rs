@@ -13,19 +13,15 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::EtcdContext;
-use super::owner_name;
+use super::{EtcdContext, RETRY_PAUSE, owner_name};
 use crate::defects::has_defect;
 use crate::host::{RecipeHost, Task};
+use crate::recipe::VALIDITY;
 use crate::session::SessionError;
 use crate::session::etcd::EtcdSession;
 
 /// How often a lease is renewed while it lasts.
 const RENEWALS_A_LEASE: u32 = 3;
-/// How much of a lease a careful client believes in without a renewal, in percent.
-const VALIDITY: u32 = 85;
-/// The pause after a failed renewal, so that a server that refuses at once is not asked in a loop.
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// What is known of a lease.
 #[derive(Debug, Clone, Copy)]

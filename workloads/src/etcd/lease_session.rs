@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::EtcdContext;
 use super::lease_keeper::{LeaseKeeper, first_doubt};
+use super::{EtcdContext, RETRY_PAUSE};
 use crate::client::{LockError, LockGrant, LockResult};
 use crate::defects::has_defect;
 use crate::host::{RecipeHost, Task, within};
@@ -15,8 +15,6 @@ use crate::protocol::AcquireRequest;
 use crate::session::etcd::{EtcdKey, EtcdSession};
 use crate::session::{Retried, SessionError};
 
-/// The pause after a failed call, so that a server that refuses at once is not asked in a loop.
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// How often in a lease a careful client looks whether its own key is still there.
 const LOOKS_A_LEASE: u32 = 3;
 

@@ -21,6 +21,8 @@ mod tests;
 pub use client_session::EtcdServers;
 pub use login::{EtcdChannel, LoginToken, is_stale, log_in};
 
+use std::time::Duration;
+
 use crate::recipe::RecipeContext;
 pub use crate::session::etcd::{
     Created, EtcdConnect, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing,
@@ -28,6 +30,9 @@ pub use crate::session::etcd::{
 
 /// What an etcd recipe is given.
 type EtcdContext = RecipeContext<dyn EtcdConnect>;
+
+/// The pause before the next try after a failed call, so that a server that refuses at once is not asked in a loop.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// What the keys of all contenders for a lock begin with.
 pub fn lock_prefix(lock: &str) -> String {

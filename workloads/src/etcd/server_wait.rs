@@ -4,14 +4,12 @@
 use std::time::Duration;
 
 use super::lease_session::{LeaseSession, LiveLease, OwnKey};
-use super::lock_prefix;
+use super::{RETRY_PAUSE, lock_prefix};
 use crate::client::{LockError, LockResult};
 use crate::protocol::AcquireRequest;
 use crate::session::SessionError;
 use crate::session::etcd::EtcdSession;
 
-/// The pause after a failed call, so that a server that refuses at once is not asked in a loop.
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// A try-lock gives the server the lease divided by this to answer: its services have no try-lock.
 const TRIES_A_LEASE: u32 = 4;
 

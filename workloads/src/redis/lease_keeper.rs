@@ -1,4 +1,4 @@
-//! The lease of a held key: its renewal, and the clock that raises `lost` when a careful client can no longer be sure.
+//! The lease of a held key: its renewal, which raises `lost` when a careful client can no longer be sure.
 //!
 //! Time is counted from before the command was sent that set the time to live, so it never runs longer here than on the
 //! server.
@@ -9,11 +9,9 @@ use super::RedisContext;
 use super::failover_connection::FailoverConnection;
 use crate::defects::has_defect;
 use crate::host::{Task, within};
+use crate::recipe::VALIDITY;
 use crate::session::SessionError;
 
-/// How much of the lease a careful client believes in, in percent. The rest is for clocks that differ, and for the
-/// application to stop in time.
-pub(super) const VALIDITY: u32 = 85;
 /// How often a lease is renewed while it lasts.
 const RENEWALS_A_LEASE: u32 = 3;
 
@@ -35,16 +33,6 @@ pub(super) fn valid_until(context: &RedisContext, asked: Duration) -> Duration {
 /// For defects: when a lease was asked for that is believed in for all its length from now on.
 pub(super) fn counted_from_reply(context: &RedisContext) -> Duration {
     context.host.now() + context.lease * (100 - VALIDITY) / 100
-}
-
-/// Raises `lost` when the validity ends.
-pub(super) fn watch_validity(context: &RedisContext, held: KeyLease) -> Task {
-    let (host, signals) = (context.host.clone(), context.signals.clone());
-    let end = valid_until(context, held.asked);
-    context.host.spawn(Box::pin(async move {
-        host.sleep(end.saturating_sub(host.now())).await;
-        signals.lost(&held.lock, "validity ended");
-    }))
 }
 
 /// Renews the lease until the task is dropped. When that fails, a careful client raises `lost`; a naive one does not.

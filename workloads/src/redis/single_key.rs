@@ -4,7 +4,7 @@
 //! 1. SET the key to a random value unless it exists; poll with jitter while it does;
 //! 2. a SET whose reply was lost is never believed to have failed: the value is read back, on the same connection, where
 //!    answers come in order. What stays unknown is `info`, and is deleted by its value before the next acquire;
-//! 3. a careful client believes for [`VALIDITY`](super::lease_keeper::VALIDITY) percent of the lease, counted from before
+//! 3. a careful client believes for [`VALIDITY`](crate::recipe::VALIDITY) percent of the lease, counted from before
 //!    the SET was sent;
 //! 4. release as the recipe says.
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::failover_connection::FailoverConnection;
-use super::lease_keeper::{KeyLease, counted_from_reply, keep_renewing, valid_until, watch_validity};
+use super::lease_keeper::{KeyLease, counted_from_reply, keep_renewing, valid_until};
 use super::variant::{KeyContext, Variant};
 use super::{RedisContext, lock_key};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
@@ -175,7 +175,7 @@ impl<V: Variant> SingleKeyLock<V> {
         };
         let watch = match (expires, self.renews()) {
             (Some(_), true) => Some(keep_renewing(&self.context, self.connection.clone(), lease)),
-            (Some(_), false) if self.context.is_careful() => Some(watch_validity(&self.context, lease)),
+            (Some(end), false) if self.context.is_careful() => Some(self.context.watch_validity(attempt.lock, end)),
             _ => None,
         };
         let held = HeldValue {

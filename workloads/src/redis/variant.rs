@@ -9,9 +9,6 @@ use super::RedisContext;
 use crate::session::SessionError;
 use crate::session::redis::RedisSession;
 
-/// A polling waiter pauses for half the interval and up to this much of it more, so that waiters do not fall into step.
-const JITTER_PERCENT: u64 = 100;
-
 /// How a recipe differs from the other locks on a single key.
 #[async_trait(?Send)]
 pub(super) trait Variant {
@@ -41,18 +38,11 @@ pub(super) trait Variant {
 
     /// Waits until another try is worthwhile, for at most `limit`.
     async fn wait_for_retry(&self, at: KeyContext<'_>, limit: Duration) {
-        at.recipe.host.sleep(poll_pause(at.recipe).min(limit)).await;
+        at.recipe.host.sleep(at.recipe.poll_pause().min(limit)).await;
     }
 
     /// Called when a wait has ended, with the lock or without.
     fn wait_ended(&self) {}
-}
-
-/// The pause before a polling waiter asks again: 50 to 150 percent of the interval, at random.
-pub(super) fn poll_pause(context: &RedisContext) -> Duration {
-    let interval = context.options.interval;
-    let jitter = u32::try_from(context.host.random() % (JITTER_PERCENT + 1)).expect("a percentage");
-    interval / 2 + interval * jitter / 100
 }
 
 /// One lock as one client sees it.

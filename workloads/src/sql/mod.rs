@@ -14,10 +14,12 @@ mod tests;
 
 pub(crate) use server::SqlServer;
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use crate::contract::Wakeup;
 use crate::recipe::{Constructor, Recipe, RecipeContext};
+use crate::session::SessionError;
 pub use crate::session::sql::{LeaseForm, LockScope, SqlConnect, SqlSession};
 
 /// What a recipe for an SQL server is given.
@@ -46,12 +48,15 @@ pub(crate) const fn of_row(name: &'static str, summary: &'static str, constructo
     }
 }
 
-/// A polling waiter pauses for half the interval and up to this much of it more, so that waiters do not fall into step.
-const JITTER_PERCENT: u64 = 100;
+/// The pause before another try to connect, so that a server that refuses at once is not asked in a loop.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// The pause before a polling waiter asks again: 50 to 150 percent of the interval, at random.
-fn poll_pause(context: &SqlContext) -> Duration {
-    let interval = context.options.interval;
-    let jitter = u32::try_from(context.host.random() % (JITTER_PERCENT + 1)).expect("a percentage");
-    interval / 2 + interval * jitter / 100
+/// A new connection; tries until the limit.
+async fn connected(context: &SqlContext, limit: Duration) -> Result<Rc<dyn SqlSession>, SessionError> {
+    loop {
+        match context.store.connect().await {
+            Err(_) if context.host.now() < limit => context.host.sleep(RETRY_PAUSE).await,
+            answer => return answer,
+        }
+    }
 }

@@ -13,18 +13,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{SqlContext, poll_pause};
+use super::{SqlContext, connected};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::host::Task;
 use crate::protocol::AcquireRequest;
+use crate::recipe::VALIDITY;
 use crate::session::SessionError;
 use crate::session::sql::{LeaseForm, SqlSession};
-
-/// How much of the lease a careful client believes in, in percent. The rest is for clocks that differ, and for the
-/// application to stop in time.
-const VALIDITY: u32 = 85;
-/// The pause before another try to connect, so that a server that refuses at once is not asked in a loop.
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// A client of a lease in a row.
 pub(crate) struct RowLease {
@@ -69,13 +64,8 @@ impl RowLease {
         if let Some(session) = self.session.as_ref().filter(|session| !session.is_broken()) {
             return Ok(session.clone());
         }
-        loop {
-            match self.context.store.connect().await {
-                Ok(session) => return Ok(self.session.insert(session).clone()),
-                Err(_) if self.now() < limit => self.context.host.sleep(RETRY_PAUSE).await,
-                Err(error) => return Err(error),
-            }
-        }
+        let session = connected(&self.context, limit).await?;
+        Ok(self.session.insert(session).clone())
     }
 
     /// Tries until the lease is taken or the wait is over; answers when the write was sent, and the token.
@@ -100,7 +90,7 @@ impl RowLease {
             if left.is_zero() {
                 return Ok(None);
             }
-            self.context.host.sleep(poll_pause(&self.context).min(left)).await;
+            self.context.host.sleep(self.context.poll_pause().min(left)).await;
         }
     }
 
@@ -111,14 +101,10 @@ impl RowLease {
 
     fn hold(&mut self, lock: &str, owner: String, asked: Duration, token: u64) -> LockGrant {
         let end = self.valid_until(asked);
-        let watch = self.context.is_careful().then(|| {
-            let (host, signals) = (self.context.host.clone(), self.context.signals.clone());
-            let lock = lock.to_owned();
-            self.context.host.spawn(Box::pin(async move {
-                host.sleep(end.saturating_sub(host.now())).await;
-                signals.lost(&lock, "validity ended");
-            }))
-        });
+        let watch = self
+            .context
+            .is_careful()
+            .then(|| self.context.watch_validity(lock, end));
         let held = HeldLease {
             owner: owner.clone(),
             asked,

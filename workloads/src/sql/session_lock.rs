@@ -10,15 +10,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{SqlContext, poll_pause};
+use super::{SqlContext, connected};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::host::Task;
 use crate::protocol::AcquireRequest;
 use crate::session::SessionError;
 use crate::session::sql::{LockScope, SqlSession};
-
-/// The pause before another try to connect, so that a server that refuses at once is not asked in a loop.
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// A client of a lock of a session.
 pub(crate) struct SessionLock {
@@ -53,14 +50,9 @@ impl SessionLock {
     /// A connection that owns nothing; tries until the limit.
     async fn session(&mut self, limit: Duration) -> Result<Rc<dyn SqlSession>, SessionError> {
         self.idle.retain(|session| !session.is_broken());
-        if let Some(session) = self.idle.pop() {
-            return Ok(session);
-        }
-        loop {
-            match self.context.store.connect().await {
-                Err(_) if self.now() < limit => self.context.host.sleep(RETRY_PAUSE).await,
-                answer => return answer,
-            }
+        match self.idle.pop() {
+            Some(session) => Ok(session),
+            None => connected(&self.context, limit).await,
         }
     }
 
@@ -86,7 +78,7 @@ impl SessionLock {
             if owner.is_some() || self.scope != LockScope::Row || left.is_zero() {
                 return Ok(owner);
             }
-            self.context.host.sleep(poll_pause(&self.context).min(left)).await;
+            self.context.host.sleep(self.context.poll_pause().min(left)).await;
         }
     }
 

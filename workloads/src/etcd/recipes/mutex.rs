@@ -19,7 +19,7 @@ use super::etcd;
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::defects::has_defect;
 use crate::etcd::lease_session::{KeyNames, LeaseSession, LiveLease, OwnKey};
-use crate::etcd::lock_prefix;
+use crate::etcd::{RETRY_PAUSE, lock_prefix};
 use crate::host::within;
 use crate::protocol::AcquireRequest;
 use crate::recipe::Recipe;
@@ -35,9 +35,6 @@ pub(super) const RECIPE: Recipe = etcd(
         })
     },
 );
-
-/// The pause before the next look when a call failed or the lease is not sure.
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 struct MutexLock {
     base: LeaseSession,

@@ -25,7 +25,7 @@ use super::etcd;
 use super::mutex::deletion;
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::etcd::lease_session::{KeyNames, LeaseSession, LiveLease, OwnKey};
-use crate::etcd::lock_prefix;
+use crate::etcd::{RETRY_PAUSE, lock_prefix};
 use crate::host::{Task, within};
 use crate::protocol::AcquireRequest;
 use crate::recipe::Recipe;
@@ -48,8 +48,6 @@ pub(super) const RECIPE: Recipe = Recipe {
 
 /// The longest hold, in leases: long for any use of the lock, and short for a client that waits behind a forgotten one.
 const HOLD_LEASES: u32 = 30;
-/// The pause before the next try when a call failed.
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 struct ProcessQueueLock {
     base: LeaseSession,

@@ -27,8 +27,7 @@ use crate::defects::has_defect;
 use crate::host::Task;
 use crate::protocol::AcquireRequest;
 use crate::recipe::Recipe;
-use crate::redis::lease_keeper::{KeyLease, counted_from_reply, valid_until, watch_validity};
-use crate::redis::variant::poll_pause;
+use crate::redis::lease_keeper::{counted_from_reply, valid_until};
 use crate::redis::{RedisContext, lock_key};
 use crate::session::SessionError;
 use crate::session::redis::{RedisConnect, RedisSession};
@@ -151,17 +150,12 @@ impl Redlock {
         (surely(votes), votes.yes)
     }
 
-    fn hold(&mut self, lock: &str, key: String, value: String, asked: Duration) -> LockGrant {
-        let lease = || KeyLease {
-            lock: lock.to_owned(),
-            key,
-            value: value.clone(),
-            asked,
-        };
+    fn hold(&mut self, lock: &str, value: String, asked: Duration) -> LockGrant {
+        let end = valid_until(&self.context, asked);
         let watch = self
             .context
             .is_careful()
-            .then(|| watch_validity(&self.context, lease()));
+            .then(|| self.context.watch_validity(lock, end));
         self.held.insert(
             lock.to_owned(),
             HeldMajority {
@@ -210,10 +204,10 @@ impl LockClient for Redlock {
             let valid = !self.context.is_careful() || host.now() < valid_until(&self.context, asked);
             if votes.yes >= quorum && has_defect("redlock", "all of the lease counts from the replies") {
                 let asked = counted_from_reply(&self.context);
-                return Ok(self.hold(&request.lock, key, value, asked));
+                return Ok(self.hold(&request.lock, value, asked));
             }
             if votes.yes >= quorum && valid {
-                return Ok(self.hold(&request.lock, key, value, asked));
+                return Ok(self.hold(&request.lock, value, asked));
             }
             may_come_late |= all - votes.yes - votes.no >= quorum;
             let (surely, _) = self.delete(&key, &value).await;
@@ -226,7 +220,7 @@ impl LockClient for Redlock {
                     unknown()
                 });
             }
-            host.sleep(poll_pause(&self.context).min(left)).await;
+            host.sleep(self.context.poll_pause().min(left)).await;
         }
     }
 

@@ -10,6 +10,7 @@
 mod backend_id;
 mod catalogue;
 mod client;
+mod client_holds;
 mod contract;
 pub mod defects;
 pub mod etcd;

@@ -243,7 +243,7 @@ impl RecipeOptions {
             options: self,
         });
         if self.reentrant {
-            Box::new(Reentrant::new(client, signals))
+            Box::new(Reentrant::new(client, &signals))
         } else {
             client
         }

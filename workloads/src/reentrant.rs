@@ -5,38 +5,35 @@
 //! 2. a release counts down, and the last one is the lock's own;
 //! 3. when the client learns that the lock is lost, the count is void.
 
-use std::collections::BTreeMap;
-
 use async_trait::async_trait;
 
 use crate::client::{LockClient, LockGrant, LockResult, SignalSink};
+use crate::client_holds::ClientHolds;
 use crate::protocol::AcquireRequest;
 
 pub(crate) struct Reentrant {
     inner: Box<dyn LockClient>,
-    signals: SignalSink,
-    held: BTreeMap<String, CountedHold>,
+    held: ClientHolds<CountedHold>,
 }
 
 struct CountedHold {
     grant: LockGrant,
     count: u32,
-    /// The number of losses before this hold; one more, and it is void.
-    losses: u64,
 }
 
 impl Reentrant {
-    pub(crate) fn new(inner: Box<dyn LockClient>, signals: SignalSink) -> Self {
+    pub(crate) fn new(inner: Box<dyn LockClient>, signals: &SignalSink) -> Self {
         Reentrant {
             inner,
-            signals,
-            held: BTreeMap::new(),
+            held: ClientHolds::new(signals),
         }
     }
 
     fn current_hold(&mut self, lock: &str) -> Option<&mut CountedHold> {
-        let losses = self.signals.losses(lock);
-        self.held.get_mut(lock).filter(|hold| hold.losses == losses)
+        match self.held.is_lost(lock) {
+            true => None,
+            false => self.held.get_mut(lock),
+        }
     }
 }
 
@@ -51,17 +48,13 @@ impl LockClient for Reentrant {
             hold.count += 1;
             return Ok(hold.grant.clone());
         }
-        self.held.remove(&request.lock);
+        let _ = self.held.end(&request.lock);
         let grant = self.inner.acquire(request).await?;
-        let losses = self.signals.losses(&request.lock);
-        self.held.insert(
-            request.lock.clone(),
-            CountedHold {
-                grant: grant.clone(),
-                count: 1,
-                losses,
-            },
-        );
+        let counted = CountedHold {
+            grant: grant.clone(),
+            count: 1,
+        };
+        self.held.begin(&request.lock, counted, None);
         Ok(grant)
     }
 
@@ -72,7 +65,7 @@ impl LockClient for Reentrant {
             hold.count -= 1;
             return Ok(());
         }
-        self.held.remove(lock);
+        let _ = self.held.end(lock);
         self.inner.release(lock).await
     }
 

@@ -2,13 +2,13 @@
 //! that an unknown operation may have left.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use super::lease_keeper::{LeaseKeeper, first_doubt};
 use super::{EtcdContext, RETRY_PAUSE};
 use crate::client::{LockError, LockGrant, LockResult};
+use crate::client_holds::ClientHolds;
 use crate::defects::has_defect;
 use crate::host::{RecipeHost, Task, within};
 use crate::protocol::AcquireRequest;
@@ -32,7 +32,7 @@ pub(super) struct LeaseSession {
     names: KeyNames,
     session: Option<Rc<dyn EtcdSession>>,
     keeper: Option<Rc<LeaseKeeper>>,
-    held: BTreeMap<String, HeldKey>,
+    held: ClientHolds<OwnKey>,
     /// Keys that may be there although they should not: their create was not answered, or their delete was not done.
     leftovers: Vec<OwnKey>,
     /// A call under the lease was not answered, and may still be done.
@@ -65,21 +65,14 @@ impl From<EtcdKey> for OwnKey {
     }
 }
 
-struct HeldKey {
-    key: OwnKey,
-    /// How often `lost` was raised for the lock before this hold.
-    losses: u64,
-    watch: Option<Task>,
-}
-
 impl LeaseSession {
     pub(super) fn new(context: EtcdContext, names: KeyNames) -> Self {
         LeaseSession {
+            held: ClientHolds::new(&context.signals),
             context,
             names,
             session: None,
             keeper: None,
-            held: BTreeMap::new(),
             leftovers: Vec::new(),
             unanswered: Cell::new(false),
         }
@@ -193,7 +186,7 @@ impl LeaseSession {
     /// the key of the hold and take it for its own, and its withdrawal would delete that.
     pub(super) async fn begin(&mut self, request: &AcquireRequest) -> LockResult<()> {
         self.forget_lost(&request.lock);
-        if !self.held.contains_key(&request.lock) {
+        if self.held.get(&request.lock).is_none() {
             return Ok(());
         }
         let wait = Duration::from_millis(request.wait_ms);
@@ -204,11 +197,8 @@ impl LeaseSession {
     /// Forgets a lock that was lost and never released; its key may be there still, and is deleted before the next
     /// acquire.
     fn forget_lost(&mut self, lock: &str) {
-        let losses = self.context.signals.losses(lock);
-        if self.held.get(lock).is_some_and(|held| held.losses != losses)
-            && let Some(held) = self.held.remove(lock)
-        {
-            self.leftovers.push(held.key);
+        if let Some(key) = self.held.end_lost(lock) {
+            self.leftovers.push(key);
         }
     }
 
@@ -217,15 +207,11 @@ impl LeaseSession {
         let watch = (self.context.is_careful() && !has_defect("etcd-mutex", "nobody doubts"))
             .then(|| self.watch_hold(lock, &key.name, keeper))
             .flatten();
-        let held = HeldKey {
-            key: OwnKey {
-                name: key.name,
-                lease: keeper.lease,
-            },
-            losses: self.context.signals.losses(lock),
-            watch,
+        let own = OwnKey {
+            name: key.name,
+            lease: keeper.lease,
         };
-        self.held.insert(lock.to_owned(), held);
+        self.held.begin(lock, own, watch);
         LockGrant {
             token: u64::try_from(key.create_revision).ok().filter(|token| *token > 0),
             owner: Some(keeper.owner()),
@@ -234,10 +220,9 @@ impl LeaseSession {
 
     /// Ends a hold, and returns its key for the release.
     pub(super) fn end_hold(&mut self, lock: &str) -> LockResult<(Rc<dyn EtcdSession>, OwnKey)> {
-        let mut held = self.held.remove(lock).ok_or(LockError::NOT_HELD)?;
-        held.watch = None;
+        let key = self.held.end(lock)?;
         let session = self.session.clone().ok_or(LockError::NOT_HELD)?;
-        Ok((session, held.key))
+        Ok((session, key))
     }
 
     /// Tries again until the answer is known or the limit has passed. Only for calls that may be repeated.
@@ -366,7 +351,7 @@ impl LeaseSession {
 
     /// Ends the lease, and all its keys with it.
     pub(super) async fn close(&mut self) {
-        self.held.clear();
+        self.held.end_all();
         if let (Some(session), Some(keeper)) = (self.session.take(), self.keeper.take()) {
             let revoked = session.revoke_lease(keeper.lease);
             let _ = within(&*self.context.host, self.context.lease / 2, revoked).await;

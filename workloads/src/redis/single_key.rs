@@ -8,7 +8,6 @@
 //!    the SET was sent;
 //! 4. release as the recipe says.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -19,8 +18,9 @@ use super::lease_keeper::{KeyLease, counted_from_reply, keep_renewing, valid_unt
 use super::variant::{KeyContext, Variant};
 use super::{RedisContext, lock_key};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
+use crate::client_holds::ClientHolds;
 use crate::defects::has_defect;
-use crate::host::{Task, random_name};
+use crate::host::random_name;
 use crate::protocol::AcquireRequest;
 use crate::session::SessionError;
 use crate::session::redis::RedisSession;
@@ -30,7 +30,7 @@ pub(super) struct SingleKeyLock<V> {
     context: RedisContext,
     variant: V,
     connection: FailoverConnection,
-    held: BTreeMap<String, HeldValue>,
+    held: ClientHolds<HeldValue>,
     leftovers: Vec<LeftoverKey>,
 }
 
@@ -38,9 +38,6 @@ struct HeldValue {
     value: String,
     /// When the SET was sent.
     asked: Duration,
-    /// How often `lost` was raised for the lock before this hold.
-    losses: u64,
-    watch: Option<Task>,
 }
 
 /// A key that an unknown SET or release may have left, with the value that it then has.
@@ -70,10 +67,10 @@ impl<V: Variant> SingleKeyLock<V> {
     pub(super) fn new(context: RedisContext, variant: V) -> Self {
         let connection = FailoverConnection::new(context.clone());
         SingleKeyLock {
+            held: ClientHolds::new(&context.signals),
             context,
             variant,
             connection,
-            held: BTreeMap::new(),
             leftovers: Vec::new(),
         }
     }
@@ -181,10 +178,8 @@ impl<V: Variant> SingleKeyLock<V> {
         let held = HeldValue {
             value: attempt.value.clone(),
             asked,
-            losses: self.context.signals.losses(attempt.lock),
-            watch,
         };
-        self.held.insert(attempt.lock.to_owned(), held);
+        self.held.begin(attempt.lock, held, watch);
         Some(LockGrant {
             token: None,
             owner: Some(attempt.value.clone()),
@@ -221,17 +216,18 @@ impl<V: Variant> SingleKeyLock<V> {
     }
 
     /// Whether a careful client knows that it no longer holds the lock.
-    fn is_over(&self, lock: &str, held: &HeldValue) -> bool {
+    fn is_over(&self, lock: &str) -> bool {
+        let Some(held) = self.held.get(lock) else { return false };
         let ran_out = self.now() >= valid_until(&self.context, held.asked);
         let timed = self.variant.expires() && !self.renews();
-        self.context.is_careful() && (held.losses != self.context.signals.losses(lock) || (timed && ran_out))
+        self.context.is_careful() && (self.held.is_lost(lock) || (timed && ran_out))
     }
 
     /// Forgets a lock that was lost and never released; its key may be there still, and is deleted before the next
     /// acquire.
     fn forget_lost(&mut self, lock: &str) {
-        if self.held.get(lock).is_some_and(|held| self.is_over(lock, held))
-            && let Some(held) = self.held.remove(lock)
+        if self.is_over(lock)
+            && let Ok(held) = self.held.end(lock)
             && self.variant.compares()
         {
             self.leftovers.push(LeftoverKey {
@@ -329,20 +325,18 @@ impl<V: Variant> LockClient for SingleKeyLock<V> {
     }
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {
-        let Some(mut held) = self.held.remove(lock) else {
-            return Err(LockError::NOT_HELD);
-        };
-        held.watch = None;
-        if !self.variant.compares() && self.is_over(lock, &held) {
+        let is_over = !self.variant.compares() && self.is_over(lock);
+        let held = self.held.end(lock)?;
+        if is_over {
             return Err(LockError::no_longer_held("its lease was over"));
         }
         self.release_key(lock, &held).await
     }
 
     async fn close(&mut self) {
-        for (lock, held) in std::mem::take(&mut self.held) {
+        for (lock, hold) in self.held.end_all() {
             // a key that stays expires with its time to live
-            let _ = self.release_key(&lock, &held).await;
+            let _ = self.release_key(&lock, &hold.known).await;
         }
         self.connection.close();
     }

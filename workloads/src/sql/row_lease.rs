@@ -7,7 +7,6 @@
 //!
 //! [`LeaseForm::Blind`] leaves a comparison out.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use async_trait::async_trait;
 
 use super::{SqlContext, connected};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
-use crate::host::Task;
+use crate::client_holds::ClientHolds;
 use crate::protocol::AcquireRequest;
 use crate::recipe::VALIDITY;
 use crate::session::SessionError;
@@ -29,7 +28,7 @@ pub(crate) struct RowLease {
     /// How it is given back.
     gives: LeaseForm,
     session: Option<Rc<dyn SqlSession>>,
-    held: BTreeMap<String, HeldLease>,
+    held: ClientHolds<HeldLease>,
     /// Locks and owners of leases that an unknown operation may have left.
     leftovers: Vec<(String, String)>,
 }
@@ -38,19 +37,16 @@ struct HeldLease {
     owner: String,
     /// When the write was sent.
     asked: Duration,
-    /// How often `lost` was raised for the lock before this hold.
-    losses: u64,
-    watch: Option<Task>,
 }
 
 impl RowLease {
     pub(crate) fn new(context: SqlContext, takes: LeaseForm, gives: LeaseForm) -> Self {
         RowLease {
+            held: ClientHolds::new(&context.signals),
             context,
             takes,
             gives,
             session: None,
-            held: BTreeMap::new(),
             leftovers: Vec::new(),
         }
     }
@@ -108,10 +104,8 @@ impl RowLease {
         let held = HeldLease {
             owner: owner.clone(),
             asked,
-            losses: self.context.signals.losses(lock),
-            watch,
         };
-        self.held.insert(lock.to_owned(), held);
+        self.held.begin(lock, held, watch);
         LockGrant {
             token: Some(token),
             owner: Some(owner),
@@ -119,15 +113,15 @@ impl RowLease {
     }
 
     /// Whether a careful client knows that it no longer holds the lock.
-    fn is_over(&self, lock: &str, held: &HeldLease) -> bool {
-        let lost = held.losses != self.context.signals.losses(lock);
-        self.context.is_careful() && (lost || self.now() >= self.valid_until(held.asked))
+    fn is_over(&self, lock: &str) -> bool {
+        let Some(held) = self.held.get(lock) else { return false };
+        self.context.is_careful() && (self.held.is_lost(lock) || self.now() >= self.valid_until(held.asked))
     }
 
     /// Forgets a lock that was lost and never released; its lease may be there still, and is ended before the next acquire.
     fn forget_lost(&mut self, lock: &str) {
-        if self.held.get(lock).is_some_and(|held| self.is_over(lock, held))
-            && let Some(held) = self.held.remove(lock)
+        if self.is_over(lock)
+            && let Ok(held) = self.held.end(lock)
         {
             self.leftovers.push((lock.to_owned(), held.owner));
         }
@@ -211,20 +205,18 @@ impl LockClient for RowLease {
     }
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {
-        let Some(mut held) = self.held.remove(lock) else {
-            return Err(LockError::NOT_HELD);
-        };
-        held.watch = None;
-        if self.gives == LeaseForm::Blind && self.is_over(lock, &held) {
+        let is_over = self.gives == LeaseForm::Blind && self.is_over(lock);
+        let held = self.held.end(lock)?;
+        if is_over {
             return Err(LockError::no_longer_held("its lease was over"));
         }
         self.give(lock, &held).await
     }
 
     async fn close(&mut self) {
-        for (lock, held) in std::mem::take(&mut self.held) {
+        for (lock, hold) in self.held.end_all() {
             // a lease that stays runs out
-            let _ = self.give(&lock, &held).await;
+            let _ = self.give(&lock, &hold.known).await;
         }
         self.session = None;
     }

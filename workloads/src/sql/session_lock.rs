@@ -4,7 +4,6 @@
 //! 2. a careful client believes for as long as the connection lives, and raises `lost` when it ends;
 //! 3. release on the same connection. One whose answer was lost is closed, and the server ends what it owned.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use async_trait::async_trait;
 
 use super::{SqlContext, connected};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
-use crate::host::Task;
+use crate::client_holds::ClientHolds;
 use crate::protocol::AcquireRequest;
 use crate::session::SessionError;
 use crate::session::sql::{LockScope, SqlSession};
@@ -23,23 +22,17 @@ pub(crate) struct SessionLock {
     scope: LockScope,
     /// Connections that own nothing.
     idle: Vec<Rc<dyn SqlSession>>,
-    held: BTreeMap<String, HeldSession>,
-}
-
-struct HeldSession {
-    session: Rc<dyn SqlSession>,
-    /// How often `lost` was raised for the lock before this hold.
-    losses: u64,
-    watch: Option<Task>,
+    /// With the connections that own them.
+    held: ClientHolds<Rc<dyn SqlSession>>,
 }
 
 impl SessionLock {
     pub(crate) fn new(context: SqlContext, scope: LockScope) -> Self {
         SessionLock {
+            held: ClientHolds::new(&context.signals),
             context,
             scope,
             idle: Vec::new(),
-            held: BTreeMap::new(),
         }
     }
 
@@ -53,14 +46,6 @@ impl SessionLock {
         match self.idle.pop() {
             Some(session) => Ok(session),
             None => connected(&self.context, limit).await,
-        }
-    }
-
-    /// Forgets a lock that was lost and never released: its connection is over.
-    fn forget_lost(&mut self, lock: &str) {
-        let losses = self.context.signals.losses(lock);
-        if self.held.get(lock).is_some_and(|held| held.losses != losses) {
-            self.held.remove(lock);
         }
     }
 
@@ -90,9 +75,7 @@ impl SessionLock {
                 signals.lost(&lock, "connection ended");
             }))
         });
-        let losses = self.context.signals.losses(lock);
-        let held = HeldSession { session, losses, watch };
-        self.held.insert(lock.to_owned(), held);
+        self.held.begin(lock, session, watch);
         LockGrant {
             token: None,
             owner: Some(owner),
@@ -114,7 +97,8 @@ impl LockClient for SessionLock {
 
     async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
         let deadline = self.now() + Duration::from_millis(request.wait_ms);
-        self.forget_lost(&request.lock);
+        // the connection of a lock that was lost is over
+        self.held.end_lost(&request.lock);
         loop {
             let session = self.session(deadline).await?;
             match self.take(&*session, &request.lock, deadline).await {
@@ -131,14 +115,11 @@ impl LockClient for SessionLock {
     }
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {
-        let Some(mut held) = self.held.remove(lock) else {
-            return Err(LockError::NOT_HELD);
-        };
-        held.watch = None;
-        let released = held.session.unlock(self.scope, lock).await;
+        let session = self.held.end(lock)?;
+        let released = session.unlock(self.scope, lock).await;
         match released {
             Ok(released) => {
-                self.idle.push(held.session);
+                self.idle.push(session);
                 released.then_some(()).ok_or(LockError::NOT_HELD)
             }
             Err(error) => Err(error.on_release()),
@@ -146,9 +127,9 @@ impl LockClient for SessionLock {
     }
 
     async fn close(&mut self) {
-        for (lock, held) in std::mem::take(&mut self.held) {
+        for (lock, hold) in self.held.end_all() {
             // what stays ends with the connection
-            let _ = held.session.unlock(self.scope, &lock).await;
+            let _ = hold.known.unlock(self.scope, &lock).await;
         }
         self.idle.clear();
     }

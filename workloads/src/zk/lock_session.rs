@@ -2,7 +2,6 @@
 //! operation may have left.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -10,8 +9,9 @@ use super::hold_watch::{UNSURE_AFTER, WatchedHold, watch_hold};
 use super::leftovers::Leftovers;
 use super::{ZkContext, owner_name};
 use crate::client::{LockError, LockGrant, LockResult};
+use crate::client_holds::ClientHolds;
 use crate::defects::has_defect;
-use crate::host::{Task, within};
+use crate::host::within;
 use crate::protocol::AcquireRequest;
 use crate::session::zk::{ConnectionState, ConnectionStatus, WatchEvent, ZkSession, Znode};
 use crate::session::{Retried, SessionError};
@@ -23,14 +23,8 @@ pub(super) struct LockSession {
     pub context: ZkContext,
     leftovers: Leftovers,
     session: Option<Rc<dyn ZkSession>>,
-    held: BTreeMap<String, HeldNode>,
-}
-
-struct HeldNode {
-    path: String,
-    /// How often `lost` was raised for the lock before this hold.
-    losses: u64,
-    _watch: Option<Task>,
+    /// With the paths of their nodes.
+    held: ClientHolds<String>,
 }
 
 /// The limits of an acquire or a release, by the host's monotonic clock.
@@ -60,10 +54,10 @@ pub(super) enum WaitEnd {
 impl LockSession {
     pub(super) fn new(context: ZkContext) -> Self {
         LockSession {
+            held: ClientHolds::new(&context.signals),
             context,
             leftovers: Leftovers::default(),
             session: None,
-            held: BTreeMap::new(),
         }
     }
 
@@ -86,7 +80,7 @@ impl LockSession {
         {
             return Ok(session.clone());
         }
-        self.held.clear();
+        self.held.end_all();
         self.leftovers = Leftovers::default();
         let session = self.context.store.connect().await?;
         Ok(self.session.insert(session).clone())
@@ -108,7 +102,7 @@ impl LockSession {
     }
 
     pub(super) fn holds(&self, lock: &str) -> bool {
-        self.held.contains_key(lock)
+        self.held.get(lock).is_some()
     }
 
     /// Remembers a node whose delete was not answered, to delete it before the next acquire.
@@ -247,15 +241,7 @@ impl LockSession {
             breaks: proof.breaks,
         };
         let watch = self.context.is_careful().then(|| watch_hold(&self.context, hold()));
-        let losses = self.context.signals.losses(lock);
-        self.held.insert(
-            lock.to_owned(),
-            HeldNode {
-                path: node.path,
-                losses,
-                _watch: watch,
-            },
-        );
+        self.held.begin(lock, node.path, watch);
         LockGrant {
             token: u64::try_from(node.czxid).ok(),
             owner: Some(owner_name(session.id())),
@@ -318,21 +304,14 @@ impl LockSession {
     /// Forgets a lock that was lost and never released; its node may be there still, and is deleted before the next
     /// acquire.
     fn forget_lost(&mut self, lock: &str) {
-        let losses = self.context.signals.losses(lock);
-        if self.held.get(lock).is_some_and(|held| held.losses != losses)
-            && let Some(held) = self.held.remove(lock)
-        {
-            self.leftovers.add_path(held.path);
+        if let Some(path) = self.held.end_lost(lock) {
+            self.leftovers.add_path(path);
         }
     }
 
     pub(super) async fn release(&mut self, lock: &str) -> LockResult<()> {
-        let Some(HeldNode { path, .. }) = self.held.remove(lock) else {
-            return Err(LockError::NOT_HELD);
-        };
-        let Some(session) = self.session.clone() else {
-            return Err(LockError::NOT_HELD);
-        };
+        let path = self.held.end(lock)?;
+        let session = self.session.clone().ok_or(LockError::NOT_HELD)?;
         let limit = self.limits(Duration::ZERO).call_limit;
         match self.remove(&*session, &path, limit).await {
             // the session is alive, so if the node is gone now, an earlier delete did it
@@ -352,7 +331,7 @@ impl LockSession {
     }
 
     pub(super) async fn close(&mut self) {
-        self.held.clear();
+        self.held.end_all();
         if let Some(session) = self.session.take() {
             session.close().await;
         }

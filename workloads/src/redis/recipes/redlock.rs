@@ -14,7 +14,6 @@
 //! <https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html>.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -23,8 +22,8 @@ use tokio::sync::mpsc;
 
 use super::redis;
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
+use crate::client_holds::ClientHolds;
 use crate::defects::has_defect;
-use crate::host::Task;
 use crate::protocol::AcquireRequest;
 use crate::recipe::Recipe;
 use crate::redis::lease_keeper::{counted_from_reply, valid_until};
@@ -45,12 +44,8 @@ pub(super) const RECIPE: Recipe = Recipe {
 struct Redlock {
     context: RedisContext,
     masters: Vec<Rc<Master>>,
-    held: BTreeMap<String, HeldMajority>,
-}
-
-struct HeldMajority {
-    value: String,
-    _watch: Option<Task>,
+    /// With their values on the masters.
+    held: ClientHolds<String>,
 }
 
 /// One master and the connection to it, made anew when it breaks.
@@ -96,9 +91,9 @@ impl Redlock {
         });
         let masters = masters.collect();
         Redlock {
+            held: ClientHolds::new(&context.signals),
             context,
             masters,
-            held: BTreeMap::new(),
         }
     }
 
@@ -156,13 +151,7 @@ impl Redlock {
             .context
             .is_careful()
             .then(|| self.context.watch_validity(lock, end));
-        self.held.insert(
-            lock.to_owned(),
-            HeldMajority {
-                value: value.clone(),
-                _watch: watch,
-            },
-        );
+        self.held.begin(lock, value.clone(), watch);
         LockGrant {
             token: None,
             owner: Some(value),
@@ -225,9 +214,7 @@ impl LockClient for Redlock {
     }
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {
-        let Some(HeldMajority { value, .. }) = self.held.remove(lock) else {
-            return Err(LockError::NOT_HELD);
-        };
+        let value = self.held.end(lock)?;
         match self.delete(&lock_key(lock), &value).await {
             (true, 0) => Err(LockError::NOT_HELD),
             (true, _) => Ok(()),
@@ -236,8 +223,8 @@ impl LockClient for Redlock {
     }
 
     async fn close(&mut self) {
-        for (lock, held) in std::mem::take(&mut self.held) {
-            self.delete(&lock_key(&lock), &held.value).await;
+        for (lock, hold) in self.held.end_all() {
+            self.delete(&lock_key(&lock), &hold.known).await;
         }
     }
 }

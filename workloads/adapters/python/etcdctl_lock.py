@@ -48,13 +48,16 @@ class EtcdctlLock(Lock):
         threading.Thread(target=self.watch, args=(lock, process), daemon=True).start()
         return None, f"0x{key.rsplit('/', 1)[1]}"
 
-    def give_up(self, process, ended):
+    def end(self, process):
         process.send_signal(signal.SIGINT)  # deletes its key and ends its lease
         try:
-            code = process.wait(2 * self.ttl)
+            return process.wait(2 * self.ttl)
         except subprocess.TimeoutExpired:
             process.kill()
             raise TimeoutError("etcdctl did not end")
+
+    def give_up(self, process, ended):
+        code = self.end(process)
         rest = process.stdout.read()
         if ended or rest or code not in (0, 1, -signal.SIGINT):
             raise ConnectionError(f"etcdctl ended with {code}")
@@ -70,12 +73,7 @@ class EtcdctlLock(Lock):
         process = self.held.pop(lock, None)
         if process is None or process.poll() is not None:
             raise Fail("not held")
-        process.send_signal(signal.SIGINT)
-        try:
-            code = process.wait(2 * self.ttl)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise TimeoutError("etcdctl did not end")
+        code = self.end(process)
         if code not in (0, -signal.SIGINT):
             raise ConnectionError(f"etcdctl ended with {code}")
 

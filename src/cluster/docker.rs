@@ -63,18 +63,8 @@ pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, Clus
     let mut setups = Vec::new();
     for me in 0..addresses.len() {
         let setup = NodeSetup {
-            nodes: addresses.clone(),
-            me,
             bind: "0.0.0.0".into(),
-            data: PathBuf::from("/data"),
-            lease: spec.lease,
-            syncs: spec.syncs(),
-            peer_proxies: peer_proxies.clone(),
-            login: spec.login.clone(),
-            tls: spec.tls.as_ref().map(|tls| tls.authority()),
-            replaceable: spec.replaceable,
-            joins: false,
-            programs: None,
+            ..spec.setup(&addresses, me, PathBuf::from("/data"), &peer_proxies)
         };
         setups.push(setup.clone());
         let (image, network) = (image.to_owned(), network.name.clone());

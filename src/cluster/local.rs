@@ -61,20 +61,8 @@ pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
     let mut children = Vec::new();
     let mut setups = Vec::new();
     for (me, address) in addresses.iter().enumerate() {
-        let setup = NodeSetup {
-            nodes: addresses.clone(),
-            me,
-            bind: Ipv4Addr::LOCALHOST.to_string(),
-            data: claim.folder().join(&address.name),
-            lease: spec.lease,
-            syncs: spec.syncs(),
-            peer_proxies: peer_proxies.clone(),
-            login: spec.login.clone(),
-            tls: spec.tls.as_ref().map(|tls| tls.authority()),
-            replaceable: spec.replaceable,
-            joins: false,
-            programs: None,
-        };
+        let data = claim.folder().join(&address.name);
+        let setup = spec.setup(&addresses, me, data, &peer_proxies);
         let log = spec.logs.join(&address.name).join("server.log");
         spec.found(me, (Ipv4Addr::LOCALHOST, address.ports[0]).into());
         children.push(start_one(spec, &setup, &log, volumes.as_ref()).await?);

@@ -17,7 +17,7 @@ use super::membership::Membership;
 use super::peering::{NodeAddress, Peering};
 use super::programs::{find_program, program_in};
 use super::ready::ReadinessQuestion;
-use super::{BoxFuture, ClusterError, Endpoints};
+use super::{BoxFuture, ClusterError, ClusterSpec, Endpoints};
 
 /// The configuration of one node, from which its command line and files follow.
 #[derive(Debug, Clone)]
@@ -50,15 +50,14 @@ pub struct NodeSetup {
 }
 
 impl NodeSetup {
-    /// One of these nodes, in a test: with no proxies, no login and no TLS.
-    #[cfg(test)]
-    pub fn of_test(nodes: Vec<NodeAddress>, me: usize) -> Self {
+    /// One of these nodes, which listens at its own address, with no proxies, no login and no TLS.
+    pub fn plain(nodes: Vec<NodeAddress>, me: usize, data: PathBuf, lease: Duration) -> Self {
         Self {
+            bind: nodes[me].host.clone(),
             nodes,
             me,
-            bind: "127.0.0.1".into(),
-            data: "/tmp/run/n".into(),
-            lease: Duration::from_secs(2),
+            data,
+            lease,
             syncs: false,
             peer_proxies: Vec::new(),
             login: None,
@@ -66,6 +65,15 @@ impl NodeSetup {
             replaceable: false,
             joins: false,
             programs: None,
+        }
+    }
+
+    /// One of these nodes, in a test.
+    #[cfg(test)]
+    pub fn of_test(nodes: Vec<NodeAddress>, me: usize) -> Self {
+        Self {
+            bind: "127.0.0.1".into(),
+            ..Self::plain(nodes, me, "/tmp/run/n".into(), Duration::from_secs(2))
         }
     }
 
@@ -84,6 +92,20 @@ impl NodeSetup {
     /// Its own proxy, if there is one.
     pub fn peer_proxy(&self) -> Option<SocketAddr> {
         self.peer_proxies.get(self.me).copied()
+    }
+}
+
+impl ClusterSpec {
+    /// How one of these nodes is set up that has its data in `data`.
+    pub(super) fn setup(&self, nodes: &[NodeAddress], me: usize, data: PathBuf, proxies: &[SocketAddr]) -> NodeSetup {
+        NodeSetup {
+            syncs: self.syncs(),
+            peer_proxies: proxies.to_vec(),
+            login: self.login.clone(),
+            tls: self.tls.as_ref().map(|tls| tls.authority()),
+            replaceable: self.replaceable,
+            ..NodeSetup::plain(nodes.to_vec(), me, data, self.lease)
+        }
     }
 }
 

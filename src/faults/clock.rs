@@ -224,13 +224,11 @@ fn parse(text: &str) -> Result<(&str, Option<ClockStep>), String> {
 
 #[cfg(test)]
 mod tests {
-    use rand::SeedableRng;
-
     use super::*;
 
     fn planned(argument: &str) -> Result<(Target, i64), String> {
         let shape = Shape::one_redis();
-        let injection = ClockFault.plan(Some(argument), 0, &shape, &mut ChaCha8Rng::seed_from_u64(1))?;
+        let injection = ClockFault.planned(Some(argument), 0, &shape, 1)?;
         let step = injection.action_as::<ClockStep>().nanoseconds();
         Ok((injection.target, step))
     }

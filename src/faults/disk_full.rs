@@ -182,14 +182,11 @@ impl ActiveFault for FullDisks {
 
 #[cfg(test)]
 mod tests {
-    use rand::SeedableRng;
-
     use super::*;
     use crate::faults::Target;
 
     fn planned(argument: Option<&str>) -> Result<Target, String> {
-        let mut rng = ChaCha8Rng::seed_from_u64(7);
-        let injection = DiskFull.plan(argument, 0, &Shape::example(), &mut rng)?;
+        let injection = DiskFull.planned(argument, 0, &Shape::example(), 7)?;
         let needs = injection.action.needs();
         // who holds a lock for long keeps others from writing
         assert!(needs.own_disks && needs.disk_gates && !needs.held_lock);

@@ -89,6 +89,13 @@ pub trait Fault: Sync {
         shape: &Shape,
         rng: &mut ChaCha8Rng,
     ) -> Result<Injection, String>;
+
+    /// The same with what a seed draws, in a test.
+    #[cfg(test)]
+    fn planned(&self, argument: Option<&str>, number: u32, shape: &Shape, seed: u64) -> Result<Injection, String> {
+        let mut rng = <ChaCha8Rng as rand::SeedableRng>::seed_from_u64(seed);
+        self.plan(argument, number, shape, &mut rng)
+    }
 }
 
 impl dyn Fault + '_ {

@@ -445,8 +445,6 @@ impl ActiveFault for AwaitedMessage {
 
 #[cfg(test)]
 mod tests {
-    use rand::SeedableRng;
-
     use super::*;
     use crate::client_role::WAITER;
 
@@ -455,7 +453,7 @@ mod tests {
             protocol,
             ..Shape::example()
         };
-        let injection = fault.plan(argument, 0, &shape, &mut ChaCha8Rng::seed_from_u64(3))?;
+        let injection = fault.planned(argument, 0, &shape, 3)?;
         match injection.action_as::<MessageInjection>().choice {
             MessageChoice::Named(meant) => Ok(meant),
             MessageChoice::Next(_) => panic!("a message was named"),
@@ -524,8 +522,8 @@ mod tests {
     fn without_an_argument_delays_are_of_several_lengths() {
         let shape = Shape::example();
         let late = |number| {
-            let mut rng = ChaCha8Rng::seed_from_u64(u64::from(number));
-            let injection = OnMessage::DelayReply.plan(None, number, &shape, &mut rng).unwrap();
+            let seed = u64::from(number);
+            let injection = OnMessage::DelayReply.planned(None, number, &shape, seed).unwrap();
             match injection.action_as::<MessageInjection>().choice {
                 MessageChoice::Next(NextMessage {
                     action: MessageAction::DelayReply(time),

@@ -95,9 +95,6 @@ pub fn fault_named(name: &str) -> Option<&'static dyn Fault> {
 mod tests {
     use std::any::Any;
 
-    use rand::SeedableRng;
-    use rand_chacha::ChaCha8Rng;
-
     use super::link_injection::LinkInjection;
     use super::*;
     use harness_proxy::Behaviour;
@@ -121,8 +118,7 @@ mod tests {
     }
 
     fn planned(fault: &dyn Fault, argument: Option<&str>, number: u32, seed: u64) -> Result<Injection, String> {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        fault.plan(argument, number, &shape_for(fault), &mut rng)
+        fault.planned(argument, number, &shape_for(fault), seed)
     }
 
     #[test]

@@ -135,12 +135,11 @@ fn known() -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand::SeedableRng;
 
     #[test]
     fn a_partition_stops_every_acquire_where_it_leaves_no_client_or_no_majority_of_servers() {
         let acquires = |kind, shape| {
-            let planned = Partition.plan(Some(kind), 0, &shape, &mut ChaCha8Rng::seed_from_u64(1));
+            let planned = Partition.planned(Some(kind), 0, &shape, 1);
             planned.unwrap().acquires
         };
         let alone = Shape {
@@ -160,9 +159,7 @@ mod tests {
             ..Shape::example()
         };
         for seed in 0..50 {
-            let injection = Partition
-                .plan(Some("half"), 0, &shape, &mut ChaCha8Rng::seed_from_u64(seed))
-                .unwrap();
+            let injection = Partition.planned(Some("half"), 0, &shape, seed).unwrap();
             let Target::Clients(mut clients) = injection.target else {
                 panic!("half is of clients")
             };

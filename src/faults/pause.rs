@@ -173,8 +173,6 @@ impl ActiveFault for StoppedClients {
 mod tests {
     use std::sync::Mutex;
 
-    use rand::SeedableRng;
-
     use super::*;
     use crate::faults::ClientHosts;
     use crate::wall_clock::WallClockControl;
@@ -182,9 +180,7 @@ mod tests {
     #[test]
     fn a_paused_holder_must_be_stopped_past_the_lease_and_break_mutual_exclusion() {
         let shape = Shape::example();
-        let injection = Pause::Holder
-            .plan(None, 0, &shape, &mut ChaCha8Rng::seed_from_u64(1))
-            .unwrap();
+        let injection = Pause::Holder.planned(None, 0, &shape, 1).unwrap();
         let requirement = injection.requirement.unwrap();
         assert_eq!(
             serde_json::to_value(requirement).unwrap(),

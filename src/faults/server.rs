@@ -440,8 +440,6 @@ impl ActiveFault for ActiveOnServers {
 
 #[cfg(test)]
 mod tests {
-    use rand::SeedableRng;
-
     use super::*;
 
     fn planned(fault: OnServers, kind: &str, servers: u32, seed: u64) -> Result<Target, String> {
@@ -449,7 +447,7 @@ mod tests {
             servers,
             ..Shape::example()
         };
-        let injection = fault.plan(Some(kind), 0, &shape, &mut ChaCha8Rng::seed_from_u64(seed))?;
+        let injection = fault.planned(Some(kind), 0, &shape, seed)?;
         Ok(injection.target)
     }
 
@@ -475,8 +473,7 @@ mod tests {
         };
         for argument in [None, Some(":lost"), Some("2s")] {
             let killed = |number| {
-                let mut rng = ChaCha8Rng::seed_from_u64(1);
-                let injection = OnServers::Kill.plan(argument, number, &of_five, &mut rng).unwrap();
+                let injection = OnServers::Kill.planned(argument, number, &of_five, 1).unwrap();
                 match injection.target {
                     Target::Servers(servers) => servers.len(),
                     other => panic!("{other:?}"),
@@ -537,7 +534,7 @@ mod tests {
     #[test]
     fn what_becomes_of_data_and_for_how_long_are_as_they_were_typed_in_any_order() {
         let fault = |what: OnServers, argument: &str| {
-            let injection = what.plan(Some(argument), 0, &Shape::example(), &mut ChaCha8Rng::seed_from_u64(1))?;
+            let injection = what.planned(Some(argument), 0, &Shape::example(), 1)?;
             let fault = *injection.action_as::<ServerFault>();
             let needs = injection.action.needs();
             assert_eq!((needs.disk_gates, needs.own_disks), (fault.lost, fault.lost));

@@ -221,14 +221,11 @@ impl ActiveFault for ReplacedServer {
 
 #[cfg(test)]
 mod tests {
-    use rand::SeedableRng;
-
     use super::*;
     use harness_workloads::BackendId;
 
     fn planned(argument: Option<&str>, number: u32) -> Result<Target, String> {
-        let mut rng = ChaCha8Rng::seed_from_u64(7);
-        let injection = ServerReplace.plan(argument, number, &Shape::example(), &mut rng)?;
+        let injection = ServerReplace.planned(argument, number, &Shape::example(), 7)?;
         assert!(injection.action.needs().replaceable_servers);
         Ok(injection.target)
     }

@@ -230,8 +230,6 @@ impl ActiveFault for UpgradedServer {
 
 #[cfg(test)]
 mod tests {
-    use rand::SeedableRng;
-
     use super::*;
     use crate::cluster::{AttachedServers, NodeCommands, Runtime};
     use crate::faults::Acquires;
@@ -242,7 +240,7 @@ mod tests {
             servers,
             ..Shape::example()
         };
-        ServerUpgrade.plan(argument, 0, &shape, &mut ChaCha8Rng::seed_from_u64(7))
+        ServerUpgrade.planned(argument, 0, &shape, 7)
     }
 
     #[test]

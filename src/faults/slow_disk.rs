@@ -184,15 +184,12 @@ impl ActiveFault for SlowDisks {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-    use rand::SeedableRng;
-
     use super::*;
     use crate::disks::WithoutSpace;
     use crate::faults::Target;
 
     fn planned(argument: Option<&str>, seed: u64) -> Result<(Target, Duration), String> {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let injection = SlowDisk.plan(argument, 0, &Shape::example(), &mut rng)?;
+        let injection = SlowDisk.planned(argument, 0, &Shape::example(), seed)?;
         let by = injection.action_as::<Slowness>().by;
         Ok((injection.target, by))
     }

@@ -14,7 +14,7 @@ use super::channels::{Channels, with_leader};
 use super::prefix_end;
 use super::wire::etcdserverpb::{
     Compare, DeleteRangeRequest, KeyValue, LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, PutRequest,
-    RangeRequest, RequestOp, TxnRequest, WatchCreateRequest, WatchRequest, WatchResponse, compare, event,
+    RangeRequest, RequestOp, TxnRequest, TxnResponse, WatchCreateRequest, WatchRequest, WatchResponse, compare, event,
     kv_client::KvClient, lease_client::LeaseClient, range_request, request_op, response_op, watch_client::WatchClient,
     watch_request,
 };
@@ -64,6 +64,14 @@ impl EtcdClientSession {
             keys: answer.kvs.into_iter().map(key).collect(),
             revision,
         })
+    }
+
+    async fn transact(&self, what: &str, request: TxnRequest) -> Result<TxnResponse, SessionError> {
+        let transaction = |channel| {
+            let request = request.clone();
+            async move { KvClient::new(channel).txn(request).await.map(Response::into_inner) }
+        };
+        self.channels.call(what, transaction).await
     }
 }
 
@@ -140,12 +148,7 @@ impl EtcdSession for EtcdClientSession {
     }
 
     async fn create(&self, name: &str, value: &str, lease: i64) -> Result<Created, SessionError> {
-        let request = create_txn(name, value, lease);
-        let create = |channel| {
-            let request = request.clone();
-            async move { KvClient::new(channel).txn(request).await }
-        };
-        let answer = self.channels.call("create", create).await?.into_inner();
+        let answer = self.transact("create", create_txn(name, value, lease)).await?;
         let revision = answer.header.map_or(0, |header| header.revision);
         let found = answer
             .responses
@@ -197,12 +200,8 @@ impl EtcdSession for EtcdClientSession {
     }
 
     async fn delete_owned(&self, name: &str, lease: i64) -> Result<bool, SessionError> {
-        let request = delete_txn(name, lease);
-        let delete = |channel| {
-            let request = request.clone();
-            async move { KvClient::new(channel).txn(request).await }
-        };
-        Ok(self.channels.call("delete", delete).await?.into_inner().succeeded)
+        let answer = self.transact("delete", delete_txn(name, lease)).await?;
+        Ok(answer.succeeded)
     }
 
     async fn watch(&self, name: &str, from_revision: i64) -> Result<Box<dyn EtcdWatch>, SessionError> {

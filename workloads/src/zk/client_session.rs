@@ -171,13 +171,9 @@ impl ZkClientSession {
         let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent);
         let mut created = self.call("create", create).await;
         for _ in 0..PARENTS {
-            let Err(CallFailure {
-                error: Some(Error::NoNode),
-                ..
-            }) = created
-            else {
+            if !created.as_ref().is_err_and(CallFailure::is_no_node) {
                 break;
-            };
+            }
             self.call("mkdir", async |client| client.mkdir(parent, &self.persistent()).await)
                 .await?;
             created = self.call("create", create).await;
@@ -218,10 +214,7 @@ impl ZkSession for ZkClientSession {
 
     async fn children(&self, path: &str) -> Result<Vec<String>, SessionError> {
         match self.call("list", async |client| client.list_children(path).await).await {
-            Err(CallFailure {
-                error: Some(Error::NoNode),
-                ..
-            }) => Ok(Vec::new()),
+            Err(failed) if failed.is_no_node() => Ok(Vec::new()),
             answer => Ok(answer?),
         }
     }
@@ -257,10 +250,7 @@ impl ZkSession for ZkClientSession {
             .await
         {
             Ok(()) => Ok(true),
-            Err(CallFailure {
-                error: Some(Error::NoNode),
-                ..
-            }) => Ok(false),
+            Err(failed) if failed.is_no_node() => Ok(false),
             Err(failed) => Err(failed.into()),
         }
     }
@@ -298,6 +288,13 @@ impl ZkSession for ZkClientSession {
 struct CallFailure {
     what: String,
     error: Option<Error>,
+}
+
+impl CallFailure {
+    /// Whether there was no such node.
+    fn is_no_node(&self) -> bool {
+        matches!(self.error, Some(Error::NoNode))
+    }
 }
 
 impl From<CallFailure> for SessionError {

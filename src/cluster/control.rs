@@ -55,6 +55,11 @@ pub enum NodeCommand {
     Follow,
 }
 
+use NodeCommand::{
+    CutPower, FillDisk, Follow, FreeDisk, Join, Joined, Kill, Leave, Pause, Promote, Recover, Restart, Resume, Start,
+    Upgrade,
+};
+
 /// A command's outcome; an error of the channel means that the cluster is gone.
 pub type CommandOutcome = oneshot::Receiver<Result<(), ClusterError>>;
 
@@ -193,10 +198,6 @@ struct Outages {
 impl Outages {
     /// The command to carry out now; `None` while another window still wants the node as it is.
     fn count(&mut self, command: NodeCommand) -> Option<NodeCommand> {
-        use NodeCommand::{
-            CutPower, FillDisk, Follow, FreeDisk, Join, Joined, Kill, Leave, Pause, Promote, Recover, Restart, Resume,
-            Start, Upgrade,
-        };
         let due = match command {
             FillDisk => {
                 self.full += 1;
@@ -255,16 +256,10 @@ fn unfit(command: NodeCommand, outages: &[Outages], node: usize) -> Option<&'sta
         ..
     } = outages[node];
     match command {
-        NodeCommand::Kill | NodeCommand::Restart | NodeCommand::Pause | NodeCommand::Leave | NodeCommand::Upgrade
-            if joins =>
-        {
-            Some("it is new and no member yet")
-        }
-        NodeCommand::Leave if outages.iter().any(|other| other.left) => {
-            Some("a server has left and is not replaced yet")
-        }
-        NodeCommand::Leave | NodeCommand::Upgrade if killed > 0 || paused > 0 => Some("another fault has stopped it"),
-        NodeCommand::Join if left && killed > 1 => Some("another fault has stopped it"),
+        Kill | Restart | Pause | Leave | Upgrade if joins => Some("it is new and no member yet"),
+        Leave if outages.iter().any(|other| other.left) => Some("a server has left and is not replaced yet"),
+        Leave | Upgrade if killed > 0 || paused > 0 => Some("another fault has stopped it"),
+        Join if left && killed > 1 => Some("another fault has stopped it"),
         _ => None,
     }
 }
@@ -331,7 +326,7 @@ impl CommandExecutor {
                     if carried_out.is_err() {
                         outages[node] = before;
                         // it was killed and did not start
-                        let stopped = matches!(command, NodeCommand::Restart | NodeCommand::Upgrade);
+                        let stopped = matches!(command, Restart | Upgrade);
                         outages[node].killed += u32::from(stopped);
                     }
                     carried_out
@@ -373,10 +368,6 @@ impl CommandExecutor {
         command: NodeCommand,
         running: &AsyncMutex<Box<dyn RunningNodes>>,
     ) -> Result<(), ClusterError> {
-        use NodeCommand::{
-            CutPower, FillDisk, Follow, FreeDisk, Join, Joined, Kill, Leave, Pause, Promote, Recover, Restart, Resume,
-            Start, Upgrade,
-        };
         if matches!(command, Leave | Join) {
             return self.replace(node, command, running).await;
         }
@@ -421,7 +412,7 @@ impl CommandExecutor {
     }
 
     async fn replicate(&self, node: usize, command: NodeCommand) -> Result<(), ClusterError> {
-        let what = if command == NodeCommand::Promote {
+        let what = if command == Promote {
             "be promoted"
         } else {
             "follow another"
@@ -435,7 +426,7 @@ impl CommandExecutor {
         let replication = replication.ok_or_else(|| refused("servers of this product have no replicas".into()))?;
         let server = self.control.access(node as u32);
         let asked = match (command, self.nodes[node].peer_proxy) {
-            (NodeCommand::Promote, _) => replication.promote(server),
+            (Promote, _) => replication.promote(server),
             (_, Some(primary)) => replication.follow(server, primary),
             (_, None) => return Ok(()),
         };
@@ -456,13 +447,11 @@ mod tests {
 
     #[test]
     fn a_server_that_two_windows_killed_starts_with_the_second_heal() {
-        use NodeCommand::{Kill, Start};
         assert_eq!(due(&[Kill, Kill, Start, Start]), [true, false, false, true]);
     }
 
     #[test]
     fn only_a_dead_server_loses_its_power() {
-        use NodeCommand::{CutPower, Kill, Start};
         assert_eq!(
             due(&[CutPower, Kill, CutPower, Start, CutPower]),
             [false, true, true, true, false]
@@ -471,14 +460,12 @@ mod tests {
 
     #[test]
     fn a_dead_server_is_neither_paused_nor_resumed_nor_restarted() {
-        use NodeCommand::{Kill, Pause, Restart, Resume, Start};
         let commands = [Kill, Pause, Restart, Resume, Start, Restart];
         assert_eq!(due(&commands), [true, false, false, false, true, true]);
     }
 
     #[test]
     fn one_server_at_a_time_is_replaced_and_its_end_is_no_accident_until_a_new_one_has_joined() {
-        use NodeCommand::{Join, Joined, Kill, Leave, Start};
         assert_eq!(
             due(&[Join, Leave, Kill, Start, Join, Join, Joined, Joined]),
             [false, true, false, false, true, false, true, false]
@@ -504,7 +491,6 @@ mod tests {
 
     #[test]
     fn a_server_that_another_window_has_stopped_is_not_upgraded() {
-        use NodeCommand::{Join, Kill, Leave, Pause, Resume, Start, Upgrade};
         assert_eq!(due(&[Upgrade, Kill, Start, Upgrade]), [true, true, true, true]);
         let mut outages = [Outages::default(); 2];
         assert!(unfit(Upgrade, &outages, 0).is_none());
@@ -522,7 +508,6 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_freed_by_the_last_window_and_its_server_starts_again_unless_another_wants_it_dead() {
-        use NodeCommand::{FillDisk, FreeDisk, Kill, Recover, Start};
         let (fill, free) = (FillDisk, FreeDisk);
         assert_eq!(
             due(&[fill, fill, free, Recover, free, Recover, Recover]),

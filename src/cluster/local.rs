@@ -346,7 +346,7 @@ impl RunningNodes for Processes {
         let volumes = self.volumes.as_ref().ok_or_else(|| failed(NO_DISKS.to_owned()))?;
         let lost = volumes.cut_power(name).await.map_err(failed)?;
         if let Some(disk) = self.spec.disks.get(node) {
-            disk.note_lost(lost.files);
+            disk.note_lost(lost);
         }
         Ok(())
     }

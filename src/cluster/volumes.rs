@@ -74,13 +74,6 @@ pub struct Volumes {
     folder: PathBuf,
 }
 
-/// What a cut did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LostFiles {
-    /// Files that are not what they were, or are not there any more.
-    pub files: u64,
-}
-
 impl Volumes {
     /// Makes one for each name, in a folder of that name in `folder`. The error is a sentence.
     pub async fn lay_out(folder: &Path, names: impl Iterator<Item = &str>) -> Result<Self, String> {
@@ -207,8 +200,9 @@ impl Volumes {
         self.seen_at(&self.folder.join(name)).join(FILLER)
     }
 
-    /// Cuts the power of a server whose processes are gone: what was not synced is lost, unless the kernel wrote it.
-    pub async fn cut_power(&self, name: &str) -> Result<LostFiles, String> {
+    /// Cuts the power of a server whose processes are gone: what was not synced is lost, unless the kernel wrote it. Answers how many
+    /// files are not what they were, or are not there any more.
+    pub async fn cut_power(&self, name: &str) -> Result<u64, String> {
         let root = self.seen_at(&self.folder.join(name));
         let failed = |error: io::Error| format!("the power of {name}: {error}");
         let before = contents(&root).await.map_err(failed)?;
@@ -228,9 +222,7 @@ impl Volumes {
         self.mount(name).await?;
         let after = contents(&root).await.map_err(failed)?;
         let lost = before.iter().filter(|(path, was)| after.get(*path) != Some(*was));
-        Ok(LostFiles {
-            files: lost.count() as u64,
-        })
+        Ok(lost.count() as u64)
     }
 }
 
@@ -310,9 +302,9 @@ mod tests {
         let lost = volumes.cut_power("n1").await.unwrap();
         assert_eq!(fs::read(data.join("log")).unwrap(), b"synced ");
         assert!(!fs::read(data.join("new")).is_ok_and(|read| !read.is_empty()));
-        assert_eq!(lost, LostFiles { files: 2 });
+        assert_eq!(lost, 2);
         assert!(!folder.path().join("n1/log").exists(), "nobody else sees the mount");
-        assert_eq!(volumes.cut_power("n1").await.unwrap(), LostFiles { files: 0 });
+        assert_eq!(volumes.cut_power("n1").await.unwrap(), 0);
     }
 
     #[tokio::test]
@@ -340,7 +332,7 @@ mod tests {
         }
         drop(old);
         let lost = volumes.cut_power("n1").await.unwrap();
-        assert_eq!(lost, LostFiles { files: 0 }, "what fills it is no file of the server");
+        assert_eq!(lost, 0, "what fills it is no file of the server");
         let mut old = File::options().append(true).open(data.join("old")).unwrap();
         for _ in 0..2 {
             volumes.free("n1").unwrap();

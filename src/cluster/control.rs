@@ -87,6 +87,11 @@ impl NodeControl {
         outcome
     }
 
+    /// The same for several nodes, in their order.
+    pub fn order_each(&self, nodes: &[u32], command: NodeCommand) -> Vec<CommandOutcome> {
+        nodes.iter().map(|node| self.order(*node, command)).collect()
+    }
+
     pub fn address(&self, node: u32) -> SocketAddr {
         self.probe.addresses()[node as usize]
     }

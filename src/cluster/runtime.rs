@@ -66,10 +66,7 @@ impl Runtime {
     /// The image that its name refers to now; images change under their names.
     #[cfg(feature = "docker")]
     pub async fn digest(&self) -> Option<String> {
-        match self {
-            Self::Docker { image } => super::engine::digest(image).await,
-            Self::Local | Self::Attached(_) | Self::Simulated | Self::Virtual => None,
-        }
+        super::engine::digest(self.image()?).await
     }
 
     #[cfg(not(feature = "docker"))]

@@ -13,7 +13,7 @@ use super::{
     ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject, Injection,
     InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape,
 };
-use crate::cluster::{CommandOutcome, NodeCommand};
+use crate::cluster::NodeCommand;
 use crate::disks::{self, WithoutSpace};
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK};
 use crate::limits::SERVER_BACK;
@@ -95,7 +95,7 @@ impl Inject for NoSpace {
             servers,
             healed: false,
         });
-        for filled in full.order(NodeCommand::FillDisk) {
+        for filled in env.servers.order_each(&full.nodes, NodeCommand::FillDisk) {
             if let Ok(Err(why)) = filled.await {
                 return Err(NotInjected::Failed(why.to_string()));
             }
@@ -123,15 +123,10 @@ struct FullDisks {
 }
 
 impl FullDisks {
-    fn order(&self, act: NodeCommand) -> Vec<CommandOutcome> {
-        let order = |node: &u32| self.env.servers.order(*node, act);
-        self.nodes.iter().map(order).collect()
-    }
-
     /// Orders it of each of them. The error is what one could not do.
     async fn done(&self, act: NodeCommand) -> Result<(), String> {
         let mut outcome = Ok(());
-        for done in self.order(act) {
+        for done in self.env.servers.order_each(&self.nodes, act) {
             if let Ok(Err(why)) = done.await {
                 outcome = Err(why.to_string());
             }
@@ -174,8 +169,8 @@ impl ActiveFault for FullDisks {
 
     fn undo(&mut self) {
         if !std::mem::replace(&mut self.healed, true) {
-            self.order(NodeCommand::FreeDisk);
-            self.order(NodeCommand::Recover);
+            self.env.servers.order_each(&self.nodes, NodeCommand::FreeDisk);
+            self.env.servers.order_each(&self.nodes, NodeCommand::Recover);
         }
     }
 }

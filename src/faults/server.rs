@@ -21,7 +21,7 @@ use super::{
     Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, acquires_without,
     parse_duration,
 };
-use crate::cluster::{ClusterError, CommandOutcome, NodeCommand};
+use crate::cluster::{ClusterError, NodeCommand};
 use crate::config::suggest::similar;
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK, STOPPED_MS};
 use crate::limits::SERVER_BACK;
@@ -286,7 +286,7 @@ impl Inject for ServerFault {
         if self.what == OnServers::Restart {
             return Ok(active.running());
         }
-        for done in active.order(self.order()) {
+        for done in active.env.servers.order_each(&active.nodes, self.order()) {
             active.done += u64::from(matches!(done.await, Ok(Ok(()))));
         }
         Ok(active.running())
@@ -325,11 +325,6 @@ impl ActiveOnServers {
             OnServers::Pause => Some(NodeCommand::Resume),
             OnServers::Restart => None,
         }
-    }
-
-    fn order(&self, act: NodeCommand) -> Vec<CommandOutcome> {
-        let order = |node: &u32| self.env.servers.order(*node, act);
-        self.nodes.iter().map(order).collect()
     }
 
     fn evidence(&self, lasted: Duration) -> Evidence {
@@ -378,7 +373,7 @@ impl ActiveOnServers {
             return;
         };
         self.healed = true;
-        for done in self.order(act) {
+        for done in self.env.servers.order_each(&self.nodes, act) {
             let _ = done.await;
         }
         for node in self.nodes.clone() {
@@ -433,7 +428,7 @@ impl ActiveFault for ActiveOnServers {
     fn undo(&mut self) {
         if let Some(act) = self.opposite().filter(|_| !self.healed) {
             self.healed = true;
-            self.order(act);
+            self.env.servers.order_each(&self.nodes, act);
         }
     }
 }

@@ -99,7 +99,7 @@ struct RedisClientSession {
 }
 
 impl RedisClientSession {
-    async fn call<T: FromRedisValue>(&self, key: &str, command: Cmd) -> Result<T, SessionError> {
+    async fn call<T: FromRedisValue>(&self, key: &str, command: &Cmd) -> Result<T, SessionError> {
         self.ask(key, async |mut connection| command.query_async(&mut connection).await)
             .await
     }
@@ -131,12 +131,6 @@ impl RedisClientSession {
     }
 }
 
-fn command(name: &str, key: &str) -> Cmd {
-    let mut command = Cmd::new();
-    command.arg(name).arg(key);
-    command
-}
-
 fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).expect("a time to live is below 584 million years")
 }
@@ -152,33 +146,29 @@ impl RedisSession for RedisClientSession {
     }
 
     async fn set_nx(&self, key: &str, value: &str, ttl: Option<Duration>) -> Result<bool, SessionError> {
-        let mut set = command("SET", key);
-        set.arg(value).arg("NX");
+        let mut set = redis::cmd("SET");
+        set.arg(key).arg(value).arg("NX");
         if let Some(ttl) = ttl {
             set.arg("PX").arg(ms(ttl));
         }
-        let answer: Option<String> = self.call(key, set).await?;
+        let answer: Option<String> = self.call(key, &set).await?;
         Ok(answer.is_some())
     }
 
     async fn get(&self, key: &str) -> Result<Option<String>, SessionError> {
-        self.call(key, command("GET", key)).await
+        self.call(key, redis::cmd("GET").arg(key)).await
     }
 
     async fn get_set(&self, key: &str, value: &str) -> Result<Option<String>, SessionError> {
-        let mut get_set = command("GETSET", key);
-        get_set.arg(value);
-        self.call(key, get_set).await
+        self.call(key, redis::cmd("GETSET").arg(key).arg(value)).await
     }
 
     async fn expire(&self, key: &str, ttl: Duration) -> Result<bool, SessionError> {
-        let mut expire = command("PEXPIRE", key);
-        expire.arg(ms(ttl));
-        self.call(key, expire).await
+        self.call(key, redis::cmd("PEXPIRE").arg(key).arg(ms(ttl))).await
     }
 
     async fn del(&self, key: &str) -> Result<bool, SessionError> {
-        self.call(key, command("DEL", key)).await
+        self.call(key, redis::cmd("DEL").arg(key)).await
     }
 
     async fn del_if(&self, key: &str, value: &str) -> Result<bool, SessionError> {

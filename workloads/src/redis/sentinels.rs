@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value};
+use redis::{AsyncConnectionConfig, Client, RedisError, Value};
 
 use crate::protocol::SentinelEndpoints;
 use crate::session::SessionError;
@@ -57,12 +57,11 @@ impl Sentinels {
             .set_connection_timeout(Some(SENTINEL))
             .set_response_timeout(Some(SENTINEL));
         let mut connection = sentinel.get_multiplexed_async_connection_with_config(&config).await?;
-        let mut question = Cmd::new();
-        question
-            .arg("SENTINEL")
+        let named: Option<(String, String)> = redis::cmd("SENTINEL")
             .arg("get-master-addr-by-name")
-            .arg(&self.master);
-        let named: Option<(String, String)> = question.query_async(&mut connection).await?;
+            .arg(&self.master)
+            .query_async(&mut connection)
+            .await?;
         Ok(named.map(|(host, port)| self.reached_at(format!("{host}:{port}"))))
     }
 
@@ -75,12 +74,8 @@ impl Sentinels {
 /// Refuses a server that is no master: the sentinels chose another one, and the one that was asked did not know it yet.
 pub(super) async fn check_role(connection: &mut MultiplexedConnection) -> Result<(), SessionError> {
     let refused = |why: String| SessionError::Definite(format!("no connection: {why}"));
-    let mut question = Cmd::new();
-    question.arg("ROLE");
-    let answer: Value = question
-        .query_async(connection)
-        .await
-        .map_err(|error| refused(error.to_string()))?;
+    let answer: Result<Value, RedisError> = redis::cmd("ROLE").query_async(connection).await;
+    let answer = answer.map_err(|error| refused(error.to_string()))?;
     match is_master(&answer) {
         true => Ok(()),
         false => Err(refused("the sentinels name a server that is no master".to_owned())),

@@ -20,10 +20,8 @@ use super::{
 use crate::client_role::{ANYONE, FILTERS};
 use crate::config::suggest::similar;
 use crate::evidence::{CLIENTS_KILLED, Evidence, EvidenceCounter};
-use harness_proxy::tap::{MessageKind, Protocol};
-use harness_proxy::{
-    ActiveRule, ClientFilter, LinkCounts, MatchedMessage, MessageAction, MessageRule, MessageRuleSpec,
-};
+use harness_proxy::tap::Protocol;
+use harness_proxy::{ActiveRule, LinkCounts, MatchedMessage, MessageAction, MessageRule, MessageRuleSpec};
 
 /// What happens to the message; each is a fault of that name.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -145,28 +143,10 @@ impl Fault for OnMessage {
             return Ok(self.injection(MessageChoice::Next(next), title, next.action.delay()));
         };
         let wrong = |why: String| format!("{}={argument}: {why}", self.definition().name);
-        let asked = self.parse(argument, shape).map_err(wrong)?;
-        let meant = MessageRuleSpec {
-            message: asked.message,
-            occurrence: asked.occurrence.unwrap_or(drawn),
-            whose: asked.whose.unwrap_or(ANYONE),
-            accepted: asked.accepted,
-            action: self.action(asked.time.unwrap_or(shape.lease * 5 / 4)),
-            refuse: asked.refuse,
-        };
+        let meant = self.parse(argument, drawn, shape).map_err(wrong)?;
         let takes = meant.action.delay() + meant.refuse.unwrap_or_default();
         Ok(self.injection(MessageChoice::Named(meant), in_words(&meant, self.kills()), takes))
     }
-}
-
-/// What an argument says.
-struct Asked {
-    message: MessageKind,
-    occurrence: Option<u32>,
-    whose: Option<ClientFilter>,
-    accepted: bool,
-    time: Option<Duration>,
-    refuse: Option<Duration>,
 }
 
 impl OnMessage {
@@ -203,8 +183,8 @@ impl OnMessage {
         }
     }
 
-    /// Reads `MESSAGE[:K][:WHOSE][:TIME or refuse=TIME]`; what follows the message may come in any order.
-    fn parse(self, argument: &str, shape: &Shape) -> Result<Asked, String> {
+    /// Reads `MESSAGE[:K][:WHOSE][:TIME or refuse=TIME]`; what follows the message may come in any order. `drawn`: K where it is not said.
+    fn parse(self, argument: &str, drawn: u32, shape: &Shape) -> Result<MessageRuleSpec, String> {
         let mut parts = argument.split(':');
         let name = parts.next().unwrap_or_default();
         let message = spoken(shape.protocol, name).ok_or_else(|| {
@@ -220,27 +200,27 @@ impl OnMessage {
                 shape.backend
             )
         })?;
-        let mut asked = Asked {
+        let mut meant = MessageRuleSpec {
             message,
-            occurrence: None,
-            whose: None,
+            occurrence: drawn,
+            whose: ANYONE,
             accepted: false,
-            time: None,
+            action: self.action(shape.lease * 5 / 4),
             refuse: None,
         };
         for part in parts {
             let whose = FILTERS.into_iter().find(|whose| whose.name() == part);
             if let Some(whose) = whose {
-                asked.whose = Some(whose);
+                meant.whose = whose;
             } else if part == ACCEPTED && self.is_of_replies() {
-                asked.accepted = true;
+                meant.accepted = true;
             } else if let Ok(occurrence) = part.parse::<u32>() {
-                asked.occurrence = Some(occurrence).filter(|first| *first > 0);
-                asked.occurrence.ok_or("the first occurrence is 1")?;
+                let occurrence = Some(occurrence).filter(|number| *number > 0);
+                meant.occurrence = occurrence.ok_or("the first occurrence is 1")?;
             } else if let Some(time) = part.strip_prefix("refuse=").filter(|_| self.drops()) {
-                asked.refuse = Some(parse_duration(time)?);
+                meant.refuse = Some(parse_duration(time)?);
             } else if let Some(time) = parse_duration(part).ok().filter(|_| self.delays()) {
-                asked.time = Some(time);
+                meant.action = self.action(time);
             } else {
                 return Err(format!(
                     "`{part}` is not understood here; the argument is {}",
@@ -248,7 +228,7 @@ impl OnMessage {
                 ));
             }
         }
-        Ok(asked)
+        Ok(meant)
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use testcontainers::bollard::models::NetworkCreateRequest;
 
-use super::engine::{OWNER_LABEL, RUN_LABEL, engine, engine_name};
+use super::engine::{OWNER_LABEL, RUN_LABEL, engine, engine_name, remove_network};
 use super::{ClusterError, ClusterSpec};
 use crate::process::Identity;
 
@@ -47,9 +47,7 @@ impl Network {
     }
 
     pub async fn remove(mut self) {
-        if let Ok(engine) = engine().await {
-            let _ = engine.remove_network(&self.name).await;
-        }
+        let _ = remove_network(&self.name).await;
         self.removed = true;
     }
 }
@@ -62,11 +60,7 @@ impl Drop for Network {
         }
         let name = self.name.clone();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                if let Ok(engine) = engine().await {
-                    let _ = engine.remove_network(&name).await;
-                }
-            });
+            runtime.spawn(async move { remove_network(&name).await });
         }
     }
 }

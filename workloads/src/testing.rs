@@ -135,17 +135,15 @@ impl SignalLog {
     }
 
     pub(crate) fn lost(&self) -> Vec<String> {
-        self.of(LockSignalKind::Lost)
-            .into_iter()
-            .map(|(_, cause)| cause)
-            .collect()
+        self.causes(LockSignalKind::Lost)
     }
 
     pub(crate) fn woken(&self) -> Vec<String> {
-        self.of(LockSignalKind::Woken)
-            .into_iter()
-            .map(|(_, cause)| cause)
-            .collect()
+        self.causes(LockSignalKind::Woken)
+    }
+
+    fn causes(&self, kind: LockSignalKind) -> Vec<String> {
+        self.of(kind).into_iter().map(|(_, cause)| cause).collect()
     }
 }
 

@@ -158,7 +158,7 @@ impl Family {
         let number = (made as usize % CONNECTIONS) as u16;
         self.processes.page.connections[usize::from(number)].store(connection::OPEN, SeqCst);
         // one that listens takes it
-        self.stirred.borrow_mut().push(about::ANY);
+        self.stirred.borrow_mut().push(about::LISTENER);
         number
     }
 

@@ -14,6 +14,10 @@ pub const SLOTS: usize = 256;
 pub const PROCESSES: usize = 128;
 /// Connections are numbered modulo this.
 pub const CONNECTIONS: usize = 4096;
+/// Pipes and the like are numbered modulo this.
+pub const LOCALS: usize = 1024;
+/// Sets of `epoll` of a family whose contents are known.
+pub const EPOLLS: usize = 64;
 /// The longest path of a family's sockets.
 pub const PATH: usize = 96;
 /// No deadline.
@@ -43,16 +47,38 @@ pub mod kind {
     pub const TIME: u32 = 3;
 }
 
-/// What a thread waits for that waits for descriptors.
+/// What a thread waits for that waits for descriptors, and what may have changed.
 pub mod about {
-    /// For several of them, or for a child.
-    pub const ANY: u64 = 0;
-    /// For one through which threads of the family wake each other, or for an input of its first process.
-    pub const LOCAL: u64 = 1;
+    use super::{CONNECTIONS, LOCALS};
 
-    /// For the connection of this number.
+    /// Several of them, or a child.
+    pub const ANY: u64 = 0;
+    /// A connection that is dialled.
+    pub const LISTENER: u64 = 1;
+    /// One of those through which threads of the family wake each other, or an input of its first process: one without a number.
+    pub const LOCAL: u64 = 2;
+    /// Where those with a number begin, connections first.
+    pub const NUMBERED: u64 = 1 << 32;
+    /// Where sets of `epoll` begin.
+    pub const EPOLL: u64 = 2 << 32;
+
+    /// The connection of this number.
     pub fn connection(number: u16) -> u64 {
-        1 << 32 | number as u64
+        NUMBERED + number as u64
+    }
+
+    /// The pipe or the like of this number.
+    pub fn local(number: u16) -> u64 {
+        NUMBERED + (CONNECTIONS + number as usize % LOCALS) as u64
+    }
+
+    pub fn is_local(about: u64) -> bool {
+        about == LOCAL || (NUMBERED + CONNECTIONS as u64..EPOLL).contains(&about)
+    }
+
+    /// What is in the set of this number.
+    pub fn epoll(number: u16) -> u64 {
+        EPOLL + number as u64
     }
 }
 
@@ -174,6 +200,45 @@ pub struct ForkOrder {
 /// The answer of a fork server that could not fork.
 pub const FAILED: u32 = u32::MAX;
 
+/// What is, or was, in the sets of `epoll` of a family: a bit for each set.
+#[repr(C)]
+pub struct EpollContents {
+    pub made: AtomicU32,
+    pub listeners: AtomicU64,
+    pub locals: AtomicU64,
+    pub numbered: [AtomicU64; CONNECTIONS + LOCALS],
+    /// What may change in a way that is not known.
+    pub others: AtomicU64,
+}
+
+impl EpollContents {
+    /// Adds what a thread would wait for that waits for the descriptor alone.
+    pub fn add(&self, set: u64, what: u64) {
+        let bit = 1 << (set - about::EPOLL);
+        match what {
+            about::LISTENER => self.listeners.fetch_or(bit, SeqCst),
+            about::NUMBERED..about::EPOLL => {
+                if about::is_local(what) {
+                    self.locals.fetch_or(bit, SeqCst);
+                }
+                self.numbered[(what - about::NUMBERED) as usize].fetch_or(bit, SeqCst)
+            }
+            _ => self.others.fetch_or(bit, SeqCst),
+        };
+    }
+
+    /// Whether a set may have what changed.
+    fn may_have(&self, set: u64, changed: u64) -> bool {
+        let sets = match changed {
+            about::LISTENER => self.listeners.load(SeqCst),
+            about::LOCAL => self.locals.load(SeqCst),
+            about::NUMBERED..about::EPOLL => self.numbered[(changed - about::NUMBERED) as usize].load(SeqCst),
+            _ => 0,
+        };
+        (sets | self.others.load(SeqCst)) >> (set - about::EPOLL) & 1 != 0
+    }
+}
+
 #[repr(C)]
 pub struct FamilyPage {
     /// The slot that has the turn, counted from 1; 0: the family is quiet.
@@ -219,6 +284,7 @@ pub struct FamilyPage {
     /// Where the numbers begin; no number of a kernel is as large.
     pub numbers: AtomicU32,
     pub connections_made: AtomicU32,
+    pub locals_made: AtomicU32,
     /// A process that gave up its turn to end.
     pub leaving_process: AtomicU32,
     /// The process whose end the thread with the turn waits for, or 0: the kernel may have to write to a disk before.
@@ -231,6 +297,7 @@ pub struct FamilyPage {
     pub path: SharedPath,
     pub fork: ForkOrder,
     pub connections: [AtomicU8; CONNECTIONS],
+    pub epolls: EpollContents,
     pub queue: [AtomicU32; SLOTS],
     pub processes: [ProcessEntry; PROCESSES],
     pub slots: [Slot; SLOTS],
@@ -273,10 +340,20 @@ impl FamilyPage {
     /// again.
     pub fn poke(&self, about: u64) {
         self.end_waits(|slot| {
-            let waits_for = slot.word.load(SeqCst);
-            let concerned = about == about::ANY || waits_for == about::ANY || waits_for == about;
-            slot.kind.load(SeqCst) == kind::DESCRIPTORS && concerned
+            slot.kind.load(SeqCst) == kind::DESCRIPTORS && self.concerns(about, slot.word.load(SeqCst))
         });
+    }
+
+    /// Whether a thread looks again that waits for this.
+    fn concerns(&self, changed: u64, waits_for: u64) -> bool {
+        let (any, local) = (about::ANY, about::LOCAL);
+        match waits_for {
+            _ if changed == any || changed == waits_for => true,
+            about::EPOLL.. => self.epolls.may_have(waits_for, changed),
+            _ if waits_for == any => true,
+            // which one of them changed, or is waited for, is not known
+            _ => (changed == local || waits_for == local) && about::is_local(changed) && about::is_local(waits_for),
+        }
     }
 
     /// Ends every wait of a process, as a signal does.

@@ -77,7 +77,7 @@ static void threads(void) {
     pthread_create(t, 0, holds_mutex, 0); while (ready != 2) usleep(100); say("trylock of one that is held", pthread_mutex_trylock(&mutex));
     at = in(CLOCK_REALTIME, 2); printf("mutex_timedlock: %s\n", strerror(pthread_mutex_timedlock(&mutex, &at))); tried = 1; say("lock", pthread_mutex_lock(&mutex)); pthread_mutex_unlock(&mutex); pthread_join(*t, 0);
     sem_init(&sem, 0, 0); say("sem_trywait", sem_trywait(&sem)); at = in(CLOCK_REALTIME, 3); begin(); say("sem_timedwait", sem_timedwait(&sem, &at)); puts(after(2));
-    pthread_create(t, 0, posts, 0); begin(); say("sem_wait", sem_wait(&sem)); puts(after(2)); pthread_join(*t, 0);
+    begin(); pthread_create(t, 0, posts, 0); say("sem_wait", sem_wait(&sem)); puts(after(2)); pthread_join(*t, 0);
     pthread_barrier_init(&barrier, 0, 4); for (int i = 0; i < 3; i++) pthread_create(t + i, 0, meets, 0); e = pthread_barrier_wait(&barrier); printf("barrier: %d\n", e == 0 || e == PTHREAD_BARRIER_SERIAL_THREAD); for (int i = 0; i < 3; i++) pthread_join(t[i], 0);
     pthread_create(t, 0, reads, 0); usleep(1000); begin(); say("rwlock", pthread_rwlock_wrlock(&rw)); pthread_rwlock_unlock(&rw); pthread_join(*t, 0);
     for (int i = 0; i < 8; i++) pthread_create(t + i, 0, counts, 0);
@@ -94,7 +94,7 @@ static void *drains(void *p) { char b[65536]; usleep(2000); long all = 0, n; whi
 static void descriptors(void) {
     char b[64]; pthread_t t; struct pollfd f; fd_set s; struct timeval v; struct epoll_event ev = { .events = EPOLLIN }, got[4]; void *r;
     if (pipe(pipe_of) || socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) return;
-    pthread_create(&t, 0, writes, pipe_of + 1); begin(); say("read of a pipe", read(pipe_of[0], b, sizeof b)); puts(after(3)); pthread_join(t, 0);
+    begin(); pthread_create(&t, 0, writes, pipe_of + 1); say("read of a pipe", read(pipe_of[0], b, sizeof b)); puts(after(3)); pthread_join(t, 0);
     f = (struct pollfd){ pipe_of[0], POLLIN, 0 }; begin(); say("poll", poll(&f, 1, 3)); puts(after(3)); say("poll at once", poll(&f, 1, 0));
     pthread_create(&t, 0, writes, pipe_of + 1); say("poll until it is written", poll(&f, 1, -1)); printf("events: %d\n", f.revents); say("read", read(pipe_of[0], b, sizeof b)); pthread_join(t, 0);
     FD_ZERO(&s); FD_SET(pair[0], &s); v = (struct timeval){ 0, 3000 }; begin(); say("select", select(pair[0] + 1, &s, 0, 0, &v)); puts(after(3));
@@ -108,6 +108,24 @@ static void descriptors(void) {
     int copy = dup(pipe_of[1]); close(pipe_of[1]); say("write of a copy", write(copy, "x", 1)); close(copy); say("read", read(pipe_of[0], b, sizeof b)); say("end", read(pipe_of[0], b, sizeof b));
     say("poll of an end", poll(&f, 1, -1)); printf("events: %d\n", f.revents);
     f.fd = 999; say("poll of none", poll(&f, 1, 5)); say("read of none", read(999, b, 1));
+}
+
+struct addition { int set, of; struct epoll_event event; };
+static void *adds(void *p) { struct addition *a = p; usleep(3000); epoll_ctl(a->set, EPOLL_CTL_ADD, a->of, &a->event); return 0; }
+static void *dials(void *p) { int s = socket(AF_INET, SOCK_STREAM, 0); usleep(3000); if (connect(s, p, sizeof(struct sockaddr_in))) puts("no connection"); usleep(3000); if (write(s, "hello", 5) != 5) puts("no write"); usleep(3000); close(s); return 0; }
+static void *shuts(void *p) { usleep(3000); shutdown(*(int *)p, SHUT_RD); return 0; }
+static int set_of(int of) { int set = epoll_create1(0); struct epoll_event e = { .events = EPOLLIN, .data.fd = of }; epoll_ctl(set, EPOLL_CTL_ADD, of, &e); return set; }
+static void sets(void) {
+    pthread_t t; struct epoll_event got[4]; char b[64]; uint64_t one = 1; int p[2], q[2], status; if (pipe(p) || pipe(q)) return;
+    int empty = epoll_create(1), n = eventfd(1, 0); struct addition a = { empty, n, { .events = EPOLLIN } }; pthread_create(&t, 0, adds, &a); say("epoll_wait until another thread adds what is ready", epoll_wait(empty, got, 4, -1)); pthread_join(t, 0); say("read of it", read(n, &one, 8));
+    int inner = set_of(p[0]), outer = set_of(inner), copy = dup(inner), other = set_of(q[0]); pthread_create(&t, 0, writes, p + 1); say("epoll_wait for a set in a set", epoll_wait(outer, got, 4, -1)); pthread_join(t, 0); say("epoll_wait of a copy", epoll_wait(copy, got, 4, 0)); say("read", read(p[0], b, sizeof b)); say("epoll_wait of another set", epoll_wait(other, got, 4, 0));
+    struct pollfd f = { inner, POLLIN, 0 }; pthread_create(&t, 0, writes, p + 1); say("poll for a set", poll(&f, 1, -1)); pthread_join(t, 0); say("read", read(p[0], b, sizeof b));
+    pid_t c = fork(); if (!c) { writes(p + 1); usleep(3000); writes(q + 1); _exit(0); } say("epoll_wait until a child writes", epoll_wait(copy, got, 4, -1)); say("and for the other set", epoll_wait(other, got, 4, -1)); waitpid(c, &status, 0); close(p[1]); say("read", read(p[0], b, sizeof b)); say("epoll_wait for an end", epoll_wait(inner, got, 4, -1)); printf("hung up: %d\n", !!(got[0].events & EPOLLHUP));
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) }; socklen_t size = sizeof at; int l = socket(AF_INET, SOCK_STREAM, 0); say("bind", bind(l, (void *)&at, size)); say("listen", listen(l, 8)); getsockname(l, (void *)&at, &size);
+    pthread_create(&t, 0, dials, &at); int dialled = set_of(l); say("epoll_wait until somebody dials", epoll_wait(dialled, got, 4, -1)); int s = accept(l, 0, 0), hears = set_of(s); say("epoll_wait until it says something", epoll_wait(hears, got, 4, -1)); say("recv", recv(s, b, sizeof b, 0)); say("epoll_wait until it ends", epoll_wait(hears, got, 4, -1)); say("recv", recv(s, b, sizeof b, 0)); pthread_join(t, 0); close(s);
+    pthread_create(&t, 0, dials, &at); s = accept(l, 0, 0); printf("accepted: %d\n", s >= 0); say("recv", recv(s, b, sizeof b, 0)); pthread_join(t, 0); close(s);
+    f.fd = l; pthread_create(&t, 0, dials, &at); say("poll until somebody dials", poll(&f, 1, -1)); s = accept(l, 0, 0); pthread_join(t, 0); say("recv", recv(s, b, sizeof b, 0)); close(s);
+    pthread_create(&t, 0, shuts, &l); say("accept until it is shut", accept(l, 0, 0)); pthread_join(t, 0); close(l);
 }
 
 static volatile sig_atomic_t signalled;
@@ -167,7 +185,7 @@ static void others(void) {
     say("setpriority", setpriority(0, gettid(), 0)); cpu_set_t c; say("sched_getaffinity", sched_getaffinity(gettid(), sizeof c, &c)); pthread_attr_t a; say("pthread_getattr_np", pthread_getattr_np(pthread_self(), &a));
 }
 int main(void) {
-    clocks(); sleeps(); threads(); descriptors(); signals(); processes(); others();
+    clocks(); sleeps(); threads(); descriptors(); sets(); signals(); processes(); others();
     char line[64]; while (fgets(line, sizeof line, stdin)) printf("line %s", line);
     return 13;
 }

@@ -37,6 +37,8 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::PSELECT6 => ready::pselect(call),
         call::EPOLL_WAIT | call::EPOLL_PWAIT => ready::epoll_wait(call),
         call::EPOLL_PWAIT2 => ENOSYS,
+        call::EPOLL_CTL => descriptors::epoll_ctl(call),
+        number if descriptors::MAKING.contains(&number) => descriptors::make(call),
         call::CLOCK_GETTIME => clocks::clock_gettime(a, b as *mut _) as isize,
         call::GETTIMEOFDAY => clocks::gettimeofday(a as *mut _, b as *mut _) as isize,
         call::TIME => clocks::time(a as *mut _) as isize,

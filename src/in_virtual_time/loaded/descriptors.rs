@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
 use super::gate::system;
-use super::page::about;
+use super::page::{EPOLLS, LOCALS, about};
 use super::trap::TrappedCall;
 use super::turns::{page, touch, wrote, wrote_to_pipe};
 
@@ -20,6 +20,8 @@ pub enum DescriptorKind {
     File,
     /// A pipe, a socket that is not the world's, an eventfd.
     Local,
+    /// A set of `epoll` that this program made.
+    Epoll,
     /// A socket of the world.
     Network,
     /// A device of random bytes.
@@ -39,8 +41,8 @@ pub enum SocketStage {
 pub struct Descriptor {
     pub kind: DescriptorKind,
     pub stage: SocketStage,
-    /// Its number in the page.
-    pub connection: u16,
+    /// Its number in the page: of a connection, or of a set of `epoll`; of a pipe or the like counted from 1, and 0 where it has none.
+    pub number: u16,
     /// In the order of the machine.
     pub local_port: u16,
     pub peer_address: u32,
@@ -55,7 +57,7 @@ pub struct Descriptor {
 const UNKNOWN: Descriptor = Descriptor {
     kind: DescriptorKind::Unknown,
     stage: SocketStage::New,
-    connection: 0,
+    number: 0,
     local_port: 0,
     peer_address: 0,
     peer_port: 0,
@@ -175,12 +177,12 @@ fn modes_changed() {
 /// The program wrote to it, or ended what was written to it: those that wait for the other end look again.
 pub fn used(descriptor: Descriptor) {
     match descriptor.kind {
-        DescriptorKind::File | DescriptorKind::Unknown | DescriptorKind::Random => {}
-        DescriptorKind::Network if descriptor.stage == SocketStage::Open => wrote(descriptor.connection),
+        DescriptorKind::File | DescriptorKind::Unknown | DescriptorKind::Random | DescriptorKind::Epoll => {}
+        DescriptorKind::Network if descriptor.stage == SocketStage::Open => wrote(descriptor.number),
         DescriptorKind::Network => touch(),
         DescriptorKind::Local => {
             wrote_to_pipe();
-            page().poke(about::LOCAL);
+            page().poke(descriptor.about());
         }
     }
 }
@@ -196,14 +198,92 @@ pub fn is_connected() -> bool {
     (0..KEPT).any(|descriptor| of(descriptor).is_some_and(|kept| kept.kind == DescriptorKind::Network))
 }
 
+impl Descriptor {
+    /// What a thread waits for that waits for this one alone.
+    fn about(self) -> u64 {
+        match (self.kind, self.stage) {
+            (DescriptorKind::Network, SocketStage::Open | SocketStage::Dialling) => about::connection(self.number),
+            (DescriptorKind::Network, SocketStage::Listening) => about::LISTENER,
+            (DescriptorKind::Local, _) if self.number == 0 => about::LOCAL,
+            (DescriptorKind::Local, _) => about::local(self.number),
+            (DescriptorKind::Epoll, _) => about::epoll(self.number),
+            _ => about::ANY,
+        }
+    }
+}
+
 /// What a thread waits for that waits for this one alone.
 pub fn about(descriptor: usize) -> u64 {
-    let kept = get(descriptor);
-    match (kept.kind, kept.stage) {
-        (DescriptorKind::Network, SocketStage::Open | SocketStage::Dialling) => about::connection(kept.connection),
-        (DescriptorKind::Local, _) => about::LOCAL,
+    get(descriptor).about()
+}
+
+/// The same for a set of `epoll`, which another program may have made.
+pub fn about_set(descriptor: usize) -> u64 {
+    match about(descriptor) {
+        set @ about::EPOLL.. => set,
         _ => about::ANY,
     }
+}
+
+/// The calls that make pipes, sets of `epoll` and the like.
+pub const MAKING: [usize; 7] = [
+    call::PIPE,
+    call::PIPE2,
+    call::SOCKETPAIR,
+    call::EVENTFD,
+    call::EVENTFD2,
+    call::EPOLL_CREATE,
+    call::EPOLL_CREATE1,
+];
+
+/// One of them: what is made gets a number.
+pub fn make(call: &TrappedCall<'_>) -> isize {
+    let answer = call.ask_kernel();
+    if answer < 0 {
+        return answer;
+    }
+    let page = page();
+    let of_kind = |kind, number: usize| Descriptor {
+        kind,
+        number: number as u16,
+        ..UNKNOWN
+    };
+    let local = || {
+        let made = page.locals_made.fetch_add(1, SeqCst) as usize;
+        of_kind(DescriptorKind::Local, made % (LOCALS - 1) + 1)
+    };
+    match call.number {
+        call::EPOLL_CREATE | call::EPOLL_CREATE1 => {
+            let made = page.epolls.made.fetch_add(1, SeqCst) as usize;
+            if made < EPOLLS {
+                set(answer as usize, of_kind(DescriptorKind::Epoll, made));
+            }
+        }
+        call::EVENTFD | call::EVENTFD2 => set(answer as usize, local()),
+        _ => {
+            let ends = if call.number == call::SOCKETPAIR { 3 } else { 0 };
+            // SAFETY: the program gave this address to have two descriptors written, which the kernel has done.
+            let ends = unsafe { *(call.arguments[ends] as *const [i32; 2]) };
+            let made = local();
+            ends.into_iter().for_each(|end| set(end as usize, made));
+        }
+    }
+    answer
+}
+
+/// `epoll_ctl`: what comes into a set may be ready, for which another thread waits.
+pub fn epoll_ctl(call: &TrappedCall<'_>) -> isize {
+    const DELETE: usize = 2;
+    let [set, operation, descriptor, ..] = call.arguments;
+    let answer = call.ask_kernel();
+    if answer == 0 && operation != DELETE {
+        let set = about_set(set);
+        if set != about::ANY {
+            page().epolls.add(set, about(descriptor));
+        }
+        page().poke(set);
+    }
+    answer
 }
 
 /// `close`, `dup` and the like.
@@ -260,5 +340,5 @@ pub fn changed(call: &TrappedCall<'_>) -> isize {
 
 /// What the page says of the connection of a socket.
 pub fn connection_of(descriptor: Descriptor) -> u8 {
-    page().connections[usize::from(descriptor.connection)].load(SeqCst)
+    page().connections[usize::from(descriptor.number)].load(SeqCst)
 }

@@ -13,7 +13,7 @@ use super::turns::page;
 pub fn read(call: &TrappedCall<'_>) -> isize {
     let descriptor = get(call.arguments[0]);
     match descriptor.kind {
-        DescriptorKind::File | DescriptorKind::Unknown => call.ask_kernel(),
+        DescriptorKind::File | DescriptorKind::Unknown | DescriptorKind::Epoll => call.ask_kernel(),
         DescriptorKind::Network => transfers::receive(call),
         DescriptorKind::Random => read_random(call),
         DescriptorKind::Local => {
@@ -33,7 +33,9 @@ pub fn read(call: &TrappedCall<'_>) -> isize {
 pub fn write(call: &TrappedCall<'_>) -> isize {
     let descriptor = get(call.arguments[0]);
     match descriptor.kind {
-        DescriptorKind::File | DescriptorKind::Unknown | DescriptorKind::Random => call.ask_kernel(),
+        DescriptorKind::File | DescriptorKind::Unknown | DescriptorKind::Random | DescriptorKind::Epoll => {
+            call.ask_kernel()
+        }
         DescriptorKind::Network => transfers::send(call),
         DescriptorKind::Local => {
             if blocks(call.arguments[0])

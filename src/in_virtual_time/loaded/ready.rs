@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::SeqCst;
 use super::call;
 use super::call::error::{EAGAIN, EINTR, EINVAL};
 use super::clocks::{KernelTime, deadline_after, now, spend};
-use super::descriptors::about;
+use super::descriptors::{about, about_set};
 use super::gate::system;
 use super::page::{NEVER, about};
 use super::signals::is_signalled;
@@ -110,7 +110,8 @@ pub fn ppoll(call: &TrappedCall<'_>) -> isize {
 }
 
 pub fn epoll_wait(call: &TrappedCall<'_>) -> isize {
-    until_ready(call, about::ANY, milliseconds(call.arguments[3]), || call.with(3, 0))
+    let about = about_set(call.arguments[0]);
+    until_ready(call, about, milliseconds(call.arguments[3]), || call.with(3, 0))
 }
 
 /// The sets of `select`, which the kernel writes to.

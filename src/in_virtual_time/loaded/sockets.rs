@@ -7,7 +7,9 @@ use super::call;
 use super::call::error::{
     EADDRINUSE, EAFNOSUPPORT, EAGAIN, EALREADY, ECONNREFUSED, ECONNRESET, EINPROGRESS, EINVAL, EISCONN,
 };
-use super::descriptors::{Descriptor, DescriptorKind, SocketStage, add, blocks, connection_of, get, set, tcp_option};
+use super::descriptors::{
+    Descriptor, DescriptorKind, SocketStage, about, add, blocks, connection_of, get, set, tcp_option,
+};
 use super::gate::system;
 use super::page::{CONNECTIONS, NEVER, connection};
 use super::ready::{READABLE, WRITABLE, await_ready};
@@ -113,6 +115,7 @@ pub fn answer(call: &mut TrappedCall<'_>) -> isize {
         _ => {
             let answer = call.ask_kernel();
             touch();
+            page().poke(about(first));
             answer
         }
     }
@@ -213,7 +216,7 @@ fn connect(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
         descriptor,
         Descriptor {
             stage: SocketStage::Dialling,
-            connection: number as u16,
+            number: number as u16,
             local_port,
             peer_address: to.address,
             peer_port: to.port,
@@ -364,7 +367,7 @@ fn accept(call: &TrappedCall<'_>, listener: Descriptor) -> isize {
     let [c, d] = field(6);
     if name.path[..4] == *DIALLED {
         let made = Descriptor {
-            connection: u16::from_ne_bytes(field(10)),
+            number: u16::from_ne_bytes(field(10)),
             local_port: listener.local_port,
             peer_address: u32::from_ne_bytes([a, b, c, d]),
             peer_port: u16::from_ne_bytes(field(8)),

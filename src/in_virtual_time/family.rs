@@ -17,11 +17,17 @@ use std::time::Duration;
 use harness_simulation::{ScheduledCall, World};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
 
 use super::ends::{EndNumber, FamilyEnd, FamilySaid, OnSaid};
 use super::page::{CONNECTIONS, NEVER, about, connection, state};
 use super::processes::FamilyProcesses;
 use super::wall_clock::FamilyClock;
+
+/// How long a program waits for a processor, at most. Without that, of clients that hear of something at once the one with the shortest
+/// way to the leader would always come first.
+const AWAITED: Duration = Duration::from_millis(1);
 
 /// The state that steps change.
 #[derive(Default)]
@@ -29,6 +35,8 @@ struct FamilyState {
     ends: BTreeMap<EndNumber, FamilyEnd>,
     next_end: EndNumber,
     due: Option<ScheduledCall>,
+    /// When it looks at what has arrived.
+    wakes: Option<ScheduledCall>,
 }
 
 /// Called when a family did something on the network.
@@ -48,6 +56,8 @@ pub struct Family {
     /// Where its random numbers begin once its startup is over; `None`: it is over.
     startup: Cell<Option<u64>>,
     state: RefCell<FamilyState>,
+    /// How long it waits for a processor is drawn from this, if it does.
+    processor: Option<RefCell<ChaCha8Rng>>,
     /// How many faults stop it now.
     stops: Cell<u32>,
     /// What its threads are to look at, at its next step.
@@ -71,6 +81,8 @@ pub struct FamilyParts {
     pub clock: Arc<FamilyClock>,
     /// Where its random numbers begin once its startup is over, if it has one.
     pub startup: Option<u64>,
+    /// Where a message that arrives finds no free processor, as on a machine that others use, too: how long it waits is drawn from this.
+    pub processor: Option<ChaCha8Rng>,
     /// Called when it has dialled, or begun to listen.
     pub on_network: OnNetwork,
     /// Called with a sentence when it keeps the world from going on.
@@ -88,6 +100,7 @@ impl Family {
             clock: parts.clock,
             startup: Cell::new(parts.startup),
             state: RefCell::default(),
+            processor: parts.processor.map(RefCell::new),
             stops: Cell::new(0),
             stirred: RefCell::default(),
             has_begun: Cell::new(false),
@@ -194,6 +207,28 @@ impl Family {
         drop(closed);
     }
 
+    /// Its threads look at what has arrived, once they have a processor.
+    pub fn wake(self: &Rc<Self>) {
+        let Some(dice) = &self.processor else {
+            return self.step();
+        };
+        if self.state.borrow().wakes.is_some() {
+            return;
+        }
+        let wait = dice.borrow_mut().next_u64() % AWAITED.as_nanos() as u64;
+        let family = Rc::downgrade(self);
+        let call = self
+            .world
+            .call_at(Duration::from_nanos(self.world.clock_ns() + wait), move || {
+                if let Some(family) = family.upgrade() {
+                    let call = family.state.borrow_mut().wakes.take();
+                    drop(call);
+                    family.step();
+                }
+            });
+        self.state.borrow_mut().wakes = Some(call);
+    }
+
     /// Its threads look at what was stirred, and those whose time has come go on.
     pub fn step(self: &Rc<Self>) {
         if self.is_over.get() || self.is_stopped() {
@@ -287,7 +322,7 @@ impl Family {
     fn be_over(self: &Rc<Self>, how: &str) {
         self.is_over.set(true);
         *self.ended.borrow_mut() = Some(how.to_owned());
-        self.state.borrow_mut().due = None;
+        self.forget_calls();
         // what it said before
         let numbers: Vec<_> = self.state.borrow().ends.keys().copied().collect();
         for number in numbers {
@@ -297,6 +332,11 @@ impl Family {
         if let Some(call) = self.on_end.borrow_mut().take() {
             call(how);
         }
+    }
+
+    fn forget_calls(&self) {
+        let mut state = self.state.borrow_mut();
+        (state.due, state.wakes) = (None, None);
     }
 
     fn close_all(&self) {
@@ -354,8 +394,8 @@ impl Family {
     fn give_up(&self) {
         self.is_over.set(true);
         self.processes.end();
+        self.forget_calls();
         let mut state = self.state.borrow_mut();
-        state.due = None;
         let ends = std::mem::take(&mut state.ends);
         drop(state);
         drop(ends);

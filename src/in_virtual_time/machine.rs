@@ -18,6 +18,7 @@ use harness_simulation::{Kept, SimulatedTask, World};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, bind, connect, recv, socket};
 use rand::Rng;
+use rand_chacha::ChaCha8Rng;
 use tokio::process::Command;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -46,6 +47,8 @@ const NUMBERS: u32 = 4096;
 pub struct FamilyPlace {
     pub address: Ipv4Addr,
     pub router: Router,
+    /// Whether it waits for a processor when a message arrives.
+    pub awaits_processor: bool,
     /// Called when it may have begun to listen.
     pub on_listen: OnNetwork,
 }
@@ -56,6 +59,7 @@ impl FamilyPlace {
         Self {
             address,
             router,
+            awaits_processor: true,
             on_listen: Box::new(|_| {}),
         }
     }
@@ -180,6 +184,7 @@ impl WorldMachine {
             startup: has_startup.then_some(seed),
             address: place.address,
             numbers: FIRST_NUMBER + number * NUMBERS,
+            dice,
         }
     }
 
@@ -214,6 +219,7 @@ impl WorldMachine {
             processes,
             clock,
             startup: lot.startup,
+            processor: place.awaits_processor.then_some(lot.dice),
             on_network: Box::new(move |family| {
                 (place.on_listen)(family);
                 take_dialled(family, &net, |to| (place.router)(to).or_else(|| own.way(family, to)));
@@ -280,6 +286,8 @@ struct FamilyLot {
     address: Ipv4Addr,
     /// Where the numbers of its processes begin.
     numbers: u32,
+    /// What else is drawn of it.
+    dice: ChaCha8Rng,
 }
 
 impl FamilyLot {
@@ -374,7 +382,7 @@ async fn find_way(family: Rc<Family>, end: OwnedFd, number: u16, route: Option<(
     let Some((side, route)) = connected else {
         family.set_connection(number, connection::REFUSED);
         drop(end);
-        return family.step();
+        return family.wake();
     };
     let mut greeting = [0; GREETING];
     let _ = nix::unistd::read(&end, &mut greeting);
@@ -407,14 +415,14 @@ async fn find_way(family: Rc<Family>, end: OwnedFd, number: u16, route: Option<(
                         ConnectionEnding::Reset => connection::RESET,
                     };
                     told.close(own, became);
-                    return told.step();
+                    return told.wake();
                 }
             }
-            told.step();
+            told.wake();
         }
     });
     *reading.borrow_mut() = Some(task);
-    family.step();
+    family.wake();
 }
 
 /// Takes what comes to the port of a server, to the family that is the server now.

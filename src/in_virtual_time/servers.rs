@@ -235,6 +235,7 @@ impl FamilyServers {
         FamilyPlace {
             address: address_of_server(number),
             router,
+            awaits_processor: false,
             on_listen: Box::new(move |family| {
                 if let (Some(server), Some(machine)) = (server.upgrade(), machine.upgrade()) {
                     server.serve(world, &machine, family);

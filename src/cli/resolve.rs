@@ -229,6 +229,10 @@ impl RunArgs {
                 config.world > 0 && !matches!(config.runtime, RuntimeRequest::Simulated | RuntimeRequest::Virtual),
                 "--world needs virtual time\nhint: --runtime simulated or virtual".into(),
             ),
+            (
+                config.threads_by_seed && config.runtime != RuntimeRequest::Virtual,
+                "--threads-by-seed needs virtual time: elsewhere the kernel decides which thread goes next\nhint: --runtime virtual".into(),
+            ),
             (!room, format!("--port-base leaves too few ports: {ports} are needed")),
             (
                 self.proxy_image.is_some() && !starts_toxiproxy,

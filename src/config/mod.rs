@@ -291,6 +291,12 @@ pub struct Config {
     /// variables (docs/tls.md).
     #[arg(long, help_heading = SERVERS)]
     pub tls: bool,
+    /// Draw the order of threads from the seed: finds races within a process, with --runtime virtual
+    ///
+    /// A thread that makes a system call may lose the processor, for up to 1 ms or until the others of its program have waited, and
+    /// any of those that can go on goes next.
+    #[arg(long, help_heading = SERVERS)]
+    pub threads_by_seed: bool,
     /// Time for the servers to become ready
     #[arg(long, help_heading = SERVERS, value_name = "TIME", default_value = "60s", value_parser = duration_within(Duration::from_secs(1), MAX_TIME))]
     pub start_limit: Duration,

@@ -69,6 +69,8 @@ impl FamilyPlace {
 pub struct WorldMachine {
     world: World,
     seed: u64,
+    /// Whether the order of threads is drawn.
+    threads_by_seed: bool,
     claim: Claim,
     /// Where processes are started.
     runtime: Handle,
@@ -85,11 +87,17 @@ pub struct WorldMachine {
 
 impl WorldMachine {
     /// Makes the folder of a run. The error is a sentence.
-    pub fn lay_out(world: World, seed: u64, runtime: Handle, fork_server: Arc<ForkServer>) -> Result<Self, String> {
+    pub fn lay_out(
+        world: World,
+        (seed, threads_by_seed): (u64, bool),
+        runtime: Handle,
+        fork_server: Arc<ForkServer>,
+    ) -> Result<Self, String> {
         let claim = library::claim()?;
         Ok(Self {
             world,
             seed,
+            threads_by_seed,
             claim,
             runtime,
             processor: stay_on_one_processor(),
@@ -184,6 +192,7 @@ impl WorldMachine {
             startup: has_startup.then_some(seed),
             address: place.address,
             numbers: FIRST_NUMBER + number * NUMBERS,
+            order: if self.threads_by_seed { dice.next_u64() | 1 } else { 0 },
             dice,
         }
     }
@@ -286,6 +295,8 @@ struct FamilyLot {
     address: Ipv4Addr,
     /// Where the numbers of its processes begin.
     numbers: u32,
+    /// What the order of its threads is drawn from, or 0.
+    order: u64,
     /// What else is drawn of it.
     dice: ChaCha8Rng,
 }
@@ -295,6 +306,7 @@ impl FamilyLot {
     fn lay_out(&self) -> Result<SharedPage, io::Error> {
         let page = SharedPage::make(&page_of(&self.path))?;
         prepare(&page, &self.path, (self.first_seed, self.address, self.numbers))?;
+        page.order.store(self.order, SeqCst);
         Ok(page)
     }
 }

@@ -71,8 +71,8 @@ async fn in_world(world: World, mut spec: RunSpec, runtime: Handle, fork_server:
     let mut outcome = RunOutcome::default();
     run::hear_interrupt(world, &mut spec);
     world.sleep(UPTIME).await;
-    let seed = spec.config.seed;
-    let machine = match WorldMachine::lay_out(world, seed, runtime, fork_server) {
+    let draws = (spec.config.seed, spec.config.threads_by_seed);
+    let machine = match WorldMachine::lay_out(world, draws, runtime, fork_server) {
         Ok(machine) => world.keep(machine),
         Err(why) => {
             outcome.error = Some(RunError::Clients(why));

@@ -257,6 +257,8 @@ pub struct FamilyPage {
     pub shifted: AtomicU64,
     pub seed: AtomicU64,
     pub draws: AtomicU64,
+    /// What the order of threads is drawn from; 0: they go on in the order in which they were woken.
+    pub order: AtomicU64,
     /// Counts system calls, so that harness sees that a thread does something.
     pub calls: AtomicU32,
     /// When the family last had as much time as its calls take, and its calls then; 0 while it starts.
@@ -329,7 +331,10 @@ impl FamilyPage {
             return None;
         }
         let head = self.head.load(SeqCst);
-        let next = self.queue[head as usize % SLOTS].load(SeqCst) as usize;
+        let many = self.tail.load(SeqCst).wrapping_sub(head);
+        let drawn = head.wrapping_add((self.draw_order() % u64::from(many)) as u32);
+        let place = |number: u32| &self.queue[number as usize % SLOTS];
+        let next = place(drawn).swap(place(head).load(SeqCst), SeqCst) as usize;
         self.head.store(head.wrapping_add(1), SeqCst);
         self.owner.store(next as u32 + 1, SeqCst);
         self.slots[next].turn.fetch_add(1, SeqCst);
@@ -417,6 +422,17 @@ impl FamilyPage {
     /// The number of another thread or process.
     pub fn next_number(&self) -> u32 {
         self.numbers.load(SeqCst) + self.numbered.fetch_add(1, SeqCst)
+    }
+
+    /// Random bits for the order of threads; 0 where it is not drawn.
+    pub fn draw_order(&self) -> u64 {
+        // xorshift64, which stays at 0: <https://doi.org/10.18637/jss.v008.i14>
+        let mut bits = self.order.load(SeqCst);
+        bits ^= bits << 13;
+        bits ^= bits >> 7;
+        bits ^= bits << 17;
+        self.order.store(bits, SeqCst);
+        bits
     }
 
     /// Random bits, the same for the same seed.

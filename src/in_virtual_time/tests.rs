@@ -30,11 +30,16 @@ struct RanProgram {
 
 /// Runs a program in virtual time, in a folder, to its end.
 fn run(program: &[&str], input: &str, folder: &Path) -> RanProgram {
+    run_as(program, input, folder, false)
+}
+
+/// The same with or without an order of threads that is drawn.
+fn run_as(program: &[&str], input: &str, folder: &Path, threads_by_seed: bool) -> RanProgram {
     let runtime = Runtime::new().unwrap();
     let handle = runtime.handle().clone();
     let ran = World::run(1, |world: World| async move {
         world.sleep(super::UPTIME).await;
-        let machine = world.keep(WorldMachine::lay_out(world, 1, handle, Arc::default()).unwrap());
+        let machine = world.keep(WorldMachine::lay_out(world, (1, threads_by_seed), handle, Arc::default()).unwrap());
         let failed = machine.get().failed();
         let mut command = Command::new(program[0]);
         command.args(&program[1..]).current_dir(folder);
@@ -114,11 +119,13 @@ fn every_call_that_is_replaced_answers_as_the_kernel_does() {
     let real = String::from_utf8_lossy(&real.stdout).into_owned();
     assert!(real.lines().count() > 130, "{real}");
     let name = program.display().to_string();
-    let ran = run(&[&name], "one\ntwo\n", folder.path());
-    assert_eq!(ran.output, real);
-    assert_eq!(ran.ended, "exit status: 13");
-    let again = run(&[&name], "one\ntwo\n", folder.path());
-    assert_eq!((again.output, again.took), (ran.output, ran.took));
+    for threads_by_seed in [false, true] {
+        let run = || run_as(&[&name], "one\ntwo\n", folder.path(), threads_by_seed);
+        let (ran, again) = (run(), run());
+        assert_eq!(ran.output, real);
+        assert_eq!(ran.ended, "exit status: 13");
+        assert_eq!((again.output, again.took), (ran.output, ran.took));
+    }
 }
 
 #[test]

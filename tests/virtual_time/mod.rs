@@ -7,6 +7,7 @@ mod postgres;
 mod redis;
 mod shrink;
 mod survey;
+mod threads;
 mod zk;
 
 use std::fs;

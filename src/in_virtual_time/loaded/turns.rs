@@ -187,6 +187,26 @@ pub fn progress() {
     if made % MANY == 0 {
         keep_pace(made);
     }
+    // not while it starts: a fork of one that has begun would have drawn nothing
+    if page.order.load(Relaxed) != 0 && page.paced_at.load(Relaxed) != 0 {
+        lose_processor(page.draw_order());
+    }
+}
+
+/// Where the order of threads is drawn, one that makes a call loses the processor now and then: for a while, or until the others have
+/// waited.
+fn lose_processor(drawn: u64) {
+    const LONGEST: u64 = 1_000_000;
+    match drawn % 16 {
+        0 => {
+            let now = page().now.load(SeqCst) + page().looked.load(SeqCst);
+            wait(ThreadWait::until(now + drawn / 16 % LONGEST));
+        }
+        1 | 2 => {
+            let_others_go();
+        }
+        _ => {}
+    }
 }
 
 /// Threads that call one another, or ask the kernel again and again, and wait for nothing that takes time: the one with the turn waits for

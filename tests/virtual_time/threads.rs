@@ -1,0 +1,129 @@
+//! `--threads-by-seed`: races between threads of one client, which the usual order of threads hides.
+
+use super::{CLIENT, has_no_redis};
+use crate::command::Harness;
+
+/// Two clients in a process share a connection. Each request is sent under one lock and its answer read under another, so the answers may
+/// be read in another order than the requests were sent.
+fn two_locks_for_one_connection() -> String {
+    let own = "self.at, self.lease_ms, self.held, self.link = (host, int(port)), lease_ms, {}, None";
+    let ask = CLIENT.split("    def ask").nth(1).unwrap();
+    let ask = ask.split("    def acquire").next().unwrap();
+    let shared = r#"(self, *words):
+        with SENDING:
+            if Tiny.link is None:
+                Tiny.link = socket.create_connection(self.at, timeout=1)
+                Tiny.link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                Tiny.read = Tiny.link.makefile("rb")
+            text = "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
+            Tiny.link.sendall(f"*{len(words)}\r\n{text}".encode())
+        print("sent", words[0], file=sys.stderr)
+        with READING:
+            return Tiny.read.readline().strip().decode()
+
+"#;
+    CLIENT
+        .replace(
+            own,
+            "self.at, self.lease_ms, self.held = (host, int(port)), lease_ms, {}",
+        )
+        .replace(ask, shared)
+        .replace(
+            "class Tiny(Lock):\n",
+            "SENDING, READING = threading.Lock(), threading.Lock()\n\nclass Tiny(Lock):\n    link = None\n",
+        )
+        .replace(
+            "time.sleep(0.01 + random.random() / 50)",
+            "time.sleep(0.001 + random.random() / 500)",
+        )
+}
+
+/// A holder has a thread renew its key until it is told to stop. It looks whether the lock is held, and says so, before it renews; a
+/// release tells it to stop, and says so, before the lock is held no more.
+fn a_renewal_beside_the_release() -> String {
+    let renewal = r#"class Tiny(Lock):
+    def renew(self, told):
+        while True:
+            try:
+                told.get(timeout=self.lease_ms / 3000)
+                is_over = True
+            except queue.Empty:
+                is_over = False
+            for lock, value in list(self.held.items()):
+                print("renewing", lock, file=sys.stderr)
+                with self.mutex:
+                    self.ask("SET", f"harness:{lock}", value, "PX", str(self.lease_ms))
+            if is_over:
+                return
+
+"#;
+    CLIENT
+        .replace("import random,", "import queue, random,")
+        .replace("class Tiny(Lock):\n", renewal)
+        .replace(
+            "lease_ms, {}, None\n",
+            "lease_ms, {}, None\n        self.mutex = threading.Lock()\n",
+        )
+        .replace(
+            "                self.held[lock] = value\n",
+            "                self.held[lock], self.told = value, queue.Queue()\n                threading.Thread(target=self.renew, args=[self.told], daemon=True).start()\n",
+        )
+        .replace(
+            "        value = self.held.pop(lock, None)\n",
+            "        self.told.put(None)\n        print(\"releasing\", lock, file=sys.stderr)\n        value = self.held.pop(lock, None)\n        self.mutex.acquire()\n",
+        )
+        .replace(
+            "            raise Fail(\"not held\")\n\nserve",
+            "            self.mutex.release()\n            raise Fail(\"not held\")\n        self.mutex.release()\n\nserve",
+        )
+}
+
+/// The exit codes of runs with these seeds, up to the first violation.
+fn exits(harness: &Harness, words: &str, seeds: std::ops::Range<u32>) -> Vec<i32> {
+    let mut exits = Vec::new();
+    for seed in seeds {
+        let words = format!("{words} --fault none --lease 1s --time 20s --seed {seed}");
+        exits.push(harness.virtual_time(&words).exit);
+        if exits.ends_with(&[1]) {
+            break;
+        }
+    }
+    exits
+}
+
+/// It holds in the usual order, and does not in one that is drawn.
+fn is_found(client: &str, words: &str) {
+    if has_no_redis() {
+        return;
+    }
+    let harness = Harness::new();
+    let words = format!("{} {words}", harness.client(client));
+    assert_eq!(exits(&harness, &words, 1..3), [0, 0]);
+    let drawn = exits(&harness, &format!("{words} --threads-by-seed"), 1..9);
+    assert!(drawn.ends_with(&[1]), "{drawn:?}");
+    harness.assert_replayed();
+}
+
+#[test]
+fn answers_that_change_places_on_a_shared_connection_are_found() {
+    is_found(&two_locks_for_one_connection(), "--clients 4 --per-process 2");
+}
+
+#[test]
+fn a_renewal_that_comes_after_the_release_is_found() {
+    is_found(&a_renewal_beside_the_release(), "--clients 3");
+}
+
+#[test]
+fn a_client_without_races_holds_in_every_order() {
+    if has_no_redis() {
+        return;
+    }
+    let harness = Harness::new();
+    let words = format!(
+        "{} --clients 4 --per-process 2 --threads-by-seed",
+        harness.client(CLIENT)
+    );
+    assert_eq!(exits(&harness, &words, 1..3), [0, 0]);
+    harness.assert_replayed();
+}

@@ -17,8 +17,6 @@ use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
 /// Between two looks: far below the delay that the checkers allow, and cheap beside the load of the clients.
 const EVERY: Duration = Duration::from_millis(8);
-/// The same in virtual time, where nothing makes a look late, and each costs as much as in real time.
-const EVERY_VIRTUAL: Duration = Duration::from_millis(25);
 /// Between two looks that show all that lasts for as long as the checkers expect an observer to see: 250 ms.
 const BLIND: Duration = Duration::from_millis(100);
 /// How long a new connection may take before another one is tried.
@@ -114,8 +112,7 @@ impl PolledObserver {
             if late || was_set {
                 log.back(SOURCE);
             }
-            let every = if log.clock.is_virtual() { EVERY_VIRTUAL } else { EVERY };
-            log.clock.sleep(every).await;
+            log.clock.sleep(EVERY).await;
         }
         heard
     }

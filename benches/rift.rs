@@ -63,23 +63,10 @@ async fn measure(backend: &'static Backend) {
 impl Ensemble {
     async fn start(backend: &'static Backend, folder: &std::path::Path, peers: Option<Arc<PeerLinks>>) -> Self {
         let run = format!("bench-{backend}-{}", if peers.is_some() { "proxied" } else { "direct" });
+        let place = (run.clone(), folder.join(&run));
         let spec = ClusterSpec {
-            software: backend.software,
-            nodes: 3,
-            lease: LEASE,
-            logs: folder.join(&run),
-            run,
-            port_base: None,
-            start_limit: Duration::from_secs(40),
-            clocks: Vec::new(),
-            disks: Vec::new(),
-            own_disks: false,
-            replaceable: false,
-            upgrade: None,
-            login: None,
-            tls: None,
             peer_proxies: peers.clone().map(|peers| peers as Arc<dyn PeerProxies>),
-            on_wait: Arc::new(|_| {}),
+            ..ClusterSpec::plain(backend.software, 3, LEASE, place, Duration::from_secs(40))
         };
         let (_kept, interrupt) = tokio::sync::watch::channel(false);
         let cluster = Cluster::start(&spec, &Runtime::Local, interrupt).await;

@@ -6,7 +6,6 @@ use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use harness::backends;
@@ -112,24 +111,8 @@ pub fn send(pid: u32, signal: Signal) {
 
 /// Servers of harness as they are where a run asks for nothing special, with their logs in this folder.
 pub fn plain_servers(backend: BackendId, nodes: u32, lease: Duration, logs: &Path) -> ClusterSpec {
-    ClusterSpec {
-        software: backends::of(backend).software,
-        nodes,
-        lease,
-        run: format!("test-{}", std::process::id()),
-        logs: logs.to_owned(),
-        port_base: None,
-        start_limit: LIMIT,
-        clocks: Vec::new(),
-        disks: Vec::new(),
-        own_disks: false,
-        replaceable: false,
-        upgrade: None,
-        login: None,
-        tls: None,
-        peer_proxies: None,
-        on_wait: Arc::new(|_| {}),
-    }
+    let place = (format!("test-{}", std::process::id()), logs.to_owned());
+    ClusterSpec::plain(backends::of(backend).software, nodes, lease, place, LIMIT)
 }
 
 /// A server that a test started and not harness; it is killed when this is dropped.

@@ -96,6 +96,34 @@ impl NodeSetup {
 }
 
 impl ClusterSpec {
+    /// Servers of which nothing special is asked: no proxies between them, no login and no TLS.
+    pub fn plain(
+        software: &'static ServerSoftware,
+        nodes: u32,
+        lease: Duration,
+        (run, logs): (String, PathBuf),
+        start_limit: Duration,
+    ) -> Self {
+        Self {
+            software,
+            nodes,
+            lease,
+            run,
+            logs,
+            port_base: None,
+            start_limit,
+            clocks: Vec::new(),
+            disks: Vec::new(),
+            own_disks: false,
+            replaceable: false,
+            upgrade: None,
+            peer_proxies: None,
+            login: None,
+            tls: None,
+            on_wait: Arc::new(|_| {}),
+        }
+    }
+
     /// How one of these nodes is set up that has its data in `data`.
     pub(super) fn setup(&self, nodes: &[NodeAddress], me: usize, data: PathBuf, proxies: &[SocketAddr]) -> NodeSetup {
         NodeSetup {

@@ -122,18 +122,8 @@ impl FamilyServers {
         let server = |(me, ports): (usize, &ServerPorts)| FamilyServer {
             name: nodes[me].name.clone(),
             setup: NodeSetup {
-                nodes: nodes.clone(),
-                me,
-                bind: nodes[me].host.clone(),
-                data: machine.folder().join(&nodes[me].name),
-                lease: wanted.lease,
-                syncs: false,
                 peer_proxies: wanted.peers.clone(),
-                login: None,
-                tls: None,
-                replaceable: false,
-                joins: false,
-                programs: None,
+                ..NodeSetup::plain(nodes.clone(), me, machine.folder().join(&nodes[me].name), wanted.lease)
             },
             log: wanted.logs.join(&nodes[me].name).join("server.log"),
             ports: ports.clone(),

@@ -11,7 +11,7 @@ mod seen_grants;
 mod together;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -124,23 +124,19 @@ pub async fn check_client(spec: ClientCheckSpec) -> Result<Vec<CheckRemark>, Run
         config,
     };
     if alone::check(&bench).await {
+        let config = &bench.config;
+        let run = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let place = (run, folder.join("nodes"));
         let wanted = ClusterSpec {
-            software: bench.config.backend.software,
-            nodes: bench.config.nodes,
-            lease: bench.config.lease,
-            run: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            logs: folder.join("nodes"),
-            port_base: bench.config.port_base,
-            start_limit: bench.config.start_limit,
-            peer_proxies: None,
-            clocks: Vec::new(),
-            disks: Vec::new(),
-            own_disks: false,
-            replaceable: false,
-            upgrade: None,
+            port_base: config.port_base,
             login: login.clone(),
-            tls: None,
-            on_wait: Arc::new(|_| {}),
+            ..ClusterSpec::plain(
+                config.backend.software,
+                config.nodes,
+                config.lease,
+                place,
+                config.start_limit,
+            )
         };
         let cluster = Cluster::start(&wanted, &runtime, interrupt.clone()).await?;
         let checked = tokio::select! {

@@ -84,8 +84,9 @@ const REPEATS: usize = 2;
 
 /// Random scripts for each model and its real server.
 const SCRIPTS: u64 = 200;
-/// Scripts that run on a real server at once.
+/// Scripts that run on a real server at once, and those that run again.
 const AT_ONCE: usize = 100;
+const AGAIN_AT_ONCE: usize = 20;
 /// Timed scripts that run at once, each on a server of its own.
 const TIMED_AT_ONCE: usize = 4;
 
@@ -95,7 +96,8 @@ where
     F: Future<Output = Vec<String>> + 'static,
 {
     let mut transcripts = Vec::new();
-    for numbers in numbers.chunks(AT_ONCE) {
+    let is_first = numbers.len() as u64 == SCRIPTS;
+    for numbers in numbers.chunks(if is_first { AT_ONCE } else { AGAIN_AT_ONCE }) {
         let batch: Vec<_> = numbers
             .iter()
             .map(|number| tokio::task::spawn_local(run(*number)))

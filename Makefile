@@ -64,6 +64,7 @@ no-fault: build servers ## the catalogue without a fault, where nothing may be v
 
 libraries: adapters servers ## what is known of locks of known libraries, found again (a quarter of an hour; ARGS="--filter kazoo")
 	target/release/harness suite tests/suites/libraries.toml $(ARGS)
+	@scripts/finds
 
 canaries: build servers ## small defects planted in locks, each to be found by a hunt that is told nothing (an hour; ARGS="--jobs 3", "--only redis")
 	target/release/harness adapters kazoo-lock
@@ -72,7 +73,7 @@ canaries: build servers ## small defects planted in locks, each to be found by a
 mutants: can-build ## the recipes with one condition or statement changed, each hunted on models (three quarters of an hour; ARGS="--only redlock --jobs 2")
 	@scripts/mutants $(ARGS)
 
-survey: build servers ## lock libraries of PyPI, each put through the same hunts, for docs/survey.md (an hour; ARGS="kazoo --jobs 2")
+survey: build servers ## lock libraries of PyPI, each put through the same hunts, for docs/survey.md (three hours; ARGS="kazoo --jobs 2", "--newest --shrink")
 	target/release/harness survey --page docs/survey.md $(ARGS)
 
 soak: build servers ## random combinations for an hour each on ZooKeeper, etcd and Redis, and what they leave behind (ARGS="--minutes 5 redis")

@@ -4,6 +4,9 @@
 //! `--client kazoo-lock` works without a checkout; [`Adapter::install`] writes the programs below the user's cache folder
 //! and fetches the libraries there.
 
+pub mod surveyed;
+
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,14 +16,14 @@ use std::{fs, io};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-const LIST: &str = include_str!("../workloads/adapters/adapters.toml");
+const LIST: &str = include_str!("../../workloads/adapters/adapters.toml");
 
 /// A name and what is in its file.
 macro_rules! program {
     ($name:literal, $folder:literal) => {
         (
             $name,
-            include_str!(concat!("../workloads/adapters/", $folder, "/", $name)),
+            include_str!(concat!("../../workloads/adapters/", $folder, "/", $name)),
         )
     };
 }
@@ -67,6 +70,9 @@ pub struct Adapter {
     /// Programs beside those of [`FILES`], by their names.
     #[serde(skip)]
     own: Vec<(String, String)>,
+    /// The file and version that name it, where no name of the list does.
+    #[serde(skip)]
+    typed: String,
 }
 
 /// Why an adapter cannot be installed or run: a sentence, and a hint where there is one.
@@ -87,36 +93,32 @@ pub fn all() -> &'static [Adapter] {
     &ALL
 }
 
-/// The command for the shell of a client that was typed as `text`: an adapter's name, or a command.
+/// The command for the shell of a client that was typed as `text`: an adapter's name or file, or a command.
 ///
 /// # Errors
 ///
-/// It is an adapter that is not installed.
+/// It is an adapter that is not installed, or its file is wrong.
 pub fn shell_command(text: &str) -> Result<String, AdapterError> {
-    named(text).map_or_else(|| Ok(text.to_owned()), Adapter::command)
+    typed(text)?.map_or_else(|| Ok(text.to_owned()), |adapter| adapter.command())
 }
 
-/// The adapter of that name.
-pub fn named(name: &str) -> Option<&'static Adapter> {
+/// The adapter of that name, or of that file ([`surveyed::typed`]); `None`: it is neither.
+///
+/// # Errors
+///
+/// The file is wrong.
+pub fn typed(text: &str) -> Result<Option<Cow<'static, Adapter>>, AdapterError> {
+    match named(text) {
+        Some(adapter) => Ok(Some(Cow::Borrowed(adapter))),
+        None => surveyed::typed(text).transpose().map(|adapter| adapter.map(Cow::Owned)),
+    }
+}
+
+fn named(name: &str) -> Option<&'static Adapter> {
     all().iter().find(|adapter| adapter.name == name)
 }
 
 impl Adapter {
-    /// A client in Python that is no part of harness, with programs of its own; `pip` are packages of PyPI, pinned.
-    pub fn of_python(name: String, backend: String, pip: Vec<String>, run: String, own: Vec<(String, String)>) -> Self {
-        Self {
-            library: pip.join(" "),
-            name,
-            backend,
-            pip,
-            jars: Vec::new(),
-            program: None,
-            packages: Vec::new(),
-            run,
-            own,
-        }
-    }
-
     /// Its programs, with those that others have as well.
     fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         let own = self.own.iter().map(|(name, text)| (name.as_str(), text.as_str()));
@@ -148,7 +150,7 @@ impl Adapter {
             return Err(AdapterError(format!(
                 "the client `{name}` needs {library}, which is not installed\nhint: `harness adapters {name}` installs it in {}",
                 folder.display(),
-                name = self.name,
+                name = if self.typed.is_empty() { &self.name } else { &self.typed },
                 library = self.library,
             )));
         }
@@ -308,15 +310,20 @@ fn on_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Runs a command to its end; the error has the last lines that it said.
+/// Runs a command to its end.
 fn call(command: &mut Command) -> Result<(), AdapterError> {
+    said_by(command).map(drop)
+}
+
+/// What a command printed; the error has the last lines that it said.
+fn said_by(command: &mut Command) -> Result<String, AdapterError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command
         .stdin(Stdio::null())
         .output()
         .map_err(|error| AdapterError(format!("could not run {program}: {error}")))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<&str> = said.lines().collect();

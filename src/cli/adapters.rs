@@ -1,5 +1,7 @@
 //! `harness adapters`: installs the lock libraries that `--client NAME` runs.
 
+use std::borrow::Cow;
+
 use super::Failure;
 use super::stdout::print;
 use crate::adapters::{self, Adapter, Installed};
@@ -9,14 +11,15 @@ use crate::exit::Exit;
 /// Installs these adapters, or those of a backend, or all. One that cannot be installed does not keep the others from it.
 pub fn install(names: &[String], backend: Option<&str>) -> Result<Exit, Failure> {
     let known = |name: &String| {
-        adapters::named(name).ok_or_else(|| {
+        let adapter = adapters::typed(name).map_err(|error| Failure::usage(error.to_string()))?;
+        adapter.ok_or_else(|| {
             let names = adapters::all().iter().map(|adapter| adapter.name.as_str());
             Failure::usage(unknown_word("client", name, names, "`harness list clients` shows all"))
         })
     };
-    let wanted: Vec<&Adapter> = if names.is_empty() {
+    let wanted: Vec<Cow<'_, Adapter>> = if names.is_empty() {
         let of_backend = |adapter: &&Adapter| backend.is_none_or(|backend| adapter.backend == backend);
-        adapters::all().iter().filter(of_backend).collect()
+        adapters::all().iter().filter(of_backend).map(Cow::Borrowed).collect()
     } else {
         names.iter().map(known).collect::<Result<_, _>>()?
     };

@@ -145,7 +145,7 @@ pub enum CliCommand {
 
 #[derive(Debug, Args)]
 pub struct ClientCheckArgs {
-    /// A command that speaks the client protocol on stdin and stdout, or the name of an adapter
+    /// A command that speaks the client protocol on stdin and stdout, or an adapter's name or file
     #[arg(value_name = "CMD")]
     pub client: String,
     /// Store that holds the locks
@@ -401,7 +401,7 @@ pub struct RunArgs {
     pub config: Config,
     #[command(flatten)]
     pub recipe: RecipeArgs,
-    /// Lock under test: a command that speaks the client protocol on stdin and stdout, or the name of an adapter
+    /// Lock under test: a command that speaks the client protocol on stdin and stdout, or an adapter's name or file
     #[arg(long, help_heading = LOCK, value_name = "CMD", value_parser = NonEmptyStringValueParser::new(), conflicts_with_all = ["recipe", "holder", "guid", "interval", "reentrant"])]
     pub client: Option<String>,
     /// Promises that the client's own `contract` leaves out: a list such as `owner=own,renews=false`

@@ -36,6 +36,7 @@ Examples:
   harness survey                                  all locks of tests/survey; resumes an interrupted survey
   harness survey kazoo==2.8.0 kazoo==2.11.0       two versions of one library
   harness survey walrus --promise partition --experiments 100
+  harness survey --newest --shrink                the newest versions; each find is cut down and written as a test
 
 Exit codes: 0 surveyed, with or without violations, 2 bad arguments, 4 a library could not be installed or tried, 130 interrupted";
 

@@ -20,7 +20,7 @@ pub struct HuntArgs {
     /// Store that holds the locks
     #[arg(long, help_heading = LOCK, required_unless_present_any = ["go_on", "merge"])]
     pub backend: Option<String>,
-    /// Lock under test: a command that speaks the client protocol, or the name of an adapter
+    /// Lock under test: a command that speaks the client protocol, or an adapter's name or file
     #[arg(long, help_heading = LOCK, value_name = "CMD", conflicts_with = "recipe")]
     pub client: Option<String>,
     /// Promises that the client's own `contract` leaves out: a list such as `owner=own,renews=false`

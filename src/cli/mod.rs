@@ -46,6 +46,7 @@ mod settings;
 mod show_config;
 mod shrink;
 mod shrink_screen;
+mod shrunk_finds;
 mod shrunk_test;
 mod stdout;
 mod suite;

@@ -8,7 +8,7 @@ use harness_workloads::{Contract, RecipeOptions, find_recipe, recipes};
 use super::args::{OnOff, RecipeArgs, RunArgs};
 use super::seeds::fresh_seed;
 use super::settings::run_options;
-use crate::adapters::{self, Adapter};
+use crate::adapters;
 use crate::backends::{Backend, BackendOptions, Topology};
 use crate::cluster::RuntimeRequest;
 use crate::config::heading::describes_experiment;
@@ -99,11 +99,13 @@ impl RunArgs {
 
     /// Whether the client that is named is an adapter, and of this backend.
     fn check_adapter(&self) -> Result<(), String> {
-        let adapter = self.client.as_deref().and_then(adapters::named);
+        let Some(typed) = &self.client else { return Ok(()) };
+        let adapter = adapters::typed(typed).map_err(|error| error.to_string())?;
         match adapter.filter(|adapter| adapter.backend != self.config.backend.name()) {
             None => Ok(()),
-            Some(Adapter { name, backend, .. }) => Err(format!(
-                "the client `{name}` is for {backend}\nhint: --backend {backend}"
+            Some(adapter) => Err(format!(
+                "the client `{typed}` is for {0}\nhint: --backend {0}",
+                adapter.backend
             )),
         }
     }

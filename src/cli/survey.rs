@@ -15,8 +15,9 @@ use tokio::sync::watch;
 use super::Failure;
 use super::interrupt::interrupted;
 use super::own_command::{self, last_words, own_command};
+use super::shrunk_finds::{self, FoundRun};
 use super::stdout::{print, print_json};
-use crate::adapters::Adapter;
+use crate::adapters::surveyed::SurveyedLock;
 use crate::config::heading::{AGAIN, OUTPUT};
 use crate::config::suggest::unknown_word;
 use crate::exit::Exit;
@@ -24,7 +25,7 @@ use crate::hunt::HuntRecord;
 use crate::report::words::clock;
 use crate::store;
 use crate::survey::record::{SCHEMA, SurveyHunt, SurveyRecord};
-use crate::survey::{PROMISES, Promise, SurveyedLock, page};
+use crate::survey::{PROMISES, Promise, PromiseTest, page};
 
 /// The seed of all hunts, so that a row can be made again.
 const SEED: &str = "00000001";
@@ -52,6 +53,12 @@ pub struct SurveyArgs {
     /// Repeat hunts that were made before
     #[arg(long, help_heading = AGAIN)]
     pub anew: bool,
+    /// Survey the newest version that PyPI has in place of those that the files name
+    #[arg(long, help_heading = AGAIN)]
+    pub newest: bool,
+    /// Cut each find in virtual time down, and write it as a test below the results
+    #[arg(long, help_heading = AGAIN)]
+    pub shrink: bool,
     /// Hunts that run at the same time
     #[arg(long, help_heading = AGAIN, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub jobs: u16,
@@ -75,14 +82,19 @@ fn promise(typed: &str) -> Result<Promise, String> {
 struct Version {
     lock: SurveyedLock,
     file: PathBuf,
-    /// The command of its client; or why there is none.
-    client: Result<String, String>,
+    /// Its client, where it is installed.
+    client: Option<String>,
     record: Mutex<SurveyRecord>,
 }
 
 impl Version {
     fn record(&self) -> std::sync::MutexGuard<'_, SurveyRecord> {
         self.record.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The folder of its hunts.
+    fn place(&self, folder: &Path) -> PathBuf {
+        folder.join(self.file.file_stem().unwrap_or_default())
     }
 
     fn keep(&self) -> Result<(), Failure> {
@@ -94,14 +106,17 @@ impl Version {
 struct SurveyJob<'a> {
     version: &'a Version,
     promise: Promise,
-    faults: &'static str,
+    with: [&'static str; 2],
 }
 
 pub fn survey(args: &SurveyArgs) -> Result<Exit, Failure> {
     let locks = crate::survey::read(&args.locks).map_err(Failure::usage)?;
     let folder = args.results.join(FOLDER);
     fs::create_dir_all(&folder).map_err(|error| Failure::environment(format!("{}: {error}", folder.display())))?;
-    let wanted = wanted(&locks, &args.names)?;
+    let mut wanted = wanted(&locks, &args.names)?;
+    if args.newest {
+        wanted = newest_of(wanted)?;
+    }
     let was_interrupted = super::runtime().block_on(async {
         let stop = interrupted();
         let mut versions = Vec::new();
@@ -112,6 +127,9 @@ pub fn survey(args: &SurveyArgs) -> Result<Exit, Failure> {
             versions.push(begun(args, &folder, &locks, (lock, version))?);
         }
         hunt_all(args, &folder, &versions, &stop).await?;
+        if args.shrink {
+            shrink_all(args, &folder, &versions, &stop).await?;
+        }
         Ok(*stop.borrow())
     })?;
     let surveyed = all_records(&locks, &folder);
@@ -171,6 +189,23 @@ fn wanted<'a>(locks: &'a [SurveyedLock], names: &[String]) -> Result<Vec<(&'a Su
     Ok(wanted)
 }
 
+/// These locks in the newest version that the registry has. One that cannot be asked for is told, and left out.
+fn newest_of(wanted: Vec<(&SurveyedLock, String)>) -> Result<Vec<(&SurveyedLock, String)>, Failure> {
+    let mut locks: Vec<&SurveyedLock> = wanted.into_iter().map(|(lock, _)| lock).collect();
+    locks.dedup_by_key(|lock| &lock.name);
+    let mut newest = Vec::new();
+    for lock in locks {
+        match lock.newest() {
+            Ok(version) => newest.push((lock, version)),
+            Err(error) => eprintln!("{}: {error}", lock.name),
+        }
+    }
+    match newest.is_empty() {
+        true => Err(Failure::environment("PyPI names no version of these locks")),
+        false => Ok(newest),
+    }
+}
+
 /// Installs a version. What is known of it from before is kept where it was found with the same client and as many experiments.
 fn begun(
     args: &SurveyArgs,
@@ -181,10 +216,11 @@ fn begun(
     let file = folder.join(format!("{}-{version}.json", lock.name));
     eprintln!("{} {version}: {}", lock.library, lock.packages_of(&version).join(" "));
     let mut record = SurveyRecord::begun(lock, &version, args.experiments, SEED);
-    let client = installed(&args.locks, locks, lock, &version);
-    match &client {
-        Ok((_, identity)) => record.client.clone_from(identity),
-        Err(error) => record.error = Some(error.clone()),
+    let adapter = lock.adapter(locks, &version);
+    let installed = adapter.and_then(|adapter| adapter.install().and_then(|_| adapter.identity()));
+    match &installed {
+        Ok(identity) => record.client.clone_from(identity),
+        Err(error) => record.error = Some(error.to_string()),
     }
     match fs::read(&file) {
         Ok(text) if !args.anew => {
@@ -206,44 +242,11 @@ fn begun(
     let version = Version {
         lock: lock.clone(),
         file,
-        client: client.map(|(command, _)| command),
+        client: installed.is_ok().then(|| lock.client_of(&version)),
         record: Mutex::new(record),
     };
     version.keep()?;
     Ok(version)
-}
-
-/// Installs the packages of a version in an environment of its own, with its client and what clients share; returns the client's
-/// command, and its identity.
-fn installed(
-    folder: &Path,
-    locks: &[SurveyedLock],
-    lock: &SurveyedLock,
-    version: &str,
-) -> Result<(String, String), String> {
-    let is_of_another = |name: &str| name != lock.program() && locks.iter().any(|other| other.program() == name);
-    let mut own = Vec::new();
-    for entry in fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))? {
-        let path = entry.map_err(|error| error.to_string())?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name.ends_with(".py") && !is_of_another(&name) {
-            let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-            own.push((name, text));
-        }
-    }
-    own.sort();
-    let name = format!("survey-{}-{version}", lock.name);
-    let adapter = Adapter::of_python(
-        name,
-        lock.backend.clone(),
-        lock.packages_of(version),
-        lock.client.clone(),
-        own,
-    );
-    let made = adapter
-        .install()
-        .and_then(|_| Ok((adapter.command()?, adapter.identity()?)));
-    made.map_err(|error| error.to_string())
 }
 
 /// Makes all hunts that are missing.
@@ -254,18 +257,14 @@ async fn hunt_all(
     stop: &watch::Receiver<bool>,
 ) -> Result<(), Failure> {
     let mut jobs = Vec::new();
-    for version in versions.iter().filter(|version| version.client.is_ok()) {
+    for version in versions.iter().filter(|version| version.client.is_some()) {
         for promise in PROMISES {
-            let Some(faults) = promise.faults(&version.lock) else {
+            let Some(with) = promise.hunted_with(&version.lock) else {
                 continue;
             };
             let is_wanted = args.promise.is_empty() || args.promise.contains(&promise);
-            if is_wanted && !version.record().has(&promise, faults) {
-                jobs.push(SurveyJob {
-                    version,
-                    promise,
-                    faults,
-                });
+            if is_wanted && !version.record().has(&promise, &with) {
+                jobs.push(SurveyJob { version, promise, with });
             }
         }
     }
@@ -289,22 +288,60 @@ async fn hunt_all(
     Ok(())
 }
 
+/// Cuts down all finds that are not.
+async fn shrink_all(
+    args: &SurveyArgs,
+    folder: &Path,
+    versions: &[Version],
+    stop: &watch::Receiver<bool>,
+) -> Result<(), Failure> {
+    let mut jobs = Vec::new();
+    for version in versions.iter().filter(|version| version.lock.runtime() == "virtual") {
+        let left = shrunk_finds::left(&version.record(), &version.place(folder));
+        jobs.extend(left.into_iter().map(|found| (version, found)));
+    }
+    let all = jobs.len();
+    let shrink = |(version, found): (_, FoundRun)| async move {
+        let version: &Version = version;
+        let result = shrunk_finds::shrink(&found, &version.place(folder), stop.clone()).await;
+        (version, found, result)
+    };
+    let mut done = stream::iter(jobs).map(shrink).buffer_unordered(args.jobs.into());
+    let mut count = 0;
+    while let Some((version, found, result)) = done.next().await {
+        if *stop.borrow() {
+            return Ok(());
+        }
+        count += 1;
+        let outcome = match &result {
+            Ok(shrunk) => format!("written as {}", shrunk.test),
+            Err(why) => format!("not cut down: {why}"),
+        };
+        let lock = &version.lock.library;
+        eprintln!(
+            "[{count:>3}/{all}] {lock} {}, {}: {outcome}",
+            version.record().version,
+            found.find
+        );
+        if let Ok(shrunk) = result {
+            version.record().shrunk.push(shrunk);
+            version.keep()?;
+        }
+    }
+    Ok(())
+}
+
 /// One hunt, as a user would type it. `None`: it was interrupted, or does not concern the lock.
 async fn hunt<'a>(
     folder: &Path,
     job: SurveyJob<'a>,
     stop: watch::Receiver<bool>,
 ) -> Result<Option<(&'a Version, SurveyHunt)>, Failure> {
-    let SurveyJob {
-        version,
-        promise,
-        faults,
-    } = job;
+    let SurveyJob { version, promise, with } = job;
     if *stop.borrow() || !version.record().concerns(&promise, &version.lock) {
         return Ok(None);
     }
-    let name = version.file.file_stem().unwrap_or_default();
-    let place = folder.join(name).join(promise.name);
+    let place = version.place(folder).join(promise.name);
     if place.exists() {
         fs::remove_dir_all(&place).map_err(|error| Failure::environment(format!("{}: {error}", place.display())))?;
     }
@@ -312,18 +349,12 @@ async fn hunt<'a>(
     let mut command = own_command(&log).map_err(Failure::environment)?;
     let client = version.client.as_deref().unwrap_or_default();
     command.args(["hunt", "--json", "--quiet", "--color=never", "--until=end"]);
-    command.args([
-        "--backend",
-        &version.lock.backend,
-        "--client",
-        client,
-        "--fault",
-        faults,
-        "--seed",
-        SEED,
-    ]);
+    command.args(["--backend", &version.lock.backend, "--client", client, "--seed", SEED]);
+    command.args(with);
     let experiments = version.record().experiments;
-    command.args(["--experiments", &experiments.to_string()]);
+    if promise.by != PromiseTest::Placements {
+        command.args(["--experiments", &experiments.to_string()]);
+    }
     command.args(["--runtime", version.lock.runtime()]);
     for set in &version.lock.set {
         command.args(["--set", set]);
@@ -344,7 +375,7 @@ async fn hunt<'a>(
     if let Some(contract) = &record.contract {
         version.record().contract = Some(contract.clone());
     }
-    Ok(Some((version, SurveyHunt::of(&promise, faults, record))))
+    Ok(Some((version, SurveyHunt::of(&promise, &with, record))))
 }
 
 fn progress(version: &Version, hunt: &SurveyHunt) -> String {

@@ -1,18 +1,23 @@
 //! A survey: locks of known libraries, each put through the same hunts, and a page that says of each promise whether it holds.
 //!
-//! A lock is a TOML file ([`SurveyedLock`]); `docs/adding-a-library.md` has the keys. [`PROMISES`] is the battery.
+//! A lock is a TOML file ([`SurveyedLock`]). [`PROMISES`] is the battery.
 
 pub mod page;
 pub mod record;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use harness_checkers::Property;
-use serde::Deserialize;
+
+use crate::adapters::surveyed::{self, SurveyedLock};
 
 /// What people ask of a lock, in the order of the columns.
-pub const PROMISES: [Promise; 13] = [
+pub const PROMISES: [Promise; 14] = [
+    Promise {
+        name: "one-message",
+        title: "any one message",
+        by: PromiseTest::Placements,
+    },
     struck("slow-network", "slow network", "latency,loss,bursts,slow"),
     struck("partition", "partition", "partition,partition=waiter"),
     struck(
@@ -45,6 +50,8 @@ pub struct Promise {
 pub enum PromiseTest {
     /// Nothing but the properties of other columns is violated under these faults.
     Faults(&'static str),
+    /// Nor by any fault on any one message of a small scenario.
+    Placements,
     /// This property is not violated in any experiment.
     Property(Property),
 }
@@ -64,8 +71,17 @@ impl Promise {
         PROMISES.into_iter().find(|promise| promise.name == name)
     }
 
-    /// The faults of its own hunt against a lock; `None`: it has no hunt there.
-    pub fn faults(&self, lock: &SurveyedLock) -> Option<&'static str> {
+    /// The options of its own hunt against a lock; `None`: it has no hunt there.
+    pub fn hunted_with(&self, lock: &SurveyedLock) -> Option<[&'static str; 2]> {
+        match self.by {
+            PromiseTest::Faults(_) => Some(["--fault", self.faults(lock)?]),
+            // in real time a placement is another run each time
+            PromiseTest::Placements => (lock.runtime() == "virtual").then_some(["--exhaustive", "1"]),
+            PromiseTest::Property(_) => None,
+        }
+    }
+
+    fn faults(&self, lock: &SurveyedLock) -> Option<&'static str> {
         let PromiseTest::Faults(faults) = self.by else {
             return None;
         };
@@ -82,144 +98,8 @@ impl Promise {
     pub fn is_broken_by(&self, property: Property) -> bool {
         match self.by {
             PromiseTest::Property(own) => own == property,
-            PromiseTest::Faults(_) => !PROMISES.iter().any(|other| other.by == PromiseTest::Property(property)),
+            _ => !PROMISES.iter().any(|other| other.by == PromiseTest::Property(property)),
         }
-    }
-}
-
-/// One kind of lock of one library.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct SurveyedLock {
-    /// The name of its file.
-    #[serde(skip)]
-    pub name: String,
-    pub library: String,
-    /// Which of its locks.
-    pub lock: String,
-    pub home: String,
-    pub backend: String,
-    /// Of the library, newest first.
-    pub versions: Vec<String>,
-    /// Of PyPI, pinned; `{version}` stands for the library's.
-    pub packages: Vec<String>,
-    /// A program, below the folder of the survey or among the adapters, and its arguments.
-    pub client: String,
-    /// Options of `harness run`, in every experiment.
-    #[serde(default)]
-    pub set: Vec<String>,
-    #[serde(default)]
-    pub not_promised: Vec<NotPromised>,
-    #[serde(default)]
-    pub find: Vec<Triage>,
-}
-
-/// What the library says that it does not do.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NotPromised {
-    pub promise: String,
-    pub quote: String,
-    pub link: String,
-}
-
-/// A find that a reader has compared with the library's source.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Triage {
-    /// Property and class: `HL001 told-twice`.
-    pub find: String,
-    /// The versions that have it, where not all do.
-    #[serde(default)]
-    pub versions: Vec<String>,
-    pub is: FindKind,
-    pub happened: String,
-    /// File and lines of the library.
-    pub source: String,
-    /// A public report, or how none was found.
-    pub report: String,
-}
-
-impl Triage {
-    /// Whether this version has it.
-    fn is_of(&self, version: &str) -> bool {
-        self.versions.is_empty() || self.versions.iter().any(|known| known == version)
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FindKind {
-    Defect,
-    /// Documented, or one that no lock of its kind avoids.
-    Limit,
-    /// The adapter's fault.
-    Adapter,
-}
-
-impl FindKind {
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Defect => "defect",
-            Self::Limit => "limit",
-            Self::Adapter => "fault of the adapter",
-        }
-    }
-}
-
-impl SurveyedLock {
-    /// The value of one of its options.
-    fn option(&self, name: &str) -> Option<&str> {
-        let given = self.set.iter().filter_map(|set| set.split_once('='));
-        given
-            .filter(|(option, _)| *option == name)
-            .map(|(_, value)| value)
-            .next_back()
-    }
-
-    /// Whether it is a lock on a majority of servers that know nothing of each other, or on a cluster.
-    fn has_majority(&self) -> bool {
-        let is_cluster = ["zk", "etcd"].contains(&self.backend.as_str());
-        self.option("nodes").map_or(is_cluster, |nodes| nodes != "1")
-    }
-
-    /// The file of its client.
-    pub fn program(&self) -> &str {
-        self.client.split(' ').next().unwrap_or_default()
-    }
-
-    /// The name of its store; of a described one, that of its file.
-    pub fn store(&self) -> &str {
-        let name = Path::new(&self.backend).file_stem();
-        name.and_then(|name| name.to_str()).unwrap_or(&self.backend)
-    }
-
-    /// Virtual time, unless it says otherwise.
-    pub fn runtime(&self) -> &str {
-        self.option("runtime").unwrap_or("virtual")
-    }
-
-    pub fn packages_of(&self, version: &str) -> Vec<String> {
-        let packages = self.packages.iter();
-        packages.map(|package| package.replace("{version}", version)).collect()
-    }
-
-    fn check(&self) -> Result<(), String> {
-        let unpinned = self.packages.iter().find(|package| !package.contains("=="));
-        if let Some(package) = unpinned {
-            return Err(format!("`{package}` has no version"));
-        }
-        if self.versions.is_empty() || self.packages.is_empty() {
-            return Err("it has no version or no package".to_owned());
-        }
-        if let Some(set) = self.set.iter().find(|set| !set.contains('=')) {
-            return Err(format!("`{set}` is not OPTION=VALUE"));
-        }
-        let unknown = self
-            .not_promised
-            .iter()
-            .find(|entry| Promise::named(&entry.promise).is_none());
-        unknown.map_or(Ok(()), |entry| Err(format!("`{}` is no promise", entry.promise)))
     }
 }
 
@@ -229,26 +109,20 @@ impl SurveyedLock {
 ///
 /// A file cannot be read, or is wrong; the sentence names it.
 pub fn read(folder: &Path) -> Result<Vec<SurveyedLock>, String> {
-    let cannot = |error: &dyn std::fmt::Display| format!("could not read {}: {error}", folder.display());
-    let mut files: Vec<PathBuf> = fs::read_dir(folder)
-        .map_err(|error| cannot(&error))?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
-        .collect();
-    files.sort();
-    let of_file = |path: &PathBuf| {
-        let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-        let text = fs::read_to_string(path).map_err(|error| wrong(&error))?;
-        let mut lock: SurveyedLock = toml::from_str(&text).map_err(|error| wrong(&error.to_string().trim_end()))?;
-        lock.check().map_err(|why| wrong(&why))?;
-        lock.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(lock)
-    };
-    files.iter().map(of_file).collect()
+    let locks = surveyed::read(folder)?;
+    let mut entries = locks
+        .iter()
+        .flat_map(|lock| lock.not_promised.iter().map(move |entry| (lock, entry)));
+    match entries.find(|(_, entry)| Promise::named(&entry.promise).is_none()) {
+        Some((lock, entry)) => Err(format!("{}: `{}` is no promise", lock.file.display(), entry.promise)),
+        None => Ok(locks),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn lock(more: &str) -> Result<SurveyedLock, String> {

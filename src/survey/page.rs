@@ -5,12 +5,13 @@ use std::fmt::Write;
 use maud::{Markup, html};
 
 use super::record::{PromiseState, SurveyFind, SurveyRecord};
-use super::{FindKind, PROMISES, Promise, PromiseTest, SurveyedLock, Triage};
+use super::{PROMISES, Promise, PromiseTest};
+use crate::adapters::surveyed::{FindKind, SurveyedLock, Triage};
 use crate::hunt::HitRate;
 use crate::report::html;
 use crate::report::html::text::prose;
 use crate::report::index::{SCRIPT, STYLE};
-use crate::report::words::{date, many};
+use crate::report::words::{date, many, quoted_words};
 
 /// A version of a lock, and what was found out.
 pub type Surveyed<'a> = (&'a SurveyedLock, &'a SurveyRecord);
@@ -19,6 +20,8 @@ const INTRODUCTION: &str = "This survey shows which promises of known lock libra
      The same hunts ran on each lock: a few clients hold locks for drawn times, under the faults that a column names. Servers and \
      libraries are unmodified. They run in virtual time unless the row says otherwise, so a row can be made again with the same \
      outcome. *Holds* means that so many experiments found no violation, not that there is none.";
+
+const EVERY_PLACEMENT: &str = "--exhaustive 1";
 
 /// `n of m`, and how sure that is.
 fn cell(state: &PromiseState) -> String {
@@ -69,6 +72,9 @@ fn columns() -> String {
     for promise in &PROMISES {
         let by = match promise.by {
             PromiseTest::Faults(faults) => format!("hunted with `--fault {faults}`"),
+            PromiseTest::Placements => {
+                format!("hunted with `{EVERY_PLACEMENT}`: every fault on every single message of a small scenario")
+            }
             PromiseTest::Property(property) => format!("{} in all experiments", property.id()),
         };
         let _ = writeln!(text, "- **{}** (`{}`): {by}", promise.title, promise.name);
@@ -168,10 +174,18 @@ fn told(triage: Option<&Triage>) -> String {
     }
 }
 
-/// The command that makes the hunt again in which a find came first.
+/// The command that shows a find again: the least that does, where it was cut down, or the hunt in which it came first.
 fn again((lock, record): &Surveyed<'_>, found: &SurveyFind<'_>) -> String {
-    let promise = found.seen.first().map_or("", |(promise, ..)| *promise);
-    format!("harness survey {}=={} --promise {promise}", lock.name, record.version)
+    let name = found.find.name();
+    match record.shrunk.iter().find(|shrunk| shrunk.find == name) {
+        Some(shrunk) => quoted_words(&shrunk.again).join(" "),
+        None => format!(
+            "harness survey {}=={} --promise {}",
+            lock.name,
+            record.version,
+            found.promise()
+        ),
+    }
 }
 
 pub fn page(surveyed: &[Surveyed<'_>]) -> String {
@@ -200,6 +214,7 @@ pub fn page(surveyed: &[Surveyed<'_>]) -> String {
 fn hint(promise: &Promise) -> String {
     match promise.by {
         PromiseTest::Faults(faults) => format!("--fault {faults}"),
+        PromiseTest::Placements => EVERY_PLACEMENT.to_owned(),
         PromiseTest::Property(property) => property.id().to_owned(),
     }
 }

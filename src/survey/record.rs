@@ -4,11 +4,12 @@ use harness_checkers::Property;
 use harness_workloads::{Contract, IssuedBy};
 use serde::{Deserialize, Serialize};
 
-use super::{PROMISES, Promise, PromiseTest, SurveyedLock, Triage};
+use super::{PROMISES, Promise, PromiseTest};
+use crate::adapters::surveyed::{SurveyedLock, Triage};
 use crate::hunt::record::HuntCounts;
 use crate::hunt::{HitRate, HuntFind, HuntRecord};
 
-pub const SCHEMA: &str = "harness-survey/1";
+pub const SCHEMA: &str = "harness-survey/2";
 
 /// One version, with its hunts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,13 +30,30 @@ pub struct SurveyRecord {
     #[serde(default)]
     pub contract: Option<Contract>,
     pub hunts: Vec<SurveyHunt>,
+    /// Finds that were cut down.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shrunk: Vec<ShrunkFind>,
+}
+
+/// The least that shows a find, in virtual time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ShrunkFind {
+    /// Property and class.
+    pub find: String,
+    /// The words that run it.
+    pub again: Vec<String>,
+    /// From the start of a run to the violation.
+    pub detected_after_ms: u64,
+    /// The test that it was written as, in the folder of the version.
+    pub test: String,
 }
 
 /// The hunt of one promise.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SurveyHunt {
     pub promise: String,
-    pub faults: String,
+    /// Its options.
+    pub with: String,
     pub counts: HuntCounts,
     pub finds: Vec<HuntFind>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,10 +61,10 @@ pub struct SurveyHunt {
 }
 
 impl SurveyHunt {
-    pub fn of(promise: &Promise, faults: &str, record: HuntRecord) -> Self {
+    pub fn of(promise: &Promise, with: &[&str], record: HuntRecord) -> Self {
         Self {
             promise: promise.name.to_owned(),
-            faults: faults.to_owned(),
+            with: with.join(" "),
             counts: record.counts,
             finds: record.finds,
             error: record.error,
@@ -99,6 +117,7 @@ impl SurveyRecord {
             error: None,
             contract: None,
             hunts: Vec::new(),
+            shrunk: Vec::new(),
         }
     }
 
@@ -109,11 +128,13 @@ impl SurveyRecord {
     }
 
     /// Whether a hunt was made in full with this battery.
-    pub fn has(&self, promise: &Promise, faults: &str) -> bool {
+    pub fn has(&self, promise: &Promise, with: &[&str]) -> bool {
         let mut hunts = self.hunts.iter();
         hunts.any(|hunt| {
-            let is_same = hunt.promise == promise.name && hunt.faults == faults;
-            is_same && hunt.counts.experiments >= self.experiments
+            let is_same = hunt.promise == promise.name && hunt.with == with.join(" ");
+            // a search over all placements has as many as there are
+            let has_ended = promise.by == PromiseTest::Placements || hunt.counts.experiments >= self.experiments;
+            is_same && has_ended && hunt.decided() > 0
         })
     }
 
@@ -127,12 +148,13 @@ impl SurveyRecord {
     pub fn state(&self, promise: &Promise, lock: &SurveyedLock) -> PromiseState {
         match promise.by {
             PromiseTest::Property(property) if !self.promises(property) => return PromiseState::NotPromised,
-            PromiseTest::Faults(_) if !self.concerns(promise, lock) => return PromiseState::NotConcerned,
+            PromiseTest::Property(_) => {}
+            _ if !self.concerns(promise, lock) => return PromiseState::NotConcerned,
             _ => {}
         }
         let is_about = |hunt: &&SurveyHunt| match promise.by {
-            PromiseTest::Faults(_) => hunt.promise == promise.name,
             PromiseTest::Property(_) => true,
+            _ => hunt.promise == promise.name,
         };
         let hunts: Vec<&SurveyHunt> = self.hunts.iter().filter(is_about).collect();
         let finds = hunts.iter().flat_map(|hunt| {
@@ -164,7 +186,7 @@ impl SurveyRecord {
             .contract
             .as_ref()
             .is_none_or(|contract| contract.wall_clock != Some(false));
-        promise.faults(lock).is_some() && (promise.name != "clock" || compares_times)
+        promise.hunted_with(lock).is_some() && (promise.name != "clock" || compares_times)
     }
 
     /// Whether its contract has what this property is about.
@@ -218,6 +240,11 @@ pub struct SurveyFind<'a> {
 }
 
 impl SurveyFind<'_> {
+    /// The promise under whose faults it came first.
+    pub fn promise(&self) -> &str {
+        self.seen[0].0
+    }
+
     pub fn triage<'a>(&self, lock: &'a SurveyedLock) -> Option<&'a Triage> {
         let mut triages = lock.find.iter().filter(|triage| triage.is_of(self.version));
         triages.find(|triage| triage.find == self.find.name())
@@ -257,7 +284,7 @@ mod tests {
         for (promise, held, violated, finds) in hunts {
             record.add(SurveyHunt {
                 promise: (*promise).to_owned(),
-                faults: "f".to_owned(),
+                with: "--fault f".to_owned(),
                 counts: HuntCounts {
                     experiments: 20,
                     held: *held,

@@ -107,7 +107,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "backends", "cluster", "config", "evidence", "exit", "faults", "plan", "report",
         ],
     ),
-    ("survey", &["hunt", "report", "store"]),
+    ("survey", &["adapters", "hunt", "report", "store"]),
     (
         "cli",
         &[

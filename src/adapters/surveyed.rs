@@ -1,0 +1,288 @@
+//! A lock of a library as a TOML file describes it ([`SurveyedLock`]): library, versions, store, client, and what is known of it.
+//!
+//! `docs/adding-a-library.md` has the keys. `--client FILE.toml==VERSION` runs it, and a survey hunts all locks of a folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::Deserialize;
+
+use super::{Adapter, AdapterError, said_by};
+
+/// One kind of lock of one library.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SurveyedLock {
+    /// The name of its file.
+    #[serde(skip)]
+    pub name: String,
+    #[serde(skip)]
+    pub file: PathBuf,
+    pub library: String,
+    /// Which of its locks.
+    pub lock: String,
+    pub home: String,
+    pub backend: String,
+    /// Of the library, newest first.
+    pub versions: Vec<String>,
+    /// Of PyPI, pinned; `{version}` stands for the library's.
+    pub packages: Vec<String>,
+    /// A program, below the folder of the survey or among the adapters, and its arguments.
+    pub client: String,
+    /// Options of `harness run`, in every experiment.
+    #[serde(default)]
+    pub set: Vec<String>,
+    #[serde(default)]
+    pub not_promised: Vec<NotPromised>,
+    #[serde(default)]
+    pub find: Vec<Triage>,
+}
+
+/// What the library says that it does not do.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NotPromised {
+    pub promise: String,
+    pub quote: String,
+    pub link: String,
+}
+
+/// A find that a reader has compared with the library's source.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Triage {
+    /// Property and class: `HL001 told-twice`.
+    pub find: String,
+    /// The versions that have it, where not all do.
+    #[serde(default)]
+    pub versions: Vec<String>,
+    pub is: FindKind,
+    pub happened: String,
+    /// File and lines of the library.
+    pub source: String,
+    /// A public report, or how none was found.
+    pub report: String,
+}
+
+impl Triage {
+    /// Whether this version has it.
+    pub fn is_of(&self, version: &str) -> bool {
+        self.versions.is_empty() || self.versions.iter().any(|known| known == version)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FindKind {
+    Defect,
+    /// Documented, or one that no lock of its kind avoids.
+    Limit,
+    /// The adapter's fault.
+    Adapter,
+}
+
+impl FindKind {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Defect => "defect",
+            Self::Limit => "limit",
+            Self::Adapter => "fault of the adapter",
+        }
+    }
+}
+
+impl SurveyedLock {
+    /// The value of one of its options.
+    fn option(&self, name: &str) -> Option<&str> {
+        let given = self.set.iter().filter_map(|set| set.split_once('='));
+        given
+            .filter(|(option, _)| *option == name)
+            .map(|(_, value)| value)
+            .next_back()
+    }
+
+    /// Whether it is a lock on a majority of servers that know nothing of each other, or on a cluster.
+    pub fn has_majority(&self) -> bool {
+        let is_cluster = ["zk", "etcd"].contains(&self.backend.as_str());
+        self.option("nodes").map_or(is_cluster, |nodes| nodes != "1")
+    }
+
+    /// The file of its client.
+    pub fn program(&self) -> &str {
+        self.client.split(' ').next().unwrap_or_default()
+    }
+
+    /// The name of its store; of a described one, that of its file.
+    pub fn store(&self) -> &str {
+        let name = Path::new(&self.backend).file_stem();
+        name.and_then(|name| name.to_str()).unwrap_or(&self.backend)
+    }
+
+    /// Virtual time, unless it says otherwise.
+    pub fn runtime(&self) -> &str {
+        self.option("runtime").unwrap_or("virtual")
+    }
+
+    pub fn packages_of(&self, version: &str) -> Vec<String> {
+        let packages = self.packages.iter();
+        packages.map(|package| package.replace("{version}", version)).collect()
+    }
+
+    /// The newest version of the library that the registry has.
+    ///
+    /// # Errors
+    ///
+    /// It could not be asked; the sentence quotes what pip said.
+    pub fn newest(&self) -> Result<String, AdapterError> {
+        let library = self
+            .packages
+            .iter()
+            .find_map(|package| package.strip_suffix("=={version}"));
+        let library = library.ok_or_else(|| AdapterError("no package of it has the version `{version}`".to_owned()))?;
+        let mut pip = Command::new("python3");
+        let said = said_by(pip.args(["-m", "pip", "index", "versions", "--disable-pip-version-check", library]))?;
+        // `walrus (0.9.8)` is the first line
+        let version = said.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
+        match version {
+            Some((version, _)) => Ok(version.to_owned()),
+            None => Err(AdapterError(format!("pip named no version of {library}"))),
+        }
+    }
+
+    /// What `--client` takes for one of its versions.
+    pub fn client_of(&self, version: &str) -> String {
+        format!("{}=={version}", self.file.display())
+    }
+
+    /// Its client with the packages of a version, in an environment of its own. What the clients of its folder share belongs to it, and
+    /// the programs of the other `locks` there do not.
+    ///
+    /// # Errors
+    ///
+    /// A program of the folder cannot be read.
+    pub fn adapter(&self, locks: &[Self], version: &str) -> Result<Adapter, AdapterError> {
+        let folder = folder_of(&self.file);
+        let is_of_another = |name: &str| name != self.program() && locks.iter().any(|other| other.program() == name);
+        let cannot = |path: &Path, error| AdapterError(format!("could not read {}: {error}", path.display()));
+        let mut own = Vec::new();
+        for entry in fs::read_dir(folder).map_err(|error| cannot(folder, error))? {
+            let path = entry.map_err(|error| cannot(folder, error))?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.ends_with(".py") && !is_of_another(&name) {
+                let text = fs::read_to_string(&path).map_err(|error| cannot(&path, error))?;
+                own.push((name, text));
+            }
+        }
+        own.sort();
+        Ok(Adapter {
+            name: format!("survey-{}-{version}", self.name),
+            backend: self.store().to_owned(),
+            library: self.packages_of(version).join(" "),
+            pip: self.packages_of(version),
+            jars: Vec::new(),
+            program: None,
+            packages: Vec::new(),
+            run: self.client.clone(),
+            own,
+            typed: self.client_of(version),
+        })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let unpinned = self.packages.iter().find(|package| !package.contains("=="));
+        if let Some(package) = unpinned {
+            return Err(format!("`{package}` has no version"));
+        }
+        if self.versions.is_empty() || self.packages.is_empty() {
+            return Err("it has no version or no package".to_owned());
+        }
+        let set = self.set.iter().find(|set| !set.contains('='));
+        set.map_or(Ok(()), |set| Err(format!("`{set}` is not OPTION=VALUE")))
+    }
+}
+
+/// The folder of a file that was typed.
+fn folder_of(file: &Path) -> &Path {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
+/// The client that was typed as `FILE.toml` or `FILE.toml==VERSION`; without a version, of the newest that the file names.
+pub fn typed(text: &str) -> Option<Result<Adapter, AdapterError>> {
+    let (file, version) = text
+        .split_once("==")
+        .map_or((text, None), |(file, version)| (file, Some(version)));
+    let file = Path::new(file);
+    if file.extension()? != "toml" {
+        return None;
+    }
+    let adapter = || {
+        let locks = read(folder_of(file)).map_err(AdapterError)?;
+        let lock = locks.iter().find(|lock| lock.file.file_name() == file.file_name());
+        let lock = lock.ok_or_else(|| AdapterError(format!("there is no file {}", file.display())))?;
+        lock.adapter(&locks, version.unwrap_or(&lock.versions[0]))
+    };
+    Some(adapter())
+}
+
+/// The locks whose files are in a folder, by name.
+///
+/// # Errors
+///
+/// A file cannot be read, or is wrong; the sentence names it.
+pub fn read(folder: &Path) -> Result<Vec<SurveyedLock>, String> {
+    let cannot = |error: &dyn std::fmt::Display| format!("could not read {}: {error}", folder.display());
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .map_err(|error| cannot(&error))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .collect();
+    files.sort();
+    let of_file = |path: &PathBuf| {
+        let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+        let text = fs::read_to_string(path).map_err(|error| wrong(&error))?;
+        let mut lock: SurveyedLock = toml::from_str(&text).map_err(|error| wrong(&error.to_string().trim_end()))?;
+        lock.check().map_err(|why| wrong(&why))?;
+        lock.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        lock.file.clone_from(path);
+        Ok(lock)
+    };
+    files.iter().map(of_file).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_typed_by_its_file_and_has_what_its_folder_shares_but_not_the_programs_of_others() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["x", "y"] {
+            let text = format!(
+                "library = \"{name}\"\nlock = \"Lock\"\nhome = \"https://example.org\"\nbackend = \"redis\"\nclient = \"{name}.py once\"\n\
+                 versions = [\"2\", \"1\"]\npackages = [\"{name}=={{version}}\"]\n"
+            );
+            fs::write(folder.path().join(format!("{name}.toml")), text).unwrap();
+            fs::write(folder.path().join(format!("{name}.py")), name).unwrap();
+        }
+        fs::write(folder.path().join("shared.py"), "").unwrap();
+        let file = folder.path().join("x.toml").display().to_string();
+        let adapter = |text: &str| typed(text).unwrap();
+        let newest = adapter(&file).unwrap();
+        assert_eq!(
+            (newest.pip.as_slice(), newest.backend.as_str()),
+            (["x==2".to_owned()].as_slice(), "redis")
+        );
+        let own: Vec<&str> = newest.own.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(own, ["shared.py", "x.py"]);
+        let older = adapter(&format!("{file}==1")).unwrap();
+        assert_eq!(older.pip, ["x==1"]);
+        assert_ne!(older.identity().unwrap(), newest.identity().unwrap());
+        let hint = older.command().unwrap_err().to_string();
+        assert!(hint.contains(&format!("harness adapters {file}==1")), "{hint}");
+        let missing = adapter(&file.replace("x.toml", "z.toml")).unwrap_err().to_string();
+        assert!(missing.contains("there is no file"), "{missing}");
+        assert!(typed("python3 x.py").is_none() && typed("kazoo-lock").is_none());
+    }
+}

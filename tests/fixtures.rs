@@ -1,10 +1,11 @@
-//! The fixtures of `docs/fixtures` pass with a lock that holds, and fail, with the proof as their message, with one that does not; and the
-//! shards of a night on Kubernetes are joined by the one that ends last.
+//! The fixtures of `docs/fixtures` and the tests that `harness shrink` writes pass with a lock that holds, and fail, with the proof as
+//! their message, with one that does not; and the shards of a night on Kubernetes are joined by the one that ends last.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::command::Harness;
 use crate::machine::{said, write_program};
 
 const FIXTURES: &str = "docs/fixtures";
@@ -37,13 +38,17 @@ fn copy(language: &str, breaking: Option<(&str, &str)>) -> tempfile::TempDir {
     folder
 }
 
-fn run(program: &str, words: &[&str], folder: &Path) -> Output {
+fn command(program: &str, words: &[&str], folder: &Path) -> Command {
     let mut command = Command::new(program);
     command.args(words).current_dir(folder);
     command
         .env("HARNESS", env!("CARGO_BIN_EXE_harness"))
         .env("GOCACHE", folder.join("cache"));
-    command.output().unwrap()
+    command
+}
+
+fn run(program: &str, words: &[&str], folder: &Path) -> Output {
+    command(program, words, folder).output().unwrap()
 }
 
 /// Runs the fixture of a language as it is, and with a first test whose lock breaks.
@@ -108,12 +113,16 @@ fn the_fixture_of_go_test() {
     }
 }
 
-#[test]
-fn the_fixture_of_junit() {
-    if !(is_here("javac", &["-version"]) && Path::new(JUNIT).exists()) {
-        eprintln!("skipped: javac or {JUNIT} is not here");
-        return;
+fn has_junit() -> bool {
+    let has_jar = Path::new(JUNIT).exists();
+    if !has_jar {
+        eprintln!("skipped: {JUNIT} is not here");
     }
+    has_jar && is_here("javac", &["-version"])
+}
+
+/// Compiles these classes of the folder, for a command that runs the tests in it.
+fn junit(folder: &Path, files: &[&str]) -> Command {
     let beside = |name: &&str| {
         PathBuf::from(JUNIT)
             .with_file_name(format!("{name}.jar"))
@@ -122,17 +131,89 @@ fn the_fixture_of_junit() {
     };
     let needs: Vec<String> = JUNIT_NEEDS.iter().map(beside).collect();
     let path = format!(".:{JUNIT}:{}", needs.join(":"));
+    let words = ["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-cp", &path];
+    let built = run("javac", &[&words, files].concat(), folder);
+    assert!(built.status.success(), "{}", said(&built));
+    let launcher = "org.junit.platform.console.ConsoleLauncher";
+    let words = [
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        "-cp",
+        &path,
+        launcher,
+        "--scan-class-path",
+        ".",
+    ];
+    command("java", &words, folder)
+}
+
+#[test]
+fn the_fixture_of_junit() {
     let breaking = (
         // not in the comment, where a lock of one's own is named
         "\"1\", \"--fault\", \"partition=holder\"",
         "\"1\", \"--holder\", \"naive\", \"--fault\", \"partition=holder\"",
     );
-    judged("java", breaking, |folder| {
-        let built = run("javac", &["-cp", &path, "RunLock.java", "MyLockTest.java"], folder);
-        assert!(built.status.success(), "{}", said(&built));
-        let launcher = "org.junit.platform.console.ConsoleLauncher";
-        run("java", &["-cp", &path, launcher, "--scan-class-path", "."], folder)
-    });
+    if has_junit() {
+        judged("java", breaking, |folder| {
+            junit(folder, &["RunLock.java", "MyLockTest.java"]).output().unwrap()
+        });
+    }
+}
+
+/// What runs a test that `harness shrink` wrote in this folder; `None` where its language is not here.
+pub fn written_test(folder: &Path, name: &str) -> Option<Command> {
+    // as pytest calls it
+    const PYTHON: &str = "import pathlib, runpy, sys, tempfile\n\
+        [test] = [value for name, value in runpy.run_path(sys.argv[1]).items() if name.startswith('test_')]\n\
+        test(pathlib.Path(tempfile.mkdtemp(dir='.')))";
+    let (_, end) = name.rsplit_once('.').unwrap();
+    Some(match end {
+        "py" => command("python3", &["-c", PYTHON, name], folder),
+        "sh" => command("sh", &[name], folder),
+        "java" if has_junit() => junit(folder, &[name]),
+        "mjs" | "js" if is_here("node", &["--version"]) => command("node", &["--test", name], folder),
+        "rs" if is_here("cargo", &["--version"]) => {
+            fs::create_dir(folder.join("src")).unwrap();
+            fs::write(folder.join("src/lib.rs"), "").unwrap();
+            let manifest = "[package]\nname = \"my-lock\"\nedition = \"2024\"\n[workspace]\n";
+            fs::write(folder.join("Cargo.toml"), manifest).unwrap();
+            command("cargo", &["test", "--offline", "--target-dir", "target"], folder)
+        }
+        _ => return None,
+    })
+}
+
+/// A find on models is written as a test that fails with the proof, and passes where nothing is violated.
+fn is_written_as(name: &str) {
+    let harness = Harness::new();
+    let words = "--runtime simulated --backend redis --recipe redis-setnx --fault kill-holder --clients 2 --grants 30 --time 25s --seed 1";
+    harness.run(words).assert_exit(1);
+    let shrunk = harness.output(&format!("shrink latest --runs 1 --confirm 1 --as-test {name}"));
+    assert_eq!(shrunk.status.code(), Some(1), "{}", said(&shrunk));
+    let Some(mut test) = written_test(harness.folder.path(), name) else {
+        return;
+    };
+    let failed = test.output().unwrap();
+    let told = said(&failed);
+    assert!(!failed.status.success() && told.contains("x HL005-1"), "{name}: {told}");
+    let passed = test.env("HARNESS", "true").output().unwrap();
+    assert!(passed.status.success(), "{name}: {}", said(&passed));
+}
+
+#[test]
+fn a_find_as_a_test_of_junit() {
+    is_written_as("LockTest.java");
+}
+
+#[test]
+fn a_find_as_a_test_of_node() {
+    is_written_as("lock.test.mjs");
+}
+
+#[test]
+fn a_find_as_a_test_of_cargo() {
+    is_written_as("tests/lock.rs");
 }
 
 /// A night of two pods, on models; `harness` is the program of that name in the folder.

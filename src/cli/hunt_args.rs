@@ -139,8 +139,8 @@ pub struct ShrinkArgs {
     /// Time after which no new run starts
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = parse_duration)]
     pub limit: Duration,
-    /// Write the result as a test for pytest (`test_lock.py`) or the shell (`lock.sh`), which passes without a violation;
-    /// for runs in virtual time
+    /// Write the result as a test, which passes without a violation: for pytest (`test_lock.py`), the shell (`lock.sh`), JUnit 5
+    /// (`LockTest.java`), node (`lock.test.mjs`) or cargo (`tests/lock.rs`); for runs in virtual time
     #[arg(long, value_name = "FILE", conflicts_with_all = ["bisect_image", "bisect_client"])]
     pub as_test: Option<PathBuf>,
     /// Print the result as JSON

@@ -1,4 +1,4 @@
-//! What a violation was cut down to, as a test of one file: for pytest, or for the shell.
+//! What a violation was cut down to, as a test of one file: for pytest, the shell, JUnit 5, node's test runner or `cargo test`.
 //!
 //! It runs the plan in virtual time, where that is the same each time: it fails on the lock that the plan was found with, and passes
 //! once that lock is mended.
@@ -11,31 +11,103 @@ use super::shrink_screen::ShrinkResult;
 use crate::cluster::RuntimeRequest;
 use crate::report::words::quoted;
 
-/// What runs the test, by the end of the file's name.
-#[derive(Clone, Copy)]
-enum TestRunner {
-    Pytest,
-    Shell,
+/// A language in which a test is written.
+struct TestLanguage {
+    /// The ends of a file's name.
+    ends: &'static [&'static str],
+    /// What runs the test.
+    runner: &'static str,
+    /// The test; a line with `@CLIENT@` is left out where no program is the client.
+    template: &'static str,
+    /// A word as the language writes it.
+    literal: fn(&str) -> String,
+    between_words: &'static str,
 }
 
-impl TestRunner {
-    fn of(path: &Path) -> Option<Self> {
-        match path.extension()?.to_str()? {
-            "py" => Some(Self::Pytest),
-            "sh" => Some(Self::Shell),
-            _ => None,
-        }
+macro_rules! template {
+    ($name:literal) => {
+        include_str!(concat!("../../workloads/skeletons/tests/", $name))
+    };
+}
+
+const LANGUAGES: [TestLanguage; 5] = [
+    TestLanguage {
+        ends: &["py"],
+        runner: "pytest",
+        template: template!("test_lock.py"),
+        literal: json,
+        between_words: ", ",
+    },
+    TestLanguage {
+        ends: &["sh"],
+        runner: "the shell",
+        template: template!("lock.sh"),
+        literal: quoted,
+        between_words: " ",
+    },
+    TestLanguage {
+        ends: &[JAVA],
+        runner: "JUnit 5",
+        template: template!("LockTest.java"),
+        literal: java,
+        between_words: ", ",
+    },
+    TestLanguage {
+        ends: &["mjs", "js"],
+        runner: "node --test",
+        template: template!("lock.test.mjs"),
+        literal: json,
+        between_words: ", ",
+    },
+    TestLanguage {
+        ends: &["rs"],
+        runner: "cargo test",
+        template: template!("lock.rs"),
+        literal: |word| format!("{word:?}"),
+        between_words: ", ",
+    },
+];
+const JAVA: &str = "java";
+
+/// A text of JSON is one of Python and of JavaScript, too.
+fn json(word: &str) -> String {
+    serde_json::Value::from(word).to_string()
+}
+
+/// A text of JSON without letters that depend on the encoding of the compiler.
+fn java(word: &str) -> String {
+    let escaped = |unit: u16| match u8::try_from(unit) {
+        Ok(byte) if byte.is_ascii() => char::from(byte).to_string(),
+        _ => format!("\\u{unit:04x}"),
+    };
+    json(word).encode_utf16().map(escaped).collect()
+}
+
+/// The language of a file, by the end of its name. The error is a sentence.
+fn language_of(path: &Path) -> Result<&'static TestLanguage, String> {
+    let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
+    let named = path.display();
+    let Some(language) = LANGUAGES.iter().find(|language| language.ends.contains(&end)) else {
+        let ends = LANGUAGES.iter().map(|language| {
+            let ends: Vec<String> = language.ends.iter().map(|end| format!(".{end}")).collect();
+            format!("{} ({})", ends.join(" or "), language.runner)
+        });
+        let ends: Vec<String> = ends.collect();
+        return Err(format!("--as-test {named}: the name must end in {}", ends.join(", ")));
+    };
+    let class = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    if end == JAVA && (!class.chars().all(is_plain) || class.starts_with(|letter: char| letter.is_ascii_digit())) {
+        return Err(format!(
+            "--as-test {named}: the file is named after its class, and {class} is no name of a class\nhint: LockTest.java"
+        ));
     }
+    Ok(language)
 }
 
 /// Whether such a test can be written. The error is a sentence.
 pub fn accepts(path: &Path, runtime: RuntimeRequest) -> Result<(), String> {
-    if TestRunner::of(path).is_none() {
-        let named = path.display();
-        return Err(format!(
-            "--as-test {named}: the name must end in .py, for pytest, or in .sh, for the shell"
-        ));
-    }
+    language_of(path)?;
     match runtime {
         RuntimeRequest::Virtual | RuntimeRequest::Simulated => Ok(()),
         _ => Err("--as-test needs a run in virtual time, which is the same each time\nhint: find the violation with --runtime virtual".to_owned()),
@@ -51,13 +123,43 @@ pub fn write(path: &Path, result: &ShrinkResult, runtime: RuntimeRequest) -> Res
             path.display()
         ));
     }
-    let text = match TestRunner::of(path) {
-        Some(TestRunner::Pytest) => pytest(result),
-        _ => shell(result),
-    };
+    let language = language_of(path)?;
     let failed = |error: std::io::Error| format!("could not write {}: {error}", path.display());
-    fs::write(path, text).map_err(failed)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).map_err(failed)
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(failed)?;
+    }
+    fs::write(path, text(language, path, result)).map_err(failed)?;
+    if language.template.starts_with("#!") {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).map_err(failed)?;
+    }
+    Ok(())
+}
+
+const HINT: &str =
+    "LOCK_CLIENT names another client, HARNESS another harness. Exit code 3 is inconclusive, not a violation.";
+
+fn text(language: &TestLanguage, path: &Path, result: &ShrinkResult) -> String {
+    let property = result.property.id();
+    let about = format!(
+        "{property} {}: written by `harness shrink --as-test` from {}.",
+        result.class, result.run
+    );
+    let class = path.file_stem().unwrap_or_default().to_string_lossy();
+    let (words, client) = words(result);
+    let words: Vec<String> = words.into_iter().map(language.literal).collect();
+    let words = words.join(language.between_words);
+    let client = client.map(language.literal);
+    let lines = language.template.split_inclusive('\n');
+    let lines = lines.filter(|line| client.is_some() || !line.contains("@CLIENT@"));
+    let filled = lines.map(|line| {
+        line.replace("@ABOUT@", &about)
+            .replace("@HINT@", HINT)
+            .replace("@NAME@", &property.to_lowercase())
+            .replace("@CLASS@", &class)
+            .replace("@CLIENT@", client.as_deref().unwrap_or_default())
+            .replace("@WORDS@", &words)
+    });
+    filled.collect()
 }
 
 /// The words behind `harness`, without the client's command where a program is the client; and that command.
@@ -71,55 +173,34 @@ fn words(result: &ShrinkResult) -> (Vec<&str>, Option<&str>) {
     (words, client)
 }
 
-/// What it shows, in a sentence.
-fn about(result: &ShrinkResult) -> String {
-    let property = result.property.id();
-    format!(
-        "{property} {}: written by `harness shrink --as-test` from {}.",
-        result.class, result.run
-    )
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-const HINT: &str =
-    "LOCK_CLIENT names another client, HARNESS another harness. Exit code 3 is inconclusive, not a violation.";
+    #[test]
+    fn words_are_literals_of_their_language() {
+        let word = "a \"b\" \\u0041 ü\u{1}";
+        assert_eq!(java(word), "\"a \\\"b\\\" \\\\u0041 \\u00fc\\u0001\"");
+        let [.., rust] = &LANGUAGES;
+        assert_eq!((rust.literal)(word), "\"a \\\"b\\\" \\\\u0041 ü\\u{1}\"");
+    }
 
-fn pytest(result: &ShrinkResult) -> String {
-    let json = |word: &str| serde_json::to_string(word).expect("a word is plain text");
-    let (words, client) = words(result);
-    let words: Vec<String> = words.into_iter().map(json).collect();
-    let client = client.map(|client| {
-        format!(
-            "    command += [\"--client\", os.environ.get(\"LOCK_CLIENT\", {})]\n",
-            json(client)
-        )
-    });
-    format!(
-        "\"\"\"{about}\n\n{HINT}\n\"\"\"\n\nimport os\nimport subprocess\n\n\n\
-         def test_{name}(tmp_path):\n    command = [os.environ.get(\"HARNESS\", \"harness\"), {words}]\n{client}    \
-         command += [\"--results\", str(tmp_path)]\n    \
-         ran = subprocess.run(command, capture_output=True, text=True)\n    \
-         assert ran.returncode in (0, 3), ran.stdout + ran.stderr\n",
-        about = about(result),
-        name = result.property.id().to_lowercase(),
-        words = words.join(", "),
-        client = client.unwrap_or_default(),
-    )
-}
-
-fn shell(result: &ShrinkResult) -> String {
-    let (words, client) = words(result);
-    let words: Vec<String> = words.into_iter().map(quoted).collect();
-    let (named, given) = match client {
-        Some(client) => (
-            format!("client={}\n", quoted(client)),
-            " --client \"${LOCK_CLIENT:-$client}\"",
-        ),
-        None => (String::new(), ""),
-    };
-    format!(
-        "#!/bin/sh\n# {about}\n# {HINT}\nresults=$(mktemp -d) || exit\ntrap 'rm -rf \"$results\"' EXIT\n{named}\
-         \"${{HARNESS:-harness}}\" {words}{given} --results \"$results\"\ncode=$?\n[ $code -ne 3 ] || code=0\nexit $code\n",
-        about = about(result),
-        words = words.join(" "),
-    )
+    #[test]
+    fn the_end_of_a_name_decides_the_language() {
+        for name in [
+            "a.py",
+            "a.sh",
+            "LockTest.java",
+            "lock.test.mjs",
+            "lock.js",
+            "tests/a.rs",
+        ] {
+            assert_eq!(accepts(Path::new(name), RuntimeRequest::Virtual), Ok(()), "{name}");
+        }
+        let refused = accepts(Path::new("lock.rb"), RuntimeRequest::Virtual).unwrap_err();
+        let ends = ".py (pytest), .sh (the shell), .java (JUnit 5), .mjs or .js (node --test), .rs (cargo test)";
+        assert!(refused.ends_with(ends), "{refused}");
+        let refused = accepts(Path::new("lock-test.java"), RuntimeRequest::Virtual).unwrap_err();
+        assert!(refused.contains("lock-test is no name of a class"), "{refused}");
+    }
 }

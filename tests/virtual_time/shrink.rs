@@ -1,30 +1,9 @@
 //! A find in virtual time: cut down, it comes each time, and is kept as a test.
 
-use std::path::Path;
-use std::process::Command;
-
 use super::{forking_client, has_no_redis};
 use crate::command::Harness;
-
-/// Runs a test that was written, with another client where one is named; its exit code.
-fn exit_of(test: &Path, client: Option<&Path>) -> Option<i32> {
-    let mut command = match test.extension().is_some_and(|end| end == "py") {
-        // as pytest calls it
-        true => {
-            let mut python = Command::new("python3");
-            let text = "import pathlib, runpy, sys, tempfile; test = runpy.run_path(sys.argv[1])['test_hl005']; \
-                        test(pathlib.Path(tempfile.mkdtemp(dir=pathlib.Path(sys.argv[1]).parent)))";
-            python.args(["-c", text]).arg(test);
-            python
-        }
-        false => Command::new(test),
-    };
-    command.env("HARNESS", env!("CARGO_BIN_EXE_harness"));
-    if let Some(client) = client {
-        command.env("LOCK_CLIENT", client);
-    }
-    command.output().unwrap().status.code()
-}
+use crate::fixtures::written_test;
+use crate::machine::said;
 
 /// A find is cut down to a test of this name, which fails on the broken lock and passes on the mended one.
 fn is_cut_down_to(name: &str) {
@@ -43,16 +22,19 @@ fn is_cut_down_to(name: &str) {
     ));
     found.assert_exit(1);
     assert_eq!(found.verdict("HL005"), "violated");
-    let test = harness.folder.path().join(name);
     let words = "shrink latest --runs 2 --confirm 2 --json --as-test";
-    let shrunk = harness.output(&format!("{words} {}", test.display()));
-    let said = String::from_utf8_lossy(&shrunk.stdout).into_owned();
-    let stderr = String::from_utf8_lossy(&shrunk.stderr);
-    assert_eq!(shrunk.status.code(), Some(1), "{said}{stderr}");
-    let result: serde_json::Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(result["hit_rate"]["hits"], result["hit_rate"]["runs"], "{said}");
-    assert_eq!(exit_of(&test, None), Some(1));
-    assert_eq!(exit_of(&test, Some(&mended)), Some(0));
+    let shrunk = harness.output(&format!("{words} {name}"));
+    assert_eq!(shrunk.status.code(), Some(1), "{}", said(&shrunk));
+    let result: serde_json::Value = serde_json::from_slice(&shrunk.stdout).unwrap();
+    assert_eq!(result["hit_rate"]["hits"], result["hit_rate"]["runs"], "{result}");
+    let Some(mut test) = written_test(harness.folder.path(), name) else {
+        return;
+    };
+    let failed = test.output().unwrap();
+    let told = said(&failed);
+    assert!(!failed.status.success() && told.contains("x HL005-1"), "{name}: {told}");
+    let passed = test.env("LOCK_CLIENT", mended).output().unwrap();
+    assert!(passed.status.success(), "{name}: {}", said(&passed));
 }
 
 #[test]
@@ -62,7 +44,9 @@ fn a_find_is_cut_down_to_a_test_of_pytest_that_fails_until_the_lock_is_mended() 
 
 mod nightly {
     #[test]
-    fn a_find_is_cut_down_to_a_script_that_fails_until_the_lock_is_mended() {
-        super::is_cut_down_to("lock.sh");
+    fn a_find_is_cut_down_to_a_test_of_each_language_that_fails_until_the_lock_is_mended() {
+        for name in ["lock.sh", "LockTest.java", "lock.js", "tests/lock.rs"] {
+            super::is_cut_down_to(name);
+        }
     }
 }

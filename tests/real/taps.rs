@@ -147,7 +147,8 @@ impl TappedLink {
     /// Runs a program of Python with this link's port, by the interpreter that the adapter's libraries are installed for.
     /// `None`: they are not.
     fn python(&self, adapter: &str, program: &str) -> Option<String> {
-        let adapter = harness::adapters::named(adapter).expect("it is in the list");
+        let adapter = harness::adapters::typed(adapter).expect("the list can be read");
+        let adapter = adapter.expect("it is in the list");
         let Ok(command) = adapter.command() else {
             eprintln!(
                 "left out: `harness adapters {}` installs {}",

@@ -3,15 +3,15 @@
 SHELL := /bin/bash
 FAULT ?= partition
 BACKEND ?= zk
-# where rustup puts cargo, for a shell that was started before
-export PATH := $(PATH):$(HOME)/.cargo/bin
+# where rustup puts cargo, for a shell that was started before, and scripts/provide a server that Debian does not have
+export PATH := $(PATH):$(HOME)/.cargo/bin:$(CURDIR)/target/servers
 
 can-build: # before anything is installed
 	@scripts/can-build
 
 ##@ Test a lock
 
-run: ## a real ZooKeeper (BACKEND=etcd, redis, postgres, mariadb) under partitions (FAULT=...), and the verdict
+run: ## a real ZooKeeper (BACKEND=etcd, redis, valkey, postgres, mariadb) under partitions (FAULT=...), and the verdict
 	@scripts/run $(BACKEND) $(FAULT) $(ARGS)
 
 build: can-build ## the release binary, target/release/harness

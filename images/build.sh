@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds every images/*/Dockerfile from Debian packages, for machines that reach no registry of images. The images take the
-# same environment and arguments as the official ones. Idempotent: what is there is left alone.
+# same environment and arguments as the official ones. Idempotent: what is there is left alone. Valkey comes from PyPI.
 #
-#   images/build.sh [zk|etcd|redis|postgres|mariadb ...]      SUITE=trixie JRE=21 PG=17 TAG=debian by default
+#   images/build.sh [zk|etcd|redis|valkey|postgres|mariadb ...]      SUITE=trixie JRE=21 PG=17 TAG=debian by default
 #
 # An older version, to upgrade from: SUITE=bookworm JRE=17 PG=15 TAG=bookworm images/build.sh etcd zk
 set -euo pipefail
@@ -62,10 +62,19 @@ provide_base() {
       - "$base" >/dev/null
 }
 
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failed=0
 for name in "${missing[@]}"; do
+  cp -r "$name" "$scratch/"
+  if [ -e "../src/backends/$name/fetch" ] && ! "../src/backends/$name/fetch" "$scratch/$name"; then
+    failed=1
+    continue
+  fi
   base=$(base_of "$name")
   provide_base "$base"
-  DOCKER_BUILDKIT=0 docker build --quiet --build-arg "BASE=$base" --tag "harness-$name:$tag" "$name" >/dev/null 2>&1 ||
-    DOCKER_BUILDKIT=0 docker build --build-arg "BASE=$base" --tag "harness-$name:$tag" "$name"
+  DOCKER_BUILDKIT=0 docker build --quiet --build-arg "BASE=$base" --tag "harness-$name:$tag" "$scratch/$name" >/dev/null 2>&1 ||
+    DOCKER_BUILDKIT=0 docker build --build-arg "BASE=$base" --tag "harness-$name:$tag" "$scratch/$name"
   echo "images: built harness-$name:$tag"
 done
+exit "$failed"

@@ -109,6 +109,15 @@ pub fn send(pid: u32, signal: Signal) {
     kill(Pid::from_raw(pid as i32), signal).unwrap();
 }
 
+/// Whether there is no Valkey here, which is told: Debian 12 has none.
+pub fn has_no_valkey() -> bool {
+    let is_missing = !(backends::of(BackendId::Valkey).software.missing)().is_empty();
+    if is_missing {
+        eprintln!("skipped: there is no valkey-server (`make servers` puts one into target/servers)");
+    }
+    is_missing
+}
+
 /// Servers of harness as they are where a run asks for nothing special, with their logs in this folder.
 pub fn plain_servers(backend: BackendId, nodes: u32, lease: Duration, logs: &Path) -> ClusterSpec {
     let place = (format!("test-{}", std::process::id()), logs.to_owned());

@@ -11,9 +11,10 @@ fn searched(harness: &Harness, words: &str) -> (Option<i32>, serde_json::Value) 
 
 #[test]
 fn every_placement_of_a_fault_on_a_message_is_tried_and_a_careful_lock_stands_them() {
-    // on Redis no server is killed: it would forget its locks
+    // on Redis and Valkey no server is killed: it would forget its locks
     for (backend, recipe, kinds) in [
         ("redis", "redis-set-px-lua", 12),
+        ("valkey", "valkey-ifeq", 12),
         ("zk", "zk-predecessor-watch", 14),
         ("etcd", "etcd-mutex", 14),
     ] {
@@ -79,6 +80,7 @@ fn the_smallest_placement_that_breaks_a_lock_is_found_first_and_is_the_same_run_
             "HL001",
         ),
         ("redis-watchdog", "--set holder=naive", "partition=", "HL001"),
+        ("valkey-ifeq", "--set holder=naive", "partition=", "HL001"),
     ] {
         let harness = Harness::new();
         let backend = recipe.split('-').next().unwrap();

@@ -10,7 +10,7 @@ use harness_simulation::redis::model::RedisKeyEvent;
 use harness_simulation::redis::{RedisRoutes, SimulatedRedis};
 use harness_simulation::{SimulatedProcess, World};
 use harness_workloads::SessionError;
-use harness_workloads::redis::{RedisConnect, RedisSession};
+use harness_workloads::redis::{CompareBy, RedisConnect, RedisSession};
 
 const MS: Duration = Duration::from_millis(1);
 const LEASE: Duration = Duration::from_secs(2);
@@ -19,7 +19,7 @@ async fn connect(world: World, redis: SimulatedRedis) -> (Rc<dyn RedisSession>, 
     let links = (1..=redis.count())
         .map(|server| SimulatedLink::new(world, &format!("c0->n{server}"), 0, LinkLatency::default()));
     let process = world.process("c0");
-    let routes = RedisRoutes::new(redis, links.collect(), process, LEASE);
+    let routes = RedisRoutes::new(redis, links.collect(), process, LEASE, CompareBy::Script);
     (routes.connect(0).await.unwrap(), routes, process)
 }
 

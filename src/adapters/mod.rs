@@ -50,7 +50,7 @@ const JARS: &str = "/usr/share/java";
 #[serde(deny_unknown_fields)]
 pub struct Adapter {
     pub name: String,
-    /// `zk`, `etcd` or `redis`.
+    /// `zk`, `etcd` or `redis`; a lock on Redis also works on Valkey.
     pub backend: String,
     /// The library, its version, and which of its locks.
     pub library: String,

@@ -24,6 +24,7 @@ pub mod polled;
 mod postgres;
 mod redis;
 pub mod stored_data;
+mod valkey;
 mod zk;
 
 pub use etcd::{key_changes, observe as observe_store};
@@ -114,7 +115,7 @@ pub enum Topology {
     /// As the backend has them: one server, or an ensemble
     #[default]
     Plain,
-    /// A Redis master with two replicas, and three sentinels that choose the master
+    /// A master of Redis or Valkey with two replicas, and three sentinels that choose the master
     Sentinel,
     /// A Redis Cluster: three masters that have a third of the keys each, with a replica each
     Cluster,
@@ -127,11 +128,13 @@ impl Backend {
             (Topology::Plain, _) => Ok(self),
             (Topology::Sentinel, Some(BackendId::Redis)) => Ok(&redis::SENTINEL),
             (Topology::Cluster, Some(BackendId::Redis)) => Ok(&redis::CLUSTER),
+            (Topology::Sentinel, Some(BackendId::Valkey)) => Ok(&valkey::SENTINEL),
+            (Topology::Cluster, Some(BackendId::Valkey)) => Ok(&valkey::CLUSTER),
             (Topology::Sentinel, _) => Err(format!(
-                "--topology sentinel is for Redis, and {self} has no sentinels\nhint: --backend redis, or leave --topology out"
+                "--topology sentinel is for Redis and Valkey, and {self} has no sentinels\nhint: --backend redis, or leave --topology out"
             )),
             (Topology::Cluster, _) => Err(format!(
-                "--topology cluster is for Redis, and not for {self}\nhint: --backend redis, or leave --topology out"
+                "--topology cluster is for Redis and Valkey, and not for {self}\nhint: --backend redis, or leave --topology out"
             )),
         }
     }
@@ -151,6 +154,7 @@ pub const fn of(id: BackendId) -> &'static Backend {
         BackendId::Zk => &zk::BACKEND,
         BackendId::Etcd => &etcd::BACKEND,
         BackendId::Redis => &redis::BACKEND,
+        BackendId::Valkey => &valkey::BACKEND,
         BackendId::Postgres => &postgres::BACKEND,
         BackendId::Mariadb => &mariadb::BACKEND,
     }

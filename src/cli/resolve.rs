@@ -101,13 +101,19 @@ impl RunArgs {
     fn check_adapter(&self) -> Result<(), String> {
         let Some(typed) = &self.client else { return Ok(()) };
         let adapter = adapters::typed(typed).map_err(|error| error.to_string())?;
-        match adapter.filter(|adapter| adapter.backend != self.config.backend.name()) {
+        match adapter.filter(|adapter| !self.takes_locks_of(&adapter.backend)) {
             None => Ok(()),
             Some(adapter) => Err(format!(
                 "the client `{typed}` is for {0}\nhint: --backend {0}",
                 adapter.backend
             )),
         }
+    }
+
+    /// Whether locks on the store of this name work on the backend.
+    fn takes_locks_of(&self, store: &str) -> bool {
+        let id = self.config.backend.id;
+        id.is_some_and(|id| id.takes_locks_of(store))
     }
 
     /// What is typed of the client's contract.
@@ -124,7 +130,7 @@ impl RunArgs {
         }
         let options = self.recipe.options(Some(self.config.backend))?;
         let (name, of) = (options.recipe.name, options.recipe.backend);
-        if Some(of) == self.config.backend.id {
+        if self.takes_locks_of(of.name()) {
             Ok(options)
         } else {
             Err(format!(
@@ -321,6 +327,8 @@ mod tests {
             "--backend zk --proxy-api 127.0.0.1:8474",
             "--backend zk --recipe zk-read-write --reads 80",
             "--backend redis --tries 30",
+            "--backend valkey --recipe redlock",
+            "--backend valkey --client redis-py",
             "--backend zk --locks 6 --churn 1500ms",
             "--backend etcd --clients 20 --locks 4 --hold 2s --each 1 --time 90s --herd-limit 3 --nodes 5",
             "--backend zk --fault drop-reply=create:2:waiter:refuse=2s,delay-request=delete:1s --requests-limit 20",
@@ -348,6 +356,8 @@ mod tests {
             ("--backend etcd --lease 2500ms", "--lease 2s"),
             ("--backend redis --nodes 3", "--nodes 1"),
             ("--backend zk --recipe redis-setnx", "--backend redis"),
+            ("--backend redis --recipe valkey-ifeq", "--backend valkey"),
+            ("--backend zk --client redis-py", "--backend redis"),
             (
                 "--backend zk --recipe zk-predecesor-watch",
                 "did you mean `zk-predecessor-watch`",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use harness_workloads::Login;
 
 use super::Config;
-use crate::backends::Topology;
+use crate::backends::{self, Topology};
 use crate::cluster::LoginGuard;
 
 /// What servers and client libraries say of a login that is missing or wrong.
@@ -60,7 +60,11 @@ impl Config {
             ),
             (
                 self.tls && !self.attach.is_attached() && !self.backend.software.speaks_tls,
-                format!("--tls is for zk, etcd and redis, and not for {} yet", self.backend),
+                format!(
+                    "--tls is for {}, and not for {} yet",
+                    backends::names(" and ", |backend| backend.software.speaks_tls),
+                    self.backend
+                ),
             ),
         ]
     }

@@ -31,7 +31,7 @@ const CLOCK_READINGS: EvidenceCounter = EvidenceCounter::new("clock_readings", "
 
 /// Why it is refused for clients that read no wall clock.
 pub const NO_CONCERN: &str = "clock: these clients compare no times of day (wall_clock=false), so a stepped clock cannot affect them\n\
-     hint: --recipe redis-getset, a --client that promises wall_clock=true, or --fault clock=server on redis, postgres or mariadb";
+     hint: --recipe redis-getset, a --client that promises wall_clock=true, or --fault clock=server on redis, valkey, postgres or mariadb";
 
 impl Fault for ClockFault {
     fn definition(&self) -> FaultDefinition {

@@ -51,9 +51,10 @@ impl Shape {
         }
     }
 
-    /// Whether the servers know nothing of each other: Redis masters, each with all keys.
+    /// Whether the servers know nothing of each other: masters of Redis or Valkey, each with all keys.
     pub fn has_independent_servers(&self) -> bool {
-        self.backend.id == Some(BackendId::Redis) && self.backend.topology == Topology::Plain
+        matches!(self.backend.id, Some(BackendId::Redis | BackendId::Valkey))
+            && self.backend.topology == Topology::Plain
     }
 }
 

@@ -16,9 +16,9 @@ pub fn refusal(config: &Config) -> Option<String> {
     if let Some(why) = library::missing() {
         return Some(format!("--runtime virtual: {why}"));
     }
-    use BackendId::{Etcd, Postgres, Redis, Zk};
-    if !matches!(config.backend.id, Some(Redis | Zk | Etcd | Postgres)) {
-        return says("only servers of Redis, ZooKeeper, etcd and PostgreSQL run in virtual time");
+    use BackendId::{Etcd, Postgres, Redis, Valkey, Zk};
+    if !matches!(config.backend.id, Some(Redis | Valkey | Zk | Etcd | Postgres)) {
+        return says("only servers of Redis, Valkey, ZooKeeper, etcd and PostgreSQL run in virtual time");
     }
     let missing = (config.backend.software.missing)();
     if !missing.is_empty() {

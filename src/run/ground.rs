@@ -18,6 +18,7 @@ use super::{RunError, RunOutcome, RunSpec, recorder, setup, taps};
 use crate::backends::{Connect, LockSweeper};
 use crate::clock::GroundClock;
 use crate::cluster::{Cluster, EndpointsReceiver, NodeControl, RoleProbe};
+use crate::config::{Clients, Config};
 use crate::disks::DiskControl;
 use crate::faults::{FaultEnv, Links, MessagePoints};
 use crate::wall_clock::WallClockControl;
@@ -70,7 +71,12 @@ impl ServersOfRun {
 /// Plays a run from its first line to its last; `outcome` has what became known of it, whatever this returns. The history is complete
 /// then: on disk, or in memory where the run has it there.
 pub async fn play(spec: Arc<RunSpec>, ground: Ground, outcome: &mut RunOutcome) -> Result<(), RunError> {
-    outcome.version = Some(ground.servers.version.clone());
+    let version = ground.servers.version.clone();
+    let lacking = lacks_commands(&spec.config, &version);
+    outcome.version = Some(version);
+    if let Some(why) = lacking {
+        return Err(RunError::Clients(why));
+    }
     let (path, aside) = (spec.folder.history(), spec.folder.no_history());
     let Some(mut terms) = settle(&spec, &ground.clients, &mut outcome.interrupted).await? else {
         return Ok(());
@@ -152,4 +158,45 @@ async fn settle(spec: &RunSpec, clients: &ClientPool, interrupted: &mut bool) ->
     let terms = Terms::of(&spec.config, answered).map_err(RunError::Clients)?;
     terms.admit(&spec.plan).map_err(RunError::Clients)?;
     Ok(Some(terms))
+}
+
+/// Why servers of this version cannot carry out the recipe, if so: a sentence. Of a version that cannot be read nothing is said.
+fn lacks_commands(config: &Config, version: &str) -> Option<String> {
+    let Clients::Recipe(options) = &config.who else {
+        return None;
+    };
+    let recipe = options.recipe;
+    let (major, minor) = recipe.since?;
+    let mut parts = version.split(|c: char| !c.is_ascii_digit());
+    let first = parts.next()?.parse().ok()?;
+    let second = parts.next().and_then(|part| part.parse().ok()).unwrap_or(0);
+    ((first, second) < (major, minor)).then(|| {
+        let (name, product) = (recipe.name, config.backend.product());
+        format!("{name} needs commands of {product} {major}.{minor}, and the servers are {version}\nhint: newer servers, or another --recipe")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use harness_workloads::RecipeOptions;
+
+    use super::*;
+
+    #[test]
+    fn servers_that_lack_the_commands_of_a_recipe_are_refused_and_others_are_not() {
+        let lacking = |recipe: &str, version: &str| {
+            let who = Clients::Recipe(RecipeOptions::named(recipe).unwrap());
+            let config = Config {
+                who,
+                ..Config::example()
+            };
+            lacks_commands(&config, version)
+        };
+        let refused = lacking("valkey-ifeq", "8.1.4").unwrap();
+        assert!(refused.contains("9.0") && refused.contains("8.1.4"), "{refused}");
+        for version in ["9.0.0", "9.1.2", "10.0", "9 (a model)", "?"] {
+            assert_eq!(lacking("valkey-ifeq", version), None, "{version}");
+        }
+        assert_eq!(lacking("redis-watchdog", "8.1.4"), None);
+    }
 }

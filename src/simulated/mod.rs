@@ -80,14 +80,17 @@ async fn attempt(
 
 /// Whether there is a model of the servers of a backend.
 fn has_model(backend: &Backend) -> bool {
-    matches!(backend.id, Some(BackendId::Redis | BackendId::Zk | BackendId::Etcd))
+    matches!(
+        backend.id,
+        Some(BackendId::Redis | BackendId::Valkey | BackendId::Zk | BackendId::Etcd)
+    )
 }
 
 /// Servers, links and clients in `world`.
 fn ground(world: World, spec: &RunSpec) -> (Ground, Cluster) {
     let clock = GroundClock::Virtual(world);
     match spec.config.backend.id {
-        Some(BackendId::Redis) => redis::ground(world, clock, spec),
+        Some(BackendId::Redis | BackendId::Valkey) => redis::ground(world, clock, spec),
         Some(BackendId::Zk) => zk::ground(world, clock, spec),
         Some(BackendId::Etcd) => etcd::ground(world, clock, spec),
         Some(BackendId::Postgres | BackendId::Mariadb) | None => unreachable!("it is refused before this"),

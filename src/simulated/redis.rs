@@ -1,4 +1,4 @@
-//! Simulated Redis as the ground of a run: one master, its replica where the plan has a failover, or several independent masters.
+//! Simulated Redis, or Valkey, as the ground of a run: one master, its replica where the plan has a failover, or several independent masters.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use harness_simulation::network::SimulatedLink;
 use harness_simulation::redis::{RedisRoutes, SimulatedRedis};
 use harness_simulation::{SimulatedProcess, World};
-use harness_workloads::{Constructor, LockClient, RecipeOptions, SignalSink};
+use harness_workloads::{BackendId, Constructor, LockClient, RecipeOptions, SignalSink};
 
 use super::ground::{ServerModel, answering, server_at};
 use super::keyspaces::ModelKeyspaces;
@@ -24,6 +24,7 @@ use crate::run::{ConnectObserver, Ground, RunSpec};
 struct RedisServersOfRun {
     redis: SimulatedRedis,
     keyspaces: ModelKeyspaces,
+    version: &'static str,
 }
 
 /// Servers, links and clients in `world`.
@@ -39,12 +40,20 @@ pub fn ground(world: World, clock: GroundClock, spec: &RunSpec) -> (Ground, Clus
         }
     }
     let keyspaces = ModelKeyspaces::of(redis);
-    super::ground::ground(world, clock, &RedisServersOfRun { redis, keyspaces }, peer_links, spec)
+    let model = RedisServersOfRun {
+        redis,
+        keyspaces,
+        version: match spec.config.backend.id {
+            Some(BackendId::Valkey) => "9 (a model)",
+            _ => "7 (a model)",
+        },
+    };
+    super::ground::ground(world, clock, &model, peer_links, spec)
 }
 
 impl ServerModel for RedisServersOfRun {
     fn version(&self) -> &'static str {
-        "7 (a model)"
+        self.version
     }
 
     fn process(&self, server: usize) -> SimulatedProcess {
@@ -87,10 +96,10 @@ impl ServerModel for RedisServersOfRun {
         lease: Duration,
         signals: SignalSink,
     ) -> Box<dyn LockClient> {
-        let Constructor::Redis(make) = options.recipe.constructor else {
+        let Constructor::Redis(make, compare) = options.recipe.constructor else {
             unreachable!("the recipe of a run is for its backend")
         };
-        let store = RedisRoutes::new(self.redis, links, process, lease);
+        let store = RedisRoutes::new(self.redis, links, process, lease, compare);
         options.build(make, Rc::new(store), signals, lease)
     }
 

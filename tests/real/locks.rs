@@ -1,6 +1,7 @@
 //! Locks that hold and locks that break, under the same plan, on every runtime.
 
 use crate::command::{Harness, on_runtimes};
+use crate::machine::has_no_valkey;
 
 /// A window longer than the lease and a calm end. etcd grants no shorter lease; with one of a second, a client that is woken
 /// 165 ms late, as on a busy machine, hears of its end when another holds the lock.
@@ -65,6 +66,12 @@ fn a_careful_etcd_mutex_holds_while_its_holder_is_cut_off(runtime: &str) {
 
 fn a_careful_redis_lock_holds_while_its_holder_is_cut_off(runtime: &str) {
     careful_holds_while_its_holder_is_cut_off(runtime, "redis");
+}
+
+fn a_careful_valkey_lock_holds_while_its_holder_is_cut_off(runtime: &str) {
+    if runtime != "local" || !has_no_valkey() {
+        careful_holds_while_its_holder_is_cut_off(runtime, "valkey");
+    }
 }
 
 fn a_careful_postgres_lease_holds_while_its_holder_is_cut_off(runtime: &str) {
@@ -168,6 +175,7 @@ on_runtimes! {
     models:
         a_careful_etcd_mutex_holds_while_its_holder_is_cut_off
         a_careful_redis_lock_holds_while_its_holder_is_cut_off
+        a_careful_valkey_lock_holds_while_its_holder_is_cut_off
         a_naive_redis_holder_is_caught_and_frees_its_successors_lock
         a_naive_zookeeper_holder_is_caught_and_tokens_would_have_saved_it
         a_watch_on_the_parent_wakes_the_herd
@@ -181,5 +189,6 @@ on_runtimes! {
     nightly_docker:
         a_naive_zookeeper_holder_is_caught_and_tokens_would_have_saved_it
         a_careful_zookeeper_queue_holds_while_its_holder_is_cut_off
+        a_careful_valkey_lock_holds_while_its_holder_is_cut_off
         a_naive_redis_holder_is_caught_and_frees_its_successors_lock;
 }

@@ -8,6 +8,7 @@ mod redis;
 mod shrink;
 mod survey;
 mod threads;
+mod valkey;
 mod zk;
 
 use std::fs;

@@ -28,12 +28,33 @@ backend_ids! {
     Zk = "zk";
     Etcd = "etcd";
     Redis = "redis";
+    Valkey = "valkey";
     Postgres = "postgres";
     Mariadb = "mariadb";
+}
+
+impl BackendId {
+    /// Whether locks on the store of this name work on it, too: Valkey has all commands of Redis 7.2.
+    /// <https://valkey.io/topics/migration/>
+    pub fn takes_locks_of(self, store: &str) -> bool {
+        self.name() == store || (self == Self::Valkey && store == Self::Redis.name())
+    }
 }
 
 impl fmt::Display for BackendId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_on_redis_work_on_valkey_and_not_the_other_way_round() {
+        assert!(BackendId::Valkey.takes_locks_of("redis") && BackendId::Valkey.takes_locks_of("valkey"));
+        assert!(BackendId::Redis.takes_locks_of("redis") && !BackendId::Redis.takes_locks_of("valkey"));
+        assert!(!BackendId::Valkey.takes_locks_of("etcd"));
     }
 }

@@ -19,7 +19,7 @@ use crate::recipe::{Constructor, Recipe, RecipeError, RecipeOptions};
 use crate::redis::RedisServers;
 use crate::relays::Relays;
 use crate::zk::ZkServers;
-use crate::{etcd, mariadb, postgres, redis, zk};
+use crate::{etcd, mariadb, postgres, redis, valkey, zk};
 
 impl BackendId {
     /// The recipes for this store, in the order in which they are listed.
@@ -28,6 +28,7 @@ impl BackendId {
             BackendId::Zk => zk::recipes::RECIPES,
             BackendId::Etcd => etcd::recipes::RECIPES,
             BackendId::Redis => redis::recipes::RECIPES,
+            BackendId::Valkey => valkey::recipes::RECIPES,
             BackendId::Postgres => postgres::recipes::RECIPES,
             BackendId::Mariadb => mariadb::recipes::RECIPES,
         }
@@ -60,7 +61,8 @@ impl RecipeOptions {
     /// A sentence, if the request is for another backend, or has no endpoint, no lease or a malformed address.
     pub fn client(self, open: &OpenRequest, signals: SignalSink) -> Result<Box<dyn LockClient>, String> {
         let backend = self.recipe.backend;
-        if open.backend != backend.name() {
+        let mut stores = BackendId::ALL.iter().filter(|store| store.name() == open.backend);
+        if !stores.any(|store| store.takes_locks_of(backend.name())) {
             return Err(format!(
                 "{} is a recipe for {backend}, not for {}",
                 self.recipe.name, open.backend
@@ -80,7 +82,10 @@ impl RecipeOptions {
         let client = match self.recipe.constructor {
             Constructor::Zk(make) => self.build(make, Rc::new(ZkServers::new(open, login, host)), signals, lease),
             Constructor::Etcd(make) => self.build(make, Rc::new(EtcdServers::new(open, login)?), signals, lease),
-            Constructor::Redis(make) => self.build(make, Rc::new(RedisServers::new(open, login)?), signals, lease),
+            Constructor::Redis(make, compare) => {
+                let servers = RedisServers::new(open, login, compare)?;
+                self.build(make, Rc::new(servers), signals, lease)
+            }
             Constructor::Postgres(make) => self.build(make, Rc::new(PostgresServer::new(open, login)?), signals, lease),
             Constructor::Mariadb(make) => self.build(make, Rc::new(MariadbServer::new(open, login)?), signals, lease),
         };

@@ -29,6 +29,7 @@ pub mod sql;
 mod stepped_clock;
 #[cfg(test)]
 mod testing;
+mod valkey;
 pub mod zk;
 
 pub use backend_id::BackendId;

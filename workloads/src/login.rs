@@ -36,7 +36,7 @@ impl BackendId {
         let (user, password, default_user) = match self {
             BackendId::Zk => ("ZK_USER", "ZK_PASSWORD", "harness"),
             BackendId::Etcd => ("ETCDCTL_USER", "ETCDCTL_PASSWORD", "root"),
-            BackendId::Redis => ("REDIS_USER", "REDISCLI_AUTH", "default"),
+            BackendId::Redis | BackendId::Valkey => ("REDIS_USER", "REDISCLI_AUTH", "default"),
             BackendId::Postgres => ("PGUSER", "PGPASSWORD", "postgres"),
             BackendId::Mariadb => ("MYSQL_USER", "MYSQL_PWD", "root"),
         };

@@ -11,7 +11,7 @@ use crate::contract::{Contract, IssuedBy, Wakeup};
 use crate::host::{RecipeHost, Task};
 use crate::reentrant::Reentrant;
 use crate::session::etcd::EtcdConnect;
-use crate::session::redis::RedisConnect;
+use crate::session::redis::{CompareBy, RedisConnect};
 use crate::session::sql::SqlConnect;
 use crate::session::zk::ZkConnect;
 
@@ -67,6 +67,8 @@ pub struct Recipe {
     /// How many servers it takes unless told otherwise, where that differs from the backend's default: independent
     /// masters.
     pub servers: Option<u32>,
+    /// The first version of its store, major and minor, that has its commands, where not every one in use does.
+    pub since: Option<(u32, u32)>,
     /// Whether the lock expires by itself when its holder says nothing for a lease.
     pub lease: bool,
     /// Whether the lease is renewed while the lock is held.
@@ -92,6 +94,7 @@ impl Recipe {
             tokens: true,
             fifo: true,
             servers: None,
+            since: None,
             lease: true,
             renews: true,
             wall_clock: false,
@@ -106,7 +109,7 @@ impl Recipe {
 pub enum Constructor {
     Zk(fn(RecipeContext<dyn ZkConnect>) -> Box<dyn LockClient>),
     Etcd(fn(RecipeContext<dyn EtcdConnect>) -> Box<dyn LockClient>),
-    Redis(fn(RecipeContext<dyn RedisConnect>) -> Box<dyn LockClient>),
+    Redis(fn(RecipeContext<dyn RedisConnect>) -> Box<dyn LockClient>, CompareBy),
     Postgres(fn(RecipeContext<dyn SqlConnect>) -> Box<dyn LockClient>),
     Mariadb(fn(RecipeContext<dyn SqlConnect>) -> Box<dyn LockClient>),
 }
@@ -116,7 +119,8 @@ impl Constructor {
         match self {
             Constructor::Zk(_) => BackendId::Zk,
             Constructor::Etcd(_) => BackendId::Etcd,
-            Constructor::Redis(_) => BackendId::Redis,
+            Constructor::Redis(_, CompareBy::Script) => BackendId::Redis,
+            Constructor::Redis(_, CompareBy::Command) => BackendId::Valkey,
             Constructor::Postgres(_) => BackendId::Postgres,
             Constructor::Mariadb(_) => BackendId::Mariadb,
         }

@@ -208,6 +208,15 @@ fn every_redis_recipe_excludes_on_real_servers() {
 }
 
 #[test]
+fn every_recipe_of_redis_and_valkey_excludes_on_real_servers_of_valkey() {
+    let Some(servers) = servers::valkey(5) else { return };
+    on(servers, async |machine| {
+        let both = [BackendId::Redis, BackendId::Valkey].into_iter();
+        works(machine, both.flat_map(recipes)).await
+    });
+}
+
+#[test]
 fn every_postgres_recipe_that_is_not_broken_excludes_on_a_real_server() {
     on(servers::postgres(), async |machine| {
         works(machine, unbroken(BackendId::Postgres)).await

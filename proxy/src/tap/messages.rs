@@ -104,7 +104,7 @@ const FAMILIES: &[(Protocol, &str, &[&str])] = &[
         &["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"],
     ),
     (Protocol::Resp, "EVAL", &["EVAL", "EVALSHA", "FCALL"]),
-    (Protocol::Resp, "DEL", &["DEL", "UNLINK"]),
+    (Protocol::Resp, "DEL", &["DEL", "UNLINK", "DELIFEQ"]),
     (Protocol::Postgres, "BEGIN", &["BEGIN", "START"]),
     (Protocol::Postgres, "COMMIT", &["COMMIT", "END"]),
     (Protocol::Postgres, "ROLLBACK", &["ROLLBACK", "ABORT"]),
@@ -192,6 +192,7 @@ const RESP: &[&str] = &[
     "MSETNX",
     "DEL",
     "UNLINK",
+    "DELIFEQ",
     "EXISTS",
     "EXPIRE",
     "PEXPIRE",
@@ -398,6 +399,7 @@ mod tests {
     fn a_step_is_named_however_a_library_spells_it() {
         let means = |name: &str, wire: &[u8]| Protocol::Resp.spoken(name).unwrap().means(&MessageName::new(wire));
         assert!(means("EXPIRE", b"PEXPIRE") && means("EVAL", b"EVALSHA") && means("SET", b"SETNX"));
+        assert!(means("DEL", b"DELIFEQ") && !means("DELIFEQ", b"DEL"));
         assert!(!means("PEXPIRE", b"EXPIRE") && !means("SET", b"GETSET"));
         let seen = MessageKind::exactly(MessageName::new(b"SET"));
         assert!(seen.means(&MessageName::new(b"SET")) && !seen.means(&MessageName::new(b"SETNX")));

@@ -1,9 +1,9 @@
-//! Random scripts for Redis: three clients on two keys of a master, and one client of its replica.
+//! Random scripts for Redis and Valkey: three clients on two keys of a master, and one client of its replica.
 
 use std::rc::Rc;
 use std::time::Duration;
 
-use harness_workloads::redis::{RedisConnect, RedisServers, RedisSession, Subscription};
+use harness_workloads::redis::{CompareBy, RedisConnect, RedisServers, RedisSession, Subscription};
 use harness_workloads::{RecipeHost, TokioHost, within};
 use rand::Rng;
 
@@ -35,6 +35,9 @@ const MUTANTS: [&str; 8] = [
     "redis: nothing is published",
     "redis: a replica takes writes",
 ];
+
+/// Of the commands by which a client of Valkey compares.
+const MUTANTS_OF_VALKEY: [&str; 2] = ["valkey: SET IFEQ does not compare", "valkey: DELIFEQ does not compare"];
 
 /// One step of a script; `client` is a number below [`CLIENTS`].
 #[derive(Debug, Clone, Copy)]
@@ -184,27 +187,31 @@ impl Stand {
     }
 }
 
-fn on_the_model(number: u64) -> Vec<String> {
+fn on_the_model(number: u64, compare: CompareBy) -> Vec<String> {
     World::run(number, async |world: World| {
         let servers = SimulatedRedis::start(world, 2);
         servers.follow(1, 0);
         world.sleep(SETTLE).await;
         let links = ["c0->n1", "c0->n2"].map(|name| SimulatedLink::new(world, name, 0, LinkLatency::default()));
         let process = world.process("c0");
-        let store = RedisRoutes::new(servers, links.to_vec(), process, LEASE);
+        let store = RedisRoutes::new(servers, links.to_vec(), process, LEASE, compare);
         let mut stand = Stand::new(process.host(), Rc::new(store), number).await;
         stand.run(&script(number)).await
     })
 }
 
-/// What a real master and a real replica answer to these scripts; `None`: there is no Redis here.
-fn on_real_servers(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
+/// What a real master and a real replica answer to these scripts; `None`: their program is not here.
+fn on_real_servers(numbers: &[u64], compare: CompareBy) -> Option<Vec<Vec<String>>> {
     in_real_time(async {
-        let master = redis(None)?;
+        let program = match compare {
+            CompareBy::Script => "redis-server",
+            CompareBy::Command => "valkey-server",
+        };
+        let master = redis(program, None)?;
         master
             .until_ready(|stream| redis_says(stream, "SET in-step yes", "OK"))
             .await;
-        let replica = redis(Some(master.address))?;
+        let replica = redis(program, Some(master.address))?;
         replica
             .until_ready(|stream| redis_says(stream, "GET in-step", "yes"))
             .await;
@@ -218,7 +225,7 @@ fn on_real_servers(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
         let open = open_request("redis", &[master.address, replica.address], LEASE);
         let host = TokioHost::shared();
         let run = |number| {
-            let (store, host) = (Rc::new(RedisServers::new(&open, None).unwrap()), host.clone());
+            let (store, host) = (Rc::new(RedisServers::new(&open, None, compare).unwrap()), host.clone());
             async move {
                 let mut stand = Stand::new(host, store, number).await;
                 stand.run(&script(number)).await
@@ -230,5 +237,20 @@ fn on_real_servers(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
 
 #[test]
 fn random_scripts_have_the_same_answers_on_the_model_and_on_a_real_redis() {
-    assert_same_answers(on_real_servers, on_the_model, &MUTANTS);
+    let by = CompareBy::Script;
+    assert_same_answers(
+        |numbers| on_real_servers(numbers, by),
+        |number| on_the_model(number, by),
+        &MUTANTS,
+    );
+}
+
+#[test]
+fn random_scripts_have_the_same_answers_on_the_model_and_on_a_real_valkey() {
+    let by = CompareBy::Command;
+    assert_same_answers(
+        |numbers| on_real_servers(numbers, by),
+        |number| on_the_model(number, by),
+        &MUTANTS_OF_VALKEY,
+    );
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Proxy;
-use harness_workloads::redis::{RedisConnect, RedisServers, RedisSession};
+use harness_workloads::redis::{CompareBy, RedisConnect, RedisServers, RedisSession};
 use harness_workloads::{Task, TokioHost};
 
 use super::servers::{open_request, redis, redis_says};
@@ -151,7 +151,7 @@ fn on_the_model(script: &[TimedStep]) -> TimedLines {
     World::run(1, async |world: World| {
         let servers = SimulatedRedis::start(world, 1);
         let stage = ModelStage::new(world, servers.process(0));
-        let store = RedisRoutes::new(servers, vec![stage.link], stage.client, LEASE);
+        let store = RedisRoutes::new(servers, vec![stage.link], stage.client, LEASE, CompareBy::Script);
         let driver = stage.client;
         let lines = Rc::new(RefCell::new(Vec::new()));
         let (out, script) = (lines.clone(), script.to_vec());
@@ -165,11 +165,11 @@ fn on_the_model(script: &[TimedStep]) -> TimedLines {
 }
 
 async fn on_a_real_server(proxy: &Proxy, script: &[TimedStep]) -> Option<TimedLines> {
-    let server = redis(None)?;
+    let server = redis("redis-server", None)?;
     server.until_ready(|stream| redis_says(stream, "PING", "PONG")).await;
     let link = proxy.link("c0->n1".into(), server.address, 1).unwrap();
     let open = open_request("redis", &[link.listen()], LEASE);
-    let store = Rc::new(RedisServers::new(&open, None).unwrap());
+    let store = Rc::new(RedisServers::new(&open, None, CompareBy::Script).unwrap());
     let host = TokioHost::shared();
     let stage = RealStage { server, link, host };
     Some(perform(&stage, store, script).await)

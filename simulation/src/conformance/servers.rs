@@ -89,8 +89,9 @@ pub(super) fn open_request(backend: &str, servers: &[SocketAddr], lease: Duratio
     }
 }
 
-pub(super) fn redis(master: Option<SocketAddr>) -> Option<RealServer> {
-    RealServer::start("redis-server", |port, data| {
+/// Of this program, `redis-server` or `valkey-server`.
+pub(super) fn redis(program: &str, master: Option<SocketAddr>) -> Option<RealServer> {
+    RealServer::start(program, |port, data| {
         let fixed = "--bind 127.0.0.1 --appendonly no --daemonize no --protected-mode no --repl-diskless-sync-delay 0";
         let mut arguments: Vec<String> = fixed.split(' ').map(str::to_owned).collect();
         arguments.extend(["--port".into(), port.to_string(), "--save".into(), String::new()]);

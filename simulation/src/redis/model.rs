@@ -1,4 +1,4 @@
-//! A Redis server as a pure state machine ([`RedisModel`]): it is given the time and a command, and says what follows.
+//! A Redis or Valkey server as a pure state machine ([`RedisModel`]): it is given the time and a command, and says what follows.
 //!
 //! Keys expire by the server's wall clock, in milliseconds: a key is gone once the clock shows more than its time
 //! (`keyIsExpired` in `db.c` of Redis 7.0). A master deletes an expired key when a command touches it, or on the next turn of its cron; a
@@ -79,6 +79,8 @@ impl RedisModel {
         let mut out = RedisOutcome::default();
         let answer = match command {
             RedisCommand::SetNx { .. }
+            | RedisCommand::SetIfEq { .. }
+            | RedisCommand::DelIfEq { .. }
             | RedisCommand::GetSet { .. }
             | RedisCommand::Pexpire { .. }
             | RedisCommand::Del { .. }
@@ -87,8 +89,22 @@ impl RedisModel {
                 READ_ONLY
             }
             RedisCommand::Hello | RedisCommand::Psync => RedisValue::Okay,
-            RedisCommand::SetNx { ttl: Some(0), .. } => INVALID_EXPIRE,
+            RedisCommand::SetNx { ttl: Some(0), .. } | RedisCommand::SetIfEq { ttl: 0, .. } => INVALID_EXPIRE,
             RedisCommand::SetNx { key, value, ttl } => self.set_nx(now, key, value, *ttl, &mut out),
+            RedisCommand::SetIfEq { key, value, ttl } => {
+                let same = self.get(now, key, &mut out) == Some(value);
+                if same || is_mutant("valkey: SET IFEQ does not compare") {
+                    self.set(key, value, Some(now + ttl), &mut out);
+                    RedisValue::Okay
+                } else {
+                    RedisValue::Nil
+                }
+            }
+            RedisCommand::DelIfEq { key, value } => {
+                let same = self.get(now, key, &mut out) == Some(value);
+                let deletes = same || is_mutant("valkey: DELIFEQ does not compare");
+                integer(deletes && self.delete(now, key, &mut out))
+            }
             RedisCommand::Get { key } => {
                 let value = self.get(now, key, &mut out);
                 value.map_or(RedisValue::Nil, |value| RedisValue::Text(value.to_owned()))

@@ -42,6 +42,17 @@ pub enum RedisCommand {
         key: String,
         value: String,
     },
+    /// `SET key value IFEQ value PX ttl` of Valkey: it has the value that it is given, and a new time to live.
+    SetIfEq {
+        key: String,
+        value: String,
+        ttl: u64,
+    },
+    /// Of Valkey.
+    DelIfEq {
+        key: String,
+        value: String,
+    },
     /// In milliseconds.
     Pexpire {
         key: String,
@@ -129,11 +140,12 @@ impl RedisCommand {
     pub fn name(&self) -> &'static str {
         match self {
             RedisCommand::Hello => "HELLO",
-            RedisCommand::SetNx { .. } => "SET",
+            RedisCommand::SetNx { .. } | RedisCommand::SetIfEq { .. } => "SET",
             RedisCommand::Get { .. } => "GET",
             RedisCommand::GetSet { .. } => "GETSET",
             RedisCommand::Pexpire { .. } => "PEXPIRE",
             RedisCommand::Del { .. } => "DEL",
+            RedisCommand::DelIfEq { .. } => "DELIFEQ",
             RedisCommand::ScriptLoad(_) => "SCRIPT",
             RedisCommand::EvalSha { .. } => "EVALSHA",
             RedisCommand::Subscribe { .. } => "SUBSCRIBE",
@@ -154,8 +166,16 @@ impl RedisCommand {
                     visit_number(*ttl, &mut visit);
                 }
             }
+            RedisCommand::SetIfEq { key, value, ttl } => {
+                visit(key.as_bytes());
+                visit(value.as_bytes());
+                visit(b"IFEQ");
+                visit(value.as_bytes());
+                visit(b"PX");
+                visit_number(*ttl, &mut visit);
+            }
             RedisCommand::Get { key } | RedisCommand::Del { key } => visit(key.as_bytes()),
-            RedisCommand::GetSet { key, value } => {
+            RedisCommand::GetSet { key, value } | RedisCommand::DelIfEq { key, value } => {
                 visit(key.as_bytes());
                 visit(value.as_bytes());
             }
@@ -226,6 +246,8 @@ impl WireMessage for RedisRequest {
     fn subject(&self) -> &str {
         match &self.command {
             RedisCommand::SetNx { key, .. }
+            | RedisCommand::SetIfEq { key, .. }
+            | RedisCommand::DelIfEq { key, .. }
             | RedisCommand::Get { key }
             | RedisCommand::GetSet { key, .. }
             | RedisCommand::Pexpire { key, .. }

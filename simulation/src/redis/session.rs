@@ -21,7 +21,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use harness_workloads::redis::{RedisConnect, RedisSession, Subscription};
+use harness_workloads::redis::{CompareBy, RedisConnect, RedisSession, Subscription};
 use harness_workloads::{SessionError, within};
 
 use super::request::{RedisCommand, RedisMessage, RedisRequest, RedisScript, RedisValue};
@@ -40,16 +40,24 @@ pub struct RedisRoutes {
     links: Vec<SimulatedLink>,
     process: SimulatedProcess,
     limit: Duration,
+    compare: CompareBy,
 }
 
 impl RedisRoutes {
     /// `links` has one link for each address of `redis`, in their order; the session runs in `process`.
-    pub fn new(redis: SimulatedRedis, links: Vec<SimulatedLink>, process: SimulatedProcess, lease: Duration) -> Self {
+    pub fn new(
+        redis: SimulatedRedis,
+        links: Vec<SimulatedLink>,
+        process: SimulatedProcess,
+        lease: Duration,
+        compare: CompareBy,
+    ) -> Self {
         RedisRoutes {
             redis,
             links,
             process,
             limit: lease / CALLS_A_LEASE,
+            compare,
         }
     }
 }
@@ -72,6 +80,7 @@ impl RedisConnect for RedisRoutes {
         Ok(Rc::new(RoutedSession {
             route,
             line,
+            compare: self.compare,
             silences: Cell::new(0),
         }))
     }
@@ -243,6 +252,7 @@ impl Drop for Forgetting<'_> {
 struct RoutedSession {
     route: RedisRoute,
     line: Rc<Multiplexed>,
+    compare: CompareBy,
     /// Unanswered calls in a row.
     silences: Cell<u32>,
 }
@@ -351,7 +361,11 @@ impl RedisSession for RoutedSession {
     }
 
     async fn del_if(&self, key: &str, value: &str) -> Result<bool, SessionError> {
-        self.script(RedisScript::DelIf, key, value, 0, "").await
+        let CompareBy::Command = self.compare else {
+            return self.script(RedisScript::DelIf, key, value, 0, "").await;
+        };
+        let (key, value) = (key.to_owned(), value.to_owned());
+        is_one(&self.call(RedisCommand::DelIfEq { key, value }).await?)
     }
 
     async fn del_if_and_publish(&self, key: &str, value: &str, channel: &str) -> Result<bool, SessionError> {
@@ -359,7 +373,12 @@ impl RedisSession for RoutedSession {
     }
 
     async fn expire_if(&self, key: &str, value: &str, ttl: Duration) -> Result<bool, SessionError> {
-        self.script(RedisScript::ExpireIf, key, value, ms(ttl), "").await
+        let CompareBy::Command = self.compare else {
+            return self.script(RedisScript::ExpireIf, key, value, ms(ttl), "").await;
+        };
+        let (key, value, ttl) = (key.to_owned(), value.to_owned(), ms(ttl));
+        let answer = self.call(RedisCommand::SetIfEq { key, value, ttl });
+        Ok(answer.await? != RedisValue::Nil)
     }
 
     async fn subscribe(&self, channel: &str) -> Result<Box<dyn Subscription>, SessionError> {

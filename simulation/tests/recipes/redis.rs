@@ -1,4 +1,4 @@
-//! The recipes for Redis.
+//! The recipes for Redis and Valkey.
 
 use std::rc::Rc;
 
@@ -10,7 +10,8 @@ use super::load::{Disturbance, Journal, LEASE, MakeClient, disturb, links, take_
 use super::promises;
 
 fn recipes() -> impl Iterator<Item = &'static Recipe> {
-    BackendId::Redis.recipes().iter().copied()
+    let both = [BackendId::Redis, BackendId::Valkey].into_iter();
+    both.flat_map(BackendId::recipes).copied()
 }
 
 pub fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc<Journal> {
@@ -20,11 +21,11 @@ pub fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc
         let redis = SimulatedRedis::start(world, servers);
         let ways = links(world, servers);
         let _partitioning = disturb(world, disturbance, ways.clone());
-        let Constructor::Redis(make) = recipe.constructor else {
+        let Constructor::Redis(make, compare) = recipe.constructor else {
             panic!("{} is for another store", recipe.name);
         };
         let make: MakeClient = Rc::new(move |process, number, signals| {
-            let routes = RedisRoutes::new(redis, ways[number as usize].clone(), process, LEASE);
+            let routes = RedisRoutes::new(redis, ways[number as usize].clone(), process, LEASE, compare);
             options.build(make, Rc::new(routes), signals, LEASE)
         });
         take_turns(world, make).await
@@ -39,7 +40,13 @@ fn every_recipe_gives_a_hundred_grants_to_one_holder_at_a_time() {
 #[test]
 fn careful_recipes_with_a_compared_release_keep_to_one_holder_in_partitions() {
     // the others delete whatever is in the key, and a partition may hold that back
-    let compared = ["redis-set-px-lua", "redis-watchdog", "redis-pubsub", "redlock"];
+    let compared = [
+        "redis-set-px-lua",
+        "redis-watchdog",
+        "redis-pubsub",
+        "redlock",
+        "valkey-ifeq",
+    ];
     let recipes = recipes().filter(|recipe| compared.contains(&recipe.name));
     let losses = promises::losses_with_one_holder(run_as, recipes, Disturbance::Partitions);
     assert!(losses > 0, "no partition lasted longer than a hold could");

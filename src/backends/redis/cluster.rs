@@ -11,9 +11,7 @@ use std::fmt::Write;
 use super::control::REPLICATION;
 use super::server;
 use crate::backends::BackendOptions;
-use crate::cluster::{
-    Launch, LoginGuard, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving, find_program,
-};
+use crate::cluster::{Launch, LoginGuard, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving};
 
 /// The nodes after these are their replicas, in the same order.
 const MASTERS: usize = 3;
@@ -26,7 +24,9 @@ const NODE_TIMEOUT_MS: u32 = 1_000;
 /// The file with who has which keys, which a server rewrites when that changes.
 const NODES_FILE: &str = "nodes.conf";
 
-pub static SOFTWARE: ServerSoftware = ServerSoftware {
+pub static SOFTWARE: ServerSoftware = CLUSTER;
+
+pub const CLUSTER: ServerSoftware = ServerSoftware {
     product: "Redis Cluster",
     nodes: NODES,
     // the second one is that of the cluster bus
@@ -35,7 +35,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     // the bus has no proxy, and a container has it at another address than it says
     images: &[],
     peering: Peering::Announced(&REPLICATION),
-    launch: &launch,
+    launch: &|setup| launch(server::PROGRAM, setup),
     question: ReadinessQuestion::Bytes {
         question: |_| b"CLUSTER INFO\r\nINFO\r\n".to_vec(),
         answer,
@@ -68,7 +68,7 @@ pub fn refuse(options: &BackendOptions) -> Option<String> {
     })
 }
 
-fn launch(setup: &NodeSetup) -> Launch {
+pub fn launch(program: &str, setup: &NodeSetup) -> Launch {
     let settings = server::settings(setup, &setup.bind);
     let mut args: Vec<String> = settings
         .into_iter()
@@ -91,7 +91,7 @@ fn launch(setup: &NodeSetup) -> Launch {
         set("announce-bus-port", bus(setup, setup.me).to_string());
     }
     Launch {
-        program: find_program("redis-server").unwrap_or_else(|| "redis-server".into()),
+        program: setup.find_program(program).unwrap_or_else(|| program.into()),
         args,
         files: vec![(NODES_FILE.to_owned(), nodes_file(setup))],
         ..Launch::default()

@@ -15,7 +15,7 @@ use super::{Backend, BackendOptions, Topology};
 use crate::cluster::EndpointsReceiver;
 use harness_proxy::tap::Protocol;
 
-mod cluster;
+pub mod cluster;
 mod connection;
 mod control;
 mod data;
@@ -24,16 +24,18 @@ pub mod keyspace;
 mod observer;
 mod quorum;
 mod resp;
-mod sentinel;
-mod server;
+pub mod sentinel;
+pub mod server;
 
 /// How many of the nodes under sentinels are no sentinels.
 pub const SENTINEL_SERVERS: u32 = sentinel::SERVERS as u32;
 
 pub static BACKEND: Backend = PLAIN;
+pub static SENTINEL: Backend = ELECTED;
+pub static CLUSTER: Backend = SHARDED;
 
 /// A master with replicas, and the sentinels that choose it.
-pub static SENTINEL: Backend = Backend {
+pub const ELECTED: Backend = Backend {
     software: &sentinel::SOFTWARE,
     topology: Topology::Sentinel,
     refuse: sentinel::refuse,
@@ -45,7 +47,7 @@ pub static SENTINEL: Backend = Backend {
 };
 
 /// Masters that have a part of the keys each, and a replica each.
-pub static CLUSTER: Backend = Backend {
+pub const SHARDED: Backend = Backend {
     software: &cluster::SOFTWARE,
     topology: Topology::Cluster,
     refuse: cluster::refuse,
@@ -56,7 +58,7 @@ pub static CLUSTER: Backend = Backend {
     ..PLAIN
 };
 
-const PLAIN: Backend = Backend {
+pub const PLAIN: Backend = Backend {
     id: Some(BackendId::Redis),
     file: None,
     software: &server::SOFTWARE,

@@ -13,7 +13,7 @@ use super::control::REPLICATION;
 use super::server;
 use crate::backends::BackendOptions;
 use crate::cluster::{
-    ContainerSpec, Launch, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving, find_program,
+    ContainerSpec, Launch, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving,
 };
 
 /// The master and its replicas; the nodes after them are sentinels.
@@ -31,12 +31,14 @@ const CONFIGURATION: &str = "redis.conf";
 /// Where a container has it: a folder that every image lets the server write to.
 const IN_CONTAINER: &str = "/data/redis.conf";
 
-pub static SOFTWARE: ServerSoftware = ServerSoftware {
+pub static SOFTWARE: ServerSoftware = SENTINELS;
+
+pub const SENTINELS: ServerSoftware = ServerSoftware {
     nodes: NODES,
     files: &[CONFIGURATION],
     peering: Peering::Announced(&REPLICATION),
-    launch: &launch,
-    container: &container,
+    launch: &|setup| launch(server::PROGRAM, setup),
+    container: &|setup| container(server::PROGRAM, setup),
     question: ReadinessQuestion::Bytes {
         question: |_| b"INFO\r\n".to_vec(),
         answer,
@@ -65,9 +67,9 @@ fn is_sentinel(setup: &NodeSetup) -> bool {
     setup.me >= SERVERS
 }
 
-fn launch(setup: &NodeSetup) -> Launch {
+pub fn launch(program: &str, setup: &NodeSetup) -> Launch {
     Launch {
-        program: find_program("redis-server").unwrap_or_else(|| "redis-server".into()),
+        program: setup.find_program(program).unwrap_or_else(|| program.into()),
         args: command(setup, &setup.data.join(CONFIGURATION).display().to_string()),
         files: vec![(
             CONFIGURATION.to_owned(),
@@ -77,8 +79,8 @@ fn launch(setup: &NodeSetup) -> Launch {
     }
 }
 
-fn container(setup: &NodeSetup) -> ContainerSpec {
-    let mut given = vec!["redis-server".to_owned()];
+pub fn container(program: &str, setup: &NodeSetup) -> ContainerSpec {
+    let mut given = vec![program.to_owned()];
     given.extend(command(setup, IN_CONTAINER));
     ContainerSpec {
         command: given,
@@ -151,7 +153,8 @@ fn sentinel_configuration(setup: &NodeSetup, bind: &str, folder: &str) -> String
 fn answer(bytes: &[u8], closed: bool) -> Readiness {
     let text = String::from_utf8_lossy(bytes);
     let after = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-    if after("redis_mode:") == Some("sentinel") {
+    // the second is what a Valkey calls it
+    if after("redis_mode:").or(after("server_mode:")) == Some("sentinel") {
         let Some(master) = after("master0:") else {
             return if closed {
                 Readiness::NotYet("it closed the connection".into())
@@ -165,7 +168,7 @@ fn answer(bytes: &[u8], closed: bool) -> Readiness {
             true => Readiness::Serving(Serving {
                 role: "sentinel".to_owned(),
                 leads: false,
-                version: after("redis_version:").unwrap_or("?").to_owned(),
+                version: server::version(after).unwrap_or("?").to_owned(),
             }),
             false => Readiness::NotYet(format!("as a sentinel it sees {master}")),
         };

@@ -1,4 +1,4 @@
-//! Redis servers: command line, container, and readiness by `INFO`.
+//! Servers of Redis and Valkey: command line, container, and readiness by `INFO`.
 //!
 //! Settings: <https://redis.io/docs/latest/operate/oss_and_stack/management/config-file/>
 
@@ -14,8 +14,10 @@ use crate::cluster::{
 
 pub static SOFTWARE: ServerSoftware = PLAIN;
 
+pub(super) const PROGRAM: &str = "redis-server";
+
 /// Of which every server is for itself, or a primary with a replica.
-pub(super) const PLAIN: ServerSoftware = ServerSoftware {
+pub const PLAIN: ServerSoftware = ServerSoftware {
     backend: "redis",
     product: "Redis",
     nodes: 1,
@@ -27,17 +29,17 @@ pub(super) const PLAIN: ServerSoftware = ServerSoftware {
     install_hint: "apt-get install redis-server (or put a redis-server binary on PATH)",
     files: &[],
     peering: Peering::Replication(&REPLICATION),
-    missing: &|| missing_program("redis-server"),
-    launch: &launch,
+    missing: &|| missing_program(PROGRAM),
+    launch: &|setup| launch(PROGRAM, setup),
     confined: true,
-    container: &container,
+    container: &|setup| container(PROGRAM, setup),
     question: ReadinessQuestion::Bytes { question, answer },
     guard: LoginGuard::FromStart,
     first_connection: None,
     membership: None,
     upgrade: Ok(&KeptData {
         folders: &["/data"],
-        missing: |folder| lacks(folder, &["redis-server"]),
+        missing: |folder| lacks(folder, &[PROGRAM]),
     }),
     speaks_tls: true,
 };
@@ -47,7 +49,8 @@ const USERS: &str = "users.conf";
 /// Where a container finds it.
 const CONTAINER_USERS: &str = "/harness/users.conf";
 
-fn launch(setup: &NodeSetup) -> Launch {
+/// `program` is that of Redis, or of a store that has its settings and commands.
+pub fn launch(program: &str, setup: &NodeSetup) -> Launch {
     let users = users(setup);
     // a file of settings comes before the others
     let file = users.as_ref().map(|_| setup.data.join(USERS).display().to_string());
@@ -55,9 +58,7 @@ fn launch(setup: &NodeSetup) -> Launch {
     args.extend(arguments(setup, &setup.bind, &setup.data));
     args.extend(["--dir".to_owned(), setup.data.display().to_string()]);
     Launch {
-        program: setup
-            .find_program("redis-server")
-            .unwrap_or_else(|| "redis-server".into()),
+        program: setup.find_program(program).unwrap_or_else(|| program.into()),
         args,
         secrets: users
             .map(|users| (USERS.to_owned(), users))
@@ -68,9 +69,9 @@ fn launch(setup: &NodeSetup) -> Launch {
     }
 }
 
-fn container(setup: &NodeSetup) -> ContainerSpec {
+pub fn container(program: &str, setup: &NodeSetup) -> ContainerSpec {
     let users = users(setup);
-    let mut command = vec!["redis-server".to_owned()];
+    let mut command = vec![program.to_owned()];
     command.extend(users.as_ref().map(|_| CONTAINER_USERS.to_owned()));
     command.extend(arguments(setup, "0.0.0.0", Path::new(CONTAINER_FOLDER)));
     ContainerSpec {
@@ -102,7 +103,7 @@ fn question(server: &ProbedServer) -> Vec<u8> {
     (log_in.unwrap_or_default() + "INFO\r\n").into_bytes()
 }
 
-pub(super) fn answer(bytes: &[u8], closed: bool) -> Readiness {
+pub fn answer(bytes: &[u8], closed: bool) -> Readiness {
     let text = String::from_utf8_lossy(bytes);
     // of one that logs in, the second
     if let Some(error) = text.trim_start_matches("+OK\r\n").strip_prefix('-') {
@@ -110,7 +111,7 @@ pub(super) fn answer(bytes: &[u8], closed: bool) -> Readiness {
     }
     let after = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
     // the keyspace section is the last one
-    match (after("role:"), after("redis_version:"), text.contains("# Keyspace")) {
+    match (after("role:"), version(after), text.contains("# Keyspace")) {
         (Some("slave"), _, true) if after("master_link_status:") != Some("up") => {
             Readiness::NotYet("it is not in sync with its master".into())
         }
@@ -119,6 +120,11 @@ pub(super) fn answer(bytes: &[u8], closed: bool) -> Readiness {
         _ if closed => Readiness::NotYet("it closed the connection".into()),
         _ => Readiness::Unfinished,
     }
+}
+
+/// The version, of what is `after` these words in an answer to `INFO`. A Valkey also names the Redis that it is compatible with.
+pub(super) fn version<'a>(after: impl Fn(&str) -> Option<&'a str>) -> Option<&'a str> {
+    after("valkey_version:").or_else(|| after("redis_version:"))
 }
 
 /// Forty hexadecimal digits, by which sentinels and the servers of a cluster tell each other apart.
@@ -206,6 +212,8 @@ mod tests {
         assert!(matches!(answer(late, false), Readiness::NotYet(why) if why.contains("in sync")));
         let info = b"$9\r\n# Server\r\nredis_version:7.0.15\r\nrole:master\r\n# Keyspace\r\n";
         assert_eq!(answer(info, false), serving("master", Some("7.0.15")));
+        let valkey = b"$9\r\n# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\nrole:master\r\n# Keyspace\r\n";
+        assert_eq!(answer(valkey, false), serving("master", Some("9.1.2")));
         assert_eq!(answer(b"$9\r\n# Server\r\nrole:mas", false), Readiness::Unfinished);
     }
 }

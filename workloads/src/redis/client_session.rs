@@ -18,7 +18,7 @@ use super::sentinels::{Sentinels, check_role};
 use crate::login::Login;
 use crate::protocol::OpenRequest;
 use crate::session::SessionError;
-use crate::session::redis::{RedisConnect, RedisSession, Subscription};
+use crate::session::redis::{CompareBy, RedisConnect, RedisSession, Subscription};
 
 /// One call, and one attempt to connect, may take the lease divided by this.
 const CALLS_A_LEASE: u32 = 3;
@@ -45,11 +45,12 @@ pub struct RedisServers {
     sentinels: Option<Sentinels>,
     /// What the servers of a cluster call each other, and where this client reaches them; `None` where one server has all keys.
     cluster: Option<BTreeMap<String, String>>,
+    compare: CompareBy,
     limit: Duration,
 }
 
 impl RedisServers {
-    pub fn new(open: &OpenRequest, login: Option<&Login>) -> Result<Self, String> {
+    pub fn new(open: &OpenRequest, login: Option<&Login>, compare: CompareBy) -> Result<Self, String> {
         let client = |endpoint: &String| client(endpoint, login);
         let servers: Result<_, RedisError> = open.endpoints.iter().map(client).collect();
         let mut servers = servers.map_err(|error| format!("redis endpoints {:?}: {error}", open.endpoints))?;
@@ -58,6 +59,7 @@ impl RedisServers {
             sentinels: sentinels.map(|given| Sentinels::new(std::mem::take(&mut servers), given)),
             servers,
             cluster: open.cluster.as_ref().map(|cluster| cluster.addresses.clone()),
+            compare,
             limit: Duration::from_millis(open.lease_ms) / CALLS_A_LEASE,
         })
     }
@@ -86,6 +88,7 @@ impl RedisConnect for RedisServers {
         Ok(Rc::new(RedisClientSession {
             first: Rc::new(first),
             cluster: self.cluster.as_ref().map(routes),
+            compare: self.compare,
             config,
         }))
     }
@@ -95,6 +98,7 @@ struct RedisClientSession {
     /// To the server that has all keys, or, of a cluster, the one that is asked for a key first.
     first: Rc<NodeConnection>,
     cluster: Option<ClusterRoutes>,
+    compare: CompareBy,
     config: AsyncConnectionConfig,
 }
 
@@ -172,7 +176,10 @@ impl RedisSession for RedisClientSession {
     }
 
     async fn del_if(&self, key: &str, value: &str) -> Result<bool, SessionError> {
-        self.script(key, DEL_IF.key(key).arg(value)).await
+        match self.compare {
+            CompareBy::Script => self.script(key, DEL_IF.key(key).arg(value)).await,
+            CompareBy::Command => self.call(key, redis::cmd("DELIFEQ").arg(key).arg(value)).await,
+        }
     }
 
     async fn del_if_and_publish(&self, key: &str, value: &str, channel: &str) -> Result<bool, SessionError> {
@@ -181,7 +188,13 @@ impl RedisSession for RedisClientSession {
     }
 
     async fn expire_if(&self, key: &str, value: &str, ttl: Duration) -> Result<bool, SessionError> {
-        self.script(key, EXPIRE_IF.key(key).arg(value).arg(ms(ttl))).await
+        let CompareBy::Command = self.compare else {
+            return self.script(key, EXPIRE_IF.key(key).arg(value).arg(ms(ttl))).await;
+        };
+        let mut set = redis::cmd("SET");
+        set.arg(key).arg(value).arg("IFEQ").arg(value).arg("PX").arg(ms(ttl));
+        let answer: Option<String> = self.call(key, &set).await?;
+        Ok(answer.is_some())
     }
 
     async fn subscribe(&self, channel: &str) -> Result<Box<dyn Subscription>, SessionError> {

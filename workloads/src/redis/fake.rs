@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::client::{LockClient, SignalSink};
 use crate::recipe::{Constructor, RecipeOptions};
 use crate::session::SessionError;
-use crate::session::redis::{RedisConnect, RedisSession, Subscription};
+use crate::session::redis::{CompareBy, RedisConnect, RedisSession, Subscription};
 use crate::testing::{FakeStore, LEASE};
 
 /// What happens to the next command of a name.
@@ -28,7 +28,7 @@ pub(super) enum RedisCallFault {
 
 /// Any number of servers, independent of each other.
 #[derive(Clone)]
-pub(super) struct FakeRedis(Rc<Vec<FakeServer>>);
+pub(super) struct FakeRedis(Rc<Vec<FakeServer>>, CompareBy);
 
 struct FakeServer {
     keys: RefCell<BTreeMap<String, (String, Option<Instant>)>>,
@@ -47,7 +47,7 @@ impl FakeRedis {
             commands: RefCell::default(),
             channel: broadcast::channel(16).0,
         };
-        FakeRedis(Rc::new((0..servers).map(server).collect()))
+        FakeRedis(Rc::new((0..servers).map(server).collect()), CompareBy::Script)
     }
 
     pub(super) fn fail(&self, command: &'static str, fault: RedisCallFault) {
@@ -99,10 +99,10 @@ impl FakeServer {
 
 impl FakeStore for FakeRedis {
     fn client(&self, options: RecipeOptions, signals: SignalSink) -> Box<dyn LockClient> {
-        let Constructor::Redis(make) = options.recipe.constructor else {
+        let Constructor::Redis(make, compare) = options.recipe.constructor else {
             panic!("not a redis recipe")
         };
-        options.build(make, Rc::new(self.clone()), signals, LEASE)
+        options.build(make, Rc::new(Self(self.0.clone(), compare)), signals, LEASE)
     }
 }
 
@@ -200,10 +200,12 @@ impl RedisSession for FakeRedisSession {
     }
 
     async fn del_if(&self, key: &str, value: &str) -> Result<bool, SessionError> {
-        self.call("EVALSHA", |server| {
-            server.get(key).as_deref() == Some(value) && server.del(key)
-        })
-        .await
+        let name = match self.redis.1 {
+            CompareBy::Script => "EVALSHA",
+            CompareBy::Command => "DELIFEQ",
+        };
+        let release = |server: &FakeServer| server.get(key).as_deref() == Some(value) && server.del(key);
+        self.call(name, release).await
     }
 
     async fn del_if_and_publish(&self, key: &str, value: &str, _channel: &str) -> Result<bool, SessionError> {
@@ -219,7 +221,11 @@ impl RedisSession for FakeRedisSession {
 
     async fn expire_if(&self, key: &str, value: &str, ttl: Duration) -> Result<bool, SessionError> {
         let renew = |server: &FakeServer| server.get(key).as_deref() == Some(value) && server.expire(key, ttl);
-        self.call("RENEW", renew).await
+        let name = match self.redis.1 {
+            CompareBy::Script => "RENEW",
+            CompareBy::Command => "SET IFEQ",
+        };
+        self.call(name, renew).await
     }
 
     async fn subscribe(&self, _channel: &str) -> Result<Box<dyn Subscription>, SessionError> {

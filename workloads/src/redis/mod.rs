@@ -22,10 +22,10 @@ mod tests;
 pub use client_session::RedisServers;
 
 use crate::recipe::RecipeContext;
-pub use crate::session::redis::{RedisConnect, RedisSession, Subscription};
+pub use crate::session::redis::{CompareBy, RedisConnect, RedisSession, Subscription};
 
 /// What a Redis recipe is given.
-type RedisContext = RecipeContext<dyn RedisConnect>;
+pub(crate) type RedisContext = RecipeContext<dyn RedisConnect>;
 
 /// The key that is the lock.
 pub fn lock_key(lock: &str) -> String {

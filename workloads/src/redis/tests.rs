@@ -1,4 +1,4 @@
-//! The Redis recipes against fake servers, in virtual time.
+//! The recipes for Redis and Valkey against fake servers, in virtual time.
 
 use std::time::Duration;
 
@@ -10,10 +10,16 @@ use crate::recipe::Policy;
 use crate::testing::{LEASE, in_virtual_time, sleep, start, wait};
 
 const LUA: &str = "redis-set-px-lua";
+const IFEQ: &str = "valkey-ifeq";
+/// Those that renew, by a script and by a command.
+const RENEWED: [(&str, &str); 2] = [("redis-watchdog", "RENEW"), (IFEQ, "SET IFEQ")];
 
 #[test]
 fn every_recipe_excludes_and_hands_over() {
-    for recipe in BackendId::Redis.recipes() {
+    for recipe in [BackendId::Redis, BackendId::Valkey]
+        .into_iter()
+        .flat_map(BackendId::recipes)
+    {
         in_virtual_time(FakeRedis::new(5), async |redis| {
             let (mut one, signals) = redis.careful(recipe.name);
             let (mut two, _) = redis.careful(recipe.name);
@@ -30,17 +36,20 @@ fn every_recipe_excludes_and_hands_over() {
 
 #[test]
 fn an_uncontended_pair_costs_two_round_trips() {
-    in_virtual_time(FakeRedis::new(1), async |redis| {
-        let (mut lock, _) = redis.careful(LUA);
-        lock.acquire(&wait(0)).await.unwrap();
-        lock.release("l").await.unwrap();
-        assert_eq!(redis.commands(), ["SET", "EVALSHA"]);
-    });
+    for (recipe, release) in [(LUA, "EVALSHA"), (IFEQ, "DELIFEQ")] {
+        in_virtual_time(FakeRedis::new(1), async |redis| {
+            let (mut lock, _) = redis.careful(recipe);
+            lock.acquire(&wait(0)).await.unwrap();
+            lock.release("l").await.unwrap();
+            assert_eq!(redis.commands(), ["SET", release]);
+        });
+    }
 }
 
 #[test]
-fn a_late_release_frees_the_successor_with_del_and_not_with_the_script() {
-    for (recipe, left) in [("redis-set-px-del", None), (LUA, Some("successor".to_owned()))] {
+fn a_late_release_frees_the_successor_with_del_and_not_where_it_compares() {
+    let successor = || Some("successor".to_owned());
+    for (recipe, left) in [("redis-set-px-del", None), (LUA, successor()), (IFEQ, successor())] {
         in_virtual_time(FakeRedis::new(1), async |redis| {
             let (mut lock, _) = redis.client_of(recipe, Policy::Naive);
             lock.acquire(&wait(0)).await.unwrap();
@@ -168,30 +177,39 @@ fn a_plain_del_is_never_repeated() {
 
 #[test]
 fn a_watchdog_holds_for_as_long_as_it_can_renew() {
-    in_virtual_time(FakeRedis::new(1), async |redis| {
-        let (mut lock, signals) = redis.careful("redis-watchdog");
-        let grant = lock.acquire(&wait(0)).await.unwrap();
-        sleep(60_000).await;
-        assert!(signals.lost().is_empty());
-        assert_eq!(redis.value(), grant.owner);
-        redis.set("another client");
-        sleep(1_000).await;
-        assert_eq!(signals.lost(), ["renewal failed: key gone"]);
-    });
+    for (recipe, renewal) in RENEWED {
+        in_virtual_time(FakeRedis::new(1), async |redis| {
+            let (mut lock, signals) = redis.careful(recipe);
+            let grant = lock.acquire(&wait(0)).await.unwrap();
+            sleep(60_000).await;
+            assert!(signals.lost().is_empty());
+            assert_eq!(redis.value(), grant.owner);
+            let sent = redis.commands();
+            assert!(
+                sent.len() > 60 && sent[1..].iter().all(|command| *command == renewal),
+                "{sent:?}"
+            );
+            redis.set("another client");
+            sleep(1_000).await;
+            assert_eq!(signals.lost(), ["renewal failed: key gone"]);
+        });
+    }
 }
 
 #[test]
 fn a_watchdog_that_cannot_renew_raises_lost_before_the_lease_is_over() {
-    in_virtual_time(FakeRedis::new(1), async |redis| {
-        let (mut lock, signals) = redis.careful("redis-watchdog");
-        lock.acquire(&wait(0)).await.unwrap();
-        let cut = redis.now();
-        redis.set_down(0, true);
-        sleep(10_000).await;
-        let lost = signals.of(LockSignalKind::Lost);
-        assert_eq!(lost.len(), 1);
-        assert!(lost[0].0 < cut + LEASE, "{lost:?}");
-    });
+    for (recipe, _) in RENEWED {
+        in_virtual_time(FakeRedis::new(1), async |redis| {
+            let (mut lock, signals) = redis.careful(recipe);
+            lock.acquire(&wait(0)).await.unwrap();
+            let cut = redis.now();
+            redis.set_down(0, true);
+            sleep(10_000).await;
+            let lost = signals.of(LockSignalKind::Lost);
+            assert_eq!(lost.len(), 1);
+            assert!(lost[0].0 < cut + LEASE, "{lost:?}");
+        });
+    }
 }
 
 #[test]

@@ -17,6 +17,15 @@ pub trait RedisConnect {
     async fn connect(&self, server: usize) -> Result<Rc<dyn RedisSession>, SessionError>;
 }
 
+/// How a session compares a value before it acts on its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompareBy {
+    /// By a script.
+    Script,
+    /// By a command of Valkey: `SET … IFEQ`, since 8.1, and `DELIFEQ`, since 9.0.
+    Command,
+}
+
 /// One connection. Every call answers within a part of the lease; one that does not is
 /// [`SessionError::Indefinite`]. No call is ever sent twice. Once [`SessionError::Lost`] was answered the connection is
 /// of no more use, and what was lost is the connection: keys outlive it.
@@ -40,13 +49,13 @@ pub trait RedisSession {
     /// `DEL key`. `false`: there was none.
     async fn del(&self, key: &str) -> Result<bool, SessionError>;
 
-    /// Deletes the key if it has this value, in one script. `false`: it had not.
+    /// Deletes the key if it has this value, in one script or command ([`CompareBy`]). `false`: it had not.
     async fn del_if(&self, key: &str, value: &str) -> Result<bool, SessionError>;
 
     /// The same, and publishes on `channel` if it was deleted, in one script.
     async fn del_if_and_publish(&self, key: &str, value: &str, channel: &str) -> Result<bool, SessionError>;
 
-    /// Gives the key a new time to live if it has this value, in one script. `false`: it had not.
+    /// Gives the key a new time to live if it has this value, in one script or command. `false`: it had not.
     async fn expire_if(&self, key: &str, value: &str, ttl: Duration) -> Result<bool, SessionError>;
 
     /// The messages of a channel, on a separate connection.

@@ -99,6 +99,24 @@ fn ask(endpoint: &str, question: &str) -> String {
 }
 
 pub fn redis(count: usize) -> Servers {
+    of_redis("redis-server", count)
+}
+
+/// `None`: there is none here. Debian 12 has no package of it.
+pub fn valkey(count: usize) -> Option<Servers> {
+    let program = "valkey-server";
+    let found = Command::new(program).arg("--version").stdout(Stdio::null()).status();
+    match found {
+        Ok(_) => Some(of_redis(program, count)),
+        Err(error) => {
+            eprintln!("skipped: {program} is needed for this test ({error})");
+            None
+        }
+    }
+}
+
+/// Servers of a program that has the settings of Redis.
+fn of_redis(program: &str, count: usize) -> Servers {
     let data = TempDir::new().unwrap();
     let ports = ports(count);
     let run = |port: &u16| {
@@ -110,7 +128,7 @@ pub fn redis(count: usize) -> Servers {
             "--dir".into(),
             data.path().display().to_string(),
         ]);
-        start("redis-server", "apt-get install redis-server", &args, &data)
+        start(program, "apt-get install redis-server", &args, &data)
     };
     let children = ports.iter().map(run).collect();
     Servers::once_ready(&ports, children, data, |endpoint| {

@@ -8,6 +8,7 @@ use super::RedisContext;
 use crate::client::LockClient;
 use crate::contract::Wakeup;
 use crate::recipe::{Constructor, Recipe};
+use crate::session::redis::CompareBy;
 
 mod getset;
 mod pubsub;
@@ -17,7 +18,7 @@ mod set_px_get_del;
 mod set_px_lua;
 mod setnx;
 mod setnx_expire;
-mod watchdog;
+pub(crate) mod watchdog;
 
 /// The recipes in the order in which they are listed.
 pub(crate) const RECIPES: &[&Recipe] = &[
@@ -40,6 +41,6 @@ const fn redis(name: &'static str, summary: &'static str, make: fn(RedisContext)
         fifo: false,
         renews: false,
         interval: Duration::from_millis(20),
-        ..Recipe::new(name, summary, Constructor::Redis(make))
+        ..Recipe::new(name, summary, Constructor::Redis(make, CompareBy::Script))
     }
 }

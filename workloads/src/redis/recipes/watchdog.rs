@@ -12,19 +12,26 @@
 use async_trait::async_trait;
 
 use super::redis;
+use crate::client::LockClient;
 use crate::recipe::Recipe;
+use crate::redis::RedisContext;
 use crate::redis::single_key::SingleKeyLock;
 use crate::redis::variant::{KeyContext, Variant};
 use crate::session::SessionError;
 
-pub(super) const RECIPE: Recipe = Recipe {
+pub(crate) const RECIPE: Recipe = Recipe {
     renews: true,
     ..redis(
         "redis-watchdog",
         "SET NX PX, renewed every third of the lease while held",
-        |context| Box::new(SingleKeyLock::new(context, Watchdog)),
+        client,
     )
 };
+
+/// How it compares is its session's affair.
+pub(crate) fn client(context: RedisContext) -> Box<dyn LockClient> {
+    Box::new(SingleKeyLock::new(context, Watchdog))
+}
 
 struct Watchdog;
 

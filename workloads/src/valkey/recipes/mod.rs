@@ -1,0 +1,10 @@
+//! The lock recipes for Valkey: one file and one line each.
+
+#![deny(dead_code, reason = "a recipe that is not listed cannot be run")]
+
+use crate::recipe::Recipe;
+
+mod ifeq;
+
+/// The recipes in the order in which they are listed.
+pub(crate) const RECIPES: &[&Recipe] = &[&ifeq::RECIPE];

@@ -106,7 +106,7 @@ fn unanswered(context: &Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTim
     let history = context.history;
     let died = history.deaths();
     let progress_ns = context.progress_ns();
-    let is_judged = |f, kind| matches!(f, F::Acquire | F::Release) && kind == Kind::Invoke;
+    let is_judged = |f, kind| matches!(f, F::Acquire | F::Release | F::Extend) && kind == Kind::Invoke;
     history.events.each_of(is_judged, |position, event| {
         let wait_ns = match event.f {
             F::Acquire => match history.wait_ms(event) {

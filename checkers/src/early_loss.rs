@@ -3,7 +3,8 @@
 use crate::context::Context;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
-use crate::history::RevokeCause;
+use crate::history::event::Kind;
+use crate::history::{F, PackedEvent, RevokeCause};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 
@@ -13,7 +14,9 @@ pub(crate) struct EarlyLoss<'a> {
     pub hold: &'a LockHold,
     /// The grant that ran out on the server; `None` when the library gave the lock up.
     pub grant: Option<&'a ServerGrant>,
-    /// From the call of its acquire to its end, in nanoseconds.
+    /// The call of its acquire, or of the last extension before its end that was answered ok.
+    pub since: u32,
+    /// From that call to its end, in nanoseconds.
     pub lasted_ns: u64,
 }
 
@@ -40,19 +43,20 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> EarlyLosses<'a> {
     if !context.model.is_lock() || header.lease_ms.is_none() || header.promises.lease == Some(false) {
         return decided;
     }
+    let extended = ExtendedHolds::of(context);
     let mut given_up = Vec::new();
     // A session that earlier grants were under began before the call, and may end soon after it where the client was slow
     // to renew it.
     let mut shared = Vec::new();
     for hold in context.holds.iter().filter(|hold| !is_disturbed(context, hold)) {
         decided.undisturbed += 1;
-        let ran_out = ran_out(context, hold);
+        let ran_out = ran_out(context, &extended, hold);
         if context.grants.is_single(context.history, hold) {
             decided.losses.extend(ran_out);
         } else {
             shared.extend(ran_out);
         }
-        given_up.extend(gave_up(context, hold));
+        given_up.extend(gave_up(context, &extended, hold));
     }
     decided.given_up = given_up.len() as u64;
     if is_habit(shared.len() as u64, decided.undisturbed) {
@@ -87,33 +91,76 @@ fn is_disturbed(context: &Context<'_>, hold: &LockHold) -> bool {
     context.fault_near(history.client_of(hold.process), from_ns, history.ns(hold.to))
 }
 
-/// What is before this share of the lease: a lease begins with the call at the earliest.
-fn early(context: &Context<'_>, hold: &LockHold, ended_ns: u64, percent: u64) -> Option<u64> {
-    let asked_ns = hold.asked_ns(context.history);
-    let lasted_ns = ended_ns.saturating_sub(asked_ns);
-    (lasted_ns < context.lease_ns / 100 * percent).then_some(lasted_ns)
+/// Extensions that were answered ok, by process: the positions of their answers, ascending.
+struct ExtendedHolds(Vec<Vec<u32>>);
+
+impl ExtendedHolds {
+    fn of(context: &Context<'_>) -> Self {
+        let history = context.history;
+        let mut answers = vec![Vec::new(); history.processes.len()];
+        let is_ok = |f, kind| (f, kind) == (F::Extend, Kind::Ok);
+        history.events.each_of(is_ok, |position, event| {
+            answers[event.process as usize].push(position);
+        });
+        Self(answers)
+    }
+
+    /// The call of the last extension of a hold that was answered ok by then.
+    fn last(&self, context: &Context<'_>, hold: &LockHold, ns: u64) -> Option<u32> {
+        let history = context.history;
+        let is_of_it =
+            |event: &PackedEvent| event.time <= ns && history.lock_number(*event) == Some(hold.lock(history));
+        let answers = self.0[hold.process as usize].iter().rev();
+        let answer = answers
+            .take_while(|answer| **answer > hold.got)
+            .map(|answer| history.event(*answer))
+            .find(is_of_it)?;
+        Some(answer.mate)
+    }
+}
+
+/// What ended before this share of the lease: a lease begins with the call of the acquire at the earliest, or with that of the last
+/// extension. `None` also where the call was answered so late that the lease may have been over.
+fn early<'a>(
+    context: &Context<'_>,
+    extended: &ExtendedHolds,
+    hold: &'a LockHold,
+    ended_ns: u64,
+    percent: u64,
+) -> Option<EarlyLoss<'a>> {
+    let extension = extended.last(context, hold, ended_ns);
+    if extension.is_none() && !hold.waited_briefly(context) {
+        return None;
+    }
+    let since = extension.unwrap_or_else(|| hold.call(context.history));
+    let lasted_ns = ended_ns.saturating_sub(context.history.event(since).time);
+    (lasted_ns < context.lease_ns / 100 * percent).then_some(EarlyLoss {
+        hold,
+        grant: None,
+        since,
+        lasted_ns,
+    })
 }
 
 /// A grant that the server let run out while its holder held. Its line comes late, so it ended even earlier.
-fn ran_out<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
+fn ran_out<'a>(context: &'a Context<'_>, extended: &ExtendedHolds, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
     let history = context.history;
-    if context.grants.is_empty() || !hold.waited_briefly(context) {
+    if context.grants.is_empty() {
         return None;
     }
     let grant = context.grants.of_hold(history, hold)?;
     let ended_ns = grant.revoked_ns(history)?;
     let expired = grant.cause(history) == Some(RevokeCause::Expired);
     let held = ended_ns > history.ns(hold.from) && ended_ns < history.ns(hold.to);
-    let lasted_ns = early(context, hold, ended_ns, limits::LEASE_SHARE_PERCENT).filter(|_| expired && held)?;
+    let loss = early(context, extended, hold, ended_ns, limits::LEASE_SHARE_PERCENT).filter(|_| expired && held)?;
     Some(EarlyLoss {
-        hold,
         grant: Some(grant),
-        lasted_ns,
+        ..loss
     })
 }
 
-fn gave_up<'a>(context: &Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
-    if hold.ended != Ended::Lost || !hold.waited_briefly(context) {
+fn gave_up<'a>(context: &Context<'_>, extended: &ExtendedHolds, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
+    if hold.ended != Ended::Lost {
         return None;
     }
     // one that is not renewed ends by itself, and by how much a library gives it up before that is its own choice
@@ -123,12 +170,7 @@ fn gave_up<'a>(context: &Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss<'a
     } else {
         limits::MARGIN_SHARE_PERCENT
     };
-    let lasted_ns = early(context, hold, context.history.ns(hold.to), percent)?;
-    Some(EarlyLoss {
-        hold,
-        grant: None,
-        lasted_ns,
-    })
+    early(context, extended, hold, context.history.ns(hold.to), percent)
 }
 
 impl LockHold {

@@ -9,6 +9,7 @@ pub(crate) mod cause;
 mod doubles;
 
 use crate::context::Context;
+use crate::extensions;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
 use crate::history::RevokeCause;
@@ -36,6 +37,8 @@ pub(crate) enum OverlapClass {
     Overwritten,
     /// One release by the first, which had taken the lock more often, freed it.
     EarlyRelease,
+    /// An extension was answered ok, and another client had the lock by then, or had it because that removed it.
+    WrongExtension,
     /// More permits of a semaphore were held than there are.
     TooManyPermits,
 }
@@ -51,6 +54,7 @@ impl OverlapClass {
             Self::ForeignRelease => "foreign-release",
             Self::Overwritten => "overwritten",
             Self::EarlyRelease => "early-release",
+            Self::WrongExtension => "wrong-extension",
             Self::TooManyPermits => "too-many-permits",
         }
     }
@@ -110,17 +114,10 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
     let first = context.grants.of_hold(history, &overlap.first);
     let second = context.grants.of_hold(history, &overlap.second);
     if let Some(first) = first.filter(|first| ended_before(context, overlap, first, second)) {
-        let cause = first.cause(history);
-        return match phantom::foreign_release(context, &overlap.first) {
-            Some(WrongGrant::OwnRelease { .. }) => OverlapClass::EarlyRelease,
-            _ if cause == Some(RevokeCause::Overwritten) => OverlapClass::Overwritten,
-            _ if cause == Some(RevokeCause::Deleted) && is_beside_a_release(context, overlap, first) => {
-                OverlapClass::ForeignRelease
-            }
-            Some(_) if is_overwritten(context, first, second) => OverlapClass::Overwritten,
-            Some(_) if first.was_deleted(history) => OverlapClass::ForeignRelease,
-            _ => OverlapClass::StaleHolder,
-        };
+        return taken(context, overlap, first, second);
+    }
+    if extensions::began_again(history, &overlap.second) {
+        return OverlapClass::WrongExtension;
     }
     let granted = |grant: &ServerGrant| grant.granted != NONE;
     match (first, second) {
@@ -169,6 +166,22 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
         OverlapClass::StaleHolder
     } else {
         OverlapClass::ToldTwice
+    }
+}
+
+/// The class of an overlap that began when the server had ended the grant of the first.
+fn taken(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, second: Option<&ServerGrant>) -> OverlapClass {
+    let cause = first.cause(context.history);
+    match phantom::foreign_release(context, &overlap.first) {
+        Some(WrongGrant::OwnRelease { .. }) => OverlapClass::EarlyRelease,
+        Some(WrongGrant::OwnExtension { .. }) => OverlapClass::WrongExtension,
+        _ if cause == Some(RevokeCause::Overwritten) => OverlapClass::Overwritten,
+        _ if cause == Some(RevokeCause::Deleted) && is_beside_a_release(context, overlap, first) => {
+            OverlapClass::ForeignRelease
+        }
+        Some(_) if is_overwritten(context, first, second) => OverlapClass::Overwritten,
+        Some(_) if first.was_deleted(context.history) => OverlapClass::ForeignRelease,
+        _ => OverlapClass::StaleHolder,
     }
 }
 

@@ -12,6 +12,7 @@ mod check;
 mod context;
 mod early_loss;
 mod exclusion;
+mod extensions;
 mod fairness;
 mod fencing;
 pub mod finding;

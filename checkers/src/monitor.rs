@@ -94,7 +94,7 @@ impl Monitor {
     /// # Errors
     /// When the history is no longer well formed; the event is then not taken.
     pub fn push(&mut self, entry: &Entry<'_>) -> Result<Option<Box<Violation>>, FormError> {
-        let of_lock = matches!(entry.f, F::Acquire | F::Release | F::Lost | F::Died);
+        let of_lock = matches!(entry.f, F::Acquire | F::Release | F::Extend | F::Lost | F::Died);
         if of_lock && matches!(entry.process, Process::Client(_)) {
             let model = self.sweep.model();
             let tell =

@@ -6,6 +6,7 @@
 mod orphans;
 
 use crate::context::Context;
+use crate::extensions;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
 use crate::history::F;
@@ -38,6 +39,14 @@ pub(crate) enum WrongGrant<'a> {
         removed_ns: u64,
         /// The position of its call.
         release: u32,
+    },
+    /// An extension by the owner, answered ok, removed it.
+    OwnExtension {
+        hold: &'a LockHold,
+        grant: &'a ServerGrant,
+        removed_ns: u64,
+        /// The position of its answer.
+        answer: u32,
     },
     /// An acquire was refused, and the server gave it the lock.
     Orphan(OrphanGrant<'a>),
@@ -302,6 +311,14 @@ pub(crate) fn foreign_release<'a>(context: &'a Context<'_>, hold: &'a LockHold) 
     let inside = removed_ns > history.ns(hold.from) + margin && removed_ns < history.ns(hold.to);
     // A loss that the owner was told of shortly after, or its death, may be why the lock was deleted.
     let by_itself = hold.ended != Ended::Released && history.ns(hold.to) < removed_ns + limits::OBSERVER_LAG_NS;
+    if inside && let Some(answer) = extensions::that_removed(history, hold, grant) {
+        return Some(WrongGrant::OwnExtension {
+            hold,
+            grant,
+            removed_ns,
+            answer,
+        });
+    }
     if !inside || by_itself || may_be_an_expiry(context, hold, grant, removed_ns) {
         return None;
     }

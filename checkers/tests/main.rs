@@ -15,7 +15,7 @@ mod search;
 
 use harness_checkers::{Entry, F, Kind, Process};
 
-/// What every event has.
+/// What every event has, as it was written.
 fn essentials(entry: &Entry<'_>) -> (u64, u64, Process, Kind, F, Option<u64>) {
     let Entry {
         index,
@@ -26,5 +26,6 @@ fn essentials(entry: &Entry<'_>) -> (u64, u64, Process, Kind, F, Option<u64>) {
         token,
         ..
     } = *entry;
+    let f = if entry.extends { F::Extend } else { f };
     (index, time_ns, process, kind, f, token)
 }

@@ -70,6 +70,11 @@ impl History {
         } else {
             None
         };
+        // the answer to an extension that the holder lost the lock is kept as a loss
+        let (f, kind) = match event.f {
+            F::Lost if event.mate != NONE => (F::Extend, Kind::Fail),
+            f => (f, event.kind),
+        };
         Entry {
             index: self.index(position as u32),
             time_ns: event.time,
@@ -78,8 +83,9 @@ impl History {
                 .clients
                 .get(event.process as usize)
                 .map(|_| self.client_of(event.process)),
-            kind: event.kind,
-            f: event.f,
+            kind,
+            f,
+            extends: rare.extends,
             lock: self.name(event.lock),
             token: self.token(event),
             owner: self.name(self.owner(event)),
@@ -194,7 +200,7 @@ impl History {
         let counts = &mut self.counts;
         counts.events += 1;
         let slot = match (fields.f, fields.kind) {
-            (F::Acquire | F::Release, Kind::Invoke) => &mut counts.operations,
+            (F::Acquire | F::Release | F::Extend, Kind::Invoke) => &mut counts.operations,
             (F::Acquire, Kind::Ok) => &mut counts.acquires_ok,
             (F::Acquire, Kind::Fail) => &mut counts.acquires_fail,
             (F::Acquire, _) => &mut counts.acquires_info,

@@ -19,7 +19,7 @@ const MAX_EVENTS: usize = 4_294_967_000;
 
 /// The call that a reply answers.
 #[derive(Debug, Clone, Copy)]
-struct AnsweredCall {
+pub(super) struct AnsweredCall {
     position: u32,
     event: PackedEvent,
 }
@@ -131,7 +131,7 @@ impl HistoryBuilder {
             owner: intern(entry.owner),
             node: intern(entry.node),
             kind: entry.kind,
-            f: entry.f,
+            f: if entry.extends { F::Extend } else { entry.f },
             mode: entry.mode,
             line: 0,
             rare: NONE,
@@ -147,6 +147,7 @@ impl HistoryBuilder {
                 error: intern(entry.error),
                 fenced: entry.fenced,
                 disturbed: false,
+                extends: false,
             },
             wire: entry.wire,
         };
@@ -195,6 +196,9 @@ impl HistoryBuilder {
         allowed(fields)?;
         let lock = self.lock_of(fields)?;
         let process = self.process_of(fields)?;
+        if fields.f == F::Extend {
+            return self.add_extension(fields, rare, process, lock);
+        }
         let call = if fields.f.is_operation() {
             self.pair(fields, process, lock)?
         } else {
@@ -336,7 +340,12 @@ impl HistoryBuilder {
 
     /// The call that this reply answers, after checking that the process may act at all.
     #[inline]
-    fn pair(&mut self, fields: &EventFields, process: u32, lock: Symbol) -> Result<Option<AnsweredCall>, FormError> {
+    pub(super) fn pair(
+        &mut self,
+        fields: &EventFields,
+        process: u32,
+        lock: Symbol,
+    ) -> Result<Option<AnsweredCall>, FormError> {
         let number = self.history.processes[process as usize];
         let state = self.states[process as usize];
         let at = |position: u32| self.history.event(position);
@@ -396,7 +405,7 @@ impl HistoryBuilder {
 
     /// Signals are stamped by the client or the observer that raised them, so only the recorder's own lines count.
     #[inline]
-    fn watch_time(&mut self, fields: &EventFields) {
+    pub(super) fn watch_time(&mut self, fields: &EventFields) {
         if fields.kind != Kind::Signal {
             self.history.inversions += u64::from(fields.time < self.latest_ns);
         }
@@ -410,7 +419,7 @@ impl HistoryBuilder {
     }
 
     #[inline]
-    fn store(
+    pub(super) fn store(
         &mut self,
         fields: &EventFields,
         rare: Option<&RareFields>,
@@ -448,7 +457,7 @@ impl HistoryBuilder {
             self.history.nodes.push(ReplyNode { position, node });
         }
         if let Some(state) = self.states.get_mut(process as usize) {
-            state.step(fields, position);
+            state.step(fields, (position, mate != NONE), self.history.number_of(lock));
         }
         self.history.count(fields);
     }

@@ -14,6 +14,8 @@ pub enum F {
     Acquire,
     /// A client gives a lock back.
     Release,
+    /// A holder asks for more time.
+    Extend,
     /// A register is read.
     Read,
     /// A register is written.
@@ -38,9 +40,10 @@ pub enum F {
 
 impl F {
     /// All of them, in their order.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Acquire,
         Self::Release,
+        Self::Extend,
         Self::Read,
         Self::Write,
         Self::Cas,
@@ -58,6 +61,7 @@ impl F {
         match self {
             Self::Acquire => "acquire",
             Self::Release => "release",
+            Self::Extend => "extend",
             Self::Read => "read",
             Self::Write => "write",
             Self::Cas => "cas",
@@ -76,6 +80,7 @@ impl F {
         Some(match name {
             "acquire" => Self::Acquire,
             "release" => Self::Release,
+            "extend" => Self::Extend,
             "read" => Self::Read,
             "write" => Self::Write,
             "cas" => Self::Cas,
@@ -93,7 +98,7 @@ impl F {
     pub fn is_operation(self) -> bool {
         matches!(
             self,
-            Self::Acquire | Self::Release | Self::Read | Self::Write | Self::Cas
+            Self::Acquire | Self::Release | Self::Extend | Self::Read | Self::Write | Self::Cas
         )
     }
 }
@@ -137,6 +142,8 @@ pub struct Entry<'a> {
     pub kind: Kind,
     /// What it is about.
     pub f: F,
+    /// Of an acquire: it was asked for by an `extend`, by a process that had lost the lock. An answer `ok` is a new hold.
+    pub extends: bool,
     /// The lock; `None` where the header names the only one.
     pub lock: Option<&'a str>,
     /// The fencing token that came with a grant.
@@ -219,6 +226,7 @@ impl Entry<'_> {
             client: None,
             kind,
             f,
+            extends: false,
             lock: None,
             token: None,
             owner: None,
@@ -275,6 +283,8 @@ pub(crate) struct Rare {
     pub fenced: Option<Fenced>,
     /// A fault was on during the call, or shortly before: of an acquire that failed.
     pub disturbed: bool,
+    /// See [`Entry::extends`].
+    pub extends: bool,
 }
 
 impl Default for Rare {
@@ -289,6 +299,7 @@ impl Default for Rare {
             error: NONE,
             fenced: None,
             disturbed: false,
+            extends: false,
         }
     }
 }

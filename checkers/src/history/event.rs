@@ -252,7 +252,7 @@ pub enum Fenced {
 
 /// One line of a history as it is written. Fields that do not apply are left out of the line.
 ///
-/// `f` is one of `acquire`, `release`, `read`, `write` for operations; `lost`, `woken`, `died`, `notified`, `granted`,
+/// `f` is one of `acquire`, `release`, `extend`, `read`, `write` for operations; `lost`, `woken`, `died`, `notified`, `granted`,
 /// `revoked` for signals; and for the nemesis the name of a fault, or `phase`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Line<'a> {

@@ -48,7 +48,8 @@ fn write_entry(history: &History, entry: &Entry<'_>, out: &mut impl Write) -> io
         Kind::Fail => "fail",
         Kind::Info | Kind::Signal => "info",
     };
-    write!(out, ":process {process}, :type :{kind}, :f :{}", entry.f.name())?;
+    let f = if entry.extends { F::Extend } else { entry.f };
+    write!(out, ":process {process}, :type :{kind}, :f :{}", f.name())?;
     write_value(history, entry, out)?;
     for (name, number) in [
         ("token", entry.token),

@@ -16,6 +16,10 @@ pub(super) struct ProcessState {
     /// The position of the outcome that is not known.
     pub unknown: u32,
     pub died: u32,
+    /// The number of the lock that it lost last and has not acquired since.
+    pub lost: u32,
+    /// Its open call is an extension of a lock that it had lost.
+    pub retakes: bool,
 }
 
 pub(super) const NEW: ProcessState = ProcessState {
@@ -24,18 +28,26 @@ pub(super) const NEW: ProcessState = ProcessState {
     last_ns: 0,
     unknown: NONE,
     died: NONE,
+    lost: NONE,
+    retakes: false,
 };
 
 impl ProcessState {
-    pub(super) fn step(&mut self, fields: &EventFields, position: u32) {
+    /// An extension whose outcome is unknown leaves its process as it is: it knows how long the lease lasts without it.
+    pub(super) fn step(&mut self, fields: &EventFields, (position, is_answer): (u32, bool), lock: u32) {
         match (fields.kind, fields.f) {
             (Kind::Signal, F::Died) => self.died = position,
-            (Kind::Signal, _) => return,
+            (Kind::Signal, _) if !is_answer => {}
             (Kind::Invoke, _) => self.open = position,
-            (Kind::Info, _) => (self.open, self.unknown) = (NONE, position),
-            (Kind::Ok | Kind::Fail, _) => self.open = NONE,
+            (Kind::Info, f) if f != F::Extend => (self.open, self.unknown) = (NONE, position),
+            _ => self.open = NONE,
         }
-        if fields.kind != Kind::Signal {
+        match (fields.kind, fields.f) {
+            (Kind::Signal, F::Lost) => self.lost = lock,
+            (Kind::Ok, F::Acquire) if self.lost == lock => self.lost = NONE,
+            _ => {}
+        }
+        if fields.kind != Kind::Signal || is_answer {
             (self.last, self.last_ns) = (position, fields.time);
         }
     }

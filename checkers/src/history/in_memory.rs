@@ -246,6 +246,11 @@ impl History {
         self.says(acquire).map_or(NONE, |says| says.wait_ms)
     }
 
+    /// The number of a lock by its name, which stays when names are forgotten.
+    pub(super) fn number_of(&self, lock: Symbol) -> u32 {
+        self.lock_of_name.get(lock as usize).copied().unwrap_or(NONE)
+    }
+
     pub(crate) fn rare(&self, event: PackedEvent) -> Rare {
         self.says(event).copied().unwrap_or_default()
     }

@@ -27,7 +27,7 @@ pub struct ReadOptions {
 
 /// The lock of histories that name none.
 const THE_LOCK: &str = "lock";
-const OPERATIONS: &str = "one of :acquire, :release, :lock, :unlock, :refresh, :read, :write, :cas";
+const OPERATIONS: &str = "one of :acquire, :release, :lock, :unlock, :extend, :refresh, :read, :write, :cas";
 
 /// Reads a whole history.
 pub(super) fn read(input: impl BufRead, json: bool, options: &ReadOptions) -> Result<History, ReadError> {
@@ -146,9 +146,10 @@ impl JepsenReading<'_> {
     fn operation(&mut self, map: &Datum, entry: Entry<'_>, process: u32, line: u64) -> Result<(), ReadError> {
         // The entry borrows from here on, too.
         let mut entry = entry;
-        self.locks |= matches!(entry.f, F::Acquire | F::Release);
+        let is_of_lock = matches!(entry.f, F::Acquire | F::Release | F::Extend);
+        self.locks |= is_of_lock;
         let (key, value) = split(map.get("value").unwrap_or(&Datum::Nil), entry.f);
-        let named = self.named_lock(map, key, value, matches!(entry.f, F::Acquire | F::Release));
+        let named = self.named_lock(map, key, value, is_of_lock);
         let mode = map.get("mode").and_then(Datum::word).map(Mode::parse);
         if entry.kind == Kind::Invoke {
             let lock = named.unwrap_or_else(|| THE_LOCK.to_owned());
@@ -356,7 +357,7 @@ fn is_refusal(f: F, value: &Datum, call: Option<&(String, Mode)>, by_value: bool
         Datum::Other(other) => other == "false",
         _ => false,
     };
-    says_no && matches!(f, F::Acquire | F::Release)
+    says_no && matches!(f, F::Acquire | F::Release | F::Extend)
 }
 
 /// The place after an event that was added, of which there are then so many.

@@ -222,7 +222,8 @@ const SMALL: &str = "a whole number of at most 32 bits";
 const TEXT: &str = "a string";
 const WHOSE: &str = "a number, `server` or `nemesis`";
 const TYPES: &str = "one of invoke, ok, fail, info, signal";
-const OPERATIONS: &str = "one of acquire, release, read, write, cas, lost, woken, died, notified, granted, revoked";
+const OPERATIONS: &str =
+    "one of acquire, release, extend, read, write, cas, lost, woken, died, notified, granted, revoked";
 
 impl LineFields {
     /// Nulls count as absent, unknown fields as nothing.

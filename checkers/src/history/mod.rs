@@ -14,6 +14,7 @@ mod error;
 pub mod event;
 pub(crate) mod event_table;
 mod export;
+mod extending;
 mod forget;
 mod form;
 mod in_memory;

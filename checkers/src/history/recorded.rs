@@ -72,6 +72,7 @@ pub(super) fn recorded_line(
     let f = match line.word()? {
         ACQUIRE => F::Acquire,
         RELEASE => F::Release,
+        EXTEND => F::Extend,
         GRANTED => F::Granted,
         REVOKED => F::Revoked,
         READ => F::Read,
@@ -118,6 +119,7 @@ const INFO: u64 = word("info");
 const SIGNAL: u64 = word("signal");
 const ACQUIRE: u64 = word("acquire");
 const RELEASE: u64 = word("release");
+const EXTEND: u64 = word("extend");
 const GRANTED: u64 = word("granted");
 const REVOKED: u64 = word("revoked");
 const READ: u64 = word("read");

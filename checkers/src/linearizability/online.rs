@@ -162,7 +162,7 @@ impl OnlineSweep {
             owner: NONE,
             node: NONE,
             kind: entry.kind,
-            f: entry.f,
+            f: if entry.extends { F::Extend } else { entry.f },
             mode: entry.mode,
             line: 0,
             rare: NONE,
@@ -431,7 +431,7 @@ mod tests {
             told.insert(history.lock_name(lock as usize).to_owned());
         };
         for entry in history.entries() {
-            let of_lock = matches!(entry.f, F::Acquire | F::Release | F::Lost | F::Died);
+            let of_lock = matches!(entry.f, F::Acquire | F::Release | F::Extend | F::Lost | F::Died);
             if of_lock && matches!(entry.process, Process::Client(_)) {
                 sweep.push(&entry, &mut tell).expect("well formed");
             }

@@ -28,6 +28,7 @@ pub(super) fn changes_something(model: &Model, f: F, kind: Kind, online: bool) -
         (F::Acquire, Kind::Fail | Kind::Info) => model.judges_busy(),
         (F::Release, Kind::Ok) => online || model.judges_busy() || mutated(Mutant::ReplyEnds),
         (F::Release, Kind::Info) => online,
+        (F::Extend, _) => false,
         _ => true,
     }
 }

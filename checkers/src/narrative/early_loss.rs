@@ -4,6 +4,7 @@ use super::{at, finding, length, many, violated};
 use crate::context::Context;
 use crate::early_loss::{EarlyLoss, EarlyLosses};
 use crate::finding::{Finding, Property, Verdict, Violation};
+use crate::history::names::NONE;
 
 /// The finding of HL010.
 pub(crate) fn tell(context: &Context<'_>, decided: &EarlyLosses<'_>) -> Finding {
@@ -48,19 +49,32 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
     let ended_ns = history.event(end).time;
     let mut violation = history.violation(class, hold.lock(history), &[hold.process], ended_ns);
     let (lasted, lease) = (length(loss.lasted_ns), length(context.lease_ns));
+    let extends = loss.since != hold.call(history);
+    let call = if extends { "call to extend it" } else { "acquire call" };
     violation.summary = format!(
-        "{who} lost `{}` {lasted} after its acquire call, with a lease of {lease}",
+        "{who} lost `{}` {lasted} after its {call}, with a lease of {lease}",
         violation.lock
     );
     violation.show(history, hold.call(history), "asked for the lock");
     violation.show(history, hold.got, "got the lock");
     let got = at(history.ns(hold.from));
     violation.say(history, format!("{who} got the lock at {got}."), &[hold.got]);
+    if extends {
+        say_extension(context, &who, loss.since, &mut violation);
+    }
+    let is_told = history.event(end).mate != NONE;
     let (role, text) = match loss.grant {
         Some(_) => (
             "the server let it run out",
             format!(
                 "The server let it run out by {}, and no fault affected {who}.",
+                at(ended_ns)
+            ),
+        ),
+        None if is_told => (
+            "told that it lost the lock",
+            format!(
+                "Its next call to extend it was answered `not held` at {}, and no fault affected {who}.",
                 at(ended_ns)
             ),
         ),
@@ -76,6 +90,10 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
     violation.say(history, text, &[end]);
     violation.likely = Some(
         match loss.grant {
+            _ if extends => {
+                "an extension that is answered ok does not lengthen the lease on the server, or by less than a lease: look at the \
+                 time to live that it sets, and at the answer that it reads"
+            }
             Some(_) => {
                 "the client sets a time to live that differs from the requested lease, or sets it in another unit than the \
                  store's"
@@ -87,4 +105,13 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
     violation.follows = context.root_of(hold.got);
     violation.figure("lasted_ms", loss.lasted_ns as f64 / 1e6);
     violation
+}
+
+fn say_extension(context: &Context<'_>, who: &str, call: u32, violation: &mut Violation) {
+    let history = context.history;
+    let answer = history.event(call).mate;
+    violation.show(history, call, "asked to extend it");
+    violation.show(history, answer, "extended the lock");
+    let text = format!("{who} extended it, answered ok at {}.", at(history.event(answer).time));
+    violation.say(history, text, &[call, answer]);
 }

@@ -1,9 +1,11 @@
 //! HL001 in words: what an overlap is, how it came to that, and the likely cause.
 
+use super::extending::{REMOVED_BY_EXTENSION, got};
 use super::{EARLY_RELEASE, at, finding, in_brackets, length, many, thousands, violated};
 use crate::context::Context;
 use crate::exclusion::cause::{self, OverlapCause};
 use crate::exclusion::{DoubleGrant, Exclusion, OverlapClass, before_change, beyond_permits, given_up};
+use crate::extensions;
 use crate::finding::{Because, Finding, Property, Verdict, Violation};
 use crate::history::Window;
 use crate::history::names::NONE;
@@ -86,6 +88,7 @@ fn likely_of(class: OverlapClass) -> &'static str {
              transaction that compares)"
         }
         OverlapClass::EarlyRelease => EARLY_RELEASE,
+        OverlapClass::WrongExtension => REMOVED_BY_EXTENSION,
         OverlapClass::TooManyPermits => {
             "more permits were held than there are: look at how an acquire counts the held permits, and at releases that are \
              counted twice"
@@ -93,8 +96,18 @@ fn likely_of(class: OverlapClass) -> &'static str {
     }
 }
 
+/// The same where it depends on the second.
+fn of_class(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> &'static str {
+    match class {
+        OverlapClass::WrongExtension if extensions::began_again(context.history, &overlap.second) => EXTENDED_ANOTHERS,
+        class => likely_of(class),
+    }
+}
+
 const STOOD_STILL: &str = "the holder stood still while its lease ran out, and no client can notice that in time: let the store refuse \
      tokens that go back";
+const EXTENDED_ANOTHERS: &str = "an `extend` was answered ok although another client had the lock by then: compare the owner and set the time \
+     to live in one atomic step";
 const NOT_KNOWN: &str = "not known from this history: the owner on the server is not recorded; the server lost the lock, a client removed \
      it, or an acquire was answered `ok` without a grant";
 
@@ -111,7 +124,7 @@ fn not_seen(context: &Context<'_>) -> &'static str {
 fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> String {
     let cause = cause::cause(context, class, overlap);
     match cause {
-        OverlapCause::OfClass(class) => likely_of(class).to_owned(),
+        OverlapCause::OfClass(class) => of_class(context, class, overlap).to_owned(),
         OverlapCause::Forgotten(window) => format!(
             "the lock was gone after {} {} of {}: a server that restarts without its data grants a held lock again; let it \
              write to disk before it answers, or ask a majority of servers",
@@ -321,7 +334,8 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     ];
     let before = overwritten_before_it_was_told(context, overlap, class);
     let is_by_the_server = by_the_server.contains(&class) || class == OverlapClass::TooManyPermits;
-    let taken = grant.filter(|_| !is_by_the_server && before.is_none());
+    let extended = extensions::began_again(history, second);
+    let taken = grant.filter(|_| !is_by_the_server && before.is_none() && !extended);
     let taken_ns = taken.and_then(|grant| grant.revoked_ns(history));
     let (first_ns, second_ns) = (history.ns(first.from), history.ns(second.from));
     let mut told = vec![(
@@ -356,7 +370,7 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
             },
         ));
     }
-    let got = format!("{b} got the lock at {}{}.", time(second_ns), token(second));
+    let got = format!("{b} {} at {}{}.", got(history, second), time(second_ns), token(second));
     let ungranted = class == OverlapClass::ToldWithoutGrant && grants.of_hold(history, second).is_none();
     let got = if ungranted {
         format!("{got} The server shows no grant to it.")
@@ -409,10 +423,19 @@ fn how_it_got_it(
         format!(", and the schedule kept it working for {kept} as the target of a fault")
     });
     let got = format!(
-        "{a} got the lock at {}{token}{}.",
+        "{a} {} at {}{token}{}.",
+        got(history, first),
         time(from_ns),
         kept.unwrap_or_default()
     );
+    let mut extended = extensions::answered_ok(history, first).filter(|answer| history.event(*answer).time <= until_ns);
+    let got = match extended.by_ref().last() {
+        Some(answer) => format!(
+            "{got} It extended its lease, the last time by {}.",
+            time(history.event(answer).time)
+        ),
+        None => got,
+    };
     let touched = || context.window_that_touched(history.client_of(first.process), from_ns, until_ns);
     let Some(window) = cause::end_of_lease(context, overlap).or_else(touched) else {
         return history.because(got, &[first.got]);

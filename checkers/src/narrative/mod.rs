@@ -7,6 +7,7 @@ pub(crate) mod calls;
 mod drawing;
 pub(crate) mod early_loss;
 pub(crate) mod exclusion;
+mod extending;
 pub(crate) mod fairness;
 pub(crate) mod fencing;
 pub(crate) mod herd;

@@ -1,5 +1,6 @@
 //! HL007 in words: grants that the server never gave, had taken back, that another process removed, or that no client was told of.
 
+use super::extending::REMOVED_BY_EXTENSION;
 use super::{EARLY_RELEASE, at, finding, in_brackets, length, many, not_watched, thousands, violated};
 use crate::context::Context;
 use crate::finding::{Finding, Property, Verdict, Violation};
@@ -59,6 +60,12 @@ fn describe(context: &Context<'_>, wrong: &WrongGrant<'_>) -> Violation {
             removed_ns,
             release,
         } => own_release(context, hold, grant, removed_ns, release),
+        WrongGrant::OwnExtension {
+            hold,
+            grant,
+            removed_ns,
+            answer,
+        } => own_extension(context, hold, grant, (removed_ns, answer)),
         WrongGrant::Orphan(orphan) => match orphan.refused {
             Some(refused) => unnoticed_grant(context, &orphan, &refused),
             None => orphan_grant(context, &orphan),
@@ -216,6 +223,38 @@ fn foreign_release(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, 
         "a release that does not compare the owner, or compares and deletes in two steps, came late from an earlier holder"
             .into(),
     );
+    violation
+}
+
+fn own_extension(
+    context: &Context<'_>,
+    hold: &LockHold,
+    grant: &ServerGrant,
+    (removed_ns, answer): (u64, u32),
+) -> Violation {
+    let history = context.history;
+    let who = history.who(hold.process);
+    let mut violation = start(context, "wrong-extension", hold, removed_ns);
+    violation.summary = format!(
+        "the `extend` of `{}` by {who} was answered ok, and removed the lock",
+        violation.lock
+    );
+    let answered = history.event(answer);
+    violation.show(history, answered.mate, "asked to extend it");
+    violation.show(history, answer, "extended the lock");
+    violation.show(history, grant.revoked, "removed on request");
+    let text = format!(
+        "{who} asked to extend it at {}, and was answered ok at {}.",
+        at(history.event(answered.mate).time),
+        at(answered.time)
+    );
+    violation.say(history, text, &[answered.mate, answer]);
+    violation.say(
+        history,
+        format!("The server removed the lock at {}.", at(removed_ns)),
+        &[grant.revoked],
+    );
+    violation.likely = Some(REMOVED_BY_EXTENSION.into());
     violation
 }
 

@@ -71,6 +71,11 @@ pub trait LockClient {
     /// Releases the lock, answering within about one lease.
     async fn release(&mut self, lock: &str) -> LockResult<()>;
 
+    /// Extends the lease of a held lock to its whole length, where the lock leaves that to its user.
+    async fn extend(&mut self, _lock: &str) -> LockResult<()> {
+        Err(LockError::refused("its user cannot extend its lease"))
+    }
+
     /// Releases what is held, and disconnects.
     async fn close(&mut self);
 }

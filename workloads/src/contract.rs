@@ -29,6 +29,9 @@ pub struct Contract {
     /// Whether the client renews the lease while it holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub renews: Option<bool>,
+    /// Whether a holder may be asked to extend its lease, which the application then does while it holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extends: Option<bool>,
     /// Whether waiters get the lock in the order in which they asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fifo: Option<bool>,
@@ -127,6 +130,11 @@ impl fmt::Display for KeyValue {
 }
 
 impl Contract {
+    /// Whether a lock can be held for longer than its lease: the client or the application renews that.
+    pub fn outlasts_its_lease(&self) -> bool {
+        self.renews == Some(true) || self.extends == Some(true)
+    }
+
     /// This contract with what `other` says put in its place.
     #[must_use]
     pub fn completed_by(&self, other: &Contract) -> Contract {

@@ -33,6 +33,9 @@ pub enum ClientOp {
     Acquire(AcquireRequest),
     /// Answer `ok` when the lock was held and no longer is, `fail` when it was not held, `info` when it may still be held.
     Release { lock: String },
+    /// Answer `ok` when the lock is held for a whole lease from here on, `fail` when it is not extended, with `not held` when it is not
+    /// held (any more), `info` when it may be extended or not. Only asked of clients whose contract has `extends`.
+    Extend { lock: String },
     /// Comes last: release what is held, disconnect, answer.
     Close,
 }

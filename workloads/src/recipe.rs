@@ -73,6 +73,8 @@ pub struct Recipe {
     pub lease: bool,
     /// Whether the lease is renewed while the lock is held.
     pub renews: bool,
+    /// Whether its user extends the lease, and knows by itself how long that lasts.
+    pub extends: bool,
     /// Whether times of the wall clocks of several clients are compared.
     pub wall_clock: bool,
     /// How long a waiter waits before it asks again; zero where it does not poll.
@@ -97,6 +99,7 @@ impl Recipe {
             since: None,
             lease: true,
             renews: true,
+            extends: false,
             wall_clock: false,
             interval: Duration::ZERO,
             constructor,
@@ -209,6 +212,7 @@ impl RecipeOptions {
         Contract {
             lease: Some(recipe.lease),
             renews: Some(recipe.lease && recipe.renews),
+            extends: recipe.extends.then_some(true),
             fifo: Some(recipe.fifo),
             read: Some(recipe.modes),
             reentrant: Some(self.reentrant),

@@ -69,6 +69,10 @@ impl LockClient for Reentrant {
         self.inner.release(lock).await
     }
 
+    async fn extend(&mut self, lock: &str) -> LockResult<()> {
+        self.inner.extend(lock).await
+    }
+
     async fn close(&mut self) {
         self.inner.close().await;
     }

@@ -57,6 +57,10 @@ impl LockClient for RelayedClient {
         self.client.release(lock).await
     }
 
+    async fn extend(&mut self, lock: &str) -> LockResult<()> {
+        self.client.extend(lock).await
+    }
+
     async fn close(&mut self) {
         self.client.close().await;
     }

@@ -184,6 +184,7 @@ pub async fn perform(lock: &mut dyn LockClient, op: &ClientOp) -> LockResult<Loc
         ClientOp::Open(_) => lock.open().await,
         ClientOp::Acquire(acquire) => lock.acquire(acquire).await,
         ClientOp::Release { lock: name } => lock.release(name).await.map(|()| LockGrant::default()),
+        ClientOp::Extend { lock: name } => lock.extend(name).await.map(|()| LockGrant::default()),
         ClientOp::Close => {
             lock.close().await;
             Ok(LockGrant::default())

@@ -47,6 +47,11 @@ public abstract class HarnessClient {
 
     protected abstract void release(String lock) throws Exception;
 
+    /** Gives a held lock its whole lease again, where the contract has {@code extends}. */
+    protected void extend(String lock) throws Exception {
+        throw new Fail("its user cannot extend its lease");
+    }
+
     /** Releases what is held, and disconnects. */
     protected abstract void close() throws Exception;
 
@@ -125,6 +130,9 @@ public abstract class HarnessClient {
                 return owner == null ? "" : ",\"owner\":" + quoted(owner);
             case "release":
                 release(text(request, "lock"));
+                return "";
+            case "extend":
+                extend(text(request, "lock"));
                 return "";
             case "close":
                 close();

@@ -1,6 +1,7 @@
 """The client protocol of harness (docs/client-protocol.md) for locks written in Python: JSON lines over stdin and stdout.
 
-Write a class with `open`, `acquire`, `release` and `close` like those of `Lock` below, and call `serve(YourLock)`.
+Write a class with `open`, `acquire`, `release` and `close` like those of `Lock` below, and `extend` where the contract has `extends`,
+and call `serve(YourLock)`.
 Raise `Fail` for what surely did not happen; any other exception means that it is not known whether it happened, and
 becomes `info`.
 Each client runs in a separate thread, so one process can serve several, and a library that ties a lock to its thread works.
@@ -41,6 +42,10 @@ class Lock:
     def release(self, lock):
         pass
 
+    def extend(self, lock):
+        """Gives a held lock its whole lease again; `Fail("not held")` where it is not held (any more)."""
+        raise Fail("its user cannot extend its lease")
+
     def close(self):
         pass
 
@@ -70,7 +75,7 @@ def ping_most(servers):
 class LibraryLock(Lock):
     """A lock of a library that has an object for each contender. `take` makes one and asks it for the lock."""
 
-    # The library's errors for a release of what is not held (any more).
+    # The library's errors for a release, or an extension, of what is not held (any more).
     not_held = ()
 
     def __init__(self):
@@ -96,6 +101,19 @@ class LibraryLock(Lock):
             raise Fail("not held")
         try:
             contender.release()
+        except self.not_held as error:
+            raise Fail(f"not held: {error}")
+
+    def lengthen(self, contender):
+        """Extends the lease of a contender that holds the lock, where the contract has `extends`."""
+        raise Fail("its user cannot extend its lease")
+
+    def extend(self, lock):
+        contender = self.held.get(lock)
+        if contender is None:
+            raise Fail("not held")
+        try:
+            self.lengthen(contender)
         except self.not_held as error:
             raise Fail(f"not held: {error}")
 
@@ -129,6 +147,8 @@ def _perform(client, request):
         token, owner = client.acquire(request["lock"], request["wait_ms"])
     elif op == "release":
         client.release(request["lock"])
+    elif op == "extend":
+        client.extend(request["lock"])
     elif op == "close":
         _close(client)
     else:

@@ -1,10 +1,11 @@
-"""redis-py's `Lock` under harness: `redis_py.py once` or `renewed`.
+"""redis-py's `Lock` under harness: `redis_py.py once`, `renewed`, `reacquired`, `extended` or `no-timeout`.
 
 https://redis.readthedocs.io/en/stable/lock.html
 
 The lock expires with its timeout, and redis-py does not tell its user: `once` raises no `lost`. `renewed` extends the lock
 in a thread, as users of redis-py do, and raises `lost` when a renewal is refused or none is answered for two thirds of the
-lease. It polls, so nothing is `woken`, and it hands out no token; its random value is the owner. The client keeps the retries
+lease. `reacquired` and `extended` leave it to the application to extend the lock, by the methods `reacquire` and `extend`;
+`no-timeout` is `reacquired` of a lock without a timeout (`timeout=0`). It polls, so nothing is `woken`, and it hands out no token; its random value is the owner. The client keeps the retries
 of the library; it is only given socket timeouts, since a client must answer.
 """
 
@@ -30,6 +31,7 @@ class RedisPyLock(LibraryLock):
         "keys": "harness:{lock}",
     }
     not_held = LockError
+    timeout = None  # the lease
 
     def open(self, endpoints, lease_ms):
         host, port = endpoints[0].rsplit(":", 1)
@@ -39,7 +41,8 @@ class RedisPyLock(LibraryLock):
 
     def take(self, lock, wait_ms):
         # a lock that is extended by another thread keeps its value where that thread sees it
-        contender = self.redis.lock(f"harness:{lock}", timeout=self.lease, thread_local=False)
+        timeout = self.lease if self.timeout is None else self.timeout
+        contender = self.redis.lock(f"harness:{lock}", timeout=timeout, thread_local=False)
         return contender if contender.acquire(blocking=wait_ms > 0, blocking_timeout=wait_ms / 1000 or None) else None
 
     def grant(self, contender):
@@ -86,4 +89,28 @@ class RedisPyRenewedLock(RedisPyLock):
             self.lost(lock, cause)
 
 
-serve({"once": RedisPyLock, "renewed": RedisPyRenewedLock}[sys.argv[1]])
+class RedisPyReacquiredLock(RedisPyLock):
+    contract = {**RedisPyLock.contract, "extends": True}
+
+    def lengthen(self, contender):
+        contender.reacquire()
+
+
+class RedisPyExtendedLock(RedisPyReacquiredLock):
+    def lengthen(self, contender):
+        contender.extend(self.lease, replace_ttl=True)
+
+
+class RedisPyLastingLock(RedisPyReacquiredLock):
+    contract = {**RedisPyReacquiredLock.contract, "lease": False}
+    timeout = 0
+
+
+KINDS = {
+    "once": RedisPyLock,
+    "renewed": RedisPyRenewedLock,
+    "reacquired": RedisPyReacquiredLock,
+    "extended": RedisPyExtendedLock,
+    "no-timeout": RedisPyLastingLock,
+}
+serve(KINDS[sys.argv[1]])

@@ -21,11 +21,12 @@ import (
 
 // What this lock promises: docs/client-protocol.md has the words.
 var contract = map[string]any{
-	"lease": true, "renews": false, "fifo": false, "tries": true, "wakes": "polls",
+	"lease": true, "renews": false, "extends": true, "fifo": false, "tries": true, "wakes": "polls",
 	"owner": "server", "token": "none", "keys": "harness:{lock}", "value": "string",
 }
 
 const compareAndDelete = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
+const compareAndExtend = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end"
 
 // Refused says that it surely did not happen. Any other error: it is not known whether it happened.
 type Refused string
@@ -176,13 +177,20 @@ func (client *Client) acquire(lock string, wait time.Duration) (map[string]any, 
 }
 
 func (client *Client) hold(lock, value string, asked time.Time) (map[string]any, error) {
-	// counted from before the SET was sent, so that it ends earlier here than on the server
-	left := client.lease*85/100 - time.Since(asked)
-	if left <= 0 {
+	if !client.believe(lock, value, asked) {
 		if _, err := client.remove(lock, value); err != nil {
 			return nil, err
 		}
 		return nil, Refused("timeout")
+	}
+	return map[string]any{"owner": value}, nil
+}
+
+func (client *Client) believe(lock, value string, asked time.Time) bool {
+	// counted from before the request was sent, so that it ends earlier here than on the server
+	left := client.lease*85/100 - time.Since(asked)
+	if left <= 0 {
+		return false
 	}
 	timer := time.AfterFunc(left, func() {
 		say(map[string]any{
@@ -190,7 +198,26 @@ func (client *Client) hold(lock, value string, asked time.Time) (map[string]any,
 		})
 	})
 	client.held[lock] = hold{value, timer}
-	return map[string]any{"owner": value}, nil
+	return true
+}
+
+func (client *Client) extend(lock string) (map[string]any, error) {
+	held, there := client.held[lock]
+	if !there {
+		return nil, Refused("not held")
+	}
+	asked := time.Now()
+	lease := strconv.FormatInt(client.lease.Milliseconds(), 10)
+	extended, err := client.call("EVAL", compareAndExtend, "1", "harness:"+lock, held.value, lease)
+	if err == nil && extended != int64(1) {
+		err = Refused("not held: it expired")
+	}
+	if err != nil {
+		return nil, err
+	}
+	held.timer.Stop()
+	client.believe(lock, held.value, asked)
+	return nil, nil
 }
 
 func (client *Client) release(lock string) (map[string]any, error) {
@@ -244,6 +271,8 @@ func perform(clients map[uint64]*Client, number uint64, op string, asked request
 		return client.acquire(asked.Lock, time.Duration(asked.WaitMs)*time.Millisecond)
 	case "release":
 		return client.release(asked.Lock)
+	case "extend":
+		return client.extend(asked.Lock)
 	case "close":
 		delete(clients, number)
 		return client.close()

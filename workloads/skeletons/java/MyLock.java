@@ -21,6 +21,8 @@ import java.util.concurrent.TimeUnit;
 public class MyLock extends HarnessClient {
     static final String COMPARE_AND_DELETE =
             "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
+    static final String COMPARE_AND_EXTEND =
+            "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
 
     /** One connection; a call that fails or times out closes it, so that no answer is taken for another's. */
     static class Redis {
@@ -98,7 +100,7 @@ public class MyLock extends HarnessClient {
     /** What this lock promises: docs/client-protocol.md has the words. */
     @Override
     protected String contract() {
-        return "{\"lease\":true,\"renews\":false,\"fifo\":false,\"tries\":true,\"wakes\":\"polls\","
+        return "{\"lease\":true,\"renews\":false,\"extends\":true,\"fifo\":false,\"tries\":true,\"wakes\":\"polls\","
                 + "\"owner\":\"server\",\"token\":\"none\",\"keys\":\"harness:{lock}\",\"value\":\"string\"}";
     }
 
@@ -167,14 +169,35 @@ public class MyLock extends HarnessClient {
     }
 
     String hold(String lock, String value, long asked) throws IOException, Fail {
-        // counted from before the SET was sent, so that it ends earlier here than on the server
-        long left = asked + TimeUnit.MILLISECONDS.toNanos(leaseMs) * 85 / 100 - System.nanoTime();
-        if (left <= 0) {
+        if (!believe(lock, value, asked)) {
             delete(lock, value);
             throw new Fail("timeout");
         }
-        held.put(lock, new Hold(value, timers.schedule(() -> lost(lock, "lease ends"), left, TimeUnit.NANOSECONDS)));
         return value;
+    }
+
+    boolean believe(String lock, String value, long asked) {
+        // counted from before the request was sent, so that it ends earlier here than on the server
+        long left = asked + TimeUnit.MILLISECONDS.toNanos(leaseMs) * 85 / 100 - System.nanoTime();
+        if (left > 0) {
+            held.put(lock, new Hold(value, timers.schedule(() -> lost(lock, "lease ends"), left, TimeUnit.NANOSECONDS)));
+        }
+        return left > 0;
+    }
+
+    @Override
+    protected void extend(String lock) throws IOException, Fail {
+        Hold hold = held.get(lock);
+        if (hold == null) {
+            throw new Fail("not held");
+        }
+        long asked = System.nanoTime();
+        Object extended = call("EVAL", COMPARE_AND_EXTEND, "1", "harness:" + lock, hold.value(), Long.toString(leaseMs));
+        if (!Long.valueOf(1).equals(extended)) {
+            throw new Fail("not held: it expired");
+        }
+        hold.timer().cancel(false);
+        believe(lock, hold.value(), asked);
     }
 
     @Override

@@ -6,11 +6,13 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 // What this lock promises: docs/client-protocol.md has the words.
 const CONTRACT = {
-  lease: true, renews: false, fifo: false, tries: true, wakes: "polls",
+  lease: true, renews: false, extends: true, fifo: false, tries: true, wakes: "polls",
   owner: "server", token: "none", keys: "harness:{lock}", value: "string",
 };
 const COMPARE_AND_DELETE =
   "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
+const COMPARE_AND_EXTEND =
+  "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
 
 /** It surely did not happen. Any other error: it is not known whether it happened. */
 class Refused extends Error {}
@@ -127,14 +129,29 @@ class Client {
   }
 
   async hold(lock, value, asked) {
-    // counted from before the SET was sent, so that it ends earlier here than on the server
-    const left = asked + this.lease * 0.85 - now();
-    if (left <= 0) {
+    if (!this.believe(lock, value, asked)) {
       await this.delete(lock, value);
       throw new Refused("timeout");
     }
-    this.held.set(lock, { value, timer: setTimeout(() => this.lost(lock), left) });
     return { owner: value };
+  }
+
+  believe(lock, value, asked) {
+    // counted from before the request was sent, so that it ends earlier here than on the server
+    const left = asked + this.lease * 0.85 - now();
+    if (left > 0) this.held.set(lock, { value, timer: setTimeout(() => this.lost(lock), left) });
+    return left > 0;
+  }
+
+  async extend(lock) {
+    const hold = this.held.get(lock);
+    if (!hold) throw new Refused("not held");
+    const asked = now();
+    const extended = await this.call("EVAL", COMPARE_AND_EXTEND, 1, `harness:${lock}`, hold.value, this.lease);
+    if (extended !== 1) throw new Refused("not held: it expired");
+    clearTimeout(hold.timer);
+    this.believe(lock, hold.value, asked);
+    return {};
   }
 
   lost(lock) {
@@ -175,6 +192,8 @@ async function perform(request) {
       return client.acquire(request.lock, request.wait_ms);
     case "release":
       return client.release(request.lock);
+    case "extend":
+      return client.extend(request.lock);
     case "close":
       clients.delete(number);
       return client.close();

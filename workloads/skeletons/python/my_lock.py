@@ -9,6 +9,7 @@ import time
 from harness_client import Fail, Lock, serve
 
 COMPARE_AND_DELETE = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
+COMPARE_AND_EXTEND = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end"
 
 
 class Redis:
@@ -42,7 +43,7 @@ class Redis:
 
 
 class MyLock(Lock):
-    contract = {"lease": True, "renews": False, "fifo": False, "tries": True, "wakes": "polls",
+    contract = {"lease": True, "renews": False, "extends": True, "fifo": False, "tries": True, "wakes": "polls",
                 "owner": "server", "token": "none", "keys": "harness:{lock}", "value": "string"}  # fmt: skip
 
     def open(self, endpoints, lease_ms):
@@ -93,16 +94,30 @@ class MyLock(Lock):
             time.sleep(0.02)
 
     def hold(self, lock, value, asked):
-        # counted from before the SET was sent, so that it ends earlier here than on the server
-        left = asked + self.lease * 0.85 - time.monotonic()
-        if left <= 0:
+        if not self.believe(lock, value, asked):
             self.delete(lock, value)
             raise Fail("timeout")
-        timer = threading.Timer(left, self.lost, (lock, "lease ends"))
-        timer.daemon = True
-        timer.start()
-        self.held[lock] = value, timer
         return None, value  # the token and the owner
+
+    def believe(self, lock, value, asked):
+        # counted from before the request was sent, so that it ends earlier here than on the server
+        left = asked + self.lease * 0.85 - time.monotonic()
+        if left > 0:
+            timer = threading.Timer(left, self.lost, (lock, "lease ends"))
+            timer.daemon = True
+            timer.start()
+            self.held[lock] = value, timer
+        return left > 0
+
+    def extend(self, lock):
+        value, timer = self.held.get(lock, (None, None))
+        if value is None:
+            raise Fail("not held")
+        asked = time.monotonic()
+        if self.call("EVAL", COMPARE_AND_EXTEND, 1, f"harness:{lock}", value, int(self.lease * 1000)) != 1:
+            raise Fail("not held: it expired")
+        timer.cancel()
+        self.believe(lock, value, asked)
 
     def release(self, lock):
         value, timer = self.held.pop(lock, (None, None))

@@ -172,7 +172,9 @@ impl<V: Variant> SingleKeyLock<V> {
         };
         let watch = match (expires, self.renews()) {
             (Some(_), true) => Some(keep_renewing(&self.context, self.connection.clone(), lease)),
-            (Some(end), false) if self.context.is_careful() => Some(self.context.watch_validity(attempt.lock, end)),
+            (Some(end), false) if self.context.is_careful() && !self.extends() => {
+                Some(self.context.watch_validity(attempt.lock, end))
+            }
             _ => None,
         };
         let held = HeldValue {
@@ -213,6 +215,11 @@ impl<V: Variant> SingleKeyLock<V> {
     /// Whether the holder renews the lease until it releases.
     fn renews(&self) -> bool {
         self.context.options.recipe.renews
+    }
+
+    /// Whether the lock's user extends its lease and watches it.
+    fn extends(&self) -> bool {
+        self.context.options.recipe.extends
     }
 
     /// Whether a careful client knows that it no longer holds the lock.
@@ -331,6 +338,25 @@ impl<V: Variant> LockClient for SingleKeyLock<V> {
             return Err(LockError::no_longer_held("its lease was over"));
         }
         self.release_key(lock, &held).await
+    }
+
+    async fn extend(&mut self, lock: &str) -> LockResult<()> {
+        let held = self.held.get(lock).ok_or(LockError::NOT_HELD)?;
+        let (key, value) = (lock_key(lock), held.value.clone());
+        let asked = self.now();
+        let session = self.connection.session(asked + self.context.lease / 2).await?;
+        let at = KeyContext {
+            recipe: &self.context,
+            session: &*session,
+            lock,
+            key: &key,
+            value: &value,
+        };
+        if !self.variant.extend(at).await? {
+            return Err(LockError::NOT_HELD);
+        }
+        self.held.get_mut(lock).expect("it is held").asked = asked;
+        Ok(())
     }
 
     async fn close(&mut self) {

@@ -36,6 +36,11 @@ pub(super) trait Variant {
     /// Deletes the key to release the lock. `false`: the lock was not the client's own.
     async fn release(&self, at: KeyContext<'_>) -> Result<bool, SessionError>;
 
+    /// Gives the key a new time to live, where the lock's user extends its lease. `false`: the lock was not the client's own.
+    async fn extend(&self, at: KeyContext<'_>) -> Result<bool, SessionError> {
+        at.session.expire_if(at.key, at.value, at.recipe.lease).await
+    }
+
     /// Waits until another try is worthwhile, for at most `limit`.
     async fn wait_for_retry(&self, at: KeyContext<'_>, limit: Duration) {
         at.recipe.host.sleep(at.recipe.poll_pause().min(limit)).await;

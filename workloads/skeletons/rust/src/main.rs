@@ -12,11 +12,13 @@ use serde_json::{json, Value};
 
 const COMPARE_AND_DELETE: &str =
     "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
+const COMPARE_AND_EXTEND: &str =
+    "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
 
 /// What this lock promises: docs/client-protocol.md has the words.
 fn contract() -> Value {
     json!({
-        "lease": true, "renews": false, "fifo": false, "tries": true, "wakes": "polls",
+        "lease": true, "renews": false, "extends": true, "fifo": false, "tries": true, "wakes": "polls",
         "owner": "server", "token": "none", "keys": "harness:{lock}", "value": "string",
     })
 }
@@ -164,11 +166,18 @@ impl Client {
     }
 
     fn hold(&mut self, lock: &str, value: String, asked: Instant) -> Result<Value, Failure> {
-        // counted from before the SET was sent, so that it ends earlier here than on the server
+        if self.believe(lock, &value, asked) {
+            return Ok(json!({ "owner": value }));
+        }
+        self.delete(lock, &value)?;
+        refused("timeout")
+    }
+
+    fn believe(&mut self, lock: &str, value: &str, asked: Instant) -> bool {
+        // counted from before the request was sent, so that it ends earlier here than on the server
         let left = (self.lease * 85 / 100).saturating_sub(asked.elapsed());
         if left.is_zero() {
-            self.delete(lock, &value)?;
-            return refused("timeout");
+            return false;
         }
         let (until, ended) = mpsc::channel::<()>();
         let (client, name) = (self.number, lock.to_owned());
@@ -179,9 +188,22 @@ impl Client {
                 }));
             }
         });
-        let reply = json!({ "owner": value });
-        self.held.insert(lock.to_owned(), Hold { value, _until: until });
-        Ok(reply)
+        self.held.insert(lock.to_owned(), Hold { value: value.to_owned(), _until: until });
+        true
+    }
+
+    fn extend(&mut self, lock: &str) -> Result<Value, Failure> {
+        let Some(value) = self.held.get(lock).map(|hold| hold.value.clone()) else {
+            return refused("not held");
+        };
+        let (asked, lease) = (Instant::now(), self.lease.as_millis().to_string());
+        match self.call(&["EVAL", COMPARE_AND_EXTEND, "1", &format!("harness:{lock}"), &value, &lease])? {
+            Answer::Number(1) => {
+                self.believe(lock, &value, asked);
+                Ok(json!({}))
+            }
+            _ => refused("not held: it expired"),
+        }
     }
 
     fn release(&mut self, lock: &str) -> Result<Value, Failure> {
@@ -229,6 +251,7 @@ fn perform(clients: &mut HashMap<u64, Client>, request: &Value) -> Result<Value,
         }
         "acquire" => clients.get_mut(&number).ok_or_else(unknown)?.acquire(lock, milliseconds("wait_ms")),
         "release" => clients.get_mut(&number).ok_or_else(unknown)?.release(lock),
+        "extend" => clients.get_mut(&number).ok_or_else(unknown)?.extend(lock),
         "close" => clients.remove(&number).ok_or_else(unknown)?.close(),
         other => refused(format!("no such operation: {other}")),
     }

@@ -14,6 +14,7 @@ mod getset;
 mod pubsub;
 mod redlock;
 mod set_px_del;
+mod set_px_extend;
 mod set_px_get_del;
 mod set_px_lua;
 mod setnx;
@@ -28,6 +29,7 @@ pub(crate) const RECIPES: &[&Recipe] = &[
     &set_px_del::RECIPE,
     &set_px_get_del::RECIPE,
     &set_px_lua::RECIPE,
+    &set_px_extend::RECIPE,
     &watchdog::RECIPE,
     &pubsub::RECIPE,
     &redlock::RECIPE,

@@ -1,0 +1,49 @@
+//! `redis-set-px-extend`: `redis-set-px-lua`, of which the user extends the time to live while it holds.
+//!
+//! 1. SET key value NX PX lease, with a random value; poll while it is taken;
+//! 2. when the user asks for it, a script: PEXPIRE the key if it still has the value. A naive client sends a plain PEXPIRE, whatever the
+//!    value is by now, and so may tell its user that it holds what is its successor's;
+//! 3. a script to release: DEL the key if it still has the value.
+//!
+//! The user watches the lease: no `lost` is raised.
+//!
+//! Source: `Lock.reacquire` of redis-py: <https://redis.readthedocs.io/en/stable/lock.html>.
+
+use async_trait::async_trait;
+
+use super::redis;
+use crate::recipe::Recipe;
+use crate::redis::single_key::SingleKeyLock;
+use crate::redis::variant::{KeyContext, Variant};
+use crate::session::SessionError;
+
+pub(super) const RECIPE: Recipe = Recipe {
+    extends: true,
+    ..redis(
+        "redis-set-px-extend",
+        "as redis-set-px-lua; its user extends the lease while it holds",
+        |context| {
+            let compares = context.is_careful();
+            Box::new(SingleKeyLock::new(context, SetPxExtend { compares }))
+        },
+    )
+};
+
+struct SetPxExtend {
+    /// Whether an extension compares the value.
+    compares: bool,
+}
+
+#[async_trait(?Send)]
+impl Variant for SetPxExtend {
+    async fn release(&self, at: KeyContext<'_>) -> Result<bool, SessionError> {
+        at.session.del_if(at.key, at.value).await
+    }
+
+    async fn extend(&self, at: KeyContext<'_>) -> Result<bool, SessionError> {
+        match self.compares {
+            true => at.session.expire_if(at.key, at.value, at.recipe.lease).await,
+            false => at.session.expire(at.key, at.recipe.lease).await,
+        }
+    }
+}

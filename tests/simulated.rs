@@ -469,6 +469,29 @@ fn a_run_ends_at_its_first_violation_where_it_is_to() {
 }
 
 #[test]
+fn a_lease_that_the_application_extends_is_kept_and_one_that_compares_no_owner_takes_anothers_lock() {
+    let harness = Harness::new();
+    let words = "--backend redis --recipe redis-set-px-extend --lease 1s --hold 1500ms --odd-turns 30 --fault partition=holder --time 30s --seed 1";
+    let answer = harness.simulated(words);
+    answer.assert_exit(0);
+    let history = lines_of(&harness.runs()[0]).concat();
+    for line in [
+        r#""type":"ok","f":"extend""#,
+        r#""type":"fail","f":"extend""#,
+        r#""f":"lost""#,
+    ] {
+        assert!(history.contains(line), "{line}");
+    }
+    let answer = harness.simulated(&format!("{words} --holder naive"));
+    answer.assert_exit(1);
+    assert!(
+        violated(&answer).contains(&"HL001") && violated(&answer).contains(&"HL002"),
+        "{:?}",
+        violated(&answer)
+    );
+}
+
+#[test]
 fn a_run_without_a_violation_is_the_same_whether_it_is_to_end_at_one_or_not() {
     let harness = Harness::new();
     for words in [

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use harness_workloads::Contract;
+
 use super::Failure;
 use super::args::RunArgs;
 use super::experiment::run_args;
@@ -153,7 +155,7 @@ impl SpaceOfHunt {
             tries: contract
                 .as_ref()
                 .is_some_and(|contract| Demand::of(&with_tries, contract).is_ok()),
-            long_holds: contract.as_ref().is_some_and(|contract| contract.renews == Some(true)),
+            long_holds: contract.as_ref().is_some_and(Contract::outlasts_its_lease),
             threads: match &self.config.who {
                 Clients::Recipe(_) => true,
                 Clients::Foreign { .. } => contract.is_some_and(|contract| contract.threads == Some(true)),

@@ -1,7 +1,7 @@
 //! What a run asks of its clients beyond plain acquires ([`Demand`]): reads, tries, nested holds, permits. The options say
 //! what is wanted, the contract of the clients what can be had.
 
-use harness_workloads::Contract;
+use harness_workloads::{Contract, IssuedBy};
 
 use super::{Clients, Config};
 
@@ -38,6 +38,9 @@ pub struct OddTurns {
     pub releases_twice: bool,
     /// To ask for what it holds: the lock is to refuse it.
     pub asks_again: bool,
+    /// To extend a lease that is over: the lock refuses it, or the client has the lock again. That would need another token where there
+    /// are tokens, and the answer has none.
+    pub extends_late: bool,
 }
 
 impl OddTurns {
@@ -47,6 +50,11 @@ impl OddTurns {
             leaves_losses: ends_by_itself || !foreign,
             releases_twice: contract.permits.is_none(),
             asks_again: contract.reentrant == Some(false) && contract.tries == Some(true) && !is_shared,
+            extends_late: contract.extends == Some(true)
+                && contract.lease != Some(false)
+                && matches!(contract.token, None | Some(IssuedBy::None))
+                && contract.permits.is_none()
+                && contract.reentrant != Some(true),
         }
     }
 }
@@ -175,6 +183,7 @@ mod tests {
                 leaves_losses,
                 releases_twice,
                 asks_again,
+                ..
             } = of(None, None, promises).unwrap().odd;
             [leaves_losses, releases_twice, asks_again]
         };

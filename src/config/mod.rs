@@ -164,11 +164,12 @@ pub struct Mix {
     /// tries=true]
     #[arg(long, help_heading = LOAD, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(..=100))]
     pub tries: Option<u32>,
-    /// Percentage of turns with unusual calls: no release of a lost lock, a second release, a close during a hold, or a second
-    /// acquire during a hold
+    /// Percentage of turns with unusual calls: no release of a lost lock, a second release, a close during a hold, a second
+    /// acquire during a hold, or an extension of a lease that is over
     ///
     /// The contract must allow the call. A client leaves a lost lock unreleased if the lock ends by itself (lease=true and
-    /// renews=false, or a recipe). A second acquire needs tries=true and reentrant=false. Permits are not released twice.
+    /// renews=false, or a recipe). A second acquire needs tries=true and reentrant=false, an extension extends=true. Permits are not
+    /// released twice.
     #[arg(long, help_heading = LOAD, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100))]
     pub odd_turns: u32,
 }

@@ -98,16 +98,17 @@ impl Terms {
     /// made to work past it: what would break then is the workload. A recipe is: it raises `lost`, or ignores its lease on purpose.
     pub fn longest_hold(&self, lease: Duration) -> Duration {
         match self.contract.renews {
-            Some(false) if self.foreign => lease / 2,
+            Some(false) if self.foreign && self.contract.extends != Some(true) => lease / 2,
             _ => Duration::MAX,
         }
     }
 
     /// The longest hold that a load has once in a while: past its lease where the lock renews it.
     pub fn long_hold(&self, lease: Duration) -> Duration {
-        match self.contract.renews {
-            Some(true) => lease * 2,
-            _ => lease / 2,
+        if self.contract.outlasts_its_lease() {
+            lease * 2
+        } else {
+            lease / 2
         }
     }
 
@@ -130,7 +131,11 @@ impl Terms {
             lease: contract.lease,
             // a recipe is judged as a lock, be it one without a lease
             replaces: (!self.foreign && contract.lease == Some(false)).then_some(true),
-            renews: contract.renews,
+            // the client or the application renews it for as long as it is held
+            renews: match contract.extends {
+                Some(true) => Some(true),
+                _ => contract.renews,
+            },
             reentrant: contract.reentrant,
             owner: contract.owner.map(origin),
             token: contract.token.map(origin),
@@ -190,6 +195,13 @@ mod tests {
         assert_eq!(longest("renews=false"), lease / 2);
         assert_eq!(longest("renews=true"), Duration::MAX);
         assert_eq!(longest("lease=true"), Duration::MAX, "it does not say");
+        let extended = Terms::of(&foreign(&["renews=false", "extends=true"]), None).unwrap();
+        assert_eq!(
+            extended.longest_hold(lease),
+            Duration::MAX,
+            "the application extends it"
+        );
+        assert_eq!(extended.promises().renews, Some(true));
     }
 
     #[test]

@@ -149,6 +149,11 @@ impl CheckedClient {
             .await
     }
 
+    pub async fn extend(&self, lock: &str) -> TimedAnswer {
+        self.ask(ClientOp::Extend { lock: lock.to_owned() }, self.patience)
+            .await
+    }
+
     /// Releases what it should not have got.
     pub async fn give_back(&self, answer: &TimedAnswer, lock: &str) {
         if answer.is_ok() {

@@ -1,6 +1,7 @@
 //! `harness client-check` with real servers and without faults: acquire, try, wait, release, close, kill, expiry.
 
 mod endings;
+mod extensions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -163,6 +164,7 @@ impl Pair<'_> {
         self.two_locks().await;
         self.modes().await;
         self.expiry().await;
+        self.extensions().await;
         self.closing().await;
         self.killing().await;
         self.protocol_time().await;

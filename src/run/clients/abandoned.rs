@@ -27,7 +27,7 @@ impl ClientDriver {
     }
 
     /// Has the client free what a process took that never acts again.
-    async fn free(&mut self, lock: &str, grant: &GrantedLock) {
+    pub(super) async fn free(&mut self, lock: &str, grant: &GrantedLock) {
         self.note_release(lock, grant);
         for _ in 0..INNER_HOLDS {
             if !matches!(

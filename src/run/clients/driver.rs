@@ -14,7 +14,7 @@ use harness_workloads::protocol::{AcquireRequest, ClientOp, Message};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::logical_client::LogicalClient;
+use super::logical_client::{LogicalClient, Tenure};
 use super::odd_turns::OddTurn;
 use super::pool::ClientPool;
 use super::process::{ClientProcess, ClientReply};
@@ -57,6 +57,8 @@ struct LockRequest<'a> {
 }
 
 pub(super) struct GrantedLock {
+    /// When its acquire was called.
+    pub asked: Duration,
     pub token: Option<u64>,
     pub owner: Option<String>,
 }
@@ -130,11 +132,17 @@ impl ClientDriver {
             self.give_up(lock, holder, &grant).await;
             return true;
         }
-        self.hold(request.read, lock, &grant, before, &mut health).await;
+        let way = (request.read, odd == Some(OddTurn::ExtendsLate));
+        let tenure = self.hold(way, lock, &grant, before, &mut health).await;
         let executes = self.executes().await;
         let now = *health.borrow();
         if now.died_at.is_some() || !executes {
             self.bury(Some(lock)).await;
+            return true;
+        }
+        if tenure == Tenure::Unknown {
+            self.pool.retire(&self.client);
+            self.free(lock, &grant).await;
             return true;
         }
         if nested {
@@ -144,7 +152,7 @@ impl ClientDriver {
                 return true;
             }
         }
-        let is_lost = now.losses != before.losses;
+        let is_lost = tenure == Tenure::Lost || now.losses != before.losses;
         match odd {
             Some(OddTurn::LeavesLosses) if is_lost => {}
             Some(OddTurn::ClosesHolding) if !is_lost => self.close_holding(lock, &grant).await,
@@ -213,7 +221,11 @@ impl ClientDriver {
         self.run.counters.waiting.fetch_sub(1, Relaxed);
         match answer {
             ClientReply::Message(Message::Ok { token, owner, .. }) => {
-                let grant = GrantedLock { token, owner };
+                let grant = GrantedLock {
+                    asked: called,
+                    token,
+                    owner,
+                };
                 let waited = self.run.clock.now() - called;
                 if waited >= self.run.spec.config.lease && self.client.health().borrow().losses > losses {
                     self.over_before_it_was_told(lock, &grant).await;
@@ -343,7 +355,7 @@ impl ClientDriver {
 
     /// Asks for what the history has. In the recovery a client that does not answer is not given up: what faults left behind is
     /// judged there, and a process that is killed takes it along.
-    async fn ask(&self, op: ClientOp, within: Duration) -> ClientReply {
+    pub(super) async fn ask(&self, op: ClientOp, within: Duration) -> ClientReply {
         let mut answer = pin!(self.process.answer(&self.client, op, &self.run));
         match self.run.clock.within(within, answer.as_mut()).await {
             Some(answer) => answer,

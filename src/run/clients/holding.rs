@@ -7,11 +7,14 @@ use harness_workloads::IssuedBy;
 use tokio::sync::watch;
 
 use super::driver::{ClientDriver, GrantedLock};
-use super::logical_client::Health;
+use super::extending::{ExtendedLease, ExtendedLock};
+use super::logical_client::{Health, Tenure};
 use crate::process::Activity;
 
 /// A longer piece of work is done in rounds of at most this long, each a read, a wait and a write.
 const ROUND: Duration = Duration::from_millis(400);
+/// How long a holder works at least when it has a lock again.
+const MORE_WORK: Duration = Duration::from_millis(100);
 /// How often a process that works is seen to be alive.
 const PROOF_OF_LIFE: Duration = Duration::from_millis(20);
 /// How often a stopped process is asked whether it continues.
@@ -36,14 +39,15 @@ impl ClientDriver {
     }
 
     /// Works while it may: until its work is done, the lock is lost, or the client died. `before` is how it was before the acquire.
+    /// `lets_end`: a lease that it is to extend, it extends when that is too late.
     pub(super) async fn hold(
         &mut self,
-        read: bool,
+        (read, lets_end): (bool, bool),
         lock: &str,
         grant: &GrantedLock,
         before: Health,
         health: &mut watch::Receiver<Health>,
-    ) {
+    ) -> Tenure {
         if health.has_changed().unwrap_or(true) {
             // the signal of the loss was read and recorded before the reply, whose grant it ends; the time is that of the loss
             let now = *health.borrow();
@@ -53,10 +57,16 @@ impl ClientDriver {
                 cause: Some("told with the reply"),
                 ..Fields::default()
             };
-            return self.client.signal("lost", fields, lost_at, &self.run.recorder);
+            self.client.signal("lost", fields, lost_at, &self.run.recorder);
+            return Tenure::Lost;
         }
         let shared = self.workload.demand.is_shared(read);
-        let work = self.work();
+        let mut lease = self.extended_lease(grant.asked, lets_end);
+        let mut work = self.work();
+        if lets_end {
+            work = work.max(self.run.spec.config.lease);
+        }
+        let mut tenure = Tenure::Holds;
         self.run
             .holders
             .begin(self.client.number, lock, grant.token, work, shared);
@@ -65,12 +75,29 @@ impl ClientDriver {
             if !self.executes().await || health.has_changed().unwrap_or(true) || self.run.is_stopping() {
                 break;
             }
+            if let Some(lease) = &mut lease {
+                let owner = grant.owner.as_deref();
+                tenure = self.keep_lease(ExtendedLock { lock, read, owner }, lease).await;
+                if matches!(tenure, Tenure::Lost | Tenure::Unknown) {
+                    break;
+                }
+                if tenure == Tenure::HoldsAgain {
+                    let more = end.saturating_sub(self.run.clock.now()).max(MORE_WORK);
+                    self.run
+                        .holders
+                        .begin(self.client.number, lock, grant.token, more, shared);
+                }
+                if !self.executes().await || health.has_changed().unwrap_or(true) {
+                    break;
+                }
+            }
             let value = self.read(lock, grant);
+            let due = lease.as_ref().map_or(Duration::MAX, ExtendedLease::due);
             tokio::select! {
                 biased;
                 _ = health.changed() => break,
                 () = self.run.until_stopped() => {}
-                () = self.work_until(end.min(self.run.clock.now() + ROUND)) => {}
+                () = self.work_until(end.min(self.run.clock.now() + ROUND).min(due)) => {}
             }
             // an application that was stopped before its write makes it when it continues, whatever its library says then
             if !self.executes().await {
@@ -82,6 +109,7 @@ impl ClientDriver {
             until = self.run.holders.works_until(self.client.number);
         }
         self.run.holders.abandon(self.client.number);
+        tenure
     }
 
     /// Works until then, or until the process ends. The more often it is seen alive, the nearer is the end of a certain

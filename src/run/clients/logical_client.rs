@@ -20,6 +20,18 @@ pub struct Health {
     pub died_at: Option<u64>,
 }
 
+/// What a holder knows of its lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tenure {
+    Holds,
+    /// It had given the lock up, and has it again.
+    HoldsAgain,
+    /// It was told that it lost the lock, or its lease is over by its own clock.
+    Lost,
+    /// Its lease was over, and whether it has the lock again is unknown.
+    Unknown,
+}
+
 /// One lock client through the whole run, whatever process it lives in: `c3` in the history.
 pub struct LogicalClient {
     pub number: u32,

@@ -5,6 +5,7 @@ pub mod access;
 pub mod arrivals;
 pub mod child;
 pub mod driver;
+mod extending;
 mod handle;
 mod holding;
 pub mod logical_client;

@@ -17,6 +17,8 @@ pub enum OddTurn {
     ClosesHolding,
     /// It asks for what it holds, and does not wait for it.
     AsksAgain,
+    /// It lets a lease end that it is to extend, and extends it then.
+    ExtendsLate,
 }
 
 impl OddTurn {
@@ -31,6 +33,7 @@ impl OddTurn {
             (Self::ReleasesTwice, demand.odd.releases_twice),
             (Self::ClosesHolding, alone),
             (Self::AsksAgain, demand.odd.asks_again),
+            (Self::ExtendsLate, demand.odd.extends_late),
         ];
         let possible: Vec<Self> = possible
             .into_iter()
@@ -56,6 +59,7 @@ mod tests {
                 leaves_losses: true,
                 releases_twice: true,
                 asks_again,
+                extends_late: asks_again,
             };
             let mut demand = Demand::default();
             (demand.odd_turns, demand.odd) = (odd_turns, odd);
@@ -67,7 +71,7 @@ mod tests {
             (turns.len(), kinds.len())
         };
         assert_eq!(drawn(0, true, true), (0, 0));
-        assert_eq!(drawn(100, true, true), (1000, 4));
+        assert_eq!(drawn(100, true, true), (1000, 5));
         assert_eq!(drawn(100, false, false), (1000, 2));
         let (some, kinds) = drawn(20, false, true);
         assert!((150..250).contains(&some) && kinds == 3, "{some} {kinds}");

@@ -376,6 +376,9 @@ fn in_the_store(op: ClientOp, attach: &Attach) -> ClientOp {
         ClientOp::Release { lock } => ClientOp::Release {
             lock: attach.stored(&lock),
         },
+        ClientOp::Extend { lock } => ClientOp::Extend {
+            lock: attach.stored(&lock),
+        },
         other => other,
     }
 }

@@ -55,6 +55,9 @@ impl Pair<'_> {
                 .bench
                 .remarks
                 .right(step, "not renewed: the holder raised `lost` in time"),
+            (true, _, Ok(false)) if contract.extends == Some(true) => {
+                self.bench.remarks.right(step, "not extended: another client got it");
+            }
             (true, _, Ok(false)) => self.bench.remarks.not_judged(
                 step,
                 "it expired, and the holder raised no `lost`: a run with a `--hold` longer than the lease violates HL001",
@@ -99,7 +102,7 @@ impl Pair<'_> {
     }
 
     /// Starts another process in place of the first client's, which ended.
-    async fn start_again(&mut self) {
+    pub(super) async fn start_again(&mut self) {
         if let Ok(mut client) = self.client_in_its_place().await {
             let answer = client.open().await;
             self.judge_ok(STARTED_AGAIN, &answer);

@@ -92,6 +92,7 @@ fn messages(protocol: Protocol) -> &'static [&'static str] {
             "BEGIN",
             "COMMIT",
         ],
+        Protocol::Nats => &["create", "update", "delete", "read", "put"],
         Protocol::Opaque => &[],
     }
 }

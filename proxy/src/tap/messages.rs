@@ -15,6 +15,8 @@ pub enum Protocol {
     Postgres,
     /// The protocol of MySQL and MariaDB.
     Mysql,
+    /// The client protocol of NATS.
+    Nats,
     /// A protocol that no tap reads: its messages have no names and are not counted.
     Opaque,
 }
@@ -77,6 +79,7 @@ impl Protocol {
             Self::Grpc => GRPC,
             Self::Postgres => POSTGRES,
             Self::Mysql => MYSQL,
+            Self::Nats => NATS,
             Self::Opaque => &[],
         }
     }
@@ -115,6 +118,7 @@ const FAMILIES: &[(Protocol, &str, &[&str])] = &[
     ),
     (Protocol::Mysql, "BEGIN", &["BEGIN", "START"]),
     (Protocol::Mysql, "RELEASE_LOCK", &["RELEASE_LOCK", "RELEASE_ALL_LOCKS"]),
+    (Protocol::Nats, "delete", &["delete", "remove", "purge"]),
 ];
 
 /// Requests of ZooKeeper. Variants that differ in what they answer go by one name.
@@ -371,16 +375,37 @@ const MYSQL: &[&str] = &[
     "RESET_CONNECTION",
 ];
 
+/// What clients of NATS publish, by what it does to a key, and their requests to JetStream.
+const NATS: &[&str] = &[
+    "create",
+    "update",
+    "put",
+    "delete",
+    "purge",
+    "remove",
+    "read",
+    "watch",
+    "unwatch",
+    "next",
+    "ack",
+    "stream_create",
+    "stream_info",
+    "api",
+    "publish",
+    "ping",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ALL: [Protocol; 5] = [
+    const ALL: [Protocol; 6] = [
         Protocol::Zk,
         Protocol::Resp,
         Protocol::Grpc,
         Protocol::Postgres,
         Protocol::Mysql,
+        Protocol::Nats,
     ];
 
     #[test]

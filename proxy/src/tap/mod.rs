@@ -1,5 +1,5 @@
 //! Wire taps: they read along what passes a connection, name its messages and count. Each protocol is one file (`zk`,
-//! `resp`, `grpc`, `postgres`, `mysql`), with the grammar of its pieces in files next to it.
+//! `resp`, `grpc`, `postgres`, `mysql`, `nats`), with the grammar of its pieces in files next to it.
 //!
 //! A tap never alters what it reads. It keeps a bounded part of what it has seen, answers the same whatever pieces a stream
 //! comes in, and panics on nothing. When a stream is not what its protocol says, the tap has lost its place: it says so
@@ -14,6 +14,7 @@ mod lines;
 mod messages;
 mod mysql;
 mod mysql_answer;
+mod nats;
 mod postgres;
 mod refusals;
 mod replies;
@@ -165,6 +166,7 @@ enum ProtocolReader {
     Grpc(Box<grpc::GrpcReader>),
     Postgres(Box<postgres::PostgresReader>),
     Mysql(Box<mysql::MysqlReader>),
+    Nats(nats::NatsReader),
     Opaque,
 }
 
@@ -186,6 +188,7 @@ impl TapParser {
                 Protocol::Grpc => ProtocolReader::Grpc(Box::default()),
                 Protocol::Postgres => ProtocolReader::Postgres(Box::default()),
                 Protocol::Mysql => ProtocolReader::Mysql(Box::default()),
+                Protocol::Nats => ProtocolReader::Nats(nats::NatsReader::default()),
                 Protocol::Opaque => ProtocolReader::Opaque,
             },
             lost: None,
@@ -212,6 +215,8 @@ impl TapParser {
                 (ProtocolReader::Postgres(postgres), Sender::Server) => postgres.server(chunk, told),
                 (ProtocolReader::Mysql(mysql), Sender::Client) => mysql.client(chunk, told),
                 (ProtocolReader::Mysql(mysql), Sender::Server) => mysql.server(chunk, told),
+                (ProtocolReader::Nats(nats), Sender::Client) => nats.client(chunk, told),
+                (ProtocolReader::Nats(nats), Sender::Server) => nats.server(chunk, told),
                 (ProtocolReader::Opaque, _) => Ok(()),
             };
             self.lost = if speaks_tls { Some(TLS) } else { read.err() };

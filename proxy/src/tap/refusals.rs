@@ -13,6 +13,13 @@ pub(super) fn in_resp(reply: &[u8]) -> bool {
     nothing.iter().any(|nothing| reply.starts_with(nothing))
 }
 
+/// NATS, of a message with headers of this length: a status, which stands for an error, or an error of JetStream.
+pub(super) fn in_nats(message: &[u8], headers: usize) -> bool {
+    const ERROR: &[u8] = b"\"error\":{";
+    let (headers, payload) = message.split_at(headers.min(message.len()));
+    headers.starts_with(b"NATS/1.0 ") || payload.windows(ERROR.len()).take(128).any(|part| part == ERROR)
+}
+
 /// A transaction of etcd, from the frame of its headers on: `succeeded` is not set, since its comparisons did not hold.
 pub(super) fn in_etcd_transaction(mut frames: &[u8]) -> bool {
     while let Some((head, rest)) = frames.split_at_checked(FRAME_HEAD) {

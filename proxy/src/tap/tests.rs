@@ -6,6 +6,7 @@ use super::*;
 
 mod kept;
 mod mysql_talk;
+mod nats_talk;
 
 /// What one side says at once.
 type Said = (Sender, Vec<u8>);
@@ -231,7 +232,7 @@ fn postgres() -> Vec<Said> {
 
 type Conversation = fn() -> Vec<Said>;
 
-const CONVERSATIONS: [(Protocol, Conversation); 8] = [
+const CONVERSATIONS: [(Protocol, Conversation); 9] = [
     (Protocol::Zk, zookeeper),
     (Protocol::Resp, redis),
     (Protocol::Resp, redis_of_old),
@@ -240,6 +241,7 @@ const CONVERSATIONS: [(Protocol, Conversation); 8] = [
     (Protocol::Postgres, postgres),
     (Protocol::Mysql, mysql_talk::conversation),
     (Protocol::Mysql, mysql_talk::without_eof),
+    (Protocol::Nats, nats_talk::conversation),
 ];
 
 fn listen(protocol: Protocol, said: &[Said]) -> (Vec<Observation>, Option<TapError>) {
@@ -355,6 +357,9 @@ fn what_is_not_the_protocol_is_a_lost_place_and_says_so() {
         (Protocol::Postgres, server(pg('Z', b"I"))),
         (Protocol::Mysql, server("HTTP/1.1 400 Bad Request\r\n")),
         (Protocol::Mysql, client("GET / HTTP/1.1\r\n")),
+        (Protocol::Nats, client("GET / HTTP/1.1\r\n")),
+        (Protocol::Nats, server("HTTP/1.1 400 Bad Request\r\n")),
+        (Protocol::Nats, client("PUB a b c 1\r\n")),
     ] {
         assert!(listen(protocol, std::slice::from_ref(&said)).1.is_some(), "{said:?}");
     }
@@ -370,6 +375,7 @@ fn tls_is_named_whatever_is_spoken_in_it() {
         Protocol::Grpc,
         Protocol::Postgres,
         Protocol::Mysql,
+        Protocol::Nats,
     ] {
         let pieces = in_pieces(std::slice::from_ref(&hello), &[1]);
         for said in [&[hello.clone()][..], &pieces] {

@@ -1,0 +1,80 @@
+//! Talk of NATS: a lock that is taken, contended for, renewed and given back.
+
+use super::{Protocol, Said, client, listen, names, server};
+
+fn published(subject: &str, inbox: &str, headers: &str, payload: &str) -> Said {
+    let total = headers.len() + payload.len();
+    client(match headers {
+        "" => format!("PUB {subject} {inbox} {total}\r\n{payload}\r\n"),
+        _ => format!(
+            "HPUB {subject} {inbox} {} {total}\r\n{headers}{payload}\r\n",
+            headers.len()
+        ),
+    })
+}
+
+fn told(subject: &str, payload: &str) -> Said {
+    server(format!("MSG {subject} 1 {}\r\n{payload}\r\n", payload.len()))
+}
+
+fn expecting(revision: u32) -> String {
+    format!("NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {revision}\r\n\r\n")
+}
+
+const MARKER: &str = "NATS/1.0\r\nKV-Operation: DEL\r\n\r\n";
+const KEY: &str = "$KV.harness.l0";
+
+pub(super) fn conversation() -> Vec<Said> {
+    let wrong =
+        r#"{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 7"},"stream":"KV_harness"}"#;
+    vec![
+        server("INFO {\"server_name\":\"n1\",\"headers\":true}\r\n"),
+        client("CONNECT {\"verbose\":false}\r\nSUB _INBOX.a.* 1\r\nPING\r\n"),
+        server("PONG\r\n"),
+        published(
+            "$JS.API.STREAM.MSG.GET.KV_harness",
+            "_INBOX.a.1",
+            "",
+            "{\"last_by_subj\":\"$KV.harness.l0\"}",
+        ),
+        told(
+            "_INBOX.a.1",
+            r#"{"error":{"code":404,"err_code":10037,"description":"no message found"}}"#,
+        ),
+        published(KEY, "_INBOX.a.2", &expecting(0), "owner"),
+        published(KEY, "_INBOX.a.3", &expecting(0), "MSG $KV.x 1 0\r\n"),
+        told("_INBOX.a.3", wrong),
+        told("_INBOX.a.2", r#"{"stream":"KV_harness","seq":7}"#),
+        published(KEY, "_INBOX.a.4", &expecting(7), "owner 7"),
+        server("PING\r\nMSG _INBOX.a.4 1 12\r\n{\"seq\":8}   \r\n"),
+        client("PONG\r\n"),
+        client(format!("PUB {KEY} 0\r\n\r\nPUB orders.new 2\r\nhi\r\n")),
+        published("$JS.API.CONSUMER.CREATE.KV_harness", "_INBOX.a.5", "", "{}"),
+        server(format!(
+            "MSG _INBOX.a.5 1 2\r\n{{}}\r\nHMSG {KEY} 2 $JS.ACK.x {0} {0}\r\n{MARKER}\r\n",
+            MARKER.len()
+        )),
+        published(KEY, "_INBOX.a.6", MARKER, ""),
+        server("HMSG _INBOX.a.6 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n"),
+        published("$JS.API.STREAM.MSG.DELETE.KV_harness", "_INBOX.a.7", "", "{\"seq\":8}"),
+        told(
+            "_INBOX.a.7",
+            r#"{"type":"io.nats.jetstream.api.v1.stream_msg_delete_response","success":true}"#,
+        ),
+    ]
+}
+
+#[test]
+fn nats_is_read_by_subject_and_expected_revision_and_answers_by_inbox() {
+    assert_eq!(
+        names(Protocol::Nats, &conversation()),
+        "ping <ping read <-read create create <-create <create update <update put publish watch <watch \
+         !message $KV.harness.l0 delete <-delete remove <remove"
+    );
+}
+
+#[test]
+fn tls_after_the_greeting_is_named() {
+    let said = [conversation().remove(0), client([0x16, 3, 1, 0, 200])];
+    assert_eq!(listen(Protocol::Nats, &said).1, Some(super::TLS));
+}

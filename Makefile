@@ -11,7 +11,7 @@ can-build: # before anything is installed
 
 ##@ Test a lock
 
-run: ## a real ZooKeeper (BACKEND=etcd, redis, valkey, postgres, mariadb) under partitions (FAULT=...), and the verdict
+run: ## a real ZooKeeper (BACKEND=etcd, redis, valkey, postgres, mariadb, nats) under partitions (FAULT=...), and the verdict
 	@scripts/run $(BACKEND) $(FAULT) $(ARGS)
 
 build: can-build ## the release binary, target/release/harness

@@ -2,7 +2,7 @@
 # Builds every images/*/Dockerfile from Debian packages, for machines that reach no registry of images. The images take the
 # same environment and arguments as the official ones. Idempotent: what is there is left alone. Valkey comes from PyPI.
 #
-#   images/build.sh [zk|etcd|redis|valkey|postgres|mariadb ...]      SUITE=trixie JRE=21 PG=17 TAG=debian by default
+#   images/build.sh [zk|etcd|redis|valkey|postgres|mariadb|nats ...]      SUITE=trixie JRE=21 PG=17 TAG=debian by default
 #
 # An older version, to upgrade from: SUITE=bookworm JRE=17 PG=15 TAG=bookworm images/build.sh etcd zk
 set -euo pipefail
@@ -29,6 +29,7 @@ base_of() {
   case "$1" in
   postgres) echo "harness-debian-sql:$suite" ;;
   mariadb) echo "harness-debian-mariadb:$suite" ;;
+  nats) echo "harness-debian-nats:$suite" ;;
   *) echo "harness-debian:$suite" ;;
   esac
 }
@@ -36,6 +37,7 @@ packages_of() {
   case "$1" in
   *-sql:*) echo "postgresql-$pg,util-linux" ;;
   *-mariadb:*) echo "mariadb-server,util-linux,sed,grep,hostname" ;;
+  *-nats:*) echo "nats-server" ;;
   *) echo "redis-server,etcd-server,libzookeeper-java,openjdk-$jre-jre-headless,libslf4j-java" ;;
   esac
 }

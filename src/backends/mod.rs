@@ -18,6 +18,7 @@ pub mod described;
 mod etcd;
 pub mod lock_keys;
 mod mariadb;
+mod nats;
 pub mod observer;
 pub mod owners;
 pub mod polled;
@@ -157,6 +158,7 @@ pub const fn of(id: BackendId) -> &'static Backend {
         BackendId::Valkey => &valkey::BACKEND,
         BackendId::Postgres => &postgres::BACKEND,
         BackendId::Mariadb => &mariadb::BACKEND,
+        BackendId::Nats => &nats::BACKEND,
     }
 }
 

@@ -28,6 +28,11 @@ pub enum Peering {
     Direct,
     /// Every server dials its peers through a SOCKS5 proxy. They elect a leader among themselves.
     Socks,
+    /// Every server is told an address for each other one, at which it dials it. They elect a leader among themselves.
+    Dialled {
+        /// Which of [`ServerSoftware::ports`](super::ServerSoftware::ports) it dials there.
+        port: usize,
+    },
     /// A replica dials its primary, and can be told any address to dial.
     Replication(&'static dyn Replication),
     /// Every server tells the others an address at which they reach it, which may be any: each has a link of its own, and the
@@ -37,7 +42,8 @@ pub enum Peering {
 
 /// A proxy for each server, through which it reaches the others. Dropping it closes them.
 pub trait PeerProxies: Send + Sync {
-    /// Opens a proxy for each of `nodes` that listens on `listen`; returns their addresses, by node.
+    /// Opens a proxy for each of `nodes` that listens on `listen`; returns their addresses, by node. With [`Peering::Dialled`] each
+    /// node has one for each other node.
     fn open(&self, peering: Peering, listen: IpAddr, nodes: &[NodeAddress]) -> io::Result<Vec<SocketAddr>>;
 
     /// A server serves clients at `address` from now on; its other ports are at the same host.

@@ -43,7 +43,7 @@ impl ServerQueries for SocketQueries {
     fn replication(&self) -> Option<&dyn Replication> {
         match self.software.peering {
             Peering::Replication(replication) | Peering::Announced(replication) => Some(replication),
-            Peering::Direct | Peering::Socks => None,
+            Peering::Direct | Peering::Socks | Peering::Dialled { .. } => None,
         }
     }
 

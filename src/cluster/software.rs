@@ -35,7 +35,7 @@ pub struct NodeSetup {
     /// Whether it is to sync what it acknowledges to its disk, as in production: the disk, or what is left there for another
     /// version, is what the run is about. Otherwise it is to be as fast as it can.
     pub syncs: bool,
-    /// By node: the proxies between them, if servers may not dial each other directly; see [`Peering`].
+    /// By node: the proxies between them, if servers may not dial each other directly; see [`PeerProxies`](super::PeerProxies).
     pub peer_proxies: Vec<SocketAddr>,
     /// Who may log in; `None`: everyone may do everything.
     pub login: Option<Arc<Login>>,
@@ -87,6 +87,13 @@ impl NodeSetup {
 
     pub fn me(&self) -> &NodeAddress {
         &self.nodes[self.me]
+    }
+
+    /// The proxy by which it dials another node, if there is one; with [`Peering::Dialled`].
+    pub fn proxy_before(&self, other: usize) -> Option<SocketAddr> {
+        let before_mine = self.me * (self.nodes.len() - 1);
+        let before_other = other - usize::from(other > self.me);
+        self.peer_proxies.get(before_mine + before_other).copied()
     }
 
     /// Its own proxy, if there is one.

@@ -405,9 +405,6 @@ mod tests {
             }
         }
         names.sort();
-        assert_eq!(
-            names,
-            ["consul", "hazelcast", "http-lock", "mongodb", "nats", "postgres"]
-        );
+        assert_eq!(names, ["consul", "hazelcast", "http-lock", "mongodb", "postgres"]);
     }
 }

@@ -82,7 +82,7 @@ pub fn applies(kind: &str, shape: &Shape) -> Result<(), String> {
     not_attached(&fault, "needs a proxy between the servers", shape)?;
     let product = shape.backend.product();
     match shape.backend.software.peering {
-        Peering::Socks => {}
+        Peering::Socks | Peering::Dialled { .. } => {}
         Peering::Replication(_) => {
             return Err(format!(
                 "partition={kind} needs servers that depend on each other, and {product} masters do not\nhint: --fault failover cuts a master off from its replica"

@@ -47,7 +47,7 @@ pub fn between_servers(world: World, machine: KeptMachine, (config, servers): (&
     };
     let (announced, speak) = match config.backend.software.peering {
         Peering::Announced(_) => (true, false),
-        Peering::Socks => (false, true),
+        Peering::Socks | Peering::Dialled { .. } => (false, true),
         _ => (false, servers > config.nodes),
     };
     for to in 0..servers {

@@ -24,6 +24,8 @@ struct OpenedLinks {
     /// From each server to each other one; where they announce addresses, from all others to each one, under its number twice.
     links: BTreeMap<(u32, u32), Arc<Link>>,
     directory: Option<Arc<PeerDirectory>>,
+    /// By server: the port at which the others dial it, where that is not the one for clients.
+    dialled: Vec<u16>,
     egresses: Vec<PeerProxy>,
 }
 
@@ -97,6 +99,14 @@ impl PeerProxies for PeerLinks {
         let mut seed = || seeds.random();
         match peering {
             Peering::Socks => self.socks(listen, nodes, &mut seed),
+            Peering::Dialled { port } => {
+                self.opened().dialled = nodes.iter().map(|node| node.ports[port]).collect();
+                let name = |server: usize| &nodes[server].name;
+                let pairs = (0..nodes.len()).flat_map(|from| (0..nodes.len()).map(move |to| (from, to)));
+                let links = pairs.filter(|(from, to)| from != to);
+                let links = links.map(|(from, to)| ((from as u32, to as u32), format!("{}->{}", name(from), name(to))));
+                self.listeners(listen, links, &mut seed)
+            }
             Peering::Replication(_) => {
                 let name = |server: u32| &nodes[server as usize].name;
                 // for the first and the second server each, in front of the other one
@@ -118,6 +128,8 @@ impl PeerProxies for PeerLinks {
         match &opened.directory {
             Some(directory) => directory.found(node, address.ip()),
             None => {
+                let port = opened.dialled.get(node).copied();
+                let address = SocketAddr::new(address.ip(), port.unwrap_or(address.port()));
                 let leading = opened.links.iter().filter(|((_, to), _)| *to as usize == node);
                 leading.for_each(|(_, link)| link.redirect(address));
             }

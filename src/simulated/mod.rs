@@ -93,7 +93,9 @@ fn ground(world: World, spec: &RunSpec) -> (Ground, Cluster) {
         Some(BackendId::Redis | BackendId::Valkey) => redis::ground(world, clock, spec),
         Some(BackendId::Zk) => zk::ground(world, clock, spec),
         Some(BackendId::Etcd) => etcd::ground(world, clock, spec),
-        Some(BackendId::Postgres | BackendId::Mariadb) | None => unreachable!("it is refused before this"),
+        Some(BackendId::Postgres | BackendId::Mariadb | BackendId::Nats) | None => {
+            unreachable!("it is refused before this")
+        }
     }
 }
 

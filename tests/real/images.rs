@@ -11,6 +11,7 @@ const FILES: [&str; 9] = [
     "scripts/pin-images",
     "src/backends/etcd/image",
     "src/backends/mariadb/image",
+    "src/backends/nats/image",
     "src/backends/postgres/image",
     "src/backends/redis/image",
     "src/backends/valkey/image",

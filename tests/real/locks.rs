@@ -82,6 +82,17 @@ fn a_careful_mariadb_lease_holds_while_its_holder_is_cut_off(runtime: &str) {
     careful_holds_while_its_holder_is_cut_off(runtime, "mariadb");
 }
 
+fn a_careful_nats_key_holds_while_its_holder_is_cut_off(runtime: &str) {
+    careful_holds_while_its_holder_is_cut_off(runtime, "nats");
+}
+
+fn a_nats_key_that_is_put_without_a_revision_has_two_holders(runtime: &str) {
+    let words = format!("--runtime {runtime} --backend nats --recipe nats-key-put --clients 10 --fault none");
+    let answer = Harness::new().run(&format!("{words} --lease 1s --time 8s --seed 1"));
+    answer.assert_exit(1);
+    assert_eq!(answer.verdict("HL001"), "violated");
+}
+
 fn a_naive_zookeeper_holder_is_caught_and_tokens_would_have_saved_it(runtime: &str) {
     let answer = naive_is_caught(runtime, "zk", "zk-predecessor-watch", "20s");
     assert_eq!(answer.verdict("HL003"), "holds");
@@ -185,7 +196,9 @@ on_runtimes! {
         clients_of_one_process_are_clients;
     nightly:
         a_careful_postgres_lease_holds_while_its_holder_is_cut_off
-        a_careful_mariadb_lease_holds_while_its_holder_is_cut_off;
+        a_careful_mariadb_lease_holds_while_its_holder_is_cut_off
+        a_careful_nats_key_holds_while_its_holder_is_cut_off
+        a_nats_key_that_is_put_without_a_revision_has_two_holders;
     nightly_docker:
         a_naive_zookeeper_holder_is_caught_and_tokens_would_have_saved_it
         a_careful_zookeeper_queue_holds_while_its_holder_is_cut_off

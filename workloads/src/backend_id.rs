@@ -31,6 +31,7 @@ backend_ids! {
     Valkey = "valkey";
     Postgres = "postgres";
     Mariadb = "mariadb";
+    Nats = "nats";
 }
 
 impl BackendId {

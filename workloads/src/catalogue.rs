@@ -13,13 +13,14 @@ use crate::client::{LockClient, SignalSink};
 use crate::etcd::EtcdServers;
 use crate::login::Login;
 use crate::mariadb::MariadbServer;
+use crate::nats::NatsServers;
 use crate::postgres::PostgresServer;
 use crate::protocol::OpenRequest;
 use crate::recipe::{Constructor, Recipe, RecipeError, RecipeOptions};
 use crate::redis::RedisServers;
 use crate::relays::Relays;
 use crate::zk::ZkServers;
-use crate::{etcd, mariadb, postgres, redis, valkey, zk};
+use crate::{etcd, mariadb, nats, postgres, redis, valkey, zk};
 
 impl BackendId {
     /// The recipes for this store, in the order in which they are listed.
@@ -31,6 +32,7 @@ impl BackendId {
             BackendId::Valkey => valkey::recipes::RECIPES,
             BackendId::Postgres => postgres::recipes::RECIPES,
             BackendId::Mariadb => mariadb::recipes::RECIPES,
+            BackendId::Nats => nats::recipes::RECIPES,
         }
     }
 }
@@ -88,6 +90,7 @@ impl RecipeOptions {
             }
             Constructor::Postgres(make) => self.build(make, Rc::new(PostgresServer::new(open, login)?), signals, lease),
             Constructor::Mariadb(make) => self.build(make, Rc::new(MariadbServer::new(open, login)?), signals, lease),
+            Constructor::Nats(make) => self.build(make, Rc::new(NatsServers::new(open, login, host)), signals, lease),
         };
         Ok(match tls {
             None => client,

@@ -106,7 +106,7 @@ pub enum IssuedBy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyValue {
-    /// Redis: a string. The owner is its value.
+    /// Redis: a string. NATS: a key of a bucket. The owner is its value.
     String,
     /// Redis: a hash. The owner is the name of its first field.
     Hash,

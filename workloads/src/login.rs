@@ -39,6 +39,7 @@ impl BackendId {
             BackendId::Redis | BackendId::Valkey => ("REDIS_USER", "REDISCLI_AUTH", "default"),
             BackendId::Postgres => ("PGUSER", "PGPASSWORD", "postgres"),
             BackendId::Mariadb => ("MYSQL_USER", "MYSQL_PWD", "root"),
+            BackendId::Nats => ("NATS_USER", "NATS_PASSWORD", "harness"),
         };
         LoginVariables {
             user,

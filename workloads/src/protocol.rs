@@ -42,7 +42,7 @@ pub enum ClientOp {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenRequest {
-    /// `zk`, `etcd`, `redis`, `valkey`, `postgres`, `mariadb`, or the name of a described store.
+    /// `zk`, `etcd`, `redis`, `valkey`, `postgres`, `mariadb`, `nats`, or the name of a described store.
     pub backend: String,
     /// `host:port` of every server as this client must reach it, through its own proxied links.
     pub endpoints: Vec<String>,

@@ -11,6 +11,7 @@ use crate::contract::{Contract, IssuedBy, Wakeup};
 use crate::host::{RecipeHost, Task};
 use crate::reentrant::Reentrant;
 use crate::session::etcd::EtcdConnect;
+use crate::session::nats::NatsConnect;
 use crate::session::redis::{CompareBy, RedisConnect};
 use crate::session::sql::SqlConnect;
 use crate::session::zk::ZkConnect;
@@ -115,6 +116,7 @@ pub enum Constructor {
     Redis(fn(RecipeContext<dyn RedisConnect>) -> Box<dyn LockClient>, CompareBy),
     Postgres(fn(RecipeContext<dyn SqlConnect>) -> Box<dyn LockClient>),
     Mariadb(fn(RecipeContext<dyn SqlConnect>) -> Box<dyn LockClient>),
+    Nats(fn(RecipeContext<dyn NatsConnect>) -> Box<dyn LockClient>),
 }
 
 impl Constructor {
@@ -126,6 +128,7 @@ impl Constructor {
             Constructor::Redis(_, CompareBy::Command) => BackendId::Valkey,
             Constructor::Postgres(_) => BackendId::Postgres,
             Constructor::Mariadb(_) => BackendId::Mariadb,
+            Constructor::Nats(_) => BackendId::Nats,
         }
     }
 }

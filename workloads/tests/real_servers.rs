@@ -231,6 +231,13 @@ fn every_mariadb_recipe_that_is_not_broken_excludes_on_a_real_server() {
 }
 
 #[test]
+fn every_nats_recipe_that_is_not_broken_excludes_on_a_real_server() {
+    on(servers::nats(), async |machine| {
+        works(machine, unbroken(BackendId::Nats)).await
+    });
+}
+
+#[test]
 fn a_careful_client_that_is_cut_off_raises_lost_in_time_and_a_naive_one_does_not() {
     let each = [
         (servers::zookeeper as fn() -> Servers, "zk-predecessor-watch"),
@@ -238,6 +245,7 @@ fn a_careful_client_that_is_cut_off_raises_lost_in_time_and_a_naive_one_does_not
         (|| servers::redis(1), "redis-set-px-lua"),
         (servers::postgres, "pg-row-lease"),
         (servers::mariadb, "mysql-row-lease"),
+        (servers::nats, "nats-key-revision"),
     ];
     let both = |start: fn() -> Servers, recipe| {
         on(start(), async |machine| {

@@ -33,7 +33,7 @@ pub struct Header {
     /// The lock implementation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<String>,
-    /// The store: `zk`, `etcd`, `redis`, `valkey`, `postgres`, `mariadb`, or the name of another one.
+    /// The store: `zk`, `etcd`, `redis`, `valkey`, `postgres`, `mariadb`, `nats`, or the name of another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
     /// Clients that share a process: client c is of process number c / `per_process`.

@@ -2,6 +2,7 @@
 //! ([`SessionError`]), the same for every backend.
 
 pub mod etcd;
+pub mod nats;
 pub mod redis;
 pub mod sql;
 pub mod zk;

@@ -136,6 +136,18 @@ fn of_redis(program: &str, count: usize) -> Servers {
     })
 }
 
+pub fn nats() -> Servers {
+    let data = TempDir::new().unwrap();
+    let ports = ports(1);
+    let args = format!("-a 127.0.0.1 -p {} -js -sd {}", ports[0], data.path().display());
+    let args: Vec<String> = args.split(' ').map(str::to_owned).collect();
+    let children = vec![start("nats-server", "apt-get install nats-server", &args, &data)];
+    let asks = "CONNECT {}\r\nSUB i 1\r\nPUB $JS.API.INFO i 0\r\n\r\n";
+    Servers::once_ready(&ports, children, data, |endpoint| {
+        ask(endpoint, asks).contains("\nMSG i 1 ")
+    })
+}
+
 pub fn etcd() -> Servers {
     let data = TempDir::new().unwrap();
     let ports = ports(6);

@@ -1,0 +1,94 @@
+//! NATS JetStream: three servers, where the streams elect a leader each; a lock is a key of a bucket whose keys end by their age.
+
+use harness_proxy::tap::Protocol;
+use harness_workloads::nats::{NatsConnection, NatsRequest, api};
+use harness_workloads::{BackendId, KeyValue, Login};
+use serde::de::DeserializeOwned;
+
+use super::lock_keys::LockKeys;
+use super::polled::PolledObserver;
+use super::{Backend, Topology};
+use crate::cluster::{ByteStream, ReachedServers};
+
+mod data;
+mod looks;
+mod server;
+
+pub static BACKEND: Backend = Backend {
+    id: Some(BackendId::Nats),
+    file: None,
+    software: &server::SOFTWARE,
+    topology: Topology::Plain,
+    protocol: Protocol::Nats,
+    default_recipe: Some("nats-key-revision"),
+    separators: &['/', ':', '.'],
+    wall_clock: false,
+    refuse: |_| None,
+    keys: "harness/{lock}",
+    values: &[KeyValue::String],
+    observe: Some(&|endpoints, keys, reach| {
+        let open = looks::opening(endpoints.clone(), reach);
+        Box::pin(PolledObserver::connect(open, endpoints, keys))
+    }),
+    // a key goes with its age
+    sweep: None,
+    data: &data::NatsData,
+    pooler: None,
+};
+
+/// A connection to a server, over whatever carries it.
+type ServerConnection = NatsConnection<Box<dyn ByteStream>>;
+
+async fn connect(
+    reach: &ReachedServers,
+    server: std::net::SocketAddr,
+    login: Option<&Login>,
+) -> Result<ServerConnection, String> {
+    let stream = reach.connect(server).await?;
+    NatsConnection::greet(stream, login, u64::from(std::process::id())).await
+}
+
+/// Asks; the error is a sentence.
+async fn ask<T: DeserializeOwned>(connection: &mut ServerConnection, request: NatsRequest) -> Result<T, String> {
+    let reply = connection.ask(&request).await.map_err(|error| error.to_string())?;
+    api::answer(&reply).map_err(|error| error.to_string())
+}
+
+/// The bucket with the locks, which is what the keys begin with.
+fn bucket(keys: &str) -> Result<&str, String> {
+    let bucket = keys.split_once('/').map(|(bucket, _)| bucket);
+    let named = bucket.filter(|bucket| !bucket.is_empty());
+    named.ok_or_else(|| format!("{keys:?} does not begin with a bucket of NATS\nhint: keys=BUCKET/{{lock}}"))
+}
+
+/// The key of a bucket that a subject is.
+fn key_in<'a>(bucket: &str, subject: &'a str) -> Option<&'a str> {
+    subject.strip_prefix("$KV.")?.strip_prefix(bucket)?.strip_prefix('.')
+}
+
+/// The lock that is kept under a subject.
+fn lock_at(keys: &LockKeys, bucket: &str, subject: &str) -> Option<String> {
+    keys.lock_at(&format!("{bucket}/{}", key_in(bucket, subject)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_a_key_of_the_bucket_that_its_pattern_begins_with() {
+        let keys = LockKeys::default_of(&BACKEND);
+        let bucket = bucket(keys.pattern.before()).unwrap();
+        assert_eq!(bucket, api::BUCKET);
+        assert_eq!(lock_at(&keys, bucket, "$KV.harness.l3"), Some("l3".into()));
+        for other in ["$KV.harness.l3.waiters", "$KV.harness2.l3", "$KV.harness.x", "orders"] {
+            assert_eq!(lock_at(&keys, bucket, other), None, "{other}");
+        }
+        let marked = keys.clone().marked(Some("harness-1a2b-"));
+        assert_eq!(
+            lock_at(&marked, bucket, "$KV.harness.harness-1a2b-l0"),
+            Some("l0".into())
+        );
+        assert!(super::bucket("l0").unwrap_err().contains("keys=BUCKET/{lock}"));
+    }
+}

@@ -1,0 +1,231 @@
+//! NATS servers: configuration file, command line, container, and readiness by a question to JetStream's API.
+//!
+//! Settings: <https://docs.nats.io/running-a-nats-service/configuration>
+
+use harness_workloads::Login;
+use harness_workloads::nats::api::{self, BUCKET, StreamAnswer};
+use harness_workloads::nats::{NatsGreeting, NatsReply, lone_answer, lone_request};
+
+use crate::cluster::{
+    CONTAINER_FOLDER, ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer,
+    Readiness, ReadinessQuestion, ServerSoftware, Serving, lacks, missing_program,
+};
+
+/// The place of the port at which servers dial each other.
+const ROUTE: usize = 1;
+const CONFIGURATION: &str = "nats.conf";
+/// The file with its users, where it has any.
+const USERS: &str = "users.conf";
+/// Where a container has its data.
+const CONTAINER_DATA: &str = "/data";
+
+pub static SOFTWARE: ServerSoftware = ServerSoftware {
+    backend: "nats",
+    product: "NATS",
+    nodes: 3,
+    ports: &[4222, 6222],
+    keeps_data: true,
+    kill: KillSignal::Kill,
+    stop: None,
+    images: &[include_str!("image").trim_ascii(), "harness-nats:debian"],
+    install_hint: "apt-get install nats-server (or put a nats-server binary on PATH)",
+    files: &[CONFIGURATION],
+    peering: Peering::Dialled { port: ROUTE },
+    missing: &|| missing_program("nats-server"),
+    launch: &launch,
+    confined: true,
+    container: &container,
+    question: ReadinessQuestion::Bytes { question, answer },
+    guard: LoginGuard::FromStart,
+    first_connection: None,
+    membership: None,
+    upgrade: Ok(&KeptData {
+        folders: &[CONTAINER_DATA],
+        missing: |folder| lacks(folder, &["nats-server"]),
+    }),
+    speaks_tls: false,
+};
+
+fn launch(setup: &NodeSetup) -> Launch {
+    let file = setup.data.join(CONFIGURATION).display().to_string();
+    let data = setup.data.join("data").display().to_string();
+    Launch {
+        program: setup
+            .find_program("nats-server")
+            .unwrap_or_else(|| "nats-server".into()),
+        args: vec!["-c".into(), file],
+        files: vec![(CONFIGURATION.into(), configuration(setup, &data))],
+        secrets: users(setup)
+            .map(|users| (USERS.to_owned(), users))
+            .into_iter()
+            .collect(),
+        ..Launch::default()
+    }
+}
+
+fn container(setup: &NodeSetup) -> ContainerSpec {
+    let at = |file: &str| format!("{CONTAINER_FOLDER}/{file}");
+    let configuration = configuration(setup, CONTAINER_DATA);
+    let users = users(setup).map(|users| (at(USERS), users));
+    ContainerSpec {
+        command: vec!["-c".into(), at(CONFIGURATION)],
+        files: users.into_iter().chain([(at(CONFIGURATION), configuration)]).collect(),
+        ..ContainerSpec::default()
+    }
+}
+
+/// Who may log in.
+fn users(setup: &NodeSetup) -> Option<String> {
+    let Login { user, password } = setup.login.as_deref()?;
+    Some(format!(
+        "authorization {{ user: \"{user}\", password: \"{password}\" }}\n"
+    ))
+}
+
+fn configuration(setup: &NodeSetup, data: &str) -> String {
+    let (me, bind) = (setup.me(), &setup.bind);
+    // unless told so, it syncs every two minutes. Servers before 2.10 know no other way
+    let sync = if setup.syncs { ", sync_interval: always" } else { "" };
+    let mut text = format!(
+        "server_name: {}\nlisten: \"{bind}:{}\"\njetstream {{ store_dir: \"{data}\", max_mem: 64MB, max_file: 256MB{sync} }}\n",
+        me.name, me.ports[0]
+    );
+    if setup.login.is_some() {
+        text += &format!("include '{USERS}'\n");
+    }
+    if setup.nodes.len() > 1 {
+        text += &format!(
+            "cluster {{ name: harness, listen: \"{bind}:{}\", no_advertise: true{}, routes: [{}] }}\n",
+            me.ports[ROUTE],
+            announced(setup),
+            routes(setup)
+        );
+    }
+    text
+}
+
+/// The other servers, each where this one is to dial it.
+fn routes(setup: &NodeSetup) -> String {
+    let others = setup.nodes.iter().enumerate().filter(|(node, _)| *node != setup.me);
+    let address = |(node, other): (usize, &crate::cluster::NodeAddress)| match setup.proxy_before(node) {
+        Some(proxy) => format!("\"nats://{proxy}\""),
+        None => format!("\"nats://{}:{}\"", other.host, other.ports[ROUTE]),
+    };
+    others.map(address).collect::<Vec<_>>().join(", ")
+}
+
+/// An address where nobody is, for servers that hear of this one from others, where they are to dial the proxies alone.
+fn announced(setup: &NodeSetup) -> &'static str {
+    match setup.peer_proxies.is_empty() {
+        true => "",
+        false => ", advertise: \"127.0.0.1:1\"",
+    }
+}
+
+/// Who leads the bucket of the recipes. It is answered only where the servers have elected who leads them.
+fn question(server: &ProbedServer) -> Vec<u8> {
+    let asks = api::stream_state(&api::stream_of(BUCKET));
+    let inbox = format!("_INBOX.harness.{}.{}", server.me, server.address.port());
+    lone_request(&asks, server.login.as_deref(), &inbox)
+}
+
+fn answer(bytes: &[u8], closed: bool) -> Readiness {
+    match lone_answer(bytes) {
+        Ok(Some((server, reply))) => serving(server, &reply),
+        Err(why) => Readiness::NotYet(why),
+        Ok(None) if closed => Readiness::NotYet("it closed the connection".to_owned()),
+        Ok(None) => Readiness::Unfinished,
+    }
+}
+
+fn serving(server: NatsGreeting, reply: &NatsReply) -> Readiness {
+    let stream = match api::answer::<StreamAnswer>(reply) {
+        Ok(stream) => Some(stream),
+        // no client has made it
+        Err(error) if error.is_no_stream() => None,
+        Err(error) => return Readiness::NotYet(error.to_string()),
+    };
+    let leader = stream.and_then(|stream| stream.cluster).map(|cluster| cluster.leader);
+    let (role, leads) = match (server.cluster, leader) {
+        (None, _) => ("standalone", true),
+        (Some(_), Some(leader)) if leader == server.server_name => ("leader", true),
+        (Some(_), _) => ("follower", false),
+    };
+    Readiness::Serving(Serving {
+        role: role.to_owned(),
+        leads,
+        version: server.version,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::NodeAddress;
+
+    fn said(info: &str, payload: &str) -> Vec<u8> {
+        format!("INFO {info}\r\nMSG i 1 {}\r\n{payload}\r\n", payload.len()).into_bytes()
+    }
+
+    const INFO: &str = r#"{"server_name":"n1","version":"2.10.27","cluster":"harness"}"#;
+
+    fn role(bytes: &[u8]) -> Option<(String, bool)> {
+        match answer(bytes, false) {
+            Readiness::Serving(serving) => Some((serving.role, serving.leads)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn the_leader_is_the_server_that_leads_the_bucket() {
+        let stream = |leader: &str| format!(r#"{{"config":{{"max_age":1}},"cluster":{{"leader":"{leader}"}}}}"#);
+        assert_eq!(role(&said(INFO, &stream("n1"))), Some(("leader".into(), true)));
+        assert_eq!(role(&said(INFO, &stream("n2"))), Some(("follower".into(), false)));
+        let none = r#"{"error":{"code":404,"err_code":10059,"description":"stream not found"}}"#;
+        assert_eq!(role(&said(INFO, none)), Some(("follower".into(), false)));
+        let alone = r#"{"server_name":"n1","version":"2.10.27"}"#;
+        assert_eq!(role(&said(alone, none)), Some(("standalone".into(), true)));
+    }
+
+    #[test]
+    fn servers_without_a_leader_do_not_serve() {
+        let unavailable =
+            r#"{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}"#;
+        let bytes = said(INFO, unavailable);
+        assert!(matches!(answer(&bytes, false), Readiness::NotYet(why) if why.contains("unavailable")));
+        assert_eq!(answer(&bytes[..40], false), Readiness::Unfinished);
+    }
+
+    #[test]
+    fn servers_dial_each_other_where_they_are_told() {
+        let node = |number: u32| NodeAddress {
+            name: format!("n{number}"),
+            number,
+            host: "127.0.0.1".into(),
+            ports: vec![4000 + number as u16, 6000 + number as u16],
+        };
+        let plain = NodeSetup::of_test((1..=3).map(node).collect(), 1);
+        let text = configuration(&plain, "/data");
+        assert!(
+            text.contains(r#"routes: ["nats://127.0.0.1:6001", "nats://127.0.0.1:6003"]"#),
+            "{text}"
+        );
+        assert!(!text.contains("advertise: \"") && !text.contains("sync"), "{text}");
+        let proxied = NodeSetup {
+            peer_proxies: (1..=6).map(|port| ([127, 0, 0, 1], 40_000 + port).into()).collect(),
+            syncs: true,
+            ..plain
+        };
+        let text = configuration(&proxied, "/data");
+        assert!(
+            text.contains(r#"routes: ["nats://127.0.0.1:40003", "nats://127.0.0.1:40004"]"#),
+            "{text}"
+        );
+        assert!(
+            text.contains("advertise: \"") && text.contains("sync_interval: always"),
+            "{text}"
+        );
+        let alone = NodeSetup::of_test(vec![node(1)], 0);
+        assert!(!configuration(&alone, "/data").contains("cluster"));
+    }
+}

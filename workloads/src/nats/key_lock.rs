@@ -1,0 +1,395 @@
+//! A lock that is one key of a bucket ([`KeyLock`]); its messages end when they are as old as the lease.
+//!
+//! 1. read the key; poll with jitter while it has a value;
+//! 2. write it, if it has no message; the revision of that write is the fencing token. The owner is in the value;
+//! 3. a write whose answer was lost is read back. What stays unknown is `info`, and is removed by its owner before the next
+//!    acquire;
+//! 4. write it again every third of the lease, if its last message is still the client's own. A careful client believes for
+//!    [`VALIDITY`] percent of the lease, counted from before the last acknowledged write was sent;
+//! 5. release: remove the last message, if it is the client's own.
+//!
+//! [`KeyTaking`] and [`KeyGiving`] say how recipes differ.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{NatsContext, RETRY_PAUSE, held_value, read_value};
+use crate::client::{LockClient, LockError, LockGrant, LockResult};
+use crate::client_holds::ClientHolds;
+use crate::host::{Task, random_name, within};
+use crate::protocol::AcquireRequest;
+use crate::recipe::VALIDITY;
+use crate::session::SessionError;
+use crate::session::nats::{KeyMessage, NatsSession};
+
+use super::shared_connection::SharedConnection;
+
+/// How often a lease is renewed while it lasts.
+const RENEWALS_A_LEASE: u32 = 3;
+
+/// How a key is written to take the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyTaking {
+    /// If what was read is still the last message.
+    Compared,
+    /// Whatever is there.
+    Blind,
+}
+
+/// How a lock is given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyGiving {
+    /// The message of the last own revision is removed.
+    Removed,
+    /// A delete marker is written over it.
+    Marked,
+    /// The messages of the key are removed, whosever they are.
+    Purged,
+}
+
+/// A client of a lock that is a key.
+pub(super) struct KeyLock {
+    context: NatsContext,
+    takes: KeyTaking,
+    gives: KeyGiving,
+    connection: SharedConnection,
+    held: ClientHolds<HeldKey>,
+    /// Locks and owners of keys that an unknown operation may have left.
+    leftovers: Vec<(String, String)>,
+}
+
+/// A key that was taken.
+#[derive(Clone)]
+struct HeldKey {
+    owner: String,
+    token: u64,
+    last: Rc<Cell<KeyWrite>>,
+}
+
+/// An acknowledged write.
+#[derive(Clone, Copy)]
+struct KeyWrite {
+    revision: u64,
+    /// When it was sent.
+    asked: Duration,
+}
+
+impl HeldKey {
+    fn revision(&self) -> u64 {
+        self.last.get().revision
+    }
+
+    /// Whether a message is one of its own; if so, later writes are over this one.
+    fn has(&self, message: &KeyMessage) -> bool {
+        let own = is_of(message, &self.owner);
+        if own {
+            let asked = self.last.get().asked;
+            let revision = message.revision;
+            self.last.set(KeyWrite { revision, asked });
+        }
+        own
+    }
+}
+
+fn is_of(message: &KeyMessage, owner: &str) -> bool {
+    !message.deleted && read_value(&message.value).0 == owner
+}
+
+/// Until when a careful client believes in a write that was sent at `asked`.
+fn valid_until(context: &NatsContext, asked: Duration) -> Duration {
+    asked + context.lease * VALIDITY / 100
+}
+
+impl KeyLock {
+    pub(super) fn new(context: NatsContext, takes: KeyTaking, gives: KeyGiving) -> Self {
+        KeyLock {
+            held: ClientHolds::new(&context.signals),
+            connection: SharedConnection::new(&context),
+            context,
+            takes,
+            gives,
+            leftovers: Vec::new(),
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.context.host.now()
+    }
+
+    /// Tries until the key is taken or the wait is over.
+    async fn take(&mut self, lock: &str, owner: &str, deadline: Duration) -> LockResult<Option<KeyWrite>> {
+        loop {
+            let began = self.now();
+            let tried = self.try_to_take(lock, owner, deadline).await;
+            if let Ok(Some(taken)) = tried {
+                return Ok(Some(taken));
+            }
+            let left = deadline.saturating_sub(self.now());
+            let pause = match tried {
+                Err(SessionError::Indefinite(reason)) => {
+                    return self.read_back(lock, owner, began, reason).await.map(Some);
+                }
+                // nothing was done
+                Err(SessionError::Definite(reason) | SessionError::Lost(reason)) if left.is_zero() => {
+                    return Err(LockError::refused(reason));
+                }
+                Err(_) => RETRY_PAUSE,
+                Ok(_) if left.is_zero() => return Ok(None),
+                Ok(_) => self.context.poll_pause(),
+            };
+            self.context.host.sleep(pause.min(left)).await;
+        }
+    }
+
+    /// [`SessionError::Indefinite`]: it may be taken.
+    async fn try_to_take(&self, lock: &str, owner: &str, deadline: Duration) -> Result<Option<KeyWrite>, SessionError> {
+        let session = self.connection.session(deadline).await?;
+        let read = session.read(lock).await;
+        let last = read.map_err(|error| SessionError::Definite(error.to_string()))?;
+        let expected = match &last {
+            Some(message) if !message.deleted => return Ok(None),
+            _ if self.takes == KeyTaking::Blind => None,
+            Some(marker) => Some(marker.revision),
+            None => Some(0),
+        };
+        let asked = self.now();
+        let revision = session.put(lock, owner, expected).await?;
+        Ok(revision.map(|revision| KeyWrite { revision, asked }))
+    }
+
+    /// Settles a write that was sent after `asked`, and whose answer was lost for this reason, if it can be settled.
+    async fn read_back(&mut self, lock: &str, owner: &str, asked: Duration, reason: String) -> LockResult<KeyWrite> {
+        let limit = self.now() + self.context.lease / 4;
+        let read = match self.connection.session(limit).await {
+            Ok(session) => session.read(lock).await,
+            Err(error) => Err(error),
+        };
+        match read {
+            Ok(Some(message)) if is_of(&message, owner) => {
+                let revision = message.revision;
+                Ok(KeyWrite { revision, asked })
+            }
+            _ => {
+                self.leftovers.push((lock.to_owned(), owner.to_owned()));
+                Err(LockError::Unknown(reason))
+            }
+        }
+    }
+
+    fn hold(&mut self, lock: &str, owner: String, taken: KeyWrite) -> LockGrant {
+        let held = HeldKey {
+            owner: owner.clone(),
+            token: taken.revision,
+            last: Rc::new(Cell::new(taken)),
+        };
+        let watch = self.keep_renewing(lock, held.clone());
+        self.held.begin(lock, held, Some(watch));
+        LockGrant {
+            token: Some(taken.revision),
+            owner: Some(owner),
+        }
+    }
+
+    /// Renews until the task is dropped. When that fails, a careful client raises `lost`; a naive one does not.
+    fn keep_renewing(&self, lock: &str, held: HeldKey) -> Task {
+        let (context, connection, lock) = (self.context.clone(), self.connection.clone(), lock.to_owned());
+        self.context.host.spawn(Box::pin(async move {
+            let cause = renew_until_unsure(&context, &connection, &lock, &held).await;
+            if context.is_careful() {
+                context.signals.lost(&lock, cause);
+            }
+        }))
+    }
+
+    /// Whether a careful client knows that it no longer holds the lock.
+    fn is_over(&self, lock: &str) -> bool {
+        self.context.is_careful() && self.held.is_lost(lock)
+    }
+
+    /// Removes what unknown operations may have left.
+    async fn sweep(&mut self, limit: Duration) -> Result<(), SessionError> {
+        while let Some((lock, owner)) = self.leftovers.last() {
+            let session = self.connection.session(limit).await?;
+            match session.read(lock).await? {
+                Some(message) if is_of(&message, owner) => {
+                    session.remove(message.revision).await?;
+                }
+                _ => drop(self.leftovers.pop()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn end(&self, session: &dyn NatsSession, lock: &str, revision: u64) -> Result<bool, SessionError> {
+        match self.gives {
+            KeyGiving::Removed => session.remove(revision).await,
+            KeyGiving::Marked => session.mark_deleted(lock, revision).await,
+            KeyGiving::Purged => session.purge(lock).await,
+        }
+    }
+
+    /// Gives a lock back; repeats that after an unknown answer, if it can do no harm.
+    async fn give(&mut self, lock: &str, held: &HeldKey) -> LockResult<()> {
+        let limit = self.now() + self.context.lease / 2;
+        let mut unknown = None;
+        loop {
+            let error = match self.try_to_give(lock, held, limit).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => {
+                    // it had not run out, so the try before did it
+                    let in_time = self.now() < held.last.get().asked + self.context.lease;
+                    return match unknown {
+                        None => Err(LockError::NOT_HELD),
+                        Some(_) if in_time => Ok(()),
+                        Some(reason) => Err(LockError::Unknown(reason)),
+                    };
+                }
+                Err(error) => error,
+            };
+            let is_unknown = matches!(error, SessionError::Indefinite(_));
+            if self.gives == KeyGiving::Purged && is_unknown {
+                return Err(error.on_release());
+            }
+            if self.now() >= limit {
+                self.leftovers.push((lock.to_owned(), held.owner.clone()));
+                return Err(LockError::Unknown(error.to_string()));
+            }
+            if is_unknown {
+                unknown = Some(error.to_string());
+            }
+            self.context.host.sleep(RETRY_PAUSE).await;
+        }
+    }
+
+    /// `false`: the key has another message, or none.
+    async fn try_to_give(&self, lock: &str, held: &HeldKey, limit: Duration) -> Result<bool, SessionError> {
+        let session = self.connection.session(limit).await?;
+        loop {
+            let revision = held.revision();
+            if self.end(&*session, lock, revision).await? {
+                return Ok(true);
+            }
+            let read = session.read(lock).await;
+            let last = read.map_err(|error| SessionError::Definite(error.to_string()))?;
+            // a renewal without an answer may have been done
+            let renewed = last.is_some_and(|message| held.has(&message)) && held.revision() != revision;
+            if !renewed {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// Returns with the cause when the lease is not sure any more.
+async fn renew_until_unsure(
+    context: &NatsContext,
+    connection: &SharedConnection,
+    lock: &str,
+    held: &HeldKey,
+) -> &'static str {
+    let host = &*context.host;
+    loop {
+        let asked = held.last.get().asked;
+        let end = valid_until(context, asked);
+        let due = (asked + context.lease / RENEWALS_A_LEASE).min(end);
+        host.sleep(due.saturating_sub(host.now())).await;
+        let renewed = async {
+            loop {
+                match renew_once(context, connection, lock, held, end).await {
+                    Ok(renewed) => return renewed,
+                    // one that arrives twice does no harm
+                    Err(_) => host.sleep(RETRY_PAUSE).await,
+                }
+            }
+        };
+        match within(host, end.saturating_sub(host.now()), renewed).await {
+            Some(true) => {}
+            Some(false) => return "renewal failed: another message",
+            None => return "lease ran out",
+        }
+    }
+}
+
+/// `false`: the key has a message that is not the holder's, or none.
+async fn renew_once(
+    context: &NatsContext,
+    connection: &SharedConnection,
+    lock: &str,
+    held: &HeldKey,
+    limit: Duration,
+) -> Result<bool, SessionError> {
+    let session = connection.session(limit).await?;
+    let asked = context.host.now();
+    let value = held_value(&held.owner, Some(held.token));
+    if let Some(revision) = session.put(lock, &value, Some(held.revision())).await? {
+        held.last.set(KeyWrite { revision, asked });
+        return Ok(true);
+    }
+    let last = session.read(lock).await?;
+    match last.is_some_and(|message| held.has(&message)) {
+        // over the renewal before, whose answer was lost
+        true => Err(SessionError::Definite("it was renewed without an answer".to_owned())),
+        false => Ok(false),
+    }
+}
+
+#[async_trait(?Send)]
+impl LockClient for KeyLock {
+    async fn open(&mut self) -> LockResult<LockGrant> {
+        let limit = self.now() + self.context.lease;
+        loop {
+            let session = self.connection.session(limit).await?;
+            match session.make_bucket(self.context.lease).await {
+                Ok(()) => return Ok(LockGrant::default()),
+                Err(error @ SessionError::Definite(_)) => return Err(error.into()),
+                Err(error) if self.now() >= limit => return Err(error.into()),
+                // making it again changes nothing
+                Err(_) => self.context.host.sleep(RETRY_PAUSE).await,
+            }
+        }
+    }
+
+    async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
+        let deadline = self.now() + Duration::from_millis(request.wait_ms);
+        let lock = &request.lock;
+        if self.is_over(lock)
+            && let Ok(held) = self.held.end(lock)
+        {
+            self.leftovers.push((lock.clone(), held.owner));
+        }
+        self.sweep(deadline)
+            .await
+            .map_err(|error| LockError::refused(format!("cleaning up first: {error}")))?;
+        let owner = random_name(&*self.context.host);
+        let Some(taken) = self.take(lock, &owner, deadline).await? else {
+            return Err(LockError::wait_over(request));
+        };
+        if !self.context.is_careful() || self.now() < valid_until(&self.context, taken.asked) {
+            return Ok(self.hold(lock, owner, taken));
+        }
+        // its time is over already
+        self.leftovers.push((lock.clone(), owner));
+        let swept = self.sweep(self.now() + self.context.lease / 4).await;
+        Err(swept.map_or_else(LockError::from, |()| LockError::wait_over(request)))
+    }
+
+    async fn release(&mut self, lock: &str) -> LockResult<()> {
+        let is_over = self.gives == KeyGiving::Purged && self.is_over(lock);
+        let held = self.held.end(lock)?;
+        if is_over {
+            return Err(LockError::no_longer_held("its lease was over"));
+        }
+        self.give(lock, &held).await
+    }
+
+    async fn close(&mut self) {
+        for (lock, hold) in self.held.end_all() {
+            // a key that stays ends with its lease
+            let _ = self.give(&lock, &hold.known).await;
+        }
+        self.connection.close();
+    }
+}

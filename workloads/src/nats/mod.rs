@@ -1,0 +1,46 @@
+//! Locks on NATS JetStream.
+//!
+//! [`recipes`](self) has one file a recipe. They are written against [`NatsSession`], which [`client_session`](NatsServers)
+//! implements for real servers. `key_lock` is a lock that is one key of a bucket.
+
+pub mod api;
+mod client_session;
+mod connection;
+#[cfg(test)]
+mod fake;
+mod frames;
+mod key_lock;
+pub(crate) mod recipes;
+mod shared_connection;
+
+#[cfg(test)]
+mod tests;
+
+pub use client_session::NatsServers;
+pub use connection::{NatsConnection, NatsError, NatsGreeting, NatsReply, NatsRequest, lone_answer, lone_request};
+
+use std::time::Duration;
+
+use crate::recipe::RecipeContext;
+pub use crate::session::nats::{KeyMessage, NatsConnect, NatsSession};
+
+/// What a NATS recipe is given.
+type NatsContext = RecipeContext<dyn NatsConnect>;
+
+/// The pause before the next try after a failed call, so that a server that refuses at once is not asked in a loop.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+
+/// The value of a held key: its owner, and once it was renewed the revision by which it was taken, which is the fencing token.
+fn held_value(owner: &str, token: Option<u64>) -> String {
+    match token {
+        Some(token) => format!("{owner} {token}"),
+        None => owner.to_owned(),
+    }
+}
+
+/// The owner in the value of a held key, and the token where it has one.
+pub fn read_value(value: &str) -> (&str, Option<u64>) {
+    let parts = value.rsplit_once(' ');
+    let renewed = parts.and_then(|(owner, token)| Some((owner, Some(token.parse().ok()?))));
+    renewed.unwrap_or((value, None))
+}

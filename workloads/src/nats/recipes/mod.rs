@@ -1,0 +1,33 @@
+//! The lock recipes for NATS: one file and one line each.
+
+#![deny(dead_code, reason = "a recipe that is not listed cannot be run")]
+
+use std::time::Duration;
+
+use super::NatsContext;
+use crate::client::LockClient;
+use crate::contract::Wakeup;
+use crate::recipe::{Constructor, Recipe};
+
+mod key_marker;
+mod key_no_revision;
+mod key_put;
+mod key_revision;
+
+/// The recipes in the order in which they are listed.
+pub(crate) const RECIPES: &[&Recipe] = &[
+    &key_revision::RECIPE,
+    &key_marker::RECIPE,
+    &key_no_revision::RECIPE,
+    &key_put::RECIPE,
+];
+
+/// A recipe with what most recipes for NATS have in common.
+const fn nats(name: &'static str, summary: &'static str, make: fn(NatsContext) -> Box<dyn LockClient>) -> Recipe {
+    Recipe {
+        wakeup: Wakeup::Polling,
+        fifo: false,
+        interval: Duration::from_millis(20),
+        ..Recipe::new(name, summary, Constructor::Nats(make))
+    }
+}

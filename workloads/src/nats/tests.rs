@@ -1,0 +1,179 @@
+//! The recipes for NATS against a fake cluster, in virtual time.
+
+use std::time::Duration;
+
+use super::fake::{FakeNats, NatsCallFault};
+use super::{held_value, read_value};
+use crate::backend_id::BackendId;
+use crate::client::LockError;
+use crate::protocol::LockSignalKind;
+use crate::recipe::Policy;
+use crate::testing::{LEASE, in_virtual_time, sleep, start, wait};
+
+const KEY: &str = "nats-key-revision";
+
+#[test]
+fn every_recipe_excludes_and_hands_over_with_tokens_that_grow() {
+    for recipe in BackendId::Nats.recipes() {
+        in_virtual_time(FakeNats::default(), async |nats| {
+            let (mut one, signals) = nats.careful(recipe.name);
+            let (mut two, _) = nats.careful(recipe.name);
+            one.open().await.unwrap();
+            let first = one.acquire(&wait(0)).await.unwrap();
+            assert_eq!(two.acquire(&wait(0)).await, Err(LockError::BUSY), "{}", recipe.name);
+            assert_eq!(two.acquire(&wait(50)).await, Err(LockError::TIMEOUT), "{}", recipe.name);
+            let waiting = start(two, wait(1_000));
+            sleep(100).await;
+            one.release("l").await.unwrap();
+            assert_eq!(nats.is_marked(), recipe.name == "nats-key-marker");
+            let (_two, second) = waiting.await.unwrap();
+            assert!(second.unwrap().token > first.token, "{}", recipe.name);
+            assert!(signals.lost().is_empty() && signals.woken().is_empty());
+            assert_eq!(one.release("l").await, Err(LockError::NOT_HELD));
+        });
+    }
+}
+
+#[test]
+fn a_holder_renews_for_as_long_as_it_holds_and_its_value_has_owner_and_token() {
+    in_virtual_time(FakeNats::default(), async |nats| {
+        let (mut lock, signals) = nats.careful(KEY);
+        let grant = lock.acquire(&wait(0)).await.unwrap();
+        sleep(10_000).await;
+        assert!(signals.lost().is_empty());
+        let value = nats.value().unwrap();
+        assert_eq!(read_value(&value), (grant.owner.as_deref().unwrap(), grant.token));
+        lock.release("l").await.unwrap();
+        assert_eq!(nats.value(), None);
+    });
+}
+
+#[test]
+fn a_value_is_read_as_it_was_written() {
+    assert_eq!(read_value(&held_value("a1", Some(41))), ("a1", Some(41)));
+    assert_eq!(read_value(&held_value("a1", None)), ("a1", None));
+    assert_eq!(read_value("host one"), ("host one", None));
+}
+
+#[test]
+fn a_holder_that_is_cut_off_raises_lost_before_its_lease_ends_if_it_is_careful() {
+    for (policy, told) in [(Policy::Careful, 1), (Policy::Naive, 0)] {
+        in_virtual_time(FakeNats::default(), async |nats| {
+            let (mut lock, signals) = nats.client_of(KEY, policy);
+            let called = nats.now();
+            lock.acquire(&wait(0)).await.unwrap();
+            nats.set_down(true);
+            sleep(10_000).await;
+            let lost = signals.of(LockSignalKind::Lost);
+            assert_eq!(lost.len(), told, "{policy}");
+            assert!(lost.iter().all(|(at, _)| *at <= called + LEASE * 9 / 10));
+            nats.set_down(false);
+            assert!(lock.release("l").await.is_err());
+            lock.acquire(&wait(0)).await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_renewal_whose_answer_was_lost_is_found_and_is_no_loss() {
+    for then in [0, LEASE.as_millis() as u64 * 4] {
+        in_virtual_time(FakeNats::default(), async |nats| {
+            let (mut lock, signals) = nats.careful(KEY);
+            lock.acquire(&wait(0)).await.unwrap();
+            nats.fail("put", NatsCallFault::LoseReply);
+            sleep(LEASE.as_millis() as u64 / 3 + 10 + then).await;
+            assert!(signals.lost().is_empty());
+            lock.release("l").await.unwrap();
+            assert_eq!(nats.value(), None);
+        });
+    }
+}
+
+#[test]
+fn a_create_whose_answer_was_lost_is_read_back() {
+    in_virtual_time(FakeNats::default(), async |nats| {
+        let (mut lock, _) = nats.careful(KEY);
+        nats.fail("put", NatsCallFault::LoseReply);
+        let grant = lock.acquire(&wait(0)).await.unwrap();
+        assert_eq!(nats.value(), grant.owner);
+        lock.release("l").await.unwrap();
+    });
+}
+
+#[test]
+fn a_create_that_cannot_be_read_back_is_unknown_and_removed_before_the_next_acquire() {
+    in_virtual_time(FakeNats::default(), async |nats| {
+        let (mut lock, _) = nats.careful(KEY);
+        nats.fail("put", NatsCallFault::LoseReply);
+        // the second is that of the read back
+        let mut reads = [NatsCallFault::LateReply(Duration::ZERO), NatsCallFault::LoseRequest].into_iter();
+        reads.by_ref().for_each(|fault| nats.fail("read", fault));
+        assert!(matches!(lock.acquire(&wait(0)).await, Err(LockError::Unknown(_))));
+        let left = nats.value();
+        assert!(left.is_some());
+        let grant = lock.acquire(&wait(0)).await.unwrap();
+        assert!(grant.token == Some(2) && nats.value() != left);
+    });
+}
+
+#[test]
+fn a_create_that_never_arrived_is_unknown() {
+    in_virtual_time(FakeNats::default(), async |nats| {
+        let (mut lock, _) = nats.careful(KEY);
+        nats.fail("put", NatsCallFault::LoseRequest);
+        assert!(matches!(lock.acquire(&wait(0)).await, Err(LockError::Unknown(_))));
+    });
+}
+
+#[test]
+fn a_grant_that_comes_after_its_validity_is_no_grant() {
+    in_virtual_time(FakeNats::default(), async |nats| {
+        let (mut lock, signals) = nats.careful(KEY);
+        nats.fail("put", NatsCallFault::LateReply(LEASE * 95 / 100));
+        assert_eq!(lock.acquire(&wait(0)).await, Err(LockError::BUSY));
+        assert_eq!(nats.value(), None, "it was removed again");
+        assert!(signals.lost().is_empty());
+    });
+}
+
+#[test]
+fn a_release_whose_answer_was_lost_is_done_once() {
+    for (recipe, call) in [(KEY, "remove"), ("nats-key-marker", "mark_deleted")] {
+        in_virtual_time(FakeNats::default(), async |nats| {
+            let (mut lock, _) = nats.careful(recipe);
+            lock.acquire(&wait(0)).await.unwrap();
+            nats.fail(call, NatsCallFault::LoseReply);
+            assert_eq!(lock.release("l").await, Ok(()), "{recipe}");
+        });
+    }
+}
+
+#[test]
+fn a_late_release_without_a_revision_frees_the_next_holders_lock() {
+    for (recipe, freed) in [(KEY, false), ("nats-key-marker", false), ("nats-key-no-revision", true)] {
+        in_virtual_time(FakeNats::default(), async |nats| {
+            let (mut late, _) = nats.client_of(recipe, Policy::Naive);
+            late.acquire(&wait(0)).await.unwrap();
+            nats.set_down(true);
+            tokio::time::sleep(LEASE * 2).await;
+            nats.set_down(false);
+            let (mut next, _) = nats.careful(recipe);
+            next.acquire(&wait(0)).await.unwrap();
+            assert_eq!(late.release("l").await.is_ok(), freed, "{recipe}");
+            assert_eq!(nats.value().is_none(), freed, "{recipe}");
+        });
+    }
+}
+
+#[test]
+fn two_who_read_that_a_key_is_free_both_take_it_without_an_expected_revision() {
+    for (recipe, both) in [(KEY, false), ("nats-key-put", true)] {
+        in_virtual_time(FakeNats::default(), async |nats| {
+            let (one, _) = nats.careful(recipe);
+            let (two, _) = nats.careful(recipe);
+            let (one, two) = (start(one, wait(0)), start(two, wait(0)));
+            let got = [one.await.unwrap().1.is_ok(), two.await.unwrap().1.is_ok()];
+            assert_eq!(got, [true, both], "{recipe}");
+        });
+    }
+}

@@ -38,6 +38,8 @@ const FILES: &[(&str, &str)] = &[
     program!("python_redis_lock.py", "python"),
     program!("pottery_redlock.py", "python"),
     program!("redlock_py.py", "python"),
+    program!("kube_lease.py", "python"),
+    program!("kube_election.py", "python"),
     program!("CuratorLock.java", "java"),
     program!("HarnessClient.java", "java"),
 ];
@@ -350,9 +352,9 @@ mod tests {
             let file = adapter.run.split(' ').next().unwrap();
             assert!(FILES.iter().any(|(name, _)| *name == file), "{adapter:?}");
             assert!(
-                harness_workloads::BackendId::ALL
-                    .iter()
-                    .any(|id| id.name() == adapter.backend),
+                (harness_workloads::BackendId::ALL.iter().map(|id| id.name()))
+                    .chain(["kube-lease"])
+                    .any(|name| name == adapter.backend),
                 "{adapter:?}"
             );
             assert!(adapter.pip.iter().all(|package| package.contains("==")), "{adapter:?}");

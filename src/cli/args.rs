@@ -12,9 +12,10 @@ use harness_workloads::Policy;
 use super::examples;
 use super::hunt_args::{HuntArgs, ShrinkArgs};
 use super::init::Language;
+use super::kube_args::{KubeApiCommand, WatchLeaseArgs};
 use super::seeds::parse_seed;
 use super::survey::SurveyArgs;
-use crate::backends;
+use crate::backends::{self, Backend};
 use crate::config::Shard;
 use crate::config::heading::{AGAIN, CONFIGURATION, FAULTS, LOAD, LOCK, OUTPUT, SERVERS};
 use crate::config::setting::Setting;
@@ -95,7 +96,7 @@ pub enum CliCommand {
         /// Adapters to install [default: those of the backend, or all]
         names: Vec<String>,
         /// Only the adapters of this backend
-        #[arg(long, conflicts_with = "names", value_parser = PossibleValuesParser::new(harness_workloads::BackendId::ALL.iter().map(|id| id.name())))]
+        #[arg(long, conflicts_with = "names", value_parser = PossibleValuesParser::new(crate::config::named_backends().map(Backend::name)))]
         backend: Option<String>,
     },
     /// Show the servers that this machine can run, and the leftovers of earlier runs
@@ -128,6 +129,9 @@ pub enum CliCommand {
         #[arg(long, value_parser = parse_seed, default_value = "0")]
         seed: u64,
     },
+    /// Judge leader election on a Lease of Kubernetes by the logs of its candidates, which harness did not start
+    #[command(after_help = examples::WATCH_LEASE)]
+    WatchLease(Box<WatchLeaseArgs>),
     /// Print completions for a shell
     Completions { shell: clap_complete::Shell },
     /// Print a manual page, or write all of them to a folder
@@ -141,6 +145,9 @@ pub enum CliCommand {
     /// Serve a lock client over the client protocol on stdin and stdout; `run` starts these
     #[command(hide = true)]
     Client(ClientArgs),
+    /// An API server of Kubernetes that serves Leases; `run --backend kube-lease` starts it
+    #[command(hide = true, subcommand)]
+    KubeApi(KubeApiCommand),
 }
 
 #[derive(Debug, Args)]

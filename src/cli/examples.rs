@@ -96,6 +96,15 @@ Examples:
 Python packages are installed from PyPI into a virtual environment, in pinned versions. Java libraries and \
 programs must be installed already; an error names the Debian packages of those that are missing.";
 
+pub const WATCH_LEASE: &str = "\
+Examples:
+  harness watch-lease --lease default/my-operator --log a=/var/log/a.log --log b=/var/log/b.log \\
+    --leading 'became leader' --stopped 'lost lease|stopped leading' --for 10m
+  harness watch-lease --lease default/my-operator --log 'a=command: kubectl logs -f --timestamps my-operator-0' \\
+    --log 'b=command: kubectl logs -f --timestamps my-operator-1' --leading 'became leader' --stopped 'lost lease'
+
+Two candidates that led at once are a violation (HL001) only where the lines prove it: docs/kubernetes-leases.md.";
+
 pub const CHECK: &str = "\
 Examples:
   harness check latest

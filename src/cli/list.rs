@@ -8,7 +8,7 @@ use super::args::{ListArgs, ListWhat};
 use super::stdout::{print_json, print_plain, print_table};
 use crate::adapters::{self, Adapter};
 use crate::backends::{self, Backend};
-use crate::config::{ANY_FAULT, NO_FAULT};
+use crate::config::{self, ANY_FAULT, NO_FAULT};
 use crate::exit::Exit;
 use crate::faults::FAULTS;
 use crate::report::comparison::RunSummary;
@@ -96,7 +96,7 @@ fn backends() -> Vec<ListEntry> {
             facts: json!({ "product": software.product, "nodes": software.nodes, "image": image, "recipe": default }),
         }
     };
-    backends::all().map(row).collect()
+    config::named_backends().map(row).collect()
 }
 
 fn recipes() -> Vec<ListEntry> {

@@ -25,6 +25,8 @@ mod hunt_screen;
 mod hunt_space;
 mod init;
 mod interrupt;
+mod kube_api;
+mod kube_args;
 mod list;
 mod merging;
 mod metrics;
@@ -51,6 +53,7 @@ mod shrunk_test;
 mod stdout;
 mod suite;
 mod survey;
+mod watch_lease;
 
 use std::io::{self, IsTerminal};
 use std::num::NonZero;
@@ -145,6 +148,8 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
             seed,
         } => proxy::proxy(listen, token_file.as_deref(), config.as_deref(), seed),
         CliCommand::Client(args) => client::client(&args),
+        CliCommand::WatchLease(args) => watch_lease::watch_lease(&args, look(color, &io::stdout())),
+        CliCommand::KubeApi(command) => kube_api::kube_api(command),
     }
 }
 

@@ -339,15 +339,23 @@ pub struct Config {
     pub answer_limit: Option<Duration>,
 }
 
+/// Every backend that has a name: the other stores are files.
+pub fn named_backends() -> impl Iterator<Item = &'static Backend> {
+    backends::all().chain(store_file::built_in().iter().copied())
+}
+
 /// The backend of this name. The error says which there are.
 pub fn parse_backend(text: &str) -> Result<&'static Backend, String> {
     if store_file::is_file(text) {
         return store_file::backend(text);
     }
-    let known = backends::all().find(|backend| backend.name() == text);
+    let known = named_backends().find(|backend| backend.name() == text);
     known.ok_or_else(|| {
+        let described: String = (store_file::built_in().iter())
+            .map(|backend| format!(", {backend}"))
+            .collect();
         format!(
-            "expected {}, or a file that describes a store: my-store.toml",
+            "expected {}{described}, or a file that describes a store: my-store.toml",
             backends::names(", ", |_| true)
         )
     })

@@ -2,6 +2,7 @@
 //! with its line and a suggestion.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use super::suggest::unknown_word;
 use super::toml::{At, TomlError, TomlTable, TomlValue, read, refuse_unknown};
@@ -43,6 +44,24 @@ pub fn backend(path: &str) -> Result<&'static Backend, String> {
     described::of_file(path, |text, file| describe(text, file).map_err(String::from))
 }
 
+/// The files that are part of harness: their backends have names.
+const BUILT_IN: &[&str] = &[include_str!("../../workloads/stores/kube-lease.toml")];
+
+/// The backends that files of harness describe, in place of [`BackendId`](harness_workloads::BackendId).
+pub fn built_in() -> &'static [&'static Backend] {
+    static READ: LazyLock<Vec<&'static Backend>> = LazyLock::new(|| {
+        let read = BUILT_IN.iter().map(|text| {
+            let description = describe(text, Path::new("")).expect("the file is part of the source");
+            described::backend(StoreDescription {
+                file: None,
+                ..description
+            })
+        });
+        read.collect()
+    });
+    &READ
+}
+
 /// Reads the text of the file at `file`.
 fn describe(text: &str, file: &Path) -> Result<StoreDescription, TomlError> {
     let table = read(text)?;
@@ -76,7 +95,7 @@ fn describe(text: &str, file: &Path) -> Result<StoreDescription, TomlError> {
     Ok(StoreDescription {
         product: text_of(&table, "product")?.unwrap_or_else(|| name.clone()),
         name,
-        file: file.to_owned(),
+        file: Some(file.to_owned()),
         nodes: nodes(&table)?,
         ports,
         keeps_data: table
@@ -405,6 +424,17 @@ mod tests {
             }
         }
         names.sort();
-        assert_eq!(names, ["consul", "hazelcast", "http-lock", "mongodb", "postgres"]);
+        assert_eq!(
+            names,
+            [
+                "consul",
+                "hazelcast",
+                "http-lock",
+                "kube-lease",
+                "kube-lease",
+                "mongodb",
+                "postgres"
+            ]
+        );
     }
 }

@@ -18,6 +18,7 @@ mod foreign;
 mod hunt;
 mod images;
 mod init;
+mod kube;
 mod locks;
 mod mariadb;
 mod membership;

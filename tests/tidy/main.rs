@@ -24,6 +24,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("wall_clock", &[]),
     ("disks", &[]),
     ("event", &[]),
+    ("kube", &[]),
     (
         "cluster",
         &["clock", "disks", "limits", "ownership", "process", "wall_clock"],
@@ -132,6 +133,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "survey",
             "hunt",
             "in_virtual_time",
+            "kube",
         ],
     ),
 ];

@@ -35,8 +35,8 @@ pub struct StoreDescription {
     pub name: String,
     /// For people.
     pub product: String,
-    /// The file, as a whole path.
-    pub file: PathBuf,
+    /// The file, as a whole path; `None`: it is part of harness.
+    pub file: Option<PathBuf>,
     pub nodes: u32,
     /// Of a container; the first serves clients.
     pub ports: Vec<u16>,
@@ -100,16 +100,17 @@ pub struct RoleQuestion {
 /// The placeholders of one server, without those of [`MemberList`].
 pub const OF_A_SERVER: &[&str] = &["node", "name", "host", "port", "port2", "port3"];
 /// Further ones in commands, files and the environment of a server.
-pub const OF_ITS_START: &[&str] = &["bind", "folder", "store", "lease_ms"];
+pub const OF_ITS_START: &[&str] = &["bind", "folder", "store", "lease_ms", "harness"];
 /// Further ones in commands that ask a server.
-pub const OF_A_QUESTION: &[&str] = &["container", "store"];
+pub const OF_A_QUESTION: &[&str] = &["container", "store", "harness"];
 /// Those in commands about all servers.
-pub const OF_ALL_SERVERS: &[&str] = &["host", "port", "servers", "store", "mark"];
+pub const OF_ALL_SERVERS: &[&str] = &["host", "port", "servers", "store", "mark", "harness"];
 
 impl StoreDescription {
     /// The folder of the file.
     fn folder(&self) -> &Path {
-        self.file.parent().unwrap_or(Path::new("/"))
+        let folder = self.file.as_deref().and_then(Path::parent);
+        folder.unwrap_or(Path::new("/"))
     }
 
     /// The values for a server that is started.
@@ -120,6 +121,7 @@ impl StoreDescription {
             ("folder", folder.display().to_string()),
             ("store", self.folder().display().to_string()),
             ("lease_ms", setup.lease.as_millis().to_string()),
+            ("harness", program_of_harness()),
         ]));
         values
     }
@@ -145,6 +147,7 @@ impl StoreDescription {
             ("servers", all.join(",")),
             ("store", self.folder().display().to_string()),
             ("mark", mark.to_owned()),
+            ("harness", program_of_harness()),
         ])
     }
 
@@ -191,9 +194,13 @@ impl StoreDescription {
     /// The program that a local server needs and that is not there.
     fn missing(&self) -> Vec<String> {
         let Some(local) = &self.local else {
-            return vec![format!("[local] in {}", self.file.display())];
+            let file = self.file.as_deref().unwrap_or(Path::new(&self.name));
+            return vec![format!("[local] in {}", file.display())];
         };
-        let store = named([("store", self.folder().display().to_string())]);
+        let store = named([
+            ("store", self.folder().display().to_string()),
+            ("harness", program_of_harness()),
+        ]);
         let StoreCommand::Words(_) = local else {
             return Vec::new();
         };
@@ -217,6 +224,12 @@ impl StoreCommand {
 
 fn named<const N: usize>(values: [(&str, String); N]) -> PlaceValues {
     values.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// The program that this is.
+fn program_of_harness() -> String {
+    let program = std::env::current_exe().unwrap_or_else(|_| "harness".into());
+    program.display().to_string()
 }
 
 fn of_node(node: &NodeAddress) -> PlaceValues {
@@ -264,7 +277,7 @@ pub fn backend(description: StoreDescription) -> &'static Backend {
     });
     leaked(Backend {
         id: None,
-        file: Some(&store.file),
+        file: store.file.as_deref(),
         software,
         topology: Topology::Plain,
         protocol: Protocol::Opaque,
@@ -318,7 +331,7 @@ mod tests {
         StoreDescription {
             name: "mine".into(),
             product: "Mine".into(),
-            file: "/stores/mine.toml".into(),
+            file: Some("/stores/mine.toml".into()),
             nodes: 3,
             ports: vec![80, 90],
             keeps_data: true,

@@ -45,6 +45,8 @@ enum UnaskedEnd {
     Expired,
     /// A request ended it: its owner's, or another one's.
     Deleted,
+    /// A request wrote another owner over it, before its time was over.
+    Overwritten,
 }
 
 /// Connects the observer whose command this is.
@@ -157,6 +159,7 @@ impl CommandObserver {
                 let why = match cause {
                     Some(UnaskedEnd::Expired) => Unasked::Expired,
                     Some(UnaskedEnd::Deleted) => Unasked::Deleted,
+                    Some(UnaskedEnd::Overwritten) => Unasked::Overwritten,
                     None => Unasked::Unknown,
                 };
                 log.record(&lock, vec![OwnerChange::Revoked(ended)], at, |_| {

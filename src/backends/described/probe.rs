@@ -4,7 +4,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::commands::output;
-use super::{PlaceValues, ReadyWhen, StoreDescription, named};
+use super::{PlaceValues, ReadyWhen, StoreDescription, named, program_of_harness};
 use crate::cluster::{BoxFuture, ProbedServer, ServerProbe, Serving, image_name};
 use crate::limits::PROBE;
 
@@ -67,6 +67,7 @@ impl DescribedProbe {
             ("host", server.address.ip().to_string()),
             ("port", server.address.port().to_string()),
             ("store", self.0.folder().display().to_string()),
+            ("harness", program_of_harness()),
         ]));
         values
     }

@@ -1,0 +1,134 @@
+//! `harness kube-api`: the API server of `--backend kube-lease`, its observer, and the removal of a run's Leases.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::{Instant, timeout_at};
+
+use super::Failure;
+use super::kube_args::KubeApiCommand;
+use super::stdout::print;
+use crate::exit::Exit;
+use crate::kube::{ApiAddress, LeaseNews, LeaseRecord, LeaseStore, LeaseWatcher, delete_marked, serve};
+
+/// The namespace of the locks.
+const NAMESPACE: &str = "default";
+/// For Leases that never run out.
+const UNBOUNDED: Duration = Duration::from_secs(365 * 24 * 3600);
+
+pub fn kube_api(command: KubeApiCommand) -> Result<Exit, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::environment(format!("could not start: {error}")))?;
+    match command {
+        KubeApiCommand::Serve { listen, data, stale } => {
+            let store = LeaseStore::open(data.as_deref(), stale);
+            let store = store.map_err(|error| Failure::environment(format!("could not read its Leases: {error}")))?;
+            let served = runtime.block_on(serve(listen, Arc::new(store)));
+            served.map_err(|error| Failure::environment(format!("could not listen at {listen}: {error}")))?;
+            Ok(Exit::Holds)
+        }
+        KubeApiCommand::Observe { server } => runtime.block_on(observe(address(&server)?)),
+        KubeApiCommand::Remove { server, mark } => {
+            let address = address(&server)?;
+            let removed = runtime.block_on(delete_marked(&address, NAMESPACE, &mark));
+            removed.map_err(|error| Failure::environment(error.to_string()))?;
+            Ok(Exit::Holds)
+        }
+    }
+}
+
+fn address(server: &str) -> Result<ApiAddress, Failure> {
+    ApiAddress::read(server, None).map_err(Failure::usage)
+}
+
+/// Prints grants as docs/stores.md says, until the server is lost.
+async fn observe(address: ApiAddress) -> Result<Exit, Failure> {
+    let mut watcher = LeaseWatcher::new(address, NAMESPACE, None);
+    let mut holders = LeaseHolders::default();
+    let mut lists = 0;
+    loop {
+        let Ok(news) = timeout_at(holders.next_end(), watcher.next()).await else {
+            holders.run_out();
+            continue;
+        };
+        match news.map_err(|error| Failure::environment(error.to_string()))? {
+            // what happened between two watches is not known: harness starts this anew
+            LeaseNews::All(_) if lists > 0 => return Ok(Exit::Holds),
+            LeaseNews::All(all) => {
+                lists += 1;
+                all.iter().for_each(|lease| holders.is(lease));
+            }
+            LeaseNews::Changed(lease) => holders.is(&lease),
+            LeaseNews::Deleted(name) => holders.end(&name, "deleted"),
+            LeaseNews::Alive => {}
+        }
+        print("{\"f\":\"alive\"}\n");
+    }
+}
+
+/// Who holds each Lease, the number of its transitions, and when it runs out: candidates count from its last change, and so does
+/// the observer.
+#[derive(Default)]
+struct LeaseHolders(BTreeMap<String, HeldLease>);
+
+struct HeldLease {
+    owner: String,
+    token: Option<u64>,
+    ends: Instant,
+}
+
+impl LeaseHolders {
+    fn is(&mut self, lease: &LeaseRecord) {
+        let Some(owner) = lease.holder.clone() else {
+            return self.end(&lease.name, "deleted");
+        };
+        let token = lease.transitions;
+        let ends = Instant::now() + lease.duration.unwrap_or(UNBOUNDED);
+        match self.0.get_mut(&lease.name) {
+            Some(held) if (&held.owner, held.token) == (&owner, token) => held.ends = ends,
+            held => {
+                let left = held.map(|held| held.ends.saturating_duration_since(Instant::now()));
+                // who took it may have read its last change earlier than the observer
+                let was_over = left.is_none_or(|left| left < lease.duration.unwrap_or(UNBOUNDED) / 4);
+                self.end(&lease.name, if was_over { "expired" } else { "overwritten" });
+                let held = HeldLease { owner, token, ends };
+                say("granted", &lease.name, &held, None);
+                self.0.insert(lease.name.clone(), held);
+            }
+        }
+    }
+
+    /// When the next one runs out.
+    fn next_end(&self) -> Instant {
+        let ends = self.0.values().map(|held| held.ends);
+        ends.min().unwrap_or_else(|| Instant::now() + UNBOUNDED)
+    }
+
+    /// Ends those that nobody renewed.
+    fn run_out(&mut self) {
+        let now = Instant::now();
+        let over = self.0.iter().filter(|(_, held)| held.ends <= now);
+        for name in over.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            self.end(&name, "expired");
+        }
+    }
+
+    fn end(&mut self, name: &str, cause: &str) {
+        if let Some(was) = self.0.remove(name) {
+            say("revoked", name, &was, Some(cause));
+        }
+    }
+}
+
+fn say(f: &str, lock: &str, held: &HeldLease, cause: Option<&str>) {
+    let mut line = json!({ "f": f, "lock": lock, "owner": held.owner });
+    if let Some(token) = held.token {
+        line["token"] = token.into();
+    }
+    if let Some(cause) = cause {
+        line["cause"] = cause.into();
+    }
+    print(&format!("{line}\n"));
+}

@@ -1,0 +1,171 @@
+//! `harness watch-lease`: judges candidates that harness did not start, by their logs and the Lease on its API server.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use harness_checkers::{Options, ReadOptions};
+use regex::Regex;
+use tokio::sync::mpsc::unbounded_channel;
+
+use super::Failure;
+use super::check::show;
+use super::examined::{examine, exit_of};
+use super::interrupt::interrupted;
+use super::kube_args::WatchLeaseArgs;
+use super::report;
+use crate::exit::Exit;
+use crate::kube::terms::{LeaderTerm, LineSays, LogLine, SeenHolder, history, terms};
+use crate::kube::{ApiAddress, FollowedLine, LeaseNews, LeaseWatcher, LogSource, follow, monotonic_ns};
+use crate::report::terminal::Look;
+use crate::store::{self, Stored};
+
+/// Before an API server that was lost is asked again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+pub fn watch_lease(args: &WatchLeaseArgs, look: Look) -> Result<Exit, Failure> {
+    let (namespace, name) = args.lease.split_once('/').unwrap_or(("default", &args.lease));
+    let token = args.token_file.as_ref().map(std::fs::read_to_string).transpose();
+    let token = token.map_err(|error| Failure::usage(format!("could not read the token: {error}")))?;
+    let address = ApiAddress::read(&args.server, token.map(|token| token.trim().to_owned())).map_err(Failure::usage)?;
+    let logs = logs(&args.log)?;
+    let (run, folder) = store::create(&args.results, &format!("{}-watch-{name}", store::minute_now()))
+        .map_err(|error| Failure::environment(error.to_string()))?;
+    let watcher = LeaseWatcher::new(address, namespace, Some(name));
+    let start = monotonic_ns();
+    let watched = super::runtime().block_on(watch_all(args, &logs, watcher))?;
+    let terms = terms(&watched.lines, start, args.log_delay.as_nanos() as u64);
+    tell(&logs, &terms);
+    let path = folder.join("history.jsonl");
+    let text = history(&run, name, &terms, &watched.holders, (start, monotonic_ns()));
+    store::write_text(&path, &text).map_err(|error| Failure::environment(error.to_string()))?;
+    let stored = Stored {
+        folder: Some(folder),
+        history: path,
+        info: None,
+    };
+    let mut examined = examine(&stored, &ReadOptions::default(), &Options::default())?;
+    report::write(&stored, &mut examined).map_err(|error| Failure::environment(error.to_string()))?;
+    show(&examined.diagnosis, args.json, look);
+    Ok(exit_of(&examined.diagnosis))
+}
+
+/// The logs by the names of their candidates.
+fn logs(texts: &[String]) -> Result<BTreeMap<String, LogSource>, Failure> {
+    let mut logs = BTreeMap::new();
+    for text in texts {
+        let named = text
+            .split_once('=')
+            .filter(|(name, source)| !name.is_empty() && !source.is_empty());
+        let (name, source) = named
+            .ok_or_else(|| Failure::usage(format!("expected NAME=FILE or NAME=command: LINE, and not {text:?}")))?;
+        let source = match source.strip_prefix("command:") {
+            Some(line) => LogSource::Command(line.trim().to_owned()),
+            None => LogSource::File(PathBuf::from(source)),
+        };
+        if logs.insert(name.to_owned(), source).is_some() {
+            return Err(Failure::usage(format!("there are two logs of {name}")));
+        }
+    }
+    Ok(logs)
+}
+
+/// What was seen until the end.
+#[derive(Default)]
+struct WatchedLease {
+    lines: Vec<LogLine>,
+    holders: Vec<SeenHolder>,
+}
+
+async fn watch_all(
+    args: &WatchLeaseArgs,
+    logs: &BTreeMap<String, LogSource>,
+    mut watcher: LeaseWatcher,
+) -> Result<WatchedLease, Failure> {
+    let (sender, mut lines) = unbounded_channel();
+    let mut followers = tokio::task::JoinSet::new();
+    for (candidate, source) in logs.values().enumerate() {
+        followers.spawn(follow(candidate, source.clone(), args.clock_error, sender.clone()));
+    }
+    drop(sender);
+    let mut watched = WatchedLease::default();
+    let mut stop = interrupted();
+    let over = tokio::time::sleep(args.time.unwrap_or(Duration::from_secs(365 * 24 * 3600)));
+    tokio::pin!(over);
+    let first = watcher.next().await;
+    watched.hear(first.map_err(|error| Failure::environment(error.to_string()))?);
+    loop {
+        tokio::select! {
+            () = &mut over => break,
+            _ = stop.wait_for(|stop| *stop) => break,
+            Some(line) = lines.recv() => watched.read(args, &line),
+            Some(ended) = followers.join_next() => {
+                if let Ok(Err(why)) = ended {
+                    eprintln!("warning: {why}");
+                }
+            }
+            news = watcher.next() => match news {
+                Ok(news) => watched.hear(news),
+                Err(error) => {
+                    eprintln!("warning: {error}");
+                    tokio::time::sleep(AGAIN).await;
+                }
+            },
+        }
+    }
+    // what was written before the end
+    while let Ok(line) = lines.try_recv() {
+        watched.read(args, &line);
+    }
+    Ok(watched)
+}
+
+impl WatchedLease {
+    fn read(&mut self, args: &WatchLeaseArgs, line: &FollowedLine) {
+        let is = |wanted: &Regex| wanted.is_match(&line.text);
+        let says = match () {
+            () if is(&args.stopped) => LineSays::Stopped,
+            () if is(&args.leading) => LineSays::Leading,
+            () if args.working.as_ref().is_some_and(is) => LineSays::Working,
+            () => return,
+        };
+        self.lines.push(LogLine {
+            candidate: line.candidate,
+            says,
+            not_before: line.not_before,
+            by: line.by,
+        });
+    }
+
+    fn hear(&mut self, news: LeaseNews) {
+        let at = monotonic_ns();
+        let lease = match news {
+            LeaseNews::Alive => return,
+            LeaseNews::All(all) => all.into_iter().next(),
+            LeaseNews::Changed(lease) => Some(lease),
+            LeaseNews::Deleted(_) => None,
+        };
+        self.holders.push(SeenHolder { at, lease });
+    }
+}
+
+/// Says how much of what the logs told is certain.
+fn tell(logs: &BTreeMap<String, LogSource>, terms: &[LeaderTerm]) {
+    for (candidate, name) in logs.keys().enumerate() {
+        let its = terms.iter().filter(|term| term.candidate == candidate);
+        let certain: Vec<u64> = its
+            .clone()
+            .filter(|term| term.is_certain())
+            .map(|term| term.led_until - term.began)
+            .collect();
+        let seconds = certain.iter().sum::<u64>() as f64 / 1e9;
+        eprintln!(
+            "c{candidate} is {name}: terms {}, certain {}, for {seconds:.1}s together",
+            its.count(),
+            certain.len()
+        );
+    }
+    if !terms.is_empty() && !terms.iter().any(LeaderTerm::is_certain) {
+        eprintln!("hint: no line matched --stopped or --working late enough, so when a term ended is not known");
+    }
+}

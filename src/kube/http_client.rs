@@ -1,0 +1,166 @@
+//! Calls of an API server over HTTP/1.1, one connection each: `kubectl proxy`, or a server without TLS.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, AUTHORIZATION, HOST};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// Time for a connection, and for the head of an answer.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// Where an API server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiAddress {
+    /// `host:port`.
+    authority: String,
+    /// Before the paths of the API, without a slash at its end.
+    prefix: String,
+    /// Shown as `Authorization: Bearer`.
+    token: Option<String>,
+}
+
+/// Why an API server gave no answer, or none of use.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApiCallError {
+    #[error("{0}")]
+    Unreachable(String),
+    #[error("{code}: {message}")]
+    Refused { code: u16, message: String },
+}
+
+impl ApiAddress {
+    /// `http://127.0.0.1:8001`, or `127.0.0.1:8001`. The error is a sentence.
+    pub fn read(text: &str, token: Option<String>) -> Result<Self, String> {
+        if text.starts_with("https:") {
+            return Err(format!(
+                "{text}: harness speaks no TLS to an API server\nhint: `kubectl proxy` serves it at http://127.0.0.1:8001, with your login"
+            ));
+        }
+        let rest = text.strip_prefix("http://").unwrap_or(text);
+        let (authority, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let (host, port) = authority.rsplit_once(':').unwrap_or((authority, "80"));
+        if host.is_empty() || port.parse::<u16>().is_err() {
+            return Err(format!(
+                "expected the URL of an API server, such as http://127.0.0.1:8001, and not {text:?}"
+            ));
+        }
+        let prefix = prefix.trim_end_matches('/');
+        Ok(Self {
+            authority: format!("{host}:{port}"),
+            prefix: if prefix.is_empty() {
+                String::new()
+            } else {
+                format!("/{prefix}")
+            },
+            token,
+        })
+    }
+
+    /// Sends a request without a body.
+    pub(super) async fn ask(&self, method: Method, path: &str) -> Result<ApiReply, ApiCallError> {
+        let lost = |error: &dyn std::fmt::Display| ApiCallError::Unreachable(format!("{}: {error}", self.authority));
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.prefix))
+            .header(HOST, &self.authority)
+            .header(ACCEPT, "application/json");
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request.body(Empty::<Bytes>::new()).map_err(|error| lost(&error))?;
+        let asking = async {
+            let stream = TcpStream::connect(&self.authority)
+                .await
+                .map_err(|error| lost(&error))?;
+            let _ = stream.set_nodelay(true);
+            let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+            let (mut sender, connection) = handshake.map_err(|error| lost(&error))?;
+            let driving = tokio::spawn(async move { drop(connection.await) });
+            let response = sender.send_request(request).await.map_err(|error| lost(&error))?;
+            Ok(ApiReply { response, driving })
+        };
+        let asked = timeout(ANSWER, asking).await;
+        asked.map_err(|_| lost(&"it does not answer"))?
+    }
+
+    /// Sends a request, and reads the object that it is answered with.
+    pub(super) async fn object(&self, method: Method, path: &str) -> Result<Value, ApiCallError> {
+        self.ask(method, path).await?.object().await
+    }
+}
+
+/// An answer whose body is still to be read; dropping it closes its connection.
+pub(super) struct ApiReply {
+    response: Response<Incoming>,
+    driving: JoinHandle<()>,
+}
+
+impl Drop for ApiReply {
+    fn drop(&mut self) {
+        self.driving.abort();
+    }
+}
+
+impl ApiReply {
+    async fn object(mut self) -> Result<Value, ApiCallError> {
+        let lost = |error: &dyn std::fmt::Display| ApiCallError::Unreachable(error.to_string());
+        let code = self.response.status().as_u16();
+        let read = timeout(ANSWER, self.response.body_mut().collect()).await;
+        let body = read
+            .map_err(|_| lost(&"its answer does not end"))?
+            .map_err(|error| lost(&error))?;
+        let body = body.to_bytes();
+        let value: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+        match code {
+            200..=299 => Ok(value),
+            _ => Err(ApiCallError::refused(code, &value, &body)),
+        }
+    }
+
+    /// Whether the answer is that of a request that was done.
+    pub(super) async fn begun(self) -> Result<Self, ApiCallError> {
+        if self.response.status().is_success() {
+            return Ok(self);
+        }
+        match self.object().await {
+            Err(error) => Err(error),
+            Ok(_) => Err(ApiCallError::Unreachable("its answer has no status".to_owned())),
+        }
+    }
+
+    /// The next piece of the body. `None` when it is over; the error says how it broke off.
+    pub(super) async fn piece(&mut self) -> Result<Option<Bytes>, ApiCallError> {
+        loop {
+            match self.response.body_mut().frame().await {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(ApiCallError::Unreachable(error.to_string())),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(piece) => return Ok(Some(piece)),
+                    Err(_trailers) => {}
+                },
+            }
+        }
+    }
+}
+
+impl ApiCallError {
+    /// By the `Status` object of the answer, or the text that came in its place.
+    pub(super) fn refused(code: u16, status: &Value, body: &[u8]) -> Self {
+        let message = status["message"].as_str().map(str::to_owned);
+        let message = message.unwrap_or_else(|| String::from_utf8_lossy(body).chars().take(200).collect());
+        Self::Refused { code, message }
+    }
+
+    /// Whether the version that was asked for is not kept any more.
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self, Self::Refused { code: 410, .. })
+    }
+}

@@ -1,0 +1,360 @@
+//! The Leases of an API server: versions, optimistic concurrency, the changes that a watch asks for, and a file that survives a
+//! kill. Every change has a new resource version, and is in the file before it is answered.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use tokio::sync::watch;
+
+use super::lease::{self, LeaseObject};
+use super::refusal::ApiRefusal;
+use super::{GROUP_VERSION, KEPT_CHANGES};
+
+/// Namespace and name.
+pub type LeaseKey = (String, String);
+
+/// One change of a Lease.
+#[derive(Debug, Clone)]
+pub struct LeaseChange {
+    pub revision: u64,
+    at: Instant,
+    pub key: LeaseKey,
+    before: Option<LeaseObject>,
+    /// `None`: it was deleted.
+    after: Option<LeaseObject>,
+}
+
+impl LeaseChange {
+    /// The event of a watch.
+    pub fn event(&self) -> Value {
+        match (&self.before, &self.after) {
+            (None, Some(object)) => json!({ "type": "ADDED", "object": object }),
+            (_, Some(object)) => json!({ "type": "MODIFIED", "object": object }),
+            (before, None) => {
+                // the last state, with the version of the deletion
+                let mut object = before.clone().unwrap_or_default();
+                lease::set(&mut object, "resourceVersion", self.revision.to_string());
+                json!({ "type": "DELETED", "object": object })
+            }
+        }
+    }
+}
+
+/// Leases at one revision.
+pub struct LeaseView {
+    pub revision: u64,
+    pub objects: BTreeMap<LeaseKey, LeaseObject>,
+}
+
+impl LeaseView {
+    pub fn list(&self, is_wanted: impl Fn(&LeaseKey) -> bool) -> Value {
+        let items = self.objects.iter().filter(|(key, _)| is_wanted(key));
+        json!({
+            "kind": "LeaseList",
+            "apiVersion": GROUP_VERSION,
+            "metadata": { "resourceVersion": self.revision.to_string() },
+            "items": items.map(|(_, object)| object).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// What a write asks of the Lease that is there.
+#[derive(Debug, Default)]
+pub struct LeasePreconditions {
+    pub version: Option<u64>,
+    pub uid: Option<String>,
+}
+
+impl LeasePreconditions {
+    /// Those in the metadata of an object.
+    pub fn of(object: &LeaseObject) -> Result<Self, ApiRefusal> {
+        Ok(Self {
+            version: lease::version(object)?,
+            uid: lease::text(object, "uid").map(str::to_owned),
+        })
+    }
+
+    fn check(&self, name: &str, is: &LeaseObject) -> Result<(), ApiRefusal> {
+        let of_another = self
+            .uid
+            .as_deref()
+            .is_some_and(|uid| lease::text(is, "uid") != Some(uid));
+        let is_other = self
+            .version
+            .is_some_and(|version| lease::version(is) != Ok(Some(version)));
+        match of_another || is_other {
+            true => Err(ApiRefusal::conflict(name)),
+            false => Ok(()),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct StoredLeases {
+    revision: u64,
+    objects: BTreeMap<LeaseKey, LeaseObject>,
+    changes: VecDeque<LeaseChange>,
+    /// The revision of which the oldest kept change is the successor.
+    oldest: u64,
+    file: Option<File>,
+}
+
+#[derive(Debug)]
+pub struct LeaseStore {
+    stored: Mutex<StoredLeases>,
+    /// How old the copy is that answers reads of any version.
+    pub stale: Duration,
+    newest: watch::Sender<u64>,
+}
+
+impl LeaseStore {
+    /// With the Leases of this file, where there is one.
+    pub fn open(file: Option<&Path>, stale: Duration) -> io::Result<Self> {
+        let mut stored = StoredLeases {
+            revision: 1,
+            objects: BTreeMap::new(),
+            changes: VecDeque::new(),
+            oldest: 1,
+            file: None,
+        };
+        if let Some(path) = file {
+            stored.load(&std::fs::read_to_string(path).unwrap_or_default());
+            let text = stored.text();
+            let fresh = path.with_extension("new");
+            std::fs::write(&fresh, text)?;
+            std::fs::rename(&fresh, path)?;
+            stored.file = Some(OpenOptions::new().append(true).open(path)?);
+        }
+        Ok(Self {
+            newest: watch::Sender::new(stored.revision),
+            stored: Mutex::new(stored),
+            stale,
+        })
+    }
+
+    fn stored(&self) -> MutexGuard<'_, StoredLeases> {
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes when there is a new version.
+    pub fn news(&self) -> watch::Receiver<u64> {
+        self.newest.subscribe()
+    }
+
+    /// The newest Leases.
+    pub fn newest(&self) -> LeaseView {
+        self.as_of(Duration::ZERO)
+    }
+
+    /// The Leases as they were so long ago.
+    pub fn as_of(&self, age: Duration) -> LeaseView {
+        let stored = self.stored();
+        let mut view = LeaseView {
+            revision: stored.revision,
+            objects: stored.objects.clone(),
+        };
+        let is_later = |change: &&LeaseChange| !age.is_zero() && change.at.elapsed() < age;
+        for change in stored.changes.iter().rev().take_while(is_later) {
+            match &change.before {
+                Some(object) => drop(view.objects.insert(change.key.clone(), object.clone())),
+                None => drop(view.objects.remove(&change.key)),
+            }
+            view.revision = change.revision - 1;
+        }
+        view
+    }
+
+    /// The changes after a revision that are at least so old.
+    ///
+    /// # Errors
+    ///
+    /// They are not all kept any more.
+    pub fn since(&self, revision: u64, age: Duration) -> Result<Vec<LeaseChange>, ApiRefusal> {
+        let stored = self.stored();
+        if revision < stored.oldest {
+            return Err(ApiRefusal::expired(revision, stored.oldest));
+        }
+        let first = stored.changes.partition_point(|change| change.revision <= revision);
+        let changes = stored.changes.range(first..);
+        let is_old = |change: &&LeaseChange| age.is_zero() || change.at.elapsed() >= age;
+        Ok(changes.take_while(is_old).cloned().collect())
+    }
+
+    pub fn create(&self, key: LeaseKey, mut object: LeaseObject) -> Result<LeaseObject, ApiRefusal> {
+        let mut stored = self.stored();
+        if stored.objects.contains_key(&key) {
+            return Err(ApiRefusal::exists(&key.1));
+        }
+        if lease::version(&object)?.is_some() {
+            let message = "resourceVersion should not be set on objects to be created";
+            return Err(ApiRefusal::bad_request(message));
+        }
+        lease::set(&mut object, "uid", drawn_uid());
+        lease::set(&mut object, "creationTimestamp", now());
+        self.write(&mut stored, key, object)
+    }
+
+    /// Replaces a Lease, which must be of the version that the new one names; returns whether there was none.
+    pub fn update(&self, key: LeaseKey, object: LeaseObject) -> Result<(LeaseObject, bool), ApiRefusal> {
+        let wanted = LeasePreconditions::of(&object)?;
+        let mut stored = self.stored();
+        match stored.objects.get(&key) {
+            None if wanted.uid.is_some() => Err(ApiRefusal::conflict(&key.1)),
+            None => {
+                drop(stored);
+                let mut object = object;
+                lease::set(&mut object, "resourceVersion", "");
+                Ok((self.create(key, object)?, true))
+            }
+            Some(_) if wanted.version.is_none() => {
+                let why = "Invalid value: \"\": must be specified for an update";
+                Err(ApiRefusal::invalid(&key.1, "metadata.resourceVersion", why))
+            }
+            Some(is) => {
+                wanted.check(&key.1, is)?;
+                Ok((self.replace(&mut stored, key, object)?, false))
+            }
+        }
+    }
+
+    /// Puts what `change` makes of a Lease in its place.
+    pub fn patch(
+        &self,
+        key: LeaseKey,
+        change: impl FnOnce(LeaseObject) -> Result<LeaseObject, ApiRefusal>,
+    ) -> Result<LeaseObject, ApiRefusal> {
+        let mut stored = self.stored();
+        let is = stored.objects.get(&key).ok_or_else(|| ApiRefusal::not_found(&key.1))?;
+        let object = change(is.clone())?;
+        LeasePreconditions::of(&object)?.check(&key.1, is)?;
+        self.replace(&mut stored, key, object)
+    }
+
+    pub fn delete(&self, key: LeaseKey, wanted: &LeasePreconditions) -> Result<LeaseObject, ApiRefusal> {
+        let mut stored = self.stored();
+        let is = stored.objects.get(&key).ok_or_else(|| ApiRefusal::not_found(&key.1))?;
+        wanted.check(&key.1, is)?;
+        let was = is.clone();
+        stored.put(key, None);
+        self.newest.send_replace(stored.revision);
+        Ok(was)
+    }
+
+    fn replace(
+        &self,
+        stored: &mut StoredLeases,
+        key: LeaseKey,
+        mut object: LeaseObject,
+    ) -> Result<LeaseObject, ApiRefusal> {
+        let is = &stored.objects[&key];
+        for field in ["uid", "creationTimestamp", "resourceVersion"] {
+            lease::set(&mut object, field, lease::text(is, field));
+        }
+        // an update without a change makes no new version
+        if *is == object {
+            return Ok(object);
+        }
+        self.write(stored, key, object)
+    }
+
+    fn write(
+        &self,
+        stored: &mut StoredLeases,
+        key: LeaseKey,
+        mut object: LeaseObject,
+    ) -> Result<LeaseObject, ApiRefusal> {
+        lease::set(&mut object, "namespace", key.0.as_str());
+        lease::set(&mut object, "name", key.1.as_str());
+        lease::set(&mut object, "resourceVersion", (stored.revision + 1).to_string());
+        stored.put(key, Some(object.clone()));
+        self.newest.send_replace(stored.revision);
+        Ok(object)
+    }
+}
+
+impl StoredLeases {
+    /// Makes a new version. A server that cannot write its file ends: it would forget what it answered.
+    fn put(&mut self, key: LeaseKey, object: Option<LeaseObject>) {
+        let revision = self.revision + 1;
+        if let Some(file) = &mut self.file {
+            let line = format!("{}\n", json!([revision, key.0, key.1, object]));
+            let written = file.write_all(line.as_bytes()).and_then(|()| file.sync_data());
+            if let Err(error) = written {
+                eprintln!("could not write its Leases: {error}");
+                std::process::exit(1);
+            }
+        }
+        let before = match &object {
+            Some(object) => self.objects.insert(key.clone(), object.clone()),
+            None => self.objects.remove(&key),
+        };
+        self.revision = revision;
+        self.changes.push_back(LeaseChange {
+            revision,
+            at: Instant::now(),
+            key,
+            before,
+            after: object,
+        });
+        if self.changes.len() > KEPT_CHANGES
+            && let Some(first) = self.changes.pop_front()
+        {
+            self.oldest = first.revision;
+        }
+    }
+
+    /// Reads the lines of a file; a kill may have cut off the last one, which was not answered.
+    fn load(&mut self, text: &str) {
+        for line in text.lines() {
+            let Ok((revision, namespace, name, object)) =
+                serde_json::from_str::<(u64, String, String, Option<LeaseObject>)>(line)
+            else {
+                continue;
+            };
+            match object {
+                Some(object) => drop(self.objects.insert((namespace, name), object)),
+                None => drop(self.objects.remove(&(namespace, name))),
+            }
+            self.revision = revision;
+        }
+        self.oldest = self.revision;
+    }
+
+    /// Its lines for a file.
+    fn text(&self) -> String {
+        let line = |((namespace, name), object): (&LeaseKey, &LeaseObject)| {
+            format!("{}\n", json!([self.revision, namespace, name, object]))
+        };
+        let lines: String = self.objects.iter().map(line).collect();
+        // the revision of a store whose Leases were all deleted
+        let kept = format!("{}\n", json!([self.revision, "", "", null]));
+        lines + &kept
+    }
+}
+
+fn now() -> String {
+    let now = OffsetDateTime::now_utc().replace_nanosecond(0);
+    now.ok().and_then(|now| now.format(&Rfc3339).ok()).unwrap_or_default()
+}
+
+/// A new random name of an object, in the form of a UUID.
+fn drawn_uid() -> String {
+    let draw = || RandomState::new().build_hasher().finish();
+    let (high, low) = (draw(), draw());
+    format!(
+        "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        high & 0xfff,
+        low >> 52,
+        low & 0xffff_ffff_ffff
+    )
+}

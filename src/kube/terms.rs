@@ -1,0 +1,219 @@
+//! From log lines of candidates to the times in which they certainly led, and to a history that the checkers decide.
+//!
+//! A line that is read tells of something that happened before. So a term certainly began when its first line was read. Its end
+//! is certain only through a line that was written after it: the line that says that leading is over, or one of work that only a
+//! leader does. Such a line was not in the log at some known moment, and is written within a delay of what it tells of: at that
+//! moment, less the delay, the candidate still led. A term without such a line proves nothing.
+
+use serde_json::{Value, json};
+
+use super::watching::LeaseRecord;
+
+/// What a line says of its candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LineSays {
+    Leading,
+    /// It does what only a leader does.
+    Working,
+    Stopped,
+}
+
+/// A line that says something, with readings of `CLOCK_MONOTONIC` in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogLine {
+    pub candidate: usize,
+    pub says: LineSays,
+    /// It was not written before.
+    pub not_before: u64,
+    /// It was written by then.
+    pub by: u64,
+}
+
+/// From what a candidate says that it leads to what it says that it does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaderTerm {
+    pub candidate: usize,
+    /// It did not begin before.
+    pub not_before: u64,
+    /// It had begun by then.
+    pub began: u64,
+    /// It had not ended by then: the candidate certainly led from `began` until then.
+    pub led_until: u64,
+    /// Its end was told of by then; `None`: no line tells of it.
+    pub over: Option<u64>,
+}
+
+impl LeaderTerm {
+    pub fn is_certain(&self) -> bool {
+        self.led_until > self.began
+    }
+}
+
+/// The terms that these lines tell of, in the order in which they were read. `delay` is the longest time from what a line tells of to
+/// its being written, in nanoseconds; `start` is when the log was read first.
+pub fn terms(lines: &[LogLine], start: u64, delay: u64) -> Vec<LeaderTerm> {
+    let mut terms: Vec<LeaderTerm> = Vec::new();
+    let mut open: Vec<(usize, usize)> = Vec::new();
+    for line in lines {
+        let at = open.iter().position(|(candidate, _)| *candidate == line.candidate);
+        if line.says == LineSays::Leading {
+            // one that began again without a word, as a process that was killed and started
+            at.map(|at| open.swap_remove(at));
+            let before = terms.iter().rev().find(|term| term.candidate == line.candidate);
+            open.push((line.candidate, terms.len()));
+            terms.push(LeaderTerm {
+                candidate: line.candidate,
+                not_before: before.map_or(start, |term| term.led_until),
+                began: line.by,
+                led_until: line.by,
+                over: None,
+            });
+            continue;
+        }
+        let Some(at) = at else { continue };
+        let term = &mut terms[open[at].1];
+        term.led_until = term.led_until.max(line.not_before.saturating_sub(delay));
+        if line.says == LineSays::Stopped {
+            term.over = Some(line.by);
+            open.swap_remove(at);
+        }
+    }
+    terms
+}
+
+/// Who had the Lease, from a moment on; `None`: nobody.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenHolder {
+    pub at: u64,
+    pub lease: Option<LeaseRecord>,
+}
+
+/// The lines of a history: an acquire and a release for each term that is certain, and the holders of the Lease.
+/// Times count from `start`; `end` is when watching ended.
+pub fn history(
+    run: &str,
+    lock: &str,
+    terms: &[LeaderTerm],
+    holders: &[SeenHolder],
+    (start, end): (u64, u64),
+) -> String {
+    let mut lines: Vec<(u64, Value)> = Vec::new();
+    for (process, term) in terms.iter().filter(|term| term.is_certain()).enumerate() {
+        let mut add = |at: u64, kind: &str, f: &str| {
+            let line = json!({ "process": process, "client": term.candidate, "type": kind, "f": f, "lock": lock });
+            lines.push((at, line));
+        };
+        add(term.not_before, "invoke", "acquire");
+        add(term.began, "ok", "acquire");
+        add(term.led_until, "invoke", "release");
+        match term.over {
+            Some(over) => add(over, "ok", "release"),
+            None => add(end, "info", "release"),
+        }
+    }
+    let mut had: Option<(String, Option<u64>)> = None;
+    for SeenHolder { at, lease } in holders {
+        let has = lease
+            .as_ref()
+            .and_then(|lease| Some((lease.holder.clone()?, lease.transitions)));
+        if has == had {
+            continue;
+        }
+        let mut add = |f: &str, (owner, token): &(String, Option<u64>)| {
+            let mut line = json!({ "process": "server", "type": "signal", "f": f, "lock": lock, "owner": owner });
+            if let Some(token) = token {
+                line["token"] = (*token).into();
+            }
+            lines.push((*at, line));
+        };
+        had.iter().for_each(|was| add("revoked", was));
+        has.iter().for_each(|is| add("granted", is));
+        had = has;
+    }
+    lines.sort_by_key(|(at, _)| *at);
+    let header = json!({
+        "format": "harness-history", "version": 1, "run": run, "model": "mutex", "locks": [lock], "backend": "kube-lease",
+        // when candidates campaigned is not known, and their names are not those in the Lease
+        "promises": { "owner": "none", "token": "none", "watched": false },
+        "bounds": { "progress_ms": UNBOUNDED_MS, "starvation_ms": UNBOUNDED_MS },
+    });
+    let numbered = lines.into_iter().zip(1_u64..).map(|((at, mut line), index)| {
+        line["index"] = index.into();
+        line["time"] = at.saturating_sub(start).into();
+        format!("{line}\n")
+    });
+    format!("{header}\n{}", numbered.collect::<String>())
+}
+
+/// Thirty years.
+const UNBOUNDED_MS: u64 = 1_000_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn line(candidate: usize, says: LineSays, read_s: f64) -> LogLine {
+        let by = (read_s * SECOND as f64) as u64;
+        LogLine {
+            candidate,
+            says,
+            not_before: by - SECOND / 50,
+            by,
+        }
+    }
+
+    fn overlap(lines: &[LogLine]) -> bool {
+        let terms: Vec<LeaderTerm> = terms(lines, 0, SECOND)
+            .into_iter()
+            .filter(LeaderTerm::is_certain)
+            .collect();
+        let both = |one: &LeaderTerm, other: &LeaderTerm| {
+            one.candidate != other.candidate && one.began.max(other.began) < one.led_until.min(other.led_until)
+        };
+        terms.iter().any(|one| terms.iter().any(|other| both(one, other)))
+    }
+
+    #[test]
+    fn two_terms_overlap_only_for_longer_than_lines_may_be_late() {
+        use LineSays::{Leading, Stopped};
+        let second = [line(1, Leading, 10.0), line(1, Stopped, 20.0)];
+        // the first one says so late: it had stopped by 9.9 s
+        let late = [
+            &[line(0, Leading, 5.0)],
+            &second[..1],
+            &[line(0, Stopped, 10.9)],
+            &second[1..],
+        ]
+        .concat();
+        assert!(!overlap(&late));
+        let both = [
+            &[line(0, Leading, 5.0)],
+            &second[..1],
+            &[line(0, Stopped, 12.0)],
+            &second[1..],
+        ]
+        .concat();
+        assert!(overlap(&both));
+    }
+
+    #[test]
+    fn a_term_whose_end_no_line_tells_of_proves_nothing() {
+        use LineSays::{Leading, Stopped, Working};
+        let killed = [
+            line(0, Leading, 5.0),
+            line(1, Leading, 10.0),
+            line(1, Stopped, 20.0),
+            line(0, Leading, 25.0),
+        ];
+        assert!(!overlap(&killed));
+        let works_on = [
+            line(0, Leading, 5.0),
+            line(1, Leading, 10.0),
+            line(0, Working, 15.0),
+            line(1, Stopped, 20.0),
+        ];
+        assert!(overlap(&works_on));
+    }
+}

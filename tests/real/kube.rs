@@ -1,0 +1,115 @@
+//! Leader election on Leases of Kubernetes: the API server of harness, candidates that keep their deadline or not, and candidates
+//! that harness did not start.
+
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::command::{Answer, Harness};
+use crate::machine::until;
+
+/// `harness run` of an adapter that needs nothing but Python.
+fn run(client: &str, words: &str) -> Answer {
+    let harness = Harness::new();
+    let installed = harness.output(&format!("adapters {client}"));
+    assert!(installed.status.success(), "{installed:?}");
+    harness.run(&format!(
+        "--runtime local --backend kube-lease --client {client} --lease 2s --clients 3 {words}"
+    ))
+}
+
+const PARTITIONED: &str = "--fault partition=holder --time 14s --window 4s --vary 0s --seed 1";
+
+#[test]
+fn a_leader_that_keeps_its_renew_deadline_is_alone() {
+    let answer = run("kube-lease", PARTITIONED);
+    answer.assert_exit(0);
+    for property in ["HL001", "HL003", "HL007", "HL009"] {
+        assert_eq!(answer.verdict(property), "holds", "{property}: {:#}", answer.diagnosis);
+    }
+}
+
+#[test]
+fn a_leader_that_works_past_its_renew_deadline_is_not() {
+    let answer = run("kube-past-deadline", PARTITIONED);
+    answer.assert_exit(1);
+    assert_eq!(answer.verdict("HL001"), "violated", "{:#}", answer.diagnosis);
+}
+
+/// An API server, and two logs to which `write` adds lines while `harness watch-lease` follows them.
+fn watched(write: impl FnOnce(&mut dyn FnMut(&str, &str))) -> Answer {
+    let harness = Harness::new();
+    let mut serve = harness.command("kube-api serve --listen 127.0.0.1:0");
+    let mut server = serve.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let url = line.split_whitespace().last().unwrap();
+    let log = |name: &str| harness.folder.path().join(name);
+    ["a", "b"].map(|name| std::fs::write(log(name), "I became leader before\n").unwrap());
+    let mut watch = harness.command(&format!(
+        "watch-lease --json --server {url} --lease default/op --log a=a --log b=b --leading became --stopped lost --log-delay 300ms --for 3s"
+    ));
+    let watching = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("it watches", || {
+        std::fs::read_dir(harness.results()).is_ok_and(|runs| runs.count() > 0)
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    write(&mut |name, text| {
+        let mut file = OpenOptions::new().append(true).open(log(name)).unwrap();
+        writeln!(file, "{text}").unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+    });
+    let answer = Answer::of(watching.wait_with_output().unwrap());
+    server.kill().unwrap();
+    server.wait().unwrap();
+    answer
+}
+
+#[test]
+fn logs_prove_two_leaders_where_the_first_says_that_it_stopped_long_after_the_second_began() {
+    let answer = watched(|log| {
+        log("a", "became leader");
+        log("b", "became leader");
+        std::thread::sleep(Duration::from_millis(900));
+        log("a", "lost lease");
+        log("b", "lost lease");
+    });
+    answer.assert_exit(1);
+    assert_eq!(answer.verdict("HL001"), "violated", "{:#}", answer.diagnosis);
+}
+
+#[test]
+fn logs_prove_nothing_where_lines_may_be_as_late_as_two_leaders_overlap() {
+    let answer = watched(|log| {
+        log("a", "became leader");
+        std::thread::sleep(Duration::from_millis(600));
+        log("b", "became leader");
+        log("a", "lost lease");
+        std::thread::sleep(Duration::from_millis(600));
+        log("b", "lost lease");
+    });
+    answer.assert_exit(0);
+    assert_eq!(answer.verdict("HL001"), "holds", "{:#}", answer.diagnosis);
+}
+
+mod nightly {
+    use super::*;
+    use crate::machine::succeeds;
+
+    /// By the official Python client.
+    #[test]
+    fn the_api_server_follows_the_documented_rules() {
+        let folder = tempfile::tempdir().unwrap();
+        let venv = folder.path().join("venv");
+        succeeds(Command::new("python3").args(["-m", "venv"]).arg(&venv));
+        succeeds(Command::new(venv.join("bin/pip")).args(["install", "--quiet", "kubernetes==37.0.2"]));
+        let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stores/kube_rules.py");
+        let mut check = Command::new(venv.join("bin/python"));
+        let said = succeeds(check.arg(rules).arg(env!("CARGO_BIN_EXE_harness")).arg(folder.path()));
+        assert!(said.contains("13 rules hold"), "{said}");
+    }
+}

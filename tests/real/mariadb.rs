@@ -34,7 +34,7 @@ fn it_is_not_simulated_and_says_so() {
     Harness::new().assert_says(
         "run --runtime simulated --backend mariadb",
         2,
-        &["models of ZooKeeper, etcd and Redis"],
+        &["models of ZooKeeper, etcd, Redis and Valkey"],
     );
 }
 

@@ -200,6 +200,9 @@ impl NatsReader {
     }
 }
 
+/// The subject of a message, its inbox, and the lengths of headers and of all of it.
+type MessageHead<'a> = (&'a [u8], &'a [u8], [usize; 2]);
+
 /// The words of a line.
 struct LineWords<'a>(Vec<&'a [u8]>);
 
@@ -217,9 +220,8 @@ impl<'a> LineWords<'a> {
         self.0[0]
     }
 
-    /// The subject, the inbox and the lengths of headers and of all of a message, before which so many words stand after the
-    /// verb, and so many lengths behind.
-    fn message(&self, before: usize, lengths: usize) -> Result<(&'a [u8], &'a [u8], [usize; 2]), TapError> {
+    /// A message before whose inbox so many words stand after the verb, and so many lengths behind it.
+    fn message(&self, before: usize, lengths: usize) -> Result<MessageHead<'a>, TapError> {
         let words = &self.0[1..];
         let inboxes = words
             .len()

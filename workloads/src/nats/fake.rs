@@ -168,8 +168,9 @@ impl NatsSession for FakeConnection {
     async fn remove(&self, revision: u64) -> Result<bool, SessionError> {
         let remove = |bucket: &FakeBucket| {
             let mut messages = bucket.messages.borrow_mut();
+            messages.retain(|_, (_, ends)| *ends > Instant::now());
             let before = messages.len();
-            messages.retain(|_, (message, ends)| message.revision != revision && *ends > Instant::now());
+            messages.retain(|_, (message, _)| message.revision != revision);
             messages.len() < before
         };
         self.call("remove", remove).await

@@ -215,7 +215,10 @@ impl KeyLock {
             let session = self.connection.session(limit).await?;
             match session.read(lock).await? {
                 Some(message) if is_of(&message, owner) => {
-                    session.remove(message.revision).await?;
+                    // a leader that was cut off may show what was removed
+                    if !session.remove(message.revision).await? {
+                        return Err(SessionError::Definite("its key cannot be removed yet".to_owned()));
+                    }
                 }
                 _ => drop(self.leftovers.pop()),
             }

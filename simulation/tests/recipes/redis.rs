@@ -34,7 +34,9 @@ pub fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc
 
 #[test]
 fn every_recipe_gives_a_hundred_grants_to_one_holder_at_a_time() {
-    promises::all_have_one_holder_at_a_time(run_as, recipes());
+    // users of the load extend no lease, and hold for up to two
+    let recipes = recipes().filter(|recipe| !recipe.extends);
+    promises::all_have_one_holder_at_a_time(run_as, recipes);
 }
 
 #[test]

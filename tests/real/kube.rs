@@ -51,7 +51,7 @@ fn watched(write: impl FnOnce(&mut dyn FnMut(&str, &str))) -> Answer {
     let log = |name: &str| harness.folder.path().join(name);
     ["a", "b"].map(|name| std::fs::write(log(name), "I became leader before\n").unwrap());
     let mut watch = harness.command(&format!(
-        "watch-lease --json --server {url} --lease default/op --log a=a --log b=b --leading became --stopped lost --log-delay 300ms --for 3s"
+        "watch-lease --json --server {url} --lease default/op --log a=a --log b=b --leading became --stopped lost --log-delay 300ms --for 6s"
     ));
     let watching = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("it watches", || {
@@ -74,7 +74,7 @@ fn logs_prove_two_leaders_where_the_first_says_that_it_stopped_long_after_the_se
     let answer = watched(|log| {
         log("a", "became leader");
         log("b", "became leader");
-        std::thread::sleep(Duration::from_millis(900));
+        std::thread::sleep(Duration::from_secs(2));
         log("a", "lost lease");
         log("b", "lost lease");
     });

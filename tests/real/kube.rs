@@ -49,7 +49,9 @@ fn watched(write: impl FnOnce(&mut dyn FnMut(&str, &str))) -> Answer {
         .unwrap();
     let url = line.split_whitespace().last().unwrap();
     let log = |name: &str| harness.folder.path().join(name);
-    ["a", "b"].map(|name| std::fs::write(log(name), "I became leader before\n").unwrap());
+    for name in ["a", "b"] {
+        std::fs::write(log(name), "I became leader before\n").unwrap();
+    }
     let mut watch = harness.command(&format!(
         "watch-lease --json --server {url} --lease default/op --log a=a --log b=b --leading became --stopped lost --log-delay 300ms --for 6s"
     ));

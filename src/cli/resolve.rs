@@ -112,8 +112,8 @@ impl RunArgs {
 
     /// Whether locks on the store of this name work on the backend.
     fn takes_locks_of(&self, store: &str) -> bool {
-        let id = self.config.backend.id;
-        id.is_some_and(|id| id.takes_locks_of(store))
+        let backend = self.config.backend;
+        backend.name() == store || backend.id.is_some_and(|id| id.takes_locks_of(store))
     }
 
     /// What is typed of the client's contract.
@@ -329,6 +329,7 @@ mod tests {
             "--backend redis --tries 30",
             "--backend valkey --recipe redlock",
             "--backend valkey --client redis-py",
+            "--backend kube-lease --client kube-lease",
             "--backend zk --locks 6 --churn 1500ms",
             "--backend etcd --clients 20 --locks 4 --hold 2s --each 1 --time 90s --herd-limit 3 --nodes 5",
             "--backend zk --fault drop-reply=create:2:waiter:refuse=2s,delay-request=delete:1s --requests-limit 20",

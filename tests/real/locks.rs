@@ -183,8 +183,7 @@ on_runtimes! {
         a_careful_postgres_lease_holds_while_its_holder_is_cut_off
         a_careful_mariadb_lease_holds_while_its_holder_is_cut_off
         a_careful_redis_lock_holds_while_its_holder_is_cut_off
-        a_careful_nats_key_holds_while_its_holder_is_cut_off
-        a_nats_key_that_is_put_without_a_revision_has_two_holders;
+        a_careful_nats_key_holds_while_its_holder_is_cut_off;
     models:
         a_careful_etcd_mutex_holds_while_its_holder_is_cut_off
         a_careful_redis_lock_holds_while_its_holder_is_cut_off

@@ -142,7 +142,8 @@ impl NatsSession for NatsClientSession {
                 let why = format!("the bucket {BUCKET} has other settings than a lease of {lease:?}");
                 Err(SessionError::Definite(why))
             }
-            Err(error) => Err(failed(&error)),
+            // one that is refused now may be made later
+            Err(error) => Err(SessionError::Indefinite(error.to_string())),
         }
     }
 

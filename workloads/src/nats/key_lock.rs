@@ -27,6 +27,8 @@ use crate::session::nats::{KeyMessage, NatsSession};
 
 use super::shared_connection::SharedConnection;
 
+/// How long a client tries to open at least: servers that have just begun know no peers for the copies of a bucket.
+const OPENS: Duration = Duration::from_secs(8);
 /// How often a lease is renewed while it lasts.
 const RENEWALS_A_LEASE: u32 = 3;
 
@@ -342,7 +344,7 @@ async fn renew_once(
 #[async_trait(?Send)]
 impl LockClient for KeyLock {
     async fn open(&mut self) -> LockResult<LockGrant> {
-        let limit = self.now() + self.context.lease;
+        let limit = self.now() + self.context.lease.max(OPENS);
         loop {
             let session = self.connection.session(limit).await?;
             match session.make_bucket(self.context.lease).await {

@@ -71,9 +71,9 @@ async fn observe(address: ApiAddress) -> Result<Exit, Failure> {
 /// Who holds each Lease, the number of its transitions, and when it runs out: candidates count from its last change, and so does
 /// the observer.
 #[derive(Default)]
-struct LeaseHolders(BTreeMap<String, HeldLease>);
+struct LeaseHolders(BTreeMap<String, ObservedLease>);
 
-struct HeldLease {
+struct ObservedLease {
     owner: String,
     token: Option<u64>,
     ends: Instant,
@@ -93,7 +93,7 @@ impl LeaseHolders {
                 // who took it may have read its last change earlier than the observer
                 let was_over = left.is_none_or(|left| left < lease.duration.unwrap_or(UNBOUNDED) / 4);
                 self.end(&lease.name, if was_over { "expired" } else { "overwritten" });
-                let held = HeldLease { owner, token, ends };
+                let held = ObservedLease { owner, token, ends };
                 say("granted", &lease.name, &held, None);
                 self.0.insert(lease.name.clone(), held);
             }
@@ -122,7 +122,7 @@ impl LeaseHolders {
     }
 }
 
-fn say(f: &str, lock: &str, held: &HeldLease, cause: Option<&str>) {
+fn say(f: &str, lock: &str, held: &ObservedLease, cause: Option<&str>) {
     let mut line = json!({ "f": f, "lock": lock, "owner": held.owner });
     if let Some(token) = held.token {
         line["token"] = token.into();

@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::fs::File;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncSeekExt, BufReader, SeekFrom};
 use tokio::process::Command;
 use tokio::sync::mpsc::UnboundedSender;
+
+use crate::clock::monotonic_ns;
 
 /// Between two reads of a file.
 const POLL: Duration = Duration::from_millis(20);
@@ -33,11 +34,6 @@ pub struct FollowedLine {
     pub text: String,
     pub not_before: u64,
     pub by: u64,
-}
-
-pub fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every system has this clock");
-    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }
 
 /// Sends the lines that are written from now on, until nobody wants them. The error says why there are no more.

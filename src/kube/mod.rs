@@ -15,9 +15,10 @@ mod watching;
 
 use std::time::Duration;
 
+pub use crate::clock::monotonic_ns;
 pub use http_client::{ApiAddress, ApiCallError};
 pub use lease_store::LeaseStore;
-pub use log_follower::{FollowedLine, LogSource, follow, monotonic_ns};
+pub use log_follower::{FollowedLine, LogSource, follow};
 pub use serving::serve;
 pub use watching::{LeaseNews, LeaseRecord, LeaseWatcher, delete_marked};
 

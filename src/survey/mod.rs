@@ -37,6 +37,9 @@ pub const PROMISES: [Promise; 14] = [
     seen("herd", "wakes one", Property::Hl004),
 ];
 
+/// The options of a hunt that tries every fault on every single message.
+pub const EVERY_PLACEMENT: [&str; 2] = ["--exhaustive", "1"];
+
 /// One promise: it is looked for under faults of its own, or in all experiments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Promise {
@@ -76,7 +79,7 @@ impl Promise {
         match self.by {
             PromiseTest::Faults(_) => Some(["--fault", self.faults(lock)?]),
             // in real time a placement is another run each time
-            PromiseTest::Placements => (lock.runtime() == "virtual").then_some(["--exhaustive", "1"]),
+            PromiseTest::Placements => (lock.runtime() == "virtual").then_some(EVERY_PLACEMENT),
             PromiseTest::Property(_) => None,
         }
     }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use maud::{Markup, html};
 
 use super::record::{PromiseState, SurveyFind, SurveyRecord};
-use super::{PROMISES, Promise, PromiseTest};
+use super::{EVERY_PLACEMENT, PROMISES, Promise, PromiseTest};
 use crate::adapters::surveyed::{FindKind, SurveyedLock, Triage};
 use crate::hunt::HitRate;
 use crate::report::html;
@@ -20,8 +20,6 @@ const INTRODUCTION: &str = "This survey shows which promises of known lock libra
      The same hunts ran on each lock: a few clients hold locks for drawn times, under the faults that a column names. Servers and \
      libraries are unmodified. They run in virtual time unless the row says otherwise, so a row can be made again with the same \
      outcome. *Holds* means that so many experiments found no violation, not that there is none.";
-
-const EVERY_PLACEMENT: &str = "--exhaustive 1";
 
 /// `n of m`, and how sure that is.
 fn cell(state: &PromiseState) -> String {
@@ -73,7 +71,8 @@ fn columns() -> String {
         let by = match promise.by {
             PromiseTest::Faults(faults) => format!("hunted with `--fault {faults}`"),
             PromiseTest::Placements => {
-                format!("hunted with `{EVERY_PLACEMENT}`: every fault on every single message of a small scenario")
+                let options = EVERY_PLACEMENT.join(" ");
+                format!("hunted with `{options}`: every fault on every single message of a small scenario")
             }
             PromiseTest::Property(property) => format!("{} in all experiments", property.id()),
         };
@@ -214,7 +213,7 @@ pub fn page(surveyed: &[Surveyed<'_>]) -> String {
 fn hint(promise: &Promise) -> String {
     match promise.by {
         PromiseTest::Faults(faults) => format!("--fault {faults}"),
-        PromiseTest::Placements => EVERY_PLACEMENT.to_owned(),
+        PromiseTest::Placements => EVERY_PLACEMENT.join(" "),
         PromiseTest::Property(property) => property.id().to_owned(),
     }
 }

@@ -24,7 +24,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("wall_clock", &[]),
     ("disks", &[]),
     ("event", &[]),
-    ("kube", &[]),
+    ("kube", &["clock"]),
     (
         "cluster",
         &["clock", "disks", "limits", "ownership", "process", "wall_clock"],

@@ -110,7 +110,7 @@ impl WindowRun {
         if let Some(title) = active.title() {
             resolution.title = title;
         }
-        self.write_start(active.affected(), &resolution);
+        self.write_start(active.affected(), &resolution, self.run.clock.now() - started);
         let stopped = self.last(&mut active, started + self.window.length).await;
         let healed = active.heal(self.run.clock.now() - started, !stopped).await;
         let trouble = healed.trouble.clone();
@@ -166,7 +166,7 @@ impl WindowRun {
         self.run.progress().send(ProgressEvent::Note(text));
     }
 
-    fn write_start(&self, affected: Affected, resolution: &Resolution) {
+    fn write_start(&self, affected: Affected, resolution: &Resolution, injected_in: Duration) {
         let title = &resolution.title;
         let start = WindowStart {
             number: self.window.number,
@@ -175,6 +175,7 @@ impl WindowRun {
             cut: Some(affected.links),
             holder: resolution.holder.map(|(holder, _)| format!("c{holder}")),
             holder_works_ms: resolution.holder.map(|(_, works)| works.as_millis() as u64),
+            injected_in_ms: Some(injected_in.as_millis() as u64).filter(|ms| *ms > 0),
             verb: Some(self.window.fault.verb.to_owned()),
             extra: Map::new(),
         };

@@ -121,13 +121,15 @@ impl History {
     }
 }
 
-/// A window is noted when its fault is on: a server that takes a moment to die was silent before.
-const STARTING_NS: u64 = 500_000_000;
+/// A question to a server may have been asked for this long when the injection of a fault begins.
+const ASKED_NS: u64 = 500_000_000;
 
-/// Whether a server may be silent at a time because of a window.
+/// Whether a server may be silent at a time because of a window, which is noted when its fault is on.
 fn explains(window: &Window, ns: u64) -> bool {
+    let injected_in_ns = window.started.injected_in_ms.unwrap_or(0).saturating_mul(1_000_000);
+    let from = window.start_ns.saturating_sub(injected_in_ns.saturating_add(ASKED_NS));
     let until = window.heal_ns.map_or(u64::MAX, |heal| heal.saturating_add(SERVING_NS));
-    (window.start_ns.saturating_sub(STARTING_NS)..=until).contains(&ns)
+    (from..=until).contains(&ns)
 }
 
 #[cfg(test)]
@@ -176,9 +178,16 @@ mod tests {
         assert_eq!(found[0].server.as_deref(), Some("n1"));
         let window = r#"{"index":1,"time":15000000000,"process":"nemesis","type":"info","f":"server-kill","phase":"start","window":1,"targets":["n1"]}"#;
         assert_eq!(standstills(&[window, SILENT, SERVES]), []);
-        // the line of a window is written when its fault is on
-        for (start, silent) in [("20400000000", 0), ("20600000000", 1)] {
-            let window = window.replace("15000000000", start);
+        // the line of a window is written when its fault is on, which may have taken a while
+        let cases = [("20400000000", "", 0), ("20600000000", "", 1)];
+        let slow = [
+            ("22400000000", r#","injected_in_ms":2000"#, 0),
+            ("22600000000", r#","injected_in_ms":2000"#, 1),
+        ];
+        for (start, injected_in, silent) in cases.into_iter().chain(slow) {
+            let window = window
+                .replace("15000000000", start)
+                .replace(r#","window":1"#, &format!(r#","window":1{injected_in}"#));
             assert_eq!(standstills(&[SILENT, &window, SERVES]).len(), silent);
         }
     }

@@ -144,6 +144,9 @@ pub struct WindowStart {
     /// Milliseconds that this holder goes on working before it releases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder_works_ms: Option<u64>,
+    /// Milliseconds that the injection took, which ended when the line was written: a killed container takes a moment to die.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub injected_in_ms: Option<u64>,
     /// What the fault does to its targets, as sentences say it: `cut off` in "c3 was cut off by partition 1".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verb: Option<String>,
@@ -161,6 +164,7 @@ impl WindowStart {
             cut: take(&mut fields, "cut"),
             holder: take(&mut fields, "holder"),
             holder_works_ms: take(&mut fields, "holder_works_ms"),
+            injected_in_ms: take(&mut fields, "injected_in_ms"),
             verb: take(&mut fields, "verb"),
             extra: fields,
         }

@@ -62,7 +62,8 @@ pub struct LockGrant {
 /// can be found.
 #[async_trait(?Send)]
 pub trait LockClient {
-    /// Connects. Answers when ready to acquire, with the owner's name if it is known so early.
+    /// Connects. Answers when ready to acquire, with the owner's name if it is known so early. Called again for a while if it
+    /// fails.
     async fn open(&mut self) -> LockResult<LockGrant>;
 
     /// Takes the lock, waiting `wait_ms` at most and answering by about one lease later whatever happens.

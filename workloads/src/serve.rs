@@ -14,6 +14,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, LocalSet};
+use tokio::time::Instant;
 
 use crate::client::{LockClient, LockError, LockGrant, LockResult, SignalSink};
 use crate::contract::Contract;
@@ -23,6 +24,11 @@ use crate::recipe::RecipeOptions;
 
 /// How long the clients may take to close when the input has ended.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+/// How long a client that cannot open is asked again: a server that has just begun may refuse, and on a busy machine a session may
+/// take longer to begin than a short lease.
+const OPENS: Duration = Duration::from_secs(8);
+/// Between two of these.
+const OPEN_PAUSE: Duration = Duration::from_millis(20);
 
 /// Why serving ended before its input did.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +55,8 @@ pub async fn serve(
     serve_with(&maker, Some(&contract), stdin, stdout).await
 }
 
-/// Serves the clients that `maker` makes, each of which promises what `contract` says.
+/// Serves the clients that `maker` makes, each of which promises what `contract` says. Their `open` is called again for eight seconds
+/// while it fails.
 pub async fn serve_with(
     maker: ClientFactory<'_>,
     contract: Option<&Contract>,
@@ -166,7 +173,10 @@ fn host(
     let task = tokio::task::spawn_local(async move {
         while let Some(request) = inbox.recv().await {
             let last = request.op == ClientOp::Close;
-            let outcome = perform(&mut *lock, &request.op).await;
+            let outcome = match &request.op {
+                ClientOp::Open(_) => open(&mut *lock).await,
+                op => perform(&mut *lock, op).await,
+            };
             let promised = contract.clone().filter(|_| matches!(request.op, ClientOp::Open(_)));
             let _ = out.send(reply(request.id, outcome, promised));
             if last {
@@ -176,6 +186,17 @@ fn host(
         lock.close().await;
     });
     ServedClient { requests, task }
+}
+
+/// Opens a client, or says why it cannot when [`OPENS`] is over.
+async fn open(lock: &mut dyn LockClient) -> LockResult<LockGrant> {
+    let limit = Instant::now() + OPENS;
+    loop {
+        match lock.open().await {
+            Err(_) if Instant::now() < limit => tokio::time::sleep(OPEN_PAUSE).await,
+            answer => return answer,
+        }
+    }
 }
 
 /// What a request asks of a client, done.

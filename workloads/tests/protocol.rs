@@ -16,6 +16,8 @@ use tokio::task::LocalSet;
 
 /// A lock that does what its name says.
 struct Scripted {
+    /// Times that it still refuses to open.
+    refusals: u32,
     signals: SignalSink,
     closed: Rc<RefCell<u32>>,
 }
@@ -23,6 +25,10 @@ struct Scripted {
 #[async_trait(?Send)]
 impl LockClient for Scripted {
     async fn open(&mut self) -> LockResult<LockGrant> {
+        if self.refusals > 0 {
+            self.refusals -= 1;
+            return Err(LockError::Refused(FailReason::Other("it is just beginning".into())));
+        }
         Ok(LockGrant {
             token: None,
             owner: Some("0x1".into()),
@@ -121,6 +127,7 @@ fn acquire(lock: &str, wait_ms: u64) -> ClientOp {
 fn served(script: impl AsyncFnOnce(&mut ProtocolPeer)) -> (Result<(), ServeError>, u32) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .start_paused(true)
         .build()
         .unwrap();
     LocalSet::new().block_on(&runtime, async {
@@ -130,8 +137,13 @@ fn served(script: impl AsyncFnOnce(&mut ProtocolPeer)) -> (Result<(), ServeError
         let closed = Rc::new(RefCell::new(0));
         let count = closed.clone();
         let serving = tokio::task::spawn_local(async move {
-            let maker = move |_: &OpenRequest, signals| {
+            let maker = move |open: &OpenRequest, signals| {
                 Ok(Box::new(Scripted {
+                    refusals: match open.backend.as_str() {
+                        "begins" => 3,
+                        "never" => u32::MAX,
+                        _ => 0,
+                    },
                     signals,
                     closed: count.clone(),
                 }) as Box<dyn LockClient>)
@@ -225,6 +237,21 @@ fn clients_of_one_process_do_not_wait_for_each_other() {
     });
     ended.unwrap();
     assert_eq!(closed, 2, "the end of the input closes all");
+}
+
+#[test]
+fn a_store_that_is_just_beginning_is_waited_for() {
+    let (ended, _) = served(async |harness| {
+        let begun = tokio::time::Instant::now();
+        let id = harness.send(1, ClientOp::Open(open("begins"))).await;
+        assert!(matches!(harness.receive().await, Message::Ok { id: answered, .. } if answered == id));
+        assert!(begun.elapsed() < Duration::from_secs(1));
+        let id = harness.send(2, ClientOp::Open(open("never"))).await;
+        let error = FailReason::Other("it is just beginning".into());
+        assert_eq!(harness.receive().await, Message::Fail { id, error });
+        assert!(begun.elapsed() > Duration::from_secs(8));
+    });
+    ended.unwrap();
 }
 
 #[test]

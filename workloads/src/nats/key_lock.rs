@@ -27,8 +27,6 @@ use crate::session::nats::{KeyMessage, NatsSession};
 
 use super::shared_connection::SharedConnection;
 
-/// How long a client tries to open at least: servers that have just begun know no peers for the copies of a bucket.
-const OPENS: Duration = Duration::from_secs(8);
 /// How often a lease is renewed while it lasts.
 const RENEWALS_A_LEASE: u32 = 3;
 
@@ -344,17 +342,13 @@ async fn renew_once(
 #[async_trait(?Send)]
 impl LockClient for KeyLock {
     async fn open(&mut self) -> LockResult<LockGrant> {
-        let limit = self.now() + self.context.lease.max(OPENS);
-        loop {
-            let session = self.connection.session(limit).await?;
-            match session.make_bucket(self.context.lease).await {
-                Ok(()) => return Ok(LockGrant::default()),
-                Err(error @ SessionError::Definite(_)) => return Err(error.into()),
-                Err(error) if self.now() >= limit => return Err(error.into()),
-                // making it again changes nothing
-                Err(_) => self.context.host.sleep(RETRY_PAUSE).await,
-            }
-        }
+        let limit = self.now() + self.context.lease;
+        self.connection
+            .session(limit)
+            .await?
+            .make_bucket(self.context.lease)
+            .await?;
+        Ok(LockGrant::default())
     }
 
     async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {

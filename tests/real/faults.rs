@@ -107,8 +107,30 @@ fn no_fault_is_a_choice_and_leaves_no_trace(runtime: &str) {
     assert!(answer.diagnosis["acquires"].as_u64() > Some(50));
 }
 
-/// Each fault of the network has a window of one run.
-fn all_of_them_bite_in_one_run(runtime: &str) {
+/// A fault's name, its words, and counters one of which tells that it had an effect.
+type Biting = (&'static str, &'static str, &'static [&'static str]);
+
+/// Each of the faults has a window with an effect in one run of a careful lock.
+fn all_of_them_bite(runtime: &str, faults: &[Biting], words: &str) {
+    let list: Vec<&str> = faults.iter().map(|(_, fault, _)| *fault).collect();
+    let list = list.join(",");
+    let words = format!("--runtime {runtime} --backend redis --fault {list} --lease 1s {words} --seed b17e");
+    let answer = Harness::new().run(&words);
+    answer.assert_exit(0);
+    let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
+    for (name, _, counters) in faults {
+        let of_this: Vec<_> = windows.iter().filter(|window| window["fault"] == *name).collect();
+        assert!(!of_this.is_empty(), "no window of {name}: {windows:#?}");
+        let counted = |counter: &&str| {
+            of_this
+                .iter()
+                .any(|window| window["evidence"][*counter].as_u64() > Some(0))
+        };
+        assert!(counters.iter().any(counted), "{name}: {of_this:#?}");
+    }
+}
+
+fn all_of_the_network_bite_in_one_run(runtime: &str) {
     let faults = [
         ("latency", "latency=40ms+10ms", &["delayed_bytes"][..]),
         ("slow", "slow=2k", &["delayed_bytes"][..]),
@@ -120,27 +142,25 @@ fn all_of_them_bite_in_one_run(runtime: &str) {
         ("reset", "reset=500ms", &["resets"][..]),
         ("partition", "partition=holder", &["dropped_packets", "held_connects"]),
     ];
-    let list = faults.map(|(_, fault, _)| fault).join(",");
-    let words =
-        format!("--runtime {runtime} --backend redis --fault {list} --lease 1s --window 2500ms --time 30s --seed b17e");
-    let answer = Harness::new().run(&words);
-    answer.assert_exit(0);
-    let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
-    for (name, _, counters) in faults {
-        let of_this: Vec<_> = windows.iter().filter(|window| window["fault"] == name).collect();
-        assert!(!of_this.is_empty(), "no window of {name}: {windows:#?}");
-        let counted = |counter: &&str| {
-            of_this
-                .iter()
-                .any(|window| window["evidence"][*counter].as_u64() > Some(0))
-        };
-        assert!(counters.iter().any(counted), "{name}: {of_this:#?}");
-    }
+    all_of_them_bite(runtime, &faults, "--window 2500ms --time 30s");
+}
+
+fn all_on_messages_and_servers_bite_in_one_run(runtime: &str) {
+    let faults = [
+        ("drop-request", "drop-request=SET:2", &["messages_dropped"][..]),
+        ("drop-reply", "drop-reply=SET:2", &["messages_dropped"][..]),
+        ("delay-request", "delay-request=SET:2", &["messages_delayed"][..]),
+        ("delay-reply", "delay-reply=SET:3", &["messages_delayed"][..]),
+        ("kill-after", "kill-after=SET:2", &["clients_killed"][..]),
+        ("server-pause", "server-pause", &["servers_paused"][..]),
+    ];
+    all_of_them_bite(runtime, &faults, "--window 1500ms --time 16s");
 }
 
 on_runtimes! {
     real:
-        all_of_them_bite_in_one_run;
+        all_of_the_network_bite_in_one_run
+        all_on_messages_and_servers_bite_in_one_run;
     models:
         latency_delays
         slow_delays

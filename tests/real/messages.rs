@@ -215,7 +215,7 @@ fn a_message_that_never_comes_is_a_miss_with_what_came_instead(runtime: &str) {
 
 fn the_wire_counts_what_a_hand_over_costs(runtime: &str) {
     let herd = |recipe: &str, verdict: &str| {
-        let words = format!("--backend zk --recipe {recipe} --clients 8 --fault none --lease 2s --time 8s");
+        let words = format!("--backend zk --recipe {recipe} --nodes 1 --clients 8 --fault none --lease 2s --time 8s");
         let answer = Harness::new().run(&format!("--runtime {runtime} {words}"));
         let finding = answer.finding("HL004").clone();
         assert_eq!(finding["verdict"], verdict, "{recipe}: {finding:#}");

@@ -83,7 +83,7 @@ fn a_lock_without_a_lease_stands_a_paused_holder(runtime: &str) {
 }
 
 fn a_paused_waiter_does_no_harm_to_a_queue(runtime: &str) {
-    let answer = run(runtime, &format!("--backend zk --fault pause-waiter {SHORT}"));
+    let answer = run(runtime, &format!("--backend zk --nodes 1 --fault pause-waiter {SHORT}"));
     answer.assert_exit(0);
     assert_every_window_had_effect(&answer);
     assert!(answer.window_sum("clients_stopped") > 0);

@@ -138,6 +138,8 @@ const JITTER_PERCENT: u64 = 100;
 /// How much of a lease a careful client believes in without a renewal, in percent. The rest is for clocks that differ, and for
 /// the application to stop in time.
 pub(crate) const VALIDITY: u32 = 85;
+/// How often a lease is renewed while it lasts.
+pub(crate) const RENEWALS_A_LEASE: u32 = 3;
 
 /// What a client of a recipe is given: a way to its store, and the machine it runs on.
 pub struct RecipeContext<C: ?Sized> {
@@ -165,6 +167,11 @@ impl<C: ?Sized> Clone for RecipeContext<C> {
 impl<C: ?Sized> RecipeContext<C> {
     pub(crate) fn is_careful(&self) -> bool {
         self.options.policy == Policy::Careful
+    }
+
+    /// Until when a careful client believes in a lease that was asked for at `asked`.
+    pub(crate) fn valid_until(&self, asked: Duration) -> Duration {
+        asked + self.lease * VALIDITY / 100
     }
 
     /// The pause before a polling waiter asks again: 50 to 150 percent of the interval, at random.

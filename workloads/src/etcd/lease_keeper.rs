@@ -16,12 +16,9 @@ use tokio::sync::watch;
 use super::{EtcdContext, RETRY_PAUSE, owner_name};
 use crate::defects::has_defect;
 use crate::host::{RecipeHost, Task};
-use crate::recipe::VALIDITY;
+use crate::recipe::{RENEWALS_A_LEASE, VALIDITY};
 use crate::session::SessionError;
 use crate::session::etcd::EtcdSession;
-
-/// How often a lease is renewed while it lasts.
-const RENEWALS_A_LEASE: u32 = 3;
 
 /// What is known of a lease.
 #[derive(Debug, Clone, Copy)]

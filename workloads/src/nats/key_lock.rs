@@ -5,7 +5,7 @@
 //! 3. a write whose answer was lost is read back. What stays unknown is `info`, and is removed by its owner before the next
 //!    acquire;
 //! 4. write it again every third of the lease, if its last message is still the client's own. A careful client believes for
-//!    [`VALIDITY`] percent of the lease, counted from before the last acknowledged write was sent;
+//!    [`VALIDITY`](crate::recipe::VALIDITY) percent of the lease, counted from before the last acknowledged write was sent;
 //! 5. release: remove the last message, if it is the client's own.
 //!
 //! [`KeyTaking`] and [`KeyGiving`] say how recipes differ.
@@ -21,14 +21,11 @@ use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::client_holds::ClientHolds;
 use crate::host::{Task, random_name, within};
 use crate::protocol::AcquireRequest;
-use crate::recipe::VALIDITY;
+use crate::recipe::RENEWALS_A_LEASE;
 use crate::session::SessionError;
 use crate::session::nats::{KeyMessage, NatsSession};
 
 use super::shared_connection::SharedConnection;
-
-/// How often a lease is renewed while it lasts.
-const RENEWALS_A_LEASE: u32 = 3;
 
 /// How a key is written to take the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,11 +93,6 @@ impl HeldKey {
 
 fn is_of(message: &KeyMessage, owner: &str) -> bool {
     !message.deleted && read_value(&message.value).0 == owner
-}
-
-/// Until when a careful client believes in a write that was sent at `asked`.
-fn valid_until(context: &NatsContext, asked: Duration) -> Duration {
-    asked + context.lease * VALIDITY / 100
 }
 
 impl KeyLock {
@@ -296,7 +288,7 @@ async fn renew_until_unsure(
     let host = &*context.host;
     loop {
         let asked = held.last.get().asked;
-        let end = valid_until(context, asked);
+        let end = context.valid_until(asked);
         let due = (asked + context.lease / RENEWALS_A_LEASE).min(end);
         host.sleep(due.saturating_sub(host.now())).await;
         let renewed = async {
@@ -366,7 +358,7 @@ impl LockClient for KeyLock {
         let Some(taken) = self.take(lock, &owner, deadline).await? else {
             return Err(LockError::wait_over(request));
         };
-        if !self.context.is_careful() || self.now() < valid_until(&self.context, taken.asked) {
+        if !self.context.is_careful() || self.now() < self.context.valid_until(taken.asked) {
             return Ok(self.hold(lock, owner, taken));
         }
         // its time is over already

@@ -9,11 +9,8 @@ use super::RedisContext;
 use super::failover_connection::FailoverConnection;
 use crate::defects::has_defect;
 use crate::host::{Task, within};
-use crate::recipe::VALIDITY;
+use crate::recipe::{RENEWALS_A_LEASE, VALIDITY};
 use crate::session::SessionError;
-
-/// How often a lease is renewed while it lasts.
-const RENEWALS_A_LEASE: u32 = 3;
 
 /// A held key, and when the command was sent that took it.
 pub(super) struct KeyLease {

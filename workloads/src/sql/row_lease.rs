@@ -2,7 +2,7 @@
 //!
 //! 1. write the row unless it is another's and has not run out; poll with jitter while it is;
 //! 2. a write whose answer was lost may have taken the lease: the acquire is `info`, and what it left is ended before the next;
-//! 3. a careful client believes for [`VALIDITY`] percent of the lease, counted from before the write was sent;
+//! 3. a careful client believes for [`VALIDITY`](crate::recipe::VALIDITY) percent of the lease, counted from before the write was sent;
 //! 4. release: end the lease if it is still the client's own.
 //!
 //! [`LeaseForm::Blind`] leaves a comparison out.
@@ -16,7 +16,6 @@ use super::{SqlContext, connected};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::client_holds::ClientHolds;
 use crate::protocol::AcquireRequest;
-use crate::recipe::VALIDITY;
 use crate::session::SessionError;
 use crate::session::sql::{LeaseForm, SqlSession};
 
@@ -90,13 +89,8 @@ impl RowLease {
         }
     }
 
-    /// Until when a careful client believes in a lease that was asked for at `asked`.
-    fn valid_until(&self, asked: Duration) -> Duration {
-        asked + self.context.lease * VALIDITY / 100
-    }
-
     fn hold(&mut self, lock: &str, owner: String, asked: Duration, token: u64) -> LockGrant {
-        let end = self.valid_until(asked);
+        let end = self.context.valid_until(asked);
         let watch = self
             .context
             .is_careful()
@@ -115,7 +109,7 @@ impl RowLease {
     /// Whether a careful client knows that it no longer holds the lock.
     fn is_over(&self, lock: &str) -> bool {
         let Some(held) = self.held.get(lock) else { return false };
-        self.context.is_careful() && (self.held.is_lost(lock) || self.now() >= self.valid_until(held.asked))
+        self.context.is_careful() && (self.held.is_lost(lock) || self.now() >= self.context.valid_until(held.asked))
     }
 
     /// Forgets a lock that was lost and never released; its lease may be there still, and is ended before the next acquire.
@@ -186,7 +180,7 @@ impl LockClient for RowLease {
             .map_err(|error| LockError::refused(format!("cleaning up first: {error}")))?;
         let owner = format!("{:016x}{:016x}", self.context.host.random(), self.context.host.random());
         match self.take(lock, &owner, deadline).await {
-            Ok(Some((asked, token))) if !self.context.is_careful() || self.now() < self.valid_until(asked) => {
+            Ok(Some((asked, token))) if !self.context.is_careful() || self.now() < self.context.valid_until(asked) => {
                 Ok(self.hold(lock, owner, asked, token))
             }
             // its time is over already

@@ -15,6 +15,7 @@ use async_trait::async_trait;
 use super::{SqlContext, connected};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::client_holds::ClientHolds;
+use crate::host::random_name;
 use crate::protocol::AcquireRequest;
 use crate::session::SessionError;
 use crate::session::sql::{LeaseForm, SqlSession};
@@ -178,7 +179,7 @@ impl LockClient for RowLease {
         self.sweep(deadline)
             .await
             .map_err(|error| LockError::refused(format!("cleaning up first: {error}")))?;
-        let owner = format!("{:016x}{:016x}", self.context.host.random(), self.context.host.random());
+        let owner = random_name(&*self.context.host);
         match self.take(lock, &owner, deadline).await {
             Ok(Some((asked, token))) if !self.context.is_careful() || self.now() < self.context.valid_until(asked) => {
                 Ok(self.hold(lock, owner, asked, token))

@@ -24,6 +24,7 @@ use super::redis;
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::client_holds::ClientHolds;
 use crate::defects::has_defect;
+use crate::host::random_name;
 use crate::protocol::AcquireRequest;
 use crate::recipe::Recipe;
 use crate::redis::lease_keeper::{counted_from_reply, valid_until};
@@ -186,7 +187,7 @@ impl LockClient for Redlock {
         loop {
             // a value for each attempt: a delete of the one before it may arrive late, over a connection that was given up, and would
             // delete the key of this one
-            let value = format!("{:016x}{:016x}", host.random(), host.random());
+            let value = random_name(&*host);
             let asked = host.now();
             let decided = |votes: Votes| votes.yes >= quorum || votes.no > all - quorum;
             let votes = self.ask(MasterCommand::Take, &key, &value, decided).await;

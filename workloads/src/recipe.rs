@@ -181,13 +181,14 @@ impl<C: ?Sized> RecipeContext<C> {
         interval / 2 + interval * jitter / 100
     }
 
-    /// Raises `lost` for a lock when the host's monotonic clock shows `end`, unless the task is dropped before.
-    pub(crate) fn watch_validity(&self, lock: &str, end: Duration) -> Task {
+    /// Raises `lost` for a lock of a careful client when the host's monotonic clock shows `end`, unless the task is dropped before.
+    pub(crate) fn watch_validity(&self, lock: &str, end: Duration) -> Option<Task> {
         let (host, signals, lock) = (self.host.clone(), self.signals.clone(), lock.to_owned());
-        self.host.spawn(Box::pin(async move {
+        let watch = async move {
             host.sleep(end.saturating_sub(host.now())).await;
             signals.lost(&lock, "validity ended");
-        }))
+        };
+        self.is_careful().then(|| self.host.spawn(Box::pin(watch)))
     }
 }
 

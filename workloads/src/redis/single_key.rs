@@ -172,9 +172,7 @@ impl<V: Variant> SingleKeyLock<V> {
         };
         let watch = match (expires, self.renews()) {
             (Some(_), true) => Some(keep_renewing(&self.context, self.connection.clone(), lease)),
-            (Some(end), false) if self.context.is_careful() && !self.extends() => {
-                Some(self.context.watch_validity(attempt.lock, end))
-            }
+            (Some(end), false) if !self.extends() => self.context.watch_validity(attempt.lock, end),
             _ => None,
         };
         let held = HeldValue {

@@ -91,11 +91,7 @@ impl RowLease {
     }
 
     fn hold(&mut self, lock: &str, owner: String, asked: Duration, token: u64) -> LockGrant {
-        let end = self.context.valid_until(asked);
-        let watch = self
-            .context
-            .is_careful()
-            .then(|| self.context.watch_validity(lock, end));
+        let watch = self.context.watch_validity(lock, self.context.valid_until(asked));
         let held = HeldLease {
             owner: owner.clone(),
             asked,

@@ -147,11 +147,7 @@ impl Redlock {
     }
 
     fn hold(&mut self, lock: &str, value: String, asked: Duration) -> LockGrant {
-        let end = valid_until(&self.context, asked);
-        let watch = self
-            .context
-            .is_careful()
-            .then(|| self.context.watch_validity(lock, end));
+        let watch = self.context.watch_validity(lock, valid_until(&self.context, asked));
         self.held.begin(lock, value.clone(), watch);
         LockGrant {
             token: None,

@@ -36,6 +36,16 @@ impl LockError {
         LockError::Refused(FailReason::NotHeld(Some(detail.into())))
     }
 
+    /// The answer to a release that found nothing to give back. `before`: why the try before it had no answer, if there was one; a lock
+    /// that had not run out (`in_time`) was given back by that try.
+    pub(crate) fn of_nothing_released(before: Option<String>, in_time: bool) -> LockResult<()> {
+        match before {
+            None => Err(Self::NOT_HELD),
+            Some(_) if in_time => Ok(()),
+            Some(reason) => Err(Self::Unknown(reason)),
+        }
+    }
+
     /// The end of a wait without the lock: a try-lock found it taken, or the time of a waiter was over.
     pub(crate) fn wait_over(request: &AcquireRequest) -> Self {
         if request.wait_ms == 0 {

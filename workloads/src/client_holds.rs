@@ -62,6 +62,15 @@ impl<H> ClientHolds<H> {
         Ok(hold.known)
     }
 
+    /// Ends a hold to give its lock back. `is_over`: it may be another's by now, and must not be given back.
+    pub(crate) fn end_unless(&mut self, is_over: bool, lock: &str) -> LockResult<H> {
+        let known = self.end(lock)?;
+        match is_over {
+            true => Err(LockError::no_longer_held("its lease was over")),
+            false => Ok(known),
+        }
+    }
+
     /// Ends a hold that was lost and never released.
     pub(crate) fn end_lost(&mut self, lock: &str) -> Option<H> {
         match self.is_lost(lock) {

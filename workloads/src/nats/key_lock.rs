@@ -234,13 +234,8 @@ impl KeyLock {
             let error = match self.try_to_give(lock, held, limit).await {
                 Ok(true) => return Ok(()),
                 Ok(false) => {
-                    // it had not run out, so the try before did it
                     let in_time = self.now() < held.last.get().asked + self.context.lease;
-                    return match unknown {
-                        None => Err(LockError::NOT_HELD),
-                        Some(_) if in_time => Ok(()),
-                        Some(reason) => Err(LockError::Unknown(reason)),
-                    };
+                    return LockError::of_nothing_released(unknown, in_time);
                 }
                 Err(error) => error,
             };
@@ -351,9 +346,7 @@ impl LockClient for KeyLock {
         {
             self.leftovers.push((lock.clone(), held.owner));
         }
-        self.sweep(deadline)
-            .await
-            .map_err(|error| LockError::refused(format!("cleaning up first: {error}")))?;
+        self.sweep(deadline).await.map_err(SessionError::on_cleaning)?;
         let owner = random_name(&*self.context.host);
         let Some(taken) = self.take(lock, &owner, deadline).await? else {
             return Err(LockError::wait_over(request));
@@ -369,10 +362,7 @@ impl LockClient for KeyLock {
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {
         let is_over = self.gives == KeyGiving::Purged && self.is_over(lock);
-        let held = self.held.end(lock)?;
-        if is_over {
-            return Err(LockError::no_longer_held("its lease was over"));
-        }
+        let held = self.held.end_unless(is_over, lock)?;
         self.give(lock, &held).await
     }
 

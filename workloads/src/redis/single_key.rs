@@ -275,10 +275,7 @@ impl<V: Variant> SingleKeyLock<V> {
             let in_time = self.now() < held.asked + self.context.lease;
             match (released, unknown.take()) {
                 (Ok(true), _) => return Ok(()),
-                (Ok(false), None) => return Err(LockError::NOT_HELD),
-                // it had not expired, so the delete before did it
-                (Ok(false), Some(_)) if in_time => return Ok(()),
-                (Ok(false), Some(reason)) => return Err(LockError::Unknown(reason)),
+                (Ok(false), before) => return LockError::of_nothing_released(before, in_time),
                 (Err(_), _) if has_defect("redis-set-px-lua", "a release is always ok") => return Ok(()),
                 (Err(error), _) if !self.variant.compares() => return Err(error.on_release()),
                 (Err(error), _) if self.now() >= limit => {
@@ -303,9 +300,7 @@ impl<V: Variant> LockClient for SingleKeyLock<V> {
     async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
         let deadline = self.now() + Duration::from_millis(request.wait_ms);
         self.forget_lost(&request.lock);
-        self.sweep(deadline)
-            .await
-            .map_err(|error| LockError::refused(format!("cleaning up first: {error}")))?;
+        self.sweep(deadline).await.map_err(SessionError::on_cleaning)?;
         let value = random_name(&*self.context.host);
         let key = lock_key(&request.lock);
         let mut attempt = SetAttempt {
@@ -331,10 +326,7 @@ impl<V: Variant> LockClient for SingleKeyLock<V> {
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {
         let is_over = !self.variant.compares() && self.is_over(lock);
-        let held = self.held.end(lock)?;
-        if is_over {
-            return Err(LockError::no_longer_held("its lease was over"));
-        }
+        let held = self.held.end_unless(is_over, lock)?;
         self.release_key(lock, &held).await
     }
 

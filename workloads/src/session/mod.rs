@@ -25,6 +25,11 @@ pub enum SessionError {
 }
 
 impl SessionError {
+    /// The answer to an `acquire` before which what was left could not be removed.
+    pub(crate) fn on_cleaning(self) -> LockError {
+        LockError::refused(format!("cleaning up first: {self}"))
+    }
+
     /// The answer to a `release` that ended so. A lost session owns nothing any more.
     pub(crate) fn on_release(self) -> LockError {
         match self {

@@ -140,10 +140,7 @@ impl RowLease {
             let in_time = self.now() < held.asked + self.context.lease;
             match (ended, unknown.take()) {
                 (Ok(true), _) => return Ok(()),
-                (Ok(false), None) => return Err(LockError::NOT_HELD),
-                // it had not run out, so the write before did it
-                (Ok(false), Some(_)) if in_time => return Ok(()),
-                (Ok(false), Some(reason)) => return Err(LockError::Unknown(reason)),
+                (Ok(false), before) => return LockError::of_nothing_released(before, in_time),
                 (Err(error), _) if self.gives == LeaseForm::Blind => return Err(error.on_release()),
                 (Err(error), _) if self.now() >= limit => {
                     self.leftovers.push((lock.to_owned(), held.owner.clone()));
@@ -172,9 +169,7 @@ impl LockClient for RowLease {
         let deadline = self.now() + Duration::from_millis(request.wait_ms);
         let lock = &request.lock;
         self.forget_lost(lock);
-        self.sweep(deadline)
-            .await
-            .map_err(|error| LockError::refused(format!("cleaning up first: {error}")))?;
+        self.sweep(deadline).await.map_err(SessionError::on_cleaning)?;
         let owner = random_name(&*self.context.host);
         match self.take(lock, &owner, deadline).await {
             Ok(Some((asked, token))) if !self.context.is_careful() || self.now() < self.context.valid_until(asked) => {
@@ -197,10 +192,7 @@ impl LockClient for RowLease {
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {
         let is_over = self.gives == LeaseForm::Blind && self.is_over(lock);
-        let held = self.held.end(lock)?;
-        if is_over {
-            return Err(LockError::no_longer_held("its lease was over"));
-        }
+        let held = self.held.end_unless(is_over, lock)?;
         self.give(lock, &held).await
     }
 

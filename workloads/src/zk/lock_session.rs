@@ -96,7 +96,7 @@ impl LockSession {
                 Ok(()) => return Ok((session, limits)),
                 // what was left went with the session
                 Err(SessionError::Lost(_)) => self.end_session(),
-                Err(error) => return Err(LockError::refused(format!("cleaning up first: {error}"))),
+                Err(error) => return Err(error.on_cleaning()),
             }
         }
     }

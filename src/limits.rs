@@ -14,7 +14,7 @@ pub const PROBE: Duration = Duration::from_secs(1);
 pub const IN_ORDER: Duration = Duration::from_secs(10);
 /// Time for a window to find its target: a holder, a waiter, a leader.
 pub const AIM: Duration = Duration::from_secs(3);
-/// Lines of a server's log that an error repeats.
+/// Lines of a log, of a server or of a command, that an error repeats.
 pub const LOG_TAIL_LINES: usize = 3;
 /// Client processes of one run.
 pub const MAX_PROCESSES: u32 = 500;

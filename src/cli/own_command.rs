@@ -11,6 +11,7 @@ use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::limits::LOG_TAIL_LINES;
 use crate::process;
 
 /// A command of this program, whose standard error goes to a log.
@@ -68,10 +69,10 @@ pub async fn run(
     Ok((status.code(), printed))
 }
 
-/// The last lines of its log.
-pub fn last_words(log: &Path, most: usize) -> Vec<String> {
+/// The last lines of its log, which are repeated when it failed.
+pub fn last_words(log: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    let last = &lines[lines.len().saturating_sub(most)..];
+    let last = &lines[lines.len().saturating_sub(LOG_TAIL_LINES)..];
     last.iter().map(|line| (*line).to_owned()).collect()
 }

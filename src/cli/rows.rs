@@ -23,8 +23,6 @@ use crate::suite::render::{self, progress};
 
 /// Time for a row of a suite to end beyond its own: servers start and stop, a long history is checked.
 const ROW_OVERTIME: Duration = Duration::from_secs(240);
-/// Lines of a row's log that the suite repeats when it has nothing better to say.
-const SUITE_LOG_TAIL: usize = 3;
 /// Folder of the rows' runs, in the folder of the suite.
 const RUNS: &str = "runs";
 
@@ -213,7 +211,7 @@ async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) 
     let exit = code.and_then(|code| Exit::ALL.into_iter().find(|exit| i32::from(exit.code()) == code));
     let Judgement { judged, mut why } = job.row.judge(exit, diagnosis.as_ref());
     if why.is_empty() && judged != RowOutcome::AsExpected {
-        why.extend(last_words(&place.log, SUITE_LOG_TAIL));
+        why.extend(last_words(&place.log));
     }
     RowAttempt {
         judged,

@@ -13,8 +13,6 @@ use crate::survey::record::{ShrunkFind, SurveyRecord};
 
 /// Time for one find, at most; the search itself ends after half an hour.
 const LIMIT: Duration = Duration::from_secs(45 * 60);
-/// Lines of a log that are repeated when it failed.
-const LOG_TAIL: usize = 3;
 
 /// A find that is not cut down yet, and the run that showed it.
 pub struct FoundRun {
@@ -64,7 +62,7 @@ pub async fn shrink(found: &FoundRun, place: &Path, stop: watch::Receiver<bool>)
     command.arg(&found.run).arg("--as-test").arg(place.join(&test));
     command.arg("--results").arg(place.join("shrink"));
     let (_, printed) = own_command::run(command, LIMIT, stop).await?;
-    let result: Shrunk = serde_json::from_slice(&printed).map_err(|_| last_words(&log, LOG_TAIL).join("; "))?;
+    let result: Shrunk = serde_json::from_slice(&printed).map_err(|_| last_words(&log).join("; "))?;
     match result.detected_after_ms {
         Some(_) if result.property != found.property => Err(format!(
             "its run violates {}, which `harness shrink` cuts down first",

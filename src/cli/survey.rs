@@ -31,8 +31,6 @@ use crate::survey::{PROMISES, Promise, PromiseTest, page};
 const SEED: &str = "00000001";
 /// Time for one experiment to end, at most.
 const EXPERIMENT: Duration = Duration::from_secs(180);
-/// Lines of a hunt's log that are repeated when it failed.
-const LOG_TAIL: usize = 3;
 /// The folder of a survey, below that of all runs.
 const FOLDER: &str = "survey";
 
@@ -366,7 +364,7 @@ async fn hunt<'a>(
         return Ok(None);
     }
     let record = ran.and_then(|(_, printed)| {
-        serde_json::from_slice::<HuntRecord>(&printed).map_err(|_| last_words(&log, LOG_TAIL).join("; "))
+        serde_json::from_slice::<HuntRecord>(&printed).map_err(|_| last_words(&log).join("; "))
     });
     let record = record.unwrap_or_else(|why| HuntRecord {
         error: Some(why),

@@ -94,6 +94,13 @@ pub struct InjectionContext<'a> {
 }
 
 impl InjectionContext<'_> {
+    /// The one server of the target, as clients know it and as a node; `missed` is said where none is known.
+    pub fn one_server(&self, missed: &'static str) -> Result<(u32, u32), NotInjected> {
+        let server = self.target.servers().first().copied();
+        let server = server.ok_or(NotInjected::Missed(missed))?;
+        Ok((server, self.env.servers.endpoints().node_of(server)))
+    }
+
     /// How many of these clients hold a lock.
     pub fn held_by(&self, clients: &[u32]) -> u64 {
         clients.iter().filter(|client| self.holding.contains(client)).count() as u64

@@ -122,13 +122,9 @@ impl Inject for Replacement {
     }
 
     async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
-        let env = context.env;
-        let Some(server) = context.target.servers().first().copied() else {
-            return Err(NotInjected::Missed("no known server could leave"));
-        };
-        let node = env.servers.endpoints().node_of(server);
+        let (server, node) = context.one_server("no known server could leave")?;
         let replaced = HealOnDrop::new(ReplacedServer {
-            env: env.clone(),
+            env: context.env.clone(),
             server,
             node,
             leaving: InsistentOrder::new(node, NodeCommand::Leave),

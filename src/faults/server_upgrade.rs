@@ -103,13 +103,9 @@ impl Inject for Upgrade {
     }
 
     async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
-        let env = context.env;
-        let Some(server) = context.target.servers().first().copied() else {
-            return Err(NotInjected::Missed("no known server could be upgraded"));
-        };
-        let node = env.servers.endpoints().node_of(server);
+        let (server, node) = context.one_server("no known server could be upgraded")?;
         let upgraded = HealOnDrop::new(UpgradedServer {
-            env: env.clone(),
+            env: context.env.clone(),
             version: self.version.clone(),
             server,
             node,

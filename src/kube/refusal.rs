@@ -67,7 +67,9 @@ impl ApiRefusal {
         Self::new(410, "Expired", format!("too old resource version: {asked} ({oldest})"))
     }
 
-    pub fn media_type(message: String) -> Self {
+    pub fn media_type(is: &str, taken: &[&str]) -> Self {
+        let taken = taken.join(", ");
+        let message = format!("the body of the request was in {is}; this server takes {taken}");
         Self::new(415, "UnsupportedMediaType", message)
     }
 

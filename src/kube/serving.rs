@@ -217,12 +217,7 @@ impl ApiCall {
     fn patch(&self, store: &LeaseStore, key: LeaseKey) -> ApiAnswer {
         let known = ["application/merge-patch+json", "application/strategic-merge-patch+json"];
         if !known.contains(&self.content.as_str()) {
-            let message = format!(
-                "the body of the request was in {}; this server takes {}",
-                self.content,
-                known.join(", ")
-            );
-            return Err(ApiRefusal::media_type(message));
+            return Err(ApiRefusal::media_type(&self.content, &known));
         }
         let patch: Value = serde_json::from_slice(&self.body)
             .map_err(|error| ApiRefusal::bad_request(format!("the patch is no JSON: {error}")))?;
@@ -258,11 +253,7 @@ impl ApiCall {
     /// The object in the body, of this namespace.
     fn object(&self, namespace: &str) -> Result<lease::LeaseObject, ApiRefusal> {
         if self.content != "application/json" {
-            let message = format!(
-                "the body of the request was in {}; this server takes application/json",
-                self.content
-            );
-            return Err(ApiRefusal::media_type(message));
+            return Err(ApiRefusal::media_type(&self.content, &["application/json"]));
         }
         let object = lease::read(&self.body)?;
         match lease::text(&object, "namespace").filter(|is| *is != namespace) {

@@ -136,8 +136,7 @@ impl LeaseWatcher {
         let version =
             version.ok_or_else(|| ApiCallError::refused(200, &Value::Null, b"the answer is no list of Leases"))?;
         self.version = Some(version.to_owned());
-        let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-        Ok(LeaseNews::All(items.iter().map(LeaseRecord::of).collect()))
+        Ok(LeaseNews::All(records(&list).collect()))
     }
 
     /// Takes whole lines out of what came.
@@ -171,24 +170,22 @@ impl LeaseWatcher {
     }
 }
 
+/// The Leases in a list.
+fn records(list: &Value) -> impl Iterator<Item = LeaseRecord> {
+    list["items"].as_array().into_iter().flatten().map(LeaseRecord::of)
+}
+
 fn collection(namespace: &str) -> String {
     format!("/apis/{GROUP_VERSION}/namespaces/{namespace}/leases")
 }
 
 /// Deletes the Leases of a namespace that have this text in their names; returns how many.
 pub async fn delete_marked(address: &ApiAddress, namespace: &str, mark: &str) -> Result<u64, ApiCallError> {
-    let list = address.object(Method::GET, &collection(namespace)).await?;
-    let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let leases = collection(namespace);
+    let list = address.object(Method::GET, &leases).await?;
     let mut deleted = 0;
-    for LeaseRecord { name, .. } in items
-        .iter()
-        .map(LeaseRecord::of)
-        .filter(|lease| lease.name.contains(mark))
-    {
-        let gone = address
-            .object(Method::DELETE, &format!("{}/{name}", collection(namespace)))
-            .await;
-        match gone {
+    for LeaseRecord { name, .. } in records(&list).filter(|lease| lease.name.contains(mark)) {
+        match address.object(Method::DELETE, &format!("{leases}/{name}")).await {
             Ok(_) => deleted += 1,
             Err(ApiCallError::Refused { code: 404, .. }) => {}
             Err(error) => return Err(error),

@@ -135,12 +135,10 @@ impl ApiCall {
 
     fn answer(&self, store: &Arc<LeaseStore>) -> ApiAnswer {
         let parts: Vec<&str> = self.path.split('/').filter(|part| !part.is_empty()).collect();
-        let of_group = format!("apis/{GROUP_VERSION}");
-        if let Some(rest) = parts.join("/").strip_prefix(&of_group)
-            && parts.len() > 3
+        if let ["apis", GROUP, "v1", rest @ ..] = parts.as_slice()
+            && !rest.is_empty()
         {
-            let rest: Vec<&str> = rest.split('/').skip(1).collect();
-            return match rest[..] {
+            return match *rest {
                 ["leases"] => self.answer_collection(store, None),
                 ["namespaces", namespace, "leases"] => self.answer_collection(store, Some(namespace)),
                 ["namespaces", namespace, "leases", name] => {

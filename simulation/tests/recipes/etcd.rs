@@ -1,14 +1,12 @@
 //! The recipes for etcd, on a cluster of three members.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use harness_simulation::World;
 use harness_simulation::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
 use harness_workloads::{BackendId, Constructor, Recipe, RecipeOptions};
-use rand::Rng;
 
-use super::load::{Disturbance, Journal, LEASE, MakeClient, disturb, links, take_turns};
+use super::load::{Disturbance, Journal, LEASE, MakeClient, disturb, disturb_servers, links, take_turns};
 use super::promises;
 
 const MEMBERS: usize = 3;
@@ -22,7 +20,10 @@ pub fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc
         let etcd = SimulatedEtcd::start(world, MEMBERS, EtcdVersion::V3_4);
         let ways = links(world, MEMBERS);
         let _partitioning = disturb(world, disturbance, ways.clone());
-        let _servers = (disturbance == Disturbance::Servers).then(|| world.spawn(disturb_members(world, etcd)));
+        let (kill, restart) = (move |server| etcd.kill(server), move |server| etcd.restart(server));
+        let (leader, process) = (move || etcd.leader(), move |server| etcd.process(server));
+        let disturbing = disturb_servers(world, MEMBERS, (leader, process), (kill, restart));
+        let _servers = (disturbance == Disturbance::Servers).then(|| world.spawn(disturbing));
         let Constructor::Etcd(make) = options.recipe.constructor else {
             panic!("{} is for another store", options.recipe.name);
         };
@@ -32,30 +33,6 @@ pub fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc
         });
         take_turns(world, make).await
     })
-}
-
-/// Kills a member and starts it again, or stops it: for less than an election timeout, or for more.
-async fn disturb_members(world: World, etcd: SimulatedEtcd) {
-    let mut dice = world.dice("servers");
-    loop {
-        world.sleep(Duration::from_millis(dice.next_u64() % 4_000)).await;
-        // the leader as often as all others
-        let any = dice.next_u64() as usize % MEMBERS;
-        let member = etcd
-            .leader()
-            .filter(|_| dice.next_u64().is_multiple_of(2))
-            .unwrap_or(any);
-        let time = Duration::from_millis(dice.next_u64() % 5_000);
-        if dice.next_u64().is_multiple_of(2) {
-            etcd.kill(member);
-            world.sleep(time).await;
-            etcd.restart(member);
-        } else {
-            etcd.process(member).stop();
-            world.sleep(time).await;
-            etcd.process(member).go_on();
-        }
-    }
 }
 
 #[test]

@@ -53,6 +53,32 @@ pub fn disturb(world: World, disturbance: Disturbance, links: Vec<Vec<SimulatedL
     (disturbance == Disturbance::Partitions).then(|| world.spawn(partitioning))
 }
 
+/// Kills a server and starts it again, or stops it: for less than the others notice, or for more.
+pub async fn disturb_servers(
+    world: World,
+    servers: usize,
+    (leader, process): (impl Fn() -> Option<usize>, impl Fn(usize) -> SimulatedProcess),
+    (kill, restart): (impl Fn(usize), impl Fn(usize)),
+) {
+    let mut dice = world.dice("servers");
+    loop {
+        world.sleep(Duration::from_millis(dice.next_u64() % 4_000)).await;
+        // the leader as often as all others
+        let any = dice.next_u64() as usize % servers;
+        let server = leader().filter(|_| dice.next_u64().is_multiple_of(2)).unwrap_or(any);
+        let time = Duration::from_millis(dice.next_u64() % 5_000);
+        if dice.next_u64().is_multiple_of(2) {
+            kill(server);
+            world.sleep(time).await;
+            restart(server);
+        } else {
+            process(server).stop();
+            world.sleep(time).await;
+            process(server).go_on();
+        }
+    }
+}
+
 /// What all clients saw.
 #[derive(Default)]
 pub struct Journal {

@@ -1,14 +1,12 @@
 //! The recipes for ZooKeeper, on an ensemble of three servers. The lock that comes with the crate is refused with a sentence.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use harness_simulation::World;
 use harness_simulation::zk::{SimulatedZk, ZkRoutes};
 use harness_workloads::{BackendId, Constructor, Recipe, RecipeOptions};
-use rand::Rng;
 
-use super::load::{Disturbance, Journal, LEASE, MakeClient, disturb, links, take_turns};
+use super::load::{Disturbance, Journal, LEASE, MakeClient, disturb, disturb_servers, links, take_turns};
 use super::promises;
 
 const SERVERS: usize = 3;
@@ -23,7 +21,10 @@ pub fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc
         let zk = SimulatedZk::start(world, SERVERS, LEASE / 10);
         let ways = links(world, SERVERS);
         let _partitioning = disturb(world, disturbance, ways.clone());
-        let _servers = (disturbance == Disturbance::Servers).then(|| world.spawn(disturb_servers(world, zk)));
+        let (kill, restart) = (move |server| zk.kill(server), move |server| zk.restart(server));
+        let (leader, process) = (move || zk.leader(), move |server| zk.process(server));
+        let disturbing = disturb_servers(world, SERVERS, (leader, process), (kill, restart));
+        let _servers = (disturbance == Disturbance::Servers).then(|| world.spawn(disturbing));
         let Constructor::Zk(make) = options.recipe.constructor else {
             panic!("{} is for another store", options.recipe.name);
         };
@@ -33,27 +34,6 @@ pub fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc
         });
         take_turns(world, make).await
     })
-}
-
-/// Kills a server and starts it again, or stops it: for less than the ensemble notices, or for more.
-async fn disturb_servers(world: World, zk: SimulatedZk) {
-    let mut dice = world.dice("servers");
-    loop {
-        world.sleep(Duration::from_millis(dice.next_u64() % 4_000)).await;
-        // the leader as often as all others
-        let any = dice.next_u64() as usize % SERVERS;
-        let server = zk.leader().filter(|_| dice.next_u64().is_multiple_of(2)).unwrap_or(any);
-        let time = Duration::from_millis(dice.next_u64() % 5_000);
-        if dice.next_u64().is_multiple_of(2) {
-            zk.kill(server);
-            world.sleep(time).await;
-            zk.restart(server);
-        } else {
-            zk.process(server).stop();
-            world.sleep(time).await;
-            zk.process(server).go_on();
-        }
-    }
 }
 
 #[test]

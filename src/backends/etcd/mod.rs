@@ -8,10 +8,7 @@ use harness_workloads::{BackendId, KeyValue};
 use dialled::DialledStore;
 use key_changes::{EtcdServerStore, StoreSource};
 
-use super::lock_keys::LockKeys;
-use super::observer::Observer;
 use super::{Backend, BackendOptions, Topology};
-use crate::cluster::EndpointsReceiver;
 use harness_proxy::tap::Protocol;
 
 mod data;
@@ -21,6 +18,8 @@ pub mod key_changes;
 mod membership;
 mod observer;
 mod server;
+
+pub use observer::observe;
 
 pub static BACKEND: Backend = Backend {
     id: Some(BackendId::Etcd),
@@ -46,15 +45,6 @@ pub static BACKEND: Backend = Backend {
     data: &data::EtcdData,
     pooler: None,
 };
-
-/// Connects the observer of a store that `source` watches.
-pub async fn observe(
-    source: Arc<dyn StoreSource>,
-    endpoints: EndpointsReceiver,
-    keys: LockKeys,
-) -> Result<Box<dyn Observer>, String> {
-    observer::EtcdObserver::connect(source, endpoints, keys).await
-}
 
 fn refuse(options: &BackendOptions) -> Option<String> {
     if options.lease < Duration::from_secs(2) {

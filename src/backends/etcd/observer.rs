@@ -12,7 +12,7 @@ use crate::backends::owners::{Contender, OwnerQueues};
 use crate::clock::GroundClock;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 
-pub struct EtcdObserver {
+struct EtcdObserver {
     source: Arc<dyn StoreSource>,
     endpoints: EndpointsReceiver,
     keys: LockKeys,
@@ -31,25 +31,26 @@ struct WatchUpdate {
     changes: Vec<EtcdKeyChange>,
 }
 
-impl EtcdObserver {
-    pub async fn connect(
-        source: Arc<dyn StoreSource>,
-        endpoints: EndpointsReceiver,
-        keys: LockKeys,
-    ) -> Result<Box<dyn Observer>, String> {
-        // what earlier runs did on these servers is not of this one
-        let store = source.open(&endpoints, keys.pattern.before(), None).await?;
-        Ok(Box::new(Self {
-            next_revision: store.from_revision,
-            source,
-            endpoints,
-            keys,
-            store,
-            ahead: VecDeque::new(),
-            contenders: BTreeMap::new(),
-        }))
-    }
+/// Connects the observer of a store that `source` watches.
+pub async fn observe(
+    source: Arc<dyn StoreSource>,
+    endpoints: EndpointsReceiver,
+    keys: LockKeys,
+) -> Result<Box<dyn Observer>, String> {
+    // what earlier runs did on these servers is not of this one
+    let store = source.open(&endpoints, keys.pattern.before(), None).await?;
+    Ok(Box::new(EtcdObserver {
+        next_revision: store.from_revision,
+        source,
+        endpoints,
+        keys,
+        store,
+        ahead: VecDeque::new(),
+        contenders: BTreeMap::new(),
+    }))
+}
 
+impl EtcdObserver {
     async fn observe(mut self, log: ObservationLog) {
         let mut queues = OwnerQueues::default();
         loop {

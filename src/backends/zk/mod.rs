@@ -5,12 +5,8 @@ use std::sync::Arc;
 use harness_workloads::{BackendId, KeyValue};
 
 use dialled::DialledEnsemble;
-use ensemble::EnsembleSource;
 
-use super::lock_keys::LockKeys;
-use super::observer::Observer;
 use super::{Backend, Topology};
-use crate::cluster::EndpointsReceiver;
 use harness_proxy::tap::Protocol;
 
 mod data;
@@ -21,6 +17,7 @@ mod observer;
 mod server;
 mod sweep;
 
+pub use observer::observe;
 pub use server::tick;
 
 pub static BACKEND: Backend = Backend {
@@ -43,12 +40,3 @@ pub static BACKEND: Backend = Backend {
     data: &data::ZkData,
     pooler: None,
 };
-
-/// Connects the observer of an ensemble that `source` connects to.
-pub async fn observe(
-    source: Arc<dyn EnsembleSource>,
-    endpoints: EndpointsReceiver,
-    keys: LockKeys,
-) -> Result<Box<dyn Observer>, String> {
-    observer::ZkObserver::connect(source, endpoints, keys).await
-}

@@ -21,7 +21,7 @@ const REOPEN: Duration = Duration::from_secs(2);
 /// How long the server may take for the answer that it is there.
 const SILENCE: Duration = Duration::from_millis(300);
 
-pub struct ZkObserver {
+struct ZkObserver {
     source: Arc<dyn EnsembleSource>,
     endpoints: EndpointsReceiver,
     nodes: LockNodes,
@@ -77,23 +77,24 @@ impl LockNodes {
     }
 }
 
-impl ZkObserver {
-    pub async fn connect(
-        source: Arc<dyn EnsembleSource>,
-        endpoints: EndpointsReceiver,
-        keys: LockKeys,
-    ) -> Result<Box<dyn Observer>, String> {
-        let nodes = LockNodes::of(keys);
-        let ensemble = source.open(&endpoints, &nodes.root).await?;
-        Ok(Box::new(Self {
-            source,
-            endpoints,
-            nodes,
-            ensemble,
-            ahead: VecDeque::new(),
-        }))
-    }
+/// Connects the observer of an ensemble that `source` connects to.
+pub async fn observe(
+    source: Arc<dyn EnsembleSource>,
+    endpoints: EndpointsReceiver,
+    keys: LockKeys,
+) -> Result<Box<dyn Observer>, String> {
+    let nodes = LockNodes::of(keys);
+    let ensemble = source.open(&endpoints, &nodes.root).await?;
+    Ok(Box::new(ZkObserver {
+        source,
+        endpoints,
+        nodes,
+        ensemble,
+        ahead: VecDeque::new(),
+    }))
+}
 
+impl ZkObserver {
     async fn observe(mut self, log: ObservationLog) {
         let mut queues = OwnerQueues::default();
         loop {

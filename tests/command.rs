@@ -127,33 +127,37 @@ impl Answer {
             .expect("a finding has a verdict")
     }
 
+    fn windows(&self) -> &[Value] {
+        let windows = self.diagnosis["effect"]["windows"].as_array();
+        windows.expect("a run has windows")
+    }
+
     /// The windows that left a trace, and all of them.
     pub fn windows_with_effect(&self) -> (usize, usize) {
-        let windows = self.diagnosis["effect"]["windows"]
-            .as_array()
-            .expect("a run has windows");
-        (
-            windows.iter().filter(|window| window["had_effect"] == true).count(),
-            windows.len(),
-        )
+        let with_effect = self.windows().iter().filter(|window| window["had_effect"] == true);
+        (with_effect.count(), self.windows().len())
+    }
+
+    /// There were windows, and each left a trace.
+    pub fn assert_all_windows_had_effect(&self) {
+        let (with_effect, all) = self.windows_with_effect();
+        assert!(
+            with_effect == all && all > 0,
+            "{with_effect} of {all} windows had an effect: {}\n{:#}",
+            self.stderr,
+            self.diagnosis
+        );
     }
 
     pub fn window_sum(&self, counter: &str) -> u64 {
-        let windows = self.diagnosis["effect"]["windows"]
-            .as_array()
-            .expect("a run has windows");
-        windows
-            .iter()
-            .map(|window| window["evidence"][counter].as_u64().unwrap_or(0))
-            .sum()
+        let counts = self.windows().iter().map(|window| &window["evidence"][counter]);
+        counts.map(|count| count.as_u64().unwrap_or(0)).sum()
     }
 
     /// Acquires that were answered while a fault was on.
     pub fn acquires_under_faults(&self) -> u64 {
-        let windows = self.diagnosis["effect"]["windows"]
-            .as_array()
-            .expect("a run has windows");
-        windows.iter().filter_map(|window| window["acquires"].as_u64()).sum()
+        let windows = self.windows().iter();
+        windows.filter_map(|window| window["acquires"].as_u64()).sum()
     }
 
     /// Everything that is needed to understand a test that failed.

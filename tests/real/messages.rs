@@ -34,12 +34,7 @@ fn is_stuck(answer: &Answer) -> &Value {
 fn stands(runtime: &str, words: &str) -> Answer {
     let answer = run(runtime, words);
     answer.assert_exit(0);
-    let (with_effect, all) = answer.windows_with_effect();
-    assert!(
-        with_effect == all && with_effect > 0,
-        "{with_effect} of {all} windows had an effect: {:#}",
-        answer.diagnosis["effect"]
-    );
+    answer.assert_all_windows_had_effect();
     answer
 }
 

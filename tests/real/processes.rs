@@ -12,16 +12,6 @@ fn run(runtime: &str, words: &str) -> Answer {
     Harness::new().run(&format!("--runtime {runtime} {words}"))
 }
 
-fn assert_every_window_had_effect(answer: &Answer) {
-    let (with_effect, all) = answer.windows_with_effect();
-    assert!(
-        with_effect == all && with_effect > 0,
-        "{with_effect} of {all} had an effect: {:#}\n{}",
-        answer.diagnosis["effect"],
-        answer.stderr
-    );
-}
-
 fn a_paused_holder_believes_too_long_and_tokens_save_the_data(runtime: &str) {
     let answer = run(
         runtime,
@@ -31,7 +21,7 @@ fn a_paused_holder_believes_too_long_and_tokens_save_the_data(runtime: &str) {
     assert_eq!(answer.finding("HL001")["violations"][0]["class"], "stale-holder");
     assert_eq!(answer.verdict("HL003"), "holds");
     assert!(answer.finding("HL003")["figures"]["stale_writes_refused"].as_f64() > Some(0.0));
-    assert_every_window_had_effect(&answer);
+    answer.assert_all_windows_had_effect();
     assert!(answer.window_sum("stopped_ms") > 1000);
     assert!(answer.window_sum("holders") > 0);
 }
@@ -40,7 +30,7 @@ fn a_stopped_holder_writes_once_when_it_continues(runtime: &str) {
     let harness = Harness::new();
     let words = format!("--backend redis --fault pause-holder --runtime {runtime} {SHORT}");
     let answer = harness.run(&words);
-    assert_every_window_had_effect(&answer);
+    answer.assert_all_windows_had_effect();
     let history = std::fs::read_to_string(harness.results().join("latest/history.jsonl")).unwrap();
     let (mut stopped, mut windows, mut writes) = (None, 0, 0);
     for line in history.lines().skip(1) {
@@ -78,14 +68,14 @@ fn a_lock_without_a_lease_stands_a_paused_holder(runtime: &str) {
         &format!("--backend redis --recipe redis-setnx --fault pause-holder {SHORT}"),
     );
     answer.assert_exit(0);
-    assert_every_window_had_effect(&answer);
+    answer.assert_all_windows_had_effect();
     assert_eq!(answer.verdict("HL001"), "holds");
 }
 
 fn a_paused_waiter_does_no_harm_to_a_queue(runtime: &str) {
     let answer = run(runtime, &format!("--backend zk --nodes 1 --fault pause-waiter {SHORT}"));
     answer.assert_exit(0);
-    assert_every_window_had_effect(&answer);
+    answer.assert_all_windows_had_effect();
     assert!(answer.window_sum("clients_stopped") > 0);
 }
 
@@ -95,7 +85,7 @@ fn a_dead_holder_is_replaced_where_the_lock_has_a_lease(runtime: &str) {
         &format!("--backend zk --recipe zk-predecessor-watch --fault kill-holder {SHORT}"),
     );
     answer.assert_exit(0);
-    assert_every_window_had_effect(&answer);
+    answer.assert_all_windows_had_effect();
     let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
     assert_eq!(answer.window_sum("clients_killed"), windows.len() as u64);
     assert_eq!(answer.window_sum("holders"), windows.len() as u64);
@@ -117,7 +107,7 @@ fn all_clients_of_a_killed_process_die_and_come_back(runtime: &str) {
         "--backend redis --clients 6 --per-process 3 --fault kill --lease 1s --window 2500ms --time 9s --seed 5eed";
     let answer = harness.run(&format!("--runtime {runtime} {words}"));
     answer.assert_exit(0);
-    assert_every_window_had_effect(&answer);
+    answer.assert_all_windows_had_effect();
     let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
     assert!(
         windows
@@ -136,7 +126,7 @@ fn a_queue_stands_the_end_of_its_leader(runtime: &str, backend: &str) {
         &format!("--backend {backend} --fault server-kill=leader {ELECTION}"),
     );
     answer.assert_exit(0);
-    assert_every_window_had_effect(&answer);
+    answer.assert_all_windows_had_effect();
     let killed = answer.window_sum("servers_killed");
     assert!(killed > 0);
     assert_eq!(answer.window_sum("servers_back"), killed, "who was killed came back");
@@ -167,14 +157,14 @@ fn a_paused_leader_is_another_leaders_chance(runtime: &str) {
         "--backend zk --fault server-pause=leader --lease 1s --time 20s --window 6s --seed 5eed",
     );
     answer.assert_exit(0);
-    assert_every_window_had_effect(&answer);
+    answer.assert_all_windows_had_effect();
     assert!(answer.window_sum("servers_paused") > 0);
 }
 
 fn servers_restarted_one_by_one_all_come_back(runtime: &str) {
     let answer = run(runtime, &format!("--backend etcd --fault server-restart {ELECTION}"));
     answer.assert_exit(0);
-    assert_every_window_had_effect(&answer);
+    answer.assert_all_windows_had_effect();
     assert!(answer.window_sum("servers_killed") >= 3);
     assert_eq!(answer.window_sum("servers_back"), answer.window_sum("servers_killed"));
 }
@@ -192,7 +182,7 @@ fn a_redis_that_comes_back_empty_has_two_holders(runtime: &str) {
 
 fn a_restarted_server_serves_again(runtime: &str) {
     let answer = run(runtime, &format!("--backend redis --fault server-restart {SHORT}"));
-    assert_every_window_had_effect(&answer);
+    answer.assert_all_windows_had_effect();
     assert_eq!(answer.verdict("HL007"), "holds", "{:#}", answer.finding("HL007"));
     assert_eq!(answer.verdict("HL005"), "holds", "{:#}", answer.finding("HL005"));
     let killed = answer.window_sum("servers_killed");
@@ -202,7 +192,7 @@ fn a_restarted_server_serves_again(runtime: &str) {
 fn paused_servers_go_on_and_several_faults_fit_a_run(runtime: &str) {
     let answer = run(runtime, &format!("--backend redis --fault server-pause,kill {SHORT}"));
     answer.assert_exit(0);
-    assert_every_window_had_effect(&answer);
+    answer.assert_all_windows_had_effect();
     assert!(answer.window_sum("servers_paused") > 0);
 }
 

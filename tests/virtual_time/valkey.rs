@@ -19,8 +19,7 @@ fn valkeys_own_lock_holds_and_is_the_same_again_and_a_naive_holder_is_caught() {
     let harness = Harness::new();
     let right = harness.on_valkey("--hold 500ms --fault partition=holder");
     right.assert_exit(0);
-    let (with_effect, windows) = right.windows_with_effect();
-    assert!(windows > 0 && with_effect == windows, "{with_effect} of {windows}");
+    right.assert_all_windows_had_effect();
     assert_eq!(right.diagnosis["run"]["recipe"], "valkey-ifeq");
     harness.assert_replayed();
     let naive = harness.on_valkey("--hold 500ms --fault partition=holder --holder naive");

@@ -7,6 +7,7 @@ use std::time::Duration;
 use harness_workloads::defects::{DEFECTS, Defect, VARIABLE};
 
 use crate::command::{Answer, Harness};
+use crate::machine::said;
 
 impl Harness {
     fn simulated(&self, words: &str) -> Answer {
@@ -68,12 +69,7 @@ fn nothing_has_to_be_installed_and_the_same_seed_has_the_same_history_in_another
             .env("PATH", "")
             .output()
             .unwrap();
-        assert_eq!(
-            ended.status.code(),
-            Some(0),
-            "{}",
-            String::from_utf8_lossy(&ended.stdout)
-        );
+        assert_eq!(ended.status.code(), Some(0), "{}", said(&ended));
     }
     // the first line has the name of the run
     let events = |run: &PathBuf| {
@@ -382,12 +378,7 @@ fn a_script_without_servers_ends_with_an_error_and_not_with_models() {
         .env("DOCKER_HOST", "tcp://127.0.0.1:1")
         .output()
         .unwrap();
-    assert_eq!(
-        ended.status.code(),
-        Some(4),
-        "{}",
-        String::from_utf8_lossy(&ended.stdout)
-    );
+    assert_eq!(ended.status.code(), Some(4), "{}", said(&ended));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Foreign clients, in other languages: heard as the project's own are, and never trusted.
 
 use crate::command::{Answer, Harness, assert_says, on_runtimes};
+use crate::machine::said;
 
 /// A lock that everybody always gets. It speaks the protocol in a dozen lines of Python.
 pub const EVERYBODY: &str = r#"
@@ -289,12 +290,7 @@ fn a_hunt_on_a_client_that_only_knows_errors_ends_with_the_last_of_them(runtime:
         "hunt --runtime {runtime} --backend redis --lease 1s --for 2m --set progress-bound=1s --set wait=500ms --client"
     );
     let output = harness.command(&words).arg(&client).output().unwrap();
-    assert_eq!(
-        output.status.code(),
-        Some(4),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(
         said.contains("ModuleNotFoundError: redis") && said.contains("3 failed"),

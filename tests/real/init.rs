@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::command::Harness;
+use crate::machine::said;
 
 /// A language, the program that it needs, what builds the client, and the client.
 type InitLanguage<'a> = (&'a str, &'a str, &'a [&'a str], &'a str);
@@ -37,7 +38,7 @@ fn on_path(program: &str) -> bool {
 /// The folder that `harness init` wrote, with the client built; nothing, and a line on stderr, without the language.
 fn written(harness: &Harness, (language, program, build, _): &InitLanguage<'_>) -> Option<std::path::PathBuf> {
     let output = harness.output(&format!("init {language} my-lock"));
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}", said(&output));
     if !on_path(program) {
         eprintln!("skipped: {language}, for {program} is not here");
         return None;
@@ -45,11 +46,7 @@ fn written(harness: &Harness, (language, program, build, _): &InitLanguage<'_>) 
     let folder = harness.folder.path().join("my-lock");
     if let [program, words @ ..] = build {
         let built = Command::new(program).args(words).current_dir(&folder).output().unwrap();
-        assert!(
-            built.status.success(),
-            "{language}: {}",
-            String::from_utf8_lossy(&built.stderr)
-        );
+        assert!(built.status.success(), "{language}: {}", said(&built));
     }
     Some(folder)
 }
@@ -93,7 +90,7 @@ fn the_suite_is_one_in_every_language_and_has_a_canary() {
             .current_dir(harness.folder.path().join("my-lock"))
             .output()
             .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{}", said(&output));
         let record: Value = serde_json::from_slice(&output.stdout).unwrap();
         let rows = record["rows"].as_array().unwrap();
         assert!(
@@ -131,7 +128,7 @@ fn a_workflow_goes_to_the_root_of_the_repository_and_names_the_folder() {
     let harness = Harness::new();
     std::fs::create_dir(harness.folder.path().join(".git")).unwrap();
     let output = harness.output("init node locks/orders");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}", said(&output));
     let folder = harness.folder.path().join("locks/orders");
     assert_eq!(names_below(&folder), [".gitignore", "my_lock.mjs", "suite.toml"]);
     let workflow = harness.folder.path().join(".github/workflows/orders.yml");
@@ -140,12 +137,7 @@ fn a_workflow_goes_to_the_root_of_the_repository_and_names_the_folder() {
     assert!(text.contains("path: \"locks/orders/results\""), "{text}");
     // another client of the same name would need the same workflow
     let output = harness.output("init python other/orders");
-    assert_eq!(
-        output.status.code(),
-        Some(2),
-        "{}",
-        String::from_utf8_lossy(&output.stdout)
-    );
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
 }
 
 mod nightly {

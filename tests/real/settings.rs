@@ -7,6 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::command::{Answer, Harness, give_away};
+use crate::machine::said;
 
 fn with_file(text: &str) -> Harness {
     let harness = Harness::new();
@@ -239,12 +240,7 @@ fn a_byte_order_mark_is_no_part_of_a_history_a_suite_or_a_configuration() {
         );
     }
     let online = harness.output("check --online history.jsonl");
-    assert_eq!(
-        online.status.code(),
-        Some(1),
-        "{}",
-        String::from_utf8_lossy(&online.stderr)
-    );
+    assert_eq!(online.status.code(), Some(1), "{}", said(&online));
     let options = Answer::of(harness.output("run --show-config --json --profile short"));
     assert!(
         options.diagnosis.to_string().contains(r#""value":"7s""#),

@@ -1,6 +1,7 @@
 //! What a run leaves for those who were not there: its folder, its page, the index, and GitHub's summary.
 
 use crate::command::Harness;
+use crate::machine::said;
 
 const FAILING: &str = "run --runtime local --backend zk --holder naive --fault partition=holder --lease 1s --window 2500ms --time 9s --seed 5eed --results results";
 
@@ -83,12 +84,7 @@ fn a_run_that_could_not_be_made_leaves_a_page_that_says_why() {
     let harness = Harness::new();
     let mut command = harness.command("run --runtime local --backend redis --time 10s --results results --client");
     let output = command.arg("no-such-program-anywhere").output().unwrap();
-    assert_eq!(
-        output.status.code(),
-        Some(4),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
     let folder = harness.results().join("latest");
     let page = std::fs::read_to_string(folder.join("report.html")).unwrap();
     assert!(page.contains("! ERROR") && page.contains("not found"), "{page}");
@@ -104,12 +100,7 @@ fn passing_runs_beyond_those_to_keep_are_removed() {
     let words = "run --runtime simulated --backend redis --fault none --lease 1s --time 7s --results results --keep 1";
     for seed in ["a", "b"] {
         let output = harness.output(&format!("{words} --seed {seed}"));
-        assert_eq!(
-            output.status.code(),
-            Some(0),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     }
     let kept = harness::store::runs(&harness.results());
     assert_eq!(kept.len(), 1, "{kept:?}");
@@ -126,12 +117,7 @@ mod browser {
         let harness = Harness::new();
         let output = harness.output(FAILING);
         let stdout = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(
-            output.status.code(),
-            Some(1),
-            "{stdout}\n{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
         let pointer = stdout
             .lines()
             .find_map(|line| line.trim().strip_prefix("report "))

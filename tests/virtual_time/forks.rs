@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{CLIENT, has_no_redis};
 use crate::command::Harness;
+use crate::machine::said;
 
 const EXPERIMENTS: usize = 3;
 /// With a file that is open it cannot be forked, and does the same.
@@ -42,13 +43,8 @@ impl Harness {
              --experiments {EXPERIMENTS} --seed 1"
         );
         let hunted = self.output(&words);
-        let told = String::from_utf8_lossy(&hunted.stdout).into_owned();
-        assert_eq!(
-            hunted.status.code(),
-            Some(1),
-            "{told}{}",
-            String::from_utf8_lossy(&hunted.stderr)
-        );
+        let told = said(&hunted);
+        assert_eq!(hunted.status.code(), Some(1), "{told}");
         let hunts = fs::read_dir(self.results()).unwrap();
         let hunts = hunts
             .map(|entry| entry.unwrap().path().join("runs"))

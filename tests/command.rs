@@ -6,6 +6,8 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::machine::until;
+
 /// Makes tests of functions that take a runtime. `make test` runs those of `real` on local servers, those of `docker` in containers, and those
 /// of `virtual_time`, whose outcome depends on what is how late, on local servers in virtual time. The
 /// tests of `models` depend only on a recipe and a fault: `make test` runs them on models, which the conformance tests hold
@@ -76,6 +78,13 @@ impl Harness {
 
     pub fn output(&self, words: &str) -> Output {
         self.command(words).output().expect("harness can be started")
+    }
+
+    /// Waits until the history of the latest run has this text.
+    pub fn until_history_has(&self, text: &str) {
+        let history = self.results().join("latest/history.jsonl");
+        let has = || std::fs::read_to_string(&history).is_ok_and(|lines| lines.contains(text));
+        until(text, has);
     }
 
     /// `harness <words>` ends with this code, and says all of this on stderr.

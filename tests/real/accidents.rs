@@ -21,10 +21,7 @@ fn in_the_middle(harness: &Harness) -> std::process::Child {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let history = harness.results().join("latest/history.jsonl");
-    until("the first fault", || {
-        std::fs::read_to_string(&history).is_ok_and(|text| text.contains(r#""f":"partition""#))
-    });
+    harness.until_history_has(r#""f":"partition""#);
     child
 }
 
@@ -71,10 +68,7 @@ fn stood_still(stopped: impl FnOnce(u32) -> u32, named: &str) {
     let harness = Harness::new();
     let mut command = harness.command("run --runtime local --backend redis --fault none --lease 1s --time 9s --json");
     let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let history = harness.results().join("latest/history.jsonl");
-    until("the faults phase", || {
-        std::fs::read_to_string(&history).is_ok_and(|text| text.contains(r#""phase":"faults""#))
-    });
+    harness.until_history_has(r#""phase":"faults""#);
     let stopped = stopped(child.id());
     send(stopped, Signal::SIGSTOP);
     std::thread::sleep(Duration::from_secs(4));

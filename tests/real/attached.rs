@@ -181,10 +181,7 @@ fn a_running_server_that_dies_is_named_and_no_lock_is_blamed() {
     // what cannot be removed from a dead server stays noted there
     command.env("TMPDIR", harness.folder.path());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let history = harness.results().join("latest/history.jsonl");
-    until("the faults phase", || {
-        std::fs::read_to_string(&history).is_ok_and(|text| text.contains(r#""phase":"faults""#))
-    });
+    harness.until_history_has(r#""phase":"faults""#);
     redis.child.kill().unwrap();
     let output = child.wait_with_output().unwrap();
     let screen = String::from_utf8_lossy(&output.stdout);

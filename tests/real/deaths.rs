@@ -3,17 +3,14 @@
 use std::process::{Child, Command, Stdio};
 
 use crate::command::{Answer, Harness, on_runtimes};
-use crate::machine::{succeeds, until};
+use crate::machine::succeeds;
 
 /// Starts a run of a minute and waits until it is in its warm-up.
 fn warm(harness: &Harness, words: &str) -> Child {
     let words = format!("run --lease 2s --time 18s --results results {words}");
     let mut command = harness.command(&words);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let history = harness.results().join("latest/history.jsonl");
-    until("the warm-up", || {
-        std::fs::read_to_string(&history).is_ok_and(|text| text.contains(r#""phase":"warm-up""#))
-    });
+    harness.until_history_has(r#""phase":"warm-up""#);
     child
 }
 

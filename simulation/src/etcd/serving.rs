@@ -64,29 +64,19 @@ impl SimulatedEtcd {
 
     pub(super) fn run(self, member: usize, after: Duration) {
         let etcd = self.0.get();
-        let world = self.0.world();
         let started = &etcd.members[member];
-        let port = started.port;
-        // the first start is over before a client runs
-        let listener = after.is_zero().then(|| port.listen());
-        started.is_running.set(after.is_zero());
-        let serving = async move {
-            let listener = match listener {
-                Some(listener) => listener,
-                None => {
-                    world.sleep(after).await;
-                    let etcd = self.0.get();
-                    etcd.members[member].is_running.set(true);
-                    if let Some(leader) = etcd.leader.get() {
-                        self.give(member, 0, MemberWork::Hear(Some(leader)));
-                    }
-                    let decided = etcd.committed.get();
-                    self.catch_up(member, decided);
-                    port.listen()
-                }
-            };
-            self.serve(member, listener).await;
+        let begins = move || {
+            let etcd = self.0.get();
+            etcd.members[member].is_running.set(true);
+            if let Some(leader) = etcd.leader.get() {
+                self.give(member, 0, MemberWork::Hear(Some(leader)));
+            }
+            let decided = etcd.committed.get();
+            self.catch_up(member, decided);
         };
+        let listening = started.port.listen_after(after, begins);
+        started.is_running.set(after.is_zero());
+        let serving = async move { self.serve(member, listening.await).await };
         started.process.spawn(serving).detach();
     }
 

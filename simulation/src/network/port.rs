@@ -6,6 +6,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use super::connection::{ServerInbox, SimulatedConnection};
 use super::keep_waker;
@@ -90,6 +91,27 @@ impl<Q: WireMessage, R: WireMessage> Port<Q, R> {
         let before = self.0.get().queue.replace(Some(queue.clone()));
         drop(before);
         PortListener { port: self, queue }
+    }
+
+    /// Listens from now on, or from when its server has started, which takes this time and ends with what it does first (`begins`).
+    pub(crate) fn listen_after(
+        self,
+        start: Duration,
+        begins: impl FnOnce(),
+    ) -> impl Future<Output = PortListener<Q, R>> {
+        let world = self.0.world();
+        // the first start is over before a client runs
+        let listener = start.is_zero().then(|| self.listen());
+        async move {
+            match listener {
+                Some(listener) => listener,
+                None => {
+                    world.sleep(start).await;
+                    begins();
+                    self.listen()
+                }
+            }
+        }
     }
 
     /// The queue of the server that listens, and the number of the next connection.

@@ -214,20 +214,8 @@ impl SimulatedRedis {
         let cluster = self.0.get();
         let started = &cluster.servers[server];
         started.is_running.set(true);
-        let world = self.0.world();
-        // the first start is over before a client runs
-        let listener = after.is_zero().then(|| started.port.listen());
-        let port = started.port;
-        let serving = async move {
-            let listener = match listener {
-                Some(listener) => listener,
-                None => {
-                    world.sleep(after).await;
-                    port.listen()
-                }
-            };
-            self.serve(server, listener).await;
-        };
+        let listening = started.port.listen_after(after, || {});
+        let serving = async move { self.serve(server, listening.await).await };
         started.process.spawn(serving).detach();
     }
 

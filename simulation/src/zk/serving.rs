@@ -56,23 +56,11 @@ impl SimulatedZk {
 
     pub(super) fn run(self, server: usize, after: Duration) {
         let zk = self.0.get();
-        let world = self.0.world();
         let started = &zk.servers[server];
-        let port = started.port;
-        // the first start is over before a client runs
-        let listener = after.is_zero().then(|| port.listen());
+        let begins = move || self.0.get().servers[server].is_running.set(true);
+        let listening = started.port.listen_after(after, begins);
         started.is_running.set(after.is_zero());
-        let serving = async move {
-            let listener = match listener {
-                Some(listener) => listener,
-                None => {
-                    world.sleep(after).await;
-                    self.0.get().servers[server].is_running.set(true);
-                    port.listen()
-                }
-            };
-            self.serve(server, listener).await;
-        };
+        let serving = async move { self.serve(server, listening.await).await };
         started.process.spawn(serving).detach();
     }
 

@@ -11,7 +11,7 @@ use crate::exit::Exit;
 /// Installs these adapters, or those of a backend, or all. One that cannot be installed does not keep the others from it.
 pub fn install(names: &[String], backend: Option<&str>) -> Result<Exit, Failure> {
     let known = |name: &String| {
-        let adapter = adapters::typed(name).map_err(|error| Failure::usage(error.to_string()))?;
+        let adapter = adapters::typed(name).map_err(Failure::usage)?;
         adapter.ok_or_else(|| {
             let names = adapters::all().iter().map(|adapter| adapter.name.as_str());
             Failure::usage(unknown_word("client", name, names, "`harness list clients` shows all"))

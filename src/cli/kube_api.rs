@@ -33,7 +33,7 @@ pub fn kube_api(command: KubeApiCommand) -> Result<Exit, Failure> {
         KubeApiCommand::Remove { server, mark } => {
             let address = address(&server)?;
             let removed = runtime.block_on(delete_marked(&address, NAMESPACE, &mark));
-            removed.map_err(|error| Failure::environment(error.to_string()))?;
+            removed.map_err(Failure::environment)?;
             Ok(Exit::Holds)
         }
     }
@@ -53,7 +53,7 @@ async fn observe(address: ApiAddress) -> Result<Exit, Failure> {
             holders.run_out();
             continue;
         };
-        match news.map_err(|error| Failure::environment(error.to_string()))? {
+        match news.map_err(Failure::environment)? {
             // what happened between two watches is not known: harness starts this anew
             LeaseNews::All(_) if lists > 0 => return Ok(Exit::Holds),
             LeaseNews::All(all) => {

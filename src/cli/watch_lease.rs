@@ -29,8 +29,8 @@ pub fn watch_lease(args: &WatchLeaseArgs, look: Look) -> Result<Exit, Failure> {
     let token = token.map_err(|error| Failure::usage(format!("could not read the token: {error}")))?;
     let address = ApiAddress::read(&args.server, token.map(|token| token.trim().to_owned())).map_err(Failure::usage)?;
     let logs = logs(&args.log)?;
-    let (run, folder) = store::create(&args.results, &format!("{}-watch-{name}", store::minute_now()))
-        .map_err(|error| Failure::environment(error.to_string()))?;
+    let run = format!("{}-watch-{name}", store::minute_now());
+    let (run, folder) = store::create(&args.results, &run).map_err(Failure::environment)?;
     let watcher = LeaseWatcher::new(address, namespace, Some(name));
     let start = monotonic_ns();
     let watched = super::runtime().block_on(watch_all(args, &logs, watcher))?;
@@ -38,14 +38,14 @@ pub fn watch_lease(args: &WatchLeaseArgs, look: Look) -> Result<Exit, Failure> {
     tell(&logs, &terms);
     let path = folder.join("history.jsonl");
     let text = history(&run, name, &terms, &watched.holders, (start, monotonic_ns()));
-    store::write_text(&path, &text).map_err(|error| Failure::environment(error.to_string()))?;
+    store::write_text(&path, &text).map_err(Failure::environment)?;
     let stored = Stored {
         folder: Some(folder),
         history: path,
         info: None,
     };
     let mut examined = examine(&stored, &ReadOptions::default(), &Options::default())?;
-    report::write(&stored, &mut examined).map_err(|error| Failure::environment(error.to_string()))?;
+    report::write(&stored, &mut examined).map_err(Failure::environment)?;
     show(&examined.diagnosis, args.json, look);
     Ok(exit_of(&examined.diagnosis))
 }
@@ -93,7 +93,7 @@ async fn watch_all(
     let over = tokio::time::sleep(args.time.unwrap_or(Duration::from_secs(365 * 24 * 3600)));
     tokio::pin!(over);
     let first = watcher.next().await;
-    watched.hear(first.map_err(|error| Failure::environment(error.to_string()))?);
+    watched.hear(first.map_err(Failure::environment)?);
     loop {
         tokio::select! {
             () = &mut over => break,

@@ -68,13 +68,13 @@ fn battery(surveyed: &[Surveyed<'_>]) -> String {
 fn columns() -> String {
     let mut text = String::new();
     for promise in &PROMISES {
+        let hint = hint(promise);
         let by = match promise.by {
-            PromiseTest::Faults(faults) => format!("hunted with `--fault {faults}`"),
+            PromiseTest::Faults(_) => format!("hunted with `{hint}`"),
             PromiseTest::Placements => {
-                let options = EVERY_PLACEMENT.join(" ");
-                format!("hunted with `{options}`: every fault on every single message of a small scenario")
+                format!("hunted with `{hint}`: every fault on every single message of a small scenario")
             }
-            PromiseTest::Property(property) => format!("{} in all experiments", property.id()),
+            PromiseTest::Property(_) => format!("{hint} in all experiments"),
         };
         let _ = writeln!(text, "- **{}** (`{}`): {by}", promise.title, promise.name);
     }

@@ -71,6 +71,15 @@ struct ProtocolPeer {
     next: u64,
 }
 
+/// A harness, and the pipes of the process that it speaks with.
+fn peer() -> (ProtocolPeer, ReadHalf<DuplexStream>, WriteHalf<DuplexStream>) {
+    let (near, far) = duplex(1 << 16);
+    let (stdin, stdout) = split(far);
+    let (output, input) = split(near);
+    let lines = BufReader::new(output).lines();
+    (ProtocolPeer { lines, input, next: 0 }, stdin, stdout)
+}
+
 impl ProtocolPeer {
     async fn send(&mut self, client: u32, op: ClientOp) -> u64 {
         self.next += 1;
@@ -131,9 +140,7 @@ fn served(script: impl AsyncFnOnce(&mut ProtocolPeer)) -> (Result<(), ServeError
         .build()
         .unwrap();
     LocalSet::new().block_on(&runtime, async {
-        let (near, far) = duplex(1 << 16);
-        let (stdin, stdout) = split(far);
-        let (output, input) = split(near);
+        let (mut harness, stdin, stdout) = peer();
         let closed = Rc::new(RefCell::new(0));
         let count = closed.clone();
         let serving = tokio::task::spawn_local(async move {
@@ -150,11 +157,6 @@ fn served(script: impl AsyncFnOnce(&mut ProtocolPeer)) -> (Result<(), ServeError
             };
             serve_with(&maker, None, stdin, stdout).await
         });
-        let mut harness = ProtocolPeer {
-            lines: BufReader::new(output).lines(),
-            input,
-            next: 0,
-        };
         script(&mut harness).await;
         harness.input.shutdown().await.unwrap();
         let ended = serving.await.unwrap();
@@ -320,16 +322,9 @@ fn a_recipe_refuses_another_backend_with_a_sentence() {
         .build()
         .unwrap();
     LocalSet::new().block_on(&runtime, async {
-        let (near, far) = duplex(1 << 16);
-        let (stdin, stdout) = split(far);
-        let (output, input) = split(near);
+        let (mut harness, stdin, stdout) = peer();
         let options = RecipeOptions::named("etcd-mutex").unwrap();
         let serving = tokio::task::spawn_local(serve(options, stdin, stdout));
-        let mut harness = ProtocolPeer {
-            lines: BufReader::new(output).lines(),
-            input,
-            next: 0,
-        };
         let id = harness.send(1, ClientOp::Open(open("zk"))).await;
         let error = FailReason::Other("etcd-mutex is a recipe for etcd, not for zk".into());
         assert_eq!(harness.receive().await, Message::Fail { id, error });

@@ -169,6 +169,12 @@ impl Answer {
         windows.filter_map(|window| window["acquires"].as_u64()).sum()
     }
 
+    /// It ends with violations, and one is of this property.
+    pub fn assert_violates(&self, property: &str) {
+        self.assert_exit(1);
+        assert_eq!(self.verdict(property), "violated", "{:#}", self.diagnosis);
+    }
+
     /// Everything that is needed to understand a test that failed.
     pub fn assert_exit(&self, expected: i32) -> &Self {
         assert_eq!(self.exit, expected, "{}\n{:#}", self.stderr, self.diagnosis);

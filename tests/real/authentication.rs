@@ -343,8 +343,7 @@ mod nightly {
             "{said:?}"
         );
         let run = run.end();
-        run.assert_exit(1);
-        assert_eq!(run.verdict("HL001"), "violated");
+        run.assert_violates("HL001");
     }
 
     #[test]
@@ -356,7 +355,6 @@ mod nightly {
         let entered = wait(MysqlConnection::connect(server, None));
         assert!(matches!(entered, Err(MysqlError::Refused { .. })));
         let run = run.end();
-        run.assert_exit(1);
-        assert_eq!(run.verdict("HL001"), "violated");
+        run.assert_violates("HL001");
     }
 }

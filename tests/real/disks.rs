@@ -107,8 +107,7 @@ fn a_redis_that_lost_its_last_second_has_two_holders_and_one_that_kept_it_has_no
         runtime,
         &format!("{plan} --time 90s --stop-on-violation --fault server-kill=one:200ms:lost"),
     );
-    lost.assert_exit(1);
-    assert_eq!(lost.verdict("HL001"), "violated");
+    lost.assert_violates("HL001");
     assert!(lost.window_sum("files_set_back") > 0);
     // the slow disk makes the server keep its log
     let kept = run(

@@ -7,8 +7,7 @@ fn a_run_on_a_broken_lock_ends_at_its_first_violation(runtime: &str) {
     let words = "--backend redis --recipe redis-set-px-del --holder naive --lease 1s --hold 300ms --seed 16 \
                  --fault partition=holder --time 120s --stop-on-violation";
     let answer = harness.run(&format!("--runtime {runtime} {words}"));
-    answer.assert_exit(1);
-    assert_eq!(answer.verdict("HL002"), "violated");
+    answer.assert_violates("HL002");
     let at_ns = answer.finding("HL002")["violations"][0]["at_ns"].as_u64();
     let (at_ns, length_ns) = (
         at_ns.expect("a time"),

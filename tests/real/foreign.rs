@@ -19,8 +19,7 @@ fn a_lock_that_everybody_gets_is_caught_without_its_help() {
     let mut command = harness.command("run --json --runtime local --backend redis --lease 1s --time 7s --client");
     let output = command.arg(format!("python3 {}", script.display())).output().unwrap();
     let answer = Answer::of(output);
-    answer.assert_exit(1);
-    assert_eq!(answer.verdict("HL001"), "violated");
+    answer.assert_violates("HL001");
     assert_eq!(answer.verdict("HL008"), "violated");
 }
 
@@ -98,8 +97,7 @@ fn a_lock_that_answers_what_its_server_never_granted_is_caught_in_a_hash_of_its_
     let client = page_client(&harness, &replaced);
     let words = format!("run --json --runtime {runtime} --backend redis --lease 3s --hold 300ms --time 16s --client");
     let answer = Answer::of(harness.command(&words).arg(&client).output().unwrap());
-    answer.assert_exit(1);
-    assert_eq!(answer.verdict("HL007"), "violated");
+    answer.assert_violates("HL007");
 }
 
 #[test]

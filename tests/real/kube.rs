@@ -34,8 +34,7 @@ fn a_leader_that_keeps_its_renew_deadline_is_alone() {
 #[test]
 fn a_leader_that_works_past_its_renew_deadline_is_not() {
     let answer = run("kube-past-deadline", PARTITIONED);
-    answer.assert_exit(1);
-    assert_eq!(answer.verdict("HL001"), "violated", "{:#}", answer.diagnosis);
+    answer.assert_violates("HL001");
 }
 
 /// An API server, and two logs to which `write` adds lines while `harness watch-lease` follows them.
@@ -80,8 +79,7 @@ fn logs_prove_two_leaders_where_the_first_says_that_it_stopped_long_after_the_se
         log("a", "lost lease");
         log("b", "lost lease");
     });
-    answer.assert_exit(1);
-    assert_eq!(answer.verdict("HL001"), "violated", "{:#}", answer.diagnosis);
+    answer.assert_violates("HL001");
 }
 
 #[test]

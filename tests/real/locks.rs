@@ -87,8 +87,7 @@ fn a_careful_nats_key_holds_while_its_holder_is_cut_off(runtime: &str) {
 fn a_nats_key_that_is_put_without_a_revision_has_two_holders(runtime: &str) {
     let words = format!("--runtime {runtime} --backend nats --recipe nats-key-put --clients 10 --fault none");
     let answer = Harness::new().run(&format!("{words} --lease 1s --time 8s --stop-on-violation --seed 1"));
-    answer.assert_exit(1);
-    assert_eq!(answer.verdict("HL001"), "violated");
+    answer.assert_violates("HL001");
 }
 
 fn a_naive_zookeeper_holder_is_caught_and_tokens_would_have_saved_it(runtime: &str) {

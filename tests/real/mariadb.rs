@@ -21,8 +21,7 @@ fn withstands(recipe: &str) {
 fn two_who_read_that_a_row_is_free_both_write_it() {
     let words = "--runtime local --backend mariadb --recipe mysql-row-lease-read-write --clients 10";
     let answer = Harness::new().run(&format!("{words} --fault none --lease 1s --time 8s --seed 5eed"));
-    answer.assert_exit(1);
-    assert_eq!(answer.verdict("HL001"), "violated");
+    answer.assert_violates("HL001");
 }
 
 #[test]
@@ -52,8 +51,7 @@ mod nightly {
         let words = "--runtime local --backend mariadb --recipe mysql-row-lease-no-compare --holder naive";
         let plan = "--fault partition=holder --clients 10 --hold 100ms --lease 1s --time 14s --seed 16";
         let answer = Harness::new().run(&format!("{words} {plan}"));
-        answer.assert_exit(1);
-        assert_eq!(answer.verdict("HL001"), "violated");
+        answer.assert_violates("HL001");
         assert_eq!(answer.verdict("HL003"), "holds", "tokens would have saved the data");
     }
 

@@ -23,8 +23,7 @@ fn struck(results: &Path) -> Value {
 }
 
 fn is_stuck(answer: &Answer) -> &Value {
-    answer.assert_exit(1);
-    assert_eq!(answer.verdict("HL005"), "violated");
+    answer.assert_violates("HL005");
     assert_eq!(answer.verdict("HL001"), "holds");
     let (with_effect, _) = answer.windows_with_effect();
     assert!(with_effect > 0, "{:#}", answer.diagnosis["effect"]);
@@ -103,8 +102,7 @@ fn a_late_delete_frees_the_successors_lock(runtime: &str) {
     // one delete a window, which now and then comes to its own client's next hold
     let words = "--backend redis --recipe redis-set-px-get-del --lease 1s --hold 400ms --window 2500ms";
     let answer = run(runtime, &format!("{words} --fault delay-request=DEL:1:releaser:1500ms"));
-    answer.assert_exit(1);
-    assert_eq!(answer.verdict("HL007"), "violated");
+    answer.assert_violates("HL007");
     let violation = &answer.finding("HL007")["violations"][0];
     assert_eq!(violation["class"], "foreign-release");
     assert!(answer.window_sum("messages_delayed") > 0);
@@ -173,8 +171,7 @@ fn a_renewal_that_dies_of_one_error_is_caught_in_anybodys_client(runtime: &str) 
     ));
     let output = command.arg(format!("python3 {}", script.display())).output().unwrap();
     let answer = Answer::of(output);
-    answer.assert_exit(1);
-    assert_eq!(answer.verdict("HL001"), "violated");
+    answer.assert_violates("HL001");
     // its plain DEL frees others' locks as well, and which of the overlaps is the longest is chance
     let violations = answer.finding("HL001")["violations"].as_array().unwrap();
     let classes: Vec<&str> = violations

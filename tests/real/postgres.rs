@@ -13,8 +13,7 @@ fn pooled(recipe: &str, time: &str) -> Answer {
 fn a_lock_of_a_session_is_shared_behind_a_transaction_pooler() {
     // the pooler gives a transaction the session that became free last: to a client that rested, the session of the new holder
     let answer = pooled("pg-advisory", "--think 20ms --time 20s --stop-on-violation");
-    answer.assert_exit(1);
-    assert_eq!(answer.verdict("HL001"), "violated");
+    answer.assert_violates("HL001");
 }
 
 #[test]
@@ -45,8 +44,7 @@ mod nightly {
         let answer = Harness::new().run(&format!(
             "{words} --clients 10 --hold 100ms --lease 1s --time 14s --seed 16"
         ));
-        answer.assert_exit(1);
-        assert_eq!(answer.verdict("HL001"), "violated");
+        answer.assert_violates("HL001");
         assert_eq!(answer.verdict("HL003"), "holds", "tokens would have saved the data");
     }
 
@@ -64,8 +62,7 @@ mod nightly {
     fn a_postgres_that_fails_over_without_its_last_writes_has_two_holders() {
         let words = "--runtime local --backend postgres --fault failover --hold 100ms --lease 1s --window 4s --time 12s --seed 5eed";
         let answer = Harness::new().run(words);
-        answer.assert_exit(1);
-        assert_eq!(answer.verdict("HL001"), "violated");
+        answer.assert_violates("HL001");
         assert_ne!(answer.verdict("HL007"), "violated", "{:#}", answer.finding("HL007"));
         assert!(answer.window_sum("servers_promoted") > 0);
         assert!(answer.window_sum("held_bytes") > 0, "the standby missed something");

@@ -96,8 +96,7 @@ fn a_dead_holder_without_a_lease_is_never_replaced(runtime: &str) {
         runtime,
         "--backend redis --recipe redis-setnx --fault kill-holder --lease 1s --time 14s --seed 5eed",
     );
-    answer.assert_exit(1);
-    assert_eq!(answer.verdict("HL005"), "violated");
+    answer.assert_violates("HL005");
     assert_eq!(answer.verdict("HL001"), "holds");
 }
 
@@ -174,8 +173,7 @@ fn a_redis_that_comes_back_empty_has_two_holders(runtime: &str) {
     // a server that takes long to come back may do so when the hold is over; the first time that it does not ends the run
     let words = "--backend redis --fault server-restart --hold 1500ms --clients 3 --lease 2s --window 2500ms --time 60s --seed 5eed";
     let answer = run(runtime, &format!("{words} --stop-on-violation"));
-    answer.assert_exit(1);
-    assert_eq!(answer.verdict("HL001"), "violated");
+    answer.assert_violates("HL001");
     assert_eq!(answer.verdict("HL007"), "holds", "{:#}", answer.finding("HL007"));
     assert!(answer.window_sum("servers_back") > 0);
 }

@@ -62,8 +62,7 @@ fn a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders(topology
     let answer = harness.run(&format!(
         "--runtime local --backend redis --topology {topology} {words}"
     ));
-    answer.assert_exit(1);
-    assert_eq!(answer.verdict("HL001"), "violated");
+    answer.assert_violates("HL001");
     assert_ne!(answer.verdict("HL007"), "violated", "{:#}", answer.finding("HL007"));
     assert_eq!(
         answer.window_sum("servers_promoted"),

@@ -34,8 +34,7 @@ fn is_judged(harness: &Harness, client: &str) {
     right.assert_exit(0);
     harness.assert_replayed();
     let wrong = harness.run(&format!("{words} --fault pause-holder"));
-    wrong.assert_exit(1);
-    assert_eq!(wrong.verdict("HL001"), "violated");
+    wrong.assert_violates("HL001");
     harness.assert_replayed();
 }
 

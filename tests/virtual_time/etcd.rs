@@ -15,8 +15,7 @@ fn a_member_alone_shows_a_holder_that_stands_still_past_its_lease() {
     let harness = Harness::new();
     let words = "--backend etcd --nodes 1 --recipe etcd-mutex --holder naive --fault pause-holder --clients 2 --grants 30 --time 15s --seed 1";
     let wrong = harness.run(&format!("--runtime virtual {words}"));
-    wrong.assert_exit(1);
-    assert_eq!(wrong.verdict("HL001"), "violated");
+    wrong.assert_violates("HL001");
 }
 
 mod nightly {

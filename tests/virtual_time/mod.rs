@@ -187,11 +187,9 @@ fn a_lock_that_is_right_is_right_and_one_that_outlives_its_lease_is_not() {
     let wrong = harness.virtual_time(&format!(
         "{client} --clients 3 --fault pause-holder --grants 60 --time 15s --seed 1"
     ));
-    wrong.assert_exit(1);
-    assert_eq!(wrong.verdict("HL001"), "violated");
+    wrong.assert_violates("HL001");
     let left = harness.virtual_time("--recipe redis-setnx --clients 3 --fault kill-holder --time 15s --seed 1");
-    left.assert_exit(1);
-    assert_eq!(left.verdict("HL005"), "violated");
+    left.assert_violates("HL005");
 }
 
 #[test]

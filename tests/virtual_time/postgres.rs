@@ -18,7 +18,6 @@ fn an_advisory_lock_is_right_and_a_lease_whose_holder_stands_still_is_not() {
     let wrong = harness.run(&format!(
         "{words} --recipe pg-row-lease --holder naive --fault pause-holder"
     ));
-    wrong.assert_exit(1);
-    assert_eq!(wrong.verdict("HL001"), "violated");
+    wrong.assert_violates("HL001");
     harness.assert_replayed();
 }

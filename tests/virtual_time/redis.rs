@@ -18,8 +18,7 @@ fn a_lock_on_one_master_is_lost_in_a_failover_to_a_replica_that_lacks_it() {
     }
     let harness = Harness::new();
     let held_back = harness.fails_over("--recipe redis-set-px-lua --lease 2s --time 20s --fault failover");
-    held_back.assert_exit(1);
-    assert_eq!(held_back.verdict("HL001"), "violated");
+    held_back.assert_violates("HL001");
     harness.assert_replayed();
 }
 
@@ -31,8 +30,7 @@ fn servers_elect_a_replica(topology: &str) -> Option<Harness> {
     let harness = Harness::new();
     let words = format!("--topology {topology} --window 6s --time 22s --fault failover --lease 5s");
     let held_back = harness.fails_over(&words);
-    held_back.assert_exit(1);
-    assert_eq!(held_back.verdict("HL001"), "violated");
+    held_back.assert_violates("HL001");
     assert_ne!(
         held_back.verdict("HL007"),
         "violated",

@@ -20,8 +20,7 @@ fn is_cut_down_to(name: &str) {
         "--client={} --clients 3 --fault kill-holder --time 15s --seed 1",
         broken.display()
     ));
-    found.assert_exit(1);
-    assert_eq!(found.verdict("HL005"), "violated");
+    found.assert_violates("HL005");
     let words = "shrink latest --runs 2 --confirm 2 --json --as-test";
     let shrunk = harness.output(&format!("{words} {name}"));
     assert_eq!(shrunk.status.code(), Some(1), "{}", said(&shrunk));

@@ -23,8 +23,7 @@ fn valkeys_own_lock_holds_and_is_the_same_again_and_a_naive_holder_is_caught() {
     assert_eq!(right.diagnosis["run"]["recipe"], "valkey-ifeq");
     harness.assert_replayed();
     let naive = harness.on_valkey("--hold 500ms --fault partition=holder --holder naive");
-    naive.assert_exit(1);
-    assert_eq!(naive.verdict("HL001"), "violated");
+    naive.assert_violates("HL001");
 }
 
 mod nightly {
@@ -45,8 +44,7 @@ mod nightly {
                 .assert_exit(0);
         }
         let failover = harness.on_valkey("--recipe redis-watchdog --fault failover");
-        failover.assert_exit(1);
-        assert_eq!(failover.verdict("HL001"), "violated");
+        failover.assert_violates("HL001");
         let compares_nothing = "--recipe redis-set-px-del --holder naive --hold 500ms --fault delay-request=DEL:1";
         assert_eq!(harness.on_valkey(compares_nothing).verdict("HL007"), "violated");
     }

@@ -1,6 +1,7 @@
 //! What the unit tests of recipes share: fake stores and their clients in virtual time, and a log of the clients' signals.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::ops::Deref;
 use std::pin::Pin;
@@ -55,6 +56,44 @@ impl RecipeHost for VirtualHost {
 
     fn line(&self, lock: &str) -> Arc<Semaphore> {
         self.inner.line(lock)
+    }
+}
+
+/// What happens to a call over a connection to a fake store.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum CallFault {
+    /// It is done, and the answer is lost with the connection.
+    LoseReply,
+    /// It never arrives, and the connection is lost.
+    LoseRequest,
+    /// It is done now, and answered this much later.
+    LateReply(Duration),
+}
+
+/// What is to happen to calls of a fake store, by their names.
+pub(crate) struct CallFaults<F>(RefCell<VecDeque<(&'static str, F)>>);
+
+// derived, it would ask for `F: Default`
+impl<F> Default for CallFaults<F> {
+    fn default() -> Self {
+        CallFaults(RefCell::default())
+    }
+}
+
+impl<F> CallFaults<F> {
+    pub(crate) fn add(&self, call: &'static str, fault: F) {
+        self.0.borrow_mut().push_back((call, fault));
+    }
+
+    pub(crate) fn clear(&self) {
+        self.0.borrow_mut().clear();
+    }
+
+    /// What happens to a call of this name now.
+    pub(crate) fn take(&self, name: &str) -> Option<F> {
+        let mut faults = self.0.borrow_mut();
+        let place = faults.iter().position(|(call, _)| *call == name)?;
+        faults.remove(place).map(|(_, fault)| fault)
     }
 }
 

@@ -1,7 +1,7 @@
 //! A fake cluster for tests: keys and leases in memory, and faults on demand.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::client::{LockClient, SignalSink};
 use crate::recipe::{Constructor, RecipeOptions};
 use crate::session::SessionError;
 use crate::session::etcd::{Created, EtcdConnect, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
-use crate::testing::{FakeStore, LEASE};
+use crate::testing::{CallFaults, FakeStore, LEASE};
 
 /// What happens to the next call of a name.
 #[derive(Clone, Copy)]
@@ -32,7 +32,7 @@ pub(super) struct FakeEtcd(Rc<FakeCluster>);
 
 struct FakeCluster {
     store: RefCell<Store>,
-    faults: RefCell<VecDeque<(&'static str, EtcdCallFault)>>,
+    faults: CallFaults<EtcdCallFault>,
     /// Calls of these names are never answered.
     silent: RefCell<Vec<&'static str>>,
     deletions: broadcast::Sender<String>,
@@ -49,19 +49,19 @@ impl FakeEtcd {
     pub(super) fn new() -> Self {
         FakeEtcd(Rc::new(FakeCluster {
             store: RefCell::default(),
-            faults: RefCell::default(),
+            faults: CallFaults::default(),
             silent: RefCell::default(),
             deletions: broadcast::channel(64).0,
         }))
     }
 
     pub(super) fn fail(&self, call: &'static str, fault: EtcdCallFault) {
-        self.0.faults.borrow_mut().push_back((call, fault));
+        self.0.faults.add(call, fault);
     }
 
     /// No call fails any more.
     pub(super) fn mend(&self) {
-        self.0.faults.borrow_mut().clear();
+        self.0.faults.clear();
     }
 
     pub(super) fn silence(&self, call: &'static str) {
@@ -137,12 +137,7 @@ impl FakeEtcd {
             return pending().await;
         }
         self.end_old_leases();
-        let next = {
-            let mut faults = self.0.faults.borrow_mut();
-            let place = faults.iter().position(|(call, _)| *call == name);
-            place.and_then(|place| faults.remove(place))
-        };
-        match next.map(|(_, fault)| fault) {
+        match self.0.faults.take(name) {
             Some(EtcdCallFault::LoseReply) => {
                 work();
                 Err(SessionError::Indefinite(format!("{name}: reply lost")))

@@ -1,7 +1,7 @@
 //! A fake NATS cluster for tests: a bucket of keys in memory, and faults on demand.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -12,18 +12,7 @@ use crate::client::{LockClient, SignalSink};
 use crate::recipe::{Constructor, RecipeOptions};
 use crate::session::SessionError;
 use crate::session::nats::{KeyMessage, NatsConnect, NatsSession};
-use crate::testing::{FakeStore, LEASE};
-
-/// What happens to the next call of a name.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum NatsCallFault {
-    /// It is done, and the answer is lost with the connection.
-    LoseReply,
-    /// It never arrives, and the connection is lost.
-    LoseRequest,
-    /// It is done now, and answered this much later.
-    LateReply(Duration),
-}
+use crate::testing::{CallFault, CallFaults, FakeStore, LEASE};
 
 /// One bucket.
 #[derive(Clone, Default)]
@@ -34,13 +23,13 @@ struct FakeBucket {
     revision: Cell<u64>,
     /// By key, with the time at which it ends.
     messages: RefCell<BTreeMap<String, (KeyMessage, Instant)>>,
-    faults: RefCell<VecDeque<(&'static str, NatsCallFault)>>,
+    faults: CallFaults<CallFault>,
     is_down: Cell<bool>,
 }
 
 impl FakeNats {
-    pub(super) fn fail(&self, call: &'static str, fault: NatsCallFault) {
-        self.0.faults.borrow_mut().push_back((call, fault));
+    pub(super) fn fail(&self, call: &'static str, fault: CallFault) {
+        self.0.faults.add(call, fault);
     }
 
     /// Whether no call is answered.
@@ -117,24 +106,20 @@ impl FakeConnection {
         if self.is_over.get() {
             return Err(SessionError::Lost("the connection ended".into()));
         }
-        let fault = {
-            let mut faults = self.bucket.faults.borrow_mut();
-            let place = faults.iter().position(|(call, _)| *call == name);
-            place.and_then(|place| faults.remove(place)).map(|(_, fault)| fault)
-        };
+        let fault = self.bucket.faults.take(name);
         let unanswered = || {
             self.is_over.set(true);
             Err(SessionError::Indefinite(format!("{name}: no answer")))
         };
         sleep(Duration::from_millis(1)).await;
-        if self.bucket.is_down.get() || fault == Some(NatsCallFault::LoseRequest) {
+        if self.bucket.is_down.get() || fault == Some(CallFault::LoseRequest) {
             sleep(LEASE / 3).await;
             return unanswered();
         }
         let answer = work(&self.bucket);
         match fault {
-            Some(NatsCallFault::LoseReply) => return unanswered(),
-            Some(NatsCallFault::LateReply(late)) => sleep(late).await,
+            Some(CallFault::LoseReply) => return unanswered(),
+            Some(CallFault::LateReply(late)) => sleep(late).await,
             _ => {}
         }
         Ok(answer)

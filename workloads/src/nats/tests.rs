@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::fake::{FakeNats, NatsCallFault};
+use super::fake::FakeNats;
 use super::{held_value, read_value};
 use crate::backend_id::BackendId;
 use crate::client::LockError;
 use crate::protocol::LockSignalKind;
 use crate::recipe::Policy;
-use crate::testing::{LEASE, in_virtual_time, sleep, start, wait};
+use crate::testing::{CallFault, LEASE, in_virtual_time, sleep, start, wait};
 
 const KEY: &str = "nats-key-revision";
 
@@ -80,7 +80,7 @@ fn a_renewal_whose_answer_was_lost_is_found_and_is_no_loss() {
         in_virtual_time(FakeNats::default(), async |nats| {
             let (mut lock, signals) = nats.careful(KEY);
             lock.acquire(&wait(0)).await.unwrap();
-            nats.fail("put", NatsCallFault::LoseReply);
+            nats.fail("put", CallFault::LoseReply);
             sleep(LEASE.as_millis() as u64 / 3 + 10 + then).await;
             assert!(signals.lost().is_empty());
             lock.release("l").await.unwrap();
@@ -93,7 +93,7 @@ fn a_renewal_whose_answer_was_lost_is_found_and_is_no_loss() {
 fn a_create_whose_answer_was_lost_is_read_back() {
     in_virtual_time(FakeNats::default(), async |nats| {
         let (mut lock, _) = nats.careful(KEY);
-        nats.fail("put", NatsCallFault::LoseReply);
+        nats.fail("put", CallFault::LoseReply);
         let grant = lock.acquire(&wait(0)).await.unwrap();
         assert_eq!(nats.value(), grant.owner);
         lock.release("l").await.unwrap();
@@ -104,9 +104,9 @@ fn a_create_whose_answer_was_lost_is_read_back() {
 fn a_create_that_cannot_be_read_back_is_unknown_and_removed_before_the_next_acquire() {
     in_virtual_time(FakeNats::default(), async |nats| {
         let (mut lock, _) = nats.careful(KEY);
-        nats.fail("put", NatsCallFault::LoseReply);
+        nats.fail("put", CallFault::LoseReply);
         // the second is that of the read back
-        let mut reads = [NatsCallFault::LateReply(Duration::ZERO), NatsCallFault::LoseRequest].into_iter();
+        let mut reads = [CallFault::LateReply(Duration::ZERO), CallFault::LoseRequest].into_iter();
         reads.by_ref().for_each(|fault| nats.fail("read", fault));
         assert!(matches!(lock.acquire(&wait(0)).await, Err(LockError::Unknown(_))));
         let left = nats.value();
@@ -120,7 +120,7 @@ fn a_create_that_cannot_be_read_back_is_unknown_and_removed_before_the_next_acqu
 fn a_create_that_never_arrived_is_unknown() {
     in_virtual_time(FakeNats::default(), async |nats| {
         let (mut lock, _) = nats.careful(KEY);
-        nats.fail("put", NatsCallFault::LoseRequest);
+        nats.fail("put", CallFault::LoseRequest);
         assert!(matches!(lock.acquire(&wait(0)).await, Err(LockError::Unknown(_))));
     });
 }
@@ -129,7 +129,7 @@ fn a_create_that_never_arrived_is_unknown() {
 fn a_grant_that_comes_after_its_validity_is_no_grant() {
     in_virtual_time(FakeNats::default(), async |nats| {
         let (mut lock, signals) = nats.careful(KEY);
-        nats.fail("put", NatsCallFault::LateReply(LEASE * 95 / 100));
+        nats.fail("put", CallFault::LateReply(LEASE * 95 / 100));
         assert_eq!(lock.acquire(&wait(0)).await, Err(LockError::BUSY));
         assert_eq!(nats.value(), None, "it was removed again");
         assert!(signals.lost().is_empty());
@@ -142,7 +142,7 @@ fn a_release_whose_answer_was_lost_is_done_once() {
         in_virtual_time(FakeNats::default(), async |nats| {
             let (mut lock, _) = nats.careful(recipe);
             lock.acquire(&wait(0)).await.unwrap();
-            nats.fail(call, NatsCallFault::LoseReply);
+            nats.fail(call, CallFault::LoseReply);
             assert_eq!(lock.release("l").await, Ok(()), "{recipe}");
         });
     }

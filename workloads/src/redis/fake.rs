@@ -1,7 +1,7 @@
 //! Fake Redis servers for tests: keys with a time to live in memory, and faults on demand.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,18 +13,7 @@ use crate::client::{LockClient, SignalSink};
 use crate::recipe::{Constructor, RecipeOptions};
 use crate::session::SessionError;
 use crate::session::redis::{CompareBy, RedisConnect, RedisSession, Subscription};
-use crate::testing::{FakeStore, LEASE};
-
-/// What happens to the next command of a name.
-#[derive(Clone, Copy)]
-pub(super) enum RedisCallFault {
-    /// It is done, and the reply is lost with the connection.
-    LoseReply,
-    /// It never arrives, and the connection is lost.
-    LoseRequest,
-    /// It is done now, and answered this much later.
-    LateReply(Duration),
-}
+use crate::testing::{CallFault, CallFaults, FakeStore, LEASE};
 
 /// Any number of servers, independent of each other.
 #[derive(Clone)]
@@ -32,7 +21,7 @@ pub(super) struct FakeRedis(Rc<Vec<FakeServer>>, CompareBy);
 
 struct FakeServer {
     keys: RefCell<BTreeMap<String, (String, Option<Instant>)>>,
-    faults: RefCell<VecDeque<(&'static str, RedisCallFault)>>,
+    faults: CallFaults<CallFault>,
     down: Cell<bool>,
     commands: RefCell<Vec<&'static str>>,
     channel: broadcast::Sender<String>,
@@ -42,7 +31,7 @@ impl FakeRedis {
     pub(super) fn new(servers: usize) -> Self {
         let server = |_| FakeServer {
             keys: RefCell::default(),
-            faults: RefCell::default(),
+            faults: CallFaults::default(),
             down: Cell::new(false),
             commands: RefCell::default(),
             channel: broadcast::channel(16).0,
@@ -50,8 +39,8 @@ impl FakeRedis {
         FakeRedis(Rc::new((0..servers).map(server).collect()), CompareBy::Script)
     }
 
-    pub(super) fn fail(&self, command: &'static str, fault: RedisCallFault) {
-        self.0[0].faults.borrow_mut().push_back((command, fault));
+    pub(super) fn fail(&self, command: &'static str, fault: CallFault) {
+        self.0[0].faults.add(command, fault);
     }
 
     pub(super) fn set_down(&self, server: usize, down: bool) {
@@ -134,24 +123,20 @@ impl FakeRedisSession {
     async fn call<T>(&self, name: &'static str, work: impl FnOnce(&FakeServer) -> T) -> Result<T, SessionError> {
         let server = &self.redis.0[self.server];
         server.commands.borrow_mut().push(name);
-        let next = {
-            let mut faults = server.faults.borrow_mut();
-            let place = faults.iter().position(|(command, _)| *command == name);
-            place.and_then(|place| faults.remove(place))
-        };
+        let fault = server.faults.take(name);
         tokio::time::sleep(Duration::from_millis(1)).await;
         let lost = || {
             self.broken.set(true);
             Err(SessionError::Indefinite(format!("{name}: reply lost")))
         };
-        match next.map(|(_, fault)| fault) {
+        match fault {
             _ if server.down.get() || self.broken.get() => lost(),
-            Some(RedisCallFault::LoseRequest) => lost(),
-            Some(RedisCallFault::LoseReply) => {
+            Some(CallFault::LoseRequest) => lost(),
+            Some(CallFault::LoseReply) => {
                 work(server);
                 lost()
             }
-            Some(RedisCallFault::LateReply(late)) => {
+            Some(CallFault::LateReply(late)) => {
                 let answer = work(server);
                 tokio::time::sleep(late).await;
                 Ok(answer)

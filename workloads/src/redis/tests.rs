@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::fake::{FakeRedis, RedisCallFault};
+use super::fake::FakeRedis;
 use crate::backend_id::BackendId;
 use crate::client::LockError;
 use crate::protocol::LockSignalKind;
 use crate::recipe::Policy;
-use crate::testing::{LEASE, in_virtual_time, sleep, start, wait};
+use crate::testing::{CallFault, LEASE, in_virtual_time, sleep, start, wait};
 
 const LUA: &str = "redis-set-px-lua";
 const IFEQ: &str = "valkey-ifeq";
@@ -66,7 +66,7 @@ fn the_comparison_before_del_is_no_comparison_when_del_is_late() {
     in_virtual_time(FakeRedis::new(1), async |redis| {
         let (mut lock, _) = redis.client_of("redis-set-px-get-del", Policy::Naive);
         lock.acquire(&wait(0)).await.unwrap();
-        redis.fail("GET", RedisCallFault::LateReply(LEASE));
+        redis.fail("GET", CallFault::LateReply(LEASE));
         let releasing = tokio::task::spawn_local(async move { lock.release("l").await });
         sleep(100).await;
         redis.set("successor");
@@ -98,7 +98,7 @@ fn a_careful_client_raises_lost_when_its_validity_ends_and_a_naive_one_does_not(
 fn a_grant_that_comes_after_its_validity_is_no_grant() {
     in_virtual_time(FakeRedis::new(1), async |redis| {
         let (mut lock, signals) = redis.careful(LUA);
-        redis.fail("SET", RedisCallFault::LateReply(LEASE * 95 / 100));
+        redis.fail("SET", CallFault::LateReply(LEASE * 95 / 100));
         assert_eq!(lock.acquire(&wait(0)).await, Err(LockError::BUSY));
         assert_eq!(redis.value(), None, "it was deleted again");
         assert!(signals.lost().is_empty());
@@ -110,7 +110,7 @@ fn a_set_whose_reply_was_lost_is_read_back_and_never_sent_in_vain() {
     in_virtual_time(FakeRedis::new(1), async |redis| {
         let (mut lock, signals) = redis.careful(LUA);
         let called = redis.now();
-        redis.fail("SET", RedisCallFault::LoseReply);
+        redis.fail("SET", CallFault::LoseReply);
         let grant = lock.acquire(&wait(500)).await.unwrap();
         assert_eq!(grant.owner, redis.value());
         sleep(10_000).await;
@@ -125,9 +125,9 @@ fn a_set_whose_reply_was_lost_is_read_back_and_never_sent_in_vain() {
 fn a_set_that_stays_unknown_is_info_and_deleted_before_the_next_acquire() {
     in_virtual_time(FakeRedis::new(1), async |redis| {
         let (mut lock, _) = redis.careful(LUA);
-        redis.fail("SET", RedisCallFault::LoseReply);
-        redis.fail("GET", RedisCallFault::LoseRequest);
-        redis.fail("EVALSHA", RedisCallFault::LoseRequest);
+        redis.fail("SET", CallFault::LoseReply);
+        redis.fail("GET", CallFault::LoseRequest);
+        redis.fail("EVALSHA", CallFault::LoseRequest);
         assert!(matches!(lock.acquire(&wait(0)).await, Err(LockError::Unknown(_))));
         assert!(redis.value().is_some());
         lock.acquire(&wait(0)).await.unwrap();
@@ -138,7 +138,7 @@ fn a_set_that_stays_unknown_is_info_and_deleted_before_the_next_acquire() {
 fn setnx_never_reads_back_so_a_lost_reply_locks_for_ever() {
     in_virtual_time(FakeRedis::new(1), async |redis| {
         let (mut lock, _) = redis.careful("redis-setnx");
-        redis.fail("SET", RedisCallFault::LoseReply);
+        redis.fail("SET", CallFault::LoseReply);
         assert!(matches!(lock.acquire(&wait(500)).await, Err(LockError::Unknown(_))));
         assert_eq!(lock.acquire(&wait(60_000)).await, Err(LockError::TIMEOUT));
     });
@@ -148,7 +148,7 @@ fn setnx_never_reads_back_so_a_lost_reply_locks_for_ever() {
 fn a_lost_expire_locks_for_ever() {
     in_virtual_time(FakeRedis::new(1), async |redis| {
         let (mut lock, _) = redis.careful("redis-setnx-expire");
-        redis.fail("PEXPIRE", RedisCallFault::LoseRequest);
+        redis.fail("PEXPIRE", CallFault::LoseRequest);
         assert!(matches!(lock.acquire(&wait(500)).await, Err(LockError::Unknown(_))));
         assert_eq!(lock.acquire(&wait(60_000)).await, Err(LockError::TIMEOUT));
     });
@@ -159,7 +159,7 @@ fn a_release_whose_reply_was_lost_is_a_release_while_the_lease_lasts() {
     in_virtual_time(FakeRedis::new(1), async |redis| {
         let (mut lock, _) = redis.careful(LUA);
         lock.acquire(&wait(0)).await.unwrap();
-        redis.fail("EVALSHA", RedisCallFault::LoseReply);
+        redis.fail("EVALSHA", CallFault::LoseReply);
         assert_eq!(lock.release("l").await, Ok(()));
     });
 }
@@ -169,7 +169,7 @@ fn a_plain_del_is_never_repeated() {
     in_virtual_time(FakeRedis::new(1), async |redis| {
         let (mut lock, _) = redis.careful("redis-set-px-del");
         lock.acquire(&wait(0)).await.unwrap();
-        redis.fail("DEL", RedisCallFault::LoseReply);
+        redis.fail("DEL", CallFault::LoseReply);
         assert!(matches!(lock.release("l").await, Err(LockError::Unknown(_))));
         assert_eq!(redis.commands().iter().filter(|command| **command == "DEL").count(), 1);
     });
@@ -262,7 +262,7 @@ fn redlock_counts_its_validity_from_before_the_first_set() {
     in_virtual_time(FakeRedis::new(1), async |redis| {
         let (mut lock, signals) = redis.careful("redlock");
         let called = redis.now();
-        redis.fail("SET", RedisCallFault::LateReply(Duration::from_millis(500)));
+        redis.fail("SET", CallFault::LateReply(Duration::from_millis(500)));
         lock.acquire(&wait(0)).await.unwrap();
         sleep(10_000).await;
         assert!(signals.of(LockSignalKind::Lost)[0].0 <= called + LEASE * 9 / 10);
@@ -273,8 +273,8 @@ fn redlock_counts_its_validity_from_before_the_first_set() {
 fn redlock_has_a_value_for_each_attempt_so_that_a_late_delete_of_one_does_not_meet_the_next() {
     in_virtual_time(FakeRedis::new(1), async |redis| {
         let (lock, _) = redis.careful("redlock");
-        redis.fail("SET", RedisCallFault::LoseReply);
-        redis.fail("EVALSHA", RedisCallFault::LoseRequest);
+        redis.fail("SET", CallFault::LoseReply);
+        redis.fail("EVALSHA", CallFault::LoseRequest);
         let waiting = start(lock, wait(60_000));
         sleep(100).await;
         let first = redis.value().expect("it was done, and its reply was lost");
@@ -290,7 +290,7 @@ fn redlock_does_not_know_what_becomes_of_a_set_without_an_answer() {
         let (mut lock, _) = redis.careful("redlock");
         redis.set("another's");
         assert_eq!(lock.acquire(&wait(0)).await, Err(LockError::BUSY));
-        redis.fail("SET", RedisCallFault::LoseRequest);
+        redis.fail("SET", CallFault::LoseRequest);
         let answer = lock.acquire(&wait(0)).await;
         assert!(matches!(answer, Err(LockError::Unknown(_))), "{answer:?}");
     });

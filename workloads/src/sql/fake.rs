@@ -1,7 +1,7 @@
 //! A fake SQL server for tests: locks of sessions and leases in memory, and faults on demand.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::client::{LockClient, SignalSink};
 use crate::recipe::{Constructor, RecipeOptions};
 use crate::session::SessionError;
 use crate::session::sql::{LeaseForm, LockScope, SqlConnect, SqlSession};
-use crate::testing::{FakeStore, LEASE};
+use crate::testing::{CallFaults, FakeStore, LEASE};
 
 /// What happens to the next call of a name.
 #[derive(Clone, Copy, PartialEq)]
@@ -35,7 +35,7 @@ struct FakeSqlServer {
     locks: RefCell<BTreeMap<String, u32>>,
     freed: Notify,
     leases: RefCell<BTreeMap<String, FakeLease>>,
-    faults: RefCell<VecDeque<(&'static str, SqlCallFault)>>,
+    faults: CallFaults<SqlCallFault>,
     /// Grows whenever the server ends all connections.
     restarts: Cell<u32>,
     ended: Notify,
@@ -49,7 +49,7 @@ struct FakeLease {
 
 impl FakeSql {
     pub(super) fn fail(&self, call: &'static str, fault: SqlCallFault) {
-        self.0.faults.borrow_mut().push_back((call, fault));
+        self.0.faults.add(call, fault);
     }
 
     /// Ends every connection, and the locks with them.
@@ -103,14 +103,10 @@ impl FakeSession {
         if self.is_broken() {
             return Err(SessionError::Lost("the connection ended".into()));
         }
-        let fault = {
-            let mut faults = self.server.faults.borrow_mut();
-            let place = faults.iter().position(|(call, _)| *call == name);
-            place.and_then(|place| faults.remove(place))
-        };
+        let fault = self.server.faults.take(name);
         sleep(Duration::from_millis(1)).await;
         let answer = work.await;
-        match fault.map(|(_, fault)| fault) {
+        match fault {
             Some(SqlCallFault::LoseReply) => self.close(),
             Some(SqlCallFault::LateReply(late)) => sleep(late).await,
             None => {}

@@ -1,7 +1,7 @@
 //! A fake ensemble for tests: nodes, sessions and watches in memory, and faults on demand.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::client::{LockClient, SignalSink};
 use crate::recipe::{Constructor, RecipeOptions};
 use crate::session::SessionError;
 use crate::session::zk::{ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkSession, ZkWatch, Znode};
-use crate::testing::{FakeStore, LEASE};
+use crate::testing::{CallFaults, FakeStore, LEASE};
 
 /// What happens to the next call of a name.
 pub(super) enum ZkCallFault {
@@ -39,7 +39,7 @@ struct FakeEnsemble {
     zxid: i64,
     watches: Vec<FakeZkWatch>,
     connections: Vec<watch::Sender<ConnectionStatus>>,
-    faults: VecDeque<(&'static str, ZkCallFault)>,
+    faults: CallFaults<ZkCallFault>,
 }
 
 struct FakeZkWatch {
@@ -51,12 +51,12 @@ struct FakeZkWatch {
 
 impl FakeZk {
     pub(super) fn fail(&self, call: &'static str, fault: ZkCallFault) {
-        self.0.borrow_mut().faults.push_back((call, fault));
+        self.0.borrow().faults.add(call, fault);
     }
 
     /// No more faults.
     pub(super) fn forgive(&self) {
-        self.0.borrow_mut().faults.clear();
+        self.0.borrow().faults.clear();
     }
 
     /// The names of the contenders for the lock `l`, in the order of their creation.
@@ -173,17 +173,13 @@ impl FakeZkSession {
         if self.connection.borrow().state == ConnectionState::Expired {
             return Err(SessionError::Lost("session expired".into()));
         }
-        let next = {
-            let faults = &mut self.zk.0.borrow_mut().faults;
-            let place = faults.iter().position(|(call, _)| *call == name);
-            place.and_then(|place| faults.remove(place))
-        };
+        let fault = self.zk.0.borrow().faults.take(name);
         let lost = || {
             self.zk.set_connection(self.id, ConnectionState::Disconnected);
             self.zk.set_connection(self.id, ConnectionState::Connected);
             Err(SessionError::Indefinite(format!("{name}: reply lost")))
         };
-        match next.map(|(_, fault)| fault) {
+        match fault {
             Some(ZkCallFault::LoseReply) => {
                 work();
                 lost()

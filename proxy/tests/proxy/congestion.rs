@@ -11,8 +11,7 @@ use super::rig::{Rig, arrives, connect, passes, until_reset};
 
 #[tokio::test]
 async fn a_connection_that_was_idle_for_too_long_is_forgotten() {
-    let rig = Rig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = Rig::connected().await;
     passes(&mut client, &mut server, b"hello").await;
     let idle = Duration::from_millis(200);
     let forgetting = Flow {
@@ -29,8 +28,7 @@ async fn a_connection_that_was_idle_for_too_long_is_forgotten() {
 
 #[tokio::test]
 async fn what_follows_a_lost_packet_waits_for_its_retransmission() {
-    let rig = Rig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = Rig::connected().await;
     let timeout = Duration::from_millis(20);
     let _fault = rig.fault(Behaviour::both(Flow {
         loss: Some(Loss {
@@ -73,8 +71,7 @@ async fn connections_of_several_links_share_a_bottleneck() {
 
 #[tokio::test]
 async fn a_bottleneck_that_is_wide_enough_delays_nothing() {
-    let rig = Rig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = Rig::connected().await;
     let fault = LinkFault::share_bandwidth(vec![Arc::clone(&rig.link)], 1, 1_000_000_000);
     for _ in 0..10 {
         passes(&mut client, &mut server, b"question").await;
@@ -86,8 +83,7 @@ async fn a_bottleneck_that_is_wide_enough_delays_nothing() {
 
 /// What passes both ways under a flow, and what of it counts as delayed.
 async fn delayed(flow: Flow) -> u64 {
-    let rig = Rig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = Rig::connected().await;
     let fault = rig.fault(Behaviour::both(flow));
     for _ in 0..10 {
         passes(&mut client, &mut server, b"question").await;
@@ -124,8 +120,7 @@ async fn only_chunks_that_are_lost_or_in_a_burst_count_as_delayed() {
 
 #[tokio::test]
 async fn a_connection_that_is_used_is_not_forgotten() {
-    let rig = Rig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = Rig::connected().await;
     let forgetting = Flow {
         forget_after: Some(Duration::from_secs(60)),
         ..Flow::PASS

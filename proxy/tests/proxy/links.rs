@@ -14,8 +14,7 @@ use super::rig::{NOT_YET, Rig, SOON, arrives, counted, cut, is_silent, passes, u
 
 #[tokio::test]
 async fn without_a_fault_bytes_pass_both_ways_and_half_close_is_kept() {
-    let rig = Rig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = Rig::connected().await;
     client.write_all(b"ping").await.unwrap();
     client.shutdown().await.unwrap();
     assert_eq!(until_end(&mut server).await, b"ping");
@@ -26,8 +25,7 @@ async fn without_a_fault_bytes_pass_both_ways_and_half_close_is_kept() {
 
 #[tokio::test]
 async fn a_stall_holds_bytes_and_the_end_of_the_stream_until_it_is_lifted() {
-    let rig = Rig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = Rig::connected().await;
     let hold = rig.fault(Behaviour::STALL);
     client.write_all(b"late").await.unwrap();
     drop(client);
@@ -39,8 +37,7 @@ async fn a_stall_holds_bytes_and_the_end_of_the_stream_until_it_is_lifted() {
 
 #[tokio::test]
 async fn a_stall_of_one_direction_lets_the_other_pass() {
-    let rig = Rig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = Rig::connected().await;
     let _hold = rig.fault(Behaviour {
         to_server: Flow::STALL,
         ..Behaviour::default()
@@ -77,8 +74,7 @@ async fn unacknowledged(stream: &mut TcpStream) -> io::Error {
 
 #[tokio::test]
 async fn a_blackhole_acknowledges_nothing_and_a_client_notices() {
-    let rig = Rig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = Rig::connected().await;
     let fault = rig.fault(Behaviour::BLACKHOLE);
     // the link's own thread puts the filter on the sockets
     tokio::time::sleep(NOT_YET).await;
@@ -89,8 +85,7 @@ async fn a_blackhole_acknowledges_nothing_and_a_client_notices() {
 
 #[tokio::test]
 async fn keepalive_notices_a_blackhole() {
-    let rig = Rig::new().await;
-    let (mut client, _server) = rig.connect().await;
+    let (rig, mut client, _server) = Rig::connected().await;
     let second = Duration::from_secs(1);
     let keepalive = socket2::TcpKeepalive::new()
         .with_time(second)
@@ -105,8 +100,7 @@ async fn keepalive_notices_a_blackhole() {
 
 #[tokio::test]
 async fn a_blackhole_on_a_connection_that_sends_nothing_drops_nothing() {
-    let rig = Rig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = Rig::connected().await;
     passes(&mut client, &mut server, b"question").await;
     server.write_all(b"answer").await.unwrap();
     counted(|| rig.link.counts().bytes, |bytes| *bytes == 14).await;
@@ -119,8 +113,7 @@ async fn a_blackhole_on_a_connection_that_sends_nothing_drops_nothing() {
 
 #[tokio::test]
 async fn a_stall_acknowledges_what_it_holds() {
-    let rig = Rig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = Rig::connected().await;
     let fault = rig.fault(Behaviour::STALL);
     client.write_all(b"held").await.unwrap();
     counted(|| fault.counts().held_bytes, |bytes| *bytes == 4).await;
@@ -175,8 +168,7 @@ async fn a_fault_on_a_connection_that_sends_nothing_leaves_no_trace() {
         ("flaky", cut(None, Some(1))),
         ("reset, which is not due yet", cut(Some(SOON * 100), None)),
     ] {
-        let rig = Rig::new().await;
-        let (mut client, mut server) = rig.connect().await;
+        let (rig, mut client, mut server) = Rig::connected().await;
         let fault = rig.fault(behaviour);
         is_silent(&mut server).await;
         assert!(!fault.counts().touched(), "{name}: {:?}", fault.counts());
@@ -188,8 +180,7 @@ async fn a_fault_on_a_connection_that_sends_nothing_leaves_no_trace() {
 
 #[tokio::test]
 async fn what_a_blackhole_dropped_is_sent_again_and_arrives_after_the_heal() {
-    let rig = Rig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = Rig::connected().await;
     let fault = rig.fault(Behaviour::BLACKHOLE);
     tokio::time::sleep(NOT_YET).await;
     client.write_all(b"again").await.unwrap();
@@ -201,8 +192,7 @@ async fn what_a_blackhole_dropped_is_sent_again_and_arrives_after_the_heal() {
 
 #[tokio::test]
 async fn a_blackhole_one_way_lets_the_other_pass() {
-    let rig = Rig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = Rig::connected().await;
     let fault = rig.fault(Behaviour {
         to_server: Flow::BLACKHOLE,
         ..Behaviour::default()
@@ -233,8 +223,7 @@ async fn what_is_held_obeys_the_link_as_it_is_now() {
         ..Flow::PASS
     });
     for before in [late(never), sliced, slow] {
-        let rig = Rig::new().await;
-        let (mut client, mut server) = rig.connect().await;
+        let (rig, mut client, mut server) = Rig::connected().await;
         rig.link.apply(1, before);
         // another fault stays
         rig.link.apply(2, late(Duration::from_millis(1)));
@@ -248,8 +237,7 @@ async fn what_is_held_obeys_the_link_as_it_is_now() {
 
 #[tokio::test]
 async fn a_heal_with_reset_breaks_the_connections_that_were_stalled() {
-    let rig = Rig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = Rig::connected().await;
     let hold = LinkFault::apply(vec![Arc::clone(&rig.link)], 1, Behaviour::STALL, true);
     client.write_all(b"never").await.unwrap();
     is_silent(&mut server).await;
@@ -262,8 +250,7 @@ async fn a_heal_with_reset_breaks_the_connections_that_were_stalled() {
 
 #[tokio::test]
 async fn a_delay_delays_every_chunk_and_keeps_order() {
-    let rig = Rig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = Rig::connected().await;
     let delay = Duration::from_millis(80);
     let hold = rig.fault(Behaviour::both(Flow {
         delay,
@@ -284,8 +271,7 @@ async fn a_delay_delays_every_chunk_and_keeps_order() {
 
 #[tokio::test]
 async fn a_slow_link_takes_at_least_as_long_as_its_rate_says() {
-    let rig = Rig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = Rig::connected().await;
     let _hold = rig.fault(Behaviour::both(Flow {
         bytes_per_second: Some(10_000),
         ..Flow::default()
@@ -297,8 +283,7 @@ async fn a_slow_link_takes_at_least_as_long_as_its_rate_says() {
 
 #[tokio::test]
 async fn resetting_a_link_resets_both_ends_and_takes_new_connections() {
-    let rig = Rig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = Rig::connected().await;
     rig.link.reset_connections();
     until_reset(&mut client).await;
     until_reset(&mut server).await;
@@ -308,8 +293,7 @@ async fn resetting_a_link_resets_both_ends_and_takes_new_connections() {
 
 #[tokio::test]
 async fn a_cut_by_bytes_ends_the_connection_once_its_budget_passed() {
-    let rig = Rig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = Rig::connected().await;
     let _hold = rig.fault(cut(None, Some(100)));
     let writing = async {
         while client.write_all(b"x").await.is_ok() {
@@ -323,8 +307,7 @@ async fn a_cut_by_bytes_ends_the_connection_once_its_budget_passed() {
 
 #[tokio::test]
 async fn a_cut_by_time_ends_connections_that_are_idle() {
-    let rig = Rig::new().await;
-    let (mut client, _server) = rig.connect().await;
+    let (rig, mut client, _server) = Rig::connected().await;
     let _hold = rig.fault(cut(Some(Duration::from_millis(50)), None));
     until_reset(&mut client).await;
 }
@@ -344,8 +327,7 @@ async fn a_server_that_is_not_there_is_a_reset_and_is_counted() {
 
 #[tokio::test]
 async fn windows_that_overlap_on_one_link_heal_one_by_one() {
-    let rig = Rig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = Rig::connected().await;
     let first = LinkFault::apply(vec![Arc::clone(&rig.link)], 1, Behaviour::STALL, false);
     let second = LinkFault::apply(vec![Arc::clone(&rig.link)], 2, Behaviour::STALL, false);
     client.write_all(b"x").await.unwrap();
@@ -395,8 +377,7 @@ fn any_weather() -> impl Strategy<Value = Weather> {
 }
 
 async fn stream_through(chunks: Vec<usize>, weather: Vec<Weather>) {
-    let rig = Rig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = Rig::connected().await;
     let sent: Vec<u8> = chunks
         .iter()
         .enumerate()

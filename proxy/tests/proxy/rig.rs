@@ -30,6 +30,13 @@ impl Rig {
         Self::seeded(7).await
     }
 
+    /// A rig, and the two ends of a connection.
+    pub async fn connected() -> (Self, TcpStream, TcpStream) {
+        let rig = Self::new().await;
+        let (client, server) = rig.connect().await;
+        (rig, client, server)
+    }
+
     pub async fn seeded(seed: u64) -> Self {
         Self::with(|proxy, server| proxy.link("c0->n1".into(), server, seed)).await
     }

@@ -44,6 +44,13 @@ impl ApiRig {
         Self { api, rig, changes }
     }
 
+    /// A rig, and the two ends of a connection.
+    async fn connected() -> (Self, TcpStream, TcpStream) {
+        let rig = Self::new().await;
+        let (client, server) = rig.connect().await;
+        (rig, client, server)
+    }
+
     async fn connect(&self) -> (TcpStream, TcpStream) {
         self.rig.connect().await
     }
@@ -80,8 +87,7 @@ impl ApiRig {
 
 #[tokio::test]
 async fn latency_delays_what_comes_and_not_the_end_and_heals() {
-    let rig = ApiRig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = ApiRig::connected().await;
     rig.poison(json!({ "type": "latency", "attributes": { "latency": 150, "jitter": 10 } }))
         .await;
     let sent = Instant::now();
@@ -100,8 +106,7 @@ async fn latency_delays_what_comes_and_not_the_end_and_heals() {
 
 #[tokio::test]
 async fn metrics_count_what_arrived_and_what_was_sent_on_by_direction() {
-    let rig = ApiRig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = ApiRig::connected().await;
     passes(&mut server, &mut client, b"four").await;
     rig.poison(json!({ "type": "bandwidth", "stream": "upstream", "attributes": { "rate": 0 } }))
         .await;
@@ -138,8 +143,7 @@ async fn metrics_count_what_arrived_and_what_was_sent_on_by_direction() {
 
 #[tokio::test]
 async fn bandwidth_takes_at_least_as_long_as_its_rate_says() {
-    let rig = ApiRig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = ApiRig::connected().await;
     rig.poison(json!({ "type": "bandwidth", "stream": "upstream", "attributes": { "rate": 10 } }))
         .await;
     let sent = Instant::now();
@@ -150,8 +154,7 @@ async fn bandwidth_takes_at_least_as_long_as_its_rate_says() {
 
 #[tokio::test]
 async fn a_bandwidth_of_nothing_holds_everything_and_loses_nothing() {
-    let rig = ApiRig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = ApiRig::connected().await;
     rig.poison(json!({ "type": "bandwidth", "stream": "upstream", "attributes": { "rate": 0 } }))
         .await;
     client.write_all(b"later").await.unwrap();
@@ -165,8 +168,7 @@ async fn a_bandwidth_of_nothing_holds_everything_and_loses_nothing() {
 
 #[tokio::test]
 async fn slow_close_holds_the_end_back_and_nothing_else() {
-    let rig = ApiRig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = ApiRig::connected().await;
     rig.poison(json!({ "type": "slow_close", "stream": "upstream", "attributes": { "delay": 200 } }))
         .await;
     client.write_all(b"bye").await.unwrap();
@@ -179,8 +181,7 @@ async fn slow_close_holds_the_end_back_and_nothing_else() {
 
 #[tokio::test]
 async fn timeout_swallows_what_comes_and_closes_when_it_is_taken_away() {
-    let rig = ApiRig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = ApiRig::connected().await;
     rig.poison(json!({ "type": "timeout", "stream": "upstream", "attributes": { "timeout": 0 } }))
         .await;
     client.write_all(b"lost").await.unwrap();
@@ -195,8 +196,7 @@ async fn timeout_swallows_what_comes_and_closes_when_it_is_taken_away() {
 
 #[tokio::test]
 async fn timeout_closes_by_itself_after_its_time_without_a_byte() {
-    let rig = ApiRig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = ApiRig::connected().await;
     let put = Instant::now();
     rig.poison(json!({ "type": "timeout", "attributes": { "timeout": 150 } }))
         .await;
@@ -207,8 +207,7 @@ async fn timeout_closes_by_itself_after_its_time_without_a_byte() {
 
 #[tokio::test]
 async fn reset_peer_resets_connections_that_were_there_before_it() {
-    let rig = ApiRig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = ApiRig::connected().await;
     let put = Instant::now();
     rig.poison(json!({ "type": "reset_peer", "attributes": { "timeout": 100 } }))
         .await;
@@ -222,8 +221,7 @@ async fn reset_peer_resets_connections_that_were_there_before_it() {
 
 #[tokio::test]
 async fn a_slicer_cuts_and_loses_nothing() {
-    let rig = ApiRig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = ApiRig::connected().await;
     let slicer = json!({ "average_size": 10, "size_variation": 5, "delay": 100 });
     rig.poison(json!({ "type": "slicer", "stream": "upstream", "attributes": slicer }))
         .await;
@@ -246,8 +244,7 @@ async fn a_slicer_cuts_and_loses_nothing() {
 
 #[tokio::test]
 async fn limit_data_ends_the_connection_when_so_much_has_passed() {
-    let rig = ApiRig::new().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = ApiRig::connected().await;
     rig.poison(json!({ "type": "limit_data", "stream": "upstream", "attributes": { "bytes": 6 } }))
         .await;
     passes(&mut client, &mut server, b"four").await;
@@ -260,8 +257,7 @@ async fn limit_data_ends_the_connection_when_so_much_has_passed() {
 
 #[tokio::test]
 async fn a_proxy_that_is_turned_off_refuses_and_ends_what_there_is_until_it_is_on_again() {
-    let rig = ApiRig::new().await;
-    let (mut client, _server) = rig.connect().await;
+    let (rig, mut client, _server) = ApiRig::connected().await;
     let (status, shown) = rig
         .ask("PATCH", "/proxies/c0-%3En1", &json!({ "enabled": false }))
         .await;

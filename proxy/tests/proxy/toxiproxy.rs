@@ -48,6 +48,13 @@ impl ToxiproxyRig {
         }
     }
 
+    /// A rig, and the two ends of a connection.
+    async fn connected() -> (Self, TcpStream, TcpStream) {
+        let rig = Self::remote().await;
+        let (client, server) = rig.connect().await;
+        (rig, client, server)
+    }
+
     async fn connect(&self) -> (TcpStream, TcpStream) {
         connect(&self.link, &self.server).await
     }
@@ -61,8 +68,7 @@ impl ToxiproxyRig {
 
 #[tokio::test]
 async fn without_a_fault_bytes_pass_both_ways_and_half_close_is_kept() {
-    let rig = ToxiproxyRig::remote().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = ToxiproxyRig::connected().await;
     client.write_all(b"ping").await.unwrap();
     client.shutdown().await.unwrap();
     assert_eq!(rest(&mut server).await.0, b"ping");
@@ -72,8 +78,7 @@ async fn without_a_fault_bytes_pass_both_ways_and_half_close_is_kept() {
 
 #[tokio::test]
 async fn a_partition_that_resumes_loses_nothing() {
-    let rig = ToxiproxyRig::remote().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = ToxiproxyRig::connected().await;
     let mut hold = rig.fault(Behaviour::STALL, false).await;
     client.write_all(b"asked").await.unwrap();
     server.write_all(b"told").await.unwrap();
@@ -87,8 +92,7 @@ async fn a_partition_that_resumes_loses_nothing() {
 
 #[tokio::test]
 async fn a_partition_that_resets_loses_what_was_sent_and_ends_the_connection() {
-    let rig = ToxiproxyRig::remote().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = ToxiproxyRig::connected().await;
     let mut hold = rig.fault(Behaviour::STALL, true).await;
     client.write_all(b"never").await.unwrap();
     is_silent(&mut server).await;
@@ -102,8 +106,7 @@ async fn a_partition_that_resets_loses_what_was_sent_and_ends_the_connection() {
 
 #[tokio::test]
 async fn a_partition_of_one_way_lets_the_other_pass() {
-    let rig = ToxiproxyRig::remote().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = ToxiproxyRig::connected().await;
     let one_way = Behaviour {
         to_server: Flow::STALL,
         ..Behaviour::default()
@@ -116,8 +119,7 @@ async fn a_partition_of_one_way_lets_the_other_pass() {
 
 #[tokio::test]
 async fn latency_and_a_narrow_link_take_their_time_and_heal() {
-    let rig = ToxiproxyRig::remote().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = ToxiproxyRig::connected().await;
     let slow = Behaviour::both(Flow {
         delay: Duration::from_millis(60),
         bytes_per_second: Some(10_500),
@@ -135,8 +137,7 @@ async fn latency_and_a_narrow_link_take_their_time_and_heal() {
 
 #[tokio::test]
 async fn flaky_ends_connections_in_the_middle_and_counts_them() {
-    let rig = ToxiproxyRig::remote().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = ToxiproxyRig::connected().await;
     let cut = Cut {
         after: None,
         after_bytes: Some(200),
@@ -156,8 +157,7 @@ async fn flaky_ends_connections_in_the_middle_and_counts_them() {
 
 #[tokio::test]
 async fn reset_loses_answers_and_ends_connections_and_counts_them() {
-    let rig = ToxiproxyRig::remote().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = ToxiproxyRig::connected().await;
     let mut hold = rig.fault(cut(Some(Duration::from_millis(50)), None), false).await;
     let _ = server.write_all(b"lost").await;
     assert_eq!(rest(&mut client).await.0, b"");
@@ -171,8 +171,7 @@ async fn reset_loses_answers_and_ends_connections_and_counts_them() {
 
 #[tokio::test]
 async fn faults_of_one_kind_that_overlap_heal_one_by_one() {
-    let rig = ToxiproxyRig::remote().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = ToxiproxyRig::connected().await;
     let put = |layer| LinkFault::apply(vec![Arc::clone(&rig.link)], layer, Behaviour::STALL, false);
     let (mut first, mut second) = (put(1), put(2));
     first.settle().await.unwrap();
@@ -186,8 +185,7 @@ async fn faults_of_one_kind_that_overlap_heal_one_by_one() {
 
 #[tokio::test]
 async fn a_fault_that_is_dropped_heals() {
-    let rig = ToxiproxyRig::remote().await;
-    let (mut client, mut server) = rig.connect().await;
+    let (rig, mut client, mut server) = ToxiproxyRig::connected().await;
     drop(rig.fault(Behaviour::STALL, false).await);
     passes(&mut client, &mut server, b"x").await;
 }

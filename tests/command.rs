@@ -158,6 +158,12 @@ impl Answer {
         );
     }
 
+    /// It passes, and each of its windows left a trace.
+    pub fn assert_stands_all_windows(&self) {
+        self.assert_exit(0);
+        self.assert_all_windows_had_effect();
+    }
+
     pub fn window_sum(&self, counter: &str) -> u64 {
         let counts = self.windows().iter().map(|window| &window["evidence"][counter]);
         counts.map(|count| count.as_u64().unwrap_or(0)).sum()

@@ -32,8 +32,7 @@ fn is_stuck(answer: &Answer) -> &Value {
 
 fn stands(runtime: &str, words: &str) -> Answer {
     let answer = run(runtime, words);
-    answer.assert_exit(0);
-    answer.assert_all_windows_had_effect();
+    answer.assert_stands_all_windows();
     answer
 }
 

@@ -67,15 +67,13 @@ fn a_lock_without_a_lease_stands_a_paused_holder(runtime: &str) {
         runtime,
         &format!("--backend redis --recipe redis-setnx --fault pause-holder {SHORT}"),
     );
-    answer.assert_exit(0);
-    answer.assert_all_windows_had_effect();
+    answer.assert_stands_all_windows();
     assert_eq!(answer.verdict("HL001"), "holds");
 }
 
 fn a_paused_waiter_does_no_harm_to_a_queue(runtime: &str) {
     let answer = run(runtime, &format!("--backend zk --nodes 1 --fault pause-waiter {SHORT}"));
-    answer.assert_exit(0);
-    answer.assert_all_windows_had_effect();
+    answer.assert_stands_all_windows();
     assert!(answer.window_sum("clients_stopped") > 0);
 }
 
@@ -84,8 +82,7 @@ fn a_dead_holder_is_replaced_where_the_lock_has_a_lease(runtime: &str) {
         runtime,
         &format!("--backend zk --recipe zk-predecessor-watch --fault kill-holder {SHORT}"),
     );
-    answer.assert_exit(0);
-    answer.assert_all_windows_had_effect();
+    answer.assert_stands_all_windows();
     let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
     assert_eq!(answer.window_sum("clients_killed"), windows.len() as u64);
     assert_eq!(answer.window_sum("holders"), windows.len() as u64);
@@ -105,8 +102,7 @@ fn all_clients_of_a_killed_process_die_and_come_back(runtime: &str) {
     let words =
         "--backend redis --clients 6 --per-process 3 --fault kill --lease 1s --window 2500ms --time 9s --seed 5eed";
     let answer = harness.run(&format!("--runtime {runtime} {words}"));
-    answer.assert_exit(0);
-    answer.assert_all_windows_had_effect();
+    answer.assert_stands_all_windows();
     let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
     assert!(
         windows
@@ -124,8 +120,7 @@ fn a_queue_stands_the_end_of_its_leader(runtime: &str, backend: &str) {
         runtime,
         &format!("--backend {backend} --fault server-kill=leader {ELECTION}"),
     );
-    answer.assert_exit(0);
-    answer.assert_all_windows_had_effect();
+    answer.assert_stands_all_windows();
     let killed = answer.window_sum("servers_killed");
     assert!(killed > 0);
     assert_eq!(answer.window_sum("servers_back"), killed, "who was killed came back");
@@ -155,15 +150,13 @@ fn a_paused_leader_is_another_leaders_chance(runtime: &str) {
         runtime,
         "--backend zk --fault server-pause=leader --lease 1s --time 20s --window 6s --seed 5eed",
     );
-    answer.assert_exit(0);
-    answer.assert_all_windows_had_effect();
+    answer.assert_stands_all_windows();
     assert!(answer.window_sum("servers_paused") > 0);
 }
 
 fn servers_restarted_one_by_one_all_come_back(runtime: &str) {
     let answer = run(runtime, &format!("--backend etcd --fault server-restart {ELECTION}"));
-    answer.assert_exit(0);
-    answer.assert_all_windows_had_effect();
+    answer.assert_stands_all_windows();
     assert!(answer.window_sum("servers_killed") >= 3);
     assert_eq!(answer.window_sum("servers_back"), answer.window_sum("servers_killed"));
 }
@@ -189,8 +182,7 @@ fn a_restarted_server_serves_again(runtime: &str) {
 
 fn paused_servers_go_on_and_several_faults_fit_a_run(runtime: &str) {
     let answer = run(runtime, &format!("--backend redis --fault server-pause,kill {SHORT}"));
-    answer.assert_exit(0);
-    answer.assert_all_windows_had_effect();
+    answer.assert_stands_all_windows();
     assert!(answer.window_sum("servers_paused") > 0);
 }
 

@@ -30,7 +30,6 @@ mod nightly {
         let words =
             "--backend etcd --recipe etcd-mutex --fault partition=leader --clients 3 --grants 30 --time 15s --seed 1";
         let answer = harness.run(&format!("--runtime virtual {words}"));
-        answer.assert_exit(0);
-        answer.assert_all_windows_had_effect();
+        answer.assert_stands_all_windows();
     }
 }

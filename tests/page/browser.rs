@@ -1,5 +1,7 @@
 //! What a reader with a browser can do.
 
+use std::path::Path;
+
 use serde_json::json;
 
 use super::chromium::BrowserPage;
@@ -24,13 +26,20 @@ const HISTORIES: [&str; 12] = [
 const DRAWN: &str = "(() => { const c = document.getElementById('canvas'); if (!c || !c.width || !c.height) return false; \
     const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; return d.some((v) => v > 0); })()";
 
+impl BrowserPage {
+    /// Opens a page, and waits until its timeline is drawn.
+    fn open_drawn(&mut self, file: &Path, place: &str) {
+        self.open(file, place);
+        self.wait(DRAWN);
+    }
+}
+
 #[test]
 fn every_page_is_drawn_without_a_complaint_and_asks_for_nothing() {
     let mut page = BrowserPage::new();
     for name in HISTORIES {
         let file = page.file(&format!("{name}.html"), &Sample::golden(name).page());
-        page.open(&file, "");
-        page.wait(DRAWN);
+        page.open_drawn(&file, "");
         page.shoot(name);
         page.assert_quiet();
     }
@@ -66,8 +75,7 @@ fn the_timeline_and_the_charts_open_at_the_first_violation_and_have_its_drawings
     let drawing = &sample.diagnosis.drawings["HL001-1"];
     let file = page.file("page.html", &sample.page());
     for place in ["", "#HL001-1"] {
-        page.open(&file, place);
-        page.wait(DRAWN);
+        page.open_drawn(&file, place);
         let stretch: [u64; 2] = serde_json::from_value(page.value(STRETCH)).unwrap();
         assert_eq!(
             stretch,
@@ -91,8 +99,7 @@ fn the_timeline_opens_at_the_rows_of_the_first_violation() {
         let first = &sample.diagnosis.findings[0].violations[0];
         assert_eq!((first.id.as_str(), &first.lock), ("HL001-1", &format!("l{lock}")));
         let file = page.file("page.html", &sample.page());
-        page.open(&file, "");
-        page.wait(DRAWN);
+        page.open_drawn(&file, "");
         page.shoot(&format!("many_locks-{lock}"));
         for client in ["c1", "c2"] {
             point_until(&mut page, &format!("{client} on l{lock}"));
@@ -110,8 +117,7 @@ fn long_tokens_are_told_apart_and_no_number_is_cut() {
     for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
         page.resize(width, 900);
         page.prefer(scheme);
-        page.open(&file, "");
-        page.wait(DRAWN);
+        page.open_drawn(&file, "");
         page.shoot(&format!("long_tokens-{width}-{scheme}"));
         let text = page.value("document.getElementById('HL001-1').innerText");
         let text = text.as_str().unwrap();
@@ -132,8 +138,7 @@ fn long_tokens_are_told_apart_and_no_number_is_cut() {
 fn the_timeline_shows_the_owner_that_the_server_has_under_the_clients_of_the_lock() {
     let mut page = BrowserPage::new();
     let file = page.file("page.html", &long_tokens().page());
-    page.open(&file, "");
-    page.wait(DRAWN);
+    page.open_drawn(&file, "");
     let told = point_until(&mut page, "owner on the server: c3");
     for part in ["from    1.010s", "until   3.000s", "after 1.99s"] {
         assert!(told.contains(part), "{part} is not in {told}");
@@ -165,8 +170,7 @@ fn the_policy_lets_nothing_out() {
 fn keys_go_through_violations_and_move_the_timeline() {
     let mut page = BrowserPage::new();
     let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
-    page.open(&file, "");
-    page.wait(DRAWN);
+    page.open_drawn(&file, "");
     page.press("n");
     page.wait("location.hash === '#HL001-1' && document.querySelector('.current').id === 'HL001-1'");
     page.press("n");
@@ -209,8 +213,7 @@ fn links_lead_to_a_violation_and_to_a_stretch_of_time() {
     let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
     page.open(&file, "#HL002-1");
     page.wait("document.querySelector('.current').id === 'HL002-1' && document.getElementById('HL002-1').open");
-    page.open(&file, "#t=12.0-16.0");
-    page.wait(DRAWN);
+    page.open_drawn(&file, "#t=12.0-16.0");
     // the charts keep to the stretch
     page.wait("document.querySelector('svg.window').getAttribute('viewBox').startsWith('12000000 0 4000000 ')");
     page.value("location.hash = '#HL001-1'");
@@ -222,8 +225,7 @@ fn links_lead_to_a_violation_and_to_a_stretch_of_time() {
 fn the_pointer_is_told_call_reply_token_and_line() {
     let mut page = BrowserPage::new();
     let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
-    page.open(&file, "#HL001-1");
-    page.wait(DRAWN);
+    page.open_drawn(&file, "#HL001-1");
     // over the hold of c3, lane by lane until it is met
     let hover = "(() => { const c = document.getElementById('canvas'), b = c.getBoundingClientRect(); \
         for (let y = 30; y < b.height; y += 6) { \
@@ -258,8 +260,7 @@ fn servers_have_a_band_with_their_roles_and_acquires_the_server_that_they_went_t
     for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
         page.resize(width, 900);
         page.prefer(scheme);
-        page.open(&file, "");
-        page.wait(DRAWN);
+        page.open_drawn(&file, "");
         page.shoot(&format!("leader_killed-{width}-{scheme}"));
     }
     assert_eq!(page.value("document.getElementById('roles').hidden"), false);
@@ -283,8 +284,7 @@ fn servers_have_a_band_with_their_roles_and_acquires_the_server_that_they_went_t
     page.wait("document.getElementById('found').textContent === '1 found'");
     // and where no history has roles there is no band
     let file = page.file("without.html", &Sample::golden("hl001_stale_holder").page());
-    page.open(&file, "");
-    page.wait(DRAWN);
+    page.open_drawn(&file, "");
     assert_eq!(page.value("document.getElementById('roles').hidden"), true);
     page.assert_quiet();
 }
@@ -330,8 +330,7 @@ fn a_page_fits_a_phone_and_a_desk_in_light_and_dark() {
         for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
             page.resize(width, 900);
             page.prefer(scheme);
-            page.open(&file, "");
-            page.wait(DRAWN);
+            page.open_drawn(&file, "");
             page.shoot(&format!("{name}-{width}-{scheme}"));
             let overflow = page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth");
             assert_eq!(overflow, 0, "{name} at {width} px is wider than its window");
@@ -350,8 +349,7 @@ fn a_long_run_fits_and_says_what_it_leaves_out() {
     let longer = long(100_000).page();
     assert!(longer.len() <= 2 << 20, "{} bytes", longer.len());
     let file = page.file("page.html", &longer);
-    page.open(&file, "");
-    page.wait(DRAWN);
+    page.open_drawn(&file, "");
     page.shoot("long");
     let said = page.value("document.querySelector('.left-out').innerText");
     let said = said.as_str().unwrap();
@@ -370,8 +368,7 @@ fn a_long_run_fits_and_says_what_it_leaves_out() {
 fn nothing_in_a_name_becomes_markup() {
     let mut page = BrowserPage::new();
     let file = page.file("page.html", &hostile().page());
-    page.open(&file, "");
-    page.wait(DRAWN);
+    page.open_drawn(&file, "");
     assert_eq!(page.value("document.querySelectorAll('img, #owned').length"), 0);
     assert_eq!(page.value("document.title.includes('owned')"), false);
     assert_eq!(page.value("document.querySelectorAll('script').length"), 2);

@@ -80,6 +80,10 @@ impl Harness {
         self.command(words).output().expect("harness can be started")
     }
 
+    pub fn latest_history(&self) -> String {
+        std::fs::read_to_string(self.results().join("latest/history.jsonl")).expect("a run has a history")
+    }
+
     /// Waits until the history of the latest run has this text.
     pub fn until_history_has(&self, text: &str) {
         let history = self.results().join("latest/history.jsonl");

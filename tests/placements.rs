@@ -48,7 +48,7 @@ fn every_placement_of_a_fault_on_a_message_is_tried_and_a_careful_lock_stands_th
 
 /// How many requests clients sent in the last run, as its history counts them at its end, its recovery with them.
 fn requests_of(harness: &Harness) -> u64 {
-    let history = std::fs::read_to_string(harness.results().join("latest/history.jsonl")).unwrap();
+    let history = harness.latest_history();
     let last: serde_json::Value = serde_json::from_str(history.lines().last().unwrap()).unwrap();
     let requests = last["wire"]["requests"]
         .as_array()
@@ -144,7 +144,7 @@ fn acts_on_messages_in_a_row_meet_messages_in_a_row() {
         let words =
             format!("--runtime simulated --backend redis --recipe redis-set-px-lua {scenario} --fault {faults}");
         harness.run(&words);
-        let history = std::fs::read_to_string(harness.results().join("latest/history.jsonl")).unwrap();
+        let history = harness.latest_history();
         let lines = history
             .lines()
             .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
@@ -272,7 +272,7 @@ fn an_act_on_a_message_that_never_comes_ends_with_the_faults() {
         "--runtime simulated --backend zk --fault {acts} --time 20s --seed 7"
     ));
     run.assert_exit(3);
-    let history = std::fs::read_to_string(harness.results().join("latest/history.jsonl")).unwrap();
+    let history = harness.latest_history();
     let missed = history.matches("the faults were over before its message came").count();
     assert_eq!(missed, 4, "{}", run.stderr);
 }

@@ -35,7 +35,7 @@ fn an_interrupted_run_heals_stops_and_gives_a_partial_verdict() {
     assert_eq!(output.status.code(), Some(130), "{screen}");
     assert!(screen.contains("partial"), "{screen}");
     assert!(screen.contains("mutual exclusion   holds"), "{screen}");
-    let history = std::fs::read_to_string(harness.results().join("latest/history.jsonl")).unwrap();
+    let history = harness.latest_history();
     assert!(history.contains(r#""phase":"heal""#), "the open window was healed");
     assert_eq!(processes_of(harness.folder.path()), Vec::<String>::new());
 }

@@ -193,7 +193,7 @@ fn a_lock_that_ends_its_process_before_its_lease_ends_is_never_held_twice(runtim
     for property in ["HL001", "HL002", "HL008"] {
         assert_eq!(answer.verdict(property), "holds", "{:#}", answer.diagnosis);
     }
-    let history = std::fs::read_to_string(harness.results().join("latest/history.jsonl")).unwrap();
+    let history = harness.latest_history();
     let died = history.lines().filter(|line| line.contains(r#""f":"died""#)).count();
     assert!(died > 3, "{died} processes ended by themselves");
 }
@@ -208,7 +208,7 @@ fn a_client_that_does_not_answer_is_killed_before_the_recovery_and_left_alone_in
         "/tests/strangers/stops_answering.py"
     );
     harness.command(words).arg(client).output().unwrap();
-    let history = std::fs::read_to_string(harness.results().join("latest/history.jsonl")).unwrap();
+    let history = harness.latest_history();
     let (before, recovery) = history.split_once(r#""phase":"recovery""#).expect("it recovers");
     let given_up = |lines: &str| lines.matches("the client did not answer").count();
     assert!(given_up(before) > 1, "it is killed each time: {history}");

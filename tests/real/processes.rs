@@ -31,7 +31,7 @@ fn a_stopped_holder_writes_once_when_it_continues(runtime: &str) {
     let words = format!("--backend redis --fault pause-holder --runtime {runtime} {SHORT}");
     let answer = harness.run(&words);
     answer.assert_all_windows_had_effect();
-    let history = std::fs::read_to_string(harness.results().join("latest/history.jsonl")).unwrap();
+    let history = harness.latest_history();
     let (mut stopped, mut windows, mut writes) = (None, 0, 0);
     for line in history.lines().skip(1) {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -110,7 +110,7 @@ fn all_clients_of_a_killed_process_die_and_come_back(runtime: &str) {
             .all(|window| window["targets"].as_array().map(Vec::len) == Some(3))
     );
     assert_eq!(answer.diagnosis["clients"], 6);
-    let history = std::fs::read_to_string(harness.results().join("latest/history.jsonl")).unwrap();
+    let history = harness.latest_history();
     assert!(history.matches(r#""f":"died""#).count() >= 3, "each of the three died");
     assert_eq!(processes_of(harness.folder.path()), Vec::<String>::new());
 }

@@ -71,7 +71,7 @@ fn a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders(topology
         answer.diagnosis["effect"]
     );
     assert_eq!(answer.window_sum("servers_back"), 1, "the old master serves again");
-    let history = history(&harness);
+    let history = harness.latest_history();
     let about_the_lock = |line: &&str| line.contains("\"granted\"") || line.contains("\"revoked\"");
     let failovers = |line: &&str| line.contains("\"revoked\"") && line.contains("failover");
     let dead = format!("\"{master}\":\"not serving\"");
@@ -98,12 +98,6 @@ fn a_cluster_has_no_containers() {
         4,
         &["Redis Cluster has no container", "--runtime local"],
     );
-}
-
-fn history(harness: &Harness) -> String {
-    let mut runs = std::fs::read_dir(harness.results()).unwrap().flatten();
-    let run = runs.find(|entry| entry.path().join("history.jsonl").exists()).unwrap();
-    std::fs::read_to_string(run.path().join("history.jsonl")).unwrap()
 }
 
 /// Notes what it is told when it is opened, and is a lock that every client always gets.

@@ -19,7 +19,7 @@ fn history(words: &str) -> Vec<Value> {
         "{}\n{stderr}",
         String::from_utf8_lossy(&output.stdout)
     );
-    let text = std::fs::read_to_string(harness.results().join("latest/history.jsonl")).unwrap();
+    let text = harness.latest_history();
     let lines = text.lines().skip(1);
     lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }

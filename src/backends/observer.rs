@@ -141,10 +141,9 @@ impl ObservationLog {
 
 fn fields<'a>(lock: &'a str, contender: &'a Contender, cause: Option<&'a str>) -> Fields<'a> {
     Fields {
-        lock: Some(lock),
         owner: contender.owner.as_deref(),
         token: contender.token,
         cause,
-        ..Fields::default()
+        ..Fields::of(lock)
     }
 }

@@ -27,9 +27,8 @@ pub fn start(mut notices: mpsc::Receiver<TapNotification>, clients: &ClientPool,
             if let (Some(lock), Some(client)) = (lock, clients.get(notice.client as usize)) {
                 let cause = [notice.name.as_str(), " ", &*notice.subject].concat();
                 let fields = Fields {
-                    lock: Some(run.spec.config.attach.plain(lock)),
                     cause: Some(&cause),
-                    ..Fields::default()
+                    ..Fields::of(run.spec.config.attach.plain(lock))
                 };
                 client.signal("notified", fields, Some(notice.at), &run.recorder);
             }

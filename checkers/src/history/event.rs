@@ -322,6 +322,16 @@ pub struct Fields<'a> {
     pub node: Option<&'a str>,
 }
 
+impl<'a> Fields<'a> {
+    /// Those of an event of this lock, and no others.
+    pub fn of(lock: &'a str) -> Self {
+        Fields {
+            lock: Some(lock),
+            ..Fields::default()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,9 +15,8 @@ impl ClientDriver {
     /// ends here, and what is asked of the client to free the lock is not in the history.
     pub(super) async fn give_up(&mut self, lock: &str, holder: u32, grant: &GrantedLock) {
         let fields = Fields {
-            lock: Some(lock),
             cause: Some("the outcome of an inner call is unknown"),
-            ..Fields::default()
+            ..Fields::of(lock)
         };
         let process = Process::Client(holder);
         self.run

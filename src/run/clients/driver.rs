@@ -196,12 +196,11 @@ impl ClientDriver {
         self.call(
             "acquire",
             Fields {
-                lock: Some(lock),
                 wait_ms: Some(wait_ms),
                 late_us: late.map(|late| u32::try_from(late.as_micros()).unwrap_or(u32::MAX)),
                 mode,
                 permits: request.permits,
-                ..Fields::default()
+                ..Fields::of(lock)
             },
         );
         let op = ClientOp::Acquire(AcquireRequest {
@@ -264,11 +263,10 @@ impl ClientDriver {
     /// Records that the lock was granted.
     fn granted(&self, lock: &str, grant: &GrantedLock) {
         let fields = Fields {
-            lock: Some(lock),
             token: grant.token,
             owner: grant.owner.as_deref(),
             node: self.run.routes.node_of(self.client.number),
-            ..Fields::default()
+            ..Fields::of(lock)
         };
         self.reply(Kind::Ok, "acquire", fields);
         self.client.acquired.fetch_add(1, Relaxed);
@@ -277,10 +275,7 @@ impl ClientDriver {
     /// Releases the lock, once.
     async fn release(&mut self, lock: &str) {
         self.is(ClientRole::Releases);
-        let fields = Fields {
-            lock: Some(lock),
-            ..Fields::default()
-        };
+        let fields = Fields::of(lock);
         let wire = self.run.wire();
         self.call("release", Fields { wire, ..fields.clone() });
         let op = ClientOp::Release { lock: lock.to_owned() };
@@ -379,9 +374,8 @@ impl ClientDriver {
 
     fn reply_error(&self, kind: Kind, f: &str, lock: &str, error: &str) {
         let fields = Fields {
-            lock: Some(lock),
             error: Some(error),
-            ..Fields::default()
+            ..Fields::of(lock)
         };
         self.reply(kind, f, fields);
     }

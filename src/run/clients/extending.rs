@@ -153,11 +153,10 @@ impl ClientDriver {
     async fn extend(&mut self, held: ExtendedLock<'_>, end: Option<Duration>) -> Extension {
         let lock = held.lock;
         let mut fields = Fields {
-            lock: Some(lock),
             mode: held.read.then_some("read"),
             // a hold that begins with this call is under the grant of the one before, or under another of its name
             owner: held.owner.filter(|_| end.is_none()),
-            ..Fields::default()
+            ..Fields::of(lock)
         };
         self.call("extend", fields.clone());
         let op = ClientOp::Extend { lock: lock.to_owned() };
@@ -212,9 +211,8 @@ impl ClientDriver {
     fn lease_is_over(&self, lock: &str) {
         let cause = "its lease is over, and was not extended in time";
         let fields = Fields {
-            lock: Some(lock),
             cause: Some(cause),
-            ..Fields::default()
+            ..Fields::of(lock)
         };
         self.client.signal("lost", fields, None, &self.run.recorder);
         self.note_loss(cause);

@@ -53,9 +53,8 @@ impl ClientDriver {
             let now = *health.borrow();
             let lost_at = now.lost_at.filter(|_| now.losses > before.losses);
             let fields = Fields {
-                lock: Some(lock),
                 cause: Some("told with the reply"),
-                ..Fields::default()
+                ..Fields::of(lock)
             };
             self.client.signal("lost", fields, lost_at, &self.run.recorder);
             return Tenure::Lost;
@@ -138,9 +137,8 @@ impl ClientDriver {
 
     fn read(&self, lock: &str, grant: &GrantedLock) -> u64 {
         let fields = Fields {
-            lock: Some(lock),
             token: grant.token,
-            ..Fields::default()
+            ..Fields::of(lock)
         };
         self.call("read", fields.clone());
         let value = self.run.register.read(lock);
@@ -157,10 +155,9 @@ impl ClientDriver {
 
     fn write(&self, lock: &str, grant: &GrantedLock, value: u64) {
         let fields = Fields {
-            lock: Some(lock),
             token: grant.token,
             value: Some(value),
-            ..Fields::default()
+            ..Fields::of(lock)
         };
         self.call("write", fields.clone());
         let fenced = self.run.register.write(lock, value, grant.token);

@@ -336,9 +336,8 @@ impl ClientProcess {
         };
         let cause = Some(signal.cause.as_str()).filter(|cause| !cause.is_empty());
         let fields = Fields {
-            lock: Some(run.spec.config.attach.plain(&signal.lock)),
             cause,
-            ..Fields::default()
+            ..Fields::of(run.spec.config.attach.plain(&signal.lock))
         };
         client.signal(f, fields, Some(signal.at), &run.recorder);
         if signal.f == LockSignalKind::Lost {

@@ -29,6 +29,7 @@ pub mod exit;
 pub mod faults;
 pub mod hunt;
 pub mod in_virtual_time;
+pub mod installing;
 pub mod kube;
 pub mod limits;
 pub mod own_delays;

@@ -9,12 +9,14 @@ pub mod surveyed;
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::LazyLock;
 use std::{fs, io};
 
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
+
+use crate::installing::{self, cache_folder};
 
 const LIST: &str = include_str!("../../workloads/adapters/adapters.toml");
 
@@ -297,16 +299,6 @@ pub enum Installed {
 /// Written last into the folder of an adapter.
 const READY: &str = "ready";
 
-/// <https://specifications.freedesktop.org/basedir-spec/latest/>
-fn cache_folder() -> Option<PathBuf> {
-    let absolute = |name| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))
-}
-
 fn on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
@@ -319,21 +311,7 @@ fn call(command: &mut Command) -> Result<(), AdapterError> {
 
 /// What a command printed; the error has the last lines that it said.
 fn said_by(command: &mut Command) -> Result<String, AdapterError> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| AdapterError(format!("could not run {program}: {error}")))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let lines: Vec<&str> = said.lines().collect();
-    let last = lines[lines.len().saturating_sub(5)..].join("\n  ");
-    Err(AdapterError(format!(
-        "{program} ended with {}\n  {last}",
-        output.status
-    )))
+    installing::said_by(command).map_err(AdapterError)
 }
 
 /// A path as one word of a shell.

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[(&str, &[&str])] = &[
     ("allocator", &[]),
     ("limits", &[]),
-    ("adapters", &[]),
+    ("installing", &[]),
+    ("adapters", &["installing"]),
     ("clock", &[]),
     ("exit", &[]),
     ("evidence", &[]),
@@ -27,7 +28,15 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("kube", &["clock"]),
     (
         "cluster",
-        &["clock", "disks", "limits", "ownership", "process", "wall_clock"],
+        &[
+            "clock",
+            "disks",
+            "installing",
+            "limits",
+            "ownership",
+            "process",
+            "wall_clock",
+        ],
     ),
     ("backends", &["cluster", "limits", "clock", "process"]),
     ("config", &["backends", "cluster", "limits"]),

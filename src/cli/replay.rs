@@ -11,8 +11,8 @@ use super::examined::find;
 use super::experiment::{completed, options_of, set_option};
 use super::stdout::print;
 use super::{Failure, run_to_end, unclaimed};
+use crate::cluster::Runtime;
 use crate::cluster::leftovers::claim::Claim;
-use crate::cluster::{Runtime, RuntimeChoice};
 use crate::event::ProgressSender;
 use crate::exit::Exit;
 use crate::in_virtual_time;
@@ -70,20 +70,14 @@ fn again(info: &RunInfo, folder: &Path) -> Result<Vec<u8>, Failure> {
     set_option(&mut options, "runtime", Some(info.runtime.clone()));
     let (_, config) = completed(&options, folder)?;
     let plan = planned(&config).map_err(Failure::usage)?;
+    let choice = run_to_end(config.choose_runtime()).map_err(Failure::environment)?;
     let spec = RunSpec {
         config,
         plan,
         name: info.run.clone(),
         folder: RunFolder(folder.to_owned()),
         in_memory: false,
-        choice: RuntimeChoice {
-            runtime: if info.is_simulated() {
-                Runtime::Simulated
-            } else {
-                Runtime::Virtual
-            },
-            why: "it is made again".to_owned(),
-        },
+        choice,
         progress: ProgressSender::channel().0,
         interrupt: watch::channel(false).1,
     };

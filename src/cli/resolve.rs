@@ -90,7 +90,8 @@ impl RunArgs {
             .chain(config.refused_of_attach())
             .chain(config.refused_of_auth())
             .chain(config.refused_of_tls())
-            .chain(config.refused_of_upgrade());
+            .chain(config.refused_of_upgrade())
+            .chain(config.refused_of_version());
         match rules.find(|(broken, _)| *broken) {
             Some((_, sentence)) => Err(sentence),
             None => Ok(config),
@@ -329,6 +330,7 @@ mod tests {
             "--backend redis --tries 30",
             "--backend valkey --recipe redlock",
             "--backend valkey --client redis-py",
+            "--backend redis --server-version 6.2 --runtime local",
             "--backend kube-lease --client kube-lease",
             "--backend zk --locks 6 --churn 1500ms",
             "--backend etcd --clients 20 --locks 4 --hold 2s --each 1 --time 90s --herd-limit 3 --nodes 5",

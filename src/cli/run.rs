@@ -210,7 +210,7 @@ async fn chosen(
             _ = interrupt.wait_for(|wanted| *wanted) => return Ok(None),
             chosen = &mut choosing => return chosen.map(Some).map_err(Failure::environment),
             () = sleep(UNSAID), if !is_said => {
-                eprintln!("looking for servers of {product}; a missing image is pulled");
+                eprintln!("looking for servers of {product}; what is missing is fetched");
                 is_said = true;
             }
         }

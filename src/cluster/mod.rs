@@ -36,6 +36,7 @@ mod software;
 mod streams;
 mod tls;
 mod upgrade;
+pub mod versions;
 mod volumes;
 
 pub use attached::{AttachedServers, NodeCommands, ServersObey, look_up};
@@ -48,13 +49,14 @@ pub use programs::{find_program, lacks, missing_program};
 pub use queries::{RoleProbe, ServerQueries};
 pub use ready::{ProbedServer, Readiness, ReadinessQuestion, ServerProbe, Serving};
 pub use replication::Replication;
-pub use runtime::{Runtime, RuntimeChoice, RuntimeRequest, choose, image_present};
+pub use runtime::{AskedServers, Runtime, RuntimeChoice, RuntimeRequest, choose, image_present};
 #[cfg(feature = "docker")]
 pub use sidecar::Sidecar;
 pub use software::{ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, ServerSoftware};
 pub use streams::{ByteStream, Dialer, ReachedServers};
 pub use tls::{CONTAINER_FOLDER, RunTls, ServerTlsPaths};
 pub use upgrade::OtherVersion;
+pub use versions::AskedVersion;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -97,6 +99,8 @@ pub struct ClusterSpec {
     pub own_disks: bool,
     /// Servers may leave the cluster and join it while it runs.
     pub replaceable: bool,
+    /// The version that servers begin with; `None`: that of the image, or of this machine's programs.
+    pub version: Option<AskedVersion>,
     /// The version that servers are started from when they are upgraded; `None` where none is.
     pub upgrade: Option<OtherVersion>,
     /// The proxies between the servers. Without them servers dial each other directly. Servers of a product that replicates
@@ -384,6 +388,7 @@ impl Cluster {
             other => other,
         };
         let ready = ready.and_then(|version| running.have_begun().map(|()| version));
+        let ready = ready.and_then(|version| spec.checked(version));
         let version = match ready {
             Ok(version) => version,
             Err(error) => {

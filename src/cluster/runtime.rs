@@ -1,8 +1,11 @@
 //! Choosing a runtime: what was asked for, what this machine has, and a sentence that says why.
 
+use tokio::task::spawn_blocking;
+
 use super::ClusterError;
 use super::attached::AttachedServers;
 use super::software::ServerSoftware;
+use super::versions::{self, AskedVersion};
 
 /// The runtime that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -80,6 +83,8 @@ impl Runtime {
 pub struct RuntimeChoice {
     pub runtime: Runtime,
     pub why: String,
+    /// The version that servers begin with, where one was asked for.
+    pub version: Option<AskedVersion>,
 }
 
 impl RuntimeChoice {
@@ -88,6 +93,7 @@ impl RuntimeChoice {
         Self {
             runtime: Runtime::Simulated,
             why: format!("simulated servers, real recipes: {why}"),
+            version: None,
         }
     }
 }
@@ -117,28 +123,38 @@ pub async fn image_present(_: &ServerSoftware) -> Result<String, String> {
     Err("this harness was built without docker (--no-default-features)".to_owned())
 }
 
-/// Chooses the runtime. `image` is the one that the user named; no other is considered then.
+/// What was said of the servers that are to be started.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AskedServers<'a> {
+    /// The image that the user named; no other is considered then.
+    pub image: Option<&'a str>,
+    /// The version that the user named, which decides on the image or on the programs.
+    pub version: Option<&'a str>,
+}
+
+/// Chooses the runtime, and fetches what it needs.
 pub async fn choose(
     request: RuntimeRequest,
-    software: &ServerSoftware,
-    image: Option<&str>,
+    software: &'static ServerSoftware,
+    asked: AskedServers<'_>,
 ) -> Result<RuntimeChoice, ClusterError> {
     match request {
-        RuntimeRequest::Docker => docker(software, image).await.map_err(ClusterError::Nothing),
-        RuntimeRequest::Local => local(software).map_err(ClusterError::Nothing),
+        RuntimeRequest::Docker => docker(software, asked).await.map_err(ClusterError::Nothing),
+        RuntimeRequest::Local => local(software, asked).await.map_err(ClusterError::Nothing),
         RuntimeRequest::Simulated => Ok(RuntimeChoice::simulated("they were asked for".to_owned())),
-        RuntimeRequest::Virtual => local(software)
+        RuntimeRequest::Virtual => local(software, asked)
+            .await
             .map(|choice| RuntimeChoice {
                 runtime: Runtime::Virtual,
                 ..choice
             })
             .map_err(ClusterError::Nothing),
-        RuntimeRequest::Auto => match docker(software, image).await {
+        RuntimeRequest::Auto => match docker(software, asked).await {
             Ok(choice) => Ok(choice),
-            Err(no_docker) => match local(software) {
-                Ok(RuntimeChoice { runtime, why }) => Ok(RuntimeChoice {
-                    runtime,
-                    why: format!("{why}; not docker: {}", first_line(&no_docker)),
+            Err(no_docker) => match local(software, asked).await {
+                Ok(choice) => Ok(RuntimeChoice {
+                    why: format!("{}; not docker: {}", choice.why, first_line(&no_docker)),
+                    ..choice
                 }),
                 Err(no_local) => Err(ClusterError::Nothing(format!("{no_docker}\n{no_local}"))),
             },
@@ -150,12 +166,26 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or(text)
 }
 
-fn local(software: &ServerSoftware) -> Result<RuntimeChoice, String> {
+async fn local(software: &'static ServerSoftware, asked: AskedServers<'_>) -> Result<RuntimeChoice, String> {
+    if let Some(version) = asked.version.map(str::to_owned) {
+        let (product, named) = (software.product, version.clone());
+        let fetched = spawn_blocking(move || versions::provide(software, &named)).await;
+        let programs = fetched.map_err(|error| error.to_string())??;
+        return Ok(RuntimeChoice {
+            runtime: Runtime::Local,
+            why: format!("the programs of {product} {version} are in {}", programs.display()),
+            version: Some(AskedVersion {
+                asked: version,
+                programs: Some(programs),
+            }),
+        });
+    }
     let missing = (software.missing)();
     if missing.is_empty() {
         return Ok(RuntimeChoice {
             runtime: Runtime::Local,
             why: format!("{} is installed here", software.product),
+            version: None,
         });
     }
     Err(format!(
@@ -172,33 +202,39 @@ fn no_container(software: &ServerSoftware) -> String {
 }
 
 #[cfg(feature = "docker")]
-async fn docker(software: &ServerSoftware, image: Option<&str>) -> Result<RuntimeChoice, String> {
+async fn docker(software: &ServerSoftware, asked: AskedServers<'_>) -> Result<RuntimeChoice, String> {
     use super::engine::{engine, has_image, pull};
     if let Err(error) = engine().await {
         return Err(format!(
             "no docker: {error}\nhint: install and start Docker, or use --runtime local"
         ));
     }
-    let candidates = image.as_ref().map_or(software.images, std::slice::from_ref);
-    let Some(wanted) = candidates.first().map(|image| (*image).to_owned()) else {
+    let of_version = asked.version.and_then(|version| versions::image_of(software, version));
+    let candidates: Vec<&str> = match (asked.image, asked.version) {
+        (Some(image), _) => vec![image],
+        (None, Some(_)) => of_version.iter().map(String::as_str).collect(),
+        (None, None) => software.images.to_vec(),
+    };
+    let chosen = |image: &str, why: String| RuntimeChoice {
+        runtime: Runtime::Docker {
+            image: image.to_owned(),
+        },
+        why,
+        version: asked.version.map(|version| AskedVersion {
+            asked: version.to_owned(),
+            programs: None,
+        }),
+    };
+    let Some(wanted) = candidates.first().copied() else {
         return Err(no_container(software));
     };
-    for image in candidates {
+    for image in &candidates {
         if has_image(image).await {
-            let why = format!("an engine answers and {image} is there");
-            return Ok(RuntimeChoice {
-                runtime: Runtime::Docker {
-                    image: (*image).to_owned(),
-                },
-                why,
-            });
+            return Ok(chosen(image, format!("an engine answers and {image} is there")));
         }
     }
-    match pull(&wanted).await {
-        Ok(()) => Ok(RuntimeChoice {
-            why: format!("an engine answers and {wanted} was pulled"),
-            runtime: Runtime::Docker { image: wanted },
-        }),
+    match pull(wanted).await {
+        Ok(()) => Ok(chosen(wanted, format!("an engine answers and {wanted} was pulled"))),
         Err(error) => Err(format!(
             "no image {wanted}: {}\nhint: `make images` builds one from Debian packages, or name your own with --image",
             first_line(&error)
@@ -207,6 +243,6 @@ async fn docker(software: &ServerSoftware, image: Option<&str>) -> Result<Runtim
 }
 
 #[cfg(not(feature = "docker"))]
-async fn docker(_: &ServerSoftware, _: Option<&str>) -> Result<RuntimeChoice, String> {
+async fn docker(_: &ServerSoftware, _: AskedServers<'_>) -> Result<RuntimeChoice, String> {
     Err("no docker: this harness was built without it (--no-default-features)".to_owned())
 }

@@ -123,6 +123,7 @@ impl ClusterSpec {
             disks: Vec::new(),
             own_disks: false,
             replaceable: false,
+            version: None,
             upgrade: None,
             peer_proxies: None,
             login: None,
@@ -139,6 +140,7 @@ impl ClusterSpec {
             login: self.login.clone(),
             tls: self.tls.as_ref().map(|tls| tls.authority()),
             replaceable: self.replaceable,
+            programs: self.version.as_ref().and_then(|version| version.programs.clone()),
             ..NodeSetup::plain(nodes.to_vec(), me, data, self.lease)
         }
     }

@@ -5,7 +5,8 @@ use clap::Args;
 use super::Config;
 use super::heading::SERVERS;
 use crate::cluster::{
-    AttachedServers, ClusterError, NodeCommands, Runtime, RuntimeChoice, RuntimeRequest, ServersObey, choose,
+    AskedServers, AttachedServers, ClusterError, NodeCommands, Runtime, RuntimeChoice, RuntimeRequest, ServersObey,
+    choose,
 };
 
 /// Most servers of a cluster.
@@ -96,7 +97,11 @@ impl Config {
         let attach = &self.attach;
         if !attach.is_attached() {
             let software = self.backend.software;
-            let choice = choose(self.runtime, software, self.image.as_deref()).await?;
+            let asked = AskedServers {
+                image: self.image.as_deref(),
+                version: self.server_version.as_deref(),
+            };
+            let choice = choose(self.runtime, software, asked).await?;
             if let Some(version) = self.upgrade() {
                 version.provide(&choice.runtime, software).await?;
             }
@@ -109,6 +114,7 @@ impl Config {
                 servers: attach.servers.clone(),
                 commands: attach.commands(),
             }),
+            version: None,
         })
     }
 

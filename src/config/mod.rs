@@ -10,6 +10,7 @@ pub mod demand;
 pub mod duration;
 pub mod load_shape;
 mod login;
+mod server_version;
 pub mod setting;
 pub mod shard;
 pub mod store_file;
@@ -279,6 +280,11 @@ pub struct Config {
     /// Server image in place of the official one (docker): a name, better with its digest (`redis:7@sha256:…`), or an id
     #[arg(long, help_heading = SERVERS)]
     pub image: Option<String>,
+    /// Version of the servers, such as 6.2 or 3.5.1: programs are fetched (local), or the image has that tag (docker)
+    ///
+    /// `harness list versions` shows which can be fetched, and where from (docs/versions.md).
+    #[arg(long, help_heading = SERVERS, value_name = "VERSION", value_parser = server_version::read, conflicts_with_all = ["image", "servers"])]
+    pub server_version: Option<String>,
     #[command(flatten)]
     pub attach: Attach,
     /// Have the servers refuse clients without a login, and create a user and a password for the run

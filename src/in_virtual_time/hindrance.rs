@@ -164,7 +164,7 @@ impl Patience {
     fn look_for_library(&mut self, pid: u32) -> Result<(), Hindrance> {
         let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         let name = program.display().to_string();
-        if is_static(Path::new(&format!("/proc/{pid}/exe"))) {
+        if is_static(Path::new(&format!("/proc/{pid}/exe"))) && !is_loader(&program) {
             return Err(Hindrance::Static { program: name });
         }
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
@@ -212,6 +212,12 @@ impl ThreadWork {
             faults: number(7),
         }
     }
+}
+
+/// Whether a program is the loader, started with another program to load: it names no loader, and loads the library as for any other.
+fn is_loader(program: &Path) -> bool {
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with("ld-linux")
 }
 
 /// Whether a program names no loader: a segment of kind `PT_INTERP` does.

@@ -134,6 +134,11 @@ async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(G
         count: count as usize,
         peers: peers(spec),
         lease: config.lease,
+        programs: spec
+            .choice
+            .version
+            .as_ref()
+            .and_then(|version| version.programs.clone()),
         logs: &logs,
         epoch: epoch(world),
         ports: ports.clone(),
@@ -210,6 +215,9 @@ async fn started(
                 why: format!("{why}   ({})", node.log.display()),
                 after: config.start_limit,
             })?;
+    }
+    if let Some(asked) = &spec.choice.version {
+        asked.check(software.product, &version)?;
     }
     spec.progress.send(ProgressEvent::ClusterReady {
         took: Duration::ZERO,

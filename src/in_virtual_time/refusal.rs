@@ -21,7 +21,8 @@ pub fn refusal(config: &Config) -> Option<String> {
         return says("only servers of Redis, Valkey, ZooKeeper, etcd and PostgreSQL run in virtual time");
     }
     let missing = (config.backend.software.missing)();
-    if !missing.is_empty() {
+    // those of a version are fetched
+    if !missing.is_empty() && config.server_version.is_none() {
         return Some(format!(
             "--runtime virtual: {} not found\nhint: {}",
             missing.join(" and "),

@@ -102,6 +102,8 @@ pub struct ServersWanted<'a> {
     /// By server: the address by which it knows its peers, or they know it; see [`Peering`]. There are no proxies between servers.
     pub peers: Vec<SocketAddr>,
     pub lease: Duration,
+    /// The folder with their programs, where they are of another version than those of this machine.
+    pub programs: Option<PathBuf>,
     pub logs: &'a Path,
     /// What the wall clocks show when the clock of the world shows 0.
     pub epoch: i64,
@@ -123,6 +125,7 @@ impl FamilyServers {
             name: nodes[me].name.clone(),
             setup: NodeSetup {
                 peer_proxies: wanted.peers.clone(),
+                programs: wanted.programs.clone(),
                 ..NodeSetup::plain(nodes.clone(), me, machine.folder().join(&nodes[me].name), wanted.lease)
             },
             log: wanted.logs.join(&nodes[me].name).join("server.log"),

@@ -28,6 +28,7 @@ impl RunSpec {
             choice: RuntimeChoice {
                 runtime,
                 why: String::new(),
+                version: None,
             },
             progress: ProgressSender::unheard(),
             interrupt: watch::channel(false).1,

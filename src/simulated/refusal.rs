@@ -41,6 +41,9 @@ pub fn refusal(config: &Config) -> Option<String> {
     if config.proxy_api.is_some() {
         return says("--proxy-api changes the links of the built-in proxy, and there is none");
     }
+    if config.server_version.is_some() {
+        return says("--server-version names real servers, and models have no versions");
+    }
     if config.image.is_some() || config.port_base.is_some() {
         return says("--image and --port-base are options of real servers, and there are none");
     }

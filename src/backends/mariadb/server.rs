@@ -73,7 +73,8 @@ shift
 if [ ! -e made ]; then
   rm -rf data tmp
   $as mkdir tmp || exit
-  $as "$install" --no-defaults --datadir="$data" --tmpdir="$PWD/tmp" --auth-root-authentication-method=normal --skip-test-db \
+  $as "$install" --no-defaults ${BASE:+"--basedir=$BASE"} --datadir="$data" --tmpdir="$PWD/tmp" \
+    --auth-root-authentication-method=normal --skip-test-db \
     --skip-name-resolve --debug-no-sync --innodb-log-file-size=8M --innodb-autoextend-increment=1 || exit
   $as touch made
 fi
@@ -85,22 +86,30 @@ fn launch(setup: &NodeSetup) -> Launch {
     let other = setup.programs.as_ref().and_then(|_| setup.find_program("mariadbd"));
     let path = |name: &str| program(name).unwrap_or_else(|| name.into()).display().to_string();
     let server = other.as_ref().map(|server| server.display().to_string());
+    // the folder of an upgrade may have the server alone: the data are there by then
+    let install = setup
+        .programs
+        .as_ref()
+        .and_then(|_| setup.find_program("mariadb-install-db"));
+    let install = install.map(|install| install.display().to_string());
     let mut args = vec![
         "-c".to_owned(),
         START.to_owned(),
         server.unwrap_or_else(|| path("mariadbd")),
-        path("mariadb-install-db"),
+        install.unwrap_or_else(|| path("mariadb-install-db")),
     ];
     args.extend(arguments(setup));
     // its messages and plugins are those that came with it: `usr/share` of `usr/sbin/mariadbd`
     let base = other.as_deref().and_then(|server| server.parent()?.parent());
-    args.extend(base.map(|base| format!("--basedir={}", base.display())));
+    let base = base.map(|base| base.display().to_string());
+    args.extend(base.iter().map(|base| format!("--basedir={base}")));
     args.push(format!("--bind-address={}", setup.bind));
     // no socket in a folder of all users
     args.push("--socket=".into());
     Launch {
         program: "/bin/sh".into(),
         args,
+        env: base.map(|base| ("BASE".to_owned(), base)).into_iter().collect(),
         files: vec![("users.sql".into(), USERS.into())],
         ..Launch::default()
     }

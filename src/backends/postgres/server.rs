@@ -115,7 +115,12 @@ done
 "#;
 
 fn launch(setup: &NodeSetup) -> Launch {
-    let folder = programs().unwrap_or_default().display().to_string();
+    let folder_of = |program: PathBuf| program.parent().map(PathBuf::from);
+    let folder = match &setup.programs {
+        Some(_) => setup.find_program("postgres").and_then(folder_of),
+        None => programs(),
+    };
+    let folder = folder.unwrap_or_default().display().to_string();
     let primary = setup.peer_proxy();
     let script = match primary {
         None => [AS_USER, MAKE, START].concat(),

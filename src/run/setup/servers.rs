@@ -51,6 +51,7 @@ impl RunServers {
             disks: disks.gates.clone(),
             own_disks: spec.plan.own_disks,
             replaceable: spec.plan.replaces_servers,
+            version: spec.choice.version.clone(),
             upgrade: config.upgrade(),
             login: config.login(),
             tls: tls(spec)?,

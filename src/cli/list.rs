@@ -1,4 +1,5 @@
-//! `harness list`: backends, recipes, clients, faults, messages, checkers, report formats, exit codes and stored runs.
+//! `harness list`: backends, recipes, clients, faults, messages, checkers, report formats, exit codes, versions of servers and stored
+//! runs.
 
 use harness_checkers::Property;
 use harness_workloads::Wakeup;
@@ -8,6 +9,7 @@ use super::args::{ListArgs, ListWhat};
 use super::stdout::{print_json, print_plain, print_table};
 use crate::adapters::{self, Adapter};
 use crate::backends::{self, Backend};
+use crate::cluster::versions::{FetchedVersion, fetched_versions, image_of};
 use crate::config::{self, ANY_FAULT, NO_FAULT};
 use crate::exit::Exit;
 use crate::faults::FAULTS;
@@ -41,6 +43,7 @@ pub fn list(args: &ListArgs) -> Exit {
         ListWhat::Reports => reports(),
         ListWhat::Exits => exits(),
         ListWhat::Runs => runs(args),
+        ListWhat::Versions => versions(),
     };
     if args.json {
         let objects = rows.into_iter().map(|row| {
@@ -235,6 +238,25 @@ fn runs(args: &ListArgs) -> Vec<ListEntry> {
     store::runs(&args.results).into_iter().map(row).collect()
 }
 
+/// By backend, oldest first: which programs can be fetched, and which image has the same version.
+fn versions() -> Vec<ListEntry> {
+    let row = |backend: &Backend, version: &FetchedVersion| {
+        let (name, source) = (backend.name(), version.source());
+        let fetched = version.is_here(name);
+        let image = image_of(backend.software, &version.is);
+        ListEntry {
+            name: format!("{name} {}", version.is),
+            about: format!("{source}{}", if fetched { ", fetched" } else { "" }),
+            facts: json!({ "backend": name, "version": version.is, "source": source, "fetched": fetched, "image": image }),
+        }
+    };
+    let of_backend = |backend: &'static Backend| {
+        let known = fetched_versions(backend.name()).iter();
+        known.map(move |version| row(backend, version))
+    };
+    backends::all().flat_map(of_backend).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,6 +271,7 @@ mod tests {
             checkers(),
             reports(),
             exits(),
+            versions(),
         ] {
             let table = table(&rows, COLUMNS);
             let wide: Vec<&str> = table.lines().filter(|line| line.chars().count() > COLUMNS).collect();

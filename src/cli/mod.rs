@@ -52,6 +52,7 @@ mod shrunk_finds;
 mod shrunk_test;
 mod stdout;
 mod suite;
+mod suite_args;
 mod survey;
 mod watch_lease;
 

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::args::{ColorWhen, SuiteArgs};
+use super::args::ColorWhen;
 use super::experiment::possible;
 use super::github::Github;
 use super::merging;
@@ -16,6 +16,7 @@ use super::rows::{self, Job, Ready};
 use super::seeds::{fresh_seed, parse_seed};
 use super::settings::{parse_run, refusal, run_options, set, warn_of_variables};
 use super::stdout::{print, print_json, print_table};
+use super::suite_args::SuiteArgs;
 use super::{Failure, look, run_to_end};
 use crate::config::heading::describes_experiment;
 use crate::config::setting::{Setting, over};
@@ -26,6 +27,8 @@ use crate::suite::record::{self, Record, RowRecord};
 use crate::suite::{RowLeftOut, RowOutcome, Suite, SuiteRow, file, junit, page, render};
 
 const RUNTIME: &str = "runtime";
+/// The rows of `--versions`.
+const VERSIONS: &str = include_str!("../../tests/suites/versions.toml");
 
 pub fn suite(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Failure> {
     if args.merge.is_empty() {
@@ -38,12 +41,14 @@ pub fn suite(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Failure> {
 
 /// Reads the suite and validates its rows.
 fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
-    let path = args
-        .file
-        .as_ref()
-        .expect("clap asks for a file unless --merge is there");
-    let text = fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("could not read {}: {error}", path.display())))?;
+    let unread = |path: &Path, error: io::Error| Failure::usage(format!("could not read {}: {error}", path.display()));
+    let (path, text) = match &args.file {
+        Some(path) => (
+            path.as_path(),
+            fs::read_to_string(path).map_err(|error| unread(path, error))?,
+        ),
+        None => (Path::new("versions.toml"), VERSIONS.to_owned()),
+    };
     let name = path
         .file_stem()
         .map_or_else(|| "suite".into(), |stem| stem.to_string_lossy());
@@ -292,7 +297,9 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::backends;
     use crate::cli::args::{Cli, CliCommand};
+    use crate::cluster::versions::fetched_versions;
 
     fn ready_from(text: &str, words: &[&str]) -> Result<Ready, String> {
         let folder = tempfile::tempdir().unwrap();
@@ -305,6 +312,25 @@ mod tests {
             panic!("it is a suite")
         };
         ready(&args).map_err(|failure| failure.sentence)
+    }
+
+    #[test]
+    fn the_matrix_of_versions_can_be_run_and_has_each_version_that_can_be_fetched() {
+        let CliCommand::Suite(args) = Cli::try_parse_from(["harness", "suite", "--versions"]).unwrap().command else {
+            panic!("it is a suite")
+        };
+        let ready = ready(&args).map_err(|failure| failure.sentence).unwrap();
+        for backend in backends::all() {
+            for version in fetched_versions(backend.name()) {
+                let is_of = |job: &&Job| {
+                    let asked = job.row.value("server-version").unwrap_or_default();
+                    job.row.value("backend") == Some(backend.name())
+                        && (version.is.clone() + ".").starts_with(&format!("{asked}."))
+                };
+                let rows = ready.jobs.iter().filter(is_of).count();
+                assert!(rows >= 2, "{backend} {}", version.is);
+            }
+        }
     }
 
     const TWO: &str = "[[group]]\nbackend = \"zk\"\nrows = [{ recipe = \"zk-polling\" }, { recipe = \"zk-election\", time = \"30s\" }]";

@@ -10,6 +10,7 @@ pub mod page;
 pub mod record;
 pub mod render;
 pub mod since;
+mod versions;
 
 use std::collections::BTreeMap;
 

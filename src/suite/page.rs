@@ -7,6 +7,7 @@ use super::judge::RowOutcome;
 use super::record::{Record, RowLeftOut, RowRecord};
 use super::render::{again, outcome, sum, verdicts};
 use super::since::Since;
+use super::versions;
 use crate::report::diagnosis::Outcome;
 use crate::report::html::text::{address, prose};
 use crate::report::html::{self, spans};
@@ -24,6 +25,7 @@ pub fn page(record: &Record, before: Option<(&str, &Record)>) -> String {
         main {
             @for row in record.rows.iter().filter(is_wrong) { (wrong(row)) }
             @if let Some((name, before)) = before { (since(name, &Since::of(before, record))) }
+            (versions::sections(record))
             section {
                 h2 { "All rows" }
                 (filters("zk, pause, HL001, canary", &boxes(record)))

@@ -6,6 +6,7 @@ use harness_checkers::{Property, Verdict};
 
 use super::judge::RowOutcome;
 use super::record::{Record, RowAttempt, RowRecord};
+use super::versions;
 use super::{Expectation, Expected};
 use crate::report::diagnosis::Outcome;
 use crate::report::escape::no_commands;
@@ -99,6 +100,7 @@ pub fn markdown(record: &Record) -> String {
     for row in &record.left_out {
         let _ = writeln!(text, "| {LEFT_OUT} | {} | {} | | |", plain(&row.name), plain(&row.why));
     }
+    text.push_str(&versions::markdown(record));
     let mut untold = 0;
     for row in record.rows.iter().filter(|row| row.judged != RowOutcome::AsExpected) {
         let details = details(row, "");

@@ -1,0 +1,211 @@
+//! Rows by the version of their servers: for each backend a table with a line for each lock under a fault, and a column for each version.
+
+use std::fmt::Write;
+
+use harness_checkers::Verdict;
+use maud::{Markup, html};
+
+use super::judge::RowOutcome;
+use super::record::{Record, RowRecord};
+use crate::report::html::text::address;
+use crate::report::markdown::plain;
+
+/// The rows of one backend that name a version of its servers.
+struct VersionTable<'a> {
+    backend: &'a str,
+    /// In the order of the suite.
+    versions: Vec<&'a str>,
+    lines: Vec<VersionLine<'a>>,
+}
+
+/// Rows that differ in nothing but the version.
+struct VersionLine<'a> {
+    /// All other options.
+    options: Vec<&'a str>,
+    rows: Vec<(&'a str, &'a RowRecord)>,
+}
+
+/// The value of an option in the words of a row.
+fn value<'a>(row: &'a RowRecord, option: &str) -> Option<&'a str> {
+    let mut values = row
+        .words
+        .iter()
+        .filter_map(|word| word.strip_prefix("--")?.strip_prefix(option)?.strip_prefix('='));
+    values.next()
+}
+
+fn tables(record: &Record) -> Vec<VersionTable<'_>> {
+    let mut tables: Vec<VersionTable<'_>> = Vec::new();
+    for row in &record.rows {
+        let (Some(backend), Some(version)) = (value(row, "backend"), value(row, "server-version")) else {
+            continue;
+        };
+        let place = tables.iter().position(|table| table.backend == backend);
+        let place = place.unwrap_or_else(|| {
+            tables.push(VersionTable {
+                backend,
+                versions: Vec::new(),
+                lines: Vec::new(),
+            });
+            tables.len() - 1
+        });
+        tables[place].add(version, row);
+    }
+    tables
+}
+
+impl<'a> VersionTable<'a> {
+    fn add(&mut self, version: &'a str, row: &'a RowRecord) {
+        if !self.versions.contains(&version) {
+            self.versions.push(version);
+        }
+        let words = row.words.iter().map(String::as_str);
+        let options: Vec<&str> = words.filter(|word| !word.starts_with("--server-version=")).collect();
+        match self.lines.iter_mut().find(|line| line.options == options) {
+            Some(line) => line.rows.push((version, row)),
+            None => self.lines.push(VersionLine {
+                options,
+                rows: vec![(version, row)],
+            }),
+        }
+    }
+}
+
+impl<'a> VersionLine<'a> {
+    /// `redis-set-px-lua`, `partition=holder`
+    fn lock_and_fault(&self) -> (&'a str, &'a str) {
+        let (_, row) = self.rows[0];
+        let lock = value(row, "recipe").or_else(|| value(row, "client"));
+        (lock.unwrap_or("default recipe"), value(row, "fault").unwrap_or("none"))
+    }
+
+    fn of(&self, version: &str) -> Option<&'a RowRecord> {
+        let mut rows = self.rows.iter().filter(|(of, _)| *of == version);
+        rows.next().map(|(_, row)| *row)
+    }
+}
+
+/// `PASS`, `FAIL HL001`, or why there is no outcome.
+fn outcome(row: &RowRecord) -> String {
+    let Some((last, outcome)) = row.last().and_then(|last| Some((last, last.outcome?))) else {
+        return row.judged.word().to_owned();
+    };
+    let broken = last
+        .verdicts
+        .iter()
+        .filter(|(_, verdict)| **verdict == Verdict::Violated);
+    broken.fold(outcome.word().to_owned(), |text, (property, _)| {
+        format!("{text} {}", property.id())
+    })
+}
+
+/// A section for each backend; empty where no row names a version.
+pub(super) fn sections(record: &Record) -> Markup {
+    let cell = |row: Option<&RowRecord>| {
+        let Some(row) = row else { return html! { td {} } };
+        let class = match row.judged {
+            RowOutcome::AsExpected => "pass",
+            RowOutcome::Unsure | RowOutcome::Interrupted | RowOutcome::NotRun => "unsure",
+            _ => "fail",
+        };
+        let run = row.last().and_then(|attempt| attempt.run.as_deref());
+        html! {
+            td.(class) {
+                @match run {
+                    Some(run) => { a href={ (address(run)) "/report.html" } { (outcome(row)) } }
+                    None => { (outcome(row)) }
+                }
+            }
+        }
+    };
+    html! {
+        @for table in tables(record) {
+            section {
+                h2 { "By version: " (table.backend) }
+                div.scroll {
+                    table {
+                        thead { tr { th { "lock" } th { "fault" } @for version in &table.versions { th { (version) } } } }
+                        tbody {
+                            @for line in &table.lines {
+                                tr {
+                                    td.head { (line.lock_and_fault().0) }
+                                    td { (line.lock_and_fault().1) }
+                                    @for version in &table.versions { (cell(line.of(version))) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The same in Markdown.
+pub(super) fn markdown(record: &Record) -> String {
+    let mut text = String::new();
+    for table in tables(record) {
+        let _ = write!(text, "\n| {} | fault |", table.backend);
+        for version in &table.versions {
+            let _ = write!(text, " {version} |");
+        }
+        let _ = write!(text, "\n|{}\n", "---|".repeat(2 + table.versions.len()));
+        for line in &table.lines {
+            let (lock, fault) = line.lock_and_fault();
+            let _ = write!(text, "| {} | {} |", plain(lock), plain(fault));
+            for version in &table.versions {
+                let _ = write!(text, " {} |", line.of(version).map(outcome).unwrap_or_default());
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::record::tests::record;
+
+    /// Two locks on two versions, of which one row is not there; and a row without a version.
+    fn mixed() -> Record {
+        const OK: &[RowOutcome] = &[RowOutcome::AsExpected];
+        const BAD: &[RowOutcome] = &[RowOutcome::Unexpected];
+        let mut record = record(None, &[], &[("a", OK), ("b", BAD), ("c", OK), ("d", &[])]);
+        let words = [
+            "--backend=redis --recipe=lua --server-version=6.2 --fault=kill",
+            "--backend=redis --recipe=lua --server-version=7.0 --fault=kill",
+            "--backend=redis --client=redis-py --server-version=7.0",
+            "--backend=redis --recipe=lua",
+        ];
+        for (row, words) in record.rows.iter_mut().zip(words) {
+            row.words = words.split(' ').map(str::to_owned).collect();
+        }
+        record
+    }
+
+    #[test]
+    fn rows_that_differ_in_the_version_alone_share_a_line() {
+        let text = markdown(&mixed());
+        let expected = "\n| redis | fault | 6.2 | 7.0 |\n|---|---|---|---|\n| lua | kill | PASS | FAIL HL001 |\n| redis-py | none |  | PASS |\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_page_has_the_table_with_links_and_none_where_no_row_names_a_version() {
+        let page = sections(&mixed()).into_string();
+        assert!(page.contains("<h2>By version: redis</h2>"), "{page}");
+        assert!(page.contains("<th>6.2</th><th>7.0</th>"), "{page}");
+        assert!(
+            page.contains(
+                r#"<td class="fail"><a href="runs/20261121-0645-zk-none-5eed/report.html">FAIL HL001</a></td>"#
+            ),
+            "{page}"
+        );
+        let plain = record(None, &[], &[("a", &[RowOutcome::AsExpected])]);
+        assert_eq!(
+            (sections(&plain).into_string(), markdown(&plain)),
+            (String::new(), String::new())
+        );
+    }
+}

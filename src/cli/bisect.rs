@@ -1,4 +1,4 @@
-//! `harness shrink --bisect-image` and `--bisect-client`: finds the version that began a stored violation, by runs of several.
+//! `harness shrink --bisect-image`, `--bisect-server` and `--bisect-client`: finds the version that began a stored violation, by runs of several.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -59,15 +59,17 @@ pub fn bisect(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
 
 /// The versions that are named. The error says that they are too few, or that one is named twice.
 fn versions(args: &ShrinkArgs) -> Result<Vec<String>, Failure> {
-    let (option, given, example) = if args.bisect_image.is_empty() {
-        let example = "--bisect-client ./lock-1.0 --bisect-client ./lock-1.1";
-        ("--bisect-client", &args.bisect_client, example)
-    } else {
-        (
+    let (option, given, example) = match kind_asked(args) {
+        VersionKind::Client => {
+            let example = "--bisect-client ./lock-1.0 --bisect-client ./lock-1.1";
+            ("--bisect-client", &args.bisect_client, example)
+        }
+        VersionKind::Image => (
             "--bisect-image",
             &args.bisect_image,
             "--bisect-image redis:6.2,redis:7.0",
-        )
+        ),
+        VersionKind::Server => ("--bisect-server", &args.bisect_server, "--bisect-server 6.2,7.0"),
     };
     let named: Vec<String> = given.iter().map(|version| version.trim().to_owned()).collect();
     if named.len() < 2 || named.iter().any(String::is_empty) {
@@ -82,13 +84,23 @@ fn versions(args: &ShrinkArgs) -> Result<Vec<String>, Failure> {
     }
 }
 
+/// What is to be compared.
+fn kind_asked(args: &ShrinkArgs) -> VersionKind {
+    match (args.bisect_image.is_empty(), args.bisect_server.is_empty()) {
+        (false, _) => VersionKind::Image,
+        (true, false) => VersionKind::Server,
+        (true, true) => VersionKind::Client,
+    }
+}
+
 /// What is compared. The error says why this run cannot be made with other versions.
 fn kind_for(args: &ShrinkArgs, original: &Original) -> Result<VersionKind, Failure> {
     let config = &original.config;
     if config.attach.is_attached() {
         return Err(Failure::usage(RUNNING_SERVERS));
     }
-    if args.bisect_image.is_empty() {
+    let kind = kind_asked(args);
+    if kind == VersionKind::Client {
         return match config.who {
             Clients::Foreign { .. } => Ok(VersionKind::Client),
             Clients::Recipe(_) => Err(Failure::usage(format!(
@@ -99,11 +111,11 @@ fn kind_for(args: &ShrinkArgs, original: &Original) -> Result<VersionKind, Failu
     }
     if config.runtime == RuntimeRequest::Simulated {
         return Err(Failure::usage(format!(
-            "the servers of {} are models without an image\nhint: repeat the run on real servers first: --runtime docker",
+            "the servers of {} are models without versions\nhint: repeat the run on real servers first: --runtime docker",
             original.name
         )));
     }
-    Ok(VersionKind::Image)
+    Ok(kind)
 }
 
 /// The servers of one version, or of all of them.
@@ -198,14 +210,19 @@ impl<'a> Comparing<'a> {
         match self.kind {
             VersionKind::Client => set_option(&mut options, "client", version),
             VersionKind::Image => {
+                set_option(&mut options, "server-version", None);
                 set_option(&mut options, "image", version);
                 set_option(&mut options, "runtime", Some("docker".to_owned()));
+            }
+            VersionKind::Server => {
+                set_option(&mut options, "image", None);
+                set_option(&mut options, "server-version", version);
             }
         }
         options
     }
 
-    /// The servers for a version: clients share them, an image has them to itself. `Err(why)` where there are none.
+    /// The servers for a version: clients share them, an image or a version of the servers has them to itself. `Err(why)` where there are none.
     async fn servers_for(&mut self, version: usize, args: &RunArgs) -> Result<&mut ExperimentSeries, String> {
         let is_kept = |kept: &VersionServers| self.kind == VersionKind::Client || kept.version == version;
         if !self.servers.as_ref().is_some_and(is_kept) {

@@ -1,4 +1,4 @@
-//! The screen of `harness shrink --bisect-image` and `--bisect-client`: a line for each run, and the answer.
+//! The screen of `harness shrink --bisect-image`, `--bisect-server` and `--bisect-client`: a line for each run, and the answer.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,13 +17,15 @@ use crate::report::words::many;
 #[serde(rename_all = "lowercase")]
 pub enum VersionKind {
     Image,
+    /// As `--server-version` takes it.
+    Server,
     Client,
 }
 
 /// One version, as `--json` prints it.
 #[derive(Debug, Serialize)]
 pub struct VersionResult {
-    /// The image or the command.
+    /// The image, the version of the servers or the command.
     pub version: String,
     pub state: VersionState,
     /// Of the runs that prove something.

@@ -117,6 +117,7 @@ fn begun(args: &HuntArgs) -> Result<HuntRecord, Failure> {
         ("recipe", &args.recipe),
         ("lease", &args.lease),
         ("runtime", &args.runtime),
+        ("server-version", &args.server_version),
     ];
     let typed = typed
         .into_iter()

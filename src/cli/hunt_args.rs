@@ -52,6 +52,9 @@ pub struct HuntArgs {
     /// How servers are started: `auto`, `docker`, `local`, or `simulated`
     #[arg(long, help_heading = SERVERS, value_name = "RUNTIME")]
     pub runtime: Option<String>,
+    /// Version of the servers, such as 6.2; `harness list versions` shows which can be fetched
+    #[arg(long, help_heading = SERVERS, value_name = "VERSION")]
+    pub server_version: Option<String>,
     /// Set any option of `harness run` in every experiment, such as `clients=3`; can be repeated
     #[arg(long, help_heading = SERVERS, value_name = "OPTION=VALUE")]
     pub set: Vec<String>,
@@ -74,7 +77,7 @@ pub struct HuntArgs {
         id = "go_on",
         help_heading = AGAIN,
         value_name = "DIR",
-        conflicts_with_all = ["backend", "client", "promise", "recipe", "lease", "faults", "seed", "set", "exhaustive", "without_reduction", "shard"]
+        conflicts_with_all = ["backend", "client", "promise", "recipe", "lease", "faults", "seed", "server_version", "set", "exhaustive", "without_reduction", "shard"]
     )]
     pub go_on: Option<PathBuf>,
     /// Merge the records of hunts for one lock in these folders, such as those of the pods of a campaign
@@ -84,7 +87,7 @@ pub struct HuntArgs {
         value_name = "DIR",
         num_args = 1..,
         conflicts_with_all = [
-            "backend", "client", "promise", "recipe", "lease", "faults", "seed", "runtime", "set", "length", "experiments", "until",
+            "backend", "client", "promise", "recipe", "lease", "faults", "seed", "runtime", "server_version", "set", "length", "experiments", "until",
             "jobs", "go_on", "keep_runs", "metrics", "exhaustive", "without_reduction", "shard"
         ]
     )]
@@ -124,14 +127,17 @@ pub struct ShrinkArgs {
     /// Find the server image that introduced the violation: a list, oldest first, such as `redis:6.2,redis:7.0,redis:7.2`
     #[arg(long, value_name = "IMAGES", value_delimiter = ',', conflicts_with = "bisect_client")]
     pub bisect_image: Vec<String>,
+    /// Find the version of the servers that introduced the violation: a list, oldest first, such as `6.2,7.0,8.0`
+    #[arg(long, value_name = "VERSIONS", value_delimiter = ',', conflicts_with_all = ["bisect_image", "bisect_client"])]
+    pub bisect_server: Vec<String>,
     /// Find the lock client that introduced the violation: repeat the option for each version, oldest first
     #[arg(long, value_name = "CMD")]
     pub bisect_client: Vec<String>,
-    /// Maximum number of runs of one version, with --bisect-image or --bisect-client
+    /// Maximum number of runs of one version, with --bisect-image, --bisect-server or --bisect-client
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     pub bisect_runs: u32,
     /// Maximum number of runs in the search [default: 20, in virtual time 40, on models 3000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["bisect_image", "bisect_client"])]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["bisect_image", "bisect_server", "bisect_client"])]
     pub runs: Option<u32>,
     /// Runs of the result, or of the newest version, for its hit rate
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
@@ -141,7 +147,7 @@ pub struct ShrinkArgs {
     pub limit: Duration,
     /// Write the result as a test, which passes without a violation: for pytest (`test_lock.py`), the shell (`lock.sh`), JUnit 5
     /// (`LockTest.java`), node (`lock.test.mjs`) or cargo (`tests/lock.rs`); for runs in virtual time
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["bisect_image", "bisect_client"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["bisect_image", "bisect_server", "bisect_client"])]
     pub as_test: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
@@ -157,6 +163,7 @@ pub struct ShrinkArgs {
 impl ShrinkArgs {
     /// Whether it looks for the version that began the violation, and not for less that shows it.
     pub fn compares_versions(&self) -> bool {
-        !(self.bisect_image.is_empty() && self.bisect_client.is_empty())
+        let named = [&self.bisect_image, &self.bisect_server, &self.bisect_client];
+        named.iter().any(|versions| !versions.is_empty())
     }
 }

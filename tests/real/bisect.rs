@@ -43,6 +43,9 @@ fn a_lock_of_harness_and_servers_that_are_models_have_no_such_versions() {
     for (words, why) in [
         ("--bisect-client ./a --bisect-client ./b", "a recipe of harness"),
         ("--bisect-image a:1,b:1", "are models"),
+        ("--bisect-server 6.2,7.0", "are models"),
+        ("--bisect-server 6.2", "two versions or more"),
+        ("--bisect-server 6.2,7.0 --bisect-image a:1,b:1", "cannot be used with"),
         ("--bisect-image a:1", "two versions or more"),
         ("--bisect-image a:1,b:1 --runs 3", "cannot be used with"),
     ] {

@@ -39,3 +39,4 @@ mod taps;
 mod terminal;
 mod told;
 mod upgrades;
+mod versions;

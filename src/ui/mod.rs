@@ -25,8 +25,9 @@ pub enum Show {
     Nothing,
 }
 
-/// Shows events until the run ends, and keeps them as lines of a log.
-pub async fn show(
+/// Shows events until the run ends, and keeps them as lines of a log. Blocks, also where a terminal takes nothing: nobody reads it, or a
+/// user has stopped it by Ctrl-S.
+pub fn show(
     mut events: Receiver<TimedEvent>,
     (how, look): (Show, Look),
     log: impl Write + Send + 'static,
@@ -43,7 +44,7 @@ pub async fn show(
         views.push(Box::new(metrics));
     }
     let mut start = None;
-    while let Some((at, event)) = events.recv().await {
+    while let Some((at, event)) = events.blocking_recv() {
         let start = *start.get_or_insert(at);
         if matches!(event, ProgressEvent::End) {
             break;

@@ -69,3 +69,37 @@ fn a_run_says_what_is_under_way_and_its_block_vanishes_before_the_verdict() {
     assert!(last_block < verdict);
     assert!(written[last_block..verdict].contains("\u{1b}[2K"), "{written:?}");
 }
+
+/// Runs a command at a terminal that is not read for some seconds, and ends with its exit code.
+const UNREAD: &str = r#"
+import os, pty, select, sys, time
+child, terminal = pty.fork()
+if child == 0:
+    os.execvp(sys.argv[1], sys.argv[1:])
+begun = time.monotonic()
+while True:
+    if 3 < time.monotonic() - begun < 9:
+        time.sleep(0.1)
+    elif select.select([terminal], [], [], 0.1)[0]:
+        try:
+            if not os.read(terminal, 65536):
+                break
+        except OSError:
+            break
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"#;
+
+#[test]
+fn a_terminal_that_nobody_reads_does_not_stop_a_run() {
+    let harness = Harness::new();
+    let run = harness.command("run --backend redis --runtime local --fault latency --lease 1s --time 12s");
+    let mut unread = Command::new("python3");
+    unread.args(["-c", UNREAD]).arg(run.get_program()).args(run.get_args());
+    unread
+        .current_dir(harness.folder.path())
+        .env_remove("CI")
+        .env("TERM", "xterm-256color");
+    assert!(unread.status().expect("python3 is here").success());
+    let history = std::fs::read_to_string(harness.results().join("latest/history.jsonl")).unwrap();
+    assert!(!history.contains(r#""f":"stall""#));
+}

@@ -137,7 +137,7 @@ fn all_of_the_network_bite_in_one_run(runtime: &str) {
         ("reset", "reset=500ms", &["resets"][..]),
         ("partition", "partition=holder", &["dropped_packets", "held_connects"]),
     ];
-    all_of_them_bite(runtime, &faults, "--window 2500ms --time 30s");
+    all_of_them_bite(runtime, &faults, "--window 2s --time 26s");
 }
 
 fn all_on_messages_and_servers_bite_in_one_run(runtime: &str) {

@@ -92,10 +92,10 @@ fn exits(harness: &Harness, words: &str, seeds: std::ops::Range<u32>) -> Vec<i32
     exits
 }
 
-/// It holds in the usual order, and does not in one that is drawn.
-fn is_found(client: &str, words: &str) {
+/// It holds in the usual order, and does not in one that is drawn. `None` without a Redis.
+fn is_found(client: &str, words: &str) -> Option<Harness> {
     if has_no_redis() {
-        return;
+        return None;
     }
     let harness = Harness::new();
     let words = format!("{} {words}", harness.client(client));
@@ -106,7 +106,7 @@ fn is_found(client: &str, words: &str) {
         1..9,
     );
     assert!(drawn.ends_with(&[1]), "{drawn:?}");
-    harness.assert_replayed();
+    Some(harness)
 }
 
 #[test]
@@ -116,7 +116,9 @@ fn answers_that_change_places_on_a_shared_connection_are_found() {
 
 #[test]
 fn a_renewal_that_comes_after_the_release_is_found() {
-    is_found(&a_renewal_beside_the_release(), "--clients 3");
+    if let Some(harness) = is_found(&a_renewal_beside_the_release(), "--clients 3") {
+        harness.assert_replayed();
+    }
 }
 
 #[test]

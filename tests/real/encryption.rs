@@ -36,7 +36,12 @@ struct ClientFiles {
 
 impl ClientFiles {
     fn of(run: &GuardedRun) -> Self {
-        let given = |name: &str| PathBuf::from(run.given(name).unwrap_or_else(|| panic!("clients have no {name}")));
+        // a process has no environment for a moment while it becomes another program
+        let given = |name: &str| {
+            PathBuf::from(until_ok(|| {
+                run.given(name).ok_or_else(|| format!("clients have no {name}"))
+            }))
+        };
         Self {
             ca: given("HARNESS_TLS_CA"),
             identity: ["HARNESS_TLS_CERT", "HARNESS_TLS_KEY"].map(given),

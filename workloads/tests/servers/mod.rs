@@ -4,8 +4,11 @@ use std::cell::Cell;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener as StdListener, TcpStream as StdStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
@@ -59,11 +62,22 @@ const BLOCK: u16 = 40;
 const FIRST: u16 = 12_000;
 const BLOCKS: u16 = 150;
 
+/// The first port of this process's block. The block is its own as long as it listens on a socket of that name, which ends with it.
+fn first_port() -> u16 {
+    static OWN: OnceLock<(u16, UnixListener)> = OnceLock::new();
+    let claim = |block: u16| {
+        let name = UnixAddress::from_abstract_name(format!("harness-test-ports-{block}")).unwrap();
+        Some((block, UnixListener::bind_addr(&name).ok()?))
+    };
+    let blocks = || (0..BLOCKS).map(|more| ((std::process::id() + u32::from(more)) % u32::from(BLOCKS)) as u16);
+    let (block, _) = OWN.get_or_init(|| blocks().find_map(claim).expect("fewer tests run at once"));
+    FIRST + BLOCK * block
+}
+
 /// Free ports, below those that outgoing connections take, each given to one cluster only.
 fn ports(count: usize) -> Vec<u16> {
     static GIVEN: AtomicU16 = AtomicU16::new(0);
-    let block = u16::try_from(std::process::id() % u32::from(BLOCKS)).unwrap();
-    let first = FIRST + BLOCK * block;
+    let first = first_port();
     let free = |port: &u16| StdListener::bind(("127.0.0.1", *port)).is_ok();
     let fresh = std::iter::repeat_with(|| first + GIVEN.fetch_add(1, Ordering::Relaxed));
     fresh

@@ -16,12 +16,13 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::answers::Role;
 use super::phase_fact::PhaseFact;
-use super::window_facts::{WindowHeal, WindowStart, take, with_phase, without_phase};
+use super::window_facts::{WindowHeal, WindowStart, fields_of, lenient, take, with_phase, without_phase};
 
 /// The `f` of lines that begin a phase of the run.
 pub(super) const PHASE: &str = "phase";
@@ -133,34 +134,41 @@ pub struct Nemesis {
 }
 
 /// Whether the observer hears a server, or a group of servers that it listens to as one.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "phase", rename_all = "lowercase")]
 pub enum ObserverFact {
     /// It has heard nothing since `since_ns`, in nanoseconds of the history (`None`: since this line), and hears nothing until
     /// it is back: what happens meanwhile is not told.
     Lost {
         /// `master`, `master 2`, `ensemble`. Older histories have it as `whom`.
+        #[serde(default, deserialize_with = "lenient", alias = "whom")]
         watched: String,
         /// Since when, in nanoseconds of the history.
+        #[serde(default, deserialize_with = "lenient", rename = "since")]
         since_ns: Option<u64>,
     },
     /// It hears it again.
     Back {
         /// What it watches.
+        #[serde(default, deserialize_with = "lenient", alias = "whom")]
         watched: String,
     },
 }
 
 /// Locks that are used by turns, and are removed from the servers while they are not in use.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "phase", rename_all = "lowercase")]
 pub enum ChurnFact {
     /// It begins; a turn lasts `turn_ms` milliseconds.
     Begin {
         /// How long each turn is, in milliseconds.
+        #[serde(default, deserialize_with = "lenient")]
         turn_ms: u64,
     },
     /// What was left of this lock was removed.
     Removed {
         /// The name of the lock.
+        #[serde(default, deserialize_with = "lenient")]
         lock: String,
     },
 }
@@ -222,13 +230,10 @@ impl NemesisFact {
     /// All other fields of its line.
     pub fn fields(&self) -> Map<String, Value> {
         match self {
-            Self::Phase(phase) => phase.fields(),
+            Self::Phase(phase) => fields_of(phase),
             Self::Start { start, .. } => with_phase("start", start),
             Self::Heal { heal, .. } => with_phase("heal", heal),
-            Self::Observer(ObserverFact::Lost { watched, since_ns }) => {
-                with_phase("lost", &json!({ "watched": watched, "since": since_ns }))
-            }
-            Self::Observer(ObserverFact::Back { watched }) => with_phase("back", &json!({ "watched": watched })),
+            Self::Observer(observed) => fields_of(observed),
             Self::Roles(roles) => with_phase("seen", &json!({ "roles": roles })),
             Self::ServerEnded(end) => with_phase("ended", end),
             Self::Stall { lasted_ms } => with_phase("over", &json!({ "lasted_ms": lasted_ms })),
@@ -239,8 +244,7 @@ impl NemesisFact {
                 "over",
                 &json!({ "lasted_ms": lasted_ms, "per_processor": per_processor }),
             ),
-            Self::Churn(ChurnFact::Begin { turn_ms }) => with_phase("begin", &json!({ "turn_ms": turn_ms })),
-            Self::Churn(ChurnFact::Removed { lock }) => with_phase("removed", &json!({ "lock": lock })),
+            Self::Churn(churn) => fields_of(churn),
             Self::ProxyChange(change) => with_phase("change", change),
             Self::Other { fields, .. } => fields.clone(),
         }
@@ -257,18 +261,16 @@ impl NemesisFact {
         }
         let phase = fields.get("phase").and_then(Value::as_str).unwrap_or_default();
         let known = match (f, phase) {
-            (PHASE, _) => PhaseFact::read(&fields).map(Self::Phase),
-            (OBSERVER, "lost" | "back") => observer(&fields).map(Self::Observer),
+            (PHASE, _) => said(&fields).map(Self::Phase),
+            (OBSERVER, "lost" | "back") => said(&fields).map(Self::Observer),
             (ROLES, "seen") => Some(Self::Roles(roles(&fields))),
-            (SERVER, "ended") => ServerEnd::deserialize(Value::Object(fields.clone()))
-                .ok()
-                .map(Self::ServerEnded),
+            (SERVER, "ended") => said(&fields).map(Self::ServerEnded),
             (STALL, "over") => fields
                 .get("lasted_ms")
                 .and_then(Value::as_u64)
                 .map(|lasted_ms| Self::Stall { lasted_ms }),
             (BUSY, "over") => busy(&fields),
-            (CHURN, "begin" | "removed") => churn(&fields).map(Self::Churn),
+            (CHURN, "begin" | "removed") => said(&fields).map(Self::Churn),
             (PROXY_API, "change" | "poke") => Some(Self::ProxyChange(ProxyChange::read(fields.clone()))),
             (_, "heal") => Some(Self::Heal {
                 fault: f.to_owned(),
@@ -320,23 +322,16 @@ impl<'de> Deserialize<'de> for NemesisFact {
     }
 }
 
+/// What the fields of a line say, if they say it; other fields are left aside.
+fn said<T: DeserializeOwned>(fields: &Map<String, Value>) -> Option<T> {
+    T::deserialize(Value::Object(fields.clone())).ok()
+}
+
 fn busy(fields: &Map<String, Value>) -> Option<NemesisFact> {
     Some(NemesisFact::Busy {
         lasted_ms: fields.get("lasted_ms")?.as_u64()?,
         per_processor: fields.get("per_processor")?.as_f64()?,
     })
-}
-
-fn observer(fields: &Map<String, Value>) -> Option<ObserverFact> {
-    let watched = fields.get("watched").or_else(|| fields.get("whom"));
-    let watched = watched.and_then(Value::as_str).unwrap_or_default().to_owned();
-    match fields.get("phase")?.as_str()? {
-        "back" => Some(ObserverFact::Back { watched }),
-        _ => Some(ObserverFact::Lost {
-            watched,
-            since_ns: fields.get("since").and_then(Value::as_u64),
-        }),
-    }
 }
 
 /// Servers whose role is no text are left out.
@@ -345,21 +340,6 @@ fn roles(fields: &Map<String, Value>) -> BTreeMap<String, Role> {
     roles
         .filter_map(|(server, role)| Some((server.clone(), Role::parse(role.as_str()?))))
         .collect()
-}
-
-fn churn(fields: &Map<String, Value>) -> Option<ChurnFact> {
-    match fields.get("phase")?.as_str()? {
-        "begin" => Some(ChurnFact::Begin {
-            turn_ms: fields.get("turn_ms").and_then(Value::as_u64).unwrap_or(0),
-        }),
-        _ => Some(ChurnFact::Removed {
-            lock: fields
-                .get("lock")
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned(),
-        }),
-    }
 }
 
 #[cfg(test)]

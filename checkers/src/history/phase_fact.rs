@@ -3,39 +3,46 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
 
-use super::window_facts::{take, with_phase};
+use super::window_facts::lenient;
 
 /// The beginning of a phase, with what is known by then.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "phase", rename_all = "kebab-case")]
 pub enum PhaseFact {
     /// No faults, to see that the lock works at all.
     Control {
         /// Acquires that each client has to make, where that was asked for.
+        #[serde(default, deserialize_with = "lenient")]
         each: Option<u32>,
     },
     /// Control passed.
     WarmUp {
         /// Acquires that were answered in the control phase.
+        #[serde(default, deserialize_with = "lenient")]
         control_acquires: u64,
     },
     /// Faults are on from here.
     Faults {
         /// Fault windows that are planned.
+        #[serde(default, deserialize_with = "lenient")]
         windows: u32,
         /// They are of whatever faults fit, and none was asked for by name.
+        #[serde(default, deserialize_with = "lenient", skip_serializing_if = "std::ops::Not::not")]
         any: bool,
     },
     /// All faults are healed, and every client is to acquire once more. Older histories have it as `calm`.
+    #[serde(alias = "calm")]
     Recovery,
     /// A violation was seen while the run went on, and ends it: faults heal, and clients release what they hold. There is no recovery.
     Violation(SeenViolation),
     /// The run came to its end.
     End {
         /// Clients that acquired less often than they should have: `c3`.
+        #[serde(default, deserialize_with = "lenient")]
         unfinished: Vec<String>,
         /// What taps counted, where there were any.
+        #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
         wire: Option<TapTotals>,
     },
 }
@@ -145,42 +152,5 @@ impl PhaseFact {
             Self::Violation(_) => "violation",
             Self::End { .. } => "end",
         }
-    }
-
-    pub(super) fn fields(&self) -> Map<String, Value> {
-        let facts = match self {
-            Self::Control { each } => json!({ "each": each }),
-            Self::WarmUp { control_acquires } => json!({ "control_acquires": control_acquires }),
-            Self::Faults { windows, any: false } => json!({ "windows": windows }),
-            Self::Faults { windows, any } => json!({ "windows": windows, "any": any }),
-            Self::Recovery => json!({}),
-            Self::Violation(seen) => json!(seen),
-            Self::End { unfinished, wire: None } => json!({ "unfinished": unfinished }),
-            Self::End { unfinished, wire } => json!({ "unfinished": unfinished, "wire": wire }),
-        };
-        with_phase(self.name(), &facts)
-    }
-
-    pub(super) fn read(fields: &Map<String, Value>) -> Option<Self> {
-        let number = |name: &str| fields.get(name).and_then(Value::as_u64);
-        let small = |name: &str| number(name).and_then(|number| u32::try_from(number).ok());
-        let mut fields = fields.clone();
-        Some(match fields.get("phase")?.as_str()? {
-            "control" => Self::Control { each: small("each") },
-            "warm-up" => Self::WarmUp {
-                control_acquires: number("control_acquires").unwrap_or(0),
-            },
-            "faults" => Self::Faults {
-                windows: small("windows").unwrap_or(0),
-                any: fields.get("any").and_then(Value::as_bool).unwrap_or(false),
-            },
-            "recovery" | "calm" => Self::Recovery,
-            "violation" => Self::Violation(SeenViolation::deserialize(Value::Object(fields)).ok()?),
-            "end" => Self::End {
-                unfinished: take(&mut fields, "unfinished").unwrap_or_default(),
-                wire: take(&mut fields, "wire"),
-            },
-            _ => return None,
-        })
     }
 }

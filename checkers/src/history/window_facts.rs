@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 /// Counters of what one window did, by name: the `evidence` of its heal, `{"links":3,"resets":2,"acquires":41}`.
@@ -71,7 +71,7 @@ impl<K: Into<String>> Extend<(K, u64)> for EffectCounters {
 
 /// Values that are no whole numbers are left out.
 impl<'de> Deserialize<'de> for EffectCounters {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let all = Map::deserialize(deserializer)?;
         Ok(all
             .into_iter()
@@ -301,6 +301,12 @@ pub(super) fn take<T: DeserializeOwned>(fields: &mut Map<String, Value>, key: &s
     Some(typed)
 }
 
+/// A field that has the wanted shape; the default where it has another.
+pub(super) fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(field: D) -> Result<T, D::Error> {
+    let value = Value::deserialize(field)?;
+    Ok(T::deserialize(value).unwrap_or_default())
+}
+
 /// Whether a name is a whole word somewhere in a value.
 fn mentions(value: &Value, name: &str) -> bool {
     match value {
@@ -316,11 +322,15 @@ fn mentions_in(text: &str, name: &str) -> bool {
         .any(|word| word == name)
 }
 
-pub(super) fn with_phase(phase: &str, facts: &impl Serialize) -> Map<String, Value> {
-    let mut fields = match serde_json::to_value(facts) {
+pub(super) fn fields_of(facts: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(facts) {
         Ok(Value::Object(fields)) => fields,
         _ => unreachable!("facts are objects of plain data"),
-    };
+    }
+}
+
+pub(super) fn with_phase(phase: &str, facts: &impl Serialize) -> Map<String, Value> {
+    let mut fields = fields_of(facts);
     fields.insert("phase".to_owned(), phase.into());
     fields
 }

@@ -1,8 +1,7 @@
 //! Where a small set of operations stops having an order: the longest prefix that has one, the states that are possible
 //! after it, and the operation whose answer is impossible in each of them.
 
-use std::collections::HashMap;
-
+use super::explanation::Frontier;
 use super::minimal::search_register;
 use super::operations::{self, Operations};
 use super::spec::SequentialSpec;
@@ -13,11 +12,6 @@ use crate::options::{Budget, Clock};
 
 /// Operations of a proof that are still taken apart: a proof of more is not read operation by operation.
 const MAX_OPERATIONS: usize = 20;
-/// Sets of operations in effect that are looked at.
-const MAX_CONFIGURATIONS: usize = 20_000;
-
-/// Which operations are in effect, as bits, and the state that they left; with one order of them.
-type Reached<T> = ((u64, T), Vec<usize>);
 
 /// Where a set of operations stops having an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,62 +57,16 @@ fn take_apart<S: SequentialSpec>(
     all: &Operations<S::Op>,
     word: impl Fn(&S::State) -> String,
 ) -> Option<DeadEnd> {
-    let operations = &all.operations;
     let after = all.predecessors(history);
-    let mut happenings: Vec<(u64, bool, usize)> = Vec::new();
-    for (place, operation) in operations.iter().enumerate() {
-        happenings.push((operation.call, false, place));
-        happenings.extend(operation.reply.map(|reply| (reply.max(operation.call), true, place)));
-    }
-    happenings.sort_unstable();
-    let mut open: Vec<usize> = Vec::new();
-    let mut reached: HashMap<(u64, S::State), Vec<usize>> = HashMap::from([((0, spec.initial()), Vec::new())]);
-    for (_, reply, place) in happenings {
-        if !reply {
-            open.push(place);
-            continue;
-        }
-        let mut waiting: Vec<Reached<S::State>> = reached.drain().collect();
-        while let Some(((done, state), order)) = waiting.pop() {
-            for next in open.iter().filter(|next| done >> **next & 1 == 0) {
-                if after[*next].is_some_and(|first| done >> first & 1 == 0) {
-                    continue;
-                }
-                let stepped = spec
-                    .step(state.clone(), &operations[*next].op)
-                    .map(|state| (done | 1 << next, state));
-                if let Some(key) = stepped.filter(|key| !reached.contains_key(key)) {
-                    waiting.push((key, order.iter().copied().chain([*next]).collect()));
-                }
-            }
-            reached.insert((done, state), order);
-            if reached.len() > MAX_CONFIGURATIONS {
-                return None;
-            }
-        }
-        let possible: Vec<Reached<S::State>> = reached.drain().collect();
-        reached = possible
-            .iter()
-            .filter(|((done, _), _)| done >> place & 1 == 1)
-            .cloned()
-            .collect();
-        if reached.is_empty() {
-            let mut states: Vec<String> = possible.iter().map(|((_, state), _)| word(state)).collect();
-            states.sort_unstable();
-            states.dedup();
-            // One of the shortest: what need not have happened is left out; of equal ones the first by place.
-            let order = possible
-                .into_iter()
-                .map(|(_, order)| order)
-                .min_by_key(|order| (order.len(), order.clone()))?;
-            return Some(DeadEnd {
-                order: order.into_iter().map(|place| all.calls[place]).collect(),
-                states,
-                call: all.calls[place],
-            });
-        }
-    }
-    None
+    let (order, states, blocked) = Frontier::of(spec, &all.operations, &after)?.end()?;
+    let mut states: Vec<String> = states.iter().map(word).collect();
+    states.sort_unstable();
+    states.dedup();
+    Some(DeadEnd {
+        order: order.into_iter().map(|place| all.calls[place]).collect(),
+        states,
+        call: all.calls[blocked],
+    })
 }
 
 #[cfg(test)]

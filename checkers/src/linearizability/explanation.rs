@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::minimal::prefix;
 use super::search::Searched;
 use super::search_run::search;
 use super::spec::{Operation, SequentialSpec};
@@ -45,10 +46,7 @@ where
     let Searched::NoOrder { blocked } = search(spec, operations, budget, clock) else {
         return None;
     };
-    let until = operations[blocked].reply.unwrap_or(u64::MAX);
-    let before: Vec<usize> = (0..operations.len())
-        .filter(|place| operations[*place].call <= until)
-        .collect();
+    let before = prefix(operations, blocked);
     let units: Vec<Vec<usize>> = (0..before.len()).map(|place| vec![place]).collect();
     let started = clock.now_ns();
     let kept = shrink(before.len(), &units, |answered| {
@@ -71,7 +69,7 @@ where
     });
     let answered = |place: &usize| operations[*place].reply.is_some();
     let needed = kept.into_iter().map(|place| before[place]).filter(answered).collect();
-    let end = Frontier::of(spec, operations).and_then(Frontier::end);
+    let end = Frontier::of(spec, operations, &[]).and_then(Frontier::end);
     let (prefix, states, blocked) = end.unwrap_or((Vec::new(), Vec::new(), blocked));
     Some(Explanation {
         needed,
@@ -88,9 +86,10 @@ type InEffect<State> = (u64, State);
 const START: usize = usize::MAX;
 
 /// All that may be in effect at one moment of a history.
-struct Frontier<'a, S: SequentialSpec> {
+pub(super) struct Frontier<'a, S: SequentialSpec> {
     spec: &'a S,
     operations: &'a [Operation<S::Op>],
+    after: &'a [Option<usize>],
     slots: [Option<usize>; MAX_IN_FLIGHT],
     /// Each with the last step that led to it.
     reached: HashMap<InEffect<S::State>, usize>,
@@ -100,11 +99,13 @@ struct Frontier<'a, S: SequentialSpec> {
 }
 
 impl<'a, S: SequentialSpec> Frontier<'a, S> {
-    /// Goes up to the first answer that is impossible. `None` where too much would have to be kept.
-    fn of(spec: &'a S, operations: &'a [Operation<S::Op>]) -> Option<Self> {
+    /// Goes up to the first answer that is impossible. `None` where there is none, or too much would have to be kept.
+    /// `after` is as in [`search_in_turn`](super::search_run::search_in_turn).
+    pub(super) fn of(spec: &'a S, operations: &'a [Operation<S::Op>], after: &'a [Option<usize>]) -> Option<Self> {
         let mut frontier = Self {
             spec,
             operations,
+            after,
             slots: [None; MAX_IN_FLIGHT],
             reached: HashMap::from([((0, spec.initial()), START)]),
             steps: Vec::new(),
@@ -147,7 +148,7 @@ impl<'a, S: SequentialSpec> Frontier<'a, S> {
             }
             let before = self.reached[&(taken, state.clone())];
             for (next, place) in self.slots.iter().enumerate() {
-                let Some(place) = place.filter(|_| taken >> next & 1 == 0) else {
+                let Some(place) = place.filter(|place| taken >> next & 1 == 0 && self.follows(*place, taken)) else {
                     continue;
                 };
                 let Some(after) = self.spec.step(state.clone(), &self.operations[place].op) else {
@@ -167,22 +168,31 @@ impl<'a, S: SequentialSpec> Frontier<'a, S> {
         Some(())
     }
 
-    /// One of the shortest orders up to the impossible answer, the states that it and the others leave, and the operation.
-    fn end(self) -> Option<(Vec<usize>, Vec<S::State>, usize)> {
-        let mut states: Vec<S::State> = Vec::new();
-        let mut shortest: Option<Vec<usize>> = None;
+    /// Whether the operation that has to come first is in effect: it is no longer in flight, or among these.
+    fn follows(&self, place: usize, taken: u64) -> bool {
+        let first = self.after.get(place).copied().flatten();
+        let slot = first.and_then(|first| self.slots.iter().position(|open| *open == Some(first)));
+        slot.is_none_or(|slot| taken >> slot & 1 == 1)
+    }
+
+    /// The shortest order up to the impossible answer, of equal ones the first by places; the states that it and the others
+    /// leave, and the operation.
+    pub(super) fn end(self) -> Option<(Vec<usize>, Vec<S::State>, usize)> {
         let mut reached: Vec<_> = self.reached.into_iter().collect();
         reached.sort_by_key(|(_, step)| *step);
-        for ((_, state), last) in reached {
+        let order_up_to = |last: usize| {
             let (mut order, mut step) = (Vec::new(), last);
             while let Some((place, before)) = self.steps.get(step) {
                 order.push(*place);
                 step = *before;
             }
             order.reverse();
-            if shortest.as_ref().is_none_or(|shortest| order.len() < shortest.len()) {
-                shortest = Some(order);
-            }
+            order
+        };
+        let orders = reached.iter().map(|(_, last)| order_up_to(*last));
+        let shortest = orders.min_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
+        let mut states: Vec<S::State> = Vec::new();
+        for ((_, state), _) in reached {
             if !states.contains(&state) {
                 states.push(state);
             }

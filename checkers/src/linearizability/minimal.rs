@@ -224,7 +224,7 @@ fn short(budget: Budget) -> Budget {
 }
 
 /// The operations that were called before the reply that nothing can precede.
-fn prefix<O>(operations: &[Operation<O>], blocked: usize) -> Vec<usize> {
+pub(super) fn prefix<O>(operations: &[Operation<O>], blocked: usize) -> Vec<usize> {
     let until = operations[blocked].reply.unwrap_or(u64::MAX);
     (0..operations.len())
         .filter(|place| operations[*place].call <= until)

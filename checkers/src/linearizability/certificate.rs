@@ -51,7 +51,7 @@ pub(crate) fn lock(
             let spec = ManyOwners::new(*model);
             latest(&spec, all, &after)
                 .or_else(|| ordered(&spec, all, &after, (budget, clock)))
-                .or_else(|| ordered(&ManyOwners::new(*model).without_hints(), all, &after, (budget, clock)))
+                .or_else(|| ordered(&spec.without_hints(), all, &after, (budget, clock)))
         }
         _ => {
             let spec = OneOwner::new(*model);

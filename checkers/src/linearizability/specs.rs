@@ -1,10 +1,8 @@
 //! The built-in specifications of locks: with one owner, and with many.
 
-use std::cell::RefCell;
-
 use super::spec::{Polarity, SequentialSpec};
 use crate::history::Mode;
-use crate::history::names::{FastMap, NONE};
+use crate::history::names::NONE;
 use crate::model::Model;
 
 /// One operation on a lock with its answer.
@@ -188,21 +186,13 @@ impl SequentialSpec for OneOwner {
 }
 
 /// A lock that many can have at once: read/write, or a number of permits.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct ManyOwners {
     permits: Option<u64>,
     hints: bool,
-    states: RefCell<Interned>,
 }
 
 type OwnerList = Vec<(u32, Mode, u64)>;
-
-/// Each distinct set of owners once.
-#[derive(Debug, Default)]
-struct Interned {
-    numbers: FastMap<OwnerList, u32>,
-    owners: Vec<OwnerList>,
-}
 
 impl ManyOwners {
     /// The specification of the read/write lock, or of a semaphore.
@@ -212,13 +202,7 @@ impl ManyOwners {
         } else {
             None
         };
-        let states = RefCell::new(Interned::default());
-        states.borrow_mut().number(Vec::new());
-        Self {
-            permits,
-            hints: true,
-            states,
-        }
+        Self { permits, hints: true }
     }
 
     /// The same without any hint: what the hints are tested against.
@@ -261,30 +245,16 @@ impl ManyOwners {
     }
 }
 
-impl Interned {
-    fn number(&mut self, owners: OwnerList) -> u32 {
-        if let Some(number) = self.numbers.get(&owners) {
-            return *number;
-        }
-        let number = self.owners.len() as u32;
-        self.numbers.insert(owners.clone(), number);
-        self.owners.push(owners);
-        number
-    }
-}
-
 impl SequentialSpec for ManyOwners {
     type Op = LockOp;
-    /// The number of a set of owners.
-    type State = u32;
+    /// The owners by process, each with its mode and its permits.
+    type State = OwnerList;
 
-    fn initial(&self) -> u32 {
-        0
+    fn initial(&self) -> OwnerList {
+        Vec::new()
     }
 
-    fn step(&self, state: u32, op: &LockOp) -> Option<u32> {
-        let mut states = self.states.borrow_mut();
-        let mut owners = states.owners[state as usize].clone();
+    fn step(&self, mut owners: OwnerList, op: &LockOp) -> Option<OwnerList> {
         let legal = match *op {
             LockOp::Acquire {
                 process, mode, permits, ..
@@ -299,7 +269,7 @@ impl SequentialSpec for ManyOwners {
             LockOp::NotHeld { process } => owners.iter().all(|owner| owner.0 != process),
         };
         owners.sort_unstable_by_key(|owner| owner.0);
-        legal.then(|| states.number(owners))
+        legal.then_some(owners)
     }
 
     fn is_observer(&self, op: &LockOp) -> bool {

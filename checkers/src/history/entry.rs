@@ -77,21 +77,8 @@ impl F {
 
     /// The operation or signal of that name.
     pub fn parse(name: &str) -> Option<Self> {
-        Some(match name {
-            "acquire" => Self::Acquire,
-            "release" => Self::Release,
-            "extend" => Self::Extend,
-            "read" => Self::Read,
-            "write" => Self::Write,
-            "cas" => Self::Cas,
-            "lost" => Self::Lost,
-            "woken" => Self::Woken,
-            "died" => Self::Died,
-            "notified" => Self::Notified,
-            "granted" => Self::Granted,
-            "revoked" => Self::Revoked,
-            _ => return None,
-        })
+        let mut named = Self::ALL.into_iter().filter(|f| *f != Self::Nemesis);
+        named.find(|f| f.name() == name)
     }
 
     /// Whether lines of it come as a call and a reply.

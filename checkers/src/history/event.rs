@@ -240,6 +240,22 @@ pub enum Kind {
     Signal,
 }
 
+impl Kind {
+    /// All of them, in their order.
+    pub(crate) const ALL: [Self; 5] = [Self::Invoke, Self::Ok, Self::Fail, Self::Info, Self::Signal];
+
+    /// The word that a history has for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Invoke => "invoke",
+            Self::Ok => "ok",
+            Self::Fail => "fail",
+            Self::Info => "info",
+            Self::Signal => "signal",
+        }
+    }
+}
+
 /// The guarded register that checks tokens: what it did with the write of a holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -59,15 +59,14 @@ struct SmallEvent {
 
 /// Kinds, operations and modes of events, by one number.
 const WORDS: [(Kind, F, Mode); WORD_COUNT] = words();
-const WORD_COUNT: usize = KINDS.len() * F::ALL.len() * 2;
-const KINDS: [Kind; 5] = [Kind::Invoke, Kind::Ok, Kind::Fail, Kind::Info, Kind::Signal];
+const WORD_COUNT: usize = Kind::ALL.len() * F::ALL.len() * 2;
 
 const fn words() -> [(Kind, F, Mode); WORD_COUNT] {
     let mut words = [(Kind::Invoke, F::Acquire, Mode::Write); WORD_COUNT];
     let mut at = 0;
     while at < WORD_COUNT {
         let mode = if at % 2 == 0 { Mode::Write } else { Mode::Read };
-        words[at] = (KINDS[at / 2 / F::ALL.len()], F::ALL[at / 2 % F::ALL.len()], mode);
+        words[at] = (Kind::ALL[at / 2 / F::ALL.len()], F::ALL[at / 2 % F::ALL.len()], mode);
         at += 1;
     }
     words

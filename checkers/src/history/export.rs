@@ -42,14 +42,9 @@ fn write_entry(history: &History, entry: &Entry<'_>, out: &mut impl Write) -> io
         write_signal(entry, out)?;
         return writeln!(out, "}}");
     }
-    let kind = match entry.kind {
-        Kind::Invoke => "invoke",
-        Kind::Ok => "ok",
-        Kind::Fail => "fail",
-        Kind::Info | Kind::Signal => "info",
-    };
     let f = if entry.extends { F::Extend } else { entry.f };
-    write!(out, ":process {process}, :type :{kind}, :f :{}", f.name())?;
+    let (kind, f) = (entry.kind.name(), f.name());
+    write!(out, ":process {process}, :type :{kind}, :f :{f}")?;
     write_value(history, entry, out)?;
     for (name, number) in [
         ("token", entry.token),

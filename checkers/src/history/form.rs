@@ -69,19 +69,12 @@ pub(super) fn allowed(fields: &EventFields) -> Result<(), FormError> {
         ),
         Process::Nemesis => ("the nemesis", fields.f == F::Nemesis),
     };
-    let kind = match fields.kind {
-        Kind::Invoke => "invoke",
-        Kind::Ok => "ok",
-        Kind::Fail => "fail",
-        Kind::Info => "info",
-        Kind::Signal => "signal",
-    };
     if fits {
         Ok(())
     } else {
         Err(FormError::NotTheirs {
             who,
-            kind,
+            kind: fields.kind.name(),
             f: fields.f.name(),
         })
     }

@@ -319,14 +319,7 @@ impl LineFields {
 
     fn set_kind(&mut self, value: &ScanValue<'_>, names: &mut Names) {
         let Some(word) = self.text("type", value) else { return };
-        self.kind = match word {
-            "invoke" => Some(Kind::Invoke),
-            "ok" => Some(Kind::Ok),
-            "fail" => Some(Kind::Fail),
-            "info" => Some(Kind::Info),
-            "signal" => Some(Kind::Signal),
-            _ => None,
-        };
+        self.kind = Kind::ALL.into_iter().find(|kind| kind.name() == word);
         self.other_kind = if self.kind.is_none() { names.intern(word) } else { NONE };
     }
 

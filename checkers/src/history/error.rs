@@ -53,6 +53,15 @@ pub enum ReadError {
 }
 
 impl ReadError {
+    /// What a line says has no meaning.
+    pub(super) fn meaning(line: u64, found: impl Into<String>, expected: &str) -> Self {
+        Self::Meaning {
+            line,
+            found: found.into(),
+            expected: expected.to_owned(),
+        }
+    }
+
     /// The same about a line that this many lines stand before.
     pub(super) fn behind(mut self, lines: u64) -> Self {
         match &mut self {

@@ -101,11 +101,7 @@ impl JepsenReading<'_> {
     }
 
     fn one(&mut self, operation: &Datum, line: u64) -> Result<(), ReadError> {
-        let wrong = |found: String, expected: &str| ReadError::Meaning {
-            line,
-            found,
-            expected: expected.to_owned(),
-        };
+        let wrong = |found: String, expected: &str| ReadError::meaning(line, found, expected);
         if !matches!(operation, Datum::Map(_)) {
             return Err(wrong(
                 "a value that is no map".into(),
@@ -210,11 +206,7 @@ impl JepsenReading<'_> {
         value: &Datum,
         line: u64,
     ) -> Result<(Option<u64>, Option<u64>), ReadError> {
-        let wrong = |found: String, expected: &str| ReadError::Meaning {
-            line,
-            found,
-            expected: expected.to_owned(),
-        };
+        let wrong = |found: String, expected: &str| ReadError::meaning(line, found, expected);
         let asks = kind == Kind::Invoke;
         match (f, value) {
             (F::Write, Datum::Nil) if asks => Err(wrong("a write of nil".to_owned(), "a value that is written")),
@@ -247,11 +239,11 @@ impl JepsenReading<'_> {
         match whole {
             Ok(value) => Ok(self.register_value(&value)),
             Err(Stop::Wrong(error)) => Err(error),
-            Err(Stop::End) => Err(ReadError::Meaning {
-                line: 0,
-                found: format!("the initial value `{text}`"),
-                expected: "a value of EDN".to_owned(),
-            }),
+            Err(Stop::End) => Err(ReadError::meaning(
+                0,
+                format!("the initial value `{text}`"),
+                "a value of EDN",
+            )),
         }
     }
 
@@ -283,7 +275,7 @@ impl JepsenReading<'_> {
     fn nemesis(&mut self, map: &Datum, name: &str, at: (u64, u64), line: u64) -> Result<(), ReadError> {
         let value = map.get("value").unwrap_or(&Datum::Nil);
         let signal = F::parse(name).filter(|f| !f.is_operation() && matches!(value, Datum::Map(_)));
-        let raw;
+        let (raw, fault);
         let mut entry = Entry::new(at.0, at.1, Process::Nemesis, Kind::Info, F::Nemesis);
         if let Some(f) = signal {
             let number = |name: &str| value.get(name).and_then(Datum::number);
@@ -298,14 +290,11 @@ impl JepsenReading<'_> {
             entry.raw = Some(own);
             entry.name = Some(name);
         } else {
-            let (fault, phase) = self.phase(name);
+            let (begun, phase) = self.phase(name);
+            fault = begun;
             raw = serde_json::json!({ "f": fault, "phase": phase }).to_string();
             entry.raw = Some(&raw);
             entry.name = Some(&fault);
-            return self
-                .builder
-                .push(&entry)
-                .map_err(|fault| ReadError::NotWellFormed { line, fault });
         }
         self.builder
             .push(&entry)

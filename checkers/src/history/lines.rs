@@ -93,7 +93,7 @@ impl LineBlock {
             }
             scanned.map_err(|error| syntax(line, error))?;
             if let Some((field, expected)) = fields.wrong {
-                return Err(meaning(line, format!("the field `{field}`"), expected));
+                return Err(ReadError::meaning(line, format!("the field `{field}`"), expected));
             }
             let mut event = fields.event(line, &self.names)?;
             event.rare = self.rare_of(RareFields {
@@ -140,14 +140,6 @@ fn syntax(line: u64, broken: ScanError) -> ReadError {
         column: broken.column,
         found: broken.found,
         expected: broken.expected.to_owned(),
-    }
-}
-
-fn meaning(line: u64, found: impl Into<String>, expected: &str) -> ReadError {
-    ReadError::Meaning {
-        line,
-        found: found.into(),
-        expected: expected.to_owned(),
     }
 }
 
@@ -338,14 +330,14 @@ impl LineFields {
     }
 
     fn event(&self, line: u64, names: &Names) -> Result<EventFields, ReadError> {
-        let missing = |field: &str, expected: &str| meaning(line, format!("no `{field}`"), expected);
+        let missing = |field: &str, expected: &str| ReadError::meaning(line, format!("no `{field}`"), expected);
         let process = self.process.ok_or_else(|| missing("process", WHOSE))?;
         let kind = match self.kind {
             Some(kind) => kind,
             None if self.other_kind == NONE => return Err(missing("type", TYPES)),
             None => {
                 let found = format!("the type `{}`", names.get(self.other_kind));
-                return Err(meaning(line, found, TYPES));
+                return Err(ReadError::meaning(line, found, TYPES));
             }
         };
         let f = match self.f {
@@ -353,7 +345,7 @@ impl LineFields {
             _ if process == Process::Nemesis => F::Nemesis,
             Some(f) => f,
             None => {
-                return Err(meaning(
+                return Err(ReadError::meaning(
                     line,
                     format!("the f `{}`", names.get(self.other_f)),
                     OPERATIONS,

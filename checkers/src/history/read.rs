@@ -169,11 +169,7 @@ impl OwnReading {
 }
 
 pub(super) fn header(line: &[u8]) -> Result<Header, ReadError> {
-    let wrong = |found: String, expected: &str| ReadError::Meaning {
-        line: 1,
-        found,
-        expected: expected.to_owned(),
-    };
+    let wrong = |found: String, expected: &str| ReadError::meaning(1, found, expected);
     let expected = format!("a header with \"format\":\"{FORMAT}\"");
     let header: Header = serde_json::from_slice(line).map_err(|error| wrong(error.to_string(), &expected))?;
     if header.format != FORMAT {

@@ -323,7 +323,6 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     let (history, overlap) = (context.history, &conflict.opening);
     let (first, second) = (&overlap.first, &overlap.second);
     let (a, b) = history.both(first.process, second.process);
-    let time = at;
     let token = |hold: &LockHold| in_brackets(hold.token(history).map(|token| format!("token {token}")));
     let grants = &context.grants;
     let grant = grants.of_hold(history, first);
@@ -338,10 +337,8 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     let taken = grant.filter(|_| !is_by_the_server && before.is_none() && !extended);
     let taken_ns = taken.and_then(|grant| grant.revoked_ns(history));
     let (first_ns, second_ns) = (history.ns(first.from), history.ns(second.from));
-    let mut told = vec![(
-        first_ns,
-        how_it_got_it(context, overlap, (&a, &token(first)), taken_ns, &time),
-    )];
+    let how = how_it_got_it(context, overlap, (&a, &token(first)), taken_ns);
+    let mut told = vec![(first_ns, how)];
     told.extend(before);
     if let (Some(grant), Some(ns)) = (taken, taken_ns) {
         let cause = in_brackets(grant.cause(history));
@@ -358,19 +355,19 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
                     let by = history.who(event.process);
                     let text = format!(
                         "The release of {by}, called at {}, removed the lock of {a} at {}, and {a} went on.",
-                        time(event.time),
-                        time(ns)
+                        at(event.time),
+                        at(ns)
                     );
                     history.because(text, &[call, grant.revoked])
                 }
                 None => {
-                    let text = format!("The server took it from {a} at {}{cause}, and {a} went on.", time(ns));
+                    let text = format!("The server took it from {a} at {}{cause}, and {a} went on.", at(ns));
                     history.because(text, &[grant.revoked])
                 }
             },
         ));
     }
-    let got = format!("{b} {} at {}{}.", got(history, second), time(second_ns), token(second));
+    let got = format!("{b} {} at {}{}.", got(history, second), at(second_ns), token(second));
     let ungranted = class == OverlapClass::ToldWithoutGrant && grants.of_hold(history, second).is_none();
     let got = if ungranted {
         format!("{got} The server shows no grant to it.")
@@ -380,7 +377,7 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     told.push((second_ns, history.because(got, &[second.got])));
     told.sort_by_key(|(ns, _)| *ns);
     let mut chain: Vec<Because> = told.into_iter().map(|(_, because)| because).collect();
-    chain.push(last_sentence(context, conflict, (&a, &b), &time));
+    chain.push(last_sentence(context, conflict, (&a, &b)));
     chain
 }
 
@@ -405,13 +402,7 @@ fn overwritten_before_it_was_told(
 }
 
 /// How the first got the lock, and what a fault did to it until the server took the lock back, or the second had it.
-fn how_it_got_it(
-    context: &Context<'_>,
-    overlap: &Overlap,
-    (a, token): (&str, &str),
-    taken_ns: Option<u64>,
-    time: &dyn Fn(u64) -> String,
-) -> Because {
+fn how_it_got_it(context: &Context<'_>, overlap: &Overlap, (a, token): (&str, &str), taken_ns: Option<u64>) -> Because {
     let (history, first) = (context.history, &overlap.first);
     let from_ns = history.ns(first.from);
     let until_ns = taken_ns
@@ -425,14 +416,14 @@ fn how_it_got_it(
     let got = format!(
         "{a} {} at {}{token}{}.",
         got(history, first),
-        time(from_ns),
+        at(from_ns),
         kept.unwrap_or_default()
     );
     let mut extended = extensions::answered_ok(history, first).filter(|answer| history.event(*answer).time <= until_ns);
     let got = match extended.by_ref().last() {
         Some(answer) => format!(
             "{got} It extended its lease, the last time by {}.",
-            time(history.event(answer).time)
+            at(history.event(answer).time)
         ),
         None => got,
     };
@@ -444,7 +435,7 @@ fn how_it_got_it(
     let when = if acted_ns < from_ns { "Since" } else { "At" };
     let text = format!(
         "{got} {when} {} it was {} by {}.",
-        time(acted_ns),
+        at(acted_ns),
         verb(window),
         window.name()
     );
@@ -468,12 +459,7 @@ fn verb(window: &Window) -> &str {
     }
 }
 
-fn last_sentence(
-    context: &Context<'_>,
-    conflict: &Conflict,
-    (a, b): (&str, &str),
-    time: &dyn Fn(u64) -> String,
-) -> Because {
+fn last_sentence(context: &Context<'_>, conflict: &Conflict, (a, b): (&str, &str)) -> Because {
     let (history, overlap) = (context.history, &conflict.opening);
     let first = conflict.count > 1 || overlap.first.to <= overlap.second.to;
     let (hold, name) = if first {
@@ -481,7 +467,7 @@ fn last_sentence(
     } else {
         (&overlap.second, b)
     };
-    let until = time(history.ns(hold.to));
+    let until = at(history.ns(hold.to));
     let text = match hold.ended {
         Ended::Open => format!("{name} had not released it when the history ended at {until}."),
         Ended::Released => format!("{name} went on until its release call at {until}."),

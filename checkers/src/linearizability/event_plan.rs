@@ -7,7 +7,7 @@ use super::operations::register_op;
 use super::order;
 use super::plan::{Happening, NEVER, OpPlan, PlannedOperations};
 use super::register::{Register, RegisterOp};
-use super::search::search_planned;
+use super::search::begun;
 use super::spec::SequentialSpec;
 use crate::history::event::Kind;
 use crate::history::event_table::EventsFrom;
@@ -35,13 +35,9 @@ pub(super) fn search_events(history: &History, model: &Model, (budget, clock): (
         return None;
     }
     let register = Register { start };
-    let mut plan = EventPlan::new(history, model, register);
-    Some(match search_planned(&register, &mut plan, width, (budget, clock)) {
-        Searched::NoOrder { blocked } => Searched::NoOrder {
-            blocked: plan.planned[blocked].call as usize,
-        },
-        other => other,
-    })
+    let plan = EventPlan::new(history, model, register);
+    let found = begun(&register, plan, width).go_on(budget, clock);
+    Some(found)
 }
 
 struct EventPlan<'a> {
@@ -157,6 +153,10 @@ impl PlannedOperations<RegisterOp> for EventPlan<'_> {
 
     fn op(&self, op: u32) -> &RegisterOp {
         &self.planned[op as usize].op
+    }
+
+    fn place(&self, op: u32) -> usize {
+        self.planned[op as usize].call as usize
     }
 }
 

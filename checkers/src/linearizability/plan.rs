@@ -49,31 +49,14 @@ pub(super) trait PlannedOperations<O> {
     /// The operation itself.
     fn op(&self, op: u32) -> &O;
 
+    /// By which number an answer names an operation.
+    fn place(&self, op: u32) -> usize {
+        op as usize
+    }
+
     /// Bytes that it keeps for the states that the search came to.
     fn bytes_of_states(&self) -> usize {
         0
-    }
-}
-
-impl<O, P: PlannedOperations<O>> PlannedOperations<O> for &mut P {
-    #[inline]
-    fn happening(&mut self, at: u32) -> Option<Happening> {
-        (**self).happening(at)
-    }
-
-    #[inline]
-    fn seen(&self, at: u32) -> Happening {
-        (**self).seen(at)
-    }
-
-    #[inline]
-    fn plan(&self, op: u32) -> &OpPlan {
-        (**self).plan(op)
-    }
-
-    #[inline]
-    fn op(&self, op: u32) -> &O {
-        (**self).op(op)
     }
 }
 

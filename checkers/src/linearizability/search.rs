@@ -43,15 +43,6 @@ const CLOCK_EVERY: u64 = 1 << 10;
 pub(super) const TIME_ENDED: &str = "the time budget ended";
 /// Why one ended whose states have numbers: another one, without, needs less memory.
 pub(super) const TOO_MANY_STATES: &str = "too many states to number";
-/// Searches what is planned, of which so many operations are in flight at once at most.
-pub(super) fn search_planned<S: SequentialSpec>(
-    spec: &S,
-    plan: &mut impl PlannedOperations<S::Op>,
-    width: usize,
-    (budget, clock): (Budget, Clock),
-) -> Searched {
-    begun(spec, plan, width).go_on(budget, clock)
-}
 
 /// A search that has begun and may go on.
 pub(super) trait BegunSearch {
@@ -62,7 +53,7 @@ pub(super) trait BegunSearch {
     fn bytes(&self) -> usize;
 }
 
-/// A search at its beginning.
+/// A search of what is planned at its beginning; `width` operations are in flight at once at most.
 pub(super) fn begun<'a, S, R, P>(spec: R, plan: P, width: usize) -> Box<dyn BegunSearch + 'a>
 where
     S: SequentialSpec + 'a,
@@ -170,7 +161,7 @@ where
         let started = clock.now_ns();
         loop {
             let Some(happening) = self.plan.happening(self.at) else {
-                return Searched::Order(self.order.iter().map(|place| *place as usize).collect());
+                return Searched::Order(self.order.iter().map(|op| self.plan.place(*op)).collect());
             };
             let forward = match happening {
                 Happening::Call(op) => {
@@ -189,7 +180,8 @@ where
             };
             if !forward && !self.backtrack() {
                 let (Happening::Reply(op) | Happening::Call(op)) = self.plan.seen(self.deepest);
-                return Searched::NoOrder { blocked: op as usize };
+                let blocked = self.plan.place(op);
+                return Searched::NoOrder { blocked };
             }
             if self.work >= CLOCK_EVERY {
                 self.work = 0;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::dice;
 use harness_checkers::{
     Entry, F, Finding, Findings, Header, History, HistoryBuilder, Kind, Mode, Model, Options, Process, Property,
     Verdict, check,
@@ -21,20 +22,10 @@ struct Truth {
     token: Option<u64>,
 }
 
-fn dice(seed: u64) -> impl FnMut(u64) -> u64 {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    move |sides| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 33) % sides
-    }
-}
-
 /// What a correct lock does: some processes hold it one after the other, or several at once where the model says so. Each hold is
 /// as long as chance wants, from nothing to four times the error.
 fn truth(seed: u64, model: Model) -> Vec<Truth> {
-    let mut roll = dice(seed);
+    let mut roll = dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut events: Vec<Truth> = Vec::new();
     let (mut free_at, mut token) = (5 * ERROR, 0);
     let mut idle_from = [0u64; PROCESSES as usize];
@@ -97,7 +88,7 @@ fn truth(seed: u64, model: Model) -> Vec<Truth> {
 
 /// The same as machines stamp it whose clocks are off by at most the error.
 fn stamped(seed: u64, mut events: Vec<Truth>) -> History {
-    let mut roll = dice(seed ^ 0xabcd);
+    let mut roll = dice((seed ^ 0xabcd).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let off: Vec<u64> = (0..PROCESSES).map(|_| roll(2 * ERROR + 1)).collect();
     for event in &mut events {
         event.at = event.at + off[event.process as usize] - ERROR;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use super::dice;
 use harness_checkers::linearizability::{
     Collected, CollectionOp, Operation, Searched, SequentialSpec, decide_queue, decide_set, decide_stack, search,
 };
@@ -51,62 +52,48 @@ impl SequentialSpec for Definition {
     }
 }
 
-struct RandomSource(u64);
-
-impl RandomSource {
-    fn below(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 33) % sides
-    }
-}
-
 /// A few operations that were done one after the other, each with a span around its moment; then some answers and times are
 /// changed, and some answers are lost.
 fn operations(kind: Collection, seed: u64) -> Vec<Operation<Op>> {
-    let mut chance = RandomSource(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut chance = dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     for _ in 0..5 {
-        chance.below(2);
+        chance(2);
     }
     let (mut inside, mut next, mut all) = (VecDeque::new(), 0u8, Vec::new());
-    let (wide, changes) = (chance.below(40) + 1, chance.below(5));
-    let unit = [1, 1, 10][chance.below(3) as usize];
-    for turn in 0..4 + chance.below(7) {
-        let op = match chance.below(5) {
+    let (wide, changes) = (chance(40) + 1, chance(5));
+    let unit = [1, 1, 10][chance(3) as usize];
+    for turn in 0..4 + chance(7) {
+        let op = match chance(5) {
             0 | 1 => {
                 inside.push_back(next);
                 next += 1;
                 CollectionOp::Add(next - 1)
             }
             2 | 3 if kind == Collection::Set && !inside.is_empty() => {
-                let at = chance.below(inside.len() as u64) as usize;
+                let at = chance(inside.len() as u64) as usize;
                 CollectionOp::Take(inside.remove(at))
             }
             _ if kind == Collection::Set => {
-                let value = chance.below(u64::from(next) + 1) as u8;
+                let value = chance(u64::from(next) + 1) as u8;
                 CollectionOp::Contains(value, inside.contains(&value))
             }
             _ if kind == Collection::Queue => CollectionOp::Take(inside.pop_front()),
             _ => CollectionOp::Take(inside.pop_back()),
         };
         let at = 100 + turn * 10;
-        let (call, reply) = (at - chance.below(wide), at + chance.below(wide));
+        let (call, reply) = (at - chance(wide), at + chance(wide));
         all.push(Operation {
             op,
             call: call / unit,
-            reply: Some(reply / unit).filter(|_| chance.below(12) > 0),
+            reply: Some(reply / unit).filter(|_| chance(12) > 0),
         });
     }
     for _ in 0..changes {
-        let (a, b) = (
-            chance.below(all.len() as u64) as usize,
-            chance.below(all.len() as u64) as usize,
-        );
-        match chance.below(3) {
+        let (a, b) = (chance(all.len() as u64) as usize, chance(all.len() as u64) as usize);
+        match chance(3) {
             0 => (all[a].op, all[b].op) = (all[b].op, all[a].op),
             1 => {
-                let later = chance.below(30);
+                let later = chance(30);
                 all[a].call += later;
                 all[a].reply = all[a].reply.map(|reply| reply + later);
             }

@@ -1,5 +1,6 @@
 //! The corpus of the fuzz target, replayed, and torn and twisted a few thousand ways: no input panics.
 
+use super::dice;
 use super::every_way::every_way;
 
 /// Twists of each file; `TWISTS` asks for more.
@@ -46,13 +47,8 @@ mod nightly {
 
 /// Lines swapped, dropped and repeated, bytes flipped, the end cut off: most of it is refused, the rest is judged.
 fn twist(rounds: u32) {
-    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
-    let mut next = move |below: usize| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        (seed >> 33) as usize % below.max(1)
-    };
+    let mut dice = dice(0x2545_f491_4f6c_dd1d);
+    let mut next = |below: usize| dice(below.max(1) as u64) as usize;
     for (name, data) in corpus() {
         for _ in 0..rounds {
             let mut lines: Vec<Vec<u8>> = data

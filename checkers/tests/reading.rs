@@ -18,6 +18,14 @@ fn read(text: &str) -> Result<History, String> {
     History::read(text.as_bytes(), &ReadOptions::default()).map_err(|error| error.to_string())
 }
 
+/// Judged by this model, whatever the header names.
+fn by(model: Model) -> Options {
+    Options {
+        model: Some(model),
+        ..Options::default()
+    }
+}
+
 /// A line of the vocabulary, short.
 fn line(time: u64, process: u32, kind: &str, f: &str) -> String {
     format!(
@@ -391,21 +399,13 @@ fn an_unknown_model_of_a_header_is_named() {
         "{told:?}"
     );
     assert!(notes("mutex", &Options::default()).is_empty());
-    let asked = Options {
-        model: Some(Model::Fenced),
-        ..Options::default()
-    };
-    assert!(notes("chubby", &asked).is_empty());
+    assert!(notes("chubby", &by(Model::Fenced)).is_empty());
 }
 
 #[test]
 fn what_a_foreign_recording_cannot_show_does_not_apply() {
     let verdicts = |text: &str, model: Model| {
-        let options = Options {
-            model: Some(model),
-            ..Options::default()
-        };
-        let found = check(&read(text).unwrap(), &options);
+        let found = check(&read(text).unwrap(), &by(model));
         (found.of(Property::Hl005).verdict, found.verdict())
     };
     let register = "{:type :invoke, :f :write, :value 1, :process 0}\n{:type :ok, :f :write, :value 1, :process 0}";
@@ -674,13 +674,7 @@ fn both_readings_of_a_failed_release_are_decided_and_named() {
         .find(|note| note.contains("two readings"))
         .expect("the difference is named");
     assert!(note.contains("events 4"), "{note}");
-    let strict = check(
-        &history,
-        &Options {
-            model: Some(Model::Mutex),
-            ..Options::default()
-        },
-    );
+    let strict = check(&history, &by(Model::Mutex));
     assert_eq!(strict.of(Property::Hl002).verdict, Verdict::Violated);
     let note = strict.notes.iter().find(|note| note.contains("two readings"));
     assert!(note.is_some_and(|note| note.contains("events 4")), "{:?}", strict.notes);
@@ -771,11 +765,7 @@ fn permits_are_given_back_in_other_portions_than_they_were_taken_in() {
     }
     let judged = |lines: &[String]| {
         let history = own(&lines.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
-        let options = Options {
-            model: Some(Model::Semaphore { permits: 2 }),
-            ..Options::default()
-        };
-        check(&history, &options)
+        check(&history, &by(Model::Semaphore { permits: 2 }))
     };
     let found = judged(&text[..12]);
     assert_eq!(found.of(Property::Hl001).verdict, Verdict::Holds);
@@ -812,11 +802,7 @@ fn the_proof_is_small_however_long_the_history_was() {
     for (step, process, kind) in [(1, 8, "invoke"), (2, 8, "ok"), (3, 9, "invoke"), (4, 9, "ok")] {
         of.push((60_000 + step, process, kind, "acquire"));
     }
-    let options = Options {
-        model: Some(Model::Mutex),
-        ..Options::default()
-    };
-    let found = check(&lines(&of).unwrap(), &options);
+    let found = check(&lines(&of).unwrap(), &by(Model::Mutex));
     assert_eq!(found.of(Property::Hl002).violations[0].events.len(), 4);
 }
 

@@ -36,6 +36,7 @@ mod range_max;
 mod releases;
 pub mod shrink;
 mod silent_loss;
+mod span_ends;
 mod standstill;
 mod starvation;
 mod text_drawing;

@@ -8,13 +8,11 @@ use crate::history::names::FastSet;
 use crate::history::{F, PackedEvent};
 use crate::holds::Ended;
 use crate::limits;
+use crate::span_ends::SpanEnds;
 
-/// Spans in which a client may have left the queue of one lock, by their two ends.
+/// Spans in which a client may have left the queue of one lock.
 #[derive(Debug, Default)]
-pub(super) struct Departures {
-    from: Vec<u64>,
-    to: Vec<u64>,
-}
+pub(super) struct Departures(SpanEnds);
 
 impl Departures {
     /// Those of every lock.
@@ -24,23 +22,19 @@ impl Departures {
             departures.taken_away(context, lock);
         }
         gave_up(context, &mut all);
-        for departures in &mut all {
-            departures.from.sort_unstable();
-            departures.to.sort_unstable();
-        }
+        all.iter_mut().for_each(|departures| departures.0.sort());
         all
     }
 
     /// How many may have left in `from_ns..to_ns`.
     pub(super) fn between(&self, from_ns: u64, to_ns: u64) -> u64 {
-        let begun = self.from.partition_point(|from| *from < to_ns);
-        let over = self.to.partition_point(|to| *to < from_ns);
-        begun.saturating_sub(over) as u64
+        to_ns
+            .checked_sub(1)
+            .map_or(0, |last_ns| self.0.meeting(from_ns, last_ns) as u64)
     }
 
     fn add(&mut self, from: u64, to: u64) {
-        self.from.push(from);
-        self.to.push(to);
+        self.0.add(from, Some(to));
     }
 
     /// Grants that the server removed although their holder did not release, and those that no client is known to have held.

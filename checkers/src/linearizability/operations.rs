@@ -9,6 +9,7 @@ use crate::history::event::Kind;
 use crate::history::names::FastMap;
 use crate::history::{F, History, Mode, PackedEvent};
 use crate::model::Model;
+use crate::span_ends::SpanEnds;
 
 /// The operations on one lock.
 #[derive(Debug, Clone)]
@@ -138,44 +139,18 @@ pub(crate) fn locks(history: &History, model: &Model) -> Vec<Operations<LockOp>>
     reading.all
 }
 
-/// When acquires were in flight, sorted.
-#[derive(Debug, Default)]
-struct Flights {
-    calls: Vec<u64>,
-    /// Only those after which the acquire is certainly gone.
-    replies: Vec<u64>,
-}
-
-impl Flights {
-    fn add(&mut self, call: u64, reply: Option<u64>) {
-        self.calls.push(call);
-        self.replies.extend(reply);
-    }
-
-    fn sort(&mut self) {
-        self.calls.sort_unstable();
-        self.replies.sort_unstable();
-    }
-
-    /// How many were in flight at some instant of a time.
-    fn count(&self, from: u64, until: u64) -> usize {
-        let begun = self.calls.partition_point(|call| *call <= until);
-        begun - self.replies.partition_point(|reply| *reply < from)
-    }
-}
-
 /// When acquires of one lock were in flight: all, and those of each process.
 #[derive(Debug, Default)]
 struct ContenderTimes {
-    all: Flights,
-    own: FastMap<u32, Flights>,
+    all: SpanEnds,
+    own: FastMap<u32, SpanEnds>,
 }
 
 impl ContenderTimes {
     /// Whether an acquire of another process was in flight at some instant.
     fn met(&self, process: u32, from: u64, until: u64) -> bool {
-        let own = self.own.get(&process).map_or(0, |own| own.count(from, until));
-        self.all.count(from, until) > own
+        let own = self.own.get(&process).map_or(0, |own| own.meeting(from, until));
+        self.all.meeting(from, until) > own
     }
 }
 
@@ -203,7 +178,7 @@ fn contenders(history: &History, model: &Model) -> Vec<ContenderTimes> {
     }
     for lock in &mut all {
         lock.all.sort();
-        lock.own.values_mut().for_each(Flights::sort);
+        lock.own.values_mut().for_each(SpanEnds::sort);
     }
     all
 }

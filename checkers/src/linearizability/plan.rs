@@ -5,6 +5,7 @@ use std::cell::OnceCell;
 
 use super::spec::{Operation, Polarity, SequentialSpec};
 use crate::history::names::{FastMap, NONE};
+use crate::span_ends::SpanEnds;
 
 /// No such operation.
 pub(super) const NEVER: u32 = NONE;
@@ -97,7 +98,7 @@ impl<'a, O> SearchPlan<'a, O> {
     ) -> Self {
         // Asked for only where some operation may best come late or early.
         let observed = OnceCell::new();
-        let opposed = || observed.get_or_init(|| Opposed::of(spec, operations));
+        let opposed = || observed.get_or_init(|| observers(spec, operations));
         let mut ops: Vec<OpPlan> = operations
             .iter()
             .map(|operation| hints(spec, operation, opposed))
@@ -167,12 +168,12 @@ fn in_order<O>(operations: &[Operation<O>], ops: &[OpPlan]) -> Vec<TimedHappenin
     happenings
 }
 
-fn hints<'a, S: SequentialSpec>(spec: &S, operation: &Operation<S::Op>, opposed: impl Fn() -> &'a Opposed) -> OpPlan {
+fn hints<'a, S: SequentialSpec>(spec: &S, operation: &Operation<S::Op>, opposed: impl Fn() -> &'a SpanEnds) -> OpPlan {
     let crashed = operation.reply.is_none();
     let observer = spec.is_observer(&operation.op);
     let polarity = match spec.polarity(&operation.op) {
         Polarity::Neutral => Polarity::Neutral,
-        _ if opposed().overlap(operation.call, operation.reply.unwrap_or(u64::MAX)) => Polarity::Neutral,
+        _ if opposed().meeting(operation.call, operation.reply.unwrap_or(u64::MAX)) > 0 => Polarity::Neutral,
         polarity => polarity,
     };
     OpPlan::of(observer, polarity, crashed)
@@ -223,33 +224,16 @@ fn loosen<S: SequentialSpec>(
     }
 }
 
-/// When observers were in flight.
-struct Opposed {
-    calls: Vec<u64>,
-    replies: Vec<u64>,
-}
-
-impl Opposed {
-    fn of<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>]) -> Self {
-        let mut opposed = Self {
-            calls: Vec::new(),
-            replies: Vec::new(),
-        };
-        for operation in operations.iter().filter(|operation| spec.is_observer(&operation.op)) {
-            if let Some(reply) = operation.reply {
-                opposed.calls.push(operation.call);
-                opposed.replies.push(reply);
-            }
+/// When observers were in flight that somebody waits for.
+fn observers<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>]) -> SpanEnds {
+    let mut observers = SpanEnds::default();
+    for operation in operations.iter().filter(|operation| spec.is_observer(&operation.op)) {
+        if operation.reply.is_some() {
+            observers.add(operation.call, operation.reply);
         }
-        opposed.calls.sort_unstable();
-        opposed.replies.sort_unstable();
-        opposed
     }
-
-    fn overlap(&self, call: u64, reply: u64) -> bool {
-        let begun = self.calls.partition_point(|other| *other <= reply);
-        begun > self.replies.partition_point(|other| *other < call)
-    }
+    observers.sort();
+    observers
 }
 
 /// Gives each operation a slot that is free from its call to its reply. Those without a reply keep theirs.

@@ -12,7 +12,7 @@ use harness_checkers::history::event::Kind;
 use harness_checkers::linearizability::{DecisionCounts, decide};
 use harness_checkers::{Budget, Clock, Model};
 
-const MODELS: [Model; 17] = [
+pub const MODELS: [Model; 17] = [
     Model::OwnerMutex,
     Model::Mutex,
     Model::Reentrant { limit: 2 },
@@ -46,10 +46,15 @@ fn models() -> Vec<Model> {
     models
 }
 
-fn seeds() -> impl Iterator<Item = u64> {
+/// The seeds that are asked for, or a few.
+pub fn some_seeds() -> impl Iterator<Item = u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = number("INDEPENDENT_SEED").unwrap_or(1);
-    (first..=first + number("INDEPENDENT_HISTORIES").unwrap_or(2_000)).chain(ONCE_WRONG)
+    first..=first + number("INDEPENDENT_HISTORIES").unwrap_or(2_000)
+}
+
+fn seeds() -> impl Iterator<Item = u64> {
+    some_seeds().chain(ONCE_WRONG)
 }
 
 fn decided(lines: &Lines, model: Model) -> DecisionCounts {

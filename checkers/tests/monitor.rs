@@ -9,36 +9,21 @@ use std::time::Duration;
 
 use super::essentials;
 use super::independent::chance::{Lines, lines};
-use super::independent::orders;
+use super::independent::{MODELS, orders, some_seeds};
 use harness_checkers::linearizability::decide;
 use harness_checkers::{
     Budget, Clock, Entry, EventStream, F, FormError, Header, History, Kind, Model, Monitor, NotOnline, Options,
     Process, Property, ReadOptions, Verdict, check_property,
 };
 
-const MODELS: [Model; 12] = [
-    Model::OwnerMutex,
-    Model::Reentrant { limit: 2 },
-    Model::Reentrant { limit: u32::MAX },
-    Model::Fenced,
-    Model::ReentrantFenced { limit: 2 },
-    Model::ReadWrite,
-    Model::Semaphore { permits: 1 },
-    Model::Semaphore { permits: 2 },
-    Model::Semaphore { permits: 3 },
-    Model::Election,
-    Model::TryLock,
-    Model::ExactTryLock,
-];
+/// All models with owners.
+fn models() -> impl Iterator<Item = Model> {
+    let locks = MODELS.into_iter().filter(Model::is_lock);
+    locks.filter(|model| *model != Model::Mutex)
+}
 
 /// Random lines carry a time of at most this much before that of the line above them, in nanoseconds.
 const LATEST: Duration = Duration::from_nanos(40);
-
-fn seeds() -> impl Iterator<Item = u64> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let first = number("INDEPENDENT_SEED").unwrap_or(1);
-    first..=first + number("INDEPENDENT_HISTORIES").unwrap_or(2_000)
-}
 
 /// A history that goes by its times.
 fn timed(seed: u64, model: Model) -> Lines {
@@ -66,9 +51,9 @@ fn violated(lines: &Lines, model: Model, delay: Duration) -> Vec<String> {
 
 #[test]
 fn the_verdicts_are_those_on_the_finished_history_and_those_of_the_definition() {
-    for model in MODELS {
+    for model in models() {
         let (mut bad, mut all) = (0, 0);
-        for seed in seeds() {
+        for seed in some_seeds() {
             let lines = timed(seed, model);
             let found = violated(&lines, model, LATEST);
             let history = lines.history().expect("a well-formed history");
@@ -87,8 +72,8 @@ fn the_verdicts_are_those_on_the_finished_history_and_those_of_the_definition() 
 
 #[test]
 fn without_late_lines_no_delay_is_needed() {
-    for model in MODELS {
-        for seed in seeds() {
+    for model in models() {
+        for seed in some_seeds() {
             let mut lines = timed(seed, model);
             // Each signal at the time of the line above it.
             for at in 1..lines.lines.len() {

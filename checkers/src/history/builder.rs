@@ -11,7 +11,7 @@ use super::form::{NEW, ProcessState, allowed};
 use super::names::{DenseNumbers, NONE, Names, Symbol};
 use super::nemesis::NemesisFact;
 use super::packed::{EventDetails, KeptDetails, MAX_RARE, PackedEvent};
-use super::{History, Nemesis, NemesisLine, OrderBasis, ReplyNode, WireReading};
+use super::{History, Nemesis, OrderBasis, ReplyNode, WireReading};
 use crate::limits::MAX_TIME_NS;
 
 /// The largest number of events: positions are 32 bits, with a few values set aside.
@@ -159,14 +159,10 @@ impl HistoryBuilder {
     /// # Errors
     /// As [`Self::push`].
     pub fn push_line(&mut self, line: &Line<'_>) -> Result<(), FormError> {
-        let entry = Entry::from(line);
-        if line.process != Process::Nemesis {
-            return self.push(&entry);
+        match line.process {
+            Process::Nemesis => self.push_fact(line, &NemesisFact::read(line.f, line.extra.clone())),
+            Process::Client(_) | Process::Server => self.push(&Entry::from(line)),
         }
-        self.push_event(&entry)?;
-        let raw = serde_json::to_string(line).expect("a line is plain data");
-        self.keep_nemesis(entry.name.unwrap_or("fault"), raw, line.extra.clone());
-        Ok(())
     }
 
     /// The same with a line of the nemesis whose fact is known, so that it is not read from the line's fields.
@@ -221,28 +217,24 @@ impl HistoryBuilder {
 
     /// Keeps the name and the line of the nemesis event that was added last.
     pub(super) fn add_nemesis(&mut self, name: &str, raw: &str) {
-        self.keep_nemesis(name, raw.to_owned(), fields_of(raw));
-    }
-
-    /// The same, with the fields of the line.
-    fn keep_nemesis(&mut self, name: &str, raw: String, fields: Map<String, Value>) {
+        let fields = fields_of(raw);
         let phase = phase_of(&fields);
-        self.keep_fact(name, raw, phase, NemesisFact::read(name, fields));
+        self.keep_fact(name, raw.to_owned(), phase, NemesisFact::read(name, fields));
     }
 
     fn keep_fact(&mut self, name: &str, raw: String, phase: Option<String>, fact: NemesisFact) {
         let position = self.history.events.len() as u32 - 1;
-        let name = name.to_owned();
+        self.see_fact(&fact, self.latest_ns);
         let nemesis = Nemesis {
             index: self.history.index(position),
             time_ns: self.history.event(position).time,
-            name: name.clone(),
+            name: name.to_owned(),
             phase,
             fact,
+            position,
+            raw,
         };
-        self.see_fact(&nemesis.fact, self.latest_ns);
-        self.history.parsed.push(nemesis);
-        self.history.nemesis.push(NemesisLine { position, name, raw });
+        self.history.nemesis.push(nemesis);
     }
 
     /// Knows the fault windows that are on, from what a line of the nemesis says.

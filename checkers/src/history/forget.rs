@@ -156,7 +156,6 @@ impl HistoryBuilder {
         self.history.wire.clear();
         self.history.nodes.clear();
         self.history.nemesis.clear();
-        self.history.parsed.clear();
     }
 
     fn renumber_processes(&mut self, stays: &[bool], renumbered: &Renumbered) {

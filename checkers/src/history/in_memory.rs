@@ -20,9 +20,7 @@ pub struct History {
     pub(super) indices: EventIndices,
     pub(super) details: Vec<KeptDetails>,
     pub(super) rare: Vec<Rare>,
-    pub(crate) nemesis: Vec<NemesisLine>,
-    /// The same, understood.
-    pub(crate) parsed: Vec<Nemesis>,
+    pub(crate) nemesis: Vec<Nemesis>,
     /// By position.
     pub(crate) wire: Vec<WireReading>,
     /// By position.
@@ -115,14 +113,6 @@ pub(crate) struct ReplyNode {
     pub node: Symbol,
 }
 
-/// A line of the nemesis as it was written.
-#[derive(Debug, Clone)]
-pub(crate) struct NemesisLine {
-    pub position: u32,
-    pub name: String,
-    pub raw: String,
-}
-
 impl History {
     pub(crate) fn empty(header: Header) -> Self {
         Self {
@@ -132,7 +122,6 @@ impl History {
             details: Vec::new(),
             rare: Vec::new(),
             nemesis: Vec::new(),
-            parsed: Vec::new(),
             wire: Vec::new(),
             nodes: Vec::new(),
             names: Names::default(),

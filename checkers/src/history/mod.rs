@@ -51,5 +51,5 @@ pub use windows::{PhaseStart, Window};
 
 pub(crate) use entry::{EventFields, NEMESIS, Rare, RareFields, SERVER};
 pub(crate) use forget::Renumbered;
-pub(crate) use in_memory::{NAMED_VALUE, NemesisLine, OrderBasis, ReplyNode, WireReading};
+pub(crate) use in_memory::{NAMED_VALUE, OrderBasis, ReplyNode, WireReading};
 pub(crate) use packed::PackedEvent;

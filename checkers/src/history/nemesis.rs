@@ -131,6 +131,10 @@ pub struct Nemesis {
     pub phase: Option<String>,
     /// What the line says.
     pub fact: NemesisFact,
+    /// The position of its event.
+    pub(super) position: u32,
+    /// The whole line.
+    pub(super) raw: String,
 }
 
 /// Whether the observer hears a server, or a group of servers that it listens to as one.

@@ -128,12 +128,12 @@ impl PhaseStart {
 impl History {
     /// All lines of the nemesis.
     pub fn nemesis(&self) -> &[Nemesis] {
-        &self.parsed
+        &self.nemesis
     }
 
     /// What taps told at the end of the run.
     pub(crate) fn tap_totals(&self) -> impl Iterator<Item = &TapTotals> {
-        self.parsed.iter().filter_map(|line| match &line.fact {
+        self.nemesis.iter().filter_map(|line| match &line.fact {
             NemesisFact::Phase(PhaseFact::End { wire, .. }) => wire.as_ref(),
             _ => None,
         })
@@ -195,7 +195,7 @@ impl History {
             .collect()
     }
 
-    pub(super) fn nemesis_at(&self, position: u32) -> Option<&super::NemesisLine> {
+    pub(super) fn nemesis_at(&self, position: u32) -> Option<&Nemesis> {
         let at = self
             .nemesis
             .binary_search_by_key(&position, |line| line.position)

@@ -5,9 +5,9 @@ use harness_proxy::LinkFault;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
+use super::every_link::rate;
 use super::fault::not_simulated;
 use super::link_injection::{ActiveLinkFault, heal_word, links_of, slowing};
-use super::slow::rate;
 use super::{
     Acquires, Fault, FaultDefinition, Inject, Injection, InjectionContext, NotInjected, RunningFault, Shape, Target,
 };

@@ -7,10 +7,8 @@ use async_trait::async_trait;
 
 use super::active::{ActiveFault, Affected, HealOnDrop, Healed, RunningFault};
 use super::fault::{FaultDefinition, FaultFamily, Pace};
-use super::injection::{Inject, Injection, InjectionContext, NotInjected};
-use super::target::Target;
+use super::injection::{Inject, InjectionContext, NotInjected};
 use crate::evidence::{DELAYED_BYTES, Evidence, EvidenceCounter, RESETS};
-use harness_checkers::history::Acquires;
 use harness_proxy::{AnyLink, Behaviour, LinkFault, in_words, toxics_for};
 
 /// A behaviour of the target's links.
@@ -65,16 +63,6 @@ pub fn links_of(context: &InjectionContext<'_>) -> (Vec<u32>, Vec<AnyLink>) {
         of_target.map(|((client, _), link)| (*client, link.clone())).unzip();
     clients.dedup();
     (clients, links)
-}
-
-/// Every client's every link, with one behaviour.
-pub fn everywhere(behaviour: Behaviour, title: String) -> Injection {
-    let on_links = LinkInjection {
-        behaviour,
-        reset_first: false,
-        reset_on_heal: false,
-    };
-    Injection::new(Target::Everyone, on_links, Acquires::GoOn, title)
 }
 
 /// What the heal of a fault on links does.

@@ -16,17 +16,13 @@ mod shape;
 mod target;
 
 mod bottleneck;
-mod bursts;
 mod clock;
 mod disk_full;
 mod elected_failover;
+mod every_link;
 mod failover;
-mod flaky;
-mod forget_idle;
 mod held_back;
 mod kill;
-mod latency;
-mod loss;
 mod message;
 mod message_arguments;
 mod message_words;
@@ -34,11 +30,9 @@ mod next_message;
 mod partition;
 mod pause;
 mod pooler;
-mod reset;
 mod server;
 mod server_replace;
 mod server_upgrade;
-mod slow;
 mod slow_disk;
 
 pub use active::{ActiveFault, Affected, HealOnDrop, Healed, RunningFault};
@@ -57,14 +51,14 @@ pub use harness_proxy::tap::Protocol;
 /// Every fault, in the order in which lists show them.
 pub const FAULTS: &[&dyn Fault] = &[
     &partition::Partition,
-    &latency::Latency,
-    &bursts::LatencyBursts,
-    &loss::PacketLoss,
-    &slow::Slow,
+    &every_link::OnEveryLink::Latency,
+    &every_link::OnEveryLink::Bursts,
+    &every_link::OnEveryLink::Loss,
+    &every_link::OnEveryLink::Slow,
     &bottleneck::SharedLink,
-    &forget_idle::ForgetIdle,
-    &reset::Reset,
-    &flaky::Flaky,
+    &every_link::OnEveryLink::ForgetIdle,
+    &every_link::OnEveryLink::Reset,
+    &every_link::OnEveryLink::Flaky,
     &message::OnMessage::DropRequest,
     &message::OnMessage::DropReply,
     &message::OnMessage::DelayRequest,

@@ -34,7 +34,12 @@ pub(super) trait Variant {
     }
 
     /// Deletes the key to release the lock. `false`: the lock was not the client's own.
-    async fn release(&self, at: KeyContext<'_>) -> Result<bool, SessionError>;
+    async fn release(&self, at: KeyContext<'_>) -> Result<bool, SessionError> {
+        match self.compares() {
+            true => at.session.del_if(at.key, at.value).await,
+            false => at.session.del(at.key).await,
+        }
+    }
 
     /// Gives the key a new time to live, where the lock's user extends its lease. `false`: the lock was not the client's own.
     async fn extend(&self, at: KeyContext<'_>) -> Result<bool, SessionError> {

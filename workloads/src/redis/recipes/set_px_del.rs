@@ -8,13 +8,10 @@
 //! max-lock-time` is a simple way to implement a locking system with Redis", without the comparison that the page goes on
 //! to recommend: <https://redis.io/docs/latest/commands/set/>.
 
-use async_trait::async_trait;
-
 use super::redis;
 use crate::recipe::Recipe;
 use crate::redis::single_key::SingleKeyLock;
-use crate::redis::variant::{KeyContext, Variant};
-use crate::session::SessionError;
+use crate::redis::variant::Variant;
 
 pub(super) const RECIPE: Recipe = redis(
     "redis-set-px-del",
@@ -24,13 +21,8 @@ pub(super) const RECIPE: Recipe = redis(
 
 struct SetPxDel;
 
-#[async_trait(?Send)]
 impl Variant for SetPxDel {
     fn compares(&self) -> bool {
         false
-    }
-
-    async fn release(&self, at: KeyContext<'_>) -> Result<bool, SessionError> {
-        at.session.del(at.key).await
     }
 }

@@ -36,10 +36,6 @@ struct SetPxExtend {
 
 #[async_trait(?Send)]
 impl Variant for SetPxExtend {
-    async fn release(&self, at: KeyContext<'_>) -> Result<bool, SessionError> {
-        at.session.del_if(at.key, at.value).await
-    }
-
     async fn extend(&self, at: KeyContext<'_>) -> Result<bool, SessionError> {
         match self.compares {
             true => at.session.expire_if(at.key, at.value, at.recipe.lease).await,

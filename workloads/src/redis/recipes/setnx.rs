@@ -45,8 +45,4 @@ impl Variant for Setnx {
         let taken = at.session.set_nx(at.key, at.value, None).await?;
         Ok(taken.then(|| at.value.to_owned()))
     }
-
-    async fn release(&self, at: KeyContext<'_>) -> Result<bool, SessionError> {
-        at.session.del(at.key).await
-    }
 }

@@ -43,8 +43,4 @@ impl Variant for SetnxExpire {
             Ok(_) => Ok(Some(at.value.to_owned())),
         }
     }
-
-    async fn release(&self, at: KeyContext<'_>) -> Result<bool, SessionError> {
-        at.session.del(at.key).await
-    }
 }

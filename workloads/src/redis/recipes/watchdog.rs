@@ -9,15 +9,12 @@
 //! <https://github.com/redisson/redisson/wiki/8.-Distributed-locks-and-synchronizers>. Redisson's lock is a hash that
 //! counts reentrant holds; here it is a plain value.
 
-use async_trait::async_trait;
-
 use super::redis;
 use crate::client::LockClient;
 use crate::recipe::Recipe;
 use crate::redis::RedisContext;
 use crate::redis::single_key::SingleKeyLock;
-use crate::redis::variant::{KeyContext, Variant};
-use crate::session::SessionError;
+use crate::redis::variant::Variant;
 
 pub(crate) const RECIPE: Recipe = Recipe {
     renews: true,
@@ -35,9 +32,4 @@ pub(crate) fn client(context: RedisContext) -> Box<dyn LockClient> {
 
 struct Watchdog;
 
-#[async_trait(?Send)]
-impl Variant for Watchdog {
-    async fn release(&self, at: KeyContext<'_>) -> Result<bool, SessionError> {
-        at.session.del_if(at.key, at.value).await
-    }
-}
+impl Variant for Watchdog {}

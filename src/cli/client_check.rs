@@ -7,7 +7,6 @@ use super::args::ClientCheckArgs;
 use super::interrupt::interrupted;
 use super::settings::parse_run;
 use super::stdout::{print, print_json, print_plain};
-use super::unclaimed;
 use crate::cluster::ClusterError;
 use crate::cluster::leftovers::claim::Claim;
 use crate::config::Config;
@@ -20,7 +19,7 @@ const SCHEMA: &str = "harness-client-check/1";
 
 pub fn client_check(args: &ClientCheckArgs) -> Result<Exit, Failure> {
     let config = config(args)?;
-    let claim = Claim::make("client-check").map_err(unclaimed)?;
+    let claim = Claim::make("client-check").map_err(Failure::environment)?;
     let made = super::runtime().block_on(async {
         let chosen = config.choose_runtime().await;
         let spec = ClientCheckSpec {

@@ -135,7 +135,7 @@ pub fn exit_of_error(error: &RunError) -> Exit {
         | RunError::Clients(_)
         | RunError::NoLock(_)
         | RunError::ServerEnded(_)
-        | RunError::Write { .. }
+        | RunError::Write(_)
         | RunError::Proxy(_) => Exit::Environment,
     }
 }

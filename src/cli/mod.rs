@@ -58,14 +58,12 @@ mod watch_lease;
 
 use std::io::{self, IsTerminal};
 use std::num::NonZero;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use args::{CliCommand, ColorWhen};
 use clap::FromArgMatches;
 use doctor::Cleaning;
 
-use crate::cluster::ClusterError;
 use crate::exit::Exit;
 use crate::process;
 use crate::report::terminal::Look;
@@ -152,11 +150,6 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
         CliCommand::WatchLease(args) => watch_lease::watch_lease(&args, look(color, &io::stdout())),
         CliCommand::KubeApi(command) => kube_api::kube_api(command),
     }
-}
-
-/// A temporary folder could not be made.
-fn unclaimed((path, source): (PathBuf, io::Error)) -> Failure {
-    Failure::environment(ClusterError::Write { path, source })
 }
 
 /// Prints what clap says: an error, or the help or version that was asked for.

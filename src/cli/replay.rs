@@ -10,7 +10,7 @@ use super::args::ReplayArgs;
 use super::examined::find;
 use super::experiment::{completed, options_of, set_option};
 use super::stdout::print;
-use super::{Failure, run_to_end, unclaimed};
+use super::{Failure, run_to_end};
 use crate::cluster::Runtime;
 use crate::cluster::leftovers::claim::Claim;
 use crate::event::ProgressSender;
@@ -32,7 +32,7 @@ pub fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
     };
     let before = fs::read(&stored.history)
         .map_err(|error| Failure::environment(format!("could not read {}: {error}", stored.history.display())))?;
-    let claim = Claim::make("replay").map_err(unclaimed)?;
+    let claim = Claim::make("replay").map_err(Failure::environment)?;
     let made = again(info, claim.folder());
     // what was made again is what there is already, or is told line by line
     drop(claim);

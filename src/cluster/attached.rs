@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::leftovers::claim::Claim;
 use super::leftovers::outages::ClaimedOutage;
 use super::peering::NodeAddress;
-use super::{ClusterError, ClusterSpec, Node, RunningNodes, StartedNodes};
+use super::{ClusterError, ClusterSpec, Node, RunningNodes, StartedNodes, write_file};
 use crate::limits::{LOG_TAIL_LINES, READY_POLL};
 use crate::process;
 
@@ -93,18 +93,8 @@ pub(super) async fn start(spec: &ClusterSpec, attached: &AttachedServers) -> Res
     let mut nodes = Vec::new();
     for (member, address) in members.iter().zip(&addresses) {
         let log = spec.logs.join(&member.name).join("server.log");
-        let written = log.parent().map_or(Ok(()), fs::create_dir_all);
-        written
-            .and_then(|()| {
-                fs::write(
-                    &log,
-                    format!("# {address} was running before the run: its log is not in this folder\n"),
-                )
-            })
-            .map_err(|source| ClusterError::Write {
-                path: log.clone(),
-                source,
-            })?;
+        let note = format!("# {address} was running before the run: its log is not in this folder\n");
+        write_file(&log, &note)?;
         nodes.push(Node {
             name: member.name.clone(),
             address: *address,
@@ -114,7 +104,7 @@ pub(super) async fn start(spec: &ClusterSpec, attached: &AttachedServers) -> Res
     }
     let obey = attached.commands.obey();
     let claim = match obey.kill || obey.pause {
-        true => Some(Claim::make(&spec.run).map_err(|(path, source)| ClusterError::Write { path, source })?),
+        true => Some(Claim::make(&spec.run)?),
         false => None,
     };
     let orders = Orders {
@@ -161,8 +151,8 @@ impl Orders {
             .enumerate()
             .filter_map(|(node, outage)| self.claimed(node, *outage))
             .collect();
-        if let Err((path, error)) = ClaimedOutage::note(claim, &noted) {
-            eprintln!("warning: could not write {}: {error}", path.display());
+        if let Err(error) = ClaimedOutage::note(claim, &noted) {
+            eprintln!("warning: {error}");
         }
     }
 

@@ -6,7 +6,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use super::docker_network::Network;
 use super::engine::{OWNER_LABEL, RUN_LABEL, engine, remove_container, rename};
 use super::peering::NodeAddress;
 use super::software::{KillSignal, NodeSetup};
-use super::{ClusterError, ClusterSpec, NO_OTHER_VERSION, Node, OtherVersion, RunningNodes, StartedNodes};
+use super::{ClusterError, ClusterSpec, NO_OTHER_VERSION, Node, NotWritten, OtherVersion, RunningNodes, StartedNodes};
 use crate::limits::{IN_ORDER, READY_POLL};
 use crate::process::Identity;
 
@@ -167,19 +167,13 @@ async fn start_one(
 }
 
 /// `goes_on`: with what is in it.
-fn log_file(path: &PathBuf, goes_on: bool) -> Result<Mutex<File>, ClusterError> {
-    let failed = |source| ClusterError::Write {
-        path: path.clone(),
-        source,
-    };
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(failed)?;
-    }
-    let opened = match goes_on {
+fn log_file(path: &Path, goes_on: bool) -> Result<Mutex<File>, NotWritten> {
+    let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+    let opened = folder.and_then(|()| match goes_on {
         true => OpenOptions::new().append(true).create(true).open(path),
         false => File::create(path),
-    };
-    opened.map(Mutex::new).map_err(failed)
+    });
+    opened.map(Mutex::new).map_err(NotWritten::at(path))
 }
 
 fn addresses(spec: &ClusterSpec, network: &str) -> Vec<NodeAddress> {

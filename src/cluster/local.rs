@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -18,6 +17,7 @@ use super::leftovers::claim::Claim;
 use super::peering::NodeAddress;
 use super::software::{KillSignal, NodeSetup};
 use super::volumes::Volumes;
+use super::written::{NotWritten, write_file, write_secret};
 use super::{
     ClusterError, ClusterSpec, NO_DISKS, NO_OTHER_VERSION, Node, OtherVersion, RunningNodes, StartedNodes, process_tree,
 };
@@ -46,7 +46,7 @@ pub struct Processes {
 
 /// Starts every server of `spec` and returns at once; they may not serve yet.
 pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
-    let claim = Claim::make(&spec.run).map_err(|(path, source)| ClusterError::Write { path, source })?;
+    let claim = Claim::make(&spec.run)?;
     let addresses = addresses(spec)?;
     let peer_proxies = spec.open_peer_proxies(Ipv4Addr::LOCALHOST.into(), &addresses)?;
     let volumes = match spec.own_disks {
@@ -74,9 +74,7 @@ pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
         });
         setups.push((setup, log));
     }
-    claim
-        .note_servers(children.iter().filter_map(Child::id))
-        .map_err(|(path, source)| ClusterError::Write { path, source })?;
+    claim.note_servers(children.iter().filter_map(Child::id))?;
     Ok(StartedNodes {
         nodes,
         members: addresses,
@@ -106,7 +104,7 @@ async fn start_one(
     log: &Path,
     volumes: Option<&Volumes>,
 ) -> Result<Child, ClusterError> {
-    write(log, "")?;
+    write_file(log, "")?;
     lay_out(spec, setup, log, volumes)?;
     run(spec, setup, log, volumes).await
 }
@@ -117,14 +115,14 @@ fn data_folder(setup: &NodeSetup, volumes: Option<&Volumes>) -> PathBuf {
 }
 
 /// Writes the files that a server wants to find.
-fn lay_out(spec: &ClusterSpec, setup: &NodeSetup, log: &Path, volumes: Option<&Volumes>) -> Result<(), ClusterError> {
+fn lay_out(spec: &ClusterSpec, setup: &NodeSetup, log: &Path, volumes: Option<&Volumes>) -> Result<(), NotWritten> {
     let launch = (spec.software.launch)(setup);
     let data = data_folder(setup, volumes);
     for (name, contents) in &launch.files {
         let path = data.join(name);
-        write(&path, contents)?;
+        write_file(&path, contents)?;
         if let Some(folder) = log.parent() {
-            write(&folder.join(kept_as(spec, name)), contents)?;
+            write_file(&folder.join(kept_as(spec, name)), contents)?;
         }
     }
     for (name, contents) in &launch.secrets {
@@ -132,7 +130,7 @@ fn lay_out(spec: &ClusterSpec, setup: &NodeSetup, log: &Path, volumes: Option<&V
     }
     let synced = || volumes.map_or(Ok(()), |volumes| volumes.sync(&setup.data));
     let made = fs::create_dir_all(&data).and_then(|()| synced());
-    made.map_err(|source| ClusterError::Write { path: data, source })
+    made.map_err(NotWritten::at(&data))
 }
 
 /// Removes all that is in a folder.
@@ -186,28 +184,6 @@ async fn run(
     process::spawn(command)
         .await
         .map_err(|error| failed(format!("{}: {error}", launch.program.display())))
-}
-
-fn write(path: &Path, contents: &str) -> Result<(), ClusterError> {
-    let failed = |source| ClusterError::Write {
-        path: path.to_owned(),
-        source,
-    };
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(failed)?;
-    }
-    fs::write(path, contents).map_err(failed)
-}
-
-/// Writes a file that only its owner may read.
-pub(super) fn write_secret(path: &Path, contents: &str) -> Result<(), ClusterError> {
-    write(path, "")?;
-    let hidden = fs::set_permissions(path, fs::Permissions::from_mode(0o600));
-    hidden.map_err(|source| ClusterError::Write {
-        path: path.to_owned(),
-        source,
-    })?;
-    write(path, contents)
 }
 
 fn addresses(spec: &ClusterSpec) -> Result<Vec<NodeAddress>, ClusterError> {
@@ -304,10 +280,10 @@ impl RunningNodes for Processes {
         let Some(volumes) = &self.volumes else {
             return Ok(());
         };
-        let synced = self.setups.iter().map(|(setup, _)| (setup, volumes.sync(&setup.data)));
-        let failed = synced.filter_map(|(setup, synced)| Some((setup.data.clone(), synced.err()?)));
-        let mut failed = failed.map(|(path, source)| ClusterError::Write { path, source });
-        failed.next().map_or(Ok(()), Err)
+        for (setup, _) in &self.setups {
+            volumes.sync(&setup.data).map_err(NotWritten::at(&setup.data))?;
+        }
+        Ok(())
     }
 
     async fn fill_disk(&mut self, node: usize) -> Result<(), ClusterError> {
@@ -356,7 +332,7 @@ impl RunningNodes for Processes {
         let (setup, log) = &mut self.setups[node];
         setup.joins = true;
         let data = data_folder(setup, self.volumes.as_ref());
-        empty(&data).map_err(|source| ClusterError::Write { path: data, source })?;
+        empty(&data).map_err(NotWritten::at(&data))?;
         lay_out(&self.spec, setup, log, self.volumes.as_ref())?;
         self.start(node).await
     }
@@ -365,9 +341,7 @@ impl RunningNodes for Processes {
     async fn start(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
         let (setup, log) = &self.setups[node];
         self.children[node] = run(&self.spec, setup, log, self.volumes.as_ref()).await?;
-        self.claim
-            .note_servers(self.children.iter().filter_map(Child::id))
-            .map_err(|(path, source)| ClusterError::Write { path, source })?;
+        self.claim.note_servers(self.children.iter().filter_map(Child::id))?;
         Ok(None)
     }
 

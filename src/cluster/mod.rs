@@ -38,6 +38,7 @@ mod tls;
 mod upgrade;
 pub mod versions;
 mod volumes;
+mod written;
 
 pub use attached::{AttachedServers, NodeCommands, ServersObey, look_up};
 pub use control::{CommandOutcome, NodeCommand, NodeControl};
@@ -57,6 +58,7 @@ pub use streams::{ByteStream, Dialer, ReachedServers};
 pub use tls::{CONTAINER_FOLDER, RunTls, ServerTlsPaths};
 pub use upgrade::OtherVersion;
 pub use versions::AskedVersion;
+pub use written::{NotWritten, write_file};
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -201,8 +203,8 @@ pub enum ClusterError {
         what: &'static str,
         why: String,
     },
-    #[error("could not write {}: {source}", path.display())]
-    Write { path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Write(#[from] NotWritten),
     #[error("{node} does not run, so it cannot be paused")]
     Gone { node: String },
     #[error("the container engine: {0}")]

@@ -1,13 +1,12 @@
 //! TLS of a run: its authority, the files by which its clients use it, and what stands between harness and servers that speak it.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use harness_tls::{Authority, TlsClient, TlsFiles, TlsRelay, TlsServer};
 
 use super::leftovers::claim::Claim;
-use super::local::write_secret;
+use super::written::{NotWritten, write_secret};
 use super::{Node, NodeSetup};
 
 /// Where a container has files of harness.
@@ -31,7 +30,7 @@ impl RunTls {
     /// Makes certificates, and the files for clients in a temporary folder of the run with this name.
     pub fn make(run: &str) -> Result<Arc<Self>, String> {
         let authority = Authority::new()?;
-        let failed = |(path, error): (PathBuf, io::Error)| format!("{}: {error}", path.display());
+        let failed = |error: NotWritten| format!("{}: {}", error.path.display(), error.why);
         let folder = Claim::make(run).map_err(failed)?;
         let write = |name: &str, contents: &str| {
             let path = folder.folder().join(name);

@@ -32,8 +32,7 @@ fn can_dispatch() -> bool {
 /// A folder with the library. The error is a sentence.
 pub fn claim() -> Result<Claim, String> {
     // no more than that, so that what the environment says is as long each time
-    let claim =
-        Claim::make("virtual").map_err(|(path, error)| format!("could not write {}: {error}", path.display()))?;
+    let claim = Claim::make("virtual").map_err(|error| error.to_string())?;
     std::fs::write(claim.folder().join(NAME), LIBRARY)
         .map_err(|error| format!("could not write the library: {error}"))?;
     Ok(claim)

@@ -41,7 +41,7 @@ pub use refusal::refusal;
 
 use crate::backends::{Backend, RedisReplication};
 use crate::clock::GroundClock;
-use crate::cluster::{Cluster, ClusterError, ClusterParts, Node, Peering, ReachedServers, probed};
+use crate::cluster::{Cluster, ClusterError, ClusterParts, Node, NotWritten, Peering, ReachedServers, probed};
 use crate::config::Clients;
 use crate::event::ProgressEvent;
 use crate::run::{
@@ -254,10 +254,7 @@ fn client_pool(
 ) -> Result<ClientPool, RunError> {
     let config = &spec.config;
     let logs = spec.folder.clients();
-    std::fs::create_dir_all(&logs).map_err(|error| RunError::Write {
-        path: logs.clone(),
-        why: error.to_string(),
-    })?;
+    std::fs::create_dir_all(&logs).map_err(NotWritten::at(&logs))?;
     let firsts = (0..config.clients).step_by(config.per_process as usize);
     let port = config.backend.software.ports[0];
     let forks = matches!(&config.who, Clients::Foreign { promise, .. } if promise.forks == Some(true));

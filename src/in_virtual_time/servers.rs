@@ -23,8 +23,8 @@ use super::wall_clock::FamilyClock;
 use crate::backends::RedisReplication;
 use crate::clock::GroundClock;
 use crate::cluster::{
-    BoxFuture, ByteStream, ClusterError, Dialer, NodeAddress, NodeSetup, Peering, ProbedServer, ReachedServers,
-    Replication, RunningNodes, ServerQueries, ServerSoftware, Serving,
+    BoxFuture, ByteStream, ClusterError, Dialer, NodeAddress, NodeSetup, NotWritten, Peering, ProbedServer,
+    ReachedServers, Replication, RunningNodes, ServerQueries, ServerSoftware, Serving, write_file,
 };
 use crate::limits::READY_POLL;
 
@@ -155,26 +155,21 @@ impl FamilyServers {
     /// Starts a server, which may not serve yet.
     pub fn start(&self, number: usize) -> Result<(), ClusterError> {
         let server = &self.servers[number];
-        let write = |path: &Path| {
-            let path = path.to_owned();
-            move |source| ClusterError::Write { path, source }
-        };
         let launch = (self.software.launch)(&server.setup);
-        fs::create_dir_all(&server.setup.data).map_err(write(&server.setup.data))?;
+        fs::create_dir_all(&server.setup.data).map_err(NotWritten::at(&server.setup.data))?;
         for (name, contents) in launch.files.iter().chain(&launch.secrets) {
             let path = server.setup.data.join(name);
             // one that is started again finds its files as it left them
             if !path.exists() {
-                path.parent().map_or(Ok(()), fs::create_dir_all).map_err(write(&path))?;
-                fs::write(&path, contents).map_err(write(&path))?;
+                write_file(&path, contents)?;
             }
         }
         if let Some(folder) = server.log.parent() {
-            fs::create_dir_all(folder).map_err(write(folder))?;
+            fs::create_dir_all(folder).map_err(NotWritten::at(folder))?;
         }
         let log = File::options().create(true).append(true).open(&server.log);
-        let log = log.map_err(write(&server.log))?;
-        let errors = log.try_clone().map_err(write(&server.log))?;
+        let log = log.map_err(NotWritten::at(&server.log))?;
+        let errors = log.try_clone().map_err(NotWritten::at(&server.log))?;
         let mut command = Command::new(&launch.program);
         command
             .args(&launch.args)

@@ -17,7 +17,7 @@ use super::terms::Terms;
 use super::{RunError, RunOutcome, RunSpec, recorder, setup, taps};
 use crate::backends::{Connect, LockSweeper};
 use crate::clock::GroundClock;
-use crate::cluster::{Cluster, EndpointsReceiver, NodeControl, RoleProbe};
+use crate::cluster::{Cluster, EndpointsReceiver, NodeControl, NotWritten, RoleProbe};
 use crate::config::{Clients, Config};
 use crate::disks::DiskControl;
 use crate::faults::{FaultEnv, Links, MessagePoints};
@@ -92,7 +92,7 @@ pub async fn play(spec: Arc<RunSpec>, ground: Ground, outcome: &mut RunOutcome) 
     let check = check
         .transpose()
         .map_err(|error| RunError::Clients(error.to_string()))?;
-    let (recorder, closer) = recorder::start(file, &header, clock).map_err(|error| RunError::write(&path, &error))?;
+    let (recorder, closer) = recorder::start(file, &header, clock).map_err(NotWritten::at(&path))?;
     let recorder = recorder.with_check(check);
     let routes = Routes::new(&ground.links, &ground.servers.endpoints.borrow());
     let run = Arc::new(RunContext::new(spec, terms, recorder, ground.exchange, routes));
@@ -130,12 +130,13 @@ pub async fn play(spec: Arc<RunSpec>, ground: Ground, outcome: &mut RunOutcome) 
     let played = phases.play(&mut outcome.interrupted).await;
     let sent = phases.run.sent_under_faults.get().cloned();
     outcome.sent = sent.unwrap_or_default();
-    let closed = closer.close().map_err(|error| RunError::write(&path, &error));
+    let closed = closer.close().map_err(NotWritten::at(&path));
     if matches!(played, Err(RunError::NoLock(_))) && path.is_file() {
         // no verdict is to be read from it
-        std::fs::rename(&path, &aside).map_err(|error| RunError::write(&aside, &error))?;
+        std::fs::rename(&path, &aside).map_err(NotWritten::at(&aside))?;
     }
-    played.and(closed.map(|history| outcome.history = history))
+    let closed = closed.map(|history| outcome.history = history);
+    played.and(closed.map_err(RunError::Write))
 }
 
 /// Settles the terms of the run: the contract of a recipe is known, a foreign client is asked for its own. `None` when the

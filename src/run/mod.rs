@@ -34,7 +34,7 @@ mod terms;
 mod testing;
 mod world_thread;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use harness_checkers::History;
@@ -42,7 +42,7 @@ use harness_workloads::Contract;
 use tokio::sync::watch;
 
 use crate::clock::GroundClock;
-use crate::cluster::{ClusterError, RuntimeChoice};
+use crate::cluster::{ClusterError, NotWritten, RuntimeChoice};
 use crate::config::Config;
 use crate::event::ProgressSender;
 use crate::evidence::SentUnderFaults;
@@ -70,8 +70,8 @@ pub enum RunError {
     Cluster(#[from] ClusterError),
     #[error("{0}")]
     Clients(String),
-    #[error("could not write {}: {why}", path.display())]
-    Write { path: PathBuf, why: String },
+    #[error(transparent)]
+    Write(#[from] NotWritten),
     /// Without a fault, nothing that a lock says was ever answered.
     #[error("{0}")]
     NoLock(String),
@@ -81,15 +81,6 @@ pub enum RunError {
     Stopped,
     #[error("{0}")]
     Proxy(String),
-}
-
-impl RunError {
-    fn write(path: &Path, error: &std::io::Error) -> Self {
-        Self::Write {
-            path: path.to_owned(),
-            why: error.to_string(),
-        }
-    }
 }
 
 /// Where a run puts its files.

@@ -22,7 +22,7 @@ use super::{RunError, progress, schedule, stop_on_violation, taps};
 use crate::backends::{Connect, LockSweeper};
 use crate::client_role::in_words;
 use crate::clock::{RunningTask, TaskSet};
-use crate::cluster::{EndpointsReceiver, RoleProbe};
+use crate::cluster::{EndpointsReceiver, NotWritten, RoleProbe};
 use crate::config::Clients;
 use crate::event::ProgressEvent;
 use crate::evidence::SentUnderFaults;
@@ -97,7 +97,7 @@ impl PhaseRunner {
                 Ok(())
             }
             why = run.failed() => Err(RunError::Clients(why)),
-            why = run.recorder.failed() => Err(RunError::Write { path: run.spec.folder.history(), why }),
+            why = run.recorder.failed() => Err(RunError::Write(NotWritten { path: run.spec.folder.history(), why })),
             outcome = &mut phases => return outcome,
         };
         run.stop();

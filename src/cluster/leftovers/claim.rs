@@ -5,8 +5,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::cluster::written::NotWritten;
 use crate::process::Identity;
 
 /// What the name of the folder of every claim begins with.
@@ -27,7 +29,7 @@ pub(super) struct RunOwner {
 impl RunOwner {
     /// What a claim says of it.
     pub fn noted_in(claim: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs::read(claim.join(OWNER_FILE)).ok()?).ok()
+        noted(claim, OWNER_FILE)
     }
 }
 
@@ -42,14 +44,14 @@ pub struct Claim {
 
 impl Claim {
     /// Makes the folder. An error if it exists already: another user may have made it.
-    pub fn make(run: &str) -> Result<Self, (PathBuf, io::Error)> {
-        let of_random = |error| (PathBuf::from(RANDOM), error);
-        let number = unguessable_number().map_err(of_random)?;
+    pub fn make(run: &str) -> Result<Self, NotWritten> {
+        let of_random = NotWritten::at(Path::new(RANDOM));
+        let number = unguessable_number().map_err(&of_random)?;
         let spare = std::iter::repeat_with(|| File::open(RANDOM)).take(SPARE_FILES);
         let spare = spare.collect::<io::Result<Vec<File>>>().map_err(of_random)?;
         let folder = temporary_folder().join(format!("{PREFIX}{run}-{number:016x}"));
         let made = DirBuilder::new().mode(0o700).create(&folder);
-        made.map_err(|error| (folder.clone(), error))?;
+        made.map_err(NotWritten::at(&folder))?;
         let claim = Self {
             folder,
             run: run.to_owned(),
@@ -64,7 +66,7 @@ impl Claim {
     }
 
     /// Writes down which processes belong to this run.
-    pub fn note_servers(&self, pids: impl Iterator<Item = u32>) -> Result<(), (PathBuf, io::Error)> {
+    pub fn note_servers(&self, pids: impl Iterator<Item = u32>) -> Result<(), NotWritten> {
         let owner = RunOwner {
             run: self.run.clone(),
             harness: Identity::own(),
@@ -75,8 +77,20 @@ impl Claim {
         let fresh = self.folder.join(format!("{OWNER_FILE}.new"));
         fs::write(&fresh, text)
             .and_then(|()| fs::rename(&fresh, &path))
-            .map_err(|error| (path, error))
+            .map_err(NotWritten::at(&path))
     }
+
+    /// Notes what else there is to know, in a file of this name.
+    pub(super) fn note(&self, name: &str, what: &(impl Serialize + ?Sized)) -> Result<(), NotWritten> {
+        let path = self.folder.join(name);
+        let text = serde_json::to_string(what).expect("a claim is plain data");
+        fs::write(&path, text).map_err(NotWritten::at(&path))
+    }
+}
+
+/// What a claim notes in a file of this name, if anything.
+pub(super) fn noted<T: DeserializeOwned>(claim: &Path, name: &str) -> Option<T> {
+    serde_json::from_slice(&fs::read(claim.join(name)).ok()?).ok()
 }
 
 /// A number that another user cannot know in advance, to make a folder of that name first.

@@ -1,14 +1,13 @@
 //! Servers that a killed run left killed or paused although it did not start them: noted in a claim of the run, with the user's
 //! commands that undo it.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 
-use super::claim::Claim;
+use super::claim::{Claim, noted};
+use crate::cluster::written::NotWritten;
 
 const OUTAGES_FILE: &str = "outages.json";
 
@@ -25,15 +24,13 @@ pub struct ClaimedOutage {
 
 impl ClaimedOutage {
     /// Notes all servers that are out now.
-    pub fn note(claim: &Claim, out: &[Self]) -> Result<(), (PathBuf, io::Error)> {
-        let path = claim.folder().join(OUTAGES_FILE);
-        let text = serde_json::to_string(out).expect("a claim is plain data");
-        fs::write(&path, text).map_err(|error| (path, error))
+    pub fn note(claim: &Claim, out: &[Self]) -> Result<(), NotWritten> {
+        claim.note(OUTAGES_FILE, out)
     }
 
     /// What a claim notes, if it is of outages.
     pub fn noted_in(claim: &Path) -> Option<Vec<Self>> {
-        serde_json::from_slice(&fs::read(claim.join(OUTAGES_FILE)).ok()?).ok()
+        noted(claim, OUTAGES_FILE)
     }
 
     /// A command of the user about this server.

@@ -1,12 +1,11 @@
 //! Proxies that a killed run left on a Toxiproxy which it did not start: noted in a claim of the run, removed with it.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::claim::Claim;
+use super::claim::{Claim, noted};
+use crate::cluster::written::NotWritten;
 use crate::process::Identity;
 
 const PROXIES_FILE: &str = "proxies.json";
@@ -30,17 +29,15 @@ impl ClaimedProxies {
     }
 
     /// Notes them before they are made. They are leftovers while the claim is there and this process is not.
-    pub fn claim(&self, run: &str) -> Result<Claim, (PathBuf, io::Error)> {
+    pub fn claim(&self, run: &str) -> Result<Claim, NotWritten> {
         let claim = Claim::make(run)?;
-        let path = claim.folder().join(PROXIES_FILE);
-        let text = serde_json::to_string(self).expect("a claim is plain data");
-        fs::write(&path, text).map_err(|error| (path, error))?;
+        claim.note(PROXIES_FILE, self)?;
         Ok(claim)
     }
 
     /// What a claim notes, if it is of proxies.
     pub(super) fn noted_in(claim: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs::read(claim.join(PROXIES_FILE)).ok()?).ok()
+        noted(claim, PROXIES_FILE)
     }
 
     /// Deletes them where they are. The error says why they may still be there.

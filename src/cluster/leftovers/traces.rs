@@ -1,12 +1,11 @@
 //! What a killed run left on servers that it did not start: noted in a claim of the run, removed with it.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::claim::Claim;
+use super::claim::{Claim, noted};
+use crate::cluster::written::NotWritten;
 
 const TRACES_FILE: &str = "traces.json";
 
@@ -23,16 +22,14 @@ pub struct ClaimedTraces {
 
 impl ClaimedTraces {
     /// Notes them before they are made. They are leftovers while the claim is there and this process is not.
-    pub fn claim(&self, run: &str) -> Result<Claim, (PathBuf, io::Error)> {
+    pub fn claim(&self, run: &str) -> Result<Claim, NotWritten> {
         let claim = Claim::make(run)?;
-        let path = claim.folder().join(TRACES_FILE);
-        let text = serde_json::to_string(self).expect("a claim is plain data");
-        fs::write(&path, text).map_err(|error| (path, error))?;
+        claim.note(TRACES_FILE, self)?;
         Ok(claim)
     }
 
     /// What a claim notes, if it is of traces.
     pub(super) fn noted_in(claim: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs::read(claim.join(TRACES_FILE)).ok()?).ok()
+        noted(claim, TRACES_FILE)
     }
 }

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use super::RunError;
 use super::clients::child::ChildCommand;
 use super::setup;
-use crate::cluster::{Cluster, ClusterError, ClusterSpec, Runtime};
+use crate::cluster::{Cluster, ClusterError, ClusterSpec, NotWritten, Runtime};
 use crate::config::Config;
 
 /// What is checked, and where.
@@ -112,7 +112,7 @@ pub async fn check_client(spec: ClientCheckSpec) -> Result<Vec<CheckRemark>, Run
         mut interrupt,
         on_remark,
     } = spec;
-    std::fs::create_dir_all(&folder).map_err(|error| RunError::write(&folder, &error))?;
+    std::fs::create_dir_all(&folder).map_err(NotWritten::at(&folder))?;
     let login = config.login();
     let bench = CheckBench {
         command: setup::client_command(&config, login.clone(), None)?,

@@ -72,11 +72,10 @@ impl AttachedRun {
             servers: config.attach.servers.clone(),
             traces: serde_json::to_string(&traces).expect("traces are plain data"),
         };
-        let claim = noted.claim(&spec.name);
         Ok(Some(Self {
             blind: survey.blind,
             traces,
-            claim: claim.map_err(|(path, error)| RunError::write(&path, &error))?,
+            claim: noted.claim(&spec.name)?,
         }))
     }
 

@@ -12,7 +12,7 @@ use super::{ClientLinks, WallClocks};
 use crate::adapters;
 use crate::backends::Topology;
 use crate::clock::GroundClock;
-use crate::cluster::{Cluster, RunTls, find_program};
+use crate::cluster::{Cluster, NotWritten, RunTls, find_program};
 use crate::config::{Clients, Config};
 use crate::run::clients::access::ClientAccess;
 use crate::run::clients::child::{ChildCommand, ChildSpawner};
@@ -27,7 +27,7 @@ pub fn client_pool(
     servers: &Cluster,
 ) -> Result<ClientPool, RunError> {
     let logs = spec.folder.clients();
-    std::fs::create_dir_all(&logs).map_err(|error| RunError::write(&logs, &error))?;
+    std::fs::create_dir_all(&logs).map_err(NotWritten::at(&logs))?;
     Ok(ClientPool::new(ClientPoolSpec {
         spawner: Arc::new(ChildSpawner {
             command: client_command(&spec.config, servers.login(), servers.tls().map(RunTls::files))?,

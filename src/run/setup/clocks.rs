@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::cluster::NotWritten;
 use crate::run::{RunError, RunSpec};
 use crate::wall_clock::{Clocks, WallClock};
 
@@ -21,15 +22,15 @@ impl WallClocks {
             return Ok(Self::default());
         }
         let path = spec.folder.clocks();
-        let failed = |error: std::io::Error| RunError::write(&path, &error);
-        let folder = Clocks::lay_out(path.clone()).map_err(failed)?;
+        let failed = NotWritten::at(&path);
+        let folder = Clocks::lay_out(path.clone()).map_err(&failed)?;
         let make = |letter: char, number: u32| folder.clock(&format!("{letter}{number}"));
         let clients: Result<Vec<_>, _> = (0..spec.config.clients).map(|number| make('c', number)).collect();
-        let clients = clients.map_err(failed)?;
+        let clients = clients.map_err(&failed)?;
         let nodes = spec.config.nodes + spec.plan.replicas;
         let with_clock = if spec.config.backend.wall_clock { nodes } else { 0 };
         let servers: Result<Vec<_>, _> = (1..=with_clock).map(|number| make('n', number)).collect();
-        let servers = servers.map_err(failed)?;
+        let servers = servers.map_err(&failed)?;
         Ok(Self {
             folder: Some(folder),
             clients,

@@ -1,9 +1,9 @@
 //! The disks of servers that a fault can make slow, set up before any server starts.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
+use crate::cluster::NotWritten;
 use crate::cluster::leftovers::claim::Claim;
 use crate::disks::{DiskControl, DiskGate, DiskGates};
 use crate::run::{RunError, RunSpec};
@@ -22,14 +22,13 @@ impl ServerDisks {
         if !spec.plan.gates_disks {
             return Ok(Self::default());
         }
-        let failed = |path: &Path, error: &io::Error| RunError::write(path, error);
-        let claim = Claim::make(&spec.name).map_err(|(path, error)| failed(&path, &error))?;
+        let claim = Claim::make(&spec.name)?;
         let path = claim.folder().join("disks");
-        let folder = DiskGates::lay_out(path.clone()).map_err(|error| failed(&path, &error))?;
+        let folder = DiskGates::lay_out(path.clone()).map_err(NotWritten::at(&path))?;
         let nodes = spec.config.nodes + spec.plan.replicas;
         let gates: io::Result<Vec<_>> = (1..=nodes).map(|number| folder.gate(&format!("n{number}"))).collect();
         Ok(Self {
-            gates: gates.map_err(|error| failed(&path, &error))?,
+            gates: gates.map_err(NotWritten::at(&path))?,
             _folder: Some((folder, claim)),
         })
     }

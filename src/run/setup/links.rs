@@ -113,7 +113,7 @@ impl ClientLinks {
         let proxies = ClaimedProxies::of(&spec.name, &at);
         if matches!(choice, ProxyChoice::ToxiproxyAt(_)) {
             let claim = proxies.claim(&spec.name);
-            self.claim = Some(claim.map_err(|(path, error)| format!("could not write {}: {error}", path.display()))?);
+            self.claim = Some(claim.map_err(|error| error.to_string())?);
         }
         let toxiproxy = Toxiproxy::connect(&at).await?;
         self.toxiproxy = Some(Arc::clone(&toxiproxy));

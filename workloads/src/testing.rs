@@ -140,6 +140,17 @@ impl<S: FakeStore> FakeRig<S> {
     pub(crate) fn careful(&self, recipe: &str) -> (Box<dyn LockClient>, SignalLog) {
         self.client_of(recipe, Policy::Careful)
     }
+
+    /// A client that holds the lock, and what it signals.
+    pub(crate) async fn holder_of(&self, recipe: &str, policy: Policy) -> (Box<dyn LockClient>, SignalLog) {
+        let (mut client, signals) = self.client_of(recipe, policy);
+        client.acquire(&wait(0)).await.unwrap();
+        (client, signals)
+    }
+
+    pub(crate) async fn holder(&self, recipe: &str) -> (Box<dyn LockClient>, SignalLog) {
+        self.holder_of(recipe, Policy::Careful).await
+    }
 }
 
 /// Runs a test on a fake store in virtual time.

@@ -108,8 +108,7 @@ fn a_create_without_an_answer_stays_unknown_when_the_next_is_refused() {
 #[test]
 fn a_client_that_gives_up_after_a_call_without_an_answer_ends_its_lease() {
     in_virtual_time(FakeEtcd::new(), async |etcd| {
-        let (mut holder, _) = etcd.careful("etcd-mutex");
-        holder.acquire(&wait(0)).await.unwrap();
+        let (_holder, _) = etcd.holder("etcd-mutex").await;
         let (mut waiter, _) = etcd.careful("etcd-mutex");
         etcd.fail("create", EtcdCallFault::LoseReply);
         assert_eq!(waiter.acquire(&wait(300)).await, Err(LockError::TIMEOUT));
@@ -130,8 +129,7 @@ fn a_client_that_gives_up_after_a_call_without_an_answer_ends_its_lease() {
 fn a_waiter_whose_key_went_with_its_lease_is_refused_by_the_mutex_and_granted_by_an_old_server() {
     for (recipe, granted) in [("etcd-mutex", false), ("etcd-lock-rpc", true)] {
         in_virtual_time(FakeEtcd::new(), async |etcd| {
-            let (mut holder, _) = etcd.careful(recipe);
-            holder.acquire(&wait(0)).await.unwrap();
+            let (mut holder, _) = etcd.holder(recipe).await;
             let held = etcd.keys();
             let waiting = start(etcd.careful(recipe).0, wait(60_000));
             sleep(100).await;
@@ -152,8 +150,7 @@ fn a_waiter_whose_key_went_with_its_lease_is_refused_by_the_mutex_and_granted_by
 fn a_careful_holder_that_cannot_renew_stops_before_the_lease_is_over_and_a_naive_one_does_not() {
     for (policy, told) in [(Policy::Careful, 1), (Policy::Naive, 0)] {
         in_virtual_time(FakeEtcd::new(), async |etcd| {
-            let (mut lock, signals) = etcd.client_of("etcd-mutex", policy);
-            lock.acquire(&wait(0)).await.unwrap();
+            let (_lock, signals) = etcd.holder_of("etcd-mutex", policy).await;
             sleep(3_000).await;
             assert!(signals.lost().is_empty(), "it is renewed");
             let cut = etcd.now();
@@ -186,8 +183,7 @@ fn a_careful_client_raises_lost_when_the_server_ends_its_lease() {
 #[test]
 fn a_delete_that_stays_unknown_is_repeated_before_the_next_acquire() {
     in_virtual_time(FakeEtcd::new(), async |etcd| {
-        let (mut lock, _) = etcd.careful("etcd-mutex");
-        lock.acquire(&wait(0)).await.unwrap();
+        let (mut lock, _) = etcd.holder("etcd-mutex").await;
         for _ in 0..100 {
             etcd.fail("delete", EtcdCallFault::LoseRequest);
         }
@@ -205,8 +201,7 @@ fn a_key_that_a_release_left_ends_with_its_lease_while_its_client_rests() {
     for (policy, ends) in [(Policy::Careful, true), (Policy::Naive, false)] {
         for fault in [EtcdCallFault::LoseRequest, EtcdCallFault::Refuse] {
             in_virtual_time(FakeEtcd::new(), async |etcd| {
-                let (mut lock, _) = etcd.client_of("etcd-mutex", policy);
-                lock.acquire(&wait(0)).await.unwrap();
+                let (mut lock, _) = etcd.holder_of("etcd-mutex", policy).await;
                 for _ in 0..100 {
                     etcd.fail("delete", fault);
                 }
@@ -255,8 +250,7 @@ fn one_release_wakes_one_waiter_of_a_mutex_and_one_a_process_of_a_queue() {
 #[test]
 fn a_queue_does_not_delete_the_key_of_its_successor() {
     in_virtual_time(FakeEtcd::new(), async |etcd| {
-        let (mut lock, _) = etcd.client_of("etcd-queue", Policy::Naive);
-        lock.acquire(&wait(0)).await.unwrap();
+        let (mut lock, _) = etcd.holder_of("etcd-queue", Policy::Naive).await;
         etcd.remove("harness/l/lock");
         let successor = etcd.grant_lease(LEASE * 10).await.unwrap();
         etcd.create("harness/l/lock", "", successor.id).await.unwrap();
@@ -268,8 +262,7 @@ fn a_queue_does_not_delete_the_key_of_its_successor() {
 #[test]
 fn a_hold_of_the_queue_ends_by_itself_when_it_lasts_too_long() {
     in_virtual_time(FakeEtcd::new(), async |etcd| {
-        let (mut lock, signals) = etcd.careful("etcd-queue");
-        lock.acquire(&wait(0)).await.unwrap();
+        let (_lock, signals) = etcd.holder("etcd-queue").await;
         sleep(100_000).await;
         assert_eq!(signals.lost()[0], "held too long");
         assert!(etcd.keys().is_empty());
@@ -279,8 +272,7 @@ fn a_hold_of_the_queue_ends_by_itself_when_it_lasts_too_long() {
 #[test]
 fn a_key_that_an_unknown_release_left_is_deleted_before_its_client_queues_in_the_process() {
     in_virtual_time(FakeEtcd::new(), async |etcd| {
-        let (mut first, _) = etcd.careful("etcd-queue");
-        first.acquire(&wait(0)).await.unwrap();
+        let (mut first, _) = etcd.holder("etcd-queue").await;
         for _ in 0..100 {
             etcd.fail("delete", EtcdCallFault::LoseRequest);
         }

@@ -38,8 +38,7 @@ fn every_recipe_excludes_and_hands_over() {
 fn an_uncontended_pair_costs_two_round_trips() {
     for (recipe, release) in [(LUA, "EVALSHA"), (IFEQ, "DELIFEQ")] {
         in_virtual_time(FakeRedis::new(1), async |redis| {
-            let (mut lock, _) = redis.careful(recipe);
-            lock.acquire(&wait(0)).await.unwrap();
+            let (mut lock, _) = redis.holder(recipe).await;
             lock.release("l").await.unwrap();
             assert_eq!(redis.commands(), ["SET", release]);
         });
@@ -51,8 +50,7 @@ fn a_late_release_frees_the_successor_with_del_and_not_where_it_compares() {
     let successor = || Some("successor".to_owned());
     for (recipe, left) in [("redis-set-px-del", None), (LUA, successor()), (IFEQ, successor())] {
         in_virtual_time(FakeRedis::new(1), async |redis| {
-            let (mut lock, _) = redis.client_of(recipe, Policy::Naive);
-            lock.acquire(&wait(0)).await.unwrap();
+            let (mut lock, _) = redis.holder_of(recipe, Policy::Naive).await;
             redis.set("successor");
             let released = lock.release("l").await;
             assert_eq!(released.is_ok(), left.is_none(), "{recipe}");
@@ -64,8 +62,7 @@ fn a_late_release_frees_the_successor_with_del_and_not_where_it_compares() {
 #[test]
 fn the_comparison_before_del_is_no_comparison_when_del_is_late() {
     in_virtual_time(FakeRedis::new(1), async |redis| {
-        let (mut lock, _) = redis.client_of("redis-set-px-get-del", Policy::Naive);
-        lock.acquire(&wait(0)).await.unwrap();
+        let (mut lock, _) = redis.holder_of("redis-set-px-get-del", Policy::Naive).await;
         redis.fail("GET", CallFault::LateReply(LEASE));
         let releasing = tokio::task::spawn_local(async move { lock.release("l").await });
         sleep(100).await;
@@ -157,8 +154,7 @@ fn a_lost_expire_locks_for_ever() {
 #[test]
 fn a_release_whose_reply_was_lost_is_a_release_while_the_lease_lasts() {
     in_virtual_time(FakeRedis::new(1), async |redis| {
-        let (mut lock, _) = redis.careful(LUA);
-        lock.acquire(&wait(0)).await.unwrap();
+        let (mut lock, _) = redis.holder(LUA).await;
         redis.fail("EVALSHA", CallFault::LoseReply);
         assert_eq!(lock.release("l").await, Ok(()));
     });
@@ -167,8 +163,7 @@ fn a_release_whose_reply_was_lost_is_a_release_while_the_lease_lasts() {
 #[test]
 fn a_plain_del_is_never_repeated() {
     in_virtual_time(FakeRedis::new(1), async |redis| {
-        let (mut lock, _) = redis.careful("redis-set-px-del");
-        lock.acquire(&wait(0)).await.unwrap();
+        let (mut lock, _) = redis.holder("redis-set-px-del").await;
         redis.fail("DEL", CallFault::LoseReply);
         assert!(matches!(lock.release("l").await, Err(LockError::Unknown(_))));
         assert_eq!(redis.commands().iter().filter(|command| **command == "DEL").count(), 1);
@@ -200,8 +195,7 @@ fn a_watchdog_holds_for_as_long_as_it_can_renew() {
 fn a_watchdog_that_cannot_renew_raises_lost_before_the_lease_is_over() {
     for (recipe, _) in RENEWED {
         in_virtual_time(FakeRedis::new(1), async |redis| {
-            let (mut lock, signals) = redis.careful(recipe);
-            lock.acquire(&wait(0)).await.unwrap();
+            let (_lock, signals) = redis.holder(recipe).await;
             let cut = redis.now();
             redis.set_down(0, true);
             sleep(10_000).await;
@@ -215,8 +209,7 @@ fn a_watchdog_that_cannot_renew_raises_lost_before_the_lease_is_over() {
 #[test]
 fn a_message_wakes_every_subscriber() {
     in_virtual_time(FakeRedis::new(1), async |redis| {
-        let (mut holder, _) = redis.careful("redis-pubsub");
-        holder.acquire(&wait(0)).await.unwrap();
+        let (mut holder, _) = redis.holder("redis-pubsub").await;
         let mut logs = Vec::new();
         for _ in 0..4 {
             let (waiter, signals) = redis.careful("redis-pubsub");

@@ -37,8 +37,7 @@ fn the_end_of_its_connection_is_told_by_a_careful_holder_and_not_by_a_naive_one(
     for recipe in OF_SESSIONS {
         for (policy, told) in [(Policy::Careful, 1), (Policy::Naive, 0)] {
             in_virtual_time(FakeSql::default(), async |sql| {
-                let (mut lock, signals) = sql.client_of(recipe, policy);
-                lock.acquire(&wait(0)).await.unwrap();
+                let (mut lock, signals) = sql.holder_of(recipe, policy).await;
                 sleep(60_000).await;
                 assert!(signals.lost().is_empty(), "{recipe} has no lease");
                 sql.restart();
@@ -117,11 +116,9 @@ fn a_release_without_a_comparison_frees_the_next_holders_lease() {
         ("mysql-row-lease-no-compare", true),
     ] {
         in_virtual_time(FakeSql::default(), async |sql| {
-            let (mut late, _) = sql.client_of(recipe, Policy::Naive);
-            late.acquire(&wait(0)).await.unwrap();
+            let (mut late, _) = sql.holder_of(recipe, Policy::Naive).await;
             tokio::time::sleep(LEASE + Duration::from_millis(10)).await;
-            let (mut next, _) = sql.careful(recipe);
-            next.acquire(&wait(0)).await.unwrap();
+            let (_next, _) = sql.holder(recipe).await;
             assert_eq!(late.release("l").await.is_ok(), freed, "{recipe}");
             assert_eq!(sql.owner().is_none(), freed, "{recipe}");
         });

@@ -109,8 +109,7 @@ fn a_predecessor_that_is_gone_already_means_to_list_again() {
 #[test]
 fn a_predecessor_that_died_waiting_wakes_and_does_not_give_the_lock() {
     in_virtual_time(FakeZk::default(), async |zk| {
-        let (mut holder, _) = zk.careful(QUEUE);
-        holder.acquire(&wait(0)).await.unwrap();
+        let (mut holder, _) = zk.holder(QUEUE).await;
         let dying = start(zk.careful(QUEUE).0, wait(60_000));
         sleep(10).await;
         let (third, signals) = zk.careful(QUEUE);
@@ -136,8 +135,7 @@ fn one_release_wakes_one_waiter_of_a_predecessor_watch_and_all_of_a_parent_watch
         ("zk-polling", 0),
     ] {
         in_virtual_time(FakeZk::default(), async |zk| {
-            let (mut holder, _) = zk.careful(recipe);
-            holder.acquire(&wait(0)).await.unwrap();
+            let (mut holder, _) = zk.holder(recipe).await;
             let mut logs = Vec::new();
             for _ in 0..5 {
                 let (waiter, signals) = zk.careful(recipe);
@@ -161,8 +159,7 @@ fn a_careful_client_raises_lost_on_a_disconnection_and_a_naive_one_does_not() {
         (Policy::Naive, vec![]),
     ] {
         in_virtual_time(FakeZk::default(), async |zk| {
-            let (mut lock, signals) = zk.client_of(QUEUE, policy);
-            lock.acquire(&wait(0)).await.unwrap();
+            let (_lock, signals) = zk.holder_of(QUEUE, policy).await;
             zk.set_connection(1, ConnectionState::Disconnected);
             sleep(1).await;
             assert_eq!(signals.lost(), told, "{policy}");
@@ -173,8 +170,7 @@ fn a_careful_client_raises_lost_on_a_disconnection_and_a_naive_one_does_not() {
 #[test]
 fn a_disconnection_that_is_over_before_the_client_looks_raises_lost_as_well() {
     in_virtual_time(FakeZk::default(), async |zk| {
-        let (mut lock, signals) = zk.careful(QUEUE);
-        lock.acquire(&wait(0)).await.unwrap();
+        let (mut lock, signals) = zk.holder(QUEUE).await;
         zk.set_connection(1, ConnectionState::Disconnected);
         zk.set_connection(1, ConnectionState::Connected);
         sleep(1).await;
@@ -188,8 +184,7 @@ fn a_disconnection_that_is_over_before_the_client_looks_raises_lost_as_well() {
 #[test]
 fn a_careful_holder_without_proof_of_life_stops_before_the_session_can_end() {
     in_virtual_time(FakeZk::default(), async |zk| {
-        let (mut lock, signals) = zk.careful(QUEUE);
-        lock.acquire(&wait(0)).await.unwrap();
+        let (_lock, signals) = zk.holder(QUEUE).await;
         let held = zk.now();
         zk.fail("exists", ZkCallFault::Silence);
         sleep(10_000).await;
@@ -207,8 +202,7 @@ fn a_careful_holder_without_proof_of_life_stops_before_the_session_can_end() {
 #[test]
 fn an_idle_hold_lasts_as_long_as_the_session_is_proven_alive() {
     in_virtual_time(FakeZk::default(), async |zk| {
-        let (mut lock, signals) = zk.careful(QUEUE);
-        lock.acquire(&wait(0)).await.unwrap();
+        let (mut lock, signals) = zk.holder(QUEUE).await;
         sleep(60_000).await;
         assert!(signals.lost().is_empty());
         lock.release("l").await.unwrap();
@@ -237,8 +231,7 @@ fn a_grant_that_came_with_a_disconnection_is_looked_at_again() {
 #[test]
 fn a_delete_whose_reply_was_lost_is_a_release() {
     in_virtual_time(FakeZk::default(), async |zk| {
-        let (mut lock, _) = zk.careful(QUEUE);
-        lock.acquire(&wait(0)).await.unwrap();
+        let (mut lock, _) = zk.holder(QUEUE).await;
         zk.fail("delete", ZkCallFault::LoseReply);
         assert_eq!(lock.release("l").await, Ok(()));
     });
@@ -249,8 +242,7 @@ fn a_delete_whose_reply_was_lost_is_a_release() {
 fn a_node_that_could_not_be_deleted_goes_with_the_session_or_before_the_next_acquire() {
     for (policy, left) in [(Policy::Careful, 0), (Policy::Naive, 1)] {
         in_virtual_time(FakeZk::default(), async |zk| {
-            let (mut lock, _) = zk.client_of(QUEUE, policy);
-            lock.acquire(&wait(0)).await.unwrap();
+            let (mut lock, _) = zk.holder_of(QUEUE, policy).await;
             zk.fail("delete", ZkCallFault::LoseRequest);
             zk.fail(
                 "exists",
@@ -274,8 +266,7 @@ fn a_node_that_could_not_be_deleted_goes_with_the_session_or_before_the_next_acq
 #[test]
 fn a_holder_whose_session_expired_does_not_release_and_comes_back_with_a_new_one() {
     in_virtual_time(FakeZk::default(), async |zk| {
-        let (mut lock, signals) = zk.careful(QUEUE);
-        lock.acquire(&wait(0)).await.unwrap();
+        let (mut lock, signals) = zk.holder(QUEUE).await;
         zk.expire(1);
         assert!(matches!(
             lock.release("l").await,
@@ -301,8 +292,7 @@ fn a_session_that_is_over_before_its_connection_says_so_is_replaced() {
 #[test]
 fn a_waiter_that_gives_up_leaves_no_node() {
     in_virtual_time(FakeZk::default(), async |zk| {
-        let (mut holder, _) = zk.careful(QUEUE);
-        holder.acquire(&wait(0)).await.unwrap();
+        let (_holder, _) = zk.holder(QUEUE).await;
         let (mut waiter, _) = zk.careful(QUEUE);
         let called = zk.now();
         assert_eq!(waiter.acquire(&wait(300)).await, Err(LockError::TIMEOUT));
@@ -351,8 +341,7 @@ fn a_single_node_of_ones_own_is_adopted_after_a_lost_reply() {
 #[test]
 fn a_repeated_release_of_a_single_node_spares_the_successors() {
     in_virtual_time(FakeZk::default(), async |zk| {
-        let (mut lock, _) = zk.careful("zk-single-node");
-        lock.acquire(&wait(0)).await.unwrap();
+        let (mut lock, _) = zk.holder("zk-single-node").await;
         zk.fail("delete", ZkCallFault::LoseReply);
         zk.fail(
             "exists",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness_proxy::{Behaviour, Flow, Link, Proxy, Slice};
+use harness_proxy::{Behaviour, Flow, Link, LinkControl, Proxy, Slice};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

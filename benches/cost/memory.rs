@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use harness_proxy::{Behaviour, Flow, Proxy};
+use harness_proxy::{Behaviour, Flow, LinkControl, Proxy};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::relays::plain_relay;

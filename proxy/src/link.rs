@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -30,6 +31,61 @@ use super::link_tap::LinkTap;
 use super::toxic::Toxic;
 use crate::counts::LinkCounts;
 use crate::limits::BLACKHOLE_READ;
+
+/// A link as faults know it. [`Link`] carries bytes over sockets; a link of a simulated network carries messages.
+pub trait LinkControl: std::fmt::Debug + Send + Sync {
+    /// `c3->n1`, `n1->n2`.
+    fn name(&self) -> &str;
+
+    fn counts(&self) -> LinkCounts;
+
+    /// How many connections it carries to its server at this moment.
+    fn live(&self) -> u64;
+
+    /// Puts a layer on, in place of an earlier one of that name. Layers add up ([`Behaviour::join`]).
+    fn apply(&self, layer: Layer, behaviour: Behaviour);
+
+    /// Lifts a layer; without it the link does what the other layers say.
+    fn heal(&self, layer: Layer);
+
+    /// Lifts a layer and resets every connection there is, at once: what was held back never gets through.
+    fn heal_and_reset(&self, layer: Layer);
+
+    /// Resets every connection there is, both ends. New ones are taken.
+    fn reset_connections(&self);
+
+    /// Sends new connections to another address: a server that came back elsewhere.
+    fn redirect(&self, upstream: Upstream);
+
+    /// The messages that pass, where there is a tap.
+    fn tap(&self) -> Option<&LinkTap>;
+
+    /// Lets every connection look again at what it obeys, after a rule of its tap was lifted.
+    fn wake_connections(&self);
+
+    /// The link of a proxy, if it is one: some faults need its sockets.
+    fn as_link(&self) -> Option<&Link> {
+        None
+    }
+}
+
+/// A link of any kind. Clones are the same link.
+#[derive(Debug, Clone)]
+pub struct AnyLink(Arc<dyn LinkControl>);
+
+impl<L: LinkControl + 'static> From<Arc<L>> for AnyLink {
+    fn from(link: Arc<L>) -> Self {
+        Self(link)
+    }
+}
+
+impl Deref for AnyLink {
+    type Target = dyn LinkControl;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
 
 /// What a link does with what clients write.
 #[derive(Debug)]
@@ -227,11 +283,6 @@ impl Link {
             .expect("no one panics while holding a link's listener")
     }
 
-    /// `c3->n1`, `n1->n2`.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Where the client connects to.
     pub fn listen(&self) -> SocketAddr {
         self.listener().listen
@@ -240,19 +291,6 @@ impl Link {
     /// Where it carries to.
     pub fn upstream(&self) -> Upstream {
         self.state.borrow().upstream.clone()
-    }
-
-    pub fn counts(&self) -> LinkCounts {
-        let own = self.shared.counters.read();
-        self.external.as_ref().map_or(own, |external| external.counts(own))
-    }
-
-    /// How many connections it carries to its server at this moment.
-    pub fn live(&self) -> u64 {
-        match &self.external {
-            None => self.shared.counters.live.load(Relaxed),
-            Some(external) => external.back.live(),
-        }
     }
 
     pub(super) fn counters(&self) -> &LinkCounters {
@@ -270,13 +308,6 @@ impl Link {
         self.state.send_modify(|state| state.toxics = toxics.into());
     }
 
-    /// Puts a layer on, in place of an earlier one of that name.
-    pub fn apply(&self, layer: Layer, behaviour: Behaviour) {
-        self.change(|layers, _| {
-            layers.insert(layer, behaviour);
-        });
-    }
-
     /// Shares bandwidth with other links, as a layer.
     pub(super) fn share(&self, shared: SharedBandwidth) {
         self.state.send_modify(|state| {
@@ -285,55 +316,11 @@ impl Link {
         });
     }
 
-    /// Lifts a layer; without it the link does what the other layers say.
-    pub fn heal(&self, layer: Layer) {
-        self.change(|layers, state| {
-            layers.remove(&layer);
-            state.drop_bottlenecks(layer);
-        });
-    }
-
-    /// Lifts a layer and resets every connection there is, at once: what was held back never gets through.
-    pub fn heal_and_reset(&self, layer: Layer) {
-        self.change(|layers, state| {
-            layers.remove(&layer);
-            state.drop_bottlenecks(layer);
-            state.epoch += 1;
-            state.end_mode = EndMode::Reset;
-        });
-    }
-
-    /// The messages that pass, where there is a tap.
-    pub fn tap(&self) -> Option<&LinkTap> {
-        self.shared.tap.as_deref()
-    }
-
-    /// Lets every connection look again at what it obeys.
-    pub(super) fn wake_connections(&self) {
-        self.state.send_modify(|_| {});
-    }
-
-    /// Resets every connection there is, both ends. New ones are taken.
-    pub fn reset_connections(&self) {
-        self.end_connections(EndMode::Reset);
-    }
-
     fn end_connections(&self, ending: EndMode) {
         self.state.send_modify(|state| {
             state.epoch += 1;
             state.end_mode = ending;
         });
-    }
-
-    /// Sends new connections to another address: a server that came back elsewhere.
-    pub fn redirect(&self, upstream: impl Into<Upstream>) {
-        let upstream = upstream.into();
-        match &self.external {
-            None => {
-                self.state.send_modify(|state| state.upstream = upstream);
-            }
-            Some(external) => external.redirect(upstream),
-        }
     }
 
     fn change(&self, with: impl FnOnce(&mut BTreeMap<Layer, Behaviour>, &mut LinkState)) {
@@ -348,6 +335,71 @@ impl Link {
                 MeterSide::Front | MeterSide::Back => state.shadow = joined,
             }
         });
+    }
+}
+
+impl LinkControl for Link {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn counts(&self) -> LinkCounts {
+        let own = self.shared.counters.read();
+        self.external.as_ref().map_or(own, |external| external.counts(own))
+    }
+
+    fn live(&self) -> u64 {
+        match &self.external {
+            None => self.shared.counters.live.load(Relaxed),
+            Some(external) => external.back.live(),
+        }
+    }
+
+    fn apply(&self, layer: Layer, behaviour: Behaviour) {
+        self.change(|layers, _| {
+            layers.insert(layer, behaviour);
+        });
+    }
+
+    fn heal(&self, layer: Layer) {
+        self.change(|layers, state| {
+            layers.remove(&layer);
+            state.drop_bottlenecks(layer);
+        });
+    }
+
+    fn heal_and_reset(&self, layer: Layer) {
+        self.change(|layers, state| {
+            layers.remove(&layer);
+            state.drop_bottlenecks(layer);
+            state.epoch += 1;
+            state.end_mode = EndMode::Reset;
+        });
+    }
+
+    fn reset_connections(&self) {
+        self.end_connections(EndMode::Reset);
+    }
+
+    fn redirect(&self, upstream: Upstream) {
+        match &self.external {
+            None => {
+                self.state.send_modify(|state| state.upstream = upstream);
+            }
+            Some(external) => external.redirect(upstream),
+        }
+    }
+
+    fn tap(&self) -> Option<&LinkTap> {
+        self.shared.tap.as_deref()
+    }
+
+    fn wake_connections(&self) {
+        self.state.send_modify(|_| {});
+    }
+
+    fn as_link(&self) -> Option<&Link> {
+        Some(self)
     }
 }
 

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::cluster::{NodeAddress, PeerProxies, Peering};
 use crate::faults::Links;
-use harness_proxy::{Link, PeerAddress, PeerDirectory, PeerProxy, Proxy};
+use harness_proxy::{Link, LinkControl, PeerAddress, PeerDirectory, PeerProxy, Proxy};
 
 /// The links between servers, on a separate proxy that ends with this.
 pub struct PeerLinks {
@@ -131,7 +131,7 @@ impl PeerProxies for PeerLinks {
                 let port = opened.dialled.get(node).copied();
                 let address = SocketAddr::new(address.ip(), port.unwrap_or(address.port()));
                 let leading = opened.links.iter().filter(|((_, to), _)| *to as usize == node);
-                leading.for_each(|(_, link)| link.redirect(address));
+                leading.for_each(|(_, link)| link.redirect(address.into()));
             }
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use harness::client_role::LABELS;
 use harness::cluster::{Cluster, Runtime, find_program};
 use harness_proxy::tap::Protocol;
-use harness_proxy::{Link, LinkTap, Proxy, TapCounts, TapHub, TapNotification};
+use harness_proxy::{Link, LinkControl, LinkTap, Proxy, TapCounts, TapHub, TapNotification};
 use harness_workloads::BackendId;
 use nix::sys::signal::Signal;
 

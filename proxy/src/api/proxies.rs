@@ -18,7 +18,7 @@ use super::{ApiChange, OnChange};
 use crate::busy_poll::ProxyRuntime;
 use crate::byte_meter::MeterSide;
 use crate::direction::Direction;
-use crate::link::{Link, Route};
+use crate::link::{Link, LinkControl, Route};
 use crate::link_state::{EndMode, Upstream};
 use crate::toxic::{InvalidToxic, Toxic, ToxicKind, ToxicStream};
 

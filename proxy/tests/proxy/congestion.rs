@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness_proxy::{Behaviour, Bursts, Flow, LinkFault, Loss};
+use harness_proxy::{Behaviour, Bursts, Flow, LinkControl, LinkFault, Loss};
 use tokio::io::AsyncWriteExt;
 
 use super::rig::{Rig, arrives, connect, passes, until_reset};

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness_proxy::{Behaviour, Bursts, Flow, LinkFault, Loss, Proxy, Slice};
+use harness_proxy::{Behaviour, Bursts, Flow, LinkControl, LinkFault, Loss, Proxy, Slice};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use harness_proxy::{Behaviour, Flow, Link, LinkFault, PeerAddress, PeerDirectory, PeerProxy, Proxy};
+use harness_proxy::{Behaviour, Flow, Link, LinkControl, LinkFault, PeerAddress, PeerDirectory, PeerProxy, Proxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;

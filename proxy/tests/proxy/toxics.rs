@@ -5,6 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use harness_proxy::LinkControl;
 use harness_proxy::api::{Api, ApiChange, ApiToken};
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use harness_proxy::api::{Api, ApiToken};
-use harness_proxy::{Behaviour, Cut, Flow, Link, LinkFault, Proxy, Slice, Toxiproxy};
+use harness_proxy::{Behaviour, Cut, Flow, Link, LinkControl, LinkFault, Proxy, Slice, Toxiproxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -229,7 +229,7 @@ async fn both_proxies_count_alike() {
 async fn a_server_that_came_back_elsewhere_is_found() {
     let rig = ToxiproxyRig::remote().await;
     let elsewhere = TcpListener::bind(anywhere()).await.unwrap();
-    rig.link.redirect(elsewhere.local_addr().unwrap());
+    rig.link.redirect(elsewhere.local_addr().unwrap().into());
     let _client = TcpStream::connect(rig.link.listen()).await.unwrap();
     timeout(SOON, elsewhere.accept()).await.expect("led elsewhere").unwrap();
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness_proxy::{Behaviour, Flow, Link};
+use harness_proxy::{Behaviour, Flow, Link, LinkControl};
 use harness_workloads::RecipeHost;
 
 use super::servers::RealServer;

@@ -2,13 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use serde::{Deserialize, Serialize};
-
 #[cfg(doc)]
 use super::label::LabelScheme;
 
 /// Messages, counted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TapCounts {
     pub requests: u64,
     pub replies: u64,
@@ -21,21 +19,6 @@ impl TapCounts {
     /// As a history has it: requests, replies, notifications, retries.
     pub fn columns(self) -> [u64; 4] {
         [self.requests, self.replies, self.notifications, self.retries]
-    }
-
-    /// Requests and what came back.
-    pub fn messages(self) -> u64 {
-        self.requests + self.replies + self.notifications
-    }
-
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            requests: self.requests + other.requests,
-            replies: self.replies + other.replies,
-            notifications: self.notifications + other.notifications,
-            retries: self.retries + other.retries,
-        }
     }
 }
 

@@ -105,6 +105,19 @@ impl GroundClock {
         self.within(left, work).await
     }
 
+    /// Tries until it succeeds, at least once and with pauses in between. Its last error is the answer when the clock shows `deadline`.
+    pub async fn try_until<T, E, F>(self, deadline: u64, pause: Duration, attempt: impl Fn() -> F) -> Result<T, E>
+    where
+        F: Future<Output = Result<T, E>>,
+    {
+        loop {
+            match attempt().await {
+                Err(_) if self.now_ns() < deadline => self.sleep(pause).await,
+                outcome => return outcome,
+            }
+        }
+    }
+
     /// Starts a task, which ends when it is done or when the returned value is dropped.
     pub fn spawn(self, task: impl Future<Output = ()> + Send + 'static) -> RunningTask {
         RunningTask(match self {

@@ -145,13 +145,8 @@ impl NodeControl {
     /// The node that leads now, from 0; waits for an election that is going on.
     pub async fn leader(&self, within: Duration) -> Option<u32> {
         let deadline = self.clock().after(within);
-        loop {
-            let leader = self.look_for_leader().await;
-            if leader.is_some() || self.clock().now_ns() >= deadline {
-                return leader;
-            }
-            self.clock().sleep(READY_POLL).await;
-        }
+        let look = || async { self.look_for_leader().await.ok_or(()) };
+        self.clock().try_until(deadline, READY_POLL, look).await.ok()
     }
 
     async fn look_for_leader(&self) -> Option<u32> {
@@ -167,13 +162,8 @@ impl NodeControl {
     /// Waits until a node serves again; returns whether it does.
     pub async fn serves(&self, node: u32, within: Duration) -> bool {
         let deadline = self.clock().after(within);
-        while self.probe.queries.ask(node as usize, self.address(node)).await.is_err() {
-            if self.clock().now_ns() >= deadline {
-                return false;
-            }
-            self.clock().sleep(READY_POLL).await;
-        }
-        true
+        let ask = || self.probe.queries.ask(node as usize, self.address(node));
+        self.clock().try_until(deadline, READY_POLL, ask).await.is_ok()
     }
 
     /// The nodes that still are of the version with which the run began.

@@ -46,13 +46,8 @@ impl NodeControl {
     /// Waits until a node follows a primary; returns whether it does.
     pub async fn follows(&self, node: u32, within: Duration) -> bool {
         let deadline = self.clock().after(within);
-        while !self.is_replica(node).await {
-            if self.clock().now_ns() >= deadline {
-                return false;
-            }
-            self.clock().sleep(READY_POLL).await;
-        }
-        true
+        let look = || async { self.is_replica(node).await.then_some(()).ok_or(()) };
+        self.clock().try_until(deadline, READY_POLL, look).await.is_ok()
     }
 
     /// The keys that a node has; `None` when it does not answer.
@@ -70,15 +65,11 @@ impl NodeControl {
         let deadline = clock.after(within);
         let written = clock.within(PROBE, replication.written(self.access(primary))).await;
         let Some(Ok(written)) = written else { return false };
-        loop {
+        let look = || async {
             let applied = clock.within(PROBE, replication.applied(self.access(replica))).await;
-            if matches!(applied, Some(Ok(applied)) if applied >= written) {
-                return true;
-            }
-            if clock.now_ns() >= deadline {
-                return false;
-            }
-            clock.sleep(READY_POLL / 10).await;
-        }
+            let is_there = matches!(applied, Some(Ok(applied)) if applied >= written);
+            is_there.then_some(()).ok_or(())
+        };
+        clock.try_until(deadline, READY_POLL / 10, look).await.is_ok()
     }
 }

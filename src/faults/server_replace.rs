@@ -158,17 +158,13 @@ impl ReplacedServer {
         if !patient {
             return Ok(());
         }
-        loop {
-            let settled = match self.env.servers.serves(self.node, SERVER_BACK).await {
+        let settle = || async {
+            match self.env.servers.serves(self.node, SERVER_BACK).await {
                 true => self.env.servers.settle(self.node).await,
                 false => Err("it does not serve".to_owned()),
-            };
-            match settled {
-                Ok(()) => return Ok(()),
-                Err(why) if clock.now_ns() >= deadline => return Err(why),
-                Err(_) => clock.sleep(PAUSE).await,
             }
-        }
+        };
+        clock.try_until(deadline, PAUSE, settle).await
     }
 }
 

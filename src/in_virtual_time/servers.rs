@@ -368,15 +368,8 @@ impl ServerQueries for FamilyQueries {
 impl FamilyQueries {
     /// Waits until a server serves; what it says of itself then.
     pub async fn await_ready(&self, node: usize, within: Duration) -> Result<Serving, String> {
-        let address = self.servers[node].address;
         let clock = self.reach.clock;
-        let deadline = clock.after(within);
-        loop {
-            match self.ask(node, address).await {
-                Ok(serving) => return Ok(serving),
-                Err(why) if clock.now_ns() >= deadline => return Err(why),
-                Err(_) => clock.sleep(READY_POLL).await,
-            }
-        }
+        let ask = || self.ask(node, self.servers[node].address);
+        clock.try_until(clock.after(within), READY_POLL, ask).await
     }
 }

@@ -109,16 +109,29 @@ impl Proxy {
 
     /// Opens a link to `upstream`; see [`Link::open`].
     pub fn link(&self, name: String, upstream: SocketAddr, seed: u64) -> io::Result<Arc<Link>> {
-        self.link_at(Ipv4Addr::LOCALHOST.into(), name, upstream, seed)
+        self.open(Ipv4Addr::LOCALHOST.into(), name, upstream, seed, None)
     }
 
-    /// The same, on another address of this machine.
-    pub fn link_at(&self, listen: IpAddr, name: String, upstream: SocketAddr, seed: u64) -> io::Result<Arc<Link>> {
+    /// Opens a link with a tap on every connection of it.
+    pub fn tapped(&self, name: String, upstream: SocketAddr, seed: u64, tap: Arc<LinkTap>) -> io::Result<Arc<Link>> {
+        self.open(Ipv4Addr::LOCALHOST.into(), name, upstream, seed, Some(tap))
+    }
+
+    /// Opens a link that listens on this address of the machine, with a tap or without.
+    pub fn open(
+        &self,
+        listen: IpAddr,
+        name: String,
+        upstream: SocketAddr,
+        seed: u64,
+        tap: Option<Arc<LinkTap>>,
+    ) -> io::Result<Arc<Link>> {
         let route = Route {
             listen: SocketAddr::new(listen, 0),
             upstream: upstream.into(),
         };
-        self.open(name, route, seed, None)
+        let tls = self.tls.clone();
+        Link::open(name, route, seed, ClientEnd { tap, tls }, &self.on).map(Arc::new)
     }
 
     /// Opens the way out of the server `name` at the address `listen`. Returns it with its links to the peers of
@@ -190,32 +203,6 @@ impl Proxy {
             ));
         }
         Ok(links)
-    }
-
-    /// Opens a link with a tap on every connection of it.
-    pub fn tapped(&self, name: String, upstream: SocketAddr, seed: u64, tap: Arc<LinkTap>) -> io::Result<Arc<Link>> {
-        self.tapped_at(Ipv4Addr::LOCALHOST.into(), name, upstream, seed, tap)
-    }
-
-    /// The same, on another address of this machine.
-    pub fn tapped_at(
-        &self,
-        listen: IpAddr,
-        name: String,
-        upstream: SocketAddr,
-        seed: u64,
-        tap: Arc<LinkTap>,
-    ) -> io::Result<Arc<Link>> {
-        let route = Route {
-            listen: SocketAddr::new(listen, 0),
-            upstream: upstream.into(),
-        };
-        self.open(name, route, seed, Some(tap))
-    }
-
-    fn open(&self, name: String, route: Route, seed: u64, tap: Option<Arc<LinkTap>>) -> io::Result<Arc<Link>> {
-        let tls = self.tls.clone();
-        Link::open(name, route, seed, ClientEnd { tap, tls }, &self.on).map(Arc::new)
     }
 }
 

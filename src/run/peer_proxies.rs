@@ -86,7 +86,7 @@ impl PeerLinks {
         for (ends, name) in links {
             // nowhere, until it is found
             let upstream = SocketAddr::new(listen, 0);
-            let link = self.proxy.link_at(listen, name, upstream, seed())?;
+            let link = self.proxy.open(listen, name, upstream, seed(), None)?;
             opened.links.insert(ends, link);
         }
         Ok(opened.links.values().map(|link| link.listen()).collect())

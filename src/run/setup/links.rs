@@ -95,12 +95,8 @@ impl ClientLinks {
         };
         for (ends, name, address) in wanted(config, cluster) {
             let seed = seeds.random();
-            let link = if config.has_taps() {
-                let tap = LinkTap::new(exchange, ends.0, name.clone());
-                self.proxy.tapped_at(listen, name.clone(), address, seed, tap)
-            } else {
-                self.proxy.link_at(listen, name.clone(), address, seed)
-            };
+            let tap = config.has_taps().then(|| LinkTap::new(exchange, ends.0, name.clone()));
+            let link = self.proxy.open(listen, name.clone(), address, seed, tap);
             let link = link.map_err(|error| format!("could not open the link {name}: {error}"))?;
             self.links.insert(ends, link);
         }

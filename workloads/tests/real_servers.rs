@@ -179,62 +179,50 @@ fn unbroken(backend: BackendId) -> impl Iterator<Item = RecipeOptions> {
     recipes(backend).filter(|options| !options.recipe.summary.starts_with("broken"))
 }
 
-async fn works(machine: &Machine, recipes: impl Iterator<Item = RecipeOptions>) {
-    for options in recipes {
-        excludes(machine, options).await;
-        gives_up(machine, options).await;
-    }
+fn all_work(servers: Servers, recipes: impl Iterator<Item = RecipeOptions>) {
+    on(servers, async |machine| {
+        for options in recipes {
+            excludes(machine, options).await;
+            gives_up(machine, options).await;
+        }
+    });
 }
 
 #[test]
 fn every_zookeeper_recipe_excludes_on_a_real_ensemble() {
-    on(servers::zookeeper(), async |machine| {
-        works(machine, recipes(BackendId::Zk)).await
-    });
+    all_work(servers::zookeeper(), recipes(BackendId::Zk));
 }
 
 #[test]
 fn every_etcd_recipe_excludes_on_a_real_cluster() {
-    on(servers::etcd(), async |machine| {
-        works(machine, recipes(BackendId::Etcd)).await
-    });
+    all_work(servers::etcd(), recipes(BackendId::Etcd));
 }
 
 #[test]
 fn every_redis_recipe_excludes_on_real_servers() {
-    on(servers::redis(5), async |machine| {
-        works(machine, recipes(BackendId::Redis)).await
-    });
+    all_work(servers::redis(5), recipes(BackendId::Redis));
 }
 
 #[test]
 fn every_recipe_of_redis_and_valkey_excludes_on_real_servers_of_valkey() {
     let Some(servers) = servers::valkey(5) else { return };
-    on(servers, async |machine| {
-        let both = [BackendId::Redis, BackendId::Valkey].into_iter();
-        works(machine, both.flat_map(recipes)).await
-    });
+    let both = [BackendId::Redis, BackendId::Valkey].into_iter();
+    all_work(servers, both.flat_map(recipes));
 }
 
 #[test]
 fn every_postgres_recipe_that_is_not_broken_excludes_on_a_real_server() {
-    on(servers::postgres(), async |machine| {
-        works(machine, unbroken(BackendId::Postgres)).await
-    });
+    all_work(servers::postgres(), unbroken(BackendId::Postgres));
 }
 
 #[test]
 fn every_mariadb_recipe_that_is_not_broken_excludes_on_a_real_server() {
-    on(servers::mariadb(), async |machine| {
-        works(machine, unbroken(BackendId::Mariadb)).await
-    });
+    all_work(servers::mariadb(), unbroken(BackendId::Mariadb));
 }
 
 #[test]
 fn every_nats_recipe_that_is_not_broken_excludes_on_a_real_server() {
-    on(servers::nats(), async |machine| {
-        works(machine, unbroken(BackendId::Nats)).await
-    });
+    all_work(servers::nats(), unbroken(BackendId::Nats));
 }
 
 #[test]

@@ -83,12 +83,7 @@ pub async fn look_up(servers: &[String]) -> Result<Vec<SocketAddr>, String> {
 /// The servers, as a cluster that runs.
 pub(super) async fn start(spec: &ClusterSpec, attached: &AttachedServers) -> Result<StartedNodes, ClusterError> {
     let addresses = look_up(&attached.servers).await.map_err(ClusterError::Nothing)?;
-    let member = |(number, address): (u32, &SocketAddr)| NodeAddress {
-        name: format!("n{number}"),
-        number,
-        host: address.ip().to_string(),
-        ports: vec![address.port()],
-    };
+    let member = |(number, address): (u32, &SocketAddr)| NodeAddress::new(number, address.ip(), vec![address.port()]);
     let members: Vec<NodeAddress> = (1..).zip(&addresses).map(member).collect();
     let mut nodes = Vec::new();
     for (member, address) in members.iter().zip(&addresses) {

@@ -177,12 +177,7 @@ fn log_file(path: &Path, goes_on: bool) -> Result<Mutex<File>, NotWritten> {
 }
 
 fn addresses(spec: &ClusterSpec, network: &str) -> Vec<NodeAddress> {
-    let member = |number| NodeAddress {
-        name: format!("n{number}"),
-        number,
-        host: format!("{network}-n{number}"),
-        ports: spec.software.ports.to_vec(),
-    };
+    let member = |number| NodeAddress::new(number, format!("{network}-n{number}"), spec.software.ports.to_vec());
     (1..=spec.nodes).map(member).collect()
 }
 

@@ -196,13 +196,8 @@ fn addresses(spec: &ClusterSpec) -> Result<Vec<NodeAddress>, ClusterError> {
             range: SERVER_PORTS,
         })?,
     };
-    let member = |(number, ports): (usize, &[u16])| NodeAddress {
-        name: format!("n{}", number + 1),
-        number: number as u32 + 1,
-        host: Ipv4Addr::LOCALHOST.to_string(),
-        ports: ports.to_vec(),
-    };
-    Ok(ports.chunks(per_node).enumerate().map(member).collect())
+    let member = |(number, ports): (u32, &[u16])| NodeAddress::new(number, Ipv4Addr::LOCALHOST, ports.to_vec());
+    Ok((1..).zip(ports.chunks(per_node)).map(member).collect())
 }
 
 fn fixed_ports(base: u16, wanted: usize, per_node: usize) -> Result<Vec<u16>, ClusterError> {

@@ -21,6 +21,18 @@ pub struct NodeAddress {
     pub ports: Vec<u16>,
 }
 
+impl NodeAddress {
+    /// The node of this number, with the name that it has by it.
+    pub fn new(number: u32, host: impl ToString, ports: Vec<u16>) -> Self {
+        Self {
+            name: format!("n{number}"),
+            number,
+            host: host.to_string(),
+            ports,
+        }
+    }
+}
+
 /// How the servers of a product reach each other, as far as a proxy can be put between them.
 #[derive(Clone, Copy)]
 pub enum Peering {

@@ -114,11 +114,9 @@ pub struct ServersWanted<'a> {
 impl FamilyServers {
     /// None of them is started.
     pub fn new(world: World, machine: Rc<WorldMachine>, wanted: &ServersWanted<'_>) -> Self {
-        let address = |me: usize| NodeAddress {
-            name: format!("n{}", me + 1),
-            number: me as u32 + 1,
-            host: address_of(me, 0).ip().to_string(),
-            ports: wanted.software.ports.to_vec(),
+        let address = |me: usize| {
+            let host = address_of_server(me as u32);
+            NodeAddress::new(me as u32 + 1, host, wanted.software.ports.to_vec())
         };
         let nodes: Vec<NodeAddress> = (0..wanted.count).map(address).collect();
         let server = |(me, ports): (usize, &ServerPorts)| FamilyServer {

@@ -355,11 +355,9 @@ mod tests {
     }
 
     fn setup() -> NodeSetup {
-        let node = |number: u32| NodeAddress {
-            name: format!("n{number}"),
-            number,
-            host: format!("h{number}"),
-            ports: vec![8000 + number as u16, 9000 + number as u16],
+        let node = |number: u32| {
+            let ports = vec![8000 + number as u16, 9000 + number as u16];
+            NodeAddress::new(number, format!("h{number}"), ports)
         };
         NodeSetup {
             data: "/tmp/n2".into(),

@@ -149,11 +149,9 @@ mod tests {
     use crate::cluster::NodeAddress;
 
     fn setup(me: usize) -> NodeSetup {
-        let node = |number: u32| NodeAddress {
-            name: format!("n{number}"),
-            number,
-            host: "127.0.0.1".into(),
-            ports: vec![20_000 + number as u16, 30_000 + number as u16],
+        let node = |number: u32| {
+            let ports = vec![20_000 + number as u16, 30_000 + number as u16];
+            NodeAddress::new(number, "127.0.0.1", ports)
         };
         NodeSetup {
             peer_proxies: (1..=6).map(|port| ([127, 0, 0, 1], 40_000 + port).into()).collect(),

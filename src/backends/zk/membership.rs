@@ -189,12 +189,7 @@ mod tests {
     use super::*;
 
     fn node(host: &str) -> NodeAddress {
-        NodeAddress {
-            name: "n2".into(),
-            number: 2,
-            host: host.into(),
-            ports: vec![2181, 2888, 3888],
-        }
+        NodeAddress::new(2, host, vec![2181, 2888, 3888])
     }
 
     #[test]

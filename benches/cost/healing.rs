@@ -27,17 +27,11 @@ struct Heal {
 
 pub fn healing() {
     let pass = Flow::PASS;
-    let frozen = Flow { freeze: true, ..pass };
-    let late = |delay| Flow { delay, ..pass };
-    let (millisecond, never) = (late(Duration::from_millis(1)), late(Duration::from_secs(20)));
-    let sliced = Flow {
-        slice: Some(Slice::of(1)),
-        ..pass
-    };
-    let slow = |rate| Flow {
-        bytes_per_second: Some(rate),
-        ..pass
-    };
+    let frozen = Flow::FREEZE;
+    let millisecond = Flow::delayed(Duration::from_millis(1));
+    let never = Flow::delayed(Duration::from_secs(20));
+    let sliced = Flow::sliced(Slice::of(1));
+    let slow = Flow::slowed;
     let heals = [
         ("10 chunks held", frozen, pass, 10, 50),
         ("100 chunks held", frozen, pass, 100, 50),

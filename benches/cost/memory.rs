@@ -52,13 +52,7 @@ fn held_chunks() {
     let mut client = TcpStream::connect(link.listen()).expect("it listens");
     client.set_nodelay(true).expect("a socket option");
     let _accepted = server.accept().expect("it dials");
-    link.apply(
-        1,
-        Behaviour::both(Flow {
-            delay: Duration::from_secs(3600),
-            ..Flow::PASS
-        }),
-    );
+    link.apply(1, Behaviour::both(Flow::delayed(Duration::from_secs(3600))));
     let before = resident();
     for _ in 0..CHUNKS {
         client.write_all(b"?").expect("sent");

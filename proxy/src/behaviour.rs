@@ -98,6 +98,53 @@ impl Flow {
         ..Self::STALL
     };
 
+    /// Chunks are held back; new connections and ends pass.
+    pub const FREEZE: Self = Self {
+        freeze: true,
+        ..Self::PASS
+    };
+
+    /// Each chunk comes this much later.
+    pub const fn delayed(delay: Duration) -> Self {
+        Self { delay, ..Self::PASS }
+    }
+
+    pub const fn slowed(bytes_per_second: u32) -> Self {
+        Self {
+            bytes_per_second: Some(bytes_per_second),
+            ..Self::PASS
+        }
+    }
+
+    pub const fn sliced(slice: Slice) -> Self {
+        Self {
+            slice: Some(slice),
+            ..Self::PASS
+        }
+    }
+
+    pub const fn lossy(loss: Loss) -> Self {
+        Self {
+            loss: Some(loss),
+            ..Self::PASS
+        }
+    }
+
+    pub const fn bursty(bursts: Bursts) -> Self {
+        Self {
+            bursts: Some(bursts),
+            ..Self::PASS
+        }
+    }
+
+    /// A connection is forgotten over which nothing went for this long.
+    pub const fn forgetful(idle: Duration) -> Self {
+        Self {
+            forget_after: Some(idle),
+            ..Self::PASS
+        }
+    }
+
     /// How long a chunk is held back that arrived `age` after its connection began and drew `draw`.
     pub fn delay_of(&self, age: Duration, draw: u64) -> Duration {
         let lost = self.loss.map_or(Duration::ZERO, |loss| loss.delay_of(draw));
@@ -323,10 +370,7 @@ mod tests {
             length: Duration::from_millis(100),
             delay: Duration::from_millis(70),
         };
-        let flow = Flow {
-            bursts: Some(bursts),
-            ..Flow::PASS
-        };
+        let flow = Flow::bursty(bursts);
         let delays = [50, 150, 1099, 1100].map(|age| flow.delay_of(Duration::from_millis(age), 0).as_millis());
         assert_eq!(delays, [70, 0, 70, 0]);
     }

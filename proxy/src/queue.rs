@@ -297,27 +297,19 @@ mod tests {
     }
 
     fn any_flow() -> impl Strategy<Value = Flow> {
-        let slow = (1u32..5000).prop_map(|rate| Flow {
-            bytes_per_second: Some(rate),
-            ..Flow::PASS
-        });
+        let slow = (1u32..5000).prop_map(Flow::slowed);
         let late = (0u64..30_000, 0u64..1000).prop_map(|(delay, jitter)| Flow {
             delay: Duration::from_millis(delay),
             jitter: Duration::from_millis(jitter),
             ..Flow::PASS
         });
-        let sliced = (1u32..100, 0u32..100).prop_map(|(size, variation)| Flow {
-            slice: Some(Slice {
+        let sliced = (1u32..100, 0u32..100).prop_map(|(size, variation)| {
+            Flow::sliced(Slice {
                 variation: variation.min(size),
                 ..Slice::of(size)
-            }),
-            ..Flow::PASS
+            })
         });
-        let frozen = Flow {
-            freeze: true,
-            ..Flow::PASS
-        };
-        prop_oneof![Just(Flow::STALL), Just(frozen), slow, late, sliced]
+        prop_oneof![Just(Flow::STALL), Just(Flow::FREEZE), slow, late, sliced]
     }
 
     proptest! {
@@ -354,7 +346,7 @@ mod tests {
         fn what_is_queued_obeys_the_flow_as_it_is_now(delay_ms in 1000u64..30_000, late_ms in 0u64..900) {
             let mut rng = ChaCha8Rng::seed_from_u64(7);
             let now = Instant::now();
-            let flow = |ms| Flow { delay: Duration::from_millis(ms), ..Flow::PASS };
+            let flow = |ms| Flow::delayed(Duration::from_millis(ms));
             let mut queue = SendQueue::new(now);
             for _ in 0..1000 {
                 queue.push(now, &Flow::PASS, &mut rng, b"chunk");
@@ -370,7 +362,7 @@ mod tests {
             seed: u64, size in 1u32..1000, variation in 0u32..1000,
         ) {
             let slice = Slice { size, variation: variation.min(size), gap: Duration::ZERO };
-            let flow = Flow { slice: Some(slice), ..Flow::PASS };
+            let flow = Flow::sliced(slice);
             let draw = || {
                 let mut rng = ChaCha8Rng::seed_from_u64(seed);
                 (0..20).map(|_| piece_length(&flow, &mut rng)).collect::<Vec<_>>()
@@ -384,10 +376,7 @@ mod tests {
     fn a_rate_is_kept_on_average_and_never_exceeded_by_more_than_a_moment() {
         let mut rng = ChaCha8Rng::seed_from_u64(3);
         let start = Instant::now();
-        let flow = Flow {
-            bytes_per_second: Some(1000),
-            ..Flow::PASS
-        };
+        let flow = Flow::slowed(1000);
         let mut queue = SendQueue::new(start);
         queue.push(start, &flow, &mut rng, &[0; 2000]);
         let mut out = 0;

@@ -158,11 +158,8 @@ impl ToxicKind {
                 jitter: milliseconds(jitter),
                 ..pass
             },
-            Self::Bandwidth { rate } if rate <= 0 => Flow { freeze: true, ..pass },
-            Self::Bandwidth { rate } => Flow {
-                bytes_per_second: Some(u32::try_from(rate.saturating_mul(1000)).unwrap_or(u32::MAX)),
-                ..pass
-            },
+            Self::Bandwidth { rate } if rate <= 0 => Flow::FREEZE,
+            Self::Bandwidth { rate } => Flow::slowed(u32::try_from(rate.saturating_mul(1000)).unwrap_or(u32::MAX)),
             Self::SlowClose { delay } => Flow {
                 end_delay: milliseconds(delay),
                 ..pass
@@ -180,14 +177,11 @@ impl ToxicKind {
                 average_size,
                 size_variation,
                 delay,
-            } => Flow {
-                slice: Some(Slice {
-                    size: natural(average_size).clamp(1, u64::from(u32::MAX)) as u32,
-                    variation: natural(size_variation).min(natural(average_size)) as u32,
-                    gap: Duration::from_micros(natural(delay)),
-                }),
-                ..pass
-            },
+            } => Flow::sliced(Slice {
+                size: natural(average_size).clamp(1, u64::from(u32::MAX)) as u32,
+                variation: natural(size_variation).min(natural(average_size)) as u32,
+                gap: Duration::from_micros(natural(delay)),
+            }),
             Self::LimitData { bytes } => Flow {
                 limit: Some(natural(bytes)),
                 ..pass

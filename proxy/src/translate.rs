@@ -160,10 +160,7 @@ mod tests {
         };
         let cut = Behaviour {
             cut,
-            ..Behaviour::both(Flow {
-                slice: Some(Slice::of(9)),
-                ..Flow::PASS
-            })
+            ..Behaviour::both(Flow::sliced(Slice::of(9)))
         };
         let said = words(cut, false);
         assert!(said.contains("reset_peer timeout=500 downstream"), "{said}");
@@ -173,15 +170,9 @@ mod tests {
 
     #[test]
     fn what_toxiproxy_cannot_do_is_refused_with_the_reason() {
-        let slow = Behaviour::both(Flow {
-            bytes_per_second: Some(999),
-            ..Flow::PASS
-        });
+        let slow = Behaviour::both(Flow::slowed(999));
         assert!(toxics_for(&slow, false).unwrap_err().contains("whole kB"));
-        let frozen = Behaviour::both(Flow {
-            freeze: true,
-            ..Flow::PASS
-        });
+        let frozen = Behaviour::both(Flow::FREEZE);
         assert!(toxics_for(&frozen, false).is_err());
     }
 }

@@ -193,24 +193,12 @@ fn a_delay_holds_each_direction_for_its_own_time() {
     World::run(1, async |world: World| {
         let (link, port, seen) = set_up(world);
         let end = link.connect(port).await.unwrap();
-        let late = Flow {
-            delay: 70 * MS,
-            ..Flow::PASS
+        let late = Behaviour {
+            to_client: Flow::delayed(70 * MS),
+            ..Behaviour::default()
         };
-        link.apply(
-            1,
-            Behaviour {
-                to_client: late,
-                ..Behaviour::default()
-            },
-        );
-        link.apply(
-            2,
-            Behaviour {
-                to_client: late,
-                ..Behaviour::default()
-            },
-        );
+        link.apply(1, late);
+        link.apply(2, late);
         let asked = world.now();
         end.send(Note(1));
         world.sleep(MS).await;

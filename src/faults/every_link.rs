@@ -151,10 +151,7 @@ fn bursts(argument: Option<&str>, lease: Duration, rng: &mut ChaCha8Rng) -> Draw
         length.as_millis(),
         every.as_millis()
     );
-    let flow = Flow {
-        bursts: Some(Bursts { every, length, delay }),
-        ..Flow::default()
-    };
+    let flow = Flow::bursty(Bursts { every, length, delay });
     Ok((Behaviour::both(flow), title))
 }
 
@@ -166,10 +163,7 @@ fn loss(argument: Option<&str>, rng: &mut ChaCha8Rng) -> DrawnBehaviour {
     let percent = f64::from(per_mille) / 10.0;
     let title = format!("every link, {percent}% of the chunks wait 200ms, 600ms, 1400ms, …");
     let timeout = TIMEOUT;
-    let flow = Flow {
-        loss: Some(Loss { per_mille, timeout }),
-        ..Flow::default()
-    };
+    let flow = Flow::lossy(Loss { per_mille, timeout });
     Ok((Behaviour::both(flow), title))
 }
 
@@ -185,10 +179,7 @@ fn slow(argument: Option<&str>, rng: &mut ChaCha8Rng) -> DrawnBehaviour {
         Some(text) => rate(text)?,
     };
     let title = format!("every link, {rate} bytes a second each way");
-    let flow = Flow {
-        bytes_per_second: Some(rate),
-        ..Flow::default()
-    };
+    let flow = Flow::slowed(rate);
     Ok((Behaviour::both(flow), title))
 }
 
@@ -205,10 +196,7 @@ fn forget_idle(argument: Option<&str>, lease: Duration) -> DrawnBehaviour {
     let idle = argument.map_or(Ok(lease / 5), parse_duration)?;
     let idle = idle.max(Duration::from_millis(1));
     let title = format!("every connection that is idle for {}ms", idle.as_millis());
-    let flow = Flow {
-        forget_after: Some(idle),
-        ..Flow::default()
-    };
+    let flow = Flow::forgetful(idle);
     Ok((Behaviour::both(flow), title))
 }
 
@@ -236,10 +224,7 @@ fn flaky(argument: Option<&str>, rng: &mut ChaCha8Rng) -> DrawnBehaviour {
     };
     let slice = rng.random_range(8..64);
     let title = format!("every link, slices of {slice} bytes, cut after about {after_bytes} bytes");
-    let flow = Flow {
-        slice: Some(Slice::of(slice)),
-        ..Flow::default()
-    };
+    let flow = Flow::sliced(Slice::of(slice));
     let cut = Cut {
         after: None,
         after_bytes: Some(after_bytes),

@@ -14,10 +14,7 @@ async fn a_connection_that_was_idle_for_too_long_is_forgotten() {
     let (rig, mut client, mut server) = Rig::connected().await;
     passes(&mut client, &mut server, b"hello").await;
     let idle = Duration::from_millis(200);
-    let forgetting = Flow {
-        forget_after: Some(idle),
-        ..Flow::PASS
-    };
+    let forgetting = Flow::forgetful(idle);
     let fault = rig.fault(Behaviour::both(forgetting));
     tokio::time::sleep(idle * 2).await;
     client.write_all(b"again").await.unwrap();
@@ -30,13 +27,8 @@ async fn a_connection_that_was_idle_for_too_long_is_forgotten() {
 async fn what_follows_a_lost_packet_waits_for_its_retransmission() {
     let (rig, mut client, mut server) = Rig::connected().await;
     let timeout = Duration::from_millis(20);
-    let _fault = rig.fault(Behaviour::both(Flow {
-        loss: Some(Loss {
-            per_mille: 1000,
-            timeout,
-        }),
-        ..Flow::PASS
-    }));
+    let per_mille = 1000;
+    let _fault = rig.fault(Behaviour::both(Flow::lossy(Loss { per_mille, timeout })));
     let sent = Instant::now();
     passes(&mut client, &mut server, b"lost").await;
     assert!(sent.elapsed() >= timeout * 63, "six retransmissions");
@@ -95,21 +87,10 @@ async fn delayed(flow: Flow) -> u64 {
 
 #[tokio::test]
 async fn only_chunks_that_are_lost_or_in_a_burst_count_as_delayed() {
-    let loss = |per_mille| Flow {
-        loss: Some(Loss {
-            per_mille,
-            timeout: Duration::from_millis(1),
-        }),
-        ..Flow::PASS
-    };
-    let burst = |length| Flow {
-        bursts: Some(Bursts {
-            every: Duration::from_secs(3600),
-            length,
-            delay: Duration::from_millis(1),
-        }),
-        ..Flow::PASS
-    };
+    let (timeout, delay) = (Duration::from_millis(1), Duration::from_millis(1));
+    let every = Duration::from_secs(3600);
+    let loss = |per_mille| Flow::lossy(Loss { per_mille, timeout });
+    let burst = |length| Flow::bursty(Bursts { every, length, delay });
     assert_eq!(delayed(loss(0)).await, 0);
     assert_eq!(delayed(loss(1000)).await, 140);
     let some = delayed(loss(500)).await;
@@ -121,10 +102,7 @@ async fn only_chunks_that_are_lost_or_in_a_burst_count_as_delayed() {
 #[tokio::test]
 async fn a_connection_that_is_used_is_not_forgotten() {
     let (rig, mut client, mut server) = Rig::connected().await;
-    let forgetting = Flow {
-        forget_after: Some(Duration::from_secs(60)),
-        ..Flow::PASS
-    };
+    let forgetting = Flow::forgetful(Duration::from_secs(60));
     let fault = rig.fault(Behaviour::both(forgetting));
     for _ in 0..5 {
         passes(&mut client, &mut server, b"again").await;

@@ -125,46 +125,23 @@ async fn a_stall_acknowledges_what_it_holds() {
 #[tokio::test]
 async fn a_fault_on_a_connection_that_sends_nothing_leaves_no_trace() {
     let both = Behaviour::both;
-    let flow = Flow::PASS;
     let soon = Duration::from_millis(1);
+    let loss = Loss {
+        per_mille: 1000,
+        timeout: soon,
+    };
+    let bursts = Bursts {
+        every: soon,
+        length: soon,
+        delay: soon,
+    };
     for (name, behaviour) in [
         ("stall", Behaviour::STALL),
-        ("latency", both(Flow { delay: soon, ..flow })),
-        (
-            "slow",
-            both(Flow {
-                bytes_per_second: Some(1),
-                ..flow
-            }),
-        ),
-        (
-            "loss",
-            both(Flow {
-                loss: Some(Loss {
-                    per_mille: 1000,
-                    timeout: soon,
-                }),
-                ..flow
-            }),
-        ),
-        (
-            "bursts",
-            both(Flow {
-                bursts: Some(Bursts {
-                    every: soon,
-                    length: soon,
-                    delay: soon,
-                }),
-                ..flow
-            }),
-        ),
-        (
-            "forget-idle",
-            both(Flow {
-                forget_after: Some(soon),
-                ..flow
-            }),
-        ),
+        ("latency", both(Flow::delayed(soon))),
+        ("slow", both(Flow::slowed(1))),
+        ("loss", both(Flow::lossy(loss))),
+        ("bursts", both(Flow::bursty(bursts))),
+        ("forget-idle", both(Flow::forgetful(soon))),
         ("flaky", cut(None, Some(1))),
         ("reset, which is not due yet", cut(Some(SOON * 100), None)),
     ] {
@@ -210,18 +187,12 @@ async fn a_blackhole_one_way_lets_the_other_pass() {
 #[tokio::test]
 async fn what_is_held_obeys_the_link_as_it_is_now() {
     let never = Duration::from_secs(24 * 3600);
-    let late = |delay| Behaviour::both(Flow { delay, ..Flow::PASS });
-    let sliced = Behaviour::both(Flow {
-        slice: Some(Slice {
-            gap: Duration::from_secs(60),
-            ..Slice::of(1)
-        }),
-        ..Flow::PASS
-    });
-    let slow = Behaviour::both(Flow {
-        bytes_per_second: Some(1),
-        ..Flow::PASS
-    });
+    let late = |delay| Behaviour::both(Flow::delayed(delay));
+    let sliced = Behaviour::both(Flow::sliced(Slice {
+        gap: Duration::from_secs(60),
+        ..Slice::of(1)
+    }));
+    let slow = Behaviour::both(Flow::slowed(1));
     for before in [late(never), sliced, slow] {
         let (rig, mut client, mut server) = Rig::connected().await;
         rig.link.apply(1, before);
@@ -272,10 +243,7 @@ async fn a_delay_delays_every_chunk_and_keeps_order() {
 #[tokio::test]
 async fn a_slow_link_takes_at_least_as_long_as_its_rate_says() {
     let (rig, mut client, mut server) = Rig::connected().await;
-    let _hold = rig.fault(Behaviour::both(Flow {
-        bytes_per_second: Some(10_000),
-        ..Flow::default()
-    }));
+    let _hold = rig.fault(Behaviour::both(Flow::slowed(10_000)));
     let sent = Instant::now();
     passes(&mut client, &mut server, &[1; 3000]).await;
     assert!(sent.elapsed() >= Duration::from_millis(290));
@@ -403,33 +371,15 @@ async fn stream_through(chunks: Vec<usize>, weather: Vec<Weather>) {
             let behaviour = match now {
                 Weather::Fair => Behaviour::default(),
                 Weather::Stall => Behaviour::STALL,
-                Weather::Delay => Behaviour::both(Flow {
-                    delay: Duration::from_millis(2),
-                    ..Flow::default()
-                }),
-                Weather::Slice => Behaviour::both(Flow {
-                    slice: Some(Slice::of(4096)),
-                    ..Flow::default()
-                }),
-                Weather::Late => Behaviour::both(Flow {
-                    delay: SOON * 100,
-                    ..Flow::default()
-                }),
-                Weather::Slow => Behaviour::both(Flow {
-                    bytes_per_second: Some(1000),
-                    ..Flow::default()
-                }),
-                Weather::Frozen => Behaviour::both(Flow {
-                    freeze: true,
-                    ..Flow::default()
-                }),
-                Weather::Crumbs => Behaviour::both(Flow {
-                    slice: Some(Slice {
-                        gap: Duration::from_secs(1),
-                        ..Slice::of(1)
-                    }),
-                    ..Flow::default()
-                }),
+                Weather::Delay => Behaviour::both(Flow::delayed(Duration::from_millis(2))),
+                Weather::Slice => Behaviour::both(Flow::sliced(Slice::of(4096))),
+                Weather::Late => Behaviour::both(Flow::delayed(SOON * 100)),
+                Weather::Slow => Behaviour::both(Flow::slowed(1000)),
+                Weather::Frozen => Behaviour::both(Flow::FREEZE),
+                Weather::Crumbs => Behaviour::both(Flow::sliced(Slice {
+                    gap: Duration::from_secs(1),
+                    ..Slice::of(1)
+                })),
             };
             let hold = rig.fault(behaviour);
             tokio::time::sleep(Duration::from_millis(3)).await;

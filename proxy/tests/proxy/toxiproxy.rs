@@ -142,10 +142,7 @@ async fn flaky_ends_connections_in_the_middle_and_counts_them() {
         after: None,
         after_bytes: Some(200),
     };
-    let sliced = Behaviour::both(Flow {
-        slice: Some(Slice::of(16)),
-        ..Flow::PASS
-    });
+    let sliced = Behaviour::both(Flow::sliced(Slice::of(16)));
     let hold = rig.fault(Behaviour { cut, ..sliced }, false).await;
     client.write_all(&[1; 150]).await.unwrap();
     assert_eq!(rest(&mut server).await.0.len(), 100, "half of the budget each way");

@@ -22,8 +22,7 @@ pub trait Stage {
     }
     /// In milliseconds, both ways.
     fn delay(&self, ms: u64) {
-        let delay = Duration::from_millis(ms);
-        self.apply(Behaviour::both(Flow { delay, ..Flow::PASS }));
+        self.apply(Behaviour::both(Flow::delayed(Duration::from_millis(ms))));
     }
     fn heal(&self);
     fn reset(&self);

@@ -272,20 +272,14 @@ mod tests {
 
     #[test]
     fn a_slow_link_sends_one_after_the_other() {
-        let slow = Flow {
-            bytes_per_second: Some(1000),
-            ..Flow::PASS
-        };
+        let slow = Flow::slowed(1000);
         let mut transit = Transit::new(0);
         transit.push(0, &slow, 0, 100, 1);
         transit.push(0, &slow, 0, 50, 2);
         assert_eq!(drain(&mut transit, 0, &slow), (vec![], Some(100 * MS)));
         assert_eq!(drain(&mut transit, 100 * MS, &slow), (vec![1], Some(150 * MS)));
         assert_eq!(drain(&mut transit, 150 * MS, &slow).0, [2]);
-        let sliced = Flow {
-            slice: Some(Slice::of(10)),
-            ..Flow::PASS
-        };
+        let sliced = Flow::sliced(Slice::of(10));
         let mut transit = Transit::new(0);
         transit.push(0, &sliced, 0, 95, 1);
         assert_eq!(drain(&mut transit, 0, &sliced).1, Some(5 * MS));
@@ -293,13 +287,10 @@ mod tests {
 
     #[test]
     fn an_end_comes_behind_the_data_and_a_lost_packet_delays_what_follows() {
-        let lossy = Flow {
-            loss: Some(Loss {
-                per_mille: 1000,
-                timeout: Duration::from_millis(200),
-            }),
-            ..Flow::PASS
-        };
+        let lossy = Flow::lossy(Loss {
+            per_mille: 1000,
+            timeout: Duration::from_millis(200),
+        });
         let mut transit = Transit::new(0);
         assert!(transit.push(0, &lossy, 7, 10, 1), "this one is delayed");
         transit.push_end(1, ConnectionEnding::Closed);

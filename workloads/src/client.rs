@@ -65,6 +65,16 @@ pub struct LockGrant {
     pub owner: Option<String>,
 }
 
+impl LockGrant {
+    /// A grant to the owner of this name.
+    pub fn to(owner: impl Into<String>, token: Option<u64>) -> Self {
+        LockGrant {
+            token,
+            owner: Some(owner.into()),
+        }
+    }
+}
+
 /// A client of one lock implementation. It has at most one operation open, and serves any number of locks by name.
 ///
 /// After an operation that ended [`LockError::Unknown`] the same client is used again without a new `open`: it makes a new

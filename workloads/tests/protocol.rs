@@ -29,10 +29,7 @@ impl LockClient for Scripted {
             self.refusals -= 1;
             return Err(LockError::Refused(FailReason::Other("it is just beginning".into())));
         }
-        Ok(LockGrant {
-            token: None,
-            owner: Some("0x1".into()),
-        })
+        Ok(LockGrant::to("0x1", None))
     }
 
     async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
@@ -47,10 +44,7 @@ impl LockClient for Scripted {
                     owner: None,
                 })
             }
-            _ => Ok(LockGrant {
-                token: Some(1),
-                owner: Some("0x1".into()),
-            }),
+            _ => Ok(LockGrant::to("0x1", Some(1))),
         }
     }
 

@@ -84,10 +84,7 @@ impl LeaseSession {
 
     pub(super) async fn open(&mut self) -> LockResult<LockGrant> {
         let live = self.ready().await?;
-        Ok(LockGrant {
-            token: None,
-            owner: Some(live.keeper.owner()),
-        })
+        Ok(LockGrant::to(live.keeper.owner(), None))
     }
 
     /// The session and a lease that is not over; what was left from before is deleted first.
@@ -212,10 +209,8 @@ impl LeaseSession {
             lease: keeper.lease,
         };
         self.held.begin(lock, own, watch);
-        LockGrant {
-            token: u64::try_from(key.create_revision).ok().filter(|token| *token > 0),
-            owner: Some(keeper.owner()),
-        }
+        let token = u64::try_from(key.create_revision).ok().filter(|token| *token > 0);
+        LockGrant::to(keeper.owner(), token)
     }
 
     /// Ends a hold, and returns its key for the release.

@@ -180,10 +180,7 @@ impl<V: Variant> SingleKeyLock<V> {
             asked,
         };
         self.held.begin(attempt.lock, held, watch);
-        Some(LockGrant {
-            token: None,
-            owner: Some(attempt.value.clone()),
-        })
+        Some(LockGrant::to(attempt.value.clone(), None))
     }
 
     /// Ends an attempt that is no grant: what it may have left is deleted, now or before the next acquire.

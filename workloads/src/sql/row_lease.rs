@@ -97,10 +97,7 @@ impl RowLease {
             asked,
         };
         self.held.begin(lock, held, watch);
-        LockGrant {
-            token: Some(token),
-            owner: Some(owner),
-        }
+        LockGrant::to(owner, Some(token))
     }
 
     /// Whether a careful client knows that it no longer holds the lock.

@@ -76,10 +76,7 @@ impl SessionLock {
             }))
         });
         self.held.begin(lock, session, watch);
-        LockGrant {
-            token: None,
-            owner: Some(owner),
-        }
+        LockGrant::to(owner, None)
     }
 }
 

@@ -67,10 +67,7 @@ impl LockSession {
 
     pub(super) async fn open(&mut self) -> LockResult<LockGrant> {
         let session = self.session().await?;
-        Ok(LockGrant {
-            token: None,
-            owner: Some(owner_name(session.id())),
-        })
+        Ok(LockGrant::to(owner_name(session.id()), None))
     }
 
     /// The session, or a new one if it is over. What belonged to the old one went with it.
@@ -242,10 +239,7 @@ impl LockSession {
         };
         let watch = self.context.is_careful().then(|| watch_hold(&self.context, hold()));
         self.held.begin(lock, node.path, watch);
-        LockGrant {
-            token: u64::try_from(node.czxid).ok(),
-            owner: Some(owner_name(session.id())),
-        }
+        LockGrant::to(owner_name(session.id()), u64::try_from(node.czxid).ok())
     }
 
     /// Deletes the client's own node; `false`: it was gone. After a try whose answer was lost, the node of another client may

@@ -149,10 +149,7 @@ impl Redlock {
     fn hold(&mut self, lock: &str, value: String, asked: Duration) -> LockGrant {
         let watch = self.context.watch_validity(lock, valid_until(&self.context, asked));
         self.held.begin(lock, value.clone(), watch);
-        LockGrant {
-            token: None,
-            owner: Some(value),
-        }
+        LockGrant::to(value, None)
     }
 }
 

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +55,19 @@ pub struct OpenRequest {
     /// Where each server has a part of the keys, and names the one that has another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterEndpoints>,
+}
+
+impl OpenRequest {
+    /// For servers that a client reaches as they are told to it.
+    pub fn plain(backend: &str, endpoints: Vec<String>, lease: Duration) -> Self {
+        OpenRequest {
+            backend: backend.to_owned(),
+            endpoints,
+            lease_ms: lease.as_millis() as u64,
+            sentinel: None,
+            cluster: None,
+        }
+    }
 }
 
 /// What the sentinels of a Redis call the master of a run.

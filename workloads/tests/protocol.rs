@@ -109,13 +109,7 @@ impl ProtocolPeer {
 }
 
 fn open(backend: &str) -> OpenRequest {
-    OpenRequest {
-        backend: backend.into(),
-        endpoints: vec!["127.0.0.1:1".into()],
-        lease_ms: 1000,
-        sentinel: None,
-        cluster: None,
-    }
+    OpenRequest::plain(backend, vec!["127.0.0.1:1".into()], Duration::from_secs(1))
 }
 
 fn acquire(lock: &str, wait_ms: u64) -> ClientOp {

@@ -29,13 +29,7 @@ impl Machine {
     ) -> Box<dyn LockClient> {
         let signals = signals.clone();
         let out = Rc::new(move |signal| signals.borrow_mut().push(signal));
-        let open = OpenRequest {
-            backend: options.recipe.backend.name().into(),
-            endpoints: endpoints.to_vec(),
-            lease_ms: LEASE.as_millis().try_into().unwrap(),
-            sentinel: None,
-            cluster: None,
-        };
+        let open = OpenRequest::plain(options.recipe.backend.name(), endpoints.to_vec(), LEASE);
         options
             .client(&open, SignalSink::new(1, self.host.clone(), out))
             .unwrap()

@@ -80,13 +80,8 @@ impl Drop for RealServer {
 
 /// What a client is told of these servers.
 pub(super) fn open_request(backend: &str, servers: &[SocketAddr], lease: Duration) -> OpenRequest {
-    OpenRequest {
-        backend: backend.to_owned(),
-        endpoints: servers.iter().map(SocketAddr::to_string).collect(),
-        lease_ms: lease.as_millis() as u64,
-        sentinel: None,
-        cluster: None,
-    }
+    let endpoints = servers.iter().map(SocketAddr::to_string).collect();
+    OpenRequest::plain(backend, endpoints, lease)
 }
 
 /// Of this program, `redis-server` or `valkey-server`.

@@ -103,13 +103,7 @@ impl CheckedClient {
         Ok(Self {
             number,
             child: child.map_err(|error| error.to_string())?,
-            open: OpenRequest {
-                backend: bench.config.backend.name().to_owned(),
-                endpoints,
-                lease_ms: bench.config.lease.as_millis() as u64,
-                sentinel: None,
-                cluster: None,
-            },
+            open: OpenRequest::plain(bench.config.backend.name(), endpoints, bench.config.lease),
             limit: bench.config.open_limit,
             patience: bench.config.patience(),
             contract: None,

@@ -403,13 +403,7 @@ mod tests {
             read line; echo '{"type":"ok","id":1}'; read line; echo '{"type":"ok","id":2}'; exec sleep 60
         "#;
         let script = format!("cd {}; {script}", folder.display());
-        let open = OpenRequest {
-            backend: "zk".into(),
-            endpoints: Vec::new(),
-            lease_ms: 1000,
-            sentinel: None,
-            cluster: None,
-        };
+        let open = OpenRequest::plain("zk", Vec::new(), Duration::from_secs(1));
         let pool = ClientPool::new(ClientPoolSpec {
             spawner: Arc::new(ChildSpawner {
                 command: ChildCommand::of_shell(script, ClientAccess::default()),

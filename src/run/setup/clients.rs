@@ -63,13 +63,10 @@ pub fn opens(config: &Config, announced: &[SocketAddr], address: impl Fn(u32, u3
         addresses: addresses(client),
     };
     let topology = config.backend.topology;
-    let lease_ms = config.lease.as_millis() as u64;
     let open = |client| OpenRequest {
-        backend: config.backend.name().to_owned(),
-        endpoints: endpoints(client),
-        lease_ms,
         sentinel: (topology == Topology::Sentinel).then(|| sentinel(client)),
         cluster: (topology == Topology::Cluster).then(|| cluster(client)),
+        ..OpenRequest::plain(config.backend.name(), endpoints(client), config.lease)
     };
     (0..config.clients).map(open).collect()
 }

@@ -13,20 +13,11 @@ import time
 from aioredlock import Aioredlock, LockAcquiringError
 
 from harness_client import Fail, LibraryLock, serve
-from serve_survey import run
+from serve_survey import LEASED, run
 
 
 class AioredlockLock(LibraryLock):
-    contract = {
-        "lease": True,
-        "renews": True,
-        "tries": True,
-        "wakes": "polls",
-        "owner": "server",
-        "token": "none",
-        "keys": "{lock}",
-        "value": "string",
-    }
+    contract = {**LEASED, "owner": "server", "keys": "{lock}", "value": "string"}
 
     def open(self, endpoints, lease_ms):
         host, port = endpoints[0].rsplit(":", 1)

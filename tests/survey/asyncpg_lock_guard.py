@@ -15,7 +15,7 @@ import asyncpg
 from asyncpg_lock import AdvisoryLockGuard, connect_func
 
 from harness_client import Fail, LibraryLock, serve
-from serve_survey import run
+from serve_survey import SESSION, run
 
 
 class Hold:
@@ -45,15 +45,7 @@ class Hold:
 
 
 class AsyncpgLock(LibraryLock):
-    contract = {
-        "lease": False,
-        "renews": True,
-        "tries": False,
-        "wakes": "polls",
-        "owner": "none",
-        "token": "none",
-        "value": "none",
-    }
+    contract = {**SESSION, "tries": False, "wakes": "polls"}
 
     def open(self, endpoints, lease_ms):
         self.lease = lease_ms / 1000

@@ -44,16 +44,7 @@ class Holder:
 
 
 class CoredisLock(TimedLock):
-    contract = {
-        "lease": True,
-        "renews": False,
-        "tries": True,
-        "wakes": "polls",
-        "owner": "server",
-        "token": "none",
-        "keys": "harness:{lock}",
-        "value": "string",
-    }
+    contract = {**TimedLock.contract, "owner": "server", "keys": "harness:{lock}", "value": "string"}
 
     def open(self, endpoints, lease_ms):
         host, port = endpoints[0].rsplit(":", 1)

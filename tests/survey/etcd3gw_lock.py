@@ -14,17 +14,7 @@ from serve_survey import TimedLock
 
 
 class Etcd3gwLock(TimedLock):
-    contract = {
-        "lease": True,
-        "renews": False,
-        "tries": True,
-        "wakes": "polls",
-        "owner": "server",
-        "token": "none",
-        "forks": True,
-        "keys": "/locks/{lock}",
-        "value": "revision",
-    }
+    contract = {**TimedLock.contract, "owner": "server", "forks": True, "keys": "/locks/{lock}", "value": "revision"}
 
     def open(self, endpoints, lease_ms):
         host, port = endpoints[0].rsplit(":", 1)

@@ -12,15 +12,13 @@ import redis.asyncio
 from redis_fifo_lock import FifoLock, LeaseLost
 
 from harness_client import Fail, LibraryLock, serve
-from serve_survey import run
+from serve_survey import LEASED, redis_at, run
 
 
 class RedisFifoLock(LibraryLock):
     contract = {
-        "lease": True,
-        "renews": True,
+        **LEASED,
         "fifo": True,
-        "tries": True,
         "wakes": "unreported",
         "owner": "server",
         "token": "own",
@@ -29,11 +27,8 @@ class RedisFifoLock(LibraryLock):
     }
 
     def open(self, endpoints, lease_ms):
-        host, port = endpoints[0].rsplit(":", 1)
         self.lease_ms, self.lease = lease_ms, lease_ms / 1000
-        self.redis = redis.asyncio.Redis(
-            host=host, port=int(port), socket_timeout=self.lease, socket_connect_timeout=self.lease
-        )
+        self.redis = redis.asyncio.Redis(**redis_at(endpoints[0], self.lease))
         run(self.redis.ping(), self.lease)
 
     def take(self, lock, wait_ms):

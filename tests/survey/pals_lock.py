@@ -10,19 +10,11 @@ import os
 import pals
 
 from harness_client import Fail, LibraryLock, serve
+from serve_survey import SESSION
 
 
 class PalsLock(LibraryLock):
-    contract = {
-        "lease": False,
-        "renews": True,
-        "tries": True,
-        "wakes": "unreported",
-        "owner": "none",
-        "token": "none",
-        "forks": True,
-        "value": "none",
-    }
+    contract = {**SESSION, "forks": True}
 
     def open(self, endpoints, lease_ms):
         user, password = os.environ.get("PGUSER", "postgres"), os.environ.get("PGPASSWORD")

@@ -12,20 +12,11 @@ import time
 from pglease import PGLease
 
 from harness_client import Fail, LibraryLock, serve
+from serve_survey import LEASED
 
 
 class PgLeaseLock(LibraryLock):
-    contract = {
-        "lease": True,
-        "renews": True,
-        "tries": True,
-        "wakes": "polls",
-        "owner": "none",
-        "token": "none",
-        "forks": True,
-        "wall_clock": True,
-        "value": "none",
-    }
+    contract = {**LEASED, "forks": True, "wall_clock": True}
 
     def open(self, endpoints, lease_ms):
         user, password = os.environ.get("PGUSER", "postgres"), os.environ.get("PGPASSWORD")

@@ -10,20 +10,11 @@ import redis
 from portalocker import AlreadyLocked, RedisLock
 
 from harness_client import Fail, LibraryLock, serve
-from serve_survey import redis_at
+from serve_survey import LEASED, redis_at
 
 
 class PortalockerLock(LibraryLock):
-    contract = {
-        "lease": True,
-        "renews": True,
-        "tries": True,
-        "wakes": "polls",
-        "owner": "none",
-        "token": "own",
-        "forks": True,
-        "value": "none",
-    }
+    contract = {**LEASED, "token": "own", "forks": True}
 
     def open(self, endpoints, lease_ms):
         self.lease = lease_ms / 1000

@@ -10,27 +10,16 @@ import redis
 from redis_semaphore import AcquireTimeoutError, LockLostError, Mutex, NotAcquiredError
 
 from harness_client import Fail, LibraryLock, serve
+from serve_survey import LEASED, redis_at
 
 
 class PyRedisSemaphore(LibraryLock):
-    contract = {
-        "lease": True,
-        "renews": True,
-        "tries": True,
-        "wakes": "unreported",
-        "owner": "none",
-        "token": "own",
-        "forks": True,
-        "value": "none",
-    }
+    contract = {**LEASED, "wakes": "unreported", "token": "own", "forks": True}
     not_held = (NotAcquiredError, LockLostError)
 
     def open(self, endpoints, lease_ms):
-        host, port = endpoints[0].rsplit(":", 1)
         self.lease = lease_ms / 1000
-        self.redis = redis.Redis(
-            host=host, port=int(port), socket_timeout=self.lease / 2, socket_connect_timeout=self.lease / 2
-        )
+        self.redis = redis.Redis(**redis_at(endpoints[0], self.lease / 2))
         self.redis.ping()
 
     def take(self, lock, wait_ms):

@@ -13,21 +13,11 @@ import rdlock.mutex
 from rdlock import LockTimeout, RDLockFactory
 
 from harness_client import Fail, LibraryLock, serve
-from serve_survey import run
+from serve_survey import LEASED, run
 
 
 class RdLock(LibraryLock):
-    contract = {
-        "lease": True,
-        "renews": True,
-        "tries": False,
-        "wakes": "polls",
-        "owner": "server",
-        "token": "none",
-        "forks": True,
-        "keys": "{lock}",
-        "value": "string",
-    }
+    contract = {**LEASED, "tries": False, "owner": "server", "forks": True, "keys": "{lock}", "value": "string"}
 
     def open(self, endpoints, lease_ms):
         rdlock.mutex.DEFAULT_LOCK_TIMEOUT = math.ceil(lease_ms / 1000)  # whole seconds only

@@ -12,17 +12,7 @@ from serve_survey import TimedLock
 
 
 class Redilock(TimedLock):
-    contract = {
-        "lease": True,
-        "renews": False,
-        "tries": True,
-        "wakes": "polls",
-        "owner": "server",
-        "token": "none",
-        "forks": True,
-        "keys": "{lock}",
-        "value": "string",
-    }
+    contract = {**TimedLock.contract, "owner": "server", "forks": True, "keys": "{lock}", "value": "string"}
 
     def open(self, endpoints, lease_ms):
         host, port = endpoints[0].rsplit(":", 1)

@@ -14,17 +14,15 @@ from redis_lock import RedisLock
 from redis_lock.exceptions import LockNotOwnedError
 
 from harness_client import serve
-from serve_survey import TimedLock
+from serve_survey import TimedLock, redis_at
 
 
 class RedisLockPy(TimedLock):
     contract = {
-        "lease": True,
-        "renews": False,
+        **TimedLock.contract,
         "tries": False,
         "wakes": "unreported",
         "owner": "server",
-        "token": "none",
         "forks": True,
         "keys": "{lock}",
         "value": "string",
@@ -32,11 +30,8 @@ class RedisLockPy(TimedLock):
     not_held = LockNotOwnedError
 
     def open(self, endpoints, lease_ms):
-        host, port = endpoints[0].rsplit(":", 1)
         self.lease = math.ceil(lease_ms / 1000)  # whole seconds only
-        self.redis = redis.Redis(
-            host=host, port=int(port), socket_timeout=self.lease, socket_connect_timeout=self.lease
-        )
+        self.redis = redis.Redis(**redis_at(endpoints[0], self.lease))
         self.redis.ping()
 
     def take(self, lock, wait_ms):

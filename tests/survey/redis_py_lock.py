@@ -8,16 +8,14 @@ import time
 import redis
 
 from harness_client import LibraryLock, serve
+from serve_survey import LEASED
 
 
 class RedisPyLock(LibraryLock):
     contract = {
-        "lease": True,
+        **LEASED,
         "renews": False,
-        "tries": True,
-        "wakes": "polls",
         "owner": "server",
-        "token": "none",
         "forks": True,
         "wall_clock": redis.VERSION < (2, 10),
         "keys": "harness:{lock}",

@@ -12,19 +12,11 @@ import redis.asyncio
 from redis_semaphore_async import Semaphore
 
 from harness_client import Fail, LibraryLock, serve
-from serve_survey import redis_at, run
+from serve_survey import SESSION, redis_at, run
 
 
 class OnePermit(LibraryLock):
-    contract = {
-        "lease": False,
-        "renews": True,
-        "tries": False,
-        "wakes": "unreported",
-        "owner": "none",
-        "token": "none",
-        "value": "none",
-    }
+    contract = {**SESSION, "tries": False}
 
     def open(self, endpoints, lease_ms):
         self.lease = lease_ms / 1000

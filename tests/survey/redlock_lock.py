@@ -8,17 +8,13 @@ The lock is not renewed, and `acquire` does not say how long it is valid.
 from redlock import RedLockFactory
 
 from harness_client import Fail, ping_most, serve
-from serve_survey import TimedLock
+from serve_survey import TimedLock, redis_at
 
 
 class RedlockLock(TimedLock):
     contract = {
-        "lease": True,
-        "renews": False,
-        "tries": True,
-        "wakes": "polls",
+        **TimedLock.contract,
         "owner": "server",
-        "token": "none",
         "forks": True,
         "wall_clock": True,
         "keys": "harness:{lock}",
@@ -27,14 +23,7 @@ class RedlockLock(TimedLock):
 
     def open(self, endpoints, lease_ms):
         self.lease = lease_ms / 1000
-        timeout = self.lease / 2
-        addresses = [endpoint.rsplit(":", 1) for endpoint in endpoints]
-        self.factory = RedLockFactory(
-            [
-                {"host": host, "port": int(port), "socket_timeout": timeout, "socket_connect_timeout": timeout}
-                for host, port in addresses
-            ]
-        )
+        self.factory = RedLockFactory([redis_at(endpoint, self.lease / 2) for endpoint in endpoints])
         ping_most(self.factory.redis_nodes)
 
     def contender(self, lock):

@@ -13,16 +13,14 @@ builtins.basestring = str
 from redlock import Redlock  # noqa: E402
 
 from harness_client import Fail, Lock, ping_most, serve  # noqa: E402
+from serve_survey import LEASED, redis_at  # noqa: E402
 
 
 class RedlockPy(Lock):
     contract = {
-        "lease": True,
+        **LEASED,
         "renews": False,
-        "tries": True,
-        "wakes": "polls",
         "owner": "server",
-        "token": "none",
         "forks": True,
         "wall_clock": True,
         "keys": "harness:{lock}",
@@ -32,12 +30,7 @@ class RedlockPy(Lock):
     def open(self, endpoints, lease_ms):
         self.lease_ms = lease_ms
         self.held = {}
-        timeout = lease_ms / 2000
-        addresses = [endpoint.rsplit(":", 1) for endpoint in endpoints]
-        masters = [
-            {"host": host, "port": int(port), "socket_timeout": timeout, "socket_connect_timeout": timeout}
-            for host, port in addresses
-        ]
+        masters = [redis_at(endpoint, lease_ms / 2000) for endpoint in endpoints]
         self.redlock = Redlock(masters, retry_count=1, retry_delay=0.02)
         self.redlock.quorum = len(masters) // 2 + 1
         ping_most(self.redlock.servers)

@@ -9,29 +9,16 @@ import valkey
 from valkey.exceptions import LockError
 
 from harness_client import serve
-from serve_survey import TimedLock
+from serve_survey import TimedLock, redis_at
 
 
 class ValkeyLock(TimedLock):
-    contract = {
-        "lease": True,
-        "renews": False,
-        "tries": True,
-        "wakes": "polls",
-        "owner": "server",
-        "token": "none",
-        "forks": True,
-        "keys": "harness:{lock}",
-        "value": "string",
-    }
+    contract = {**TimedLock.contract, "owner": "server", "forks": True, "keys": "harness:{lock}", "value": "string"}
     not_held = LockError
 
     def open(self, endpoints, lease_ms):
-        host, port = endpoints[0].rsplit(":", 1)
         self.lease = lease_ms / 1000
-        self.valkey = valkey.Valkey(
-            host=host, port=int(port), socket_timeout=self.lease, socket_connect_timeout=self.lease
-        )
+        self.valkey = valkey.Valkey(**redis_at(endpoints[0], self.lease))
         self.valkey.ping()
 
     def contender(self, lock):

@@ -10,28 +10,15 @@ import secrets
 import walrus
 
 from harness_client import Fail, serve
-from serve_survey import TimedLock
+from serve_survey import TimedLock, redis_at
 
 
 class WalrusLock(TimedLock):
-    contract = {
-        "lease": True,
-        "renews": False,
-        "tries": True,
-        "wakes": "polls",
-        "owner": "server",
-        "token": "none",
-        "forks": True,
-        "keys": "lock:{lock}",
-        "value": "string",
-    }
+    contract = {**TimedLock.contract, "owner": "server", "forks": True, "keys": "lock:{lock}", "value": "string"}
 
     def open(self, endpoints, lease_ms):
-        host, port = endpoints[0].rsplit(":", 1)
         self.lease = lease_ms / 1000
-        self.database = walrus.Database(
-            host=host, port=int(port), socket_timeout=self.lease, socket_connect_timeout=self.lease
-        )
+        self.database = walrus.Database(**redis_at(endpoints[0], self.lease))
         self.database.ping()
 
     def contender(self, lock):

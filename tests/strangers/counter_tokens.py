@@ -3,7 +3,7 @@
 --broken: the token is drawn before the wait, so that a client that waited longer has a smaller token than the one before it.
 """
 
-from stranger import BROKEN, RedisLock, serve
+from stranger import BROKEN, EXPIRES, KeyLock, serve
 
 TAKE = """
 if not redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return nil end
@@ -11,27 +11,15 @@ return redis.call('incr', KEYS[2])
 """
 
 
-class CounterTokens(RedisLock):
-    contract = {
-        "lease": True,
-        "renews": False,
-        "tries": True,
-        "wakes": "polls",
-        "owner": "server",
-        "token": "own",
-        "keys": "jobs:{lock}",
-        "value": "string",
-    }
+class CounterTokens(KeyLock):
+    contract = {**EXPIRES, "tries": True, "token": "own", "keys": "jobs:{lock}", "value": "string"}
 
     def acquire(self, lock, wait_ms):
         self.drawn = self.redis.call("INCR", f"jobs:{lock}:token") if BROKEN else None
         return super().acquire(lock, wait_ms)
 
     def take(self, lock, name):
-        return self.script(TAKE, [f"jobs:{lock}", f"jobs:{lock}:token"], name, self.milliseconds())
-
-    def give(self, lock, name):
-        return self.compare_and_delete(f"jobs:{lock}", name)
+        return self.script(TAKE, [self.key(lock), f"jobs:{lock}:token"], name, self.milliseconds())
 
     def granted(self, lock, name, grant):
         return self.drawn or grant, name

@@ -10,29 +10,15 @@ import signal
 import sys
 import time
 
-from stranger import BROKEN, RedisLock, serve
+from stranger import BROKEN, EXPIRES, KeyLock, serve
 
 
 HEAVY = "--heavy" in sys.argv
 MEMORY = b"x" * (500 << 20 if HEAVY else 0)
 
 
-class ExitsOnDoubt(RedisLock):
-    contract = {
-        "lease": True,
-        "renews": False,
-        "tries": True,
-        "wakes": "polls",
-        "owner": "server",
-        "token": "none",
-        "keys": "agent:{lock}",
-    }
-
-    def take(self, lock, name):
-        return self.redis.call("SET", f"agent:{lock}", name, "NX", "PX", self.milliseconds())
-
-    def give(self, lock, name):
-        return self.compare_and_delete(f"agent:{lock}", name)
+class ExitsOnDoubt(KeyLock):
+    contract = {**EXPIRES, "tries": True, "keys": "agent:{lock}"}
 
     def count_down(self, lock, name, asked, over):
         if HEAVY:

@@ -3,7 +3,7 @@
 --broken: the first release of several gives the lock up (two owners).
 """
 
-from stranger import BROKEN, Fail, RedisLock, serve
+from stranger import BROKEN, EXPIRES, Fail, RedisLock, serve
 
 TAKE = """
 if redis.call('exists', KEYS[1]) == 1 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return nil end
@@ -20,16 +20,7 @@ EXTEND = "if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return 0 end retu
 
 
 class HashField(RedisLock):
-    contract = {
-        "lease": True,
-        "renews": True,
-        "reentrant": True,
-        "wakes": "polls",
-        "owner": "server",
-        "token": "none",
-        "keys": "{lock}",
-        "value": "hash",
-    }
+    contract = {**EXPIRES, "renews": True, "reentrant": True, "keys": "{lock}", "value": "hash"}
 
     def open(self, endpoints, lease_ms):
         super().open(endpoints, lease_ms)

@@ -6,26 +6,12 @@ said that the lock is lost.
 
 import time
 
-from stranger import BROKEN, RedisLock, serve
+from stranger import BROKEN, EXPIRES, KeyLock, serve
 
 
-class LateReply(RedisLock):
-    contract = {
-        "lease": True,
-        "renews": False,
-        "tries": True,
-        "wakes": "polls",
-        "owner": "server",
-        "token": "none",
-        "keys": "late:{lock}",
-    }
+class LateReply(KeyLock):
+    contract = {**EXPIRES, "tries": True, "keys": "late:{lock}"}
     grants = 0
-
-    def take(self, lock, name):
-        return self.redis.call("SET", f"late:{lock}", name, "NX", "PX", self.milliseconds())
-
-    def give(self, lock, name):
-        return self.compare_and_delete(f"late:{lock}", name)
 
     def acquire(self, lock, wait_ms):
         grant = super().acquire(lock, wait_ms)

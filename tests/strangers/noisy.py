@@ -7,21 +7,13 @@ import logging
 import subprocess
 import sys
 
-from stranger import BROKEN, RedisLock, serve
+from stranger import BROKEN, EXPIRES, KeyLock, serve
 
 logging.basicConfig(stream=sys.stdout, level=logging.INFO)
 
 
-class Noisy(RedisLock):
-    contract = {
-        "lease": True,
-        "renews": False,
-        "tries": True,
-        "wakes": "polls",
-        "owner": "server",
-        "token": "none",
-        "keys": "noisy:{lock}",
-    }
+class Noisy(KeyLock):
+    contract = {**EXPIRES, "tries": True, "keys": "noisy:{lock}"}
 
     def open(self, endpoints, lease_ms):
         subprocess.run(["echo", f"connecting to {endpoints[0]}"], check=True)
@@ -29,13 +21,13 @@ class Noisy(RedisLock):
 
     def take(self, lock, name):
         print(f"[lock] SET {lock}")
-        return self.redis.call("SET", f"noisy:{lock}", name, "NX", "PX", self.milliseconds())
+        return super().take(lock, name)
 
     def give(self, lock, name):
         logging.info("release %s", lock)
         if BROKEN:
-            return self.redis.call("DEL", f"noisy:{lock}") == 1
-        return self.compare_and_delete(f"noisy:{lock}", name)
+            return self.redis.call("DEL", self.key(lock)) == 1
+        return super().give(lock, name)
 
     def count_down(self, lock, name, asked, over):
         if not BROKEN:

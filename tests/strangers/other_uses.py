@@ -9,33 +9,17 @@
 import sys
 import threading
 
-from stranger import RedisLock, serve
+from stranger import EXPIRES, KeyLock, serve
 
 BROKEN = sys.argv[-1] if "--broken" in sys.argv else None
 
 
-class OtherUses(RedisLock):
-    contract = {
-        "lease": True,
-        "renews": False,
-        "tries": True,
-        "reentrant": False,
-        "threads": True,
-        "wakes": "polls",
-        "owner": "server",
-        "token": "none",
-        "keys": "uses:{lock}",
-    }
+class OtherUses(KeyLock):
+    contract = {**EXPIRES, "tries": True, "reentrant": False, "threads": True, "keys": "uses:{lock}"}
 
     def open(self, endpoints, lease_ms):
         super().open(endpoints, lease_ms)
         self.used = set()
-
-    def take(self, lock, name):
-        return self.redis.call("SET", f"uses:{lock}", name, "NX", "PX", self.milliseconds())
-
-    def give(self, lock, name):
-        return self.compare_and_delete(f"uses:{lock}", name)
 
     def acquire(self, lock, wait_ms):
         self.used.add(lock)
@@ -45,7 +29,7 @@ class OtherUses(RedisLock):
 
     def release(self, lock):
         if BROKEN == "twice" and lock not in self.held:
-            return self.redis.call("DEL", f"uses:{lock}")
+            return self.redis.call("DEL", self.key(lock))
         return super().release(lock)
 
     def doubt(self, lock, cause):
@@ -56,11 +40,11 @@ class OtherUses(RedisLock):
 
     def go_on(self, lock, over):
         while not over.wait(self.lease / 20):
-            self.renewals.call("PEXPIRE", f"uses:{lock}", self.milliseconds())
+            self.renewals.call("PEXPIRE", self.key(lock), self.milliseconds())
 
     def close(self):
         for lock in self.used if BROKEN == "close" else ():
-            self.redis.call("DEL", f"uses:{lock}")
+            self.redis.call("DEL", self.key(lock))
         super().close()
 
 

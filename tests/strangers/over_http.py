@@ -12,21 +12,13 @@ import threading
 import time
 import urllib.parse
 
-from stranger import BROKEN, Fail, Lock, serve
+from stranger import BROKEN, EXPIRES, Fail, Lock, serve
 
 SERVER = pathlib.Path(__file__).with_name("http_lock_server.py")
 
 
 class OverHttp(Lock):
-    contract = {
-        "lease": True,
-        "renews": False,
-        "tries": True,
-        "wakes": "polls",
-        "owner": "server",
-        "token": "none",
-        "keys": "http:locks:{lock}",
-    }
+    contract = {**EXPIRES, "tries": True, "keys": "http:locks:{lock}"}
     grants = 0
 
     def open(self, endpoints, lease_ms):

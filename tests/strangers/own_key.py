@@ -3,25 +3,11 @@
 --broken: a wait that ends is answered as if the lock had been got (phantom grant).
 """
 
-from stranger import BROKEN, RedisLock, serve
+from stranger import BROKEN, EXPIRES, KeyLock, serve
 
 
-class OwnKey(RedisLock):
-    contract = {
-        "lease": True,
-        "renews": False,
-        "tries": True,
-        "wakes": "polls",
-        "owner": "server",
-        "token": "none",
-        "keys": "app/{lock}/leader",
-    }
-
-    def take(self, lock, name):
-        return self.redis.call("SET", f"app/{lock}/leader", name, "NX", "PX", self.milliseconds())
-
-    def give(self, lock, name):
-        return self.compare_and_delete(f"app/{lock}/leader", name)
+class OwnKey(KeyLock):
+    contract = {**EXPIRES, "tries": True, "keys": "app/{lock}/leader"}
 
     def acquire(self, lock, wait_ms):
         try:

@@ -5,28 +5,17 @@
 
 import threading
 
-from stranger import BROKEN, RedisLock, serve
+from stranger import BROKEN, EXPIRES, KeyLock, serve
 
 
-class OwnOwner(RedisLock):
-    contract = {
-        "lease": True,
-        "renews": False,
-        "tries": True,
-        "wakes": "polls",
-        "owner": "own",
-        "token": "none",
-        "keys": "mutex:{lock}",
-    }
+class OwnOwner(KeyLock):
+    contract = {**EXPIRES, "tries": True, "owner": "own", "keys": "mutex:{lock}"}
     grants = 0
-
-    def take(self, lock, name):
-        return self.redis.call("SET", f"mutex:{lock}", name, "NX", "PX", self.milliseconds())
 
     def give(self, lock, name):
         if BROKEN:
-            threading.Timer(0.5, self.redis.call, ("DEL", f"mutex:{lock}")).start()
-        return self.compare_and_delete(f"mutex:{lock}", name)
+            threading.Timer(0.5, self.redis.call, ("DEL", self.key(lock))).start()
+        return super().give(lock, name)
 
     def granted(self, lock, name, grant):
         self.grants += 1

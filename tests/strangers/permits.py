@@ -3,7 +3,7 @@
 --broken: it counts the holders before it and gives one permit too many.
 """
 
-from stranger import BROKEN, RedisLock, serve
+from stranger import BROKEN, EXPIRES, RedisLock, serve
 
 PERMITS = 3
 TAKE = """
@@ -16,15 +16,7 @@ return redis.call('zadd', KEYS[1], now + ARGV[2], ARGV[1])
 
 
 class Permits(RedisLock):
-    contract = {
-        "lease": True,
-        "renews": False,
-        "permits": PERMITS,
-        "wakes": "polls",
-        "owner": "own",
-        "token": "none",
-        "value": "none",
-    }
+    contract = {**EXPIRES, "permits": PERMITS, "owner": "own", "value": "none"}
 
     def take(self, lock, name):
         return self.script(TAKE, [f"permits:{lock}"], name, self.milliseconds(), PERMITS + BROKEN)

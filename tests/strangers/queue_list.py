@@ -3,7 +3,7 @@
 --broken: the client c0 leaves its place and queues again each time that it asks (starvation).
 """
 
-from stranger import BROKEN, RedisLock, serve
+from stranger import BROKEN, EXPIRES, RedisLock, serve
 
 TAKE = """
 redis.call('set', KEYS[1] .. ':' .. ARGV[1], 1, 'PX', ARGV[2])
@@ -27,15 +27,7 @@ return redis.call('pexpire', KEYS[1] .. ':' .. ARGV[1], ARGV[2])
 
 
 class QueueList(RedisLock):
-    contract = {
-        "lease": True,
-        "renews": True,
-        "wakes": "polls",
-        "owner": "server",
-        "token": "none",
-        "keys": "line:{lock}",
-        "value": "list",
-    }
+    contract = {**EXPIRES, "renews": True, "keys": "line:{lock}", "value": "list"}
 
     def take(self, lock, name):
         place = "again" if BROKEN and self.client == 0 else "stay"

@@ -7,19 +7,11 @@ https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/#the-red
 import random
 import time
 
-from stranger import BROKEN, Redis, RedisLock, serve
+from stranger import BROKEN, EXPIRES, Redis, RedisLock, serve
 
 
 class Quorum(RedisLock):
-    contract = {
-        "lease": True,
-        "renews": False,
-        "tries": False,
-        "wakes": "polls",
-        "owner": "server",
-        "token": "none",
-        "keys": "quorum:{lock}",
-    }
+    contract = {**EXPIRES, "tries": False, "keys": "quorum:{lock}"}
 
     def open(self, endpoints, lease_ms):
         super().open(endpoints, lease_ms)

@@ -3,7 +3,7 @@
 --broken: a reader does not look for a writer (two owners).
 """
 
-from stranger import BROKEN, RedisLock, serve
+from stranger import BROKEN, EXPIRES, RedisLock, serve
 
 TAKE = """
 local time = redis.call('time')
@@ -25,15 +25,7 @@ return 0
 
 
 class ReadWrite(RedisLock):
-    contract = {
-        "lease": True,
-        "renews": False,
-        "read": True,
-        "wakes": "polls",
-        "owner": "server",
-        "token": "none",
-        "keys": "rw:{lock}:writer",
-    }
+    contract = {**EXPIRES, "read": True, "keys": "rw:{lock}:writer"}
 
     def take(self, lock, name):
         see = "blind" if BROKEN else "see"

@@ -3,7 +3,7 @@
 --broken: nothing is renewed, and nothing is doubted (no renewal).
 """
 
-from stranger import BROKEN, RedisLock, serve
+from stranger import BROKEN, EXPIRES, RedisLock, serve
 
 EXTEND = """
 local value = redis.call('get', KEYS[1])
@@ -20,16 +20,7 @@ return redis.call('del', KEYS[1])
 
 
 class RewrittenValue(RedisLock):
-    contract = {
-        "lease": True,
-        "renews": True,
-        "tries": True,
-        "wakes": "polls",
-        "owner": "server",
-        "token": "none",
-        "keys": "lease/{lock}",
-        "rewrites": True,
-    }
+    contract = {**EXPIRES, "renews": True, "tries": True, "keys": "lease/{lock}", "rewrites": True}
 
     def take(self, lock, name):
         return self.redis.call("SET", f"lease/{lock}", f"{name}/0", "NX", "PX", self.milliseconds())

@@ -6,18 +6,11 @@ in words of its own that a lock stayed taken.
 
 import time
 
-from stranger import BROKEN, Fail, RedisLock, serve
+from stranger import BROKEN, EXPIRES, Fail, KeyLock, serve
 
 
-class SlowAndWordy(RedisLock):
-    contract = {
-        "lease": True,
-        "renews": False,
-        "wakes": "polls",
-        "owner": "server",
-        "token": "none",
-        "keys": "slow:{lock}",
-    }
+class SlowAndWordy(KeyLock):
+    contract = {**EXPIRES, "keys": "slow:{lock}"}
 
     def acquire(self, lock, wait_ms):
         time.sleep(1)
@@ -25,12 +18,6 @@ class SlowAndWordy(RedisLock):
             return super().acquire(lock, wait_ms)
         except Fail as why:
             raise Fail(f"LockUnavailableError: could not lock {lock} within {wait_ms} ms ({why})")
-
-    def take(self, lock, name):
-        return self.redis.call("SET", f"slow:{lock}", name, "NX", "PX", self.milliseconds())
-
-    def give(self, lock, name):
-        return self.compare_and_delete(f"slow:{lock}", name)
 
     def count_down(self, lock, name, asked, over):
         if BROKEN:

@@ -1,4 +1,5 @@
-"""What the locks of this folder share: a connection to Redis, a lock on it without its rules, and the switch that breaks a lock.
+"""What the locks of this folder share: a connection to Redis, a lock on it without its rules and one that is a key, the fields of
+contracts in which most of them agree, and the switch that breaks a lock.
 
 The client protocol itself is the library for adapters, `workloads/adapters/python/harness_client.py`. A file has one lock,
 as its maintainer would write it, and one defect that `--broken` switches on.
@@ -16,6 +17,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "workloads/
 from harness_client import Fail, Lock, serve  # noqa: E402, F401
 
 BROKEN = "--broken" in sys.argv
+# of a lock with a lease that is not renewed, whose owners the server shows by their names
+EXPIRES = {"lease": True, "renews": False, "wakes": "polls", "owner": "server", "token": "none"}
 COMPARE_AND_DELETE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
 
 
@@ -199,3 +202,16 @@ class RedisLock(Lock):
     def compare_and_delete(self, key, name, redis=None):
         """Deletes a key that has this name in it; returns whether it had."""
         return self.script(COMPARE_AND_DELETE, [key], name, redis=redis) == 1
+
+
+class KeyLock(RedisLock):
+    """A lock that is a key with the name of its holder: SET NX PX makes it, and a script that compares deletes it."""
+
+    def key(self, lock):
+        return self.contract["keys"].format(lock=lock)
+
+    def take(self, lock, name):
+        return self.redis.call("SET", self.key(lock), name, "NX", "PX", self.milliseconds())
+
+    def give(self, lock, name):
+        return self.compare_and_delete(self.key(lock), name)

@@ -3,10 +3,10 @@
 --broken: a release compares with another value, and takes no removed key for done (the grant stays).
 """
 
-from stranger import BROKEN, RedisLock, serve
+from stranger import BROKEN, KeyLock, serve
 
 
-class TryLock(RedisLock):
+class TryLock(KeyLock):
     contract = {
         "lease": True,
         "renews": False,
@@ -16,14 +16,11 @@ class TryLock(RedisLock):
         "keys": "try/{lock}",
     }
 
-    def take(self, lock, name):
-        return self.redis.call("SET", f"try/{lock}", name, "NX", "PX", self.milliseconds())
-
     def give(self, lock, name):
         if BROKEN:
-            self.compare_and_delete(f"try/{lock}", name.upper() + "?")
+            self.compare_and_delete(self.key(lock), name.upper() + "?")
             return True
-        return self.compare_and_delete(f"try/{lock}", name)
+        return super().give(lock, name)
 
 
 serve(TryLock)

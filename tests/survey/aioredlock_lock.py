@@ -12,12 +12,13 @@ import time
 
 from aioredlock import Aioredlock, LockAcquiringError
 
-from harness_client import Fail, LibraryLock, serve
-from serve_survey import LEASED, run
+from harness_client import serve
+from serve_survey import LEASED, SurveyLock, run
 
 
-class AioredlockLock(LibraryLock):
+class AioredlockLock(SurveyLock):
     contract = {**LEASED, "owner": "server", "keys": "{lock}", "value": "string"}
+    not_held = LockAcquiringError
 
     def open(self, endpoints, lease_ms):
         host, port = endpoints[0].rsplit(":", 1)
@@ -54,14 +55,8 @@ class AioredlockLock(LibraryLock):
         if self.held.get(contender.resource) is contender:
             self.lost(contender.resource, "valid is false")
 
-    def release(self, lock):
-        contender = self.held.pop(lock, None)
-        if contender is None:
-            raise Fail("not held")
-        try:
-            run(self.manager.unlock(contender), self.lease)
-        except LockAcquiringError as error:
-            raise Fail(f"not held: {error}")
+    def give(self, contender):
+        run(self.manager.unlock(contender), self.lease)
 
     def close(self):
         run(self.manager.destroy(), self.lease)

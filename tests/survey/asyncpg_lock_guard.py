@@ -14,8 +14,8 @@ import os
 import asyncpg
 from asyncpg_lock import AdvisoryLockGuard, connect_func
 
-from harness_client import Fail, LibraryLock, serve
-from serve_survey import SESSION, run
+from harness_client import serve
+from serve_survey import SESSION, SurveyLock, run
 
 
 class Hold:
@@ -44,7 +44,7 @@ class Hold:
         await asyncio.wait([self.task])
 
 
-class AsyncpgLock(LibraryLock):
+class AsyncpgLock(SurveyLock):
     contract = {**SESSION, "tries": False, "wakes": "polls"}
 
     def open(self, endpoints, lease_ms):
@@ -86,10 +86,7 @@ class AsyncpgLock(LibraryLock):
         if self.held.get(lock) is hold:
             self.lost(lock, "cancelled by the guard")
 
-    def release(self, lock):
-        hold = self.held.pop(lock, None)
-        if hold is None:
-            raise Fail("not held")
+    def give(self, hold):
         run(hold.end(), 2 * self.lease)
 
 

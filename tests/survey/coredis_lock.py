@@ -11,7 +11,7 @@ import coredis
 from coredis.exceptions import LockReleaseError
 from coredis.patterns.lock import Lock
 
-from harness_client import Fail, serve
+from harness_client import serve
 from serve_survey import TimedLock, run
 
 
@@ -45,6 +45,7 @@ class Holder:
 
 class CoredisLock(TimedLock):
     contract = {**TimedLock.contract, "owner": "server", "keys": "harness:{lock}", "value": "string"}
+    not_held = LockReleaseError
 
     def open(self, endpoints, lease_ms):
         host, port = endpoints[0].rsplit(":", 1)
@@ -64,14 +65,8 @@ class CoredisLock(TimedLock):
     def grant(self, holder):
         return None, holder.token
 
-    def release(self, lock):
-        holder = self.held.pop(lock, None)
-        if holder is None:
-            raise Fail("not held")
-        try:
-            run(holder.end(), self.lease)
-        except LockReleaseError as error:
-            raise Fail(f"not held: {error}")
+    def give(self, holder):
+        run(holder.end(), self.lease)
 
 
 serve(CoredisLock)

@@ -8,7 +8,7 @@ asks again and again.
 
 import sys
 
-from harness_client import Fail, serve
+from harness_client import serve
 from serve_survey import DjangoLock, TimedLock, django_on, make_table
 
 
@@ -22,7 +22,7 @@ class DbMutex(DjangoLock, TimedLock):
         from db_mutex.db_mutex import db_mutex
         from db_mutex.models import DBMutex
 
-        self.mutex, self.errors = db_mutex, exceptions
+        self.mutex, self.errors, self.not_held = db_mutex, exceptions, exceptions.DBMutexTimeoutError
         make_table(DBMutex)
 
     def contender(self, lock):
@@ -35,16 +35,8 @@ class DbMutex(DjangoLock, TimedLock):
         except self.errors.DBMutexError:
             return False
 
-    def release(self, lock):
-        contender = self.held.pop(lock, None)
-        try:
-            if contender is None:
-                raise Fail("not held")
-            contender.stop()
-        except self.errors.DBMutexTimeoutError as error:
-            raise Fail(f"not held: {error}")
-        finally:
-            self.request()
+    def give(self, contender):
+        contender.stop()
 
 
 serve(DbMutex)

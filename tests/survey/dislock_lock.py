@@ -12,7 +12,7 @@ import time
 import psycopg
 from dislock import LeaseLock, LeaseLostError, LockContext, LockNotAcquiredError
 
-from harness_client import Fail, serve
+from harness_client import serve
 from serve_survey import WatchedLock, postgres_at
 
 TABLE = "CREATE TABLE IF NOT EXISTS key_value (key text PRIMARY KEY, value text NOT NULL, expire_at timestamptz NOT NULL)"
@@ -20,6 +20,7 @@ TABLE = "CREATE TABLE IF NOT EXISTS key_value (key text PRIMARY KEY, value text 
 
 class DisLock(WatchedLock):
     contract = {**WatchedLock.contract, "forks": True}
+    not_held = LeaseLostError
 
     def open(self, endpoints, lease_ms):
         self.lease = lease_ms / 1000
@@ -53,14 +54,8 @@ class DisLock(WatchedLock):
     def holds(self, contender):
         return not contender.lease_lost.is_set()
 
-    def release(self, lock):
-        contender = self.held.pop(lock, None)
-        if contender is None:
-            raise Fail("not held")
-        try:
-            contender.__exit__(None, None, None)
-        except LeaseLostError as error:
-            raise Fail(f"not held: {error}")
+    def give(self, contender):
+        contender.__exit__(None, None, None)
 
 
 serve(DisLock)

@@ -11,11 +11,11 @@ import asyncio
 import redis.asyncio
 from redis_fifo_lock import FifoLock, LeaseLost
 
-from harness_client import Fail, LibraryLock, serve
-from serve_survey import LEASED, redis_at, run
+from harness_client import serve
+from serve_survey import LEASED, SurveyLock, redis_at, run
 
 
-class RedisFifoLock(LibraryLock):
+class RedisFifoLock(SurveyLock):
     contract = {
         **LEASED,
         "fifo": True,
@@ -25,6 +25,7 @@ class RedisFifoLock(LibraryLock):
         "keys": "{{lock}}:h",
         "value": "string",
     }
+    not_held = LeaseLost
 
     def open(self, endpoints, lease_ms):
         self.lease_ms, self.lease = lease_ms, lease_ms / 1000
@@ -54,14 +55,9 @@ class RedisFifoLock(LibraryLock):
         if self.held.get(contender.name, (None, None))[1] is lease:
             self.lost(contender.name, "the event `lost`")
 
-    def release(self, lock):
-        contender, lease = self.held.pop(lock, (None, None))
-        if contender is None:
-            raise Fail("not held")
-        try:
-            run(contender.release(lease), 3 * self.lease)
-        except LeaseLost as error:
-            raise Fail(f"not held: {error}")
+    def give(self, hold):
+        contender, lease = hold
+        run(contender.release(lease), 3 * self.lease)
 
     def close(self):
         run(self.redis.aclose(), self.lease)

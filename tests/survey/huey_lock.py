@@ -10,7 +10,7 @@ import math
 from huey import RedisExpireHuey
 from huey.exceptions import TaskLockedException
 
-from harness_client import Fail, serve
+from harness_client import serve
 from serve_survey import TimedLock, redis_at
 
 
@@ -31,10 +31,8 @@ class HueyLock(TimedLock):
         except TaskLockedException:
             return False
 
-    def release(self, lock):
-        contender = self.held.pop(lock, None)
-        if contender is None or not contender.release():
-            raise Fail("not held")
+    def give(self, contender):
+        return bool(contender.release())
 
 
 serve(HueyLock)

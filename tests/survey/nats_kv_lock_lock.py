@@ -7,12 +7,12 @@ The key has no time to live, so the lock of a client that died stays.
 
 from nats_kv_lock import NatsKvLock
 
-from harness_client import LibraryLock, serve
+from harness_client import serve
 from on_nats import OnNats, bucket, connected
 from serve_survey import SESSION, run
 
 
-class KvLock(OnNats, LibraryLock):
+class KvLock(OnNats):
     contract = SESSION
 
     async def begin(self, endpoints):

@@ -10,12 +10,12 @@ import asyncio
 from nats.js.api import StorageType
 from nats_semaphore import NatsSemaphoreContext, SemaphoreBucketConfig
 
-from harness_client import LibraryLock, serve
+from harness_client import serve
 from on_nats import OnNats, bucket, connected
 from serve_survey import LEASED, run
 
 
-class OneSlot(OnNats, LibraryLock):
+class OneSlot(OnNats):
     contract = {**LEASED, "wakes": "unreported"}
 
     async def begin(self, endpoints):

@@ -6,8 +6,7 @@ import contextlib
 import nats
 from nats.js.api import KeyValueConfig, StorageType
 
-from harness_client import Fail
-from serve_survey import run
+from serve_survey import SurveyLock, run
 
 
 async def _nothing(_error):
@@ -39,15 +38,12 @@ async def bucket(jetstream, name, ttl=None):
         await asyncio.sleep(0.2)
 
 
-class OnNats:
+class OnNats(SurveyLock):
     """Opens and releases on the loop of the process; `begin` is the coroutine that connects."""
 
     def open(self, endpoints, lease_ms):
         self.lease = lease_ms / 1000
         run(self.begin(endpoints), 10)
 
-    def release(self, lock):
-        contender = self.held.pop(lock, None)
-        if contender is None:
-            raise Fail("not held")
+    def give(self, contender):
         run(contender.release())

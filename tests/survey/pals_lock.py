@@ -9,11 +9,11 @@ import os
 
 import pals
 
-from harness_client import Fail, LibraryLock, serve
-from serve_survey import SESSION
+from harness_client import serve
+from serve_survey import SESSION, SurveyLock
 
 
-class PalsLock(LibraryLock):
+class PalsLock(SurveyLock):
     contract = {**SESSION, "forks": True}
 
     def open(self, endpoints, lease_ms):
@@ -30,10 +30,8 @@ class PalsLock(LibraryLock):
         contender = self.locker.lock(lock, blocking=wait_ms > 0, acquire_timeout=max(1, wait_ms))
         return contender if contender.acquire() else None
 
-    def release(self, lock):
-        contender = self.held.pop(lock, None)
-        if contender is None or not contender.release():
-            raise Fail("not held")
+    def give(self, contender):
+        return bool(contender.release())
 
 
 serve(PalsLock)

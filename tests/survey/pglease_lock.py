@@ -11,11 +11,11 @@ import time
 
 from pglease import PGLease
 
-from harness_client import Fail, LibraryLock, serve
-from serve_survey import LEASED
+from harness_client import serve
+from serve_survey import LEASED, SurveyLock
 
 
-class PgLeaseLock(LibraryLock):
+class PgLeaseLock(SurveyLock):
     contract = {**LEASED, "forks": True, "wall_clock": True}
 
     def open(self, endpoints, lease_ms):
@@ -41,9 +41,8 @@ class PgLeaseLock(LibraryLock):
             time.sleep(0.05)
         return lock
 
-    def release(self, lock):
-        if self.held.pop(lock, None) is None or not self.leases.release(lock):
-            raise Fail("not held")
+    def give(self, lock):
+        return bool(self.leases.release(lock))
 
     def close(self):
         self.leases.close()

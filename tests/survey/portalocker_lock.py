@@ -9,11 +9,11 @@ another. A holder checks its own subscription ten times in a lease, and `on_lost
 import redis
 from portalocker import AlreadyLocked, RedisLock
 
-from harness_client import Fail, LibraryLock, serve
-from serve_survey import LEASED, redis_at
+from harness_client import Fail, serve
+from serve_survey import LEASED, SurveyLock, redis_at
 
 
-class PortalockerLock(LibraryLock):
+class PortalockerLock(SurveyLock):
     contract = {**LEASED, "token": "own", "forks": True}
 
     def open(self, endpoints, lease_ms):
@@ -51,10 +51,7 @@ class PortalockerLock(LibraryLock):
         if self.held.get(lock) is contender:
             self.lost(lock, "on_lost")
 
-    def release(self, lock):
-        contender = self.held.pop(lock, None)
-        if contender is None:
-            raise Fail("not held")
+    def give(self, contender):
         lost = contender.lost
         contender.release()
         if lost:

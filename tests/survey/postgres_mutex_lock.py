@@ -8,12 +8,13 @@ A thread of the library sends heartbeats and keeps `held`. `stale_threshold` is 
 import psycopg
 from postgres_mutex import LockAcquisitionTimeout, LockNotHeldError, Mutex
 
-from harness_client import Fail, serve
+from harness_client import serve
 from serve_survey import WatchedLock, postgres_at
 
 
 class PostgresMutex(WatchedLock):
     contract = {**WatchedLock.contract, "forks": True}
+    not_held = LockNotHeldError
 
     def open(self, endpoints, lease_ms):
         self.lease = lease_ms / 1000
@@ -47,14 +48,8 @@ class PostgresMutex(WatchedLock):
     def holds(self, hold):
         return hold[0].held
 
-    def release(self, lock):
-        _, contender = self.held.pop(lock, (None, None))
-        if contender is None:
-            raise Fail("not held")
-        try:
-            contender.__exit__(None, None, None)
-        except LockNotHeldError as error:
-            raise Fail(f"not held: {error}")
+    def give(self, hold):
+        hold[1].__exit__(None, None, None)
 
     def close(self):
         for mutex in self.mutexes.values():

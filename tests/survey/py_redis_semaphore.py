@@ -9,11 +9,11 @@ A thread of the library renews the lock and calls `on_lock_lost`. The library as
 import redis
 from redis_semaphore import AcquireTimeoutError, LockLostError, Mutex, NotAcquiredError
 
-from harness_client import Fail, LibraryLock, serve
-from serve_survey import LEASED, redis_at
+from harness_client import serve
+from serve_survey import LEASED, SurveyLock, redis_at
 
 
-class PyRedisSemaphore(LibraryLock):
+class PyRedisSemaphore(SurveyLock):
     contract = {**LEASED, "wakes": "unreported", "token": "own", "forks": True}
     not_held = (NotAcquiredError, LockLostError)
 
@@ -42,13 +42,8 @@ class PyRedisSemaphore(LibraryLock):
         if self.held.get(lock) is contender:
             self.lost(lock, "on_lock_lost")
 
-    def release(self, lock):
-        contender = self.held.pop(lock, None)
-        try:
-            if contender is None or not contender.release():
-                raise Fail("not held")
-        except self.not_held as error:
-            raise Fail(f"not held: {error}")
+    def give(self, contender):
+        return bool(contender.release())
 
     def close(self):
         self.redis.close()

@@ -12,11 +12,11 @@ import secrets
 import rdlock.mutex
 from rdlock import LockTimeout, RDLockFactory
 
-from harness_client import Fail, LibraryLock, serve
-from serve_survey import LEASED, run
+from harness_client import serve
+from serve_survey import LEASED, SurveyLock, run
 
 
-class RdLock(LibraryLock):
+class RdLock(SurveyLock):
     contract = {**LEASED, "tries": False, "owner": "server", "forks": True, "keys": "{lock}", "value": "string"}
 
     def open(self, endpoints, lease_ms):
@@ -44,10 +44,7 @@ class RdLock(LibraryLock):
     def grant(self, contender):
         return None, self.owner
 
-    def release(self, lock):
-        contender = self.held.pop(lock, None)
-        if contender is None:
-            raise Fail("not held")
+    def give(self, contender):
         run(contender.__aexit__(None, None, None), self.limit)
 
 

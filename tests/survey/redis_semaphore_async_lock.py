@@ -11,11 +11,11 @@ import asyncio
 import redis.asyncio
 from redis_semaphore_async import Semaphore
 
-from harness_client import Fail, LibraryLock, serve
-from serve_survey import SESSION, redis_at, run
+from harness_client import serve
+from serve_survey import SESSION, SurveyLock, redis_at, run
 
 
-class OnePermit(LibraryLock):
+class OnePermit(SurveyLock):
     contract = {**SESSION, "tries": False}
 
     def open(self, endpoints, lease_ms):
@@ -33,10 +33,7 @@ class OnePermit(LibraryLock):
             return None
         return contender
 
-    def release(self, lock):
-        contender = self.held.pop(lock, None)
-        if contender is None:
-            raise Fail("not held")
+    def give(self, contender):
         run(contender.release(), 3 * self.lease)
 
 

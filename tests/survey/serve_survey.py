@@ -7,7 +7,7 @@ import os
 import threading
 import time
 
-from harness_client import LibraryLock
+from harness_client import Fail, LibraryLock
 
 # of a lock that lasts as long as its connection, and of which the observer sees nothing
 SESSION = {
@@ -101,7 +101,23 @@ def make_table(model):
     model.objects.exists()
 
 
-class DjangoLock(LibraryLock):
+class SurveyLock(LibraryLock):
+    """A lock of a library that is given back in another way than by `contender.release()`, or that says whether it was held."""
+
+    def give(self, contender):
+        """Gives the lock back; returns False where the library says that it was not held (any more)."""
+        contender.release()
+
+    def release(self, lock):
+        contender = self.held.pop(lock, None)
+        try:
+            if contender is None or self.give(contender) is False:
+                raise Fail("not held")
+        except self.not_held as error:
+            raise Fail(f"not held: {error}")
+
+
+class DjangoLock(SurveyLock):
     """A lock on Django's default database. Each turn is a request of Django, before and after which a connection that broke is closed."""
 
     def request(self):
@@ -124,7 +140,7 @@ class DjangoLock(LibraryLock):
             self.request()
 
 
-class TimedLock(LibraryLock):
+class TimedLock(SurveyLock):
     """A lock that is not renewed, of a library that does not tell its end.
 
     The application looks at its clock: `lost` is raised when 85 % of the lease are over, counted from before the request.
@@ -162,7 +178,7 @@ class TimedLock(LibraryLock):
             self.lost(lock, "the lease ends")
 
 
-class WatchedLock(LibraryLock):
+class WatchedLock(SurveyLock):
     """A lock that its library renews, and that tells whether it is held where it is asked: it is asked twenty times in a lease."""
 
     contract = LEASED

@@ -12,11 +12,11 @@ import time
 import sqlalchemy
 from sqlalchemy_dlock import create_sadlock
 
-from harness_client import Fail, LibraryLock, serve
-from serve_survey import SESSION, mariadb_at, postgres_at
+from harness_client import serve
+from serve_survey import SESSION, SurveyLock, mariadb_at, postgres_at
 
 
-class SqlalchemyDlock(LibraryLock):
+class SqlalchemyDlock(SurveyLock):
     contract = {**SESSION, "wakes": "polls", "forks": True}
 
     def open(self, endpoints, lease_ms):
@@ -48,10 +48,7 @@ class SqlalchemyDlock(LibraryLock):
         connection.close()
         return None
 
-    def release(self, lock):
-        contender = self.held.pop(lock, None)
-        if contender is None:
-            raise Fail("not held")
+    def give(self, contender):
         connection = contender.connection_or_session
         try:
             contender.release()

@@ -65,7 +65,7 @@ impl Harness {
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("HARNESS_")) {
             command.env_remove(name);
         }
-        let mut words_of = words.split_whitespace();
+        let mut words_of = divided(words);
         command
             .args(words_of.next())
             .args(seed_where_runs_repeat(words))
@@ -96,10 +96,28 @@ impl Harness {
         assert_says(&mut self.command(words), exit, sentences);
     }
 
+    /// Writes a program in Python; the command that runs it.
+    pub fn python(&self, name: &str, program: &str) -> String {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, program).expect("a program can be written");
+        format!("python3 {}", path.display())
+    }
+
     /// `harness run <words> --json`, and its diagnosis.
     pub fn run(&self, words: &str) -> Answer {
         Answer::of(self.output(&format!("run --json {words}")))
     }
+}
+
+/// The words of a line; what is in single quotes is one.
+fn divided(line: &str) -> impl Iterator<Item = &str> {
+    line.split('\'').enumerate().flat_map(|(index, part)| {
+        if index % 2 == 1 {
+            vec![part]
+        } else {
+            part.split_whitespace().collect()
+        }
+    })
 }
 
 /// A seed for a run or a hunt that is the same again with it: one that finds something by chance would fail by chance.

@@ -1,25 +1,18 @@
 //! `harness shrink --bisect-client` and `--bisect-image` on real servers: the version that began a violation is found, and where
 //! there is no evidence there is no answer.
 
-use std::process::Output;
-
 use serde_json::{Value, json};
 
 use super::foreign::{EVERYBODY, page_client};
 use crate::command::{Answer, Harness};
 
-/// `harness <words> --option value …` for options whose values have spaces.
-fn with(harness: &Harness, words: &str, options: &[(&str, &str)]) -> Output {
-    let mut command = harness.command(words);
-    for (option, value) in options {
-        command.args([option, value]);
-    }
-    command.output().unwrap()
-}
-
-/// What `harness shrink latest --json` answered, as exit code, result and stderr.
-fn bisected(harness: &Harness, words: &str, options: &[(&str, &str)]) -> (i32, Value, String) {
-    let output = with(harness, &format!("shrink latest --json {words}"), options);
+/// What `harness shrink latest --json` answered of these clients, as exit code, result and stderr.
+fn bisected(harness: &Harness, words: &str, clients: &[&str]) -> (i32, Value, String) {
+    let clients: Vec<String> = clients
+        .iter()
+        .map(|client| format!("--bisect-client '{client}'"))
+        .collect();
+    let output = harness.output(&format!("shrink latest --json {words} {}", clients.join(" ")));
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     let result = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
     (output.status.code().unwrap_or(-1), result, stderr)
@@ -61,14 +54,12 @@ mod nightly {
     fn the_client_that_began_a_violation_is_found() {
         let harness = Harness::new();
         let client = page_client(&harness, &BEGINS_IN_THE_THIRD);
-        let versions: Vec<String> = (1..=5).map(|version| format!("{client} {version}")).collect();
-        let words = "run --json --runtime local --backend redis --fault partition=holder --lease 500ms --time 8s --clients 4 --hold 50ms --seed 1";
-        Answer::of(with(&harness, words, &[("--client", &versions[4])])).assert_exit(1);
-        let options: Vec<(&str, &str)> = versions
-            .iter()
-            .map(|version| ("--bisect-client", version.as_str()))
-            .collect();
-        let (exit, result, stderr) = bisected(&harness, "", &options);
+        let versions = [1, 2, 3, 4, 5].map(|version| format!("{client} {version}"));
+        let versions = versions.each_ref().map(String::as_str);
+        let newest = versions[4];
+        let words = "--runtime local --backend redis --fault partition=holder --lease 500ms --time 8s --clients 4 --hold 50ms --seed 1";
+        harness.run(&format!("{words} --client '{newest}'")).assert_exit(1);
+        let (exit, result, stderr) = bisected(&harness, "", &versions);
         assert_eq!(exit, 1, "{stderr}\n{result:#}");
         assert_eq!(result["began"], json!([versions[2]]), "{stderr}\n{result:#}");
         let states: Vec<&Value> = result["versions"]
@@ -123,16 +114,11 @@ mod nightly {
     #[test]
     fn where_there_is_no_evidence_there_is_no_version() {
         let harness = Harness::new();
-        let [everybody, as_well] = ["everybody.py", "as_well.py"].map(|name| {
-            let script = harness.folder.path().join(name);
-            std::fs::write(&script, EVERYBODY).unwrap();
-            format!("python3 {}", script.display())
-        });
-        let words = "run --json --runtime local --backend redis --lease 1s --time 7s";
-        Answer::of(with(&harness, words, &[("--client", &everybody)])).assert_exit(1);
+        let [everybody, as_well] = ["everybody.py", "as_well.py"].map(|name| harness.python(name, EVERYBODY));
+        let words = format!("--runtime local --backend redis --lease 1s --time 7s --client '{everybody}'");
+        harness.run(&words).assert_exit(1);
         let answer = |words: &str, versions: &[&str]| {
-            let options: Vec<(&str, &str)> = versions.iter().map(|version| ("--bisect-client", *version)).collect();
-            let (exit, result, stderr) = bisected(&harness, words, &options);
+            let (exit, result, stderr) = bisected(&harness, words, versions);
             (exit, result["answer"].as_str().unwrap_or_default().to_owned(), stderr)
         };
 

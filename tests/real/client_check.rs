@@ -9,8 +9,8 @@ const FOREIGN_RELEASE: &str = "a release of what another client has by now";
 
 /// The exit code, and each step with its mark.
 fn checked(harness: &Harness, backend: &str, client: &str) -> (Option<i32>, Vec<(String, String)>) {
-    let words = format!("client-check --json --runtime local --backend {backend} --lease 2s");
-    let output = harness.command(&words).arg(client).output().unwrap();
+    let words = format!("client-check --json --runtime local --backend {backend} --lease 2s '{client}'");
+    let output = harness.output(&words);
     let stderr = String::from_utf8_lossy(&output.stderr);
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
     let of = |remark: &Value, key: &str| remark[key].as_str().unwrap().to_owned();
@@ -43,9 +43,8 @@ fn the_client_of_the_protocol_page_is_right_and_what_it_does_not_promise_is_not_
 #[test]
 fn a_client_that_always_answers_ok_is_wrong_wherever_a_lock_says_no() {
     let harness = Harness::new();
-    let script = harness.folder.path().join("everybody.py");
-    std::fs::write(&script, EVERYBODY).unwrap();
-    let (exit, marks) = checked(&harness, "redis", &format!("python3 {}", script.display()));
+    let client = harness.python("everybody.py", EVERYBODY);
+    let (exit, marks) = checked(&harness, "redis", &client);
     assert_eq!(exit, Some(1));
     let wrong = [
         "open without a server",

@@ -1,6 +1,6 @@
 //! Wall clocks that are stepped under one process: who breaks by it, and who never looks.
 
-use crate::command::{Answer, Harness, assert_says, on_runtimes};
+use crate::command::{Answer, Harness, on_runtimes};
 
 fn run(runtime: &str, words: &str) -> Answer {
     Harness::new().run(&format!(
@@ -27,8 +27,8 @@ fn a_clock_is_not_stepped_where_no_client_reads_it() {
         &harness,
         &[(r#""lease": True"#, r#""wall_clock": False, "lease": True"#)],
     );
-    let words = "run --backend redis --runtime local --lease 1s --time 12s --fault clock --client";
-    assert_says(harness.command(words).arg(client), 4, &["wall_clock=false"]);
+    let words = format!("run --backend redis --runtime local --lease 1s --time 12s --fault clock --client '{client}'");
+    harness.assert_says(&words, 4, &["wall_clock=false"]);
 }
 
 /// The server counts a time to live by its wall clock: a step forward ends every lease at once.
@@ -46,8 +46,8 @@ fn a_step_of_a_redis_servers_clock_ends_leases(runtime: &str) {
 fn a_client_that_does_not_say_is_judged_under_a_stepped_clock(runtime: &str) {
     let harness = Harness::new();
     let client = super::foreign::page_client(&harness, &[]);
-    let words = format!("run --json --backend redis --runtime {runtime} --lease 1s --time 12s --fault clock --client");
-    let answer = Answer::of(harness.command(&words).arg(client).output().unwrap());
+    let words = format!("--backend redis --runtime {runtime} --lease 1s --time 12s --fault clock --client '{client}'");
+    let answer = harness.run(&words);
     assert_eq!(answer.verdict("HL001"), "holds");
     assert!(answer.window_sum("clocks_stepped") > 0);
 }

@@ -1,6 +1,6 @@
 //! Foreign clients, in other languages: heard as the project's own are, and never trusted.
 
-use crate::command::{Answer, Harness, assert_says, on_runtimes};
+use crate::command::{Harness, assert_says, on_runtimes};
 use crate::machine::said;
 
 /// A lock that everybody always gets. It speaks the protocol in a dozen lines of Python.
@@ -14,11 +14,9 @@ for line in sys.stdin:
 #[test]
 fn a_lock_that_everybody_gets_is_caught_without_its_help() {
     let harness = Harness::new();
-    let script = harness.folder.path().join("everybody.py");
-    std::fs::write(&script, EVERYBODY).unwrap();
-    let mut command = harness.command("run --json --runtime local --backend redis --lease 1s --time 7s --client");
-    let output = command.arg(format!("python3 {}", script.display())).output().unwrap();
-    let answer = Answer::of(output);
+    let client = harness.python("everybody.py", EVERYBODY);
+    let words = format!("--runtime local --backend redis --lease 1s --time 7s --client '{client}'");
+    let answer = harness.run(&words);
     answer.assert_violates("HL001");
     assert_eq!(answer.verdict("HL008"), "violated");
 }
@@ -27,10 +25,8 @@ fn a_lock_that_everybody_gets_is_caught_without_its_help() {
 fn the_client_of_the_protocol_page_is_a_lock() {
     let harness = Harness::new();
     let client = page_client(&harness, &[]);
-    let words = "run --json --runtime local --backend redis --fault partition=holder --lease 1s --window 2500ms --time 9s --client";
-    let mut command = harness.command(words);
-    let output = command.arg(client).output().unwrap();
-    let answer = Answer::of(output);
+    let words = "--runtime local --backend redis --fault partition=holder --lease 1s --window 2500ms --time 9s";
+    let answer = harness.run(&format!("{words} --client '{client}'"));
     answer.assert_exit(0);
     assert_eq!(answer.verdict("HL007"), "holds", "its owners are found on the server");
 }
@@ -49,11 +45,8 @@ pub fn page_client(harness: &Harness, replaced: &[(&str, &str)]) -> String {
         assert!(files.iter().any(|(_, text)| text.contains(from)), "{from}");
         files.iter_mut().for_each(|(_, text)| *text = text.replace(from, to));
     }
-    let path = |name: &str| harness.folder.path().join(name);
-    for (name, text) in &files {
-        std::fs::write(path(name), text).unwrap();
-    }
-    format!("python3 {}", path(files[0].0).display())
+    let [client, _] = files.map(|(name, text)| harness.python(name, &text));
+    client
 }
 
 /// The lock is the field of a hash, at a key of its own.
@@ -73,14 +66,13 @@ const HASH: [(&str, &str); 4] = [
 fn a_lock_in_a_hash_of_its_own_name_is_watched_where_its_contract_says(runtime: &str) {
     let harness = Harness::new();
     let client = page_client(&harness, &HASH);
-    let run = |promised: &[&str]| {
-        let harness = Harness::new();
-        let words = format!("run --json --runtime {runtime} --backend redis --lease 1s --time 7s --client");
-        Answer::of(harness.command(&words).arg(&client).args(promised).output().unwrap())
+    let run = |promised: &str| {
+        let words = format!("--runtime {runtime} --backend redis --lease 1s --time 7s --client '{client}' {promised}");
+        Harness::new().run(&words)
     };
     let (watched, unwatched) = std::thread::scope(|scope| {
-        let unwatched = scope.spawn(|| run(&["--promise", "value=none"]));
-        (run(&[]), unwatched.join().expect("a run is judged"))
+        let unwatched = scope.spawn(|| run("--promise value=none"));
+        (run(""), unwatched.join().expect("a run is judged"))
     });
     watched.assert_exit(0);
     assert_eq!(watched.verdict("HL007"), "holds", "its owners are found on the server");
@@ -95,9 +87,8 @@ fn a_lock_that_answers_what_its_server_never_granted_is_caught_in_a_hash_of_its_
         r#"return None, value if value > "8" else "x" + value"#,
     ));
     let client = page_client(&harness, &replaced);
-    let words = format!("run --json --runtime {runtime} --backend redis --lease 3s --hold 300ms --time 16s --client");
-    let answer = Answer::of(harness.command(&words).arg(&client).output().unwrap());
-    answer.assert_violates("HL007");
+    let words = format!("--runtime {runtime} --backend redis --lease 3s --hold 300ms --time 16s --client '{client}'");
+    harness.run(&words).assert_violates("HL007");
 }
 
 #[test]
@@ -105,21 +96,17 @@ fn a_client_that_promises_another_thing_the_second_time_ends_the_run_with_both_a
     let harness = Harness::new();
     let replaced = [(r#""renews": False"#, r#""renews": bool(time.monotonic_ns() % 2)"#)];
     let client = page_client(&harness, &replaced);
-    let words = "run --runtime local --backend redis --clients 20 --time 8s --client";
-    let output = harness.command(words).arg(client).output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(4), "{stderr}");
-    for answered in [r#""renews":true"#, r#""renews":false"#, "promises something else"] {
-        assert!(stderr.contains(answered), "{stderr}");
-    }
+    let words = format!("run --runtime local --backend redis --clients 20 --time 8s --client '{client}'");
+    let answered = [r#""renews":true"#, r#""renews":false"#, "promises something else"];
+    harness.assert_says(&words, 4, &answered);
 }
 
 #[test]
 fn a_client_whose_contract_has_a_field_that_is_none_is_refused_with_those_that_are() {
     let harness = Harness::new();
     let client = page_client(&harness, &[(r#""renews""#, r#""renew""#)]);
-    let words = "run --runtime local --backend redis --time 8s --client";
-    assert_says(harness.command(words).arg(client), 4, &["`renew`", "`renews`"]);
+    let words = format!("run --runtime local --backend redis --time 8s --client '{client}'");
+    harness.assert_says(&words, 4, &["`renew`", "`renews`"]);
 }
 
 #[test]
@@ -135,9 +122,8 @@ fn a_client_that_prints_garbage_is_named_with_its_line() {
 
 #[test]
 fn a_client_that_cannot_be_started_says_why() {
-    let harness = Harness::new();
-    let mut command = harness.command("run --runtime local --backend redis --time 10s --client");
-    assert_says(command.arg("no-such-program-anywhere"), 4, &["not found"]);
+    let words = "run --runtime local --backend redis --time 10s --client no-such-program-anywhere";
+    Harness::new().assert_says(words, 4, &["not found"]);
 }
 
 /// A lock that ends its process 800 ms before its lease does, because it never renews: correct, and rude. Its memory takes
@@ -180,16 +166,10 @@ for line in sys.stdin:
 
 fn a_lock_that_ends_its_process_before_its_lease_ends_is_never_held_twice(runtime: &str) {
     let harness = Harness::new();
-    let script = harness.folder.path().join("exits.py");
-    std::fs::write(&script, EXITS_IN_TIME).unwrap();
-    let words =
-        format!("run --json --runtime {runtime} --backend redis --clients 3 --lease 2s --hold 3s --time 16s --client");
-    let output = harness
-        .command(&words)
-        .arg(format!("python3 {}", script.display()))
-        .output()
-        .unwrap();
-    let answer = Answer::of(output);
+    let client = harness.python("exits.py", EXITS_IN_TIME);
+    let answer = harness.run(&format!(
+        "--runtime {runtime} --backend redis --clients 3 --lease 2s --hold 3s --time 16s --client '{client}'"
+    ));
     for property in ["HL001", "HL002", "HL008"] {
         assert_eq!(answer.verdict(property), "holds", "{:#}", answer.diagnosis);
     }
@@ -201,13 +181,9 @@ fn a_lock_that_ends_its_process_before_its_lease_ends_is_never_held_twice(runtim
 #[test]
 fn a_client_that_does_not_answer_is_killed_before_the_recovery_and_left_alone_in_it() {
     let harness = Harness::new();
-    let words = "run --json --runtime local --backend redis --clients 2 --lease 1s --wait 100ms --answer-limit 400ms --time 8s --client";
-    let client = concat!(
-        "python3 ",
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/strangers/stops_answering.py"
-    );
-    harness.command(words).arg(client).output().unwrap();
+    let words = "--runtime local --backend redis --clients 2 --lease 1s --wait 100ms --answer-limit 400ms --time 8s";
+    let client = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/strangers/stops_answering.py");
+    harness.run(&format!("{words} --client 'python3 {client}'"));
     let history = harness.latest_history();
     let (before, recovery) = history.split_once(r#""phase":"recovery""#).expect("it recovers");
     let given_up = |lines: &str| lines.matches("the client did not answer").count();
@@ -228,9 +204,7 @@ for line in sys.stdin:
     print(json.dumps({{**reply, "id": request["id"]}}), flush=True)
 "#
     );
-    let script = harness.folder.path().join("answering.py");
-    std::fs::write(&script, program).unwrap();
-    format!("python3 {}", script.display())
+    harness.python("answering.py", &program)
 }
 
 const NOBODY_ACQUIRES: &str = "--backend redis --clients 2 --lease 1s --wait 600ms --progress-bound 2s";
@@ -240,8 +214,8 @@ fn a_client_that_answers_every_acquire_with_an_error_ends_the_run_and_no_lock_is
         let harness = Harness::new();
         let answer = format!(r#"reply = {{"type": "{error}", "error": "FileNotFoundError: etcdctl"}}"#);
         let client = answering(&harness, &answer);
-        let words = format!("--runtime {runtime} {NOBODY_ACQUIRES} --time 12s --fault latency --client");
-        let output = harness.command(&format!("run {words}")).arg(&client).output().unwrap();
+        let words = format!("--runtime {runtime} {NOBODY_ACQUIRES} --time 12s --fault latency --client '{client}'");
+        let output = harness.output(&format!("run {words}"));
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(4), "{stderr}");
         assert!(
@@ -263,8 +237,8 @@ fn a_lock_that_nobody_gets_is_blamed_in_whatever_words_it_says_so(runtime: &str)
     let is_blamed = |answer: &str| {
         let harness = Harness::new();
         let client = answering(&harness, answer);
-        let words = format!("--runtime {runtime} {NOBODY_ACQUIRES} --json --time 12s --fault latency --client");
-        let answered = Answer::of(harness.command(&format!("run {words}")).arg(&client).output().unwrap());
+        let words = format!("--runtime {runtime} {NOBODY_ACQUIRES} --time 12s --fault latency --client '{client}'");
+        let answered = harness.run(&words);
         answered.assert_exit(1);
         assert_eq!(answered.verdict("HL005"), "violated", "{answer}");
     };
@@ -284,10 +258,8 @@ fn a_hunt_on_a_client_that_only_knows_errors_ends_with_the_last_of_them(runtime:
         &harness,
         r#"reply = {"type": "fail", "error": "ModuleNotFoundError: redis"}"#,
     );
-    let words = format!(
-        "hunt --runtime {runtime} --backend redis --lease 1s --for 2m --set progress-bound=1s --set wait=500ms --client"
-    );
-    let output = harness.command(&words).arg(&client).output().unwrap();
+    let words = "--backend redis --lease 1s --for 2m --set progress-bound=1s --set wait=500ms";
+    let output = harness.output(&format!("hunt --runtime {runtime} {words} --client '{client}'"));
     assert_eq!(output.status.code(), Some(4), "{}", said(&output));
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(

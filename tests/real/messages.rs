@@ -162,14 +162,11 @@ for line in sys.stdin:
 
 fn a_renewal_that_dies_of_one_error_is_caught_in_anybodys_client(runtime: &str) {
     let harness = Harness::new();
-    let script = harness.folder.path().join("frail.py");
-    std::fs::write(&script, FRAIL).unwrap();
+    let client = harness.python("frail.py", FRAIL);
     let words = "--backend redis --lease 1s --hold 3s --wait 8s --clients 3 --fault drop-request=PEXPIRE:2:worker";
-    let mut command = harness.command(&format!(
-        "run --json --runtime {runtime} {SHORT} --time 16s {words} --client"
+    let answer = harness.run(&format!(
+        "--runtime {runtime} {SHORT} --time 16s {words} --client '{client}'"
     ));
-    let output = command.arg(format!("python3 {}", script.display())).output().unwrap();
-    let answer = Answer::of(output);
     answer.assert_violates("HL001");
     // its plain DEL frees others' locks as well, and which of the overlaps is the longest is chance
     let violations = answer.finding("HL001")["violations"].as_array().unwrap();

@@ -113,15 +113,13 @@ for line in sys.stdin:
 /// What each of two clients is given to open its session.
 fn told(topology: &str) -> Vec<serde_json::Value> {
     let harness = Harness::new();
-    std::fs::write(harness.folder.path().join("curious.py"), CURIOUS).unwrap();
-    let told = harness.folder.path().join("told");
-    let client = format!("cd {} && exec python3 curious.py", harness.folder.path().display());
-    let mut command = harness.command(&format!(
-        "{topology} --runtime local --clients 2 --lease 1s --time 6s --quiet --client"
-    ));
+    let client = harness.python("curious.py", CURIOUS);
+    let folder = harness.folder.path().display();
     // that it is no lock is no part of this
-    let run = command.arg(client).output().unwrap();
-    let told = std::fs::read_to_string(told).unwrap_or_default();
+    let run = harness.output(&format!(
+        "{topology} --runtime local --clients 2 --lease 1s --time 6s --quiet --client 'cd {folder} && exec {client}'"
+    ));
+    let told = std::fs::read_to_string(harness.folder.path().join("told")).unwrap_or_default();
     let opens: Vec<serde_json::Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     // one is opened before the run as well
     let said = String::from_utf8_lossy(&run.stderr);

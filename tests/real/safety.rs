@@ -108,15 +108,12 @@ fn alive(command: &str) -> Vec<u32> {
 
 /// A run with such clients, and the command line of what they start.
 fn parents(harness: &Harness, time: &str, sleep: u32, by: &str) -> (Child, String) {
-    let script = harness.folder.path().join("parent.py");
-    std::fs::write(&script, PARENT).unwrap();
+    let client = harness.python("parent.py", PARENT);
     // no other test has the same
     let length = format!("{sleep}.{}", std::process::id());
-    let words = format!("run --quiet --runtime local --backend redis --lease 1s --time {time} --clients 2 --client");
-    let mut command = harness.command(&words);
-    command
-        .arg(format!("python3 {} {length} {by}", script.display()))
-        .env("TMPDIR", harness.folder.path());
+    let words = format!("run --quiet --runtime local --backend redis --lease 1s --time {time} --clients 2");
+    let mut command = harness.command(&format!("{words} --client '{client} {length} {by}'"));
+    command.env("TMPDIR", harness.folder.path());
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     (child, format!("sleep {length}"))
 }

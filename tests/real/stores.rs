@@ -39,12 +39,10 @@ impl Drop for Removed {
 pub fn run(words: &str, switch: &str) -> Answer {
     let harness = Harness::new();
     let backend = store().join("http-lock.toml");
-    let words = format!(
-        "run --json --backend {} --lease 2s --clients 4 {words} --client",
+    let answer = harness.run(&format!(
+        "--backend {} --lease 2s --clients 4 {words} --client 'python3 {SOURCE}/http_lock.py {switch}'",
         backend.display()
-    );
-    let client = format!("python3 {SOURCE}/http_lock.py {switch}");
-    let answer = Answer::of(harness.command(&words).arg(client).output().unwrap());
+    ));
     if answer.exit == 0 {
         let kept = std::fs::read_to_string(harness.results().join("latest/store.toml")).expect("it is kept");
         assert!(kept.contains("HTTP lock service"));
@@ -153,12 +151,11 @@ fn a_postgres_that_was_running_is_tested_and_left_as_it_was() {
     postgres.ask("create table accounts (balance int); insert into accounts values (7)");
     let run = |words: &str, switch: &str| {
         let harness = Harness::new();
-        let words = format!(
-            "run --json --backend {SOURCE}/postgres.toml --servers 127.0.0.1:{} --lease 2s --clients 4 --seed 1 {words} --client",
+        let answer = harness.run(&format!(
+            "--backend {SOURCE}/postgres.toml --servers 127.0.0.1:{} --lease 2s --clients 4 --seed 1 {words} \
+             --client 'python3 {SOURCE}/pg_lease.py {switch}'",
             postgres.port
-        );
-        let client = format!("python3 {SOURCE}/pg_lease.py {switch}");
-        let answer = Answer::of(harness.command(&words).arg(client).output().unwrap());
+        ));
         let report = harness.results().join("latest/report.html").is_file();
         (answer, report)
     };
@@ -238,15 +235,10 @@ mod nightly {
         paused.assert_exit(0);
         let harness = Harness::new();
         let backend = store().join("http-lock.toml");
-        let words = format!(
-            "client-check --backend {} --runtime local --lease 2s",
+        let checked = harness.output(&format!(
+            "client-check --backend {} --runtime local --lease 2s 'python3 {SOURCE}/http_lock.py'",
             backend.display()
-        );
-        let checked = harness
-            .command(&words)
-            .arg(format!("python3 {SOURCE}/http_lock.py"))
-            .output()
-            .unwrap();
+        ));
         let told = said(&checked);
         assert_eq!(checked.status.code(), Some(0), "{told}");
         assert!(String::from_utf8_lossy(&checked.stdout).contains("0 wrong"), "{told}");

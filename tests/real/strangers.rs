@@ -8,13 +8,11 @@ type Stranger<'a> = (&'a str, &'a str);
 
 fn run(runtime: &str, lock: &str, arguments: &str, options: &str) -> Answer {
     let backend = if lock == "etcd_gateway" { "etcd" } else { "redis" };
-    let client = format!(
-        "python3 {}/tests/strangers/{lock}.py {arguments}",
-        env!("CARGO_MANIFEST_DIR")
-    );
-    let harness = Harness::new();
-    let words = format!("run --json --runtime {runtime} --backend {backend} --lease 2s --clients 4 {options} --client");
-    Answer::of(harness.command(&words).arg(client).output().unwrap())
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/strangers");
+    Harness::new().run(&format!(
+        "--runtime {runtime} --backend {backend} --lease 2s --clients 4 {options} \
+         --client 'python3 {folder}/{lock}.py {arguments}'"
+    ))
 }
 
 /// Does it with each, at once where runs mostly wait.

@@ -93,7 +93,7 @@ impl Harness {
         self.script(name, &format!("exec python3 {} {adapters}", path.display()))
     }
 
-    /// A shell script, since the words of a test are divided at blanks.
+    /// A shell script of this name.
     fn script(&self, name: &str, text: &str) -> PathBuf {
         let script = self.folder.path().join(name).with_extension("sh");
         write_program(&script, text);

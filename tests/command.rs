@@ -107,6 +107,12 @@ impl Harness {
     pub fn run(&self, words: &str) -> Answer {
         Answer::of(self.output(&format!("run --json {words}")))
     }
+
+    /// `harness <words>` with `--json` among them: its exit code, what it printed, and what it said meanwhile.
+    pub fn printed(&self, words: &str) -> (i32, Value, String) {
+        let answer = Answer::of(self.output(words));
+        (answer.exit, answer.diagnosis, answer.stderr)
+    }
 }
 
 /// The words of a line; what is in single quotes is one.

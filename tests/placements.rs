@@ -116,9 +116,8 @@ fn a_search_that_does_not_reach_its_end_is_no_pass_and_shards_reach_it_together(
     let (exit, record) = searched(&harness, &format!("{words} --experiments 30"));
     assert_eq!(exit, Some(3), "{record:#}");
     let folder = harness.hunts()[0].display().to_string();
-    let gone_on = harness.output(&format!("hunt --continue {folder} --json --quiet"));
-    assert_eq!(gone_on.status.code(), Some(0));
-    let whole: serde_json::Value = serde_json::from_slice(&gone_on.stdout).unwrap();
+    let (exit, whole, _) = harness.printed(&format!("hunt --continue {folder} --json --quiet"));
+    assert_eq!(exit, 0);
 
     let parts = Harness::new();
     for part in 1..=2 {
@@ -128,9 +127,8 @@ fn a_search_that_does_not_reach_its_end_is_no_pass_and_shards_reach_it_together(
     let folders: Vec<String> = parts.hunts().iter().map(|hunt| hunt.display().to_string()).collect();
     let one = parts.output(&format!("hunt --merge {} --json --quiet", folders[0]));
     assert_eq!(one.status.code(), Some(3), "one part of two");
-    let both = parts.output(&format!("hunt --merge {} --json --quiet", folders.join(" ")));
-    assert_eq!(both.status.code(), Some(0));
-    let both: serde_json::Value = serde_json::from_slice(&both.stdout).unwrap();
+    let (exit, both, _) = parts.printed(&format!("hunt --merge {} --json --quiet", folders.join(" ")));
+    assert_eq!(exit, 0);
     assert_eq!(both["exhaustive"]["tried"], whole["exhaustive"]["tried"]);
 }
 
@@ -251,10 +249,8 @@ mod virtual_time {
             let words = format!(
                 "--runtime virtual --backend redis --recipe {recipe} --exhaustive 1 --set clients=2 --set grants=4 --seed 7"
             );
-            let searched = harness.output(&format!("hunt --quiet --json {words}"));
-            let stderr = String::from_utf8_lossy(&searched.stderr);
-            assert_eq!(searched.status.code(), Some(exit), "{recipe}: {stderr}");
-            let record: serde_json::Value = serde_json::from_slice(&searched.stdout).unwrap();
+            let (ended, record, stderr) = harness.printed(&format!("hunt --quiet --json {words}"));
+            assert_eq!(ended, exit, "{recipe}: {stderr}");
             let tried = record["exhaustive"]["tried"][1]["tried"].as_u64().unwrap();
             assert!(
                 exit == 1 || tried >= 15,

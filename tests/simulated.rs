@@ -166,9 +166,8 @@ fn a_run_on_etcd_has_the_same_history_in_another_process() {
 fn a_hunt_on_models_finds_a_lock_that_nobody_gets_any_more() {
     let harness = Harness::new();
     let words = "hunt --runtime simulated --backend redis --recipe redis-setnx --fault kill-holder --for 60s --seed 1 --quiet --json";
-    let hunted = harness.output(words);
-    let record: serde_json::Value = serde_json::from_slice(&hunted.stdout).unwrap();
-    assert_eq!(hunted.status.code(), Some(1), "{record:#}");
+    let (exit, record, _) = harness.printed(words);
+    assert_eq!(exit, 1, "{record:#}");
     assert_eq!(record["finds"][0]["property"], "HL005", "{record:#}");
 }
 

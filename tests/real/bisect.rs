@@ -12,10 +12,7 @@ fn bisected(harness: &Harness, words: &str, clients: &[&str]) -> (i32, Value, St
         .iter()
         .map(|client| format!("--bisect-client '{client}'"))
         .collect();
-    let output = harness.output(&format!("shrink latest --json {words} {}", clients.join(" ")));
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    let result = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
-    (output.status.code().unwrap_or(-1), result, stderr)
+    harness.printed(&format!("shrink latest --json {words} {}", clients.join(" ")))
 }
 
 /// Five versions in one file; from the third on, an acquire takes the key from its holder in one of four turns, so that a run of seconds

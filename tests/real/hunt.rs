@@ -3,20 +3,13 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::command::{Harness, processes_of};
-
-/// What a command with `--json` answered.
-fn answer(output: &Output) -> (i32, Value, String) {
-    let value = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output.status.code().unwrap_or(-1), value, stderr)
-}
 
 /// The only folder of a hunt in the results.
 fn folder_of(harness: &Harness) -> PathBuf {
@@ -41,7 +34,7 @@ fn a_broken_lock_is_found_and_its_run_is_kept() {
     // its release is a GET, a comparison, and a DEL that may come late
     let words = "hunt --json --backend redis --runtime local --recipe redis-setnx --fault drop-reply=SET,kill-holder \
                  --for 60s --seed 3";
-    let (exit, record, stderr) = answer(&harness.output(words));
+    let (exit, record, stderr) = harness.printed(words);
     assert_eq!(exit, 1, "{stderr}");
     let find = &record["finds"][0];
     assert_eq!(find["property"], "HL005", "{record:#}");
@@ -62,7 +55,7 @@ fn a_broken_lock_is_found_and_its_run_is_kept() {
         "the others are removed"
     );
     assert!(!folder.join("servers").exists());
-    let (exit, ..) = answer(&harness.output(&format!("check --json {}", run.display())));
+    let (exit, ..) = harness.printed(&format!("check --json {}", run.display()));
     assert_eq!(exit, 1, "the stored run is decided in the same way");
     assert_eq!(processes_of(harness.folder.path()), Vec::<String>::new());
 }
@@ -71,7 +64,7 @@ fn a_broken_lock_is_found_and_its_run_is_kept() {
 /// the same servers.
 fn nothing_is_found(words: &str, experiments: u64) {
     let harness = Harness::new();
-    let (exit, record, stderr) = answer(&harness.output(&format!("hunt --json --runtime local --seed 3 {words}")));
+    let (exit, record, stderr) = harness.printed(&format!("hunt --json --runtime local --seed 3 {words}"));
     assert_eq!(exit, 0, "{stderr}\n{record:#}");
     assert!(record["counts"]["held"].as_u64() >= Some(1), "{record:#}");
     assert!(
@@ -114,7 +107,7 @@ fn a_hunt_that_is_interrupted_ends_and_goes_on_where_it_was() {
     let record: Value = serde_json::from_slice(&std::fs::read(folder.join("hunt.json")).unwrap()).unwrap();
     assert_eq!(record["counts"]["experiments"], 1, "{record:#}");
     assert_eq!(record["open"], serde_json::json!([1]), "the second one is made again");
-    let (exit, on, stderr) = answer(&harness.output(&format!("hunt --json --continue results/{name} --for 1s")));
+    let (exit, on, stderr) = harness.printed(&format!("hunt --json --continue results/{name} --for 1s"));
     assert_eq!(exit, 0, "{stderr}");
     assert_eq!(
         (&on["counts"]["experiments"], &on["next"]),
@@ -140,7 +133,7 @@ mod nightly {
         let windows = run.windows_with_effect().1;
         assert!(windows >= 4, "{windows}");
         let planned = run.diagnosis["effect"]["windows"].as_array().unwrap().clone();
-        let (exit, cut, stderr) = answer(&harness.output("shrink latest --json --runs 8 --confirm 1"));
+        let (exit, cut, stderr) = harness.printed("shrink latest --json --runs 8 --confirm 1");
         assert_eq!(exit, 1, "{stderr}");
         let left = cut["windows"].as_array().expect("windows are left");
         assert_eq!(left.len(), 1, "{stderr}\n{cut:#}");

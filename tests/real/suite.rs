@@ -5,19 +5,10 @@ use serde_json::Value;
 
 use crate::command::Harness;
 
-/// `harness suite <words> --json`: its exit code, its record, and what it said meanwhile.
-fn suite(harness: &Harness, words: &[&str]) -> (i32, Value, String) {
-    let mut command = harness.command("suite --json");
-    let output = command.args(words).output().expect("harness can be started");
-    let record = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output.status.code().unwrap_or(-1), record, stderr)
-}
-
 /// The rows of the truth table that these words choose come out as written; their names.
-fn come_out_as_written(words: &[&str]) -> Vec<String> {
+fn come_out_as_written(words: &str) -> Vec<String> {
     let table = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suites/truth-table.toml");
-    let (exit, record, stderr) = suite(&Harness::new(), &[&[table], words].concat());
+    let (exit, record, stderr) = Harness::new().printed(&format!("suite --json {table} {words}"));
     assert_eq!(exit, 0, "{stderr}");
     let rows = record["rows"].as_array().expect("a record has rows");
     let names = rows.iter().filter_map(|row| row["name"].as_str());
@@ -26,8 +17,8 @@ fn come_out_as_written(words: &[&str]) -> Vec<String> {
 
 /// Rows by their whole names.
 fn rows_come_out_as_written(names: &[&str]) {
-    let words: Vec<&str> = names.iter().flat_map(|name| ["--filter", name]).collect();
-    let ran = come_out_as_written(&words);
+    let words: Vec<String> = names.iter().map(|name| format!("--filter '{name}'")).collect();
+    let ran = come_out_as_written(&words.join(" "));
     for name in names {
         assert!(ran.iter().any(|ran| ran == name), "there is no row `{name}`: {ran:?}");
     }
@@ -46,11 +37,11 @@ fn two_rows(harness: &Harness, runtime: &str, expected: &str) -> String {
 }
 
 /// On models, as two processors run them.
-const ON_MODELS: [&str; 4] = ["--set", "runtime=simulated", "--jobs", "2"];
+const ON_MODELS: &str = "--set runtime=simulated --jobs 2";
 
 #[test]
 fn the_truth_table_of_redis_comes_out_as_written_on_models() {
-    let ran = come_out_as_written(&[&ON_MODELS[..], &["--filter", "redis-"]].concat());
+    let ran = come_out_as_written(&format!("{ON_MODELS} --filter redis-"));
     assert!(ran.len() >= 65, "{ran:?}");
 }
 
@@ -58,7 +49,7 @@ fn the_truth_table_of_redis_comes_out_as_written_on_models() {
 fn a_violation_that_is_not_expected_fails_the_suite_and_a_canary_that_sings_does_not() {
     let harness = Harness::new();
     let file = two_rows(&harness, "local", "expect = { HL004 = \"holds\" }\nretries = 3");
-    let (exit, record, stderr) = suite(&harness, &[&file, "--jobs", "2"]);
+    let (exit, record, stderr) = harness.printed(&format!("suite --json {file} --jobs 2"));
     assert_eq!(exit, 1, "{stderr}");
     assert_eq!(record["rows"][0]["judged"], "as-expected", "{stderr}");
     let herd = &record["rows"][1];
@@ -71,7 +62,7 @@ fn a_violation_that_is_not_expected_fails_the_suite_and_a_canary_that_sings_does
     assert!(stderr.contains("HL004 is violated"), "{stderr}");
 
     let file = two_rows(&harness, "local", "expect = { HL004 = \"holds\" }\ncanary = true");
-    let (exit, _, stderr) = suite(&harness, &[&file, "--filter", "herd"]);
+    let (exit, _, stderr) = harness.printed(&format!("suite --json {file} --filter herd"));
     assert_eq!(exit, 0, "{stderr}");
 }
 
@@ -81,10 +72,11 @@ fn shards_run_apart_join_to_the_suite_and_a_missing_one_is_no_pass() {
     let file = two_rows(&harness, "simulated", "expect = { HL004 = \"violated\" }");
     for shard in ["1/2", "2/2"] {
         let results = format!("shard-{}", &shard[..1]);
-        let (exit, _, stderr) = suite(&harness, &[&file, "--shard", shard, "--results", &results]);
+        let words = format!("suite --json {file} --shard {shard} --results {results}");
+        let (exit, _, stderr) = harness.printed(&words);
         assert_eq!(exit, 0, "{stderr}");
     }
-    let (exit, joined, stderr) = suite(&harness, &["--merge", "shard-1", "shard-2"]);
+    let (exit, joined, stderr) = harness.printed("suite --json --merge shard-1 shard-2");
     assert_eq!(exit, 0, "{stderr}");
     let names: Vec<&str> = joined["rows"]
         .as_array()
@@ -124,7 +116,7 @@ fn shards_run_apart_join_to_the_suite_and_a_missing_one_is_no_pass() {
     );
 
     // one of the two has rows, unless chance put both into the other
-    let alone = ["shard-1", "shard-2"].map(|shard| suite(&harness, &["--merge", shard]));
+    let alone = ["shard-1", "shard-2"].map(|shard| harness.printed(&format!("suite --json --merge {shard}")));
     for (exit, joined, stderr) in alone {
         let rows = joined["rows"].as_array().unwrap();
         let missing = rows.iter().any(|row| row["judged"] == "not-run");
@@ -142,9 +134,8 @@ fn each_row_has_many_seeds_on_models_and_one_that_is_not_as_expected_is_kept() {
                 [[row]]\nname = \"no expiry\"\nrecipe = \"redis-setnx\"\nfault = \"kill-holder\"\n";
     std::fs::write(&path, text).expect("a suite can be written");
     let file = path.display().to_string();
-    let models = ["--set", "runtime=simulated", "--set", "seed=5eed"];
-    let words = [&[file.as_str(), "--seeds", "5"][..], &models].concat();
-    let (exit, record, stderr) = suite(&harness, &words);
+    let words = format!("suite --json {file} --seeds 5");
+    let (exit, record, stderr) = harness.printed(&format!("{words} --set runtime=simulated --set seed=5eed"));
     assert_eq!(exit, 1, "{stderr}");
     let [holds, one, no_expiry] = record["rows"].as_array().expect("rows").as_slice() else {
         panic!("{record}")
@@ -166,7 +157,7 @@ fn each_row_has_many_seeds_on_models_and_one_that_is_not_as_expected_is_kept() {
     let run = runs.join(attempt["run"].as_str().expect("it is kept"));
     assert!(run.join("history.jsonl").is_file(), "{}", run.display());
 
-    let (exit, _, stderr) = suite(&harness, &[&file, "--seeds", "5"]);
+    let (exit, _, stderr) = harness.printed(&words);
     assert_eq!(exit, 2);
     assert!(
         stderr.contains("--seeds needs models") && stderr.contains("runtime=simulated"),
@@ -189,7 +180,7 @@ mod nightly {
 
     #[test]
     fn the_whole_truth_table_comes_out_as_written_on_models() {
-        let ran = come_out_as_written(&ON_MODELS);
+        let ran = come_out_as_written(ON_MODELS);
         assert!(ran.len() >= 160, "{ran:?}");
     }
 

@@ -102,8 +102,7 @@ impl Harness {
 
     /// Whether an adapter is installed here.
     fn has_client(&self, adapter: &str) -> bool {
-        let listed = self.output("list clients --json");
-        let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+        let (_, listed, _) = self.printed("list clients --json");
         let is_it = |listed: &serde_json::Value| listed["name"] == adapter && listed["installed"] == true;
         let is_there = listed.as_array().unwrap().iter().any(is_it);
         if !is_there {

@@ -22,9 +22,8 @@ fn is_cut_down_to(name: &str) {
     ));
     found.assert_violates("HL005");
     let words = "shrink latest --runs 2 --confirm 2 --json --as-test";
-    let shrunk = harness.output(&format!("{words} {name}"));
-    assert_eq!(shrunk.status.code(), Some(1), "{}", said(&shrunk));
-    let result: serde_json::Value = serde_json::from_slice(&shrunk.stdout).unwrap();
+    let (exit, result, stderr) = harness.printed(&format!("{words} {name}"));
+    assert_eq!(exit, 1, "{stderr}");
     assert_eq!(result["hit_rate"]["hits"], result["hit_rate"]["runs"], "{result}");
     let Some(mut test) = written_test(harness.folder.path(), name) else {
         return;

@@ -126,27 +126,16 @@ impl HuntFaults {
             let every = vec![fault.to_owned(); named.len()];
             every.into_iter().chain(named)
         };
-        Self {
-            aimed: kinds.filter(|text| applies(text, shape)).collect(),
-            on_messages: ON_MESSAGES
-                .iter()
-                .flat_map(|fault| named(fault))
-                .filter(|text| applies(text, shape))
-                .collect(),
+        let is_one_a_minority = shape.servers >= WITH_MINORITY && shape.has_independent_servers();
+        let minority = if is_one_a_minority { MINORITY } else { &[] };
+        let all = Self {
+            aimed: kinds.collect(),
+            on_messages: ON_MESSAGES.iter().flat_map(|fault| named(fault)).collect(),
             cells: Vec::new(),
-            mild: MILD
-                .iter()
-                .map(|name| (*name).to_owned())
-                .filter(|text| applies(text, shape))
-                .collect(),
-            minority: MINORITY
-                .iter()
-                .map(|text| (*text).to_owned())
-                .filter(|text| {
-                    shape.servers >= WITH_MINORITY && shape.has_independent_servers() && applies(text, shape)
-                })
-                .collect(),
-        }
+            mild: MILD.iter().map(ToString::to_string).collect(),
+            minority: minority.iter().map(ToString::to_string).collect(),
+        };
+        all.retain(|text| applies(text, shape))
     }
 
     /// Those that `can` be planned.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::command::Harness;
+use crate::command::{Harness, assert_says};
 use crate::machine::{said, write_program};
 
 const FIXTURES: &str = "docs/fixtures";
@@ -189,8 +189,7 @@ fn is_written_as(name: &str) {
     let harness = Harness::new();
     let words = "--runtime simulated --backend redis --recipe redis-setnx --fault kill-holder --clients 2 --grants 30 --time 25s --seed 1";
     harness.run(words).assert_exit(1);
-    let shrunk = harness.output(&format!("shrink latest --runs 1 --confirm 1 --as-test {name}"));
-    assert_eq!(shrunk.status.code(), Some(1), "{}", said(&shrunk));
+    harness.assert_says(&format!("shrink latest --runs 1 --confirm 1 --as-test {name}"), 1, &[]);
     let Some(mut test) = written_test(harness.folder.path(), name) else {
         return;
     };
@@ -332,25 +331,16 @@ fn the_hunt_that_ends_last_merges_what_all_found() {
         "the way to its run"
     );
     // none of the two goes on as the other
-    let harness = |words: &[&str]| run(env!("CARGO_BIN_EXE_harness"), words, night.0.path());
-    let refused = harness(&["hunt", "--continue", folder.to_str().unwrap()]);
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(
-        said(&refused).contains("2 hunts, and only a single hunt can be continued"),
-        "{}",
-        said(&refused)
-    );
-    let again = harness(&["hunt", "--merge", "results/harness-suite-1", "--json"]);
+    let harness = |words: &[&str]| command(env!("CARGO_BIN_EXE_harness"), words, night.0.path());
+    let mut refused = harness(&["hunt", "--continue", folder.to_str().unwrap()]);
+    assert_says(&mut refused, 2, &["2 hunts, and only a single hunt can be continued"]);
+    let mut merge = harness(&["hunt", "--merge", "results/harness-suite-1", "--json"]);
+    let again = merge.output().unwrap();
     assert_eq!(again.status.code(), Some(1), "{}", said(&again));
     let again: serde_json::Value = serde_json::from_slice(&again.stdout).unwrap();
     assert_eq!(again["counts"], merged["counts"], "the merged record is not counted");
-    let nothing = harness(&["hunt", "--merge", "results/none"]);
-    assert_eq!(nothing.status.code(), Some(2));
-    assert!(
-        said(&nothing).contains("results/none contains no hunt.json"),
-        "{}",
-        said(&nothing)
-    );
+    let mut nothing = harness(&["hunt", "--merge", "results/none"]);
+    assert_says(&mut nothing, 2, &["results/none contains no hunt.json"]);
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-use crate::machine::{said, write_program};
+use crate::command::assert_says;
+use crate::machine::write_program;
 
 /// Scripts that it needs.
 const SCRIPTS: [&str; 5] = [
@@ -61,20 +62,20 @@ impl BareMachine {
         Self { folder }
     }
 
-    fn make_run(&self) -> Output {
-        self.make_run_with("--time 20s")
+    /// `make run` ends with this code, and says all of this on stderr.
+    fn assert_runs(&self, exit: i32, sentences: &[&str]) {
+        self.assert_runs_with("--time 20s", exit, sentences);
     }
 
-    fn make_run_with(&self, arguments: &str) -> Output {
-        Command::new("make")
-            .args(["run", "BACKEND=redis", &format!("ARGS={arguments}")])
+    fn assert_runs_with(&self, arguments: &str, exit: i32, sentences: &[&str]) {
+        let mut make = Command::new("make");
+        make.args(["run", "BACKEND=redis", &format!("ARGS={arguments}")])
             .current_dir(self.folder.path())
             .env_clear()
             .env("PATH", self.folder.path().join("bin"))
             .env("HOME", "/nonexistent")
-            .env("CALLS", self.calls_file())
-            .output()
-            .unwrap()
+            .env("CALLS", self.calls_file());
+        assert_says(&mut make, exit, sentences);
     }
 
     fn calls_file(&self) -> PathBuf {
@@ -94,21 +95,14 @@ const COMPILER: (&str, &str) = ("cc", "");
 #[test]
 fn without_rust_and_engine_it_says_where_rust_comes_from() {
     let machine = BareMachine::with(&[COMPILER]);
-    let output = machine.make_run();
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    assert!(
-        said(&output).contains("there is no cargo here: https://rustup.rs"),
-        "{}",
-        said(&output)
-    );
+    machine.assert_runs(2, &["there is no cargo here: https://rustup.rs"]);
     assert_eq!(machine.calls(), Vec::<String>::new());
 }
 
 #[test]
 fn without_rust_and_with_an_engine_harness_is_built_and_run_in_a_container() {
     let machine = BareMachine::with(&[("docker", DOCKER)]);
-    let output = machine.make_run();
-    assert!(output.status.success(), "{}", said(&output));
+    machine.assert_runs(0, &[]);
     let [built, ran] = &machine.calls()[..] else {
         panic!("{:?}", machine.calls());
     };
@@ -121,37 +115,25 @@ fn without_rust_and_with_an_engine_harness_is_built_and_run_in_a_container() {
 #[test]
 fn an_image_that_cannot_be_built_ends_with_both_sentences() {
     let machine = BareMachine::with(&[("docker", r#"echo "docker $*" >> "$CALLS"; [ "$1" = version ]"#)]);
-    let output = machine.make_run();
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    assert!(said(&output).contains("there is no cargo here"), "{}", said(&output));
-    assert!(
-        said(&output).contains("the image cannot be built here"),
-        "{}",
-        said(&output)
-    );
+    machine.assert_runs(2, &["there is no cargo here", "the image cannot be built here"]);
     assert_eq!(machine.calls().len(), 1, "nothing was run");
 }
 
 #[test]
 fn without_a_compiler_it_is_installed_or_named() {
-    let output = BareMachine::with(&[("cargo", CARGO)]).make_run();
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    assert!(said(&output).contains("needs a C compiler"), "{}", said(&output));
-    assert!(said(&output).contains("no apt-get"), "{}", said(&output));
+    BareMachine::with(&[("cargo", CARGO)]).assert_runs(2, &["needs a C compiler", "no apt-get"]);
 
     let machine = BareMachine::with(&[("cargo", CARGO), ("redis-server", "")]);
     let install = machine.folder.path().join("scripts/apt-install");
     write_program(&install, r#"echo "apt-install $*" >> "$CALLS""#);
-    let output = machine.make_run();
-    assert!(output.status.success(), "{}", said(&output));
+    machine.assert_runs(0, &[]);
     assert_eq!(machine.calls()[0], "apt-install gcc libc6-dev");
 }
 
 #[test]
 fn without_an_engine_the_crates_for_containers_are_left_out_and_without_servers_models_run() {
     let machine = BareMachine::with(&[COMPILER, ("cargo", CARGO)]);
-    let output = machine.make_run();
-    assert!(output.status.success(), "{}", said(&output));
+    machine.assert_runs(0, &["models stand in for them"]);
     assert_eq!(
         machine.calls(),
         [
@@ -159,19 +141,16 @@ fn without_an_engine_the_crates_for_containers_are_left_out_and_without_servers_
             "harness run --backend redis --fault partition --runtime simulated --time 20s"
         ]
     );
-    assert!(said(&output).contains("models stand in for them"), "{}", said(&output));
 
     let machine = BareMachine::with(&[COMPILER, ("cargo", CARGO), ("redis-server", "")]);
-    let output = machine.make_run();
-    assert!(output.status.success(), "{}", said(&output));
+    machine.assert_runs(0, &[]);
     assert!(machine.calls()[1].contains("--runtime auto"), "{:?}", machine.calls());
 }
 
 #[test]
 fn crates_for_containers_and_for_tls_are_built_where_the_run_uses_them() {
     let machine = BareMachine::with(&[COMPILER, ("cargo", CARGO), ("docker", DOCKER)]);
-    let output = machine.make_run_with("--tls --time 20s");
-    assert!(output.status.success(), "{}", said(&output));
+    machine.assert_runs_with("--tls --time 20s", 0, &[]);
     let built = "cargo build --profile quick --locked --no-default-features --features docker --features tls";
     assert!(
         machine.calls().iter().any(|call| call == built),
@@ -185,8 +164,7 @@ fn a_release_build_is_taken_where_there_is_one() {
     let machine = BareMachine::with(&[COMPILER, ("cargo", CARGO), ("docker", DOCKER)]);
     fs::create_dir_all(machine.folder.path().join("target/release")).unwrap();
     fs::write(machine.folder.path().join("target/release/harness"), "").unwrap();
-    let output = machine.make_run();
-    assert!(output.status.success(), "{}", said(&output));
+    machine.assert_runs(0, &[]);
     assert!(
         machine
             .calls()

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use harness_workloads::defects::{DEFECTS, Defect, VARIABLE};
 
-use crate::command::{Answer, Harness};
-use crate::machine::said;
+use crate::command::{Answer, Harness, assert_says};
 
 impl Harness {
     fn simulated(&self, words: &str) -> Answer {
@@ -64,12 +63,7 @@ fn nothing_has_to_be_installed_and_the_same_seed_has_the_same_history_in_another
     let harness = Harness::new();
     let words = "run --quiet --runtime simulated --backend redis --time 20s --fault partition,drop-reply,kill --seed";
     for seed in [5, 5, 6] {
-        let ended = harness
-            .command(&format!("{words} {seed}"))
-            .env("PATH", "")
-            .output()
-            .unwrap();
-        assert_eq!(ended.status.code(), Some(0), "{}", said(&ended));
+        assert_says(harness.command(&format!("{words} {seed}")).env("PATH", ""), 0, &[]);
     }
     // the first line has the name of the run
     let events = |run: &PathBuf| {
@@ -129,9 +123,7 @@ fn a_simulated_run_is_not_compared_with_a_real_one() {
         .unwrap()
         .replace(r#""runtime": "simulated""#, r#""runtime": "local""#);
     fs::write(&info, real).unwrap();
-    let refused = harness.output(&compare);
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("simulated servers"));
+    harness.assert_says(&compare, 2, &["simulated servers"]);
 }
 
 #[test]
@@ -358,26 +350,16 @@ fn what_cannot_be_simulated_is_refused_with_the_reason_and_a_way_out() {
         ("--backend etcd --client ./my-lock", "client program"),
         ("--backend redis --fault clock=server", "clock"),
     ] {
-        let refused = harness.output(&format!("run --runtime simulated {words}"));
-        let sentence = String::from_utf8(refused.stderr).unwrap();
-        assert_eq!(refused.status.code(), Some(2), "{words}: {sentence}");
-        assert!(
-            sentence.contains(reason) && sentence.contains("hint: "),
-            "{words}: {sentence}"
-        );
+        harness.assert_says(&format!("run --runtime simulated {words}"), 2, &[reason, "hint: "]);
     }
 }
 
 #[test]
 fn a_script_without_servers_ends_with_an_error_and_not_with_models() {
     let harness = Harness::new();
-    let ended = harness
-        .command("run --backend redis --time 20s --fault none")
-        .env("PATH", "")
-        .env("DOCKER_HOST", "tcp://127.0.0.1:1")
-        .output()
-        .unwrap();
-    assert_eq!(ended.status.code(), Some(4), "{}", said(&ended));
+    let mut command = harness.command("run --backend redis --time 20s --fault none");
+    command.env("PATH", "").env("DOCKER_HOST", "tcp://127.0.0.1:1");
+    assert_says(&mut command, 4, &[]);
 }
 
 #[test]

@@ -1,20 +1,21 @@
 //! What can be done with stored runs, without any server: reported in every format, compared, listed, kept or removed.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-struct Results(TempDir);
+use crate::command::Harness;
+
+struct Results(Harness);
 
 impl Results {
     fn new() -> Self {
-        Self(TempDir::new().unwrap())
+        Self(Harness::new())
     }
 
     fn folder(&self) -> PathBuf {
-        self.0.path().join("results")
+        self.0.results()
     }
 
     /// A run with a stored history of the checkers.
@@ -35,9 +36,7 @@ impl Results {
     }
 
     fn harness(&self, words: &str) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_harness"));
-        command.args(words.split_whitespace()).current_dir(self.0.path());
-        command.output().expect("harness can be started")
+        self.0.output(words)
     }
 
     /// What it printed; it must have ended well.
@@ -114,7 +113,7 @@ fn a_single_format_goes_to_stdout_or_to_a_file_and_changes_nothing_else() {
     let verdict: Value = serde_json::from_str(&results.shown(&format!("report {FIRST} --format json"))).unwrap();
     assert_eq!(verdict["outcome"], "FAIL");
     assert_eq!(results.shown(&format!("report {FIRST} --format markdown -o s.md")), "");
-    assert!(read(results.0.path(), "s.md").starts_with("## ❌"));
+    assert!(read(results.0.folder.path(), "s.md").starts_with("## ❌"));
     assert!(!folder.join("report.html").exists());
 }
 
@@ -129,9 +128,8 @@ fn a_history_of_another_program_is_reported_as_well() {
             .shown(&format!("report {path} --format html"))
             .contains("one release woke")
     );
-    let output = results.harness(&format!("report {path}"));
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("hint: name a --format"));
+    let words = format!("report {path}");
+    results.0.assert_says(&words, 2, &["hint: name a --format"]);
 }
 
 #[test]
@@ -230,10 +228,7 @@ fn a_run_that_ended_before_it_had_a_history_says_how() {
             format!("report {FIRST}"),
             format!("export {FIRST}"),
         ] {
-            let output = results.harness(&words);
-            let stderr = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(2), "{words}: {stderr}");
-            assert!(stderr.contains(said), "{words}: {stderr}");
+            results.0.assert_says(&words, 2, &[said]);
         }
     }
 }
@@ -241,7 +236,7 @@ fn a_run_that_ended_before_it_had_a_history_says_how() {
 #[test]
 fn a_lock_history_of_jepsens_that_holds_is_a_pass_whatever_its_nemesis_did() {
     let results = Results::new();
-    std::fs::write(results.0.path().join("history.edn"), JEPSEN).unwrap();
+    std::fs::write(results.0.folder.path().join("history.edn"), JEPSEN).unwrap();
     let screen = results.shown("check history.edn");
     assert!(
         screen.contains("PASS") && screen.contains("of another recorder"),
@@ -297,9 +292,8 @@ fn a_check_online_ends_as_the_check_of_the_whole_history_does() {
         let text = results.harness(&format!("check --online {run}"));
         assert!(String::from_utf8_lossy(&text.stdout).starts_with(outcome));
     }
-    let refused = results.harness(&format!("check --online --model mutex {SECOND}"));
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("check the finished history"));
+    let words = format!("check --online --model mutex {SECOND}");
+    results.0.assert_says(&words, 2, &["check the finished history"]);
 }
 
 #[test]
@@ -318,7 +312,7 @@ fn what_foreign_text_says_reaches_no_terminal_and_no_runner_as_a_command() {
         results.shown(&format!("report {run}"));
     }
     std::fs::write(
-        results.0.path().join("unreadable.jsonl"),
+        results.0.folder.path().join("unreadable.jsonl"),
         format!("{{\"type\":\"{hostile}\"}}\n"),
     )
     .unwrap();

@@ -1,45 +1,31 @@
 //! Adapters: clients that are run by name. Their libraries come from PyPI and Debian, so that only what needs neither is here;
 //! `tests/suites/libraries.toml` runs them all.
 
-use crate::command::Harness;
+use crate::command::{Harness, assert_says};
 
-/// A word and its exit code and what it says on stderr, where nothing is installed.
-fn refused(words: &str) -> (Option<i32>, String) {
+/// Where nothing is installed, these words end with this code and say all of this.
+fn refused(words: &str, exit: i32, sentences: &[&str]) {
     let harness = Harness::new();
-    let output = harness
-        .command(words)
-        .env("XDG_CACHE_HOME", harness.folder.path())
-        .output()
-        .unwrap();
+    let mut command = harness.command(words);
+    assert_says(command.env("XDG_CACHE_HOME", harness.folder.path()), exit, sentences);
     assert!(!harness.results().exists(), "no run was made");
-    (
-        output.status.code(),
-        String::from_utf8_lossy(&output.stderr).into_owned(),
-    )
 }
 
 #[test]
 fn an_adapter_that_is_not_installed_says_how_it_is() {
-    let (exit, said) = refused("run --runtime local --backend zk --client kazoo-lock --time 10s");
-    assert_eq!(exit, Some(4), "{said}");
-    assert!(
-        said.contains("kazoo 2.11.0") && said.contains("`harness adapters kazoo-lock`"),
-        "{said}"
-    );
+    let words = "run --runtime local --backend zk --client kazoo-lock --time 10s";
+    refused(words, 4, &["kazoo 2.11.0", "`harness adapters kazoo-lock`"]);
 }
 
 #[test]
 fn an_adapter_of_another_backend_is_refused_with_its_own() {
-    let (exit, said) = refused("run --runtime local --backend redis --client kazoo-lock --time 10s");
-    assert_eq!(exit, Some(2), "{said}");
-    assert!(said.contains("--backend zk"), "{said}");
+    let words = "run --runtime local --backend redis --client kazoo-lock --time 10s";
+    refused(words, 2, &["--backend zk"]);
 }
 
 #[test]
 fn a_name_that_is_nearly_one_is_suggested() {
-    let (exit, said) = refused("adapters kazo-lock");
-    assert_eq!(exit, Some(2), "{said}");
-    assert!(said.contains("did you mean `kazoo-lock`"), "{said}");
+    refused("adapters kazo-lock", 2, &["did you mean `kazoo-lock`"]);
 }
 
 #[test]

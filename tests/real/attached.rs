@@ -77,13 +77,7 @@ fn nothing_of_others_is_touched_and_nothing_of_the_run_is_left() {
         "--backend redis --servers {} --lease 1s --window 2500ms --time 9s --fault partition --seed 1",
         redis.address
     );
-    let refused = harness.output(&format!("run {words}"));
-    assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
-    assert!(
-        said(&refused).contains("2 keys") && said(&refused).contains("--yes"),
-        "{}",
-        said(&refused)
-    );
+    harness.assert_says(&format!("run {words}"), 2, &["2 keys", "--yes"]);
     assert!(!harness.results().exists(), "it asks before it does anything");
 
     let answer = harness.run(&format!("{words} --yes"));
@@ -235,8 +229,7 @@ fn what_is_on_a_server_that_is_gone_is_given_up_when_that_is_asked_for() {
     let at = killed_with_a_lock(&harness, &redis);
     drop(redis);
 
-    let refused = harness.output("doctor --forget");
-    assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+    harness.assert_says("doctor --forget", 2, &[]);
     let doctor = |words: &str| String::from_utf8_lossy(&harness.output(words).stdout).into_owned();
     let stuck = doctor("doctor --clean");
     let of_this = |text: &str, word: &str| text.lines().any(|line| line.starts_with(word) && line.contains(&at));
@@ -257,9 +250,8 @@ fn a_replica_is_refused() {
     let harness = Harness::new();
     let redis = OwnServer::with_events(EVENTS);
     redis.ask(&["REPLICAOF", "127.0.0.1", "1"]);
-    let refused = harness.output(&format!("run --backend redis --servers {} --time 9s", redis.address));
-    assert_eq!(refused.status.code(), Some(4), "{}", said(&refused));
-    assert!(said(&refused).contains("it is a replica"), "{}", said(&refused));
+    let words = format!("run --backend redis --servers {} --time 9s", redis.address);
+    harness.assert_says(&words, 4, &["it is a replica"]);
 }
 
 mod nightly {

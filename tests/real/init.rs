@@ -37,8 +37,7 @@ fn on_path(program: &str) -> bool {
 
 /// The folder that `harness init` wrote, with the client built; nothing, and a line on stderr, without the language.
 fn written(harness: &Harness, (language, program, build, _): &InitLanguage<'_>) -> Option<std::path::PathBuf> {
-    let output = harness.output(&format!("init {language} my-lock"));
-    assert!(output.status.success(), "{}", said(&output));
+    harness.assert_says(&format!("init {language} my-lock"), 0, &[]);
     if !on_path(program) {
         eprintln!("skipped: {language}, for {program} is not here");
         return None;
@@ -84,7 +83,7 @@ fn the_client_in_java_is_right() {
 fn the_suite_is_one_in_every_language_and_has_a_canary() {
     for (language, ..) in LANGUAGES {
         let harness = Harness::new();
-        assert!(harness.output(&format!("init {language}")).status.success());
+        harness.assert_says(&format!("init {language}"), 0, &[]);
         let mut command = harness.command("suite suite.toml --dry-run --json");
         let output = command
             .current_dir(harness.folder.path().join("my-lock"))
@@ -115,10 +114,7 @@ fn nothing_is_overwritten_and_then_nothing_is_written() {
     let folder = harness.folder.path().join("my-lock");
     std::fs::create_dir(&folder).unwrap();
     std::fs::write(folder.join("suite.toml"), "mine").unwrap();
-    let output = harness.output("init python my-lock/");
-    assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("suite.toml exists already"), "{said}");
+    harness.assert_says("init python my-lock/", 2, &["suite.toml exists already"]);
     assert_eq!(names_below(&folder), ["suite.toml"]);
     assert_eq!(std::fs::read_to_string(folder.join("suite.toml")).unwrap(), "mine");
 }
@@ -127,8 +123,7 @@ fn nothing_is_overwritten_and_then_nothing_is_written() {
 fn a_workflow_goes_to_the_root_of_the_repository_and_names_the_folder() {
     let harness = Harness::new();
     std::fs::create_dir(harness.folder.path().join(".git")).unwrap();
-    let output = harness.output("init node locks/orders");
-    assert!(output.status.success(), "{}", said(&output));
+    harness.assert_says("init node locks/orders", 0, &[]);
     let folder = harness.folder.path().join("locks/orders");
     assert_eq!(names_below(&folder), [".gitignore", "my_lock.mjs", "suite.toml"]);
     let workflow = harness.folder.path().join(".github/workflows/orders.yml");
@@ -136,8 +131,7 @@ fn a_workflow_goes_to_the_root_of_the_repository_and_names_the_folder() {
     assert!(text.contains("working-directory: \"locks/orders\""), "{text}");
     assert!(text.contains("path: \"locks/orders/results\""), "{text}");
     // another client of the same name would need the same workflow
-    let output = harness.output("init python other/orders");
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    harness.assert_says("init python other/orders", 2, &[]);
 }
 
 mod nightly {

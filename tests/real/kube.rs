@@ -13,8 +13,7 @@ use crate::machine::until;
 /// `harness run` of an adapter that needs nothing but Python.
 fn run(client: &str, words: &str) -> Answer {
     let harness = Harness::new();
-    let installed = harness.output(&format!("adapters {client}"));
-    assert!(installed.status.success(), "{installed:?}");
+    harness.assert_says(&format!("adapters {client}"), 0, &[]);
     harness.run(&format!(
         "--runtime local --backend kube-lease --client {client} --lease 2s --clients 3 {words}"
     ))

@@ -64,8 +64,7 @@ fn an_api_with_a_token_wants_it_and_one_without_is_warned_of_where_others_reach_
     let said = ProxyProcess::start_with(&harness, "--listen 0.0.0.0:0").end();
     assert!(said.contains("warning") && said.contains("--token-file"), "{said}");
     std::fs::write(&file, "short").unwrap();
-    let output = harness.output("proxy --listen 127.0.0.1:0 --token-file token");
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    harness.assert_says("proxy --listen 127.0.0.1:0 --token-file token", 2, &[]);
 }
 
 #[test]

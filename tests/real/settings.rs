@@ -7,7 +7,6 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::command::{Answer, Harness, give_away};
-use crate::machine::said;
 
 fn with_file(text: &str) -> Harness {
     let harness = Harness::new();
@@ -239,8 +238,7 @@ fn a_byte_order_mark_is_no_part_of_a_history_a_suite_or_a_configuration() {
             file.finding("HL001")["violations"]
         );
     }
-    let online = harness.output("check --online history.jsonl");
-    assert_eq!(online.status.code(), Some(1), "{}", said(&online));
+    harness.assert_says("check --online history.jsonl", 1, &[]);
     let options = Answer::of(harness.output("run --show-config --json --profile short"));
     assert!(
         options.diagnosis.to_string().contains(r#""value":"7s""#),
@@ -251,8 +249,7 @@ fn a_byte_order_mark_is_no_part_of_a_history_a_suite_or_a_configuration() {
         "two.toml",
         "[[row]]\nname = \"one\"\nbackend = \"redis\"\nruntime = \"simulated\"\n",
     );
-    let rows = harness.output("suite two.toml --dry-run");
-    assert_eq!(rows.status.code(), Some(0), "{}", String::from_utf8_lossy(&rows.stderr));
+    harness.assert_says("suite two.toml --dry-run", 0, &[]);
 }
 
 #[test]
@@ -287,8 +284,7 @@ fn completions_and_pages_are_made_for_every_command() {
             "{shell}"
         );
     }
-    let pages = harness.output("man --output pages");
-    assert!(pages.status.success(), "{}", String::from_utf8_lossy(&pages.stderr));
+    harness.assert_says("man --output pages", 0, &[]);
     for page in ["harness.1", "harness-run.1", "harness-suite.1"] {
         let text = fs::read_to_string(harness.folder.path().join("pages").join(page)).expect(page);
         assert!(text.contains(".TH"), "{page}");

@@ -82,9 +82,8 @@ fn a_failing_run_leaves_its_page_and_all_that_it_tells() {
 #[test]
 fn a_run_that_could_not_be_made_leaves_a_page_that_says_why() {
     let harness = Harness::new();
-    let mut command = harness.command("run --runtime local --backend redis --time 10s --results results --client");
-    let output = command.arg("no-such-program-anywhere").output().unwrap();
-    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+    let words = "run --runtime local --backend redis --time 10s --results results --client no-such-program-anywhere";
+    harness.assert_says(words, 4, &[]);
     let folder = harness.results().join("latest");
     let page = std::fs::read_to_string(folder.join("report.html")).unwrap();
     assert!(page.contains("! ERROR") && page.contains("not found"), "{page}");
@@ -99,8 +98,7 @@ fn passing_runs_beyond_those_to_keep_are_removed() {
     let harness = Harness::new();
     let words = "run --runtime simulated --backend redis --fault none --lease 1s --time 7s --results results --keep 1";
     for seed in ["a", "b"] {
-        let output = harness.output(&format!("{words} --seed {seed}"));
-        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        harness.assert_says(&format!("{words} --seed {seed}"), 0, &[]);
     }
     let kept = harness::store::runs(&harness.results());
     assert_eq!(kept.len(), 1, "{kept:?}");

@@ -149,11 +149,8 @@ mod docker {
                 "--runtime local".to_owned(),
             ),
         ] {
-            let output = harness.output(&format!("run --backend etcd {words}"));
-            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
             let exit = if said.starts_with("no image") { 4 } else { 2 };
-            assert_eq!(output.status.code(), Some(exit), "{words}: {stderr}");
-            assert!(stderr.contains(&said), "{words}: {stderr}");
+            harness.assert_says(&format!("run --backend etcd {words}"), exit, &[&said]);
         }
         assert!(!harness.results().exists(), "no run has begun");
     }

@@ -216,6 +216,12 @@ impl Answer {
     }
 }
 
+/// The words that make a run again, without the name of the program, as a record has them.
+pub fn again(record: &Value) -> String {
+    let words: Vec<String> = serde_json::from_value(record["again"].clone()).expect("it has words");
+    words[1..].join(" ")
+}
+
 /// A command ends with this code, and says all of this on stderr.
 pub fn assert_says(command: &mut Command, exit: i32, sentences: &[&str]) {
     let output = command.output().expect("it can be started");

@@ -1,6 +1,6 @@
 //! `harness hunt --exhaustive`: every placement of faults on single messages, in one scenario.
 
-use crate::command::{Answer, Harness};
+use crate::command::{Answer, Harness, again};
 use crate::simulated::hunted;
 use crate::virtual_time::has_no_redis;
 
@@ -91,19 +91,7 @@ fn the_smallest_placement_that_breaks_a_lock_is_found_first_and_is_the_same_run_
         let fault = find["fault"].as_str().unwrap();
         assert_eq!(find["property"], property, "{record:#}");
         assert!(fault.starts_with(kind) && !fault.contains(','), "{recipe}: {fault}");
-        let again: Vec<&str> = find["again"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|word| word.as_str().unwrap())
-            .collect();
-        let answer = Answer::of(
-            harness
-                .command(&again[1..].join(" "))
-                .args(["--json", "--quiet"])
-                .output()
-                .unwrap(),
-        );
+        let answer = Answer::of(harness.output(&format!("{} --json --quiet", again(find))));
         assert_eq!(answer.verdict(property), "violated");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use harness_workloads::defects::{DEFECTS, Defect, VARIABLE};
 
-use crate::command::{Answer, Harness, assert_says};
+use crate::command::{Answer, Harness, again, assert_says};
 
 impl Harness {
     fn simulated(&self, words: &str) -> Answer {
@@ -287,13 +287,7 @@ fn is_cut_down(recipe: &'static str, name: &'static str) {
         (&found["property"], &found["class"])
     );
     // the words that it prints make the same violation again
-    let again = left["again"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|word| word.as_str().unwrap());
-    let again: Vec<&str> = again.skip(1).collect();
-    let again = with_defect(&harness, &defect, &format!("{} --json --quiet", again.join(" ")));
+    let again = with_defect(&harness, &defect, &format!("{} --json --quiet", again(&left)));
     let same = again["findings"].as_array().unwrap().iter();
     let same = same.filter(|finding| finding["property"] == found["property"]);
     let same: Vec<_> = same

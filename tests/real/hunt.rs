@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::command::{Harness, processes_of};
+use crate::command::{Harness, again, processes_of};
 
 /// The only folder of a hunt in the results.
 fn folder_of(harness: &Harness) -> PathBuf {
@@ -142,18 +142,10 @@ mod nightly {
         assert_eq!(kept["fault"], "partition", "{cut:#}");
         assert_eq!(cut["hit_rate"], serde_json::json!({ "hits": 1, "runs": 1 }));
         assert!(cut["length_ms"].as_u64() < cut["length_before_ms"].as_u64(), "{cut:#}");
-        let again: Vec<&str> = cut["again"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter_map(Value::as_str)
-            .collect();
-        let place = again
-            .iter()
-            .position(|word| *word == "--windows")
-            .expect("the words name the window");
-        assert_eq!(again[place + 1], number.to_string());
-        let dry = harness.output(&format!("{} --dry-run", again[1..].join(" ")));
+        let again = again(&cut);
+        let names_it = format!("{again} ").contains(&format!(" --windows {number} "));
+        assert!(names_it, "the words name the window: {again}");
+        let dry = harness.output(&format!("{again} --dry-run"));
         let plan = String::from_utf8_lossy(&dry.stdout).into_owned();
         assert!(
             plan.contains(&format!("window {number} ")) && plan.matches("  window ").count() == 1,

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::command::{Answer, Harness, give_away};
+use crate::command::{Answer, Harness, again, give_away};
 
 fn with_file(text: &str) -> Harness {
     let harness = Harness::new();
@@ -81,9 +81,9 @@ fn a_run_takes_what_the_file_says_and_its_words_make_it_again_without_the_file()
         (&run["clients"], &run["time_ms"], &run["lease_ms"]),
         (&3.into(), &7000.into(), &1000.into())
     );
-    let again: Vec<String> = serde_json::from_value(run["again"].clone()).expect("words");
-    assert!(again.contains(&"--no-config".to_owned()), "{again:?}");
-    let again = Answer::of(Harness::new().output(&format!("{} --dry-run --json", again[1..].join(" "))));
+    let again = again(run);
+    assert!(again.contains("--no-config"), "{again}");
+    let again = Answer::of(Harness::new().output(&format!("{again} --dry-run --json")));
     let first = Answer::of(harness.output(&format!(
         "run --profile short --dry-run --json --seed {}",
         run["seed"].as_str().unwrap()

@@ -1,6 +1,6 @@
 //! Runs `harness` and reads its diagnosis.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -54,8 +54,18 @@ impl Harness {
         }
     }
 
-    pub fn results(&self) -> std::path::PathBuf {
+    pub fn results(&self) -> PathBuf {
         self.folder.path().join("results")
+    }
+
+    /// The folders in its results that have this file, the oldest first.
+    pub fn folders_with(&self, file: &str) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.results()).expect("there are results");
+        let mut folders: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+        // `latest` is another name of one of them
+        folders.retain(|path| path.join(file).is_file() && !path.is_symlink());
+        folders.sort();
+        folders
     }
 
     /// `harness <words>`, keeping its runs to itself.

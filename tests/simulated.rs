@@ -15,19 +15,12 @@ impl Harness {
 
     /// The folders of its hunts, the oldest first.
     pub fn hunts(&self) -> Vec<PathBuf> {
-        let entries = fs::read_dir(self.results()).unwrap().map(|entry| entry.unwrap().path());
-        let mut hunts: Vec<PathBuf> = entries.filter(|path| path.join("hunt.json").is_file()).collect();
-        hunts.sort();
-        hunts
+        self.folders_with("hunt.json")
     }
 
     /// The folders of its runs, the oldest first.
     fn runs(&self) -> Vec<PathBuf> {
-        let entries = fs::read_dir(self.results()).unwrap().map(|entry| entry.unwrap().path());
-        let mut runs: Vec<PathBuf> = entries.filter(|path| path.join("run.json").is_file()).collect();
-        runs.retain(|path| !path.is_symlink());
-        runs.sort();
-        runs
+        self.folders_with("run.json")
     }
 }
 

@@ -83,14 +83,7 @@ mod nightly {
             "{result:#}"
         );
 
-        let folder = std::fs::read_dir(harness.results())
-            .unwrap()
-            .flatten()
-            .map(|entry| entry.path());
-        let folder = folder
-            .into_iter()
-            .find(|path| path.join("bisect.json").is_file())
-            .expect("it has a record");
+        let folder = harness.folders_with("bisect.json").remove(0);
         let stored: Value = serde_json::from_slice(&std::fs::read(folder.join("bisect.json")).unwrap()).unwrap();
         assert_eq!(stored, result);
         assert_eq!(

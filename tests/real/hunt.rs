@@ -13,15 +13,9 @@ use crate::command::{Harness, again, processes_of};
 
 /// The only folder of a hunt in the results.
 fn folder_of(harness: &Harness) -> PathBuf {
-    let entries = std::fs::read_dir(harness.results())
-        .expect("there are results")
-        .flatten();
-    let mut hunts = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.join("hunt.json").is_file());
-    let hunt = hunts.next().expect("a hunt has a folder");
-    assert!(hunts.next().is_none(), "one hunt has one folder");
-    hunt
+    let mut hunts = harness.hunts();
+    assert_eq!(hunts.len(), 1, "one hunt has one folder");
+    hunts.remove(0)
 }
 
 fn runs_in(folder: &Path) -> usize {

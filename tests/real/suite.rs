@@ -85,11 +85,7 @@ fn shards_run_apart_join_to_the_suite_and_a_missing_one_is_no_pass() {
         .filter_map(|row| row["name"].as_str())
         .collect();
     assert_eq!(names, ["holds", "herd"], "in the order of the file");
-    let joint = std::fs::read_dir(harness.results()).unwrap().flatten();
-    let mut joint = joint
-        .map(|entry| entry.path())
-        .filter(|path| path.join("suite.json").is_file());
-    let joint = joint.next().expect("a joined suite has a folder");
+    let joint = harness.folders_with("suite.json").remove(0);
     let run = joined["rows"][1]["attempts"][0]["run"]
         .as_str()
         .expect("a row knows its run");
@@ -153,7 +149,7 @@ fn each_row_has_many_seeds_on_models_and_one_that_is_not_as_expected_is_kept() {
     assert_eq!((others.len(), &others[0]), (5, &"00005eed".into()), "{no_expiry}");
     let attempt = &no_expiry["attempts"][0];
     assert!(attempt["again"].to_string().contains("00005eed"), "{attempt}");
-    let runs = harness.results().join(record_folder(&harness));
+    let runs = harness.folders_with("suite.json").remove(0);
     let run = runs.join(attempt["run"].as_str().expect("it is kept"));
     assert!(run.join("history.jsonl").is_file(), "{}", run.display());
 
@@ -163,16 +159,6 @@ fn each_row_has_many_seeds_on_models_and_one_that_is_not_as_expected_is_kept() {
         stderr.contains("--seeds needs models") && stderr.contains("runtime=simulated"),
         "{stderr}"
     );
-}
-
-/// The folder of the one suite that ran.
-fn record_folder(harness: &Harness) -> String {
-    let entries = std::fs::read_dir(harness.results()).expect("there are results");
-    let names = entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
-    names
-        .into_iter()
-        .find(|name| name.contains("-suite-"))
-        .expect("a suite ran")
 }
 
 mod nightly {

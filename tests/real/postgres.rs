@@ -22,9 +22,8 @@ fn a_postgres_that_could_not_fail_over_says_so() {
         ("--runtime local --auth", "leave --auth out"),
         ("--runtime docker", "--runtime local"),
     ] {
-        let answer = Harness::new().run(&format!("{words} --backend postgres --fault failover --time 20s"));
-        answer.assert_exit(4);
-        assert!(answer.stderr.contains(hint), "{}", answer.stderr);
+        let words = format!("run {words} --backend postgres --fault failover --time 20s");
+        Harness::new().assert_says(&words, 4, &[hint]);
     }
 }
 

@@ -161,12 +161,10 @@ mod nightly {
     #[test]
     fn what_a_toxiproxy_cannot_do_is_refused_and_one_that_is_not_there_is_the_environment() {
         let harness = Harness::new();
-        let slow = harness.run("--backend redis --fault slow=500 --proxy toxiproxy=127.0.0.1:1");
-        slow.assert_exit(2);
-        assert!(slow.stderr.contains("whole kB"), "{}", slow.stderr);
-        let gone = harness.run("--runtime local --backend redis --fault none --time 10s --proxy toxiproxy=127.0.0.1:1");
-        gone.assert_exit(4);
-        assert!(gone.stderr.contains("no Toxiproxy at 127.0.0.1:1"), "{}", gone.stderr);
+        let slow = "run --backend redis --fault slow=500 --proxy toxiproxy=127.0.0.1:1";
+        harness.assert_says(slow, 2, &["whole kB"]);
+        let gone = "run --runtime local --backend redis --fault none --time 10s --proxy toxiproxy=127.0.0.1:1";
+        harness.assert_says(gone, 4, &["no Toxiproxy at 127.0.0.1:1"]);
     }
 
     #[test]
@@ -232,14 +230,9 @@ mod nightly {
             let there = |image: &&str| !docker(&format!("image ls --quiet {image}")).is_empty();
             let image = ["redis:7", "harness-redis:debian"].into_iter().find(there);
             let image = image.expect("`make test` provides an image of redis");
-            let words = "--runtime local --backend redis --fault none --time 10s --proxy toxiproxy";
-            let answer = Harness::new().run(&format!("{words} --proxy-image {image}"));
-            answer.assert_exit(4);
-            assert!(
-                answer.stderr.contains("could not start a Toxiproxy"),
-                "{}",
-                answer.stderr
-            );
+            let words = "run --runtime local --backend redis --fault none --time 10s --proxy toxiproxy";
+            let words = format!("{words} --proxy-image {image}");
+            Harness::new().assert_says(&words, 4, &["could not start a Toxiproxy"]);
             let left = docker("ps --all --filter name=-toxiproxy --format {{.Names}}");
             assert_eq!(left, "", "its container is removed");
         }

@@ -153,12 +153,7 @@ fn each_row_has_many_seeds_on_models_and_one_that_is_not_as_expected_is_kept() {
     let run = runs.join(attempt["run"].as_str().expect("it is kept"));
     assert!(run.join("history.jsonl").is_file(), "{}", run.display());
 
-    let (exit, _, stderr) = harness.printed(&words);
-    assert_eq!(exit, 2);
-    assert!(
-        stderr.contains("--seeds needs models") && stderr.contains("runtime=simulated"),
-        "{stderr}"
-    );
+    harness.assert_says(&words, 2, &["--seeds needs models", "runtime=simulated"]);
 }
 
 mod nightly {

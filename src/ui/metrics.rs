@@ -158,8 +158,6 @@ impl View for MetricsSource {
     fn see(&mut self, _: Duration, event: &ProgressEvent, _: Instant) {
         self.see_event(event);
     }
-
-    fn end(&mut self) {}
 }
 
 #[derive(Default)]

@@ -33,13 +33,13 @@ pub fn show(
     log: impl Write + Send + 'static,
     metrics: Option<MetricsSource>,
 ) {
-    let on_screen: Box<dyn View + Send> = match how {
-        Show::Live => Box::new(live::LiveView::new(look)),
-        Show::Plain => Box::new(plain::PlainView::new(look, Box::new(std::io::stderr()))),
-        Show::Nothing => Box::new(SilentView),
-    };
-    let kept = plain::PlainView::new(Look::PLAIN, Box::new(log));
-    let mut views: Vec<Box<dyn View + Send>> = vec![on_screen, Box::new(kept)];
+    let mut views: Vec<Box<dyn View + Send>> = Vec::new();
+    match how {
+        Show::Live => views.push(Box::new(live::LiveView::new(look))),
+        Show::Plain => views.push(Box::new(plain::PlainView::new(look, Box::new(std::io::stderr())))),
+        Show::Nothing => {}
+    }
+    views.push(Box::new(plain::PlainView::new(Look::PLAIN, Box::new(log))));
     if let Some(metrics) = metrics {
         views.push(Box::new(metrics));
     }
@@ -60,13 +60,6 @@ pub fn show(
 
 trait View {
     fn see(&mut self, since_start: Duration, event: &ProgressEvent, at: Instant);
-    fn end(&mut self);
-}
-
-struct SilentView;
-
-impl View for SilentView {
-    fn see(&mut self, _: Duration, _: &ProgressEvent, _: Instant) {}
     fn end(&mut self) {}
 }
 

@@ -56,6 +56,4 @@ impl View for PlainView {
         }
         self.say(since_start, event);
     }
-
-    fn end(&mut self) {}
 }

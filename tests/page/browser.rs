@@ -47,8 +47,7 @@ fn every_page_is_drawn_without_a_complaint_and_asks_for_nothing() {
 
 /// A page has one heading of the first rank, before all others.
 fn assert_headings(page: &mut BrowserPage) {
-    let ranks = page.value("[...document.querySelectorAll('h1, h2, h3')].map((heading) => heading.tagName).join(' ')");
-    let ranks = ranks.as_str().unwrap();
+    let ranks = page.text("[...document.querySelectorAll('h1, h2, h3')].map((heading) => heading.tagName).join(' ')");
     assert!(ranks.starts_with("H1") && !ranks[2..].contains("H1"), "{ranks}");
 }
 
@@ -82,8 +81,8 @@ fn the_timeline_and_the_charts_open_at_the_first_violation_and_have_its_drawings
             [drawing.from_ns / 1000, drawing.to_ns / 1000 - drawing.from_ns / 1000]
         );
     }
-    let shown = page.value("document.getElementById('stretch').innerText");
-    assert!(shown.as_str().unwrap().contains("of 20.0s"), "{shown}");
+    let shown = page.text("document.getElementById('stretch').innerText");
+    assert!(shown.contains("of 20.0s"), "{shown}");
     page.value("document.querySelector('#stretch button').click()");
     let stretch: [u64; 2] = serde_json::from_value(page.value(STRETCH)).unwrap();
     assert_eq!(stretch, [0, 20_000_000]);
@@ -119,8 +118,7 @@ fn long_tokens_are_told_apart_and_no_number_is_cut() {
         page.prefer(scheme);
         page.open_drawn(&file, "");
         page.shoot(&format!("long_tokens-{width}-{scheme}"));
-        let text = page.value("document.getElementById('HL001-1').innerText");
-        let text = text.as_str().unwrap();
+        let text = page.text("document.getElementById('HL001-1').innerText");
         assert!(text.contains("c3 4294967543, c7 4294967675 (+132)"), "{text}");
         let same =
             page.value("[...document.querySelectorAll('#HL001-1 li .same')].map((one) => one.innerText).join(' ')");
@@ -129,8 +127,8 @@ fn long_tokens_are_told_apart_and_no_number_is_cut() {
         assert_eq!(page.value(cut), "", "at {width} px");
     }
     page.resize(1280, 900);
-    let held = page.value("[...document.querySelectorAll('#HL001-1 .in-hold')].map((bar) => bar.innerText).join()");
-    assert!(held.as_str().unwrap().contains("4294967675"), "{held}");
+    let held = page.text("[...document.querySelectorAll('#HL001-1 .in-hold')].map((bar) => bar.innerText).join()");
+    assert!(held.contains("4294967675"), "{held}");
     page.assert_quiet();
 }
 
@@ -226,14 +224,7 @@ fn the_pointer_is_told_call_reply_token_and_line() {
     let mut page = BrowserPage::new();
     let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
     page.open_drawn(&file, "#HL001-1");
-    // over the hold of c3, lane by lane until it is met
-    let hover = "(() => { const c = document.getElementById('canvas'), b = c.getBoundingClientRect(); \
-        for (let y = 30; y < b.height; y += 6) { \
-          c.dispatchEvent(new MouseEvent('mousemove', { clientX: b.left + b.width * .45, clientY: b.top + y, bubbles: true })); \
-          if (document.getElementById('tip').textContent.includes('token   41')) return true; } return false; })()";
-    page.wait(hover);
-    let told = page.value("document.getElementById('tip').textContent");
-    let told = told.as_str().unwrap();
+    let told = point_until(&mut page, "token   41");
     for part in ["c3 on l0", "call    ", "reply   11.620s", "line ", "its release call"] {
         assert!(told.contains(part), "{part} is not in {told}");
     }
@@ -249,8 +240,7 @@ fn point_until(page: &mut BrowserPage, wanted: &str) -> String {
           if (!tip.hidden && tip.textContent.includes({wanted:?})) return true; }} return false; }})()"
     );
     page.wait(&hover);
-    let told = page.value("document.getElementById('tip').textContent");
-    told.as_str().unwrap().to_owned()
+    page.text("document.getElementById('tip').textContent")
 }
 
 #[test]
@@ -295,8 +285,7 @@ fn without_scripts_the_answer_its_proof_and_the_tables_are_there() {
     page.without_scripts();
     let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
     page.open(&file, "");
-    let text = page.value("document.body.innerText");
-    let text = text.as_str().unwrap();
+    let text = page.text("document.body.innerText");
     for part in [
         "FAIL",
         "two clients held l0 at the same time, for at least 1.84s",
@@ -351,8 +340,7 @@ fn a_long_run_fits_and_says_what_it_leaves_out() {
     let file = page.file("page.html", &longer);
     page.open_drawn(&file, "");
     page.shoot("long");
-    let said = page.value("document.querySelector('.left-out').innerText");
-    let said = said.as_str().unwrap();
+    let said = page.text("document.querySelector('.left-out').innerText");
     assert!(said.contains("of 100,000 acquires: all acquires within "), "{said}");
     // what the proof is about is there: the last two tokens
     page.press("/");
@@ -464,11 +452,8 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
     let lengths: Vec<f64> = serde_json::from_value(page.value(lengths)).unwrap();
     assert!(lengths.len() == 3 && lengths.is_sorted(), "{lengths:?}");
     let suite = "document.querySelector('a[href=\"20261121-0630-suite-nightly/index.html\"]').parentElement.innerText";
-    let suite = page.value(suite);
-    assert!(
-        suite.as_str().unwrap().ends_with("expected: zk / <b>partition"),
-        "{suite}"
-    );
+    let suite = page.text(suite);
+    assert!(suite.ends_with("expected: zk / <b>partition"), "{suite}");
     let shown = "[...document.querySelectorAll('#runs tbody tr')].filter((row) => !row.hidden).length";
     let change = |what: &str| {
         format!("(() => {{ const i = {what}; i.dispatchEvent(new Event('input', {{ bubbles: true }})); }})()")
@@ -541,8 +526,7 @@ fn the_page_of_a_suite_tells_what_is_wrong_first_and_filters_its_rows() {
         assert_eq!(overflow, 0, "it is wider than {width} px");
         assert_headings(&mut page);
     }
-    let text = page.value("document.body.innerText");
-    let text = text.as_str().unwrap();
+    let text = page.text("document.body.innerText");
     for part in [
         "1 of 2 rows is not as expected: my <b>lock</b>",
         "two clients held l0 at the same time, for at least 1.84s",

@@ -163,6 +163,11 @@ impl BrowserPage {
         answer["result"]["value"].take()
     }
 
+    /// The text that an expression is on the page.
+    pub fn text(&mut self, expression: &str) -> String {
+        serde_json::from_value(self.value(expression)).unwrap_or_else(|error| panic!("{expression}: {error}"))
+    }
+
     /// Waits until an expression is true on the page.
     pub fn wait(&mut self, expression: &str) {
         let start = Instant::now();

@@ -12,7 +12,7 @@ use harness_workloads::mariadb::{MysqlConnection, MysqlError};
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::foreign::page_client;
-use crate::command::{Answer, Harness, assert_says};
+use crate::command::{Answer, Harness};
 use crate::machine::{OwnServer, http, until_ok};
 
 /// What servers say to who is not logged in (any more).
@@ -62,13 +62,9 @@ fn offspring(of: u32) -> Vec<(String, String)> {
 
 impl GuardedRun {
     /// Starts a run and waits for its first client; `variable` is the one with the password.
-    pub fn start(words: &str, client: Option<&dyn Fn(&Harness) -> String>, variable: &str) -> Self {
-        let harness = Harness::new();
+    pub fn start(harness: Harness, words: &str, variable: &str) -> Self {
         let output = |name: &str| File::create(harness.folder.path().join(name)).unwrap();
         let mut command = harness.command(&format!("run --json --auth --runtime local {words}"));
-        if let Some(client) = client {
-            command.arg("--client").arg(client(&harness));
-        }
         // a login in the environment of harness is not the one of the run
         command.env(variable, "not-of-the-run");
         command
@@ -210,12 +206,10 @@ fn wait<T>(work: impl Future<Output = T>) -> T {
 /// The client of the protocol's page logs in, and the reply that is lost is the one to its first `SET`, whatever it asked before.
 #[test]
 fn redis_refuses_a_stranger_and_a_log_in_is_not_the_message_of_a_fault() {
-    let once = "--clients 1 --fault drop-reply=SET:1 --lease 1s --window 1s --time 7s --seed 1";
-    let run = GuardedRun::start(
-        &format!("--backend redis {once}"),
-        Some(&|harness| page_client(harness, &[])),
-        "REDISCLI_AUTH",
-    );
+    let harness = Harness::new();
+    let client = page_client(&harness, &[]);
+    let words = "--backend redis --clients 1 --fault drop-reply=SET:1 --lease 1s --window 1s --time 7s --seed 1";
+    let run = GuardedRun::start(harness, &format!("{words} --client '{client}'"), "REDISCLI_AUTH");
     let server = run.port("redis-server 127.0.0.1:");
     assert!(answer(server, b"GET harness:l0\r\n").starts_with("-NOAUTH"));
     assert!(answer(server, b"AUTH default x\r\n").starts_with("-WRONGPASS"));
@@ -234,11 +228,8 @@ fn gateway(server: SocketAddr, path: &str, token: Option<&str>, body: &str) -> S
 /// Tokens are forgotten when authentication is switched off, and when they were not used for long.
 #[test]
 fn etcd_refuses_a_stranger_and_clients_log_in_again_when_their_tokens_are_forgotten() {
-    let run = GuardedRun::start(
-        "--backend etcd --recipe etcd-mutex --time 8s --seed 1",
-        None,
-        "ETCDCTL_PASSWORD",
-    );
+    let words = "--backend etcd --recipe etcd-mutex --time 8s --seed 1";
+    let run = GuardedRun::start(Harness::new(), words, "ETCDCTL_PASSWORD");
     let server = run.port("--listen-client-urls\0http://127.0.0.1:");
     // a client that opens while nobody can log in would end the run
     run.wait_for_grants(20);
@@ -263,8 +254,8 @@ fn etcd_refuses_a_stranger_and_clients_log_in_again_when_their_tokens_are_forgot
 fn a_client_with_a_wrong_password_ends_the_run_with_the_servers_words() {
     let harness = Harness::new();
     let client = page_client(&harness, &[(r#"os.environ["REDISCLI_AUTH"]"#, r#""wrong""#)]);
-    let mut command = harness.command("run --auth --runtime local --backend redis --time 8s --client");
-    assert_says(command.arg(client), 4, &["WRONGPASS", "REDIS_USER and REDISCLI_AUTH"]);
+    let words = format!("run --auth --runtime local --backend redis --time 8s --client '{client}'");
+    harness.assert_says(&words, 4, &["WRONGPASS", "REDIS_USER and REDISCLI_AUTH"]);
 }
 
 /// Servers that were running before ask the one who looks at them, too.
@@ -304,7 +295,7 @@ mod nightly {
     #[test]
     fn zookeeper_refuses_a_stranger_and_the_nodes_are_the_runs() {
         let words = "--backend zk --lease 1s --time 6s --seed 1";
-        let run = GuardedRun::start(words, None, "ZK_PASSWORD");
+        let run = GuardedRun::start(Harness::new(), words, "ZK_PASSWORD");
         let server = run.port("clientPort=");
         wait(async {
             let stranger = Client::connect(&server.to_string())
@@ -332,7 +323,7 @@ mod nightly {
     #[test]
     fn postgres_refuses_a_stranger_and_a_broken_lease_is_still_caught() {
         let words = "--backend postgres --recipe pg-row-lease-read-write --clients 10 --lease 1s --time 6s --seed 5eed";
-        let run = GuardedRun::start(words, None, "PGPASSWORD");
+        let run = GuardedRun::start(Harness::new(), words, "PGPASSWORD");
         let server = run.port("port=");
         // a start-up message of protocol 3.0, and the answer that wants no password: `R` with a zero
         let parameters = b"user\0postgres\0database\0postgres\0\0";
@@ -350,7 +341,7 @@ mod nightly {
     fn mariadb_refuses_a_stranger_and_a_broken_lease_is_still_caught() {
         let words =
             "--backend mariadb --recipe mysql-row-lease-read-write --clients 10 --lease 1s --time 6s --seed 5eed";
-        let run = GuardedRun::start(words, None, "MYSQL_PWD");
+        let run = GuardedRun::start(Harness::new(), words, "MYSQL_PWD");
         let server = run.port("--port=");
         let entered = wait(MysqlConnection::connect(server, None));
         assert!(matches!(entered, Err(MysqlError::Refused { .. })));

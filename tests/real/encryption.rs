@@ -113,12 +113,10 @@ fn check(run: GuardedRun, server_after: &str, question: &[u8], answer: &str, exi
 /// The reply to the first `SET` of the client of the protocol's page is lost: the tap reads what was encrypted.
 #[test]
 fn the_messages_of_a_foreign_client_of_redis_are_found_behind_tls() {
-    let once = "--clients 1 --fault drop-reply=SET:1 --lease 1s --window 1s --time 7s --seed 1";
-    let run = GuardedRun::start(
-        &format!("--tls --backend redis {once}"),
-        Some(&|harness: &Harness| page_client(harness, &[])),
-        "REDISCLI_AUTH",
-    );
+    let harness = Harness::new();
+    let client = page_client(&harness, &[]);
+    let words = "--tls --backend redis --clients 1 --fault drop-reply=SET:1 --lease 1s --window 1s --time 7s --seed 1";
+    let run = GuardedRun::start(harness, &format!("{words} --client '{client}'"), "REDISCLI_AUTH");
     let run = check(run, "redis-server 127.0.0.1:", b"PING\r\n", "NOAUTH", 0);
     assert_eq!(run.windows_with_effect(), (1, 1));
 }
@@ -126,7 +124,7 @@ fn the_messages_of_a_foreign_client_of_redis_are_found_behind_tls() {
 #[test]
 fn servers_of_zookeeper_are_killed_and_messages_dropped_behind_tls() {
     let words = "--tls --backend zk --recipe zk-predecessor-watch --fault drop-request,server-kill --nodes 1 --lease 3s --time 15s --seed 1";
-    let run = GuardedRun::start(words, None, "ZK_PASSWORD");
+    let run = GuardedRun::start(Harness::new(), words, "ZK_PASSWORD");
     run.wait_for_grants(20);
     let run = check(run, "secureClientPort=", b"ruok", "imok", 0);
     assert!(run.windows_with_effect().0 > 1, "{:?}", run.windows_with_effect());
@@ -139,14 +137,14 @@ mod nightly {
     fn a_lease_that_redis_forgets_is_caught_behind_tls() {
         let broken =
             "--tls --backend redis --recipe redis-set-px-lua --holder naive --hold 3s --lease 1s --time 8s --seed 1";
-        let run = GuardedRun::start(broken, None, "REDISCLI_AUTH");
+        let run = GuardedRun::start(Harness::new(), broken, "REDISCLI_AUTH");
         check(run, "redis-server 127.0.0.1:", b"PING\r\n", "NOAUTH", 1);
     }
 
     #[test]
     fn members_of_etcd_are_killed_and_messages_dropped_behind_tls() {
         let words = "--tls --backend etcd --recipe etcd-mutex --fault drop-request,server-kill --time 13s --seed 1";
-        let run = GuardedRun::start(words, None, "ETCDCTL_PASSWORD");
+        let run = GuardedRun::start(Harness::new(), words, "ETCDCTL_PASSWORD");
         run.wait_for_grants(20);
         let question =
             b"POST /v3/kv/range HTTP/1.1\r\nHost: n1\r\nContent-Length: 14\r\nConnection: close\r\n\r\n{\"key\":\"bDA=\"}";

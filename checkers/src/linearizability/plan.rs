@@ -224,7 +224,7 @@ fn loosen<S: SequentialSpec>(
     }
 }
 
-/// When observers were in flight that somebody waits for.
+/// When observers that have a reply were in flight.
 fn observers<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>]) -> SpanEnds {
     let mut observers = SpanEnds::default();
     for operation in operations.iter().filter(|operation| spec.is_observer(&operation.op)) {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use nix::sys::signal::Signal;
 use tokio::process::{Child, Command};
+use tokio::task::block_in_place;
 use tokio::time::timeout;
 
 use super::leftovers::claim::Claim;
@@ -128,7 +129,7 @@ fn lay_out(spec: &ClusterSpec, setup: &NodeSetup, log: &Path, volumes: Option<&V
     for (name, contents) in &launch.secrets {
         write_secret(&data.join(name), contents)?;
     }
-    let synced = || volumes.map_or(Ok(()), |volumes| volumes.sync(&setup.data));
+    let synced = || volumes.map_or(Ok(()), |volumes| block_in_place(|| volumes.sync(&setup.data)));
     let made = fs::create_dir_all(&data).and_then(|()| synced());
     made.map_err(NotWritten::at(&data))
 }
@@ -379,7 +380,7 @@ impl Processes {
         process_tree::end(child).await;
     }
 
-    /// Does something to the file system of a server.
+    /// Does something to the file system of a server. A busy disk takes seconds for it, in which harness itself goes on.
     fn on_disk<T>(
         &self,
         node: usize,
@@ -388,7 +389,7 @@ impl Processes {
     ) -> Result<T, ClusterError> {
         let name = &self.setups[node].0.me().name;
         let volumes = self.volumes.as_ref().ok_or_else(|| NO_DISKS.to_owned());
-        let done = volumes.and_then(|volumes| act(volumes, name));
+        let done = volumes.and_then(|volumes| block_in_place(|| act(volumes, name)));
         done.map_err(|why| ClusterError::Disobeyed {
             node: name.clone(),
             what,

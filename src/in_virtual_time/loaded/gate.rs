@@ -36,6 +36,14 @@ global_asm!(
     "mov eax, 15",
     "syscall",
     "ud2",
+    // `sigaltstack` where the program made it, below its red zone: the way back is on the stack
+    ".globl gate_alternate_stack",
+    ".hidden gate_alternate_stack",
+    "gate_alternate_stack:",
+    "mov eax, 131",
+    "syscall",
+    "lea rsp, [rsp + 136]",
+    "jmp [rsp - 136]",
     // begins a thread, which goes on where the program made its call, with its registers
     ".globl gate_thread",
     ".hidden gate_thread",
@@ -124,6 +132,7 @@ unsafe extern "C" {
     fn gate_call(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize;
     fn gate_restorer();
     fn gate_leave(frame: usize) -> !;
+    fn gate_alternate_stack();
     fn gate_thread(start: *const ThreadStart) -> isize;
 }
 
@@ -143,6 +152,17 @@ pub fn restorer() -> usize {
 pub fn leave(frame: usize) -> ! {
     // SAFETY: the program was about to do the same with the same frame.
     unsafe { gate_leave(frame) }
+}
+
+/// Has the thread call `sigaltstack` itself, with the arguments that it has, when it has left the signal handler with these registers.
+pub fn call_alternate_stack(registers: &mut Registers) {
+    const RED_ZONE: u64 = 128;
+    let registers = &mut registers.0;
+    let below = registers[Registers::SP] - RED_ZONE - size_of::<u64>() as u64;
+    // SAFETY: the stack of the program, below all that it has there.
+    unsafe { *(below as *mut u64) = registers[Registers::IP] };
+    registers[Registers::SP] = below;
+    registers[Registers::IP] = gate_alternate_stack as *const () as u64;
 }
 
 /// Begins a thread; returns what the call returned to its creator.

@@ -7,9 +7,9 @@ use super::call;
 use super::call::error::{EAGAIN, EINTR, EINVAL};
 use super::clocks::{deadline_after, now};
 use super::cycles::replace_handler;
-use super::gate::{Registers, system};
+use super::gate::{call_alternate_stack, system};
 use super::page::NEVER;
-use super::trap::{AlternateStack, TrapContext, TrappedCall};
+use super::trap::{TrapContext, TrappedCall};
 use super::turns::{ThreadWait, page, wait};
 
 /// Has the program's calls come to this handler. The error is the kernel's.
@@ -115,26 +115,10 @@ pub fn mask(call: &mut TrappedCall<'_>) -> isize {
     0
 }
 
-/// `sigaltstack`: it is set when the thread leaves the handler.
+/// `sigaltstack`, which the thread calls itself when it has left the handler: the handler is on the alternate stack, and a kernel of 6.12 or
+/// later (its commit "x86/pkeys: Restore altstack access in sigreturn()") does not change it on the way back from there.
 pub fn alternate_stack(call: &mut TrappedCall<'_>) -> isize {
-    const ON_STACK: i32 = 1;
-    const DISABLED: i32 = 2;
-    let [new, old, ..] = call.arguments;
-    let mut before = call.context.stack;
-    let pointer = call.context.registers.0[Registers::SP];
-    before.flags = match before.size {
-        0 => DISABLED,
-        size if (before.pointer..before.pointer + size).contains(&pointer) => ON_STACK,
-        _ => before.flags & !(ON_STACK | DISABLED),
-    };
-    if new != 0 {
-        // SAFETY: the program gave its address to have it read.
-        call.context.stack = unsafe { *(new as *const AlternateStack) };
-    }
-    if old != 0 {
-        // SAFETY: the program gave its address to have it written.
-        unsafe { *(old as *mut AlternateStack) = before };
-    }
+    call_alternate_stack(&mut call.context.registers);
     0
 }
 

@@ -2,20 +2,12 @@
 
 use super::gate::{Registers, system};
 
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct AlternateStack {
-    pub pointer: u64,
-    pub flags: i32,
-    pub size: u64,
-}
-
 /// What the kernel gives a signal handler, and takes back when it returns: `ucontext`.
 #[repr(C)]
 pub struct TrapContext {
     _flags: u64,
     _link: u64,
-    pub stack: AlternateStack,
+    _alternate_stack: [u64; 3],
     pub registers: Registers,
     _floating_point: u64,
     _reserved: [u64; 8],

@@ -1,18 +1,25 @@
 //! `harness client-check`: plays the client protocol with a client program, and says line by line what is right and what is not.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use serde_json::json;
+use tokio::sync::watch;
 
 use super::Failure;
 use super::args::ClientCheckArgs;
 use super::interrupt::interrupted;
 use super::settings::parse_run;
 use super::stdout::{print, print_json, print_plain};
-use crate::cluster::ClusterError;
 use crate::cluster::leftovers::claim::Claim;
+use crate::cluster::{ClusterError, Runtime, RuntimeChoice, RuntimeRequest};
 use crate::config::Config;
+use crate::event::ProgressSender;
 use crate::exit::Exit;
-use crate::run::RunError;
-use crate::run::client_check::{CheckMark, CheckRemark, ClientCheckSpec, check_client};
+use crate::in_virtual_time;
+use crate::plan::plan;
+use crate::run::client_check::{CheckMark, CheckRemark, ClientCheck};
+use crate::run::{RunError, RunFolder, RunSpec};
 
 /// The `schema` of what `--json` prints.
 const SCHEMA: &str = "harness-client-check/1";
@@ -20,21 +27,19 @@ const SCHEMA: &str = "harness-client-check/1";
 pub fn client_check(args: &ClientCheckArgs) -> Result<Exit, Failure> {
     let config = config(args)?;
     let claim = Claim::make("client-check").map_err(Failure::environment)?;
+    let shows = !args.json;
     let made = super::runtime().block_on(async {
-        let chosen = config.choose_runtime().await;
-        let spec = ClientCheckSpec {
-            runtime: chosen.map_err(Failure::environment)?.runtime,
-            config,
-            folder: claim.folder().to_owned(),
-            interrupt: interrupted(),
-            on_remark: match args.json {
-                true => Box::new(|_| {}),
-                false => Box::new(|remark| print_plain(&line(remark))),
-            },
+        let on_remark = move |remark: &CheckRemark| {
+            if shows {
+                print_plain(&line(remark));
+            }
         };
-        match check_client(spec).await {
+        let check = ClientCheck::new(config.clone(), claim.folder(), on_remark).map_err(Failure::environment)?;
+        let check = Arc::new(check);
+        match played(&check, config, claim.folder()).await {
+            Ok(()) => Ok(Some(check.remarks())),
             Err(RunError::Cluster(ClusterError::Interrupted)) => Ok(None),
-            made => made.map(Some).map_err(Failure::environment),
+            Err(error) => Err(Failure::environment(error)),
         }
     });
     // the logs are quoted where they matter
@@ -55,6 +60,47 @@ pub fn client_check(args: &ClientCheckArgs) -> Result<Exit, Failure> {
     Ok(if wrong > 0 { Exit::Violated } else { Exit::Holds })
 }
 
+/// Plays all steps: those with servers in virtual time, unless another runtime is asked for or the programs cannot be run there.
+async fn played(check: &Arc<ClientCheck>, config: Config, folder: &Path) -> Result<(), RunError> {
+    if !check.alone().await? {
+        return Ok(());
+    }
+    let interrupt = interrupted();
+    let asked = config.runtime;
+    let is_auto = asked == RuntimeRequest::Auto;
+    if asked == RuntimeRequest::Virtual || is_auto && in_virtual_time::refusal(&config).is_none() {
+        let kept = check.remarks().len();
+        let spec = quiet_run(config.clone(), folder, interrupt.clone())?;
+        match in_virtual_time::check_client(Arc::clone(check), spec).await {
+            Err(error) if is_auto && !matches!(error, RunError::Cluster(ClusterError::Interrupted)) => {
+                eprintln!("client-check: not in virtual time: {error}\nclient-check: in real time:");
+                check.take_back(kept);
+            }
+            made => return made,
+        }
+    }
+    let chosen = config.choose_runtime().await?;
+    check.on_servers(&chosen.runtime, interrupt).await
+}
+
+/// The run, without faults, whose servers are played with.
+fn quiet_run(config: Config, folder: &Path, interrupt: watch::Receiver<bool>) -> Result<RunSpec, RunError> {
+    Ok(RunSpec {
+        plan: plan(&config).map_err(|error| RunError::Clients(error.to_string()))?,
+        config,
+        name: "client-check".to_owned(),
+        folder: RunFolder(folder.to_owned()),
+        in_memory: false,
+        choice: RuntimeChoice {
+            runtime: Runtime::Virtual,
+            why: String::new(),
+            version: None,
+        },
+        progress: ProgressSender::unheard(),
+        interrupt,
+    })
+}
+
 /// The configuration of a run with these clients.
 fn config(args: &ClientCheckArgs) -> Result<Config, Failure> {
     let mut words = vec![
@@ -64,6 +110,8 @@ fn config(args: &ClientCheckArgs) -> Result<Config, Failure> {
         format!("--open-limit={}", args.open_limit),
         format!("--runtime={}", args.runtime),
     ];
+    // two clients that meet, and one that is sent what is no request
+    words.extend(["--clients=3", "--fault=none"].map(str::to_owned));
     words.extend(args.promise.iter().map(|promise| format!("--promise={promise}")));
     words.extend(args.auth.then(|| "--auth".to_owned()));
     words.extend(args.nodes.map(|nodes| format!("--nodes={nodes}")));

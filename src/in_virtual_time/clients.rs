@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use async_trait::async_trait;
 use harness_simulation::{Kept, World};
-use harness_workloads::protocol::{ClientOp, Message, Request};
+use harness_workloads::protocol::{ClientOp, Message};
 
 use super::ends::{EndNumber, FamilySaid, OnSaid};
 use super::family::Family;
@@ -24,6 +24,7 @@ use crate::clock::GroundClock;
 use crate::process::Activity;
 use crate::run::{
     CLIENT_CLOSE, ChildCommand, ChildError, ClientChild, ClientSpawner, OnChildEvent, OutputReader, PendingRequests,
+    WordsOfRequest, request_words,
 };
 use crate::wall_clock::WallClockControl;
 
@@ -162,16 +163,7 @@ impl FamilyChild {
 #[async_trait]
 impl ClientChild for FamilyChild {
     async fn ask(&self, client: u32, op: ClientOp) -> Option<Message> {
-        let id = self.next_id.fetch_add(1, Relaxed);
-        let reply = self.pending.add(id)?;
-        {
-            let state = self.state.try_get()?;
-            let mut line = serde_json::to_vec(&Request { id, client, op }).expect("a request is plain data");
-            line.push(b'\n');
-            state.family.write(state.input, &line);
-            state.family.step();
-        }
-        let reply = reply.await.ok();
+        let reply = self.ask_in_words(request_words(client, op)).await;
         if let Some(Message::Ok {
             contract: Some(contract),
             ..
@@ -183,11 +175,30 @@ impl ClientChild for FamilyChild {
         reply
     }
 
-    async fn end(&self) {
+    async fn ask_in_words(&self, words: WordsOfRequest) -> Option<Message> {
+        let id = self.next_id.fetch_add(1, Relaxed);
+        let reply = self.pending.add(id)?;
+        self.write_line(words(id)).await?;
+        reply.await.ok()
+    }
+
+    async fn write_line(&self, mut line: Vec<u8>) -> Option<()> {
+        line.push(b'\n');
+        let state = self.state.try_get()?;
+        state.family.write(state.input, &line);
+        state.family.step();
+        Some(())
+    }
+
+    async fn close_input(&self) {
         if let Some(state) = self.state.try_get() {
             state.family.close(state.input, connection::CLOSED);
             state.family.step();
         }
+    }
+
+    async fn end(&self) {
+        self.close_input().await;
         let clock = GroundClock::Virtual(self.world);
         let mut left = CLIENT_CLOSE;
         while !left.is_zero() && self.living().is_some() {

@@ -5,6 +5,7 @@
 //! programs: made twice, it has the same history, byte by byte. The network is the simulated one; the library that is loaded into each
 //! process is in `loaded/`, and what the two share is [`page`]. `docs/virtual.md` says what is real and what is not.
 
+mod client_check;
 mod clients;
 mod ends;
 mod family;
@@ -36,13 +37,14 @@ use std::time::Duration;
 use harness_simulation::World;
 use tokio::runtime::Handle;
 
+pub use client_check::check_client;
 pub use fork_server::ForkServer;
 pub use refusal::refusal;
 
 use crate::backends::{Backend, RedisReplication};
 use crate::clock::GroundClock;
 use crate::cluster::{Cluster, ClusterError, ClusterParts, Node, NotWritten, Peering, ReachedServers, probed};
-use crate::config::Clients;
+use crate::config::{Clients, Config};
 use crate::event::ProgressEvent;
 use crate::run::{
     self, ClientPool, ClientPoolSpec, ConnectObserver, Ground, RunError, RunOutcome, RunSpec, ServersOfRun,
@@ -64,23 +66,41 @@ const UPTIME: Duration = Duration::from_secs(100);
 pub async fn execute(spec: RunSpec, fork_server: Arc<ForkServer>) -> RunOutcome {
     let runtime = Handle::current();
     let seed = run::world_seed(&spec.config);
-    run::on_a_thread(move || World::run(seed, |world| in_world(world, spec, runtime, fork_server))).await
+    let made = run::on_a_thread(move || World::run(seed, |world| in_world(world, spec, runtime, fork_server))).await;
+    made.unwrap_or_else(RunOutcome::not_made)
 }
 
 async fn in_world(world: World, mut spec: RunSpec, runtime: Handle, fork_server: Arc<ForkServer>) -> RunOutcome {
     let mut outcome = RunOutcome::default();
     run::hear_interrupt(world, &mut spec);
-    world.sleep(UPTIME).await;
-    let draws = (spec.config.seed, spec.config.threads_by_seed);
-    let machine = match WorldMachine::lay_out(world, draws, runtime, fork_server) {
-        Ok(machine) => world.keep(machine),
-        Err(why) => {
-            outcome.error = Some(RunError::Clients(why));
-            return outcome;
-        }
+    let machine = match machine(world, &spec.config, runtime, fork_server).await {
+        Ok(machine) => machine,
+        Err(error) => return RunOutcome::not_made(error),
     };
+    let made = unhindered(machine, attempt(world, machine, Arc::new(spec), &mut outcome)).await;
+    outcome.error = made.err();
+    let _ = std::mem::take(&mut outcome.teardown).run().await;
+    machine.get().end();
+    outcome
+}
+
+/// A machine for the processes of `world`, which has been up for a while.
+async fn machine(
+    world: World,
+    config: &Config,
+    runtime: Handle,
+    fork_server: Arc<ForkServer>,
+) -> Result<KeptMachine, RunError> {
+    world.sleep(UPTIME).await;
+    let draws = (config.seed, config.threads_by_seed);
+    let machine = WorldMachine::lay_out(world, draws, runtime, fork_server).map_err(RunError::Clients)?;
+    Ok(world.keep(machine))
+}
+
+/// What comes of `work`, unless a process keeps the world from going on: why it could not says more than what followed from it.
+async fn unhindered(machine: KeptMachine, work: impl Future<Output = Result<(), RunError>>) -> Result<(), RunError> {
     let mut failed = machine.get().failed();
-    // a copy, since what is borrowed would be locked while the attempt is dropped, in which another family may be hindered
+    // a copy, since what is borrowed would be locked while the work is dropped, in which another family may be hindered
     let hindered = async {
         failed
             .wait_for(Option::is_some)
@@ -89,15 +109,11 @@ async fn in_world(world: World, mut spec: RunSpec, runtime: Handle, fork_server:
     };
     let made = tokio::select! {
         biased;
-        made = attempt(world, machine, Arc::new(spec), &mut outcome) => made,
+        made = work => made,
         Ok(why) = hindered => Err(RunError::Clients(why)),
     };
     let hindered = machine.get().failed().borrow().clone();
-    // why the world could not go on says more than what followed from it
-    outcome.error = hindered.map(RunError::Clients).or(made.err());
-    let _ = std::mem::take(&mut outcome.teardown).run().await;
-    machine.get().end();
-    outcome
+    hindered.map_or(made, |why| Err(RunError::Clients(why)))
 }
 
 async fn attempt(

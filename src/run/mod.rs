@@ -51,6 +51,7 @@ use crate::plan::Plan;
 use crate::wall_clock::Clocks;
 pub use clients::child::{
     CLIENT_CLOSE, ChildCommand, ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent, OutputReader,
+    WordsOfRequest, request_words,
 };
 pub use clients::pending::PendingRequests;
 pub use clients::pool::{ClientPool, ClientPoolSpec};
@@ -143,6 +144,16 @@ pub struct RunOutcome {
     pub own_delays: Option<OwnDelays>,
     /// Everything that still has to be stopped; the history does not depend on it.
     pub teardown: Teardown,
+}
+
+impl RunOutcome {
+    /// Of a run that could not be made.
+    pub fn not_made(error: RunError) -> Self {
+        Self {
+            error: Some(error),
+            ..Self::default()
+        }
+    }
 }
 
 /// Clients, servers and links that still exist when the history is complete.

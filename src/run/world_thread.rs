@@ -5,7 +5,7 @@ use std::time::Duration;
 use harness_simulation::World;
 use tokio::sync::{oneshot, watch};
 
-use super::{RunError, RunOutcome, RunSpec};
+use super::{RunError, RunSpec};
 use crate::config::Config;
 use crate::process::not_started;
 
@@ -36,8 +36,8 @@ pub fn hear_interrupt(world: World, spec: &mut RunSpec) {
     });
 }
 
-/// Makes a run on a thread of its own. A panic of it, which is a bug, goes on in the one who waits.
-pub async fn on_a_thread(make: impl FnOnce() -> RunOutcome + Send + 'static) -> RunOutcome {
+/// Makes a run on a thread of its own. A panic of it, which is a bug, goes on in the one who waits. The error says why there is no thread.
+pub async fn on_a_thread<T: Send + 'static>(make: impl FnOnce() -> T + Send + 'static) -> Result<T, RunError> {
     let (done, outcome) = oneshot::channel();
     let thread = std::thread::Builder::new().name("world".into()).spawn(move || {
         // the one who waits may be gone
@@ -47,14 +47,11 @@ pub async fn on_a_thread(make: impl FnOnce() -> RunOutcome + Send + 'static) -> 
         Ok(thread) => thread,
         Err(error) => {
             let why = format!("no thread for the world: {}", not_started(error));
-            return RunOutcome {
-                error: Some(RunError::Clients(why)),
-                ..RunOutcome::default()
-            };
+            return Err(RunError::Clients(why));
         }
     };
     match outcome.await {
-        Ok(outcome) => outcome,
+        Ok(outcome) => Ok(outcome),
         // it ended without an outcome
         Err(_) => match thread.join() {
             Err(panic) => std::panic::resume_unwind(panic),

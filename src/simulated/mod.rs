@@ -33,7 +33,8 @@ use endless::WorldWatch;
 
 /// Makes the run, on a thread of its own. The history is complete and on disk when this returns, and nothing of the run is left.
 pub async fn execute(spec: RunSpec) -> RunOutcome {
-    run::on_a_thread(move || execute_here(spec)).await
+    let made = run::on_a_thread(move || execute_here(spec)).await;
+    made.unwrap_or_else(RunOutcome::not_made)
 }
 
 /// Makes the run on this thread.
@@ -46,10 +47,7 @@ type LayGround = fn(World, &RunSpec) -> (Ground, Cluster);
 
 fn execute_on(ground: LayGround, spec: RunSpec) -> RunOutcome {
     let made = World::try_run(run::world_seed(&spec.config), |world| in_world(world, ground, spec));
-    made.unwrap_or_else(|looping| RunOutcome {
-        error: Some(RunError::Clients(looping.to_string())),
-        ..RunOutcome::default()
-    })
+    made.unwrap_or_else(|looping| RunOutcome::not_made(RunError::Clients(looping.to_string())))
 }
 
 async fn in_world(world: World, ground: LayGround, mut spec: RunSpec) -> RunOutcome {

@@ -8,8 +8,8 @@ use crate::command::Harness;
 const FOREIGN_RELEASE: &str = "a release of what another client has by now";
 
 /// The exit code, and each step with its mark.
-fn checked(harness: &Harness, backend: &str, client: &str) -> (Option<i32>, Vec<(String, String)>) {
-    let words = format!("client-check --json --runtime local --backend {backend} --lease 2s '{client}'");
+fn checked(harness: &Harness, runtime: &str, client: &str) -> (Option<i32>, Vec<(String, String)>) {
+    let words = format!("client-check --json --runtime {runtime} --backend redis --lease 2s '{client}'");
     let output = harness.output(&words);
     let stderr = String::from_utf8_lossy(&output.stderr);
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
@@ -27,24 +27,47 @@ fn marked<'a>(marks: &'a [(String, String)], wanted: &str) -> Vec<&'a str> {
 #[test]
 fn the_client_of_the_protocol_page_is_right_and_what_it_does_not_promise_is_not_judged() {
     let harness = Harness::new();
-    let (exit, marks) = checked(&harness, "redis", &page_client(&harness, &[]));
-    assert_eq!(marked(&marks, "wrong"), Vec::<&str>::new());
-    assert_eq!(exit, Some(0));
-    let not_judged = [
-        "open at a server of another kind",
-        "order of waiters (HL006)",
-        "fencing tokens (HL003)",
-    ];
-    assert_eq!(marked(&marks, "not-judged"), not_judged);
-    let right = marked(&marks, "right");
-    assert!(right.len() > 15 && right.contains(&FOREIGN_RELEASE), "{marks:?}");
+    let check = |runtime| {
+        let (exit, marks) = checked(&harness, runtime, &page_client(&harness, &[]));
+        assert_eq!(marked(&marks, "wrong"), Vec::<&str>::new());
+        assert_eq!(exit, Some(0));
+        let not_judged = [
+            "open at a server of another kind",
+            "order of waiters (HL006)",
+            "fencing tokens (HL003)",
+        ];
+        assert_eq!(marked(&marks, "not-judged"), not_judged);
+        let right = marked(&marks, "right");
+        assert!(right.len() > 15 && right.contains(&FOREIGN_RELEASE), "{marks:?}");
+        marks
+    };
+    let mut real = check("local");
+    assert_eq!(
+        real.pop().map(|(step, _)| step).as_deref(),
+        Some("an operation that there is not")
+    );
+    real.retain(|(step, _)| step != "time of an operation");
+    let mut in_virtual_time = check("virtual");
+    in_virtual_time.pop();
+    assert_eq!(real, in_virtual_time, "the same steps");
+}
+
+/// A program that virtual time cannot load is checked in real time, unless that was asked for.
+#[test]
+fn a_client_that_virtual_time_cannot_run_is_checked_in_real_time() {
+    let harness = Harness::new();
+    let client = page_client(&harness, &[]);
+    let client = format!("env -u LD_PRELOAD {client}");
+    let (exit, marks) = checked(&harness, "auto", &client);
+    assert_eq!((exit, marked(&marks, "wrong")), (Some(0), vec![]));
+    assert!(marked(&marks, "right").contains(&"time of an operation"), "{marks:?}");
 }
 
 #[test]
 fn a_client_that_always_answers_ok_is_wrong_wherever_a_lock_says_no() {
     let harness = Harness::new();
     let client = harness.python("everybody.py", EVERYBODY);
-    let (exit, marks) = checked(&harness, "redis", &client);
+    let (exit, marks) = checked(&harness, "virtual", &client);
     assert_eq!(exit, Some(1));
     let wrong = [
         "open without a server",
@@ -74,7 +97,7 @@ fn a_contract_that_does_not_fit_is_wrong_in_its_own_line() {
         for (from, to, step) in misfits {
             scope.spawn(move || {
                 let harness = Harness::new();
-                let (exit, marks) = checked(&harness, "redis", &page_client(&harness, &[(from, to)]));
+                let (exit, marks) = checked(&harness, "virtual", &page_client(&harness, &[(from, to)]));
                 assert_eq!((exit, marked(&marks, "wrong")), (Some(1), vec![step]), "{to}");
             });
         }
@@ -86,7 +109,7 @@ fn a_release_that_compares_nothing_frees_what_another_client_has() {
     let harness = Harness::new();
     let compares = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
     let deletes = [(compares, "return redis.call('del',KEYS[1])")];
-    let (exit, marks) = checked(&harness, "redis", &page_client(&harness, &deletes));
+    let (exit, marks) = checked(&harness, "virtual", &page_client(&harness, &deletes));
     assert_eq!((exit, marked(&marks, "wrong")), (Some(1), vec![FOREIGN_RELEASE]));
 }
 
@@ -94,7 +117,7 @@ fn a_release_that_compares_nothing_frees_what_another_client_has() {
 fn a_client_whose_signals_have_the_time_of_day_is_wrong() {
     let harness = Harness::new();
     let client = page_client(&harness, &[("clock_gettime_ns(time.CLOCK_MONOTONIC)", "time_ns()")]);
-    let (exit, marks) = checked(&harness, "redis", &client);
+    let (exit, marks) = checked(&harness, "virtual", &client);
     assert_eq!(exit, Some(1));
     assert!(marked(&marks, "wrong").contains(&"the signals"), "{marks:?}");
 }
@@ -102,7 +125,7 @@ fn a_client_whose_signals_have_the_time_of_day_is_wrong() {
 #[test]
 fn a_client_that_cannot_be_started_is_the_only_thing_that_is_wrong() {
     let harness = Harness::new();
-    let (exit, marks) = checked(&harness, "redis", "no-such-program-anywhere");
+    let (exit, marks) = checked(&harness, "virtual", "no-such-program-anywhere");
     assert_eq!(
         (exit, marked(&marks, "wrong")),
         (Some(1), vec!["open without a server"])
@@ -115,7 +138,7 @@ fn nothing_is_said_of_a_client_after_a_request_that_it_does_not_answer() {
     let harness = Harness::new();
     let hangs = [(r#"raise Fail("timeout" if wait_ms else "busy")"#, "time.sleep(60)")];
     let client = page_client(&harness, &hangs);
-    let (exit, marks) = checked(&harness, "redis", &client);
+    let (exit, marks) = checked(&harness, "virtual", &client);
     assert_eq!(
         (exit, marked(&marks, "wrong")),
         (Some(1), vec!["a try-lock of a taken lock"])
@@ -127,7 +150,7 @@ fn nothing_is_said_of_a_client_after_a_request_that_it_does_not_answer() {
 fn a_client_that_ends_its_process_before_its_lease_is_right() {
     let harness = Harness::new();
     let exits = [(r#"self._signal("lost", lock, cause)"#, "os.kill(os.getpid(), 9)")];
-    let (exit, marks) = checked(&harness, "redis", &page_client(&harness, &exits));
+    let (exit, marks) = checked(&harness, "virtual", &page_client(&harness, &exits));
     assert_eq!((exit, marked(&marks, "wrong")), (Some(0), vec![]));
     assert!(marked(&marks, "right").contains(&"a hold of two leases"), "{marks:?}");
     assert!(

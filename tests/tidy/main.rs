@@ -276,7 +276,7 @@ fn long_functions(source: &Source) -> Vec<String> {
         ]
         .iter()
         .any(|word| line.trim_start().starts_with(word));
-        if !is_function || line.trim_end().ends_with(';') {
+        if !is_function || line.trim_end().ends_with([';', '}']) {
             continue;
         }
         let closing = format!("{}}}", " ".repeat(indent));

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
-use super::CheckBench;
 use super::checked_client::{CheckRefusal, CheckedClient};
+use super::{CheckBench, CheckPlace};
 
 /// What is where a client expects a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ enum Pretended {
 }
 
 /// Plays with no server, and with one that speaks another protocol. Returns whether there is a client to go on with.
-pub async fn check(bench: &CheckBench) -> bool {
+pub async fn check(bench: &CheckBench, place: &CheckPlace) -> bool {
     let Ok(listener) = TcpListener::bind(("127.0.0.1", 0)).await else {
         bench
             .remarks
@@ -31,20 +31,20 @@ pub async fn check(bench: &CheckBench) -> bool {
     // a port below the ones that are given out, at which nothing listens
     let nothing = "127.0.0.1:1".to_owned();
     let speaking = tokio::spawn(speak_garbage(listener));
-    let started = refusal(bench, Pretended::Nothing, nothing).await;
-    let went_on = started && refusal(bench, Pretended::Garbage, garbage).await;
+    let started = refusal(bench, place, (Pretended::Nothing, nothing)).await;
+    let went_on = started && refusal(bench, place, (Pretended::Garbage, garbage)).await;
     speaking.abort();
     went_on
 }
 
 /// Opens a client that cannot be opened. Returns whether its process could be started and spoke the protocol.
-async fn refusal(bench: &CheckBench, server: Pretended, endpoint: String) -> bool {
+async fn refusal(bench: &CheckBench, place: &CheckPlace, (server, endpoint): (Pretended, String)) -> bool {
     let remarks = &bench.remarks;
     let step = match server {
         Pretended::Nothing => "open without a server",
         Pretended::Garbage => "open at a server of another kind",
     };
-    let mut client = match CheckedClient::start(bench, 0, vec![endpoint]).await {
+    let mut client = match CheckedClient::start(bench, place, 0, vec![endpoint]).await {
         Ok(client) => client,
         Err(why) => {
             remarks.wrong("start", why);
@@ -82,7 +82,7 @@ async fn refusal(bench: &CheckBench, server: Pretended, endpoint: String) -> boo
             true
         }
     };
-    let _ = tokio::time::timeout(Duration::from_secs(2), client.close()).await;
+    let _ = place.clock.within(Duration::from_secs(2), client.close()).await;
     client.end().await;
     goes_on
 }

@@ -2,23 +2,23 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness_workloads::Contract;
 use harness_workloads::protocol::{AcquireRequest, ClientOp, LockSignal, Message, OpenRequest};
 use tokio::sync::watch;
-use tokio::time::timeout;
 
-use super::{CheckBench, in_words};
-use crate::clock::monotonic_ns;
-use crate::run::clients::child::{ChildEvent, ChildProcess, ClientChild, OnChildEvent};
+use super::{CheckBench, CheckPlace, in_words};
+use crate::clock::GroundClock;
+use crate::run::clients::child::{ChildEvent, ClientChild, OnChildEvent};
 
 /// Time for a child's end to be noticed.
 const END: Duration = Duration::from_secs(5);
 
 pub struct CheckedClient {
     pub number: u32,
-    child: Arc<ChildProcess>,
+    clock: GroundClock,
+    child: Arc<dyn ClientChild>,
     open: OpenRequest,
     limit: Duration,
     patience: Duration,
@@ -90,7 +90,12 @@ impl TimedAnswer {
 
 impl CheckedClient {
     /// Starts a client process that is to reach the servers at `endpoints`.
-    pub async fn start(bench: &CheckBench, number: u32, endpoints: Vec<String>) -> Result<Self, String> {
+    pub async fn start(
+        bench: &CheckBench,
+        place: &CheckPlace,
+        number: u32,
+        endpoints: Vec<String>,
+    ) -> Result<Self, String> {
         let signals: Arc<Mutex<Vec<LockSignal>>> = Arc::default();
         let (ended, over) = watch::channel(None);
         let raised = Arc::clone(&signals);
@@ -98,10 +103,13 @@ impl CheckedClient {
             ChildEvent::Signal(signal) => raised.lock().unwrap_or_else(PoisonError::into_inner).push(signal),
             ChildEvent::Over { error, .. } => drop(ended.send_replace(Some(error.to_string()))),
         });
-        let started_ns = monotonic_ns();
-        let child = ChildProcess::start(&bench.command, format!("client c{number}"), &bench.log, on_event).await;
+        let clock = place.clock;
+        let started_ns = clock.now_ns();
+        let who = format!("client c{number}");
+        let child = place.spawner.start(&[number], who, &bench.log, on_event).await;
         Ok(Self {
             number,
+            clock,
             child: child.map_err(|error| error.to_string())?,
             open: OpenRequest::plain(bench.config.backend.name(), endpoints, bench.config.lease),
             limit: bench.config.open_limit,
@@ -115,16 +123,13 @@ impl CheckedClient {
     }
 
     pub async fn open(&mut self) -> TimedAnswer {
-        let asked = Instant::now();
-        let reply = timeout(
-            self.limit,
-            self.child.ask(self.number, ClientOp::Open(self.open.clone())),
-        )
-        .await;
-        if let Ok(Some(Message::Ok { contract, .. })) = &reply {
+        let asked = self.clock.now_ns();
+        let open = ClientOp::Open(self.open.clone());
+        let reply = self.clock.within(self.limit, self.child.ask(self.number, open)).await;
+        if let Some(Some(Message::Ok { contract, .. })) = &reply {
             self.contract = contract.as_deref().cloned();
         }
-        self.timed(asked, reply.map_err(|_| self.limit)).await
+        self.timed(asked, reply.ok_or(self.limit)).await
     }
 
     pub async fn acquire(&self, lock: &str, wait: Duration, read: bool) -> TimedAnswer {
@@ -161,11 +166,12 @@ impl CheckedClient {
 
     /// Asks for an operation that there is not.
     pub async fn ask_for_nothing(&self) -> TimedAnswer {
-        let asked = Instant::now();
+        let asked = self.clock.now_ns();
         let client = self.number;
-        let words = |id| format!(r#"{{"id":{id},"client":{client},"op":"no-such-operation"}}"#).into_bytes();
-        let reply = timeout(self.patience, self.child.ask_in_words(words)).await;
-        self.timed(asked, reply.map_err(|_| self.patience)).await
+        let words = move |id| format!(r#"{{"id":{id},"client":{client},"op":"no-such-operation"}}"#).into_bytes();
+        let asking = self.child.ask_in_words(Box::new(words));
+        let reply = self.clock.within(self.patience, asking).await;
+        self.timed(asked, reply.ok_or(self.patience)).await
     }
 
     /// Sends a line that asks for nothing, whatever it says.
@@ -185,7 +191,7 @@ impl CheckedClient {
     }
 
     async fn ask(&self, op: ClientOp, within: Duration) -> TimedAnswer {
-        let asked = Instant::now();
+        let asked = self.clock.now_ns();
         if self.is_silent() {
             let answer = Err(CheckRefusal::None(
                 "it left an earlier request without an answer".to_owned(),
@@ -193,13 +199,13 @@ impl CheckedClient {
             let after = Duration::ZERO;
             return TimedAnswer { answer, after };
         }
-        let reply = timeout(within, self.child.ask(self.number, op)).await;
-        self.timed(asked, reply.map_err(|_| within)).await
+        let reply = self.clock.within(within, self.child.ask(self.number, op)).await;
+        self.timed(asked, reply.ok_or(within)).await
     }
 
     /// The reply with its time; `Err` is the time in which none came.
-    async fn timed(&self, asked: Instant, reply: Result<Option<Message>, Duration>) -> TimedAnswer {
-        let after = asked.elapsed();
+    async fn timed(&self, asked: u64, reply: Result<Option<Message>, Duration>) -> TimedAnswer {
+        let after = Duration::from_nanos(self.clock.now_ns().saturating_sub(asked));
         self.silent.fetch_or(!matches!(reply, Ok(Some(_))), Relaxed);
         let answer = match reply {
             Ok(Some(Message::Ok { token, owner, .. })) => Ok(ReportedGrant { token, owner }),
@@ -220,8 +226,8 @@ impl CheckedClient {
     /// Why the process is over, once it is.
     async fn why_it_is_over(&self) -> Option<String> {
         let mut over = self.over.clone();
-        let why = timeout(END, over.wait_for(Option::is_some)).await;
-        why.ok()?.ok()?.clone()
+        let why = self.clock.within(END, over.wait_for(Option::is_some)).await;
+        why?.ok()?.clone()
     }
 
     /// Kills it, with everything that it started.
@@ -242,7 +248,7 @@ impl CheckedClient {
     /// The signals so far, and a sentence about the first that has a wrong client or time.
     pub fn signals(&self) -> Result<Vec<LockSignal>, String> {
         let signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let now = monotonic_ns();
+        let now = self.clock.now_ns();
         for signal in &signals {
             if signal.client != self.number {
                 return Err(format!(

@@ -3,16 +3,16 @@
 //! A run sends none of them. A client that answers `ok` to what it does not know is wrong; whether it goes on after the others
 //! is said and not judged.
 
-use super::CheckBench;
 use super::checked_client::{CheckRefusal, CheckedClient};
+use super::{CheckBench, CheckGround};
 
 /// Lines that ask for nothing, and their names.
 const NO_REQUESTS: [(&str, &str); 2] = [("a blank line", ""), ("a line that is no JSON", r#"{"id":"#)];
 
 /// Plays them, each with a process of its own, since one may end by them.
-pub async fn check(bench: &CheckBench, endpoints: &[String]) {
+pub async fn check(bench: &CheckBench, ground: &CheckGround) {
     for (step, line) in NO_REQUESTS {
-        let Some(client) = opened(bench, endpoints).await else {
+        let Some(client) = opened(bench, ground).await else {
             return;
         };
         client.send(line).await;
@@ -29,7 +29,7 @@ pub async fn check(bench: &CheckBench, endpoints: &[String]) {
         }
         client.end().await;
     }
-    let Some(client) = opened(bench, endpoints).await else {
+    let Some(client) = opened(bench, ground).await else {
         return;
     };
     let answer = client.ask_for_nothing().await;
@@ -44,8 +44,12 @@ pub async fn check(bench: &CheckBench, endpoints: &[String]) {
     client.end().await;
 }
 
+/// The number of the client that is played with, beside the two of the steps before.
+const NUMBER: u32 = 2;
+
 /// A client that was started for this and opened. One that cannot be opened was told of before.
-async fn opened(bench: &CheckBench, endpoints: &[String]) -> Option<CheckedClient> {
-    let mut client = CheckedClient::start(bench, 0, endpoints.to_vec()).await.ok()?;
+async fn opened(bench: &CheckBench, ground: &CheckGround) -> Option<CheckedClient> {
+    let started = CheckedClient::start(bench, &ground.place, NUMBER, ground.endpoints.clone()).await;
+    let mut client = started.ok()?;
     client.open().await.is_ok().then_some(client)
 }

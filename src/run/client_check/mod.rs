@@ -2,6 +2,8 @@
 //! faults, and says of each step whether it was right, wrong, or will not be judged.
 //!
 //! A run blames locks; this blames client programs. What is wrong here would end a run with an error, or be taken for a violation.
+//!
+//! The steps without a server are in real time. Those with servers are played on a [`CheckGround`], in real or in virtual time.
 
 mod alone;
 mod checked_client;
@@ -10,29 +12,35 @@ mod malformed;
 mod seen_grants;
 mod together;
 
-use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use harness_workloads::Login;
 use serde::Serialize;
 use tokio::sync::watch;
 
-use super::RunError;
-use super::clients::child::ChildCommand;
-use super::setup;
-use crate::cluster::{Cluster, ClusterError, ClusterSpec, NotWritten, Runtime};
+use super::clients::child::{ChildSpawner, ClientSpawner};
+use super::observer::ConnectObserver;
+use super::{RunError, setup};
+use crate::clock::GroundClock;
+use crate::cluster::{Cluster, ClusterError, ClusterSpec, EndpointsReceiver, NotWritten, ReachedServers, Runtime};
 use crate::config::Config;
 
-/// What is checked, and where.
-pub struct ClientCheckSpec {
-    pub config: Config,
-    pub runtime: Runtime,
-    /// For logs; a folder of its own.
-    pub folder: PathBuf,
-    /// Turns `true` when the user wants the check to end.
-    pub interrupt: watch::Receiver<bool>,
-    /// Called with each remark as it is made.
-    pub on_remark: Box<dyn Fn(&CheckRemark) + Send + Sync>,
+/// Where the processes of clients are started.
+pub struct CheckPlace {
+    pub clock: GroundClock,
+    pub spawner: Arc<dyn ClientSpawner>,
+}
+
+/// Servers that serve, and clients that reach them.
+pub struct CheckGround {
+    pub place: CheckPlace,
+    /// The servers as clients are told of them.
+    pub endpoints: Vec<String>,
+    pub servers: EndpointsReceiver,
+    /// `None` where the locks cannot be watched.
+    pub observe: Option<ConnectObserver>,
 }
 
 /// What a step showed.
@@ -98,38 +106,60 @@ impl CheckRemarks {
 /// What every step needs.
 struct CheckBench {
     config: Config,
-    command: ChildCommand,
+    /// Drawn once: servers and clients have the same.
+    login: Option<Arc<Login>>,
     log: PathBuf,
     remarks: CheckRemarks,
 }
 
-/// Checks a client program. The error is one of servers or files, and not the client's.
-pub async fn check_client(spec: ClientCheckSpec) -> Result<Vec<CheckRemark>, RunError> {
-    let ClientCheckSpec {
-        config,
-        runtime,
-        folder,
-        mut interrupt,
-        on_remark,
-    } = spec;
-    std::fs::create_dir_all(&folder).map_err(NotWritten::at(&folder))?;
-    let login = config.login();
-    let bench = CheckBench {
-        command: setup::client_command(&config, login.clone(), None)?,
-        log: folder.join("client.log"),
-        remarks: CheckRemarks {
-            made: Mutex::default(),
-            on_remark,
-        },
-        config,
-    };
-    if alone::check(&bench).await {
-        let config = &bench.config;
+/// The check of one client program.
+pub struct ClientCheck(CheckBench);
+
+impl ClientCheck {
+    /// `folder` is one of its own, for logs; `on_remark` is called with each remark as it is made.
+    pub fn new(
+        config: Config,
+        folder: &Path,
+        on_remark: impl Fn(&CheckRemark) + Send + Sync + 'static,
+    ) -> Result<Self, RunError> {
+        std::fs::create_dir_all(folder).map_err(NotWritten::at(folder))?;
+        Ok(Self(CheckBench {
+            login: config.login(),
+            config,
+            log: folder.join("client.log"),
+            remarks: CheckRemarks {
+                made: Mutex::default(),
+                on_remark: Box::new(on_remark),
+            },
+        }))
+    }
+
+    /// Processes of this machine in real time.
+    fn real_place(&self) -> Result<CheckPlace, RunError> {
+        Ok(CheckPlace {
+            clock: GroundClock::Real,
+            spawner: Arc::new(ChildSpawner {
+                command: setup::client_command(&self.0.config, self.0.login.clone(), None)?,
+                clocks: Vec::new(),
+            }),
+        })
+    }
+
+    /// Plays without a server. Returns whether there is a client to go on with.
+    pub async fn alone(&self) -> Result<bool, RunError> {
+        Ok(alone::check(&self.0, &self.real_place()?).await)
+    }
+
+    /// Plays with servers that are started for it, in real time. `interrupt` turns `true` when the user wants the check to end.
+    pub async fn on_servers(&self, runtime: &Runtime, mut interrupt: watch::Receiver<bool>) -> Result<(), RunError> {
+        let clients = self.real_place()?;
+        let config = &self.0.config;
+        let folder = self.0.log.parent().unwrap_or(Path::new("."));
         let run = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let place = (run, folder.join("nodes"));
         let wanted = ClusterSpec {
             port_base: config.port_base,
-            login: login.clone(),
+            login: self.0.login.clone(),
             ..ClusterSpec::plain(
                 config.backend.software,
                 config.nodes,
@@ -138,17 +168,45 @@ pub async fn check_client(spec: ClientCheckSpec) -> Result<Vec<CheckRemark>, Run
                 config.start_limit,
             )
         };
-        let cluster = Cluster::start(&wanted, &runtime, interrupt.clone()).await?;
+        let cluster = Cluster::start(&wanted, runtime, interrupt.clone()).await?;
+        let servers = cluster.endpoints();
+        let endpoints = servers.borrow().servers().iter().map(ToString::to_string).collect();
+        let observe = config.backend.observe;
+        let ground = CheckGround {
+            place: clients,
+            endpoints,
+            servers,
+            observe: observe.map(|observe| -> ConnectObserver {
+                Box::new(move |endpoints, keys| observe(endpoints, keys, ReachedServers::REAL))
+            }),
+        };
         let checked = tokio::select! {
             biased;
             Ok(_) = interrupt.wait_for(|wanted| *wanted) => Err(ClusterError::Interrupted.into()),
-            checked = together::check(&bench, cluster.endpoints()) => checked.map_err(RunError::Clients),
+            checked = self.together(&ground) => checked,
         };
         cluster.stop().await;
-        checked?;
+        checked
     }
-    let made = bench.remarks.made.into_inner();
-    Ok(made.unwrap_or_else(PoisonError::into_inner))
+
+    /// Plays with servers. The error is the observer's.
+    pub async fn together(&self, ground: &CheckGround) -> Result<(), RunError> {
+        together::check(&self.0, ground).await.map_err(RunError::Clients)
+    }
+
+    fn made(&self) -> MutexGuard<'_, Vec<CheckRemark>> {
+        self.0.remarks.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The remarks so far, in order.
+    pub fn remarks(&self) -> Vec<CheckRemark> {
+        self.made().clone()
+    }
+
+    /// Takes all remarks back but the first `kept`.
+    pub fn take_back(&self, kept: usize) {
+        self.made().truncate(kept);
+    }
 }
 
 /// `12 ms`, `1.4 s`

@@ -5,17 +5,15 @@ mod extensions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness_workloads::IssuedBy;
-use tokio::time::sleep;
 
 use super::checked_client::{CheckRefusal, CheckedClient, ReportedGrant, TimedAnswer};
 use super::seen_grants::SeenGrants;
-use super::{CheckBench, contract, in_words, malformed};
+use super::{CheckBench, CheckGround, contract, in_words, malformed};
 use crate::backends::observer::{ObservationLog, ObservationSink};
 use crate::clock::GroundClock;
-use crate::cluster::{EndpointsReceiver, ReachedServers};
 use crate::run::observer::of_observer;
 use crate::run::terms::Terms;
 
@@ -27,7 +25,7 @@ const MEASURED: usize = 200;
 /// Two clients at the same servers.
 struct Pair<'a> {
     bench: &'a CheckBench,
-    endpoints: Vec<String>,
+    ground: &'a CheckGround,
     terms: Terms,
     seen: Arc<SeenGrants>,
     a: CheckedClient,
@@ -37,9 +35,8 @@ struct Pair<'a> {
 }
 
 /// Plays with servers. The error is the observer's.
-pub async fn check(bench: &CheckBench, servers: EndpointsReceiver) -> Result<(), String> {
-    let endpoints: Vec<String> = servers.borrow().servers().iter().map(ToString::to_string).collect();
-    let Some((a, b)) = opened(bench, &endpoints).await else {
+pub async fn check(bench: &CheckBench, ground: &CheckGround) -> Result<(), String> {
+    let Some((a, b)) = opened(bench, ground).await else {
         return Ok(());
     };
     let terms = match Terms::of(&bench.config, a.contract.clone()) {
@@ -51,18 +48,19 @@ pub async fn check(bench: &CheckBench, servers: EndpointsReceiver) -> Result<(),
     };
     contract::tell(&bench.remarks, &terms, a.contract.is_some());
     let seen = Arc::new(SeenGrants::default());
-    let log = ObservationLog::new(Arc::clone(&seen) as Arc<dyn ObservationSink>, GroundClock::Real);
-    let observing = match bench.config.backend.observe {
+    let clock = ground.place.clock;
+    let log = ObservationLog::new(Arc::clone(&seen) as Arc<dyn ObservationSink>, clock);
+    let observing = match &ground.observe {
         Some(observe) => {
-            let observer = observe(servers, terms.keys.clone(), ReachedServers::REAL).await;
+            let observer = observe(ground.servers.clone(), terms.keys.clone()).await;
             observer.map_err(of_observer)?.run(log)
         }
         None => Box::pin(std::future::pending()),
     };
-    let observing = tokio::spawn(observing);
+    let observing = clock.spawn(observing);
     let mut pair = Pair {
         bench,
-        endpoints,
+        ground,
         terms,
         seen,
         a,
@@ -70,20 +68,21 @@ pub async fn check(bench: &CheckBench, servers: EndpointsReceiver) -> Result<(),
         silence_told: AtomicBool::new(false),
     };
     pair.play().await;
-    observing.abort();
+    observing.end().await;
     if !pair.is_silent() {
-        malformed::check(bench, &pair.endpoints).await;
+        malformed::check(bench, ground).await;
     }
     pair.a.end().await;
     pair.b.end().await;
     Ok(())
 }
 
-async fn opened(bench: &CheckBench, endpoints: &[String]) -> Option<(CheckedClient, CheckedClient)> {
+async fn opened(bench: &CheckBench, ground: &CheckGround) -> Option<(CheckedClient, CheckedClient)> {
     let mut clients = Vec::new();
     for number in 0..2 {
         let step = ["open", "open of a second client"][number as usize];
-        let mut client = match CheckedClient::start(bench, number, endpoints.to_vec()).await {
+        let endpoints = ground.endpoints.clone();
+        let mut client = match CheckedClient::start(bench, &ground.place, number, endpoints).await {
             Ok(client) => client,
             Err(why) => {
                 bench.remarks.wrong(step, why);
@@ -125,6 +124,10 @@ fn is_fail(answer: &TimedAnswer, word: &str) -> bool {
 impl Pair<'_> {
     fn lease(&self) -> Duration {
         self.bench.config.lease
+    }
+
+    fn clock(&self) -> GroundClock {
+        self.ground.place.clock
     }
 
     /// Makes a remark about a step. After the one that tells of a request without an answer there are no more.
@@ -214,10 +217,10 @@ impl Pair<'_> {
         if self.terms.promises().watched == Some(false) {
             return;
         }
-        let deadline = Instant::now() + SHORT * 2;
+        let deadline = self.clock().after(SHORT * 2);
         let seen = loop {
             match self.seen.last_of("l0") {
-                None if Instant::now() < deadline => sleep(SHORT / 40).await,
+                None if self.clock().now_ns() < deadline => self.clock().sleep(SHORT / 40).await,
                 seen => break seen,
             }
         };
@@ -283,7 +286,7 @@ impl Pair<'_> {
     async fn handed_over(&self) {
         let wait = Duration::from_secs(10);
         let (waited, released) = tokio::join!(self.b.acquire("l0", wait, false), async {
-            sleep(SHORT / 4).await;
+            self.clock().sleep(SHORT / 4).await;
             self.a.release("l0").await
         });
         self.judge_ok("release", &released);
@@ -356,6 +359,10 @@ impl Pair<'_> {
 
     /// What a request and its reply cost, where no server is asked.
     async fn protocol_time(&self) {
+        if self.clock().is_virtual() {
+            // where computing takes no time
+            return;
+        }
         let mut times = Vec::with_capacity(MEASURED);
         for _ in 0..MEASURED {
             let answer = self.b.release("l0").await;

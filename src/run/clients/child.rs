@@ -79,6 +79,19 @@ pub trait ClientChild: Send + Sync {
     /// Sends a client's request and waits for its reply. `None`: the child ended or broke the protocol before it answered.
     async fn ask(&self, client: u32, op: ClientOp) -> Option<Message>;
 
+    /// Sends a line that `words` makes of a request's id, and waits for the reply to it. The child of a model reads no lines.
+    async fn ask_in_words(&self, _words: WordsOfRequest) -> Option<Message> {
+        None
+    }
+
+    /// Sends a line, whatever it says. `None`: the child reads no more.
+    async fn write_line(&self, _line: Vec<u8>) -> Option<()> {
+        None
+    }
+
+    /// Ends the child's input.
+    async fn close_input(&self) {}
+
     /// Tells the child that nothing more is asked of it, and waits a while for it to leave; then kills it.
     async fn end(&self);
 
@@ -92,6 +105,11 @@ pub trait ClientChild: Send + Sync {
 
     /// What the child does now. Where it is running or stopped, this proves that it was alive when this was called.
     fn activity(&self) -> Activity;
+}
+
+/// The line of a client's request.
+pub fn request_words(client: u32, op: ClientOp) -> WordsOfRequest {
+    Box::new(move |id| serde_json::to_vec(&Request { id, client, op }).expect("a request is plain data"))
 }
 
 /// Starts the processes of clients.
@@ -110,6 +128,9 @@ pub trait ClientSpawner: Send + Sync {
     /// The wall clock of the process whose first client this is, where the plan steps clocks.
     fn wall_clock(&self, first: u32) -> Option<Arc<dyn WallClockControl>>;
 }
+
+/// Makes the line of a request of its id.
+pub type WordsOfRequest = Box<dyn FnOnce(u64) -> Vec<u8> + Send>;
 
 /// Called with each event as it is read, in the order in which the child printed them. It must not block.
 pub type OnChildEvent = Arc<dyn Fn(ChildEvent) + Send + Sync>;
@@ -212,8 +233,26 @@ impl ClientSpawner for ChildSpawner {
 #[async_trait]
 impl ClientChild for ChildProcess {
     async fn ask(&self, client: u32, op: ClientOp) -> Option<Message> {
-        self.ask_in_words(|id| serde_json::to_vec(&Request { id, client, op }).expect("a request is plain data"))
-            .await
+        self.ask_in_words(request_words(client, op)).await
+    }
+
+    async fn ask_in_words(&self, words: WordsOfRequest) -> Option<Message> {
+        let id = self.next_id.fetch_add(1, Relaxed);
+        let reply = self.pending.add(id)?;
+        if self.write_line(words(id)).await.is_none() {
+            self.pending.take(id);
+            return None;
+        }
+        reply.await.ok()
+    }
+
+    async fn write_line(&self, mut line: Vec<u8>) -> Option<()> {
+        line.push(b'\n');
+        self.stdin.lock().await.as_mut()?.write_all(&line).await.ok()
+    }
+
+    async fn close_input(&self) {
+        self.stdin.lock().await.take();
     }
 
     async fn end(&self) {
@@ -298,28 +337,6 @@ impl ChildProcess {
         };
         tokio::spawn(reading.run(stdout, Arc::downgrade(&child)));
         Ok(child)
-    }
-
-    /// Sends a line that `words` makes of a request's id, and waits for the reply to it, as [`ClientChild::ask`] does.
-    pub async fn ask_in_words(&self, words: impl FnOnce(u64) -> Vec<u8>) -> Option<Message> {
-        let id = self.next_id.fetch_add(1, Relaxed);
-        let reply = self.pending.add(id)?;
-        if self.write_line(words(id)).await.is_none() {
-            self.pending.take(id);
-            return None;
-        }
-        reply.await.ok()
-    }
-
-    /// Sends a line, whatever it says. `None`: the child reads no more.
-    pub async fn write_line(&self, mut line: Vec<u8>) -> Option<()> {
-        line.push(b'\n');
-        self.stdin.lock().await.as_mut()?.write_all(&line).await.ok()
-    }
-
-    /// Ends the child's input.
-    pub async fn close_input(&self) {
-        self.stdin.lock().await.take();
     }
 
     /// Sends a signal to the child and to everything that it started. Returns whether it exists.

@@ -15,6 +15,7 @@ use crate::run::context::RunContext;
 /// All clients of a run.
 pub struct ClientPool {
     pub processes: Vec<Arc<ClientProcess>>,
+    pub spawner: Arc<dyn ClientSpawner>,
     next_process: AtomicU32,
     clock: GroundClock,
 }
@@ -48,6 +49,7 @@ impl ClientPool {
         };
         Self {
             processes: clients.chunks(spec.per_process as usize).map(process).collect(),
+            spawner: spec.spawner,
             next_process,
             clock: spec.clock,
         }

@@ -1,10 +1,7 @@
 //! How a hold ends without a release, for `harness client-check`: by its lease, by a close, with its process.
 
-use std::time::Instant;
-
 use harness_workloads::KeyValue;
 use harness_workloads::protocol::LockSignalKind;
-use tokio::time::sleep;
 
 use super::{Pair, SHORT};
 use crate::run::client_check::checked_client::CheckedClient;
@@ -22,9 +19,9 @@ impl Pair<'_> {
         if !self.a.acquire("l1", self.lease() * 2, false).await.is_ok() {
             return;
         }
-        sleep(self.lease() * 2).await;
+        self.clock().sleep(self.lease() * 2).await;
         let answer = self.b.acquire("l1", SHORT, false).await;
-        let taken = Instant::now();
+        let taken = self.clock().now_ns();
         let step = "a hold of two leases";
         if let Some(how) = self.a.ended().filter(|_| contract.renews != Some(true)) {
             let seen = format!("not renewed: the holder's process ended, and with it its hold ({how})");
@@ -72,11 +69,11 @@ impl Pair<'_> {
     }
 
     /// The first client releases what it had, which the second one has had since `taken`: it must still have it.
-    async fn late_release(&self, taken: Instant) {
+    async fn late_release(&self, taken: u64) {
         let step = "a release of what another client has by now";
         let late = self.a.release("l1").await;
         let again = self.a.acquire("l1", SHORT, false).await;
-        let soon = taken.elapsed() < self.lease() / 4 * 3;
+        let soon = self.clock().now_ns() - taken < (self.lease() / 4 * 3).as_nanos() as u64;
         match (again.is_ok(), soon) {
             (false, _) => {
                 let seen = format!("{}, and the other client still has it", late.in_words());
@@ -98,7 +95,7 @@ impl Pair<'_> {
     }
 
     async fn client_in_its_place(&self) -> Result<CheckedClient, String> {
-        CheckedClient::start(self.bench, 0, self.endpoints.clone()).await
+        CheckedClient::start(self.bench, &self.ground.place, 0, self.ground.endpoints.clone()).await
     }
 
     /// Starts another process in place of the first client's, which ended.
@@ -141,6 +138,8 @@ impl Pair<'_> {
         if self.is_silent() {
             return;
         }
+        // if it did not leave at the end of its input
+        self.a.kill();
         let started = self.client_in_its_place().await;
         let Ok(mut client) = started else { return };
         let answer = client.open().await;

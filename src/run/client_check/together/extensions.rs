@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
-
 use super::{Pair, SHORT, is_fail};
 use crate::run::client_check::checked_client::TimedAnswer;
 
@@ -24,10 +22,10 @@ impl Pair<'_> {
         if !self.a.acquire("l2", self.lease() * 2, false).await.is_ok() {
             return;
         }
-        sleep(part).await;
+        self.clock().sleep(part).await;
         let extended = self.a.extend("l2").await;
         if self.judge_ok(step, &extended) {
-            sleep(part).await;
+            self.clock().sleep(part).await;
             self.is_kept().await;
         }
         if !self.a.release("l2").await.is_ok() {

@@ -188,7 +188,7 @@ impl LeaseStore {
         Ok(changes.take_while(is_old).cloned().collect())
     }
 
-    pub fn create(&self, key: LeaseKey, mut object: LeaseObject) -> Result<LeaseObject, ApiRefusal> {
+    pub fn create(&self, key: LeaseKey, object: LeaseObject) -> Result<LeaseObject, ApiRefusal> {
         let mut stored = self.stored();
         if stored.objects.contains_key(&key) {
             return Err(ApiRefusal::exists(&key.1));
@@ -197,9 +197,18 @@ impl LeaseStore {
             let message = "resourceVersion should not be set on objects to be created";
             return Err(ApiRefusal::bad_request(message));
         }
+        self.add(&mut stored, key, object)
+    }
+
+    fn add(
+        &self,
+        stored: &mut StoredLeases,
+        key: LeaseKey,
+        mut object: LeaseObject,
+    ) -> Result<LeaseObject, ApiRefusal> {
         lease::set(&mut object, "uid", drawn_uid());
         lease::set(&mut object, "creationTimestamp", now());
-        self.write(&mut stored, key, object)
+        self.write(stored, key, object)
     }
 
     /// Replaces a Lease, which must be of the version that the new one names; returns whether there was none.
@@ -208,12 +217,7 @@ impl LeaseStore {
         let mut stored = self.stored();
         match stored.objects.get(&key) {
             None if wanted.uid.is_some() => Err(ApiRefusal::conflict(&key.1)),
-            None => {
-                drop(stored);
-                let mut object = object;
-                lease::set(&mut object, "resourceVersion", "");
-                Ok((self.create(key, object)?, true))
-            }
+            None => Ok((self.add(&mut stored, key, object)?, true)),
             Some(_) if wanted.version.is_none() => {
                 let why = "Invalid value: \"\": must be specified for an update";
                 Err(ApiRefusal::invalid(&key.1, "metadata.resourceVersion", why))
@@ -225,17 +229,29 @@ impl LeaseStore {
         }
     }
 
-    /// Puts what `change` makes of a Lease in its place.
+    /// Puts what `change` makes of a Lease in its place, or of none where it `creates`; returns whether there was none.
     pub fn patch(
         &self,
         key: LeaseKey,
+        creates: bool,
         change: impl FnOnce(LeaseObject) -> Result<LeaseObject, ApiRefusal>,
-    ) -> Result<LeaseObject, ApiRefusal> {
+    ) -> Result<(LeaseObject, bool), ApiRefusal> {
         let mut stored = self.stored();
-        let is = stored.objects.get(&key).ok_or_else(|| ApiRefusal::not_found(&key.1))?;
-        let object = change(is.clone())?;
-        LeasePreconditions::of(&object)?.check(&key.1, is)?;
-        self.replace(&mut stored, key, object)
+        let is = stored.objects.get(&key).cloned();
+        if is.is_none() && !creates {
+            return Err(ApiRefusal::not_found(&key.1));
+        }
+        let object = change(is.clone().unwrap_or_default())?;
+        let wanted = LeasePreconditions::of(&object)?;
+        match is {
+            Some(is) => {
+                wanted.check(&key.1, &is)?;
+                Ok((self.replace(&mut stored, key, object)?, false))
+            }
+            // it wants a Lease that is there
+            None if wanted.version.is_some() => Err(ApiRefusal::conflict(&key.1)),
+            None => Ok((self.add(&mut stored, key, object)?, true)),
+        }
     }
 
     pub fn delete(&self, key: LeaseKey, wanted: &LeasePreconditions) -> Result<LeaseObject, ApiRefusal> {

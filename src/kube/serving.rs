@@ -30,6 +30,9 @@ use super::{GROUP, GROUP_VERSION, WATCH_LASTS};
 /// The largest body of a request, as of an object in etcd.
 const MOST_BYTES: usize = 1_500_000;
 
+/// A configuration for server-side apply; it must be JSON, which is YAML.
+const APPLY: &str = "application/apply-patch+yaml";
+
 type ApiBody = UnsyncBoxBody<Bytes, Infallible>;
 type ApiAnswer = Result<Response<ApiBody>, ApiRefusal>;
 
@@ -213,13 +216,21 @@ impl ApiCall {
 
     /// A Lease has no list that strategic merge patches would merge by a key other than finalizers and owners.
     fn patch(&self, store: &LeaseStore, key: LeaseKey) -> ApiAnswer {
-        let known = ["application/merge-patch+json", "application/strategic-merge-patch+json"];
+        let known = [
+            "application/merge-patch+json",
+            "application/strategic-merge-patch+json",
+            APPLY,
+        ];
         if !known.contains(&self.content.as_str()) {
             return Err(ApiRefusal::media_type(&self.content, &known));
         }
         let patch: Value = serde_json::from_slice(&self.body)
             .map_err(|error| ApiRefusal::bad_request(format!("the patch is no JSON: {error}")))?;
-        let object = store.patch(key, |is| {
+        let is_apply = self.content == APPLY;
+        if is_apply {
+            self.check_apply(&patch)?;
+        }
+        let (object, created) = store.patch(key, is_apply, |is| {
             let mut object = Value::Object(is);
             lease::merge(&mut object, &patch);
             let Value::Object(object) = object else {
@@ -227,7 +238,32 @@ impl ApiCall {
             };
             lease::completed(object)
         })?;
-        Ok(json_answer(200, &Value::Object(object)))
+        Ok(json_answer(if created { 201 } else { 200 }, &Value::Object(object)))
+    }
+
+    /// Server-side apply is a patch that may create, and that takes each field from other managers: without `force` it would be refused
+    /// where another one owns a field, and no managers are kept here.
+    fn check_apply(&self, configuration: &Value) -> Result<(), ApiRefusal> {
+        if self.parameter("fieldManager").is_none() {
+            return Err(ApiRefusal::bad_request("fieldManager is required for apply patch"));
+        }
+        if !self.switch("force") {
+            return Err(ApiRefusal::bad_request(
+                "this server keeps no field managers: apply with force=true",
+            ));
+        }
+        let is_named = ["apiVersion", "kind"]
+            .iter()
+            .all(|field| configuration[field].is_string());
+        if !is_named {
+            return Err(ApiRefusal::bad_request(
+                "apiVersion and kind must be set in an apply patch",
+            ));
+        }
+        if !configuration["metadata"]["managedFields"].is_null() {
+            return Err(ApiRefusal::bad_request("metadata.managedFields must be nil"));
+        }
+        Ok(())
     }
 
     fn delete(&self, store: &LeaseStore, key: LeaseKey) -> ApiAnswer {

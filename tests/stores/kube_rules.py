@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 
@@ -112,6 +113,36 @@ def a_merge_patch_changes_the_newest_version(server):
     assert (patched.spec.lease_transitions, patched.spec.holder_identity) == (3, "a")
     stale = {"metadata": {"resourceVersion": "1"}, "spec": {"leaseTransitions": 4}}
     refused(409, "Conflict", server.leases.patch_namespaced_lease, "l4", "default", stale)
+
+
+@rule("https://kubernetes.io/docs/reference/using-api/server-side-apply/")
+def an_apply_creates_and_is_refused_where_it_names_an_older_version(server):
+    def apply(holder, version=None, **parameters):
+        lease = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": "l4a", **({"resourceVersion": version} if version else {})},
+            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15},
+        }
+        url = f"{server.url}/apis/coordination.k8s.io/v1/namespaces/default/leases/l4a?{urllib.parse.urlencode(parameters)}"
+        content = {"Content-Type": "application/apply-patch+yaml"}
+        request = urllib.request.Request(url, json.dumps(lease).encode(), content, method="PATCH")
+        try:
+            with urllib.request.urlopen(request) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+    as_forced = {"fieldManager": "m", "force": "true"}
+    assert apply("a", version="1", **as_forced)[0] == 409
+    assert apply("a", force="true")[0] == 400  # without a manager
+    code, first = apply("a", **as_forced)
+    assert code == 201
+    code, second = apply("b", **as_forced)
+    assert code == 200 and second["metadata"]["uid"] == first["metadata"]["uid"]
+    code, refusal = apply("c", version=first["metadata"]["resourceVersion"], **as_forced)
+    assert (code, refusal["reason"]) == (409, "Conflict")
+    assert server.holder("l4a") == "b"
 
 
 @rule("https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/delete-options/")

@@ -4,6 +4,7 @@
 //! `--client kazoo-lock` works without a checkout; [`Adapter::install`] writes the programs below the user's cache folder
 //! and fetches the libraries there.
 
+mod archive;
 pub mod surveyed;
 
 use std::borrow::Cow;
@@ -17,6 +18,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use crate::installing::{self, cache_folder};
+use archive::Archive;
 
 const LIST: &str = include_str!("../../workloads/adapters/adapters.toml");
 
@@ -43,7 +45,12 @@ const FILES: &[(&str, &str)] = &[
     program!("kube_lease.py", "python"),
     program!("kube_election.py", "python"),
     program!("CuratorLock.java", "java"),
+    program!("Fabric8Election.java", "java"),
     program!("HarnessClient.java", "java"),
+    program!("harness_client.rs", "rust"),
+    program!("kube_leader_election.rs", "rust"),
+    program!("kube_coordinate.rs", "rust"),
+    program!("kubert.rs", "rust"),
 ];
 
 /// Where Debian keeps the libraries of Java.
@@ -64,6 +71,14 @@ pub struct Adapter {
     /// Names of files in [`JARS`], without their ending.
     #[serde(default)]
     jars: Vec<String>,
+    /// The name of an [`Archive`] that has its jars.
+    archive: Option<String>,
+    /// Lines of `[dependencies]` in a `Cargo.toml`, pinned.
+    #[serde(default)]
+    crates: Vec<String>,
+    /// `CRATE VERSION`: no other one of that crate is built. For crates that take any version of it and work with that of another one.
+    #[serde(default)]
+    unified: Vec<String>,
     /// A program that must be on the `PATH`.
     program: Option<String>,
     /// Debian's packages that have the jars or the program.
@@ -84,17 +99,24 @@ pub struct Adapter {
 #[error("{0}")]
 pub struct AdapterError(String);
 
+impl AdapterError {
+    fn no_cache() -> Self {
+        Self("neither XDG_CACHE_HOME nor HOME is set".into())
+    }
+}
+
+#[derive(Deserialize)]
+struct AdapterList {
+    adapter: Vec<Adapter>,
+    archive: Vec<Archive>,
+}
+
+static ALL: LazyLock<AdapterList> =
+    LazyLock::new(|| toml::from_str(LIST).expect("the list of adapters is part of the source"));
+
 /// All of them, in the order of the list.
 pub fn all() -> &'static [Adapter] {
-    #[derive(Deserialize)]
-    struct List {
-        adapter: Vec<Adapter>,
-    }
-    static ALL: LazyLock<Vec<Adapter>> = LazyLock::new(|| {
-        let list: List = toml::from_str(LIST).expect("the list of adapters is part of the source");
-        list.adapter
-    });
-    &ALL
+    &ALL.adapter
 }
 
 /// The command for the shell of a client that was typed as `text`: an adapter's name or file, or a command.
@@ -123,10 +145,28 @@ fn named(name: &str) -> Option<&'static Adapter> {
 }
 
 impl Adapter {
-    /// Its programs, with those that others have as well.
+    /// The file of its program, and the arguments.
+    fn program_file(&self) -> (&str, &str) {
+        self.run.split_once(' ').unwrap_or((&self.run, ""))
+    }
+
+    fn language(&self) -> AdapterLanguage {
+        match Path::new(self.program_file().0)
+            .extension()
+            .and_then(|ending| ending.to_str())
+        {
+            Some("java") => AdapterLanguage::Java,
+            Some("rs") => AdapterLanguage::Rust,
+            _ => AdapterLanguage::Python,
+        }
+    }
+
+    /// Its programs, with those in its language that others have as well.
     fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         let own = self.own.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-        FILES.iter().copied().chain(own)
+        let ending = self.language().ending();
+        let all = FILES.iter().copied().chain(own);
+        all.filter(move |(name, _)| name.ends_with(ending))
     }
 
     pub fn is_installed(&self) -> bool {
@@ -158,16 +198,18 @@ impl Adapter {
                 library = self.library,
             )));
         }
-        let (file, arguments) = self.run.split_once(' ').unwrap_or((&self.run, ""));
-        let command = if self.jars.is_empty() {
-            format!("{} {}", quoted(&self.python(&folder)), quoted(&folder.join(file)))
-        } else {
-            let class = file.trim_end_matches(".java");
-            let path = format!("{}:{}", self.class_path(), folder.display());
-            format!(
-                "java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -cp {} {class}",
-                quoted(Path::new(&path))
-            )
+        let (file, arguments) = self.program_file();
+        let command = match self.language() {
+            AdapterLanguage::Python => format!("{} {}", quoted(&self.python(&folder)), quoted(&folder.join(file))),
+            AdapterLanguage::Rust => quoted(&folder.join(CRATE)),
+            AdapterLanguage::Java => {
+                let class = file.trim_end_matches(".java");
+                let path = format!("{}:{}", self.class_path()?, folder.display());
+                format!(
+                    "java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -cp {} {class}",
+                    quoted(Path::new(&path))
+                )
+            }
         };
         Ok(format!("{command} {arguments}").trim_end().to_owned())
     }
@@ -201,18 +243,38 @@ impl Adapter {
                     .args(&self.pip),
             )?;
         }
-        if let Some((file, _)) = self.run.split_once(' ').filter(|_| !self.jars.is_empty()) {
-            let mut compiler = Command::new("javac");
-            call(
-                compiler
-                    .arg("-cp")
-                    .arg(self.class_path())
-                    .arg("-sourcepath")
-                    .arg(&folder)
-                    .arg("-d")
-                    .arg(&folder)
-                    .arg(folder.join(file)),
-            )?;
+        let file = self.program_file().0;
+        match self.language() {
+            AdapterLanguage::Python => {}
+            AdapterLanguage::Java => {
+                self.archive().map_or(Ok(()), Archive::provide)?;
+                let mut compiler = Command::new("javac");
+                call(
+                    compiler
+                        .arg("-cp")
+                        .arg(self.class_path()?)
+                        .arg("-sourcepath")
+                        .arg(&folder)
+                        .arg("-d")
+                        .arg(&folder)
+                        .arg(folder.join(file)),
+                )?;
+            }
+            AdapterLanguage::Rust => {
+                fs::write(folder.join("Cargo.toml"), self.manifest()).map_err(cannot)?;
+                let target = folder.join("target");
+                let cargo = |arguments: &[&str]| call(Command::new("cargo").args(arguments).current_dir(&folder));
+                for (name, version) in self.unified.iter().filter_map(|unified| unified.split_once(' ')) {
+                    cargo(&["generate-lockfile", "--quiet"])?;
+                    let locked = fs::read_to_string(folder.join("Cargo.lock")).map_err(cannot)?;
+                    for other in versions_of(name, &locked).filter(|other| *other != version) {
+                        cargo(&["update", "--quiet", &format!("{name}@{other}"), "--precise", version])?;
+                    }
+                }
+                cargo(&["build", "--release", "--quiet", "--target-dir", "target"])?;
+                fs::rename(target.join("release").join(CRATE), folder.join(CRATE)).map_err(cannot)?;
+                fs::remove_dir_all(target).map_err(cannot)?;
+            }
         }
         fs::write(folder.join(READY), "").map_err(cannot)?;
         Ok(Installed::Now(folder))
@@ -220,8 +282,11 @@ impl Adapter {
 
     /// The packages of Debian that it needs, for the hint.
     fn has_what_it_needs(&self) -> Result<(), AdapterError> {
-        let interpreter = if self.jars.is_empty() { "python3" } else { "javac" };
-        let programs = self.program.iter().map(String::as_str).chain([interpreter]);
+        let programs = self
+            .program
+            .iter()
+            .map(String::as_str)
+            .chain([self.language().program()]);
         let missing: Vec<&str> = programs.filter(|program| !on_path(program)).collect();
         let jars = self.jars.iter().map(|jar| format!("{JARS}/{jar}.jar"));
         let missing: Vec<String> = missing
@@ -255,6 +320,9 @@ impl Adapter {
             .pip
             .iter()
             .chain(&self.jars)
+            .chain(&self.crates)
+            .chain(&self.unified)
+            .chain(&self.archive)
             .map(String::as_str)
             .chain([&*self.run])
         {
@@ -271,7 +339,7 @@ impl Adapter {
             .take(4)
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        let cache = cache_folder().ok_or_else(|| AdapterError("neither XDG_CACHE_HOME nor HOME is set".into()))?;
+        let cache = cache_folder().ok_or_else(AdapterError::no_cache)?;
         Ok(cache.join("harness/adapters").join(format!("{}-{digest}", self.name)))
     }
 
@@ -283,10 +351,71 @@ impl Adapter {
         }
     }
 
-    fn class_path(&self) -> String {
-        let jars: Vec<String> = self.jars.iter().map(|jar| format!("{JARS}/{jar}.jar")).collect();
-        jars.join(":")
+    /// The `Cargo.toml` of its program, which is optimized as its users' programs are: arithmetic wraps there.
+    fn manifest(&self) -> String {
+        format!(
+            "[package]\nname = \"{CRATE}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
+             [[bin]]\nname = \"{CRATE}\"\npath = \"{}\"\n\n\
+             [dependencies]\n{SHARED_CRATES}{}\n\n\
+             [profile.release]\nopt-level = 1\nstrip = true\n\n\
+             # a project of its own, also in the folder of another\n[workspace]\n",
+            self.program_file().0,
+            self.crates.join("\n"),
+        )
     }
+
+    fn archive(&self) -> Option<&'static Archive> {
+        let name = self.archive.as_deref()?;
+        ALL.archive.iter().find(|archive| archive.name == name)
+    }
+
+    fn class_path(&self) -> Result<String, AdapterError> {
+        if let Some(archive) = self.archive() {
+            return archive.class_path();
+        }
+        let jars: Vec<String> = self.jars.iter().map(|jar| format!("{JARS}/{jar}.jar")).collect();
+        Ok(jars.join(":"))
+    }
+}
+
+/// The program of an adapter in Rust.
+const CRATE: &str = "client";
+
+/// What `harness_client.rs` needs.
+const SHARED_CRATES: &str =
+    "nix = { version = \"0.31\", default-features = false, features = [\"time\"] }\nserde_json = \"1\"\n";
+
+#[derive(Debug, Clone, Copy)]
+enum AdapterLanguage {
+    Python,
+    Java,
+    Rust,
+}
+
+impl AdapterLanguage {
+    fn ending(self) -> &'static str {
+        match self {
+            Self::Python => ".py",
+            Self::Java => ".java",
+            Self::Rust => ".rs",
+        }
+    }
+
+    /// What runs or compiles a program.
+    fn program(self) -> &'static str {
+        match self {
+            Self::Python => "python3",
+            Self::Java => "javac",
+            Self::Rust => "cargo",
+        }
+    }
+}
+
+/// The versions of a crate in a `Cargo.lock`.
+fn versions_of<'a>(name: &str, locked: &'a str) -> impl Iterator<Item = &'a str> {
+    let entry = format!("name = \"{name}\"\nversion = \"");
+    let entries: Vec<&str> = locked.split(&entry).skip(1).collect();
+    entries.into_iter().filter_map(|entry| entry.split('"').next())
 }
 
 /// Where an adapter is, and whether it was there before.
@@ -336,13 +465,26 @@ mod tests {
                 "{adapter:?}"
             );
             assert!(adapter.pip.iter().all(|package| package.contains("==")), "{adapter:?}");
+            assert!(adapter.crates.iter().all(|line| line.contains("\"=")), "{adapter:?}");
+            assert_eq!(adapter.archive.is_some(), adapter.archive().is_some(), "{adapter:?}");
             let kinds = [
+                adapter.archive.is_some(),
                 !adapter.pip.is_empty(),
                 !adapter.jars.is_empty(),
+                !adapter.crates.is_empty(),
                 adapter.program.is_some(),
             ];
             assert_eq!(kinds.iter().filter(|kind| **kind).count(), 1, "{adapter:?}");
         }
+    }
+
+    #[test]
+    fn each_version_of_a_crate_is_found_in_a_lock_file_and_none_of_a_longer_name() {
+        let entry = |name, version| format!("[[package]]\nname = \"{name}\"\nversion = \"{version}\"\n\n");
+        let locked =
+            [("k8s", "0.26.1"), ("k8s-more", "7"), ("k8s", "0.29.0")].map(|(name, version)| entry(name, version));
+        let locked = locked.concat();
+        assert_eq!(versions_of("k8s", &locked).collect::<Vec<_>>(), ["0.26.1", "0.29.0"]);
     }
 
     #[test]

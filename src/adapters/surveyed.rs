@@ -27,7 +27,11 @@ pub struct SurveyedLock {
     /// Of the library, newest first.
     pub versions: Vec<String>,
     /// Of PyPI, pinned; `{version}` stands for the library's.
+    #[serde(default)]
     pub packages: Vec<String>,
+    /// Of the Rust registry: lines of `[dependencies]` in a `Cargo.toml`, pinned.
+    #[serde(default)]
+    pub crates: Vec<String>,
     /// A program, below the folder of the survey or among the adapters, and its arguments.
     pub client: String,
     /// Options of `harness run`, in every experiment.
@@ -124,29 +128,38 @@ impl SurveyedLock {
         self.option("runtime").unwrap_or("virtual")
     }
 
-    pub fn packages_of(&self, version: &str) -> Vec<String> {
-        let packages = self.packages.iter();
-        packages.map(|package| package.replace("{version}", version)).collect()
+    /// What is installed for a version, in a line.
+    pub fn pinned(&self, version: &str) -> String {
+        let all = [&self.packages, &self.crates].map(|listed| of_version(listed, version));
+        all.concat().join(", ")
     }
 
-    /// The newest version of the library that the registry has.
+    /// The newest version of the library that its registry has.
     ///
     /// # Errors
     ///
-    /// It could not be asked; the sentence quotes what pip said.
+    /// It could not be asked; the sentence quotes what was said.
     pub fn newest(&self) -> Result<String, AdapterError> {
-        let library = self
-            .packages
-            .iter()
-            .find_map(|package| package.strip_suffix("=={version}"));
-        let library = library.ok_or_else(|| AdapterError("no package of it has the version `{version}`".to_owned()))?;
-        let mut pip = Command::new("python3");
-        let said = said_by(pip.args(["-m", "pip", "index", "versions", "--disable-pip-version-check", library]))?;
-        // `walrus (0.9.8)` is the first line
-        let version = said.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
+        let package = (self.packages.iter()).find_map(|package| package.strip_suffix("=={version}"));
+        let named = (self.crates.iter()).find(|line| line.contains("\"={version}\""));
+        let (library, said, before, after) = if let Some(library) = package {
+            let mut pip = Command::new("python3");
+            pip.args(["-m", "pip", "index", "versions", "--disable-pip-version-check", library]);
+            // `walrus (0.9.8)` is the first line
+            (library, said_by(&mut pip)?, "(", ")")
+        } else if let Some(line) = named {
+            let library = line.split(' ').next().unwrap_or_default();
+            let mut cargo = Command::new("cargo");
+            // not of a workspace that has the crate in its lock file
+            cargo.args(["info", "--quiet", library]).current_dir("/");
+            (library, said_by(&mut cargo)?, "\nversion: ", "\n")
+        } else {
+            return Err(AdapterError("nothing of it has the version `{version}`".to_owned()));
+        };
+        let version = said.split_once(before).and_then(|(_, rest)| rest.split_once(after));
         match version {
             Some((version, _)) => Ok(version.to_owned()),
-            None => Err(AdapterError(format!("pip named no version of {library}"))),
+            None => Err(AdapterError(format!("the registry named no version of {library}"))),
         }
     }
 
@@ -169,7 +182,8 @@ impl SurveyedLock {
         for entry in fs::read_dir(folder).map_err(|error| cannot(folder, error))? {
             let path = entry.map_err(|error| cannot(folder, error))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if name.ends_with(".py") && !is_of_another(&name) {
+            let is_program = [".py", ".rs"].iter().any(|ending| name.ends_with(ending));
+            if is_program && !is_of_another(&name) {
                 let text = fs::read_to_string(&path).map_err(|error| cannot(&path, error))?;
                 own.push((name, text));
             }
@@ -178,9 +192,12 @@ impl SurveyedLock {
         Ok(Adapter {
             name: format!("survey-{}-{version}", self.name),
             backend: self.store().to_owned(),
-            library: self.packages_of(version).join(" "),
-            pip: self.packages_of(version),
+            library: self.pinned(version),
+            pip: of_version(&self.packages, version),
             jars: Vec::new(),
+            archive: None,
+            crates: of_version(&self.crates, version),
+            unified: Vec::new(),
             program: None,
             packages: Vec::new(),
             run: self.client.clone(),
@@ -190,16 +207,21 @@ impl SurveyedLock {
     }
 
     fn check(&self) -> Result<(), String> {
-        let unpinned = self.packages.iter().find(|package| !package.contains("=="));
-        if let Some(package) = unpinned {
-            return Err(format!("`{package}` has no version"));
+        let packages = self.packages.iter().filter(|package| !package.contains("=="));
+        let crates = self.crates.iter().filter(|line| !line.contains("\"="));
+        if let Some(unpinned) = packages.chain(crates).next() {
+            return Err(format!("`{unpinned}` has no version"));
         }
-        if self.versions.is_empty() || self.packages.is_empty() {
+        if self.versions.is_empty() || self.packages.is_empty() && self.crates.is_empty() {
             return Err("it has no version or no package".to_owned());
         }
         let set = self.set.iter().find(|set| !set.contains('='));
         set.map_or(Ok(()), |set| Err(format!("`{set}` is not OPTION=VALUE")))
     }
+}
+
+fn of_version(listed: &[String], version: &str) -> Vec<String> {
+    listed.iter().map(|one| one.replace("{version}", version)).collect()
 }
 
 /// The folder of a file that was typed.

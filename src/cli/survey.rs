@@ -212,7 +212,7 @@ fn begun(
     (lock, version): (&SurveyedLock, String),
 ) -> Result<Version, Failure> {
     let file = folder.join(format!("{}-{version}.json", lock.name));
-    eprintln!("{} {version}: {}", lock.library, lock.packages_of(&version).join(" "));
+    eprintln!("{} {version}: {}", lock.library, lock.pinned(&version));
     let mut record = SurveyRecord::begun(lock, &version, args.experiments, SEED);
     let adapter = lock.adapter(locks, &version);
     let installed = adapter.and_then(|adapter| adapter.install().and_then(|_| adapter.identity()));

@@ -142,7 +142,7 @@ mod tests {
     fn a_file_is_a_lock_and_one_that_is_wrong_is_named_with_the_key() {
         let known = lock("backend = \"redis\"").unwrap();
         assert_eq!((known.name.as_str(), known.runtime()), ("x", "virtual"));
-        assert_eq!(known.packages_of("1"), ["x==1", "y==3"]);
+        assert_eq!(known.pinned("1"), "x==1, y==3");
         for (more, says) in [
             ("backend = \"redis\"\nbakend = 1", "unknown field `bakend`"),
             ("", "missing field `backend`"),

@@ -103,7 +103,12 @@ pub fn client_command(
     let options = match &config.who {
         Clients::Foreign { command, .. } => {
             let command = adapters::shell_command(command).map_err(|error| RunError::Clients(error.to_string()))?;
-            return Ok(ChildCommand::of_shell(as_one_process(command), access));
+            let mut command = ChildCommand::of_shell(as_one_process(command), access);
+            // a client that is alone in its process needs no thread
+            command
+                .env
+                .push(("HARNESS_CLIENTS".to_owned(), config.per_process.to_string()));
+            return Ok(command);
         }
         Clients::Recipe(options) => options,
     };

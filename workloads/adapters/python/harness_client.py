@@ -4,7 +4,8 @@ Write a class with `open`, `acquire`, `release` and `close` like those of `Lock`
 and call `serve(YourLock)`.
 Raise `Fail` for what surely did not happen; any other exception means that it is not known whether it happened, and
 becomes `info`.
-Each client runs in a separate thread, so one process can serve several, and a library that ties a lock to its thread works.
+Each client of several in one process runs in a separate thread, so a library that ties a lock to its thread works. A client that is alone
+there (HARNESS_CLIENTS=1) runs in the main thread.
 What a library prints goes to standard error: the protocol alone has standard output.
 """
 
@@ -157,18 +158,50 @@ def _perform(client, request):
     return {key: value for key, value in reply.items() if value is not None}
 
 
-def _run(client, requests):
-    while (request := requests.get()) is not None:
-        try:
-            reply = _perform(client, request)
-        except Fail as error:
-            reply = {"type": "fail", "error": str(error)}
-        except Exception as error:  # it is not known whether it happened
-            reply = {"type": "info", "error": f"{type(error).__name__}: {error}"}
-        _say({"id": request["id"], **reply})
-        if request["op"] == "close":
-            return
-    _close(client)
+def _answer(client, request):
+    """Answers a request, and says whether the client goes on."""
+    try:
+        reply = _perform(client, request)
+    except Fail as error:
+        reply = {"type": "fail", "error": str(error)}
+    except Exception as error:  # it is not known whether it happened
+        reply = {"type": "info", "error": f"{type(error).__name__}: {error}"}
+    _say({"id": request["id"], **reply})
+    return request["op"] != "close"
+
+
+class _Alone:
+    """A client that answers in the thread that reads its requests."""
+
+    def __init__(self, client):
+        self.client, self.goes_on = client, True
+
+    def put(self, request):
+        self.goes_on = _answer(self.client, request)
+
+    def end(self):
+        if self.goes_on:
+            _close(self.client)
+
+
+class _Threaded:
+    """A client with a thread of its own."""
+
+    def __init__(self, client):
+        self.client, self.requests = client, queue.Queue()
+        self.put = self.requests.put
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        while (request := self.requests.get()) is not None:
+            if not _answer(self.client, request):
+                return
+        _close(self.client)
+
+    def end(self):
+        self.put(None)
+        self.thread.join(5)
 
 
 def _request(line):
@@ -196,6 +229,7 @@ def serve(make):
 
 def _serve(make):
     served = {}
+    serving = _Alone if os.environ.get("HARNESS_CLIENTS") == "1" else _Threaded
     for line in filter(str.strip, sys.stdin):
         request = _request(line)
         if request is None:
@@ -205,16 +239,12 @@ def _serve(make):
         if request["op"] == "open":
             # in virtual time this process may be a fork, which would draw the same numbers as the others
             random.seed()
-            client, requests = make(), queue.Queue()
+            client = make()
             client.client = number
-            thread = threading.Thread(target=_run, args=(client, requests), daemon=True)
-            thread.start()
-            served[number] = requests, thread
+            served[number] = serving(client)
         if number in served:
-            served[number][0].put(request)
+            served[number].put(request)
         else:
             _say({"id": request["id"], "type": "fail", "error": f"client {number} is not open"})
-    for requests, thread in served.values():
-        requests.put(None)
-    for _, thread in served.values():
-        thread.join(5)
+    for client in served.values():
+        client.end()

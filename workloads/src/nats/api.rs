@@ -50,8 +50,8 @@ impl JetStreamError {
 
     /// The message is not there, or another one is the last.
     pub fn is_other_message(&self) -> bool {
-        // wrong last sequence, in two forms; no message found
-        [10071, 10164, 10037].contains(&self.err_code)
+        // wrong last sequence, in two forms; no message found; sequence not found
+        [10071, 10164, 10037, 10043].contains(&self.err_code)
             // a message that could not be deleted, which has other reasons, too
             || (self.err_code == 10057 && ["no message found", "stream store EOF"].contains(&&*self.description))
     }
@@ -272,6 +272,8 @@ mod tests {
         let error = |reply| answer::<PutAnswer>(&reply).unwrap_err();
         let wrong = r#"{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 3"},"seq":0}"#;
         assert!(error(said("", wrong)).is_other_message());
+        let gone = r#"{"error":{"code":400,"err_code":10043,"description":"sequence 7 not found"}}"#;
+        assert!(error(said("", gone)).is_other_message());
         assert!(error(said("NATS/1.0 503\r\n\r\n", "")).is_definite());
         let unavailable = r#"{"error":{"code":503,"err_code":10008,"description":"temporarily unavailable"}}"#;
         assert!(!error(said("", unavailable)).is_definite());

@@ -1,7 +1,7 @@
 //! Locks on NATS JetStream.
 //!
 //! [`recipes`](self) has one file a recipe. They are written against [`NatsSession`], which [`client_session`](NatsServers)
-//! implements for real servers. `key_lock` is a lock that is one key of a bucket.
+//! implements for real servers, and for others with their own [`KeyDial`]. `key_lock` is a lock that is one key of a bucket.
 
 pub mod api;
 mod client_session;
@@ -10,6 +10,7 @@ mod connection;
 mod fake;
 mod frames;
 mod key_lock;
+mod key_request;
 pub(crate) mod recipes;
 mod shared_connection;
 
@@ -18,6 +19,7 @@ mod tests;
 
 pub use client_session::NatsServers;
 pub use connection::{NatsConnection, NatsError, NatsGreeting, NatsReply, NatsRequest, lone_answer, lone_request};
+pub use key_request::{KeyAnswer, KeyDial, KeyLine, KeyOutcome, KeyRequest};
 
 use std::time::Duration;
 

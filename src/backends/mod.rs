@@ -201,6 +201,14 @@ impl Backend {
         }
     }
 
+    /// How long its servers may take to elect a leader, where that is longer than a few seconds: meanwhile nobody gets a lock.
+    pub fn slow_election(&self) -> Duration {
+        match self.id {
+            Some(BackendId::Nats) => Duration::from_secs(9),
+            _ => Duration::ZERO,
+        }
+    }
+
     /// The product's name: `ZooKeeper`.
     pub fn product(&self) -> &'static str {
         self.software.product

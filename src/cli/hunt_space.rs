@@ -23,9 +23,9 @@ use crate::hunt::typed_fault::{ON_MESSAGES, name};
 use crate::hunt::{HuntDraw, HuntRecord, HuntSpace};
 use crate::plan::kept_windows::planned;
 
-/// What an experiment has where neither the user nor the draw says more: a client that never acquires again is seen in the
-/// time of a short run.
-const DEFAULTS: [(&str, &str); 1] = [("progress-bound", "5s")];
+/// The progress bound of an experiment where neither the user nor the draw says more, besides what an election takes: a client that
+/// never acquires again is seen in the time of a short run.
+const PROGRESS_BOUND: Duration = Duration::from_secs(5);
 /// How often the lock is acquired in an experiment on models, and how many leases it lasts at most.
 const GRANTS: u32 = 100;
 const LEASES: u32 = 10;
@@ -269,7 +269,7 @@ fn acts_of(fault: &str, lease: Duration) -> Vec<String> {
 
 /// What an experiment has where neither the user nor the draw says more. One on models ends with its grants.
 fn defaults(config: &Config, typed: &[(String, String)]) -> Vec<(&'static str, String)> {
-    let mut defaults: Vec<(&str, String)> = DEFAULTS.map(|(name, value)| (name, value.to_owned())).to_vec();
+    let mut defaults = vec![progress_bound(config)];
     let is_typed = |name: &str| typed.iter().any(|(typed, _)| typed == name);
     if config.runtime == RuntimeRequest::Simulated && !["each", "windows"].into_iter().any(is_typed) {
         defaults.push(("grants", GRANTS.to_string()));
@@ -281,16 +281,20 @@ fn defaults(config: &Config, typed: &[(String, String)]) -> Vec<(&'static str, S
 /// What an experiment has of a search for every placement, where the user says no more.
 fn scenario(config: &Config) -> Vec<(&'static str, String)> {
     let ms = |time: Duration| format!("{}ms", time.as_millis());
-    let mut scenario: Vec<(&str, String)> = DEFAULTS.map(|(name, value)| (name, value.to_owned())).to_vec();
-    scenario.extend([
+    vec![
+        progress_bound(config),
         ("clients", SCENARIO_CLIENTS.to_string()),
         ("grants", SCENARIO_GRANTS.to_string()),
         ("hold", ms(config.lease / 10)),
         // some wait in vain, and must leave nothing behind
         ("wait", ms(config.lease * 3 / 10)),
         ("time", ms(config.lease * LEASES)),
-    ]);
-    scenario
+    ]
+}
+
+fn progress_bound(config: &Config) -> (&'static str, String) {
+    let bound = PROGRESS_BOUND + config.backend.slow_election();
+    ("progress-bound", format!("{}s", bound.as_secs()))
 }
 
 /// An experiment with these options and no other. The error says which of them is wrong.

@@ -4,8 +4,8 @@
 //! A [`SimulatedProcess`] owns tasks, can be stopped, go on and be killed, and is the machine ([`RecipeHost`]) that lock recipes
 //! run on.
 //!
-//! A [`network`] joins processes with links that faults are put on, and [`redis`], [`zk`] and [`etcd`] are servers as pure models, with sessions that implement
-//! the traits of `harness_workloads`, so that its recipes run on them unmodified.
+//! A [`network`] joins processes with links that faults are put on, and [`redis`], [`zk`], [`etcd`] and [`nats`] are servers as
+//! pure models, with sessions that implement the traits of `harness_workloads`, so that its recipes run on them unmodified.
 //!
 //! Two runs with the same seed do the same, step by step: nothing here reads the real clock, the randomness of the thread, or the
 //! order of a hash table.
@@ -17,6 +17,7 @@ mod conformance;
 mod dice;
 pub mod etcd;
 mod mutants;
+pub mod nats;
 pub mod network;
 pub mod redis;
 mod work_queue;

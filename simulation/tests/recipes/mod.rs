@@ -2,6 +2,7 @@
 
 mod etcd;
 mod load;
+mod nats;
 mod promises;
 mod redis;
 mod repeat;

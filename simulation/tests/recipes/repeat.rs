@@ -3,7 +3,7 @@
 use harness_workloads::RecipeOptions;
 
 use super::load::Disturbance;
-use super::{etcd, redis, zk};
+use super::{etcd, nats, redis, zk};
 
 /// FNV-1a.
 fn digest(trace: &str) -> u64 {
@@ -17,6 +17,7 @@ fn trace(recipe: &str, seed: u64, disturbance: Disturbance) -> String {
     let run = match recipe.split('-').next() {
         Some("zk") => zk::run_as,
         Some("etcd") => etcd::run_as,
+        Some("nats") => nats::run_as,
         _ => redis::run_as,
     };
     run(options, seed, disturbance).trace.take()
@@ -24,9 +25,10 @@ fn trace(recipe: &str, seed: u64, disturbance: Disturbance) -> String {
 
 /// Digests of whole traces. One that changes means that stored runs do not repeat any more: a change of the models or of a recipe may
 /// do that, a change of the machine, the build or a dependency must not.
-const GOLDEN: [(&str, Disturbance, u64); 6] = [
+const GOLDEN: [(&str, Disturbance, u64); 7] = [
     ("etcd-mutex", Disturbance::Partitions, 9_245_629_835_275_401_644),
     ("etcd-lock-rpc", Disturbance::Servers, 14_658_656_291_954_192_649),
+    ("nats-key-revision", Disturbance::Servers, 6_954_726_866_096_936_721),
     ("redis-pubsub", Disturbance::None, 11_555_190_209_015_324_352),
     ("redis-watchdog", Disturbance::Partitions, 11_849_576_888_261_248_929),
     (
@@ -45,7 +47,12 @@ fn a_seed_leaves_the_trace_that_it_has_always_left() {
 
 #[test]
 fn fifty_seeds_leave_fifty_traces() {
-    for recipe in ["etcd-mutex", "redis-watchdog", "zk-predecessor-watch"] {
+    for recipe in [
+        "etcd-mutex",
+        "nats-key-marker",
+        "redis-watchdog",
+        "zk-predecessor-watch",
+    ] {
         let mut digests: Vec<u64> = (0..50)
             .map(|seed| digest(&trace(recipe, seed, Disturbance::None)))
             .collect();
@@ -69,10 +76,11 @@ fn experiments_leave_no_memory_behind() {
         trace("redis-pubsub", seed, Disturbance::Partitions);
         trace("zk-predecessor-watch", seed, Disturbance::Servers);
         trace("etcd-lock-rpc", seed, Disturbance::Servers);
+        trace("nats-key-revision", seed, Disturbance::Servers);
     };
     (0..15).for_each(run);
     let before = resident();
     (15..65).for_each(run);
     let grown = resident().saturating_sub(before);
-    assert!(grown < 600, "{grown} KiB more after 150 experiments");
+    assert!(grown < 600, "{grown} KiB more after 200 experiments");
 }

@@ -1,0 +1,126 @@
+//! The task of a server: it takes what comes and does what is due; and how it is killed and started.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use super::cluster::SimulatedNats;
+use super::request::{NatsCall, NatsMessage};
+use super::server::BUCKET;
+use crate::network::{PortEvent, PortListener};
+use crate::world::WorldSleep;
+
+/// How long a server takes to start, up to where it serves: 15 to 20 ms were measured of 2.9.10.
+const START: Duration = Duration::from_millis(20);
+/// How long it does not say then that it knows no leader: `startupThreshold`, `isGroupLeaderless` in `server/jetstream_cluster.go`.
+const RETICENT: u64 = 10_000_000_000;
+
+impl SimulatedNats {
+    /// Kills a server. What it answered still arrives, and what it has applied stays on its disk.
+    pub fn kill(self, server: usize) {
+        let nats = self.0.get();
+        let killed = &nats.servers[server];
+        killed.is_running.set(false);
+        killed.process.kill();
+        killed.work.borrow_mut().clear();
+        killed.leaders.iter().for_each(|leader| leader.set(None));
+        let connections = killed.connections.take();
+        drop(connections);
+        // one that is alone leads when it is back
+        for group in nats.groups.iter().filter(|_| nats.servers.len() > 1) {
+            group.leader.set(group.leader.get().filter(|leader| *leader != server));
+        }
+    }
+
+    /// Starts a killed server again, with its data.
+    pub fn restart(self, server: usize) {
+        if self.is_running(server) {
+            self.kill(server);
+        }
+        self.run(server, START);
+    }
+
+    pub(super) fn run(self, server: usize, after: Duration) {
+        let nats = self.0.get();
+        let started = &nats.servers[server];
+        let begins = move || {
+            let nats = self.0.get();
+            let own = &nats.servers[server];
+            own.is_running.set(true);
+            own.reticent_until.set(self.clock() + RETICENT);
+            for (leader, group) in own.leaders.iter().zip(&nats.groups) {
+                leader.set(group.leader.get());
+            }
+            self.catch_up(server, nats.committed.get());
+        };
+        let listening = started.port.listen_after(after, begins);
+        started.is_running.set(after.is_zero());
+        let serving = async move { self.serve(server, listening.await).await };
+        started.process.spawn(serving).detach();
+    }
+
+    async fn serve(self, server: usize, listener: PortListener<NatsCall, NatsMessage>) {
+        let mut timer: Option<(u64, Pin<Box<WorldSleep>>)> = None;
+        loop {
+            let due = self.do_what_is_due(server);
+            if timer.as_ref().map(|(at, _)| *at) != due {
+                timer = due.map(|at| {
+                    let sleep = self.0.world().sleep_until(Duration::from_nanos(at));
+                    (at, Box::pin(sleep))
+                });
+            }
+            let nats = self.0.get();
+            let own = &nats.servers[server];
+            let mut is_polled = false;
+            let event = poll_fn(|task| {
+                if let Poll::Ready(event) = listener.poll_next(task) {
+                    return Poll::Ready(Some(event));
+                }
+                // woken by new work, or by the timer
+                if std::mem::replace(&mut is_polled, true) {
+                    return Poll::Ready(None);
+                }
+                *own.alarm.borrow_mut() = Some(task.waker().clone());
+                match &mut timer {
+                    Some((_, sleep)) => sleep.as_mut().poll(task).map(|()| None),
+                    None => Poll::Pending,
+                }
+            })
+            .await;
+            match event {
+                Some(PortEvent::Opened(side)) => {
+                    side.send(NatsMessage::Info);
+                    own.connections.borrow_mut().insert(side.number(), side);
+                }
+                Some(PortEvent::Message(connection, call)) => self.take(server, connection, call),
+                Some(PortEvent::Over(connection)) => {
+                    let closed = own.connections.borrow_mut().remove(&connection);
+                    drop(closed);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Does what is due, and says when there is more to do.
+    fn do_what_is_due(self, server: usize) -> Option<u64> {
+        let nats = self.0.get();
+        let own = &nats.servers[server];
+        loop {
+            let work = own.work.borrow_mut().take_due(self.clock());
+            match work {
+                Some(work) => self.perform(&nats, server, work),
+                None => break,
+            }
+        }
+        let looked = own.bucket.borrow_mut().expire(own.wall_ns());
+        if looked && nats.groups[BUCKET].leader.get() == Some(server) {
+            self.show(server, true);
+        }
+        let age_look = own.bucket.borrow().looks_at();
+        let age_look = age_look.map(|at| own.process.clock_at(Duration::from_nanos(at)));
+        let work = own.work.borrow().next_at();
+        work.into_iter().chain(age_look).min()
+    }
+}

@@ -1,0 +1,90 @@
+//! The recipes for NATS, on a cluster of three servers.
+
+use std::rc::Rc;
+
+use harness_simulation::World;
+use harness_simulation::nats::{NatsRoutes, NatsVersion, SimulatedNats};
+use harness_workloads::{BackendId, Constructor, Recipe, RecipeOptions};
+
+use super::load::{Disturbance, Journal, LEASE, MakeClient, disturb, disturb_servers, links, take_turns};
+use super::promises;
+
+const SERVERS: usize = 3;
+
+/// Those that have one holder at a time while nothing is disturbed.
+fn recipes() -> impl Iterator<Item = &'static Recipe> {
+    let all = BackendId::Nats.recipes().iter().copied();
+    all.filter(|recipe| recipe.name != "nats-key-put")
+}
+
+/// Those that compare when they release, too.
+fn compared() -> impl Iterator<Item = &'static Recipe> {
+    recipes().filter(|recipe| recipe.name != "nats-key-no-revision")
+}
+
+pub fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc<Journal> {
+    run_on(NatsVersion::V2_10, options, seed, disturbance)
+}
+
+fn run_on(version: NatsVersion, options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc<Journal> {
+    World::run(seed, async move |world: World| {
+        let nats = SimulatedNats::start(world, SERVERS, version);
+        let ways = links(world, SERVERS);
+        let _partitioning = disturb(world, disturbance, ways.clone());
+        let (kill, restart) = (move |server| nats.kill(server), move |server| nats.restart(server));
+        let (leader, process) = (move || nats.leader(), move |server| nats.process(server));
+        let disturbing = disturb_servers(world, SERVERS, (leader, process), (kill, restart));
+        let _servers = (disturbance == Disturbance::Servers).then(|| world.spawn(disturbing));
+        let Constructor::Nats(make) = options.recipe.constructor else {
+            panic!("{} is for another store", options.recipe.name);
+        };
+        let make: MakeClient = Rc::new(move |process, number, signals| {
+            let store = NatsRoutes::to(nats, ways[number as usize].clone(), process, LEASE);
+            options.build(make, Rc::new(store), signals, LEASE)
+        });
+        take_turns(world, make).await
+    })
+}
+
+#[test]
+fn every_recipe_but_one_gives_a_hundred_grants_to_one_holder_at_a_time() {
+    promises::all_have_one_holder_at_a_time(run_as, recipes());
+}
+
+#[test]
+fn two_who_read_that_a_key_is_free_both_put_it() {
+    let put = RecipeOptions::named("nats-key-put").unwrap();
+    let overlaps = |seed| run_as(put, seed, Disturbance::None).overlaps.get();
+    assert!((1..=10).map(overlaps).sum::<u32>() > 0);
+}
+
+#[test]
+fn only_servers_of_2_9_take_two_writes_over_one_marker() {
+    let marker = RecipeOptions::named("nats-key-marker").unwrap();
+    for (version, takes) in [(NatsVersion::V2_9, true), (NatsVersion::V2_10, false)] {
+        let overlaps = |seed| run_on(version, marker, seed, Disturbance::None).overlaps.get();
+        assert_eq!((1..=10).map(overlaps).sum::<u32>() > 0, takes, "{version:?}");
+    }
+}
+
+#[test]
+fn careful_recipes_keep_to_one_holder_in_partitions() {
+    let losses = promises::losses_with_one_holder(run_as, compared(), Disturbance::Partitions);
+    assert!(losses > 0, "no partition was noticed by a holder");
+}
+
+#[test]
+fn careful_recipes_keep_to_one_holder_while_servers_are_killed_and_stopped() {
+    let losses = promises::losses_with_one_holder(run_as, compared(), Disturbance::Servers);
+    assert!(losses > 0, "no holder noticed that the leader was gone");
+}
+
+#[test]
+fn a_naive_holder_that_is_cut_off_overlaps_with_the_next() {
+    assert!(promises::naive_overlaps(run_as, "nats-key-revision", 1..=10) > 0);
+}
+
+#[test]
+fn the_same_seed_leaves_the_same_trace() {
+    promises::same_seed_leaves_same_trace(run_as, recipes(), Disturbance::Servers);
+}

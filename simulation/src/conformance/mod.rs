@@ -6,6 +6,8 @@
 
 mod etcd;
 mod etcd_timed;
+mod nats;
+mod nats_timed;
 mod redis;
 mod redis_timed;
 mod servers;

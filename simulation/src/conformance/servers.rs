@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use harness_workloads::nats::{api, lone_answer, lone_request};
 use harness_workloads::protocol::OpenRequest;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -171,4 +172,40 @@ pub(super) fn etcd_is_ready(mut stream: TcpStream) -> bool {
     stream.write_all(question.as_bytes()).is_ok()
         && stream.read_to_end(&mut answer).is_ok()
         && String::from_utf8_lossy(&answer).contains("\"leader\"")
+}
+
+/// One server alone, with JetStream.
+pub(super) fn nats() -> Option<RealServer> {
+    RealServer::start("nats-server", |port, data| {
+        let (port, folder) = (port.to_string(), data.path().join("data").display().to_string());
+        let words = [
+            "--addr",
+            "127.0.0.1",
+            "--port",
+            &port,
+            "--jetstream",
+            "--store_dir",
+            &folder,
+        ];
+        words.map(str::to_owned).to_vec()
+    })
+}
+
+/// Whether JetStream answers.
+pub(super) fn nats_is_ready(mut stream: TcpStream) -> bool {
+    use std::io::{Read, Write};
+    let question = lone_request(&api::stream_names(), None, "_INBOX.ready");
+    let (mut answer, mut part) = (Vec::new(), [0; 4096]);
+    if stream.write_all(&question).is_err() {
+        return false;
+    }
+    while let Ok(length) = stream.read(&mut part)
+        && length > 0
+    {
+        answer.extend_from_slice(&part[..length]);
+        if let Ok(Some(_)) = lone_answer(&answer) {
+            return true;
+        }
+    }
+    false
 }

@@ -1,0 +1,225 @@
+//! Random scripts for NATS: three clients on two keys of the bucket.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use harness_workloads::nats::{KeyMessage, NatsConnect, NatsServers, NatsSession};
+use harness_workloads::{RecipeHost, TokioHost};
+use rand::Rng;
+
+use super::servers::{nats, nats_is_ready, open_request};
+use super::{assert_same_answers, in_real_time, plain, transcripts};
+use crate::nats::{NatsRoutes, NatsVersion, SimulatedNats};
+use crate::network::{LinkLatency, SimulatedLink};
+use crate::{World, dice};
+
+/// Long: calls must not time out on a busy machine.
+const LEASE: Duration = Duration::from_secs(60);
+/// The age of messages, longer than the steps before and after the wait take, and how long a script waits until they surely ended.
+const AGE: Duration = Duration::from_secs(6);
+const WAIT: Duration = Duration::from_millis(6600);
+
+const STEPS: usize = 40;
+const CLIENTS: usize = 3;
+
+const MUTANTS: [&str; 6] = [
+    "nats: a write is not compared",
+    "nats: a removed message stays",
+    "nats: a purge of nothing counts",
+    "nats: a delete marker is no message",
+    "nats: messages stay past their age",
+    "nats: a bucket with another age is the same",
+];
+
+#[derive(Debug, Clone, Copy)]
+struct NatsStep {
+    client: usize,
+    key: usize,
+    /// How many revisions before the last one the step is about.
+    back: usize,
+    what: NatsStepKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum NatsStepKind {
+    Make,
+    /// With another age.
+    MakeOther,
+    Read,
+    Create,
+    /// Over a revision of this script, which may be over, or of the other key.
+    Update,
+    Put,
+    Mark,
+    Remove,
+    Purge,
+    Reconnect,
+    /// Until all messages have ended; once in a script.
+    Wait,
+}
+
+const KINDS: [NatsStepKind; 15] = [
+    NatsStepKind::Make,
+    NatsStepKind::MakeOther,
+    NatsStepKind::Read,
+    NatsStepKind::Read,
+    NatsStepKind::Read,
+    NatsStepKind::Create,
+    NatsStepKind::Create,
+    NatsStepKind::Create,
+    NatsStepKind::Update,
+    NatsStepKind::Update,
+    NatsStepKind::Put,
+    NatsStepKind::Mark,
+    NatsStepKind::Remove,
+    NatsStepKind::Purge,
+    NatsStepKind::Reconnect,
+];
+
+fn script(number: u64) -> Vec<NatsStep> {
+    let mut dice = dice::stream(number, "conformance nats");
+    let mut draw = |below: usize| (dice.next_u64() % below as u64) as usize;
+    let waits_at = draw(STEPS);
+    let steps = (0..STEPS).map(|place| NatsStep {
+        client: draw(CLIENTS),
+        key: draw(2),
+        // most often the last one
+        back: [0, 0, 0, 1, 2][draw(5)],
+        what: match KINDS[draw(KINDS.len())] {
+            _ if place == waits_at => NatsStepKind::Wait,
+            what => what,
+        },
+    });
+    steps.collect()
+}
+
+/// The sessions of a script.
+struct NatsStand {
+    host: Rc<dyn RecipeHost>,
+    store: Rc<dyn NatsConnect>,
+    sessions: Vec<Rc<dyn NatsSession>>,
+    /// The revisions of the script's own messages, in the order in which they were seen: a number differs from run to run, its place
+    /// here does not.
+    revisions: Vec<u64>,
+    prefix: String,
+}
+
+impl NatsStand {
+    async fn new(host: Rc<dyn RecipeHost>, store: Rc<dyn NatsConnect>, number: u64) -> Self {
+        let mut sessions = Vec::new();
+        for _ in 0..CLIENTS {
+            sessions.push(store.connect().await.unwrap());
+        }
+        sessions[0].make_bucket(AGE).await.unwrap();
+        NatsStand {
+            host,
+            store,
+            sessions,
+            revisions: Vec::new(),
+            prefix: format!("s{number}"),
+        }
+    }
+
+    async fn run(&mut self, script: &[NatsStep]) -> Vec<String> {
+        let mut transcript = Vec::new();
+        for step in script {
+            let answer = self.step(step).await;
+            transcript.push(format!("{step:?}: {answer}"));
+        }
+        transcript
+    }
+
+    async fn step(&mut self, step: &NatsStep) -> String {
+        let key = format!("{}k{}", self.prefix, step.key);
+        let value = format!("v{}", step.back);
+        let session = self.sessions[step.client].clone();
+        // no message has the last one
+        let revision = self
+            .revisions
+            .iter()
+            .rev()
+            .nth(step.back)
+            .copied()
+            .unwrap_or(u64::MAX / 2);
+        match step.what {
+            NatsStepKind::Make => plain(session.make_bucket(AGE).await),
+            NatsStepKind::MakeOther => plain(session.make_bucket(LEASE).await),
+            NatsStepKind::Read => {
+                let read = session.read(&key).await;
+                plain(read.map(|message| message.map(|message| self.shown(message))))
+            }
+            NatsStepKind::Create => self.put(&*session, &key, &value, Some(0)).await,
+            NatsStepKind::Update => self.put(&*session, &key, &value, Some(revision)).await,
+            NatsStepKind::Put => self.put(&*session, &key, &value, None).await,
+            NatsStepKind::Mark => plain(session.mark_deleted(&key, revision).await),
+            NatsStepKind::Remove => plain(session.remove(revision).await),
+            NatsStepKind::Purge => plain(session.purge(&key).await),
+            NatsStepKind::Reconnect => {
+                self.sessions[step.client] = self.store.connect().await.unwrap();
+                session.is_broken().to_string()
+            }
+            NatsStepKind::Wait => {
+                self.host.sleep(WAIT).await;
+                "waited".into()
+            }
+        }
+    }
+
+    async fn put(&mut self, session: &dyn NatsSession, key: &str, value: &str, last: Option<u64>) -> String {
+        let put = session.put(key, value, last).await;
+        plain(put.map(|revision| revision.map(|revision| self.ranked(revision))))
+    }
+
+    fn shown(&mut self, message: KeyMessage) -> String {
+        let KeyMessage {
+            revision,
+            value,
+            deleted,
+        } = message;
+        format!("{} {value:?} {deleted}", self.ranked(revision))
+    }
+
+    fn ranked(&mut self, revision: u64) -> String {
+        let place = self.revisions.iter().position(|known| *known == revision);
+        let is_newest = self.revisions.iter().all(|known| *known < revision);
+        if place.is_none() {
+            self.revisions.push(revision);
+        }
+        let place = place.unwrap_or(self.revisions.len() - 1);
+        format!("r{place}{}", if is_newest { " newest" } else { "" })
+    }
+}
+
+fn on_the_model(number: u64) -> Vec<String> {
+    World::run(number, async |world: World| {
+        let nats = SimulatedNats::start(world, 1, NatsVersion::V2_10);
+        let link = SimulatedLink::new(world, "c0->n1", 0, LinkLatency::default());
+        let process = world.process("c0");
+        let store = NatsRoutes::to(nats, vec![link], process, LEASE);
+        let mut stand = NatsStand::new(process.host(), Rc::new(store), number).await;
+        stand.run(&script(number)).await
+    })
+}
+
+/// What a real server answers to these scripts; `None`: there is no NATS here.
+fn on_a_real_server(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
+    in_real_time(async {
+        let server = nats()?;
+        server.until_ready(nats_is_ready).await;
+        let open = open_request("nats", &[server.address], LEASE);
+        let host = TokioHost::shared();
+        let run = |number| {
+            let (store, host) = (Rc::new(NatsServers::new(&open, None, host.clone())), host.clone());
+            async move {
+                let mut stand = NatsStand::new(host, store, number).await;
+                stand.run(&script(number)).await
+            }
+        };
+        Some(transcripts(numbers, run).await)
+    })
+}
+
+#[test]
+fn random_scripts_have_the_same_answers_on_the_model_and_on_a_real_nats() {
+    assert_same_answers(on_a_real_server, on_the_model, &MUTANTS);
+}

@@ -17,6 +17,7 @@ fn every_placement_of_a_fault_on_a_message_is_tried_and_a_careful_lock_stands_th
         ("valkey", "valkey-ifeq", 12),
         ("zk", "zk-predecessor-watch", 14),
         ("etcd", "etcd-mutex", 14),
+        ("nats", "nats-key-revision", 14),
     ] {
         let harness = Harness::new();
         let words = format!("--backend {backend} --recipe {recipe} --exhaustive 1 --until end --jobs 2");
@@ -81,6 +82,7 @@ fn the_smallest_placement_that_breaks_a_lock_is_found_first_and_is_the_same_run_
         ),
         ("redis-watchdog", "--set holder=naive", "partition=", "HL001"),
         ("valkey-ifeq", "--set holder=naive", "partition=", "HL001"),
+        ("nats-key-revision", "--set holder=naive", "partition=", "HL001"),
     ] {
         let harness = Harness::new();
         let backend = recipe.split('-').next().unwrap();

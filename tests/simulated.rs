@@ -138,13 +138,31 @@ fn a_run_is_made_again_line_by_line() {
 }
 
 #[test]
-fn a_run_on_etcd_has_the_same_history_in_another_process() {
-    let harness = Harness::new();
-    let answer = harness.simulated("--backend etcd --fault partition,drop-reply,kill,server-kill --time 20s --seed 5");
-    assert_eq!(answer.exit, 0, "{:?} {}", violated(&answer), answer.stderr);
-    let replayed = harness.output("replay latest");
-    let said = String::from_utf8(replayed.stdout).unwrap();
-    assert!(said.contains("the same history"), "{said}");
+fn a_run_on_servers_that_elect_a_leader_has_the_same_history_in_another_process() {
+    for backend in ["etcd", "nats"] {
+        let harness = Harness::new();
+        let words = format!("--backend {backend} --fault partition,drop-reply,kill,server-kill --time 20s --seed 5");
+        let answer = harness.simulated(&words);
+        assert_eq!(answer.exit, 0, "{backend}: {:?} {}", violated(&answer), answer.stderr);
+        let replayed = harness.output("replay latest");
+        let said = String::from_utf8(replayed.stdout).unwrap();
+        assert!(said.contains("the same history"), "{backend}: {said}");
+    }
+}
+
+#[test]
+fn hunts_on_the_model_of_nats_break_the_locks_without_a_revision_and_not_the_others() {
+    for (recipe, code) in [
+        ("nats-key-put", 1),
+        ("nats-key-no-revision", 1),
+        ("nats-key-revision", 0),
+        ("nats-key-marker", 0),
+    ] {
+        let harness = Harness::new();
+        let words = format!("--backend nats --recipe {recipe} --experiments 200 --until first --seed 1 --jobs 2");
+        let (exit, record) = hunted(&harness, &words);
+        assert_eq!(exit, Some(code), "{recipe}: {record:#}");
+    }
 }
 
 #[test]

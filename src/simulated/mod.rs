@@ -13,6 +13,7 @@ mod foolish;
 mod ground;
 mod keyspaces;
 mod links;
+mod nats;
 mod redis;
 mod refusal;
 mod zk;
@@ -80,7 +81,7 @@ async fn attempt(
 fn has_model(backend: &Backend) -> bool {
     matches!(
         backend.id,
-        Some(BackendId::Redis | BackendId::Valkey | BackendId::Zk | BackendId::Etcd)
+        Some(BackendId::Redis | BackendId::Valkey | BackendId::Zk | BackendId::Etcd | BackendId::Nats)
     )
 }
 
@@ -91,9 +92,8 @@ fn ground(world: World, spec: &RunSpec) -> (Ground, Cluster) {
         Some(BackendId::Redis | BackendId::Valkey) => redis::ground(world, clock, spec),
         Some(BackendId::Zk) => zk::ground(world, clock, spec),
         Some(BackendId::Etcd) => etcd::ground(world, clock, spec),
-        Some(BackendId::Postgres | BackendId::Mariadb | BackendId::Nats) | None => {
-            unreachable!("it is refused before this")
-        }
+        Some(BackendId::Nats) => nats::ground(world, clock, spec),
+        Some(BackendId::Postgres | BackendId::Mariadb) | None => unreachable!("it is refused before this"),
     }
 }
 

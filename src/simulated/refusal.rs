@@ -17,7 +17,7 @@ pub fn refusal(config: &Config) -> Option<String> {
         );
     }
     if !super::has_model(config.backend) {
-        return says("there are only models of ZooKeeper, etcd, Redis and Valkey");
+        return says("there are only models of ZooKeeper, etcd, Redis, Valkey and NATS");
     }
     if config.topology != Topology::Plain {
         return says("models elect no master: the only model with two roles is a Redis master and its replica");

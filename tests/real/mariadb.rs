@@ -29,7 +29,7 @@ fn it_is_not_simulated_and_says_so() {
     Harness::new().assert_says(
         "run --runtime simulated --backend mariadb",
         2,
-        &["models of ZooKeeper, etcd, Redis and Valkey"],
+        &["models of ZooKeeper, etcd, Redis, Valkey and NATS"],
     );
 }
 

@@ -1,0 +1,142 @@
+//! Simulated NATS as the ground of a run: a cluster, and what the leader of its bucket tells the observer.
+
+use std::collections::BTreeMap;
+use std::future::ready;
+use std::rc::Rc;
+use std::time::Duration;
+
+use harness_simulation::nats::{NatsChange, NatsRoutes, NatsVersion, SimulatedNats};
+use harness_simulation::network::SimulatedLink;
+use harness_simulation::{SimulatedProcess, World};
+use harness_workloads::nats::api::BUCKET;
+use harness_workloads::nats::{KeyMessage, read_value};
+use harness_workloads::{Constructor, LockClient, RecipeOptions, SignalSink};
+use tokio::sync::mpsc;
+
+use super::ground::ServerModel;
+use crate::backends::lock_keys::LockKeys;
+use crate::backends::observer::{ObservationLog, Observer, Unasked};
+use crate::backends::owners::{Contender, OwnerChange};
+use crate::clock::GroundClock;
+use crate::cluster::{BoxFuture, Cluster};
+use crate::faults::Links;
+use crate::run::{ConnectObserver, Ground, RunSpec};
+
+/// The servers of a run.
+#[derive(Clone)]
+struct NatsServersOfRun(SimulatedNats);
+
+/// Servers, links and clients in `world`.
+pub fn ground(world: World, clock: GroundClock, spec: &RunSpec) -> (Ground, Cluster) {
+    let nats = SimulatedNats::start(world, spec.config.nodes as usize, NatsVersion::V2_10);
+    super::ground::ground(world, clock, &NatsServersOfRun(nats), Links::new(), spec)
+}
+
+impl ServerModel for NatsServersOfRun {
+    fn version(&self) -> &'static str {
+        "2.10 (a model)"
+    }
+
+    fn process(&self, server: usize) -> SimulatedProcess {
+        self.0.process(server)
+    }
+
+    fn is_running(&self, server: usize) -> bool {
+        self.0.is_running(server)
+    }
+
+    fn kill(&self, server: usize) {
+        self.0.kill(server);
+    }
+
+    /// Its data are on its disk.
+    fn restart(&self, server: usize, _: bool) {
+        self.0.restart(server);
+    }
+
+    fn role(&self, server: usize) -> Result<(&'static str, bool), String> {
+        match self.0.leader() {
+            _ if self.0.count() == 1 => Ok(("standalone", true)),
+            Some(leader) if leader == server => Ok(("leader", true)),
+            Some(leader) if self.answers(leader) => Ok(("follower", false)),
+            // no client has made the bucket
+            None if !self.0.has_bucket() => Ok(("follower", false)),
+            _ => Err("no server leads the bucket".to_owned()),
+        }
+    }
+
+    fn client(
+        &self,
+        options: RecipeOptions,
+        links: Vec<SimulatedLink>,
+        process: SimulatedProcess,
+        lease: Duration,
+        signals: SignalSink,
+    ) -> Box<dyn LockClient> {
+        let Constructor::Nats(make) = options.recipe.constructor else {
+            unreachable!("the recipe of a run is for its backend")
+        };
+        let store = NatsRoutes::to(self.0, links, process, lease);
+        options.build(make, Rc::new(store), signals, lease)
+    }
+
+    fn observe(&self) -> ConnectObserver {
+        let nats = self.0;
+        Box::new(move |_, keys| {
+            let (told, changes) = mpsc::unbounded_channel();
+            // an observer may be gone
+            nats.on_change(move |change| drop(told.send(change)));
+            let observer = Box::new(ModelObserver { changes, keys }) as Box<dyn Observer>;
+            Box::pin(ready(Ok(observer)))
+        })
+    }
+}
+
+/// Hears every change that the leader of the bucket shows. Real servers are asked, and short holds are missed there.
+struct ModelObserver {
+    changes: mpsc::UnboundedReceiver<NatsChange>,
+    keys: LockKeys,
+}
+
+impl ModelObserver {
+    async fn observe(mut self, log: ObservationLog) {
+        let mut held = BTreeMap::new();
+        while let Some(change) = self.changes.recv().await {
+            let Some(lock) = self.keys.lock_at(&format!("{BUCKET}/{}", change.key)) else {
+                continue;
+            };
+            let message = change.message.filter(|message| !message.deleted);
+            let now = message.map(|message| contender(&message));
+            let before = match &now {
+                Some(now) => held.insert(lock.clone(), now.clone()),
+                None => held.remove(&lock),
+            };
+            if before == now {
+                continue;
+            }
+            let why = match (&now, change.expired) {
+                (Some(_), _) => Unasked::Overwritten,
+                (None, true) => Unasked::Expired,
+                (None, false) => Unasked::Deleted,
+            };
+            let revoked = before.map(OwnerChange::Revoked).into_iter();
+            let changes = revoked.chain(now.map(OwnerChange::Granted)).collect();
+            log.record(&lock, changes, log.clock.now_ns(), |_| ready(why)).await;
+        }
+    }
+}
+
+/// Whose a message is. The revision of a first write is the token, and a renewal has the token in its value.
+fn contender(message: &KeyMessage) -> Contender {
+    let (owner, token) = read_value(&message.value);
+    Contender {
+        owner: Some(owner.to_owned()),
+        token: token.or(Some(message.revision)),
+    }
+}
+
+impl Observer for ModelObserver {
+    fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()> {
+        Box::pin(self.observe(log))
+    }
+}

@@ -1,8 +1,7 @@
 //! The tasks of a cluster: each member's own, and the one that supervises them: who leads, and who knows it.
 
-use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::Context;
 use std::time::Duration;
 
 use rand::Rng;
@@ -92,22 +91,9 @@ impl SimulatedEtcd {
             }
             let etcd = self.0.get();
             let own = &etcd.members[member];
-            let mut is_polled = false;
-            let event = poll_fn(|task| {
-                if let Poll::Ready(event) = listener.poll_next(task) {
-                    return Poll::Ready(Some(event));
-                }
-                // woken by new work, or by the timer
-                if std::mem::replace(&mut is_polled, true) {
-                    return Poll::Ready(None);
-                }
-                *own.alarm.borrow_mut() = Some(task.waker().clone());
-                match &mut timer {
-                    Some((_, sleep)) => sleep.as_mut().poll(task).map(|()| None),
-                    None => Poll::Pending,
-                }
-            })
-            .await;
+            let sleep = timer.as_mut().map(|(_, sleep)| sleep.as_mut());
+            let hear = |task: &Context<'_>| *own.alarm.borrow_mut() = Some(task.waker().clone());
+            let event = listener.next_or_woken(sleep, hear).await;
             match event {
                 Some(PortEvent::Opened(side)) => {
                     let number = side.number();

@@ -1,8 +1,7 @@
 //! The task of a server: it takes what comes and does what is due; and how it is killed and started.
 
-use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::Context;
 use std::time::Duration;
 
 use super::cluster::SimulatedNats;
@@ -72,22 +71,9 @@ impl SimulatedNats {
             }
             let nats = self.0.get();
             let own = &nats.servers[server];
-            let mut is_polled = false;
-            let event = poll_fn(|task| {
-                if let Poll::Ready(event) = listener.poll_next(task) {
-                    return Poll::Ready(Some(event));
-                }
-                // woken by new work, or by the timer
-                if std::mem::replace(&mut is_polled, true) {
-                    return Poll::Ready(None);
-                }
-                *own.alarm.borrow_mut() = Some(task.waker().clone());
-                match &mut timer {
-                    Some((_, sleep)) => sleep.as_mut().poll(task).map(|()| None),
-                    None => Poll::Pending,
-                }
-            })
-            .await;
+            let sleep = timer.as_mut().map(|(_, sleep)| sleep.as_mut());
+            let hear = |task: &Context<'_>| *own.alarm.borrow_mut() = Some(task.waker().clone());
+            let event = listener.next_or_woken(sleep, hear).await;
             match event {
                 Some(PortEvent::Opened(side)) => {
                     side.send(NatsMessage::Info);

@@ -3,7 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use super::connection::{ServerInbox, SimulatedConnection};
 use super::keep_waker;
 use super::message::WireMessage;
-use crate::world::{Kept, World};
+use crate::world::{Kept, World, WorldSleep};
 
 /// The address of a server, which outlives its incarnations. `Q` is what clients send, `R` what the server sends.
 pub struct Port<Q: WireMessage, R: WireMessage>(Kept<PortState<Q, R>>);
@@ -133,6 +134,29 @@ impl<Q: WireMessage, R: WireMessage> PortListener<Q, R> {
     /// What came next, once it is there.
     pub async fn next(&self) -> PortEvent<Q, R> {
         poll_fn(|task| self.poll_next(task)).await
+    }
+
+    /// The same, or `None` where something else woke the task: work that it was to `hear` of, or the end of `timer`.
+    pub(crate) async fn next_or_woken(
+        &self,
+        mut timer: Option<Pin<&mut WorldSleep>>,
+        hear: impl Fn(&Context<'_>),
+    ) -> Option<PortEvent<Q, R>> {
+        let mut is_polled = false;
+        poll_fn(|task| {
+            if let Poll::Ready(event) = self.poll_next(task) {
+                return Poll::Ready(Some(event));
+            }
+            if std::mem::replace(&mut is_polled, true) {
+                return Poll::Ready(None);
+            }
+            hear(task);
+            match &mut timer {
+                Some(sleep) => sleep.as_mut().poll(task).map(|()| None),
+                None => Poll::Pending,
+            }
+        })
+        .await
     }
 
     /// The same for a future that waits for more than this.

@@ -1,9 +1,7 @@
 //! The tasks of an ensemble: each server's own, and the one that supervises them: who leads, and which servers are in step.
 
 use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use rand::Rng;
@@ -79,22 +77,8 @@ impl SimulatedZk {
                 expiry = Some((at, Box::pin(sleep)));
             }
             own.is_awake.set(false);
-            let mut is_polled = false;
-            let event = poll_fn(|task| {
-                if let Poll::Ready(event) = listener.poll_next(task) {
-                    return Poll::Ready(Some(event));
-                }
-                // woken by new work, or by the timer
-                if std::mem::replace(&mut is_polled, true) {
-                    return Poll::Ready(None);
-                }
-                self.hear_of_work(own);
-                match &mut expiry {
-                    Some((_, sleep)) => sleep.as_mut().poll(task).map(|()| None),
-                    None => Poll::Pending,
-                }
-            })
-            .await;
+            let sleep = expiry.as_mut().map(|(_, sleep)| sleep.as_mut());
+            let event = listener.next_or_woken(sleep, |_| self.hear_of_work(own)).await;
             own.is_awake.set(true);
             match event {
                 Some(PortEvent::Opened(side)) => {

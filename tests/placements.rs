@@ -2,7 +2,7 @@
 
 use crate::command::{Answer, Harness, again};
 use crate::simulated::hunted;
-use crate::virtual_time::has_no_redis;
+use crate::virtual_time::harness_on;
 
 /// A search for every placement, in a scenario with a seed.
 fn searched(harness: &Harness, words: &str) -> (Option<i32>, serde_json::Value) {
@@ -226,10 +226,7 @@ mod virtual_time {
 
     #[test]
     fn every_placement_is_tried_on_a_real_server_too() {
-        if has_no_redis() {
-            return;
-        }
-        let harness = Harness::new();
+        let Some(harness) = harness_on("redis") else { return };
         for (recipe, exit) in [
             ("redis-set-px-lua --fault drop-reply", 0),
             ("redis-setnx --fault drop-reply", 1),

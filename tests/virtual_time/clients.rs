@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::is_missing;
+use super::harness_on;
 use crate::command::Harness;
 
 impl Harness {
@@ -19,16 +19,20 @@ impl Harness {
     }
 }
 
-fn lacks(program: &str) -> bool {
-    let missing = Command::new(program).arg("--version").output().is_err();
-    if missing {
+fn is_here(program: &str) -> bool {
+    let is_here = Command::new(program).arg("--version").output().is_ok();
+    if !is_here {
         eprintln!("skipped: there is no {program}");
     }
-    missing
+    is_here
 }
 
 /// A lock that is right is right under a fault, wrong past its lease, and the same again.
-fn is_judged(harness: &Harness, client: &str) {
+fn is_judged(program: &str, file: &str) {
+    let Some(harness) = harness_on("redis").filter(|_| is_here(program)) else {
+        return;
+    };
+    let client = harness.client_of(program, file);
     let words = format!("--runtime virtual --backend redis --clients 3 --grants 30 --time 15s --seed 1 {client}");
     let right = harness.run(&format!("{words} --fault reset"));
     right.assert_exit(0);
@@ -40,30 +44,19 @@ fn is_judged(harness: &Harness, client: &str) {
 
 #[test]
 fn a_client_of_asyncio_is_the_same_again() {
-    if is_missing("redis", "redis-server") || lacks("python3") {
-        return;
-    }
-    let harness = Harness::new();
-    let client = harness.client_of("python3", "asyncio_lock.py");
-    is_judged(&harness, &client);
+    is_judged("python3", "asyncio_lock.py");
 }
 
 #[test]
 fn a_client_of_node_is_the_same_again() {
-    if is_missing("redis", "redis-server") || lacks("node") {
-        return;
-    }
-    let harness = Harness::new();
-    let client = harness.client_of("node", "node_lock.js");
-    is_judged(&harness, &client);
+    is_judged("node", "node_lock.js");
 }
 
 #[test]
 fn a_client_of_grpcs_core_is_judged() {
-    let harness = Harness::new();
-    if is_missing("etcd", "etcd") || !harness.has_client("aetcd") {
+    let Some(harness) = harness_on("etcd").filter(|harness| harness.has_client("aetcd")) else {
         return;
-    }
+    };
     let words = "--backend etcd --nodes 1 --client aetcd --fault latency --clients 2 --grants 30 --time 15s --seed 1";
     harness.run(&format!("--runtime virtual {words}")).assert_exit(0);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{CLIENT, has_no_redis};
+use super::{CLIENT, harness_on};
 use crate::command::Harness;
 use crate::machine::said;
 
@@ -77,10 +77,7 @@ fn owners(run: &Path) -> Vec<(String, String)> {
 
 #[test]
 fn a_fork_is_the_same_client_as_one_that_was_started() {
-    if has_no_redis() {
-        return;
-    }
-    let harness = Harness::new();
+    let Some(harness) = harness_on("redis") else { return };
     let kept = harness.hunted("");
     // the fork server, and in each experiment the client that is asked what it promises
     assert_eq!(harness.begun(), 1 + EXPERIMENTS);
@@ -104,10 +101,7 @@ fn a_fork_is_the_same_client_as_one_that_was_started() {
 
 #[test]
 fn a_client_that_cannot_be_forked_is_started() {
-    if has_no_redis() {
-        return;
-    }
-    let harness = Harness::new();
+    let Some(harness) = harness_on("redis") else { return };
     let kept = harness.hunted("import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()");
     assert!(harness.begun() > 4 * EXPERIMENTS);
     harness.assert_same_again(&kept[0].display().to_string());

@@ -157,27 +157,20 @@ impl Drop for BusyMachine {
     }
 }
 
-/// Whether this machine lacks the programs of a backend, as its list of packages says.
-fn is_missing(backend: &str, product: &str) -> bool {
+/// A harness where this machine has the programs of a backend, as its list of packages says; `None`, which is told, where it lacks any.
+pub fn harness_on(backend: &str) -> Option<Harness> {
     let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/backends/{backend}/packages"));
     let lacks = Command::new(packages).output().unwrap();
-    let missing = !lacks.stdout.is_empty();
-    if missing {
-        eprintln!("skipped: there is no {product}");
+    let is_here = lacks.stdout.is_empty();
+    if !is_here {
+        eprintln!("skipped: the servers of {backend} are not here");
     }
-    missing
-}
-
-pub fn has_no_redis() -> bool {
-    is_missing("redis", "redis-server")
+    is_here.then(Harness::new)
 }
 
 #[test]
 fn a_lock_that_is_right_is_right_and_one_that_outlives_its_lease_is_not() {
-    if has_no_redis() {
-        return;
-    }
-    let harness = Harness::new();
+    let Some(harness) = harness_on("redis") else { return };
     let client = harness.client(CLIENT);
     let right = harness.virtual_time(&format!(
         "{client} --clients 3 --fault latency,reset --grants 60 --time 15s --seed 1"
@@ -193,10 +186,7 @@ fn a_lock_that_is_right_is_right_and_one_that_outlives_its_lease_is_not() {
 
 #[test]
 fn faults_on_messages_servers_and_clocks_have_their_effect() {
-    if has_no_redis() {
-        return;
-    }
-    let harness = Harness::new();
+    let Some(harness) = harness_on("redis") else { return };
     for (words, property) in [
         (
             "--recipe redis-setnx --clients 1 --fault drop-reply=SET:1 --time 15s --seed 1",
@@ -223,10 +213,7 @@ fn faults_on_messages_servers_and_clocks_have_their_effect() {
 
 #[test]
 fn a_replay_that_differs_says_where_and_has_an_exit_code_of_its_own() {
-    if has_no_redis() {
-        return;
-    }
-    let harness = Harness::new();
+    let Some(harness) = harness_on("redis") else { return };
     let dice: PathBuf = harness.folder.path().join("dice");
     fs::write(&dice, "").unwrap();
     // a client that remembers in a file that it ran before is another one each time
@@ -266,10 +253,7 @@ fn what_cannot_run_in_virtual_time_is_refused_with_the_runtime_that_can() {
 
 #[test]
 fn a_client_that_keeps_the_world_from_going_on_ends_the_run_with_its_name() {
-    if has_no_redis() {
-        return;
-    }
-    let harness = Harness::new();
+    let Some(harness) = harness_on("redis") else { return };
     let client = harness.client("while True: pass\n");
     let answer = harness.virtual_time(&format!("{client} --time 20s"));
     assert_eq!(answer.exit, 4, "{}", answer.stderr);
@@ -287,10 +271,7 @@ mod nightly {
 
     #[test]
     fn the_same_seed_is_the_same_history_also_on_a_busy_machine() {
-        if has_no_redis() {
-            return;
-        }
-        let harness = Harness::new();
+        let Some(harness) = harness_on("redis") else { return };
         let client = harness.client(CLIENT);
         for words in [
             format!("{client} --fault partition,pause-waiter,kill-holder --time 25s --seed 5"),

@@ -1,6 +1,6 @@
 //! Real servers of Redis that replicate, in virtual time: a master with a replica that harness promotes, and those that elect their master.
 
-use super::has_no_redis;
+use super::harness_on;
 use crate::command::{Answer, Harness};
 
 impl Harness {
@@ -13,10 +13,7 @@ impl Harness {
 
 #[test]
 fn a_lock_on_one_master_is_lost_in_a_failover_to_a_replica_that_lacks_it() {
-    if has_no_redis() {
-        return;
-    }
-    let harness = Harness::new();
+    let Some(harness) = harness_on("redis") else { return };
     let held_back = harness.fails_over("--recipe redis-set-px-lua --lease 2s --time 20s --fault failover");
     held_back.assert_violates("HL001");
     harness.assert_replayed();
@@ -24,10 +21,7 @@ fn a_lock_on_one_master_is_lost_in_a_failover_to_a_replica_that_lacks_it() {
 
 /// Of six servers: the master dies with its last grant. `None` without a Redis.
 fn servers_elect_a_replica(topology: &str) -> Option<Harness> {
-    if has_no_redis() {
-        return None;
-    }
-    let harness = Harness::new();
+    let harness = harness_on("redis")?;
     let words = format!("--topology {topology} --window 6s --time 22s --fault failover --lease 5s");
     let held_back = harness.fails_over(&words);
     held_back.assert_violates("HL001");
@@ -60,12 +54,10 @@ mod nightly {
 
     #[test]
     fn a_lock_stands_a_failover_to_a_replica_that_has_it() {
-        if has_no_redis() {
-            return;
-        }
+        let Some(harness) = harness_on("redis") else { return };
         for servers in ["--recipe redis-set-px-lua", "--topology sentinel", "--topology cluster"] {
             let words = "--window 6s --time 22s --fault failover=clean --lease 1s";
-            let clean = Harness::new().fails_over(&format!("{servers} {words}"));
+            let clean = harness.fails_over(&format!("{servers} {words}"));
             clean.assert_exit(0);
             assert_eq!(clean.verdict("HL001"), "holds");
         }

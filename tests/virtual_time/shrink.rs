@@ -1,16 +1,12 @@
 //! A find in virtual time: cut down, it comes each time, and is kept as a test.
 
-use super::{forking_client, has_no_redis};
-use crate::command::Harness;
+use super::{forking_client, harness_on};
 use crate::fixtures::written_test;
 use crate::machine::said;
 
 /// A find is cut down to a test of this name, which fails on the broken lock and passes on the mended one.
 fn is_cut_down_to(name: &str) {
-    if has_no_redis() {
-        return;
-    }
-    let harness = Harness::new();
+    let Some(harness) = harness_on("redis") else { return };
     let client = forking_client();
     let mended = harness.program("mended", &client);
     let without_lease = client.replace(r#""NX", "PX", str(self.lease_ms)"#, r#""NX""#);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use super::has_no_redis;
+use super::harness_on;
 use crate::command::Harness;
 use crate::machine::said;
 
@@ -45,10 +45,8 @@ struct Registry {
 }
 
 impl Registry {
-    fn new() -> Self {
-        let registry = Self {
-            harness: Harness::new(),
-        };
+    fn of(harness: Harness) -> Self {
+        let registry = Self { harness };
         let folder = registry.folder();
         for (version, words) in [("1.0", ""), ("2.0", "\"NX\",")] {
             let mut python = Command::new("python3");
@@ -87,10 +85,8 @@ impl Registry {
 
 #[test]
 fn of_two_versions_one_breaks_and_one_holds_and_one_that_cannot_be_had_is_said() {
-    if has_no_redis() {
-        return;
-    }
-    let registry = Registry::new();
+    let Some(harness) = harness_on("redis") else { return };
+    let registry = Registry::of(harness);
     let page = registry.folder().join("page.md");
     let surveyed = registry.survey(&format!("tiny==1.0 tiny==2.0 tiny==3.0 --page {}", page.display()));
     let text = said(&surveyed);

@@ -1,6 +1,6 @@
 //! `--threads-by-seed`: races between threads of one client, which the usual order of threads hides.
 
-use super::{CLIENT, has_no_redis};
+use super::{CLIENT, harness_on};
 use crate::command::Harness;
 
 /// Two clients in a process share a connection. Each request is sent under one lock and its answer read under another, so the answers may
@@ -94,10 +94,7 @@ fn exits(harness: &Harness, words: &str, seeds: std::ops::Range<u32>) -> Vec<i32
 
 /// It holds in the usual order, and does not in one that is drawn. `None` without a Redis.
 fn is_found(client: &str, words: &str) -> Option<Harness> {
-    if has_no_redis() {
-        return None;
-    }
-    let harness = Harness::new();
+    let harness = harness_on("redis")?;
     let words = format!("{} {words}", harness.client(client));
     assert_eq!(exits(&harness, &words, 1..2), [0]);
     let drawn = exits(
@@ -123,10 +120,7 @@ fn a_renewal_that_comes_after_the_release_is_found() {
 
 #[test]
 fn a_client_without_races_holds_in_every_order() {
-    if has_no_redis() {
-        return;
-    }
-    let harness = Harness::new();
+    let Some(harness) = harness_on("redis") else { return };
     let words = format!(
         "{} --clients 4 --per-process 2 --threads-by-seed --grants 60",
         harness.client(CLIENT)

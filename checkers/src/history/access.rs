@@ -116,11 +116,6 @@ impl History {
         numbers.into_iter().collect()
     }
 
-    /// Number of processes that ever acted.
-    pub fn process_count(&self) -> usize {
-        self.processes.len()
-    }
-
     /// Names of all locks, in the order in which they appear.
     pub fn locks(&self) -> impl Iterator<Item = &str> {
         self.locks.iter().map(|name| self.names.get(*name))

@@ -100,13 +100,6 @@ pub enum Role {
     Other(String),
 }
 
-impl Role {
-    /// Whether writes of clients go through it: a leader, a master, or a server without others.
-    pub fn is_primary(&self) -> bool {
-        matches!(self, Self::Leader | Self::Master | Self::Standalone)
-    }
-}
-
 /// Types with one word for each variant, and `Other` for every other text.
 macro_rules! words {
     ($($name:ident: { $($variant:ident = $word:literal,)+ })+) => {$(

@@ -92,20 +92,6 @@ impl Header {
         self.lease_ms = Some(lease_ms);
         self
     }
-
-    /// The same with what the lock promises.
-    #[must_use]
-    pub fn with_promises(mut self, promises: Promises) -> Self {
-        self.promises = promises;
-        self
-    }
-
-    /// The same with the limits that it is judged by.
-    #[must_use]
-    pub fn with_bounds(mut self, bounds: Bounds) -> Self {
-        self.bounds = bounds;
-        self
-    }
 }
 
 fn default_model() -> String {

@@ -75,38 +75,29 @@ impl Property {
 
     /// `HL001`, as it is typed and printed.
     pub fn id(self) -> &'static str {
-        match self {
-            Self::Hl001 => "HL001",
-            Self::Hl002 => "HL002",
-            Self::Hl003 => "HL003",
-            Self::Hl004 => "HL004",
-            Self::Hl005 => "HL005",
-            Self::Hl006 => "HL006",
-            Self::Hl007 => "HL007",
-            Self::Hl008 => "HL008",
-            Self::Hl009 => "HL009",
-            Self::Hl010 => "HL010",
-            Self::Hl011 => "HL011",
-        }
+        PROPERTY_WORDS[self as usize].0
     }
 
     /// The property in words, as tables print it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Hl001 => "mutual exclusion",
-            Self::Hl002 => "linearizable",
-            Self::Hl003 => "fencing tokens",
-            Self::Hl004 => "herd",
-            Self::Hl005 => "progress",
-            Self::Hl006 => "fairness",
-            Self::Hl007 => "phantom grant",
-            Self::Hl008 => "lost update",
-            Self::Hl009 => "silent loss",
-            Self::Hl010 => "early loss",
-            Self::Hl011 => "calls in time",
-        }
+        PROPERTY_WORDS[self as usize].1
     }
 }
+
+/// The id and the name of each property, in their order.
+const PROPERTY_WORDS: [(&str, &str); Property::ALL.len()] = [
+    ("HL001", "mutual exclusion"),
+    ("HL002", "linearizable"),
+    ("HL003", "fencing tokens"),
+    ("HL004", "herd"),
+    ("HL005", "progress"),
+    ("HL006", "fairness"),
+    ("HL007", "phantom grant"),
+    ("HL008", "lost update"),
+    ("HL009", "silent loss"),
+    ("HL010", "early loss"),
+    ("HL011", "calls in time"),
+];
 
 /// The four answers. A checker that runs out of budget is inconclusive, never a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -46,11 +46,16 @@ impl From<Finding> for PropertyAnswer {
     }
 }
 
+/// The check of a property that a module of this name decides, and that of the same name in `narrative` tells.
+macro_rules! decided_and_told {
+    ($module:ident) => {
+        |Derived { context, .. }| narrative::$module::tell(context, &$module::decide(context)).into()
+    };
+}
+
 /// One row a property, in their order.
 const CHECKS: [(Property, Check); Property::ALL.len()] = [
-    (Property::Hl001, |Derived { context, .. }| {
-        narrative::exclusion::tell(context, &exclusion::decide(context)).into()
-    }),
+    (Property::Hl001, decided_and_told!(exclusion)),
     (Property::Hl002, |Derived { context, decisions }| {
         let linearization = linearizability::linearization(context, decisions.as_deref());
         PropertyAnswer {
@@ -59,36 +64,20 @@ const CHECKS: [(Property, Check); Property::ALL.len()] = [
             certificates: linearization.certificates.unwrap_or_default(),
         }
     }),
-    (Property::Hl003, |Derived { context, .. }| {
-        narrative::fencing::tell(context, &fencing::decide(context)).into()
-    }),
-    (Property::Hl004, |Derived { context, .. }| {
-        narrative::herd::tell(context, &herd::decide(context)).into()
-    }),
-    (Property::Hl005, |Derived { context, .. }| {
-        narrative::progress::tell(context, &progress::decide(context)).into()
-    }),
-    (Property::Hl006, |Derived { context, .. }| {
-        narrative::fairness::tell(context, &fairness::decide(context)).into()
-    }),
-    (Property::Hl007, |Derived { context, .. }| {
-        narrative::phantom::tell(context, &phantom::decide(context)).into()
-    }),
+    (Property::Hl003, decided_and_told!(fencing)),
+    (Property::Hl004, decided_and_told!(herd)),
+    (Property::Hl005, decided_and_told!(progress)),
+    (Property::Hl006, decided_and_told!(fairness)),
+    (Property::Hl007, decided_and_told!(phantom)),
     (Property::Hl008, |Derived { context, .. }| {
         let updates = lost_update::decide(context);
         let mut answer = PropertyAnswer::from(narrative::lost_update::tell(context, &updates));
         answer.notes.extend(narrative::lost_update::note(&updates));
         answer
     }),
-    (Property::Hl009, |Derived { context, .. }| {
-        narrative::silent_loss::tell(context, &silent_loss::decide(context)).into()
-    }),
-    (Property::Hl010, |Derived { context, .. }| {
-        narrative::early_loss::tell(context, &early_loss::decide(context)).into()
-    }),
-    (Property::Hl011, |Derived { context, .. }| {
-        narrative::calls::tell(context, &calls::decide(context)).into()
-    }),
+    (Property::Hl009, decided_and_told!(silent_loss)),
+    (Property::Hl010, decided_and_told!(early_loss)),
+    (Property::Hl011, decided_and_told!(calls)),
 ];
 
 /// Events from which on properties are decided side by side: below, threads cost more than they bring.

@@ -94,11 +94,9 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> CallsInTime<'a> {
         .extend(given_up::of(context, &calm).into_iter().map(LateCall::GivenUp));
     grants_of_releases(context, &calm, &mut decided);
     decided.late.sort_by_key(|late| std::cmp::Reverse(late.late_ns()));
-    decided.verdict = match (decided.judged, decided.late.is_empty()) {
-        (0, _) => Verdict::NotApplicable,
-        (_, true) => Verdict::Holds,
-        (_, false) => Verdict::Violated,
-    };
+    if decided.judged > 0 {
+        decided.verdict = Verdict::of(!decided.late.is_empty());
+    }
     decided
 }
 

@@ -67,11 +67,9 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> EarlyLosses<'a> {
         decided.losses.extend(given_up);
     }
     decided.losses.sort_by_key(|loss| loss.lasted_ns);
-    decided.verdict = match (decided.undisturbed, decided.losses.is_empty()) {
-        (0, _) => Verdict::NotApplicable,
-        (_, true) => Verdict::Holds,
-        (_, false) => Verdict::Violated,
-    };
+    if decided.undisturbed > 0 {
+        decided.verdict = Verdict::of(!decided.losses.is_empty());
+    }
     decided
 }
 

@@ -87,10 +87,8 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> Exclusion<'a> {
         Verdict::Inconclusive
     } else if context.overlaps.is_empty() && !context.excused.is_empty() {
         Verdict::Inconclusive
-    } else if context.overlaps.is_empty() {
-        Verdict::Holds
     } else {
-        Verdict::Violated
+        Verdict::of(!context.overlaps.is_empty())
     };
     let described = context.conflicts.iter().take(limits::MAX_VIOLATIONS);
     let early = context.overlaps.iter().filter(|overlap| !after_lease(context, overlap));

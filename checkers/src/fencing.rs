@@ -95,11 +95,7 @@ pub(crate) fn decide(context: &Context<'_>) -> Fencing {
         return decided;
     }
     decided.writes = checked_writes(context);
-    decided.verdict = if decided.break_count > 0 || !decided.writes.wrong.is_empty() {
-        Verdict::Violated
-    } else {
-        Verdict::Holds
-    };
+    decided.verdict = Verdict::of(decided.break_count > 0 || !decided.writes.wrong.is_empty());
     decided
 }
 

@@ -113,6 +113,13 @@ pub enum Verdict {
     NotApplicable,
 }
 
+impl Verdict {
+    /// Of a property that the history could have shown to be violated: whether it did.
+    pub(crate) fn of(is_violated: bool) -> Self {
+        if is_violated { Self::Violated } else { Self::Holds }
+    }
+}
+
 /// The answers to all properties about one history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]

@@ -77,11 +77,7 @@ pub(crate) fn decide(context: &Context<'_>) -> Updates {
     };
     if context.history.counts.writes > 0 && context.model.is_lock() {
         updates.walk(context);
-        updates.verdict = if updates.damage.is_empty() {
-            Verdict::Holds
-        } else {
-            Verdict::Violated
-        };
+        updates.verdict = Verdict::of(!updates.damage.is_empty());
     }
     updates
 }

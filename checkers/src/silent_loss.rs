@@ -64,11 +64,7 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> SilentLosses<'a> {
     decided
         .silences
         .sort_by_key(|silence| std::cmp::Reverse(silence.length_ns()));
-    decided.verdict = if decided.silences.is_empty() {
-        Verdict::Holds
-    } else {
-        Verdict::Violated
-    };
+    decided.verdict = Verdict::of(!decided.silences.is_empty());
     decided
 }
 

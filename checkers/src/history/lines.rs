@@ -188,27 +188,6 @@ impl Default for LineFields {
     }
 }
 
-const INDEX: Key = Key::of("index");
-const TIME: Key = Key::of("time");
-const PROCESS: Key = Key::of("process");
-const CLIENT: Key = Key::of("client");
-const TYPE: Key = Key::of("type");
-const F_KEY: Key = Key::of("f");
-const LOCK: Key = Key::of("lock");
-const TOKEN: Key = Key::of("token");
-const OWNER: Key = Key::of("owner");
-const VALUE: Key = Key::of("value");
-const EXPECTED: Key = Key::of("expected");
-const PERMITS: Key = Key::of("permits");
-const WAIT_MS: Key = Key::of("wait_ms");
-const LATE_US: Key = Key::of("late_us");
-const CAUSE: Key = Key::of("cause");
-const ERROR: Key = Key::of("error");
-const WIRE: Key = Key::of("wire");
-const NODE: Key = Key::of("node");
-const MODE: Key = Key::of("mode");
-const FENCED: Key = Key::of("fenced");
-
 const NUMBER: &str = "a whole number of at most 64 bits";
 const SMALL: &str = "a whole number of at most 32 bits";
 const TEXT: &str = "a string";
@@ -225,35 +204,35 @@ impl LineFields {
             return;
         }
         match key {
-            INDEX => self.index = self.number("index", value).unwrap_or(NO_INDEX),
-            TIME => self.time = self.number("time", value),
-            PROCESS => self.process = self.whose(value),
-            CLIENT => self.client = self.small("client", value),
-            TYPE => self.set_kind(value, names),
-            F_KEY => self.set_f(value, names),
-            LOCK => self.lock = self.name("lock", value, names),
-            TOKEN => self.token = self.number("token", value),
-            OWNER => self.owner = self.name("owner", value, names),
+            Key::INDEX => self.index = self.number("index", value).unwrap_or(NO_INDEX),
+            Key::TIME => self.time = self.number("time", value),
+            Key::PROCESS => self.process = self.whose(value),
+            Key::CLIENT => self.client = self.small("client", value),
+            Key::TYPE => self.set_kind(value, names),
+            Key::F => self.set_f(value, names),
+            Key::LOCK => self.lock = self.name("lock", value, names),
+            Key::TOKEN => self.token = self.number("token", value),
+            Key::OWNER => self.owner = self.name("owner", value, names),
             _ => self.set_rare(key, value, names),
         }
     }
 
     fn set_rare(&mut self, key: Key, value: &ScanValue<'_>, names: &mut Names) {
         match key {
-            VALUE => self.rare.value = self.number("value", value),
-            EXPECTED => self.rare.expected = self.number("expected", value),
-            PERMITS => self.rare.permits = self.small("permits", value).unwrap_or(NONE),
-            LATE_US => self.rare.late_us = self.small("late_us", value).unwrap_or(NONE),
-            WAIT_MS => {
+            Key::VALUE => self.rare.value = self.number("value", value),
+            Key::EXPECTED => self.rare.expected = self.number("expected", value),
+            Key::PERMITS => self.rare.permits = self.small("permits", value).unwrap_or(NONE),
+            Key::LATE_US => self.rare.late_us = self.small("late_us", value).unwrap_or(NONE),
+            Key::WAIT_MS => {
                 let ms = self.number("wait_ms", value);
                 self.rare.wait_ms = ms.map_or(NONE, Rare::wait_of);
             }
-            CAUSE => self.rare.cause = self.name("cause", value, names),
-            ERROR => self.rare.error = self.name("error", value, names),
-            WIRE => self.wire = value.counts(),
-            NODE => self.node = value.text().map_or(NONE, |text| names.intern(text)),
-            MODE => self.mode = self.text("mode", value).map_or(Mode::Write, Mode::parse),
-            FENCED => match self.text("fenced", value) {
+            Key::CAUSE => self.rare.cause = self.name("cause", value, names),
+            Key::ERROR => self.rare.error = self.name("error", value, names),
+            Key::WIRE => self.wire = value.counts(),
+            Key::NODE => self.node = value.text().map_or(NONE, |text| names.intern(text)),
+            Key::MODE => self.mode = self.text("mode", value).map_or(Mode::Write, Mode::parse),
+            Key::FENCED => match self.text("fenced", value) {
                 Some("accepted") => self.rare.fenced = Some(Fenced::Accepted),
                 Some("refused") => self.rare.fenced = Some(Fenced::Refused),
                 _ => self.wrong = Some(("fenced", "`accepted` or `refused`")),

@@ -107,36 +107,21 @@ pub(super) fn recorded_line(
     (line.byte()? == b'\n' && index != NO_INDEX).then_some((fields, line.at))
 }
 
-/// A word of at most seven bytes as a number, the first byte in the lowest.
-const fn word(name: &str) -> u64 {
-    Key::of(name).number()
-}
-
-const INVOKE: u64 = word("invoke");
-const OK: u64 = word("ok");
-const FAIL: u64 = word("fail");
-const INFO: u64 = word("info");
-const SIGNAL: u64 = word("signal");
-const ACQUIRE: u64 = word("acquire");
-const RELEASE: u64 = word("release");
-const EXTEND: u64 = word("extend");
-const GRANTED: u64 = word("granted");
-const REVOKED: u64 = word("revoked");
-const READ: u64 = word("read");
-const WRITE: u64 = word("write");
-const WOKEN: u64 = word("woken");
-const LOST: u64 = word("lost");
-const CAS: u64 = word("cas");
-const LOCK: u64 = word("lock");
-const TOKEN: u64 = word("token");
-const OWNER: u64 = word("owner");
-const VALUE: u64 = word("value");
-const PERMITS: u64 = word("permits");
-const WAIT_MS: u64 = word("wait_ms");
-const LATE_US: u64 = word("late_us");
-const CAUSE: u64 = word("cause");
-const ERROR: u64 = word("error");
-const NODE: u64 = word("node");
+const INVOKE: Key = Key::of("invoke");
+const OK: Key = Key::of("ok");
+const FAIL: Key = Key::of("fail");
+const INFO: Key = Key::of("info");
+const SIGNAL: Key = Key::of("signal");
+const ACQUIRE: Key = Key::of("acquire");
+const RELEASE: Key = Key::of("release");
+const EXTEND: Key = Key::of("extend");
+const GRANTED: Key = Key::of("granted");
+const REVOKED: Key = Key::of("revoked");
+const READ: Key = Key::of("read");
+const WRITE: Key = Key::of("write");
+const WOKEN: Key = Key::of("woken");
+const LOST: Key = Key::of("lost");
+const CAS: Key = Key::of("cas");
 
 struct LineCursor<'a> {
     text: &'a str,
@@ -206,14 +191,14 @@ impl LineCursor<'_> {
 
     /// A word of at most seven bytes and the quote behind it, without what a string may have in other lines.
     #[inline]
-    fn word(&mut self) -> Option<u64> {
+    fn word(&mut self) -> Option<Key> {
         let eight = self.eight()?;
         let length = zeros_of_quotes(eight).trailing_zeros() / 8;
         if length >= 8 {
             return None;
         }
         self.at += length as usize + 1;
-        Some(eight & !(u64::MAX << (8 * length)))
+        Some(Key(eight & !(u64::MAX << (8 * length))))
     }
 
     /// A string without escapes, behind its first quote.
@@ -251,19 +236,19 @@ impl LineCursor<'_> {
         let key = self.word()?;
         self.literal(b":")?;
         match key {
-            TOKEN => fields.token = Some(self.number()?),
-            WAIT_MS => said(rare).wait_ms = Rare::wait_of(self.number()?),
-            LATE_US => said(rare).late_us = self.small()?,
-            VALUE => said(rare).value = Some(self.number()?),
-            PERMITS => said(rare).permits = self.small()?,
-            LOCK | OWNER | CAUSE | ERROR | NODE => {
+            Key::TOKEN => fields.token = Some(self.number()?),
+            Key::WAIT_MS => said(rare).wait_ms = Rare::wait_of(self.number()?),
+            Key::LATE_US => said(rare).late_us = self.small()?,
+            Key::VALUE => said(rare).value = Some(self.number()?),
+            Key::PERMITS => said(rare).permits = self.small()?,
+            Key::LOCK | Key::OWNER | Key::CAUSE | Key::ERROR | Key::NODE => {
                 self.literal(b"\"")?;
                 let name = self.name(names, short)?;
                 match key {
-                    LOCK => fields.lock = name,
-                    OWNER => fields.owner = name,
-                    CAUSE => said(rare).cause = name,
-                    ERROR => said(rare).error = name,
+                    Key::LOCK => fields.lock = name,
+                    Key::OWNER => fields.owner = name,
+                    Key::CAUSE => said(rare).cause = name,
+                    Key::ERROR => said(rare).error = name,
                     _ if fields.f == F::Acquire => fields.node = name,
                     _ => {}
                 }

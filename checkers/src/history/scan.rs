@@ -52,7 +52,7 @@ impl ScanValue<'_> {
 ///
 /// A name of more than eight bytes is no field that matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Key(u64);
+pub(crate) struct Key(pub(super) u64);
 
 impl Key {
     pub(crate) const fn of(name: &str) -> Self {
@@ -62,10 +62,30 @@ impl Key {
             Self(word_of(name.as_bytes()))
         }
     }
+}
 
-    pub(super) const fn number(self) -> u64 {
-        self.0
-    }
+/// The fields of an event.
+impl Key {
+    pub(super) const INDEX: Self = Self::of("index");
+    pub(super) const TIME: Self = Self::of("time");
+    pub(super) const PROCESS: Self = Self::of("process");
+    pub(super) const CLIENT: Self = Self::of("client");
+    pub(super) const TYPE: Self = Self::of("type");
+    pub(super) const F: Self = Self::of("f");
+    pub(super) const LOCK: Self = Self::of("lock");
+    pub(super) const TOKEN: Self = Self::of("token");
+    pub(super) const OWNER: Self = Self::of("owner");
+    pub(super) const VALUE: Self = Self::of("value");
+    pub(super) const EXPECTED: Self = Self::of("expected");
+    pub(super) const PERMITS: Self = Self::of("permits");
+    pub(super) const WAIT_MS: Self = Self::of("wait_ms");
+    pub(super) const LATE_US: Self = Self::of("late_us");
+    pub(super) const CAUSE: Self = Self::of("cause");
+    pub(super) const ERROR: Self = Self::of("error");
+    pub(super) const WIRE: Self = Self::of("wire");
+    pub(super) const NODE: Self = Self::of("node");
+    pub(super) const MODE: Self = Self::of("mode");
+    pub(super) const FENCED: Self = Self::of("fenced");
 }
 
 const fn word_of(bytes: &[u8]) -> u64 {

@@ -41,6 +41,7 @@ mod standstill;
 mod starvation;
 mod text_drawing;
 mod tickets;
+mod wait;
 mod watched;
 
 pub use check::{check, check_property};

@@ -13,6 +13,7 @@ use crate::history::event::Kind;
 use crate::history::names::FastMap;
 use crate::history::{F, History, OrderBasis, PackedEvent, Refusal};
 use crate::limits;
+use crate::wait::{self, Wait};
 
 /// A client that did not get a lock.
 #[derive(Debug, Clone, Copy)]
@@ -39,18 +40,6 @@ pub(crate) enum Starving {
     PastTheBound,
     /// Every call was answered with an error, and not with `busy` or `timeout`.
     Refused,
-}
-
-/// One wait of one client.
-#[derive(Debug, Clone, Copy)]
-struct Attempt {
-    process: u32,
-    call: u32,
-    from_ns: u64,
-    to_ns: u64,
-    acquired: bool,
-    /// Answered with an error, and not that the lock is taken.
-    refused: bool,
 }
 
 /// The clients that starved, the longest first.
@@ -89,7 +78,7 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
             let never = never(lock, *client, &asked[client]);
             let attempts = AttemptsInOrder::of(attempts);
             let of = |how: Starving, enough: u64| {
-                let stretches = calm.iter().flat_map(|span| stretches(attempts.during(span), span, how));
+                let stretches = calm.iter().flat_map(|span| stretches(history, attempts.during(span), span, how));
                 let longest = stretches.max_by_key(|stretch| stretch.to_ns - stretch.from_ns)?;
                 let others = grants.all.but_to(*client, (longest.from_ns, longest.to_ns));
                 // a bound that was asked for says which wait is too long, whichever client has the lock meanwhile
@@ -248,7 +237,7 @@ fn asked(history: &History, looked_at: &[bool]) -> Vec<FastMap<u32, AskedFor>> {
         });
         match answer {
             Some((Kind::Ok, ns)) => asked.acquired_ns = asked.acquired_ns.min(ns),
-            Some(_) => asked.refused = asked.refused || is_a_refusal(history, call, history.event(call.mate)),
+            Some(_) => asked.refused = asked.refused || is_refused(history, call),
             None => {}
         }
     });
@@ -260,29 +249,22 @@ fn attempts(
     history: &History,
     died: &[u64],
     calls: &[u32],
-    mut clients: BTreeMap<u32, Vec<Attempt>>,
-) -> BTreeMap<u32, Vec<Attempt>> {
+    mut clients: BTreeMap<u32, Vec<Wait>>,
+) -> BTreeMap<u32, Vec<Wait>> {
     for call in calls {
         let event = history.event(*call);
-        let Some(attempts) = clients.get_mut(&history.client_of(event.process)) else {
-            continue;
-        };
-        let reply = history.events.get(event.mate as usize);
-        let gone = died[event.process as usize].min(history.end_ns);
-        attempts.push(Attempt {
-            process: event.process,
-            call: *call,
-            from_ns: event.time,
-            to_ns: reply.map_or(gone, |reply| reply.time),
-            acquired: reply.is_some_and(|reply| reply.kind == Kind::Ok),
-            refused: reply.is_some_and(|reply| is_a_refusal(history, event, reply)),
-        });
+        if let Some(attempts) = clients.get_mut(&history.client_of(event.process)) {
+            attempts.push(Wait::of(history, died, *call, event));
+        }
     }
     clients
 }
 
 /// Whether an acquire was answered with an error that does not say that the lock is taken, in any words: long before its wait was over.
-fn is_a_refusal(history: &History, call: PackedEvent, reply: PackedEvent) -> bool {
+fn is_refused(history: &History, call: PackedEvent) -> bool {
+    let Some(reply) = history.events.get(call.mate as usize) else {
+        return false;
+    };
     let wait_ns = limits::ns(u64::from(history.wait_ms(call)));
     let error = history.error(reply).map(Refusal::parse);
     let is_taken = matches!(error, Some(Refusal::Busy | Refusal::Timeout));
@@ -291,26 +273,20 @@ fn is_a_refusal(history: &History, call: PackedEvent, reply: PackedEvent) -> boo
 
 /// The attempts of one client, in the order of its calls.
 struct AttemptsInOrder<'a> {
-    attempts: &'a [Attempt],
-    /// When all up to that one were over.
+    attempts: &'a [Wait],
     over_ns: Vec<u64>,
 }
 
 impl<'a> AttemptsInOrder<'a> {
-    fn of(attempts: &'a [Attempt]) -> Self {
-        let mut over_ns = 0;
-        let later = |attempt: &Attempt| {
-            over_ns = attempt.to_ns.max(over_ns);
-            over_ns
-        };
+    fn of(attempts: &'a [Wait]) -> Self {
         Self {
             attempts,
-            over_ns: attempts.iter().map(later).collect(),
+            over_ns: wait::over_ns(attempts.iter().copied()),
         }
     }
 
     /// All attempts that may have been on at some instant of a span, and none that was over before it.
-    fn during(&self, span: &CalmSpan) -> &'a [Attempt] {
+    fn during(&self, span: &CalmSpan) -> &'a [Wait] {
         let from = self.over_ns.partition_point(|over_ns| *over_ns <= span.from_ns);
         let to = self.attempts.partition_point(|attempt| attempt.from_ns < span.to_ns);
         &self.attempts[from.min(to)..to]
@@ -318,11 +294,11 @@ impl<'a> AttemptsInOrder<'a> {
 }
 
 /// The stretches of a calm span in which a client asked all the time and got nothing, or was only refused.
-fn stretches(attempts: &[Attempt], span: &CalmSpan, how: Starving) -> Vec<Starved> {
+fn stretches(history: &History, attempts: &[Wait], span: &CalmSpan, how: Starving) -> Vec<Starved> {
     let mut found: Vec<Starved> = Vec::new();
     let mut broken = true;
     for attempt in attempts {
-        if how == Starving::Refused && !attempt.refused {
+        if how == Starving::Refused && !is_refused(history, history.event(attempt.call)) {
             broken = true;
             continue;
         }

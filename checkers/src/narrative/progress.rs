@@ -7,8 +7,9 @@ use crate::history::names::NONE;
 use crate::history::{F, MessageMatch, Window};
 use crate::progress::{
     self, DroppedMessage, LeftBehind, LeftBy, NotKnown, ProgressAfterHeal, ProgressOutcome, Stuck, StuckCause,
-    StuckClass, StuckOwner, Waiter,
+    StuckClass, StuckOwner,
 };
+use crate::wait::Wait;
 
 /// The finding of HL005.
 pub(crate) fn tell(context: &Context<'_>, decided: &ProgressOutcome) -> Finding {
@@ -110,7 +111,7 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
         violation.show(history, *position, role(&stuck.owner));
     }
     violation.say(history, text, &positions);
-    if let Some(Waiter { process, call }) = stuck.waiter {
+    if let Some(Wait { process, call, .. }) = stuck.waiter {
         let asked = at(history.event(call).time);
         let text = format!(
             "{} asked for it at {asked}, and until {} nobody got it.",

@@ -1,10 +1,11 @@
 //! Two clients of which each holds the lock that the other one waits for.
 
 use super::stuck::{Stuck, StuckClass, StuckOwner};
-use super::waits::{Wait, Waits};
+use super::waits::Waits;
 use crate::context::Context;
 use crate::history::names::FastMap;
 use crate::holds::LockHold;
+use crate::wait::Wait;
 
 /// A hold, and when it and all holds of its process that began before it were over, in nanoseconds.
 type HoldInOrder<'a> = (&'a LockHold, u64);
@@ -72,24 +73,24 @@ impl<'a> LongHolds<'a> {
         let long = |wait: &Wait| wait.length_ns() > self.bound_ns;
         let history = self.context.history;
         waits.of_lock(lock).filter(long).find_map(|wait| {
-            let own = self.within(wait.waiter.process, (wait.from_ns, wait.to_ns));
+            let own = self.within(wait.process, (wait.from_ns, wait.to_ns));
             let mut others = own.filter(|(hold, _)| hold.lock(history) != lock);
             others.find_map(|(other, shared)| {
                 let mut back = waits.between(other.lock(history), shared.0, shared.1).filter(long);
                 back.find_map(|back| {
                     let both = (shared.0.max(back.from_ns), shared.1.min(back.to_ns));
-                    let mut holds = self.within(back.waiter.process, both);
+                    let mut holds = self.within(back.process, both);
                     let (hold, (from_ns, to_ns)) = holds.find(|(hold, _)| hold.lock(history) == lock)?;
                     Some(Stuck {
                         lock,
                         class: StuckClass::Deadlock,
                         from_ns,
                         to_ns,
-                        waiter: Some(wait.waiter),
+                        waiter: Some(wait),
                         owner: StuckOwner::WaitsInTurn {
-                            process: back.waiter.process,
+                            process: back.process,
                             got: hold.got,
-                            call: back.waiter.call,
+                            call: back.call,
                         },
                         is_shown: false,
                     })

@@ -19,7 +19,7 @@ use deadlock::LongHolds;
 pub(crate) use dropped::{DroppedMessage, dropped_message};
 pub(crate) use left::{LeftBehind, LeftBy};
 use owners::OwnerNames;
-pub(crate) use stuck::{Stuck, StuckClass, StuckOwner, Waiter};
+pub(crate) use stuck::{Stuck, StuckClass, StuckOwner};
 use waits::{HoldsInOrder, Stall, Waits};
 
 /// What was decided about HL005.

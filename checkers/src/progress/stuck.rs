@@ -1,5 +1,7 @@
 //! A lock that does not move: who waits for it, who owns it, and how that came.
 
+use crate::wait::Wait;
+
 /// How a lock was stuck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StuckClass {
@@ -25,14 +27,6 @@ impl StuckClass {
     }
 }
 
-/// A process that waits for a lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Waiter {
-    pub process: u32,
-    /// The position of its call.
-    pub call: u32,
-}
-
 /// A lock that did not move for longer than it may.
 #[derive(Debug)]
 pub(crate) struct Stuck {
@@ -41,7 +35,7 @@ pub(crate) struct Stuck {
     pub class: StuckClass,
     pub from_ns: u64,
     pub to_ns: u64,
-    pub waiter: Option<Waiter>,
+    pub waiter: Option<Wait>,
     pub owner: StuckOwner,
     /// Whether the server's lines show who owned it.
     pub is_shown: bool,

@@ -2,32 +2,17 @@
 
 use std::cell::OnceCell;
 
-use super::stuck::Waiter;
 use crate::calm::CalmSpan;
 use crate::context::Context;
 use crate::history::event::Kind;
 use crate::history::names::NONE;
-use crate::history::{F, History, OrderBasis, PackedEvent, Refusal};
+use crate::history::{F, History, OrderBasis, Refusal};
 use crate::holds::LockHold;
 use crate::limits;
+use crate::wait::{self, Wait};
 
 /// A lock is asked for again and again while pauses between attempts are at most the time for which it may stand still by this.
 const ASKED_AGAIN: u64 = 3;
-
-/// One acquire, from its call to its answer, or to the end of its process.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Wait {
-    pub waiter: Waiter,
-    acquired: bool,
-    pub from_ns: u64,
-    pub to_ns: u64,
-}
-
-impl Wait {
-    pub(super) fn length_ns(&self) -> u64 {
-        self.to_ns.saturating_sub(self.from_ns)
-    }
-}
 
 impl WaitsAfter {
     fn see(&mut self, wait: &Wait, since_ns: u64) {
@@ -81,7 +66,7 @@ impl<'a> HoldsInOrder<'a> {
 pub(super) struct Stall {
     pub from_ns: u64,
     pub to_ns: u64,
-    pub waiter: Waiter,
+    pub waiter: Wait,
     /// The hold that ended last before it: its place in the holds of the lock.
     pub after: Option<u32>,
 }
@@ -122,7 +107,7 @@ impl<'a> Waits<'a> {
             let Some(lock) = history.lock_number(call) else {
                 return;
             };
-            let wait = waits.wait_of(position, call);
+            let wait = Wait::of(history, &waits.died, position, call);
             waits.longest_ns[lock] = waits.longest_ns[lock].max(wait.length_ns());
             if wait.to_ns >= since_ns {
                 after.see(&wait, since_ns);
@@ -157,13 +142,7 @@ impl<'a> Waits<'a> {
 
     /// The same without those that were over by a time, and those that began later than another.
     pub(super) fn between(&self, lock: usize, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Wait> {
-        let over_ns = self.over_ns[lock].get_or_init(|| {
-            let ends = self.of_lock(lock).scan(0, |over_ns, wait| {
-                *over_ns = wait.to_ns.max(*over_ns);
-                Some(*over_ns)
-            });
-            ends.collect()
-        });
+        let over_ns = self.over_ns[lock].get_or_init(|| wait::over_ns(self.of_lock(lock)));
         let first = over_ns.partition_point(|over_ns| *over_ns <= from_ns);
         let calls = self.calls(lock)[first..].iter();
         // where the order of the lines counts, a later call may have an earlier time
@@ -175,7 +154,7 @@ impl<'a> Waits<'a> {
 
     /// Whether an attempt was to wait for a time that it says, and was told that the lock was taken.
     fn is_refused(&self, wait: &Wait) -> bool {
-        let call = self.history.event(wait.waiter.call);
+        let call = self.history.event(wait.call);
         let said = self
             .history
             .events
@@ -187,22 +166,7 @@ impl<'a> Waits<'a> {
     }
 
     fn wait(&self, call: u32) -> Wait {
-        self.wait_of(call, self.history.event(call))
-    }
-
-    #[inline]
-    fn wait_of(&self, position: u32, call: PackedEvent) -> Wait {
-        let answer = self.history.events.answer(call.mate);
-        let over_ns = || self.died[call.process as usize].min(self.history.end_ns);
-        Wait {
-            waiter: Waiter {
-                process: call.process,
-                call: position,
-            },
-            acquired: answer.is_some_and(|(kind, _)| kind == Kind::Ok),
-            from_ns: call.time,
-            to_ns: answer.map_or_else(over_ns, |(_, ns)| ns),
-        }
+        Wait::of(self.history, &self.died, call, self.history.event(call))
     }
 
     /// Stalls of one lock in a span that are longer than the bound.
@@ -258,7 +222,7 @@ impl<'a> Waits<'a> {
                 _ => Some(Stall {
                     from_ns: from,
                     to_ns: to,
-                    waiter: wait.waiter,
+                    waiter: wait,
                     after: None,
                 }),
             };
@@ -278,10 +242,9 @@ impl<'a> Waits<'a> {
 
 impl Waits<'_> {
     /// A wait in a stall by another client than this one, if there is one: the one to tell of.
-    pub(super) fn besides(&self, context: &Context<'_>, lock: usize, stall: &Stall, client: u32) -> Option<Waiter> {
+    pub(super) fn besides(&self, context: &Context<'_>, lock: usize, stall: &Stall, client: u32) -> Option<Wait> {
         let mut waits = self.between(lock, stall.from_ns, stall.to_ns);
-        let other = waits.find(|wait| context.history.client_of(wait.waiter.process) != client);
-        other.map(|wait| wait.waiter)
+        waits.find(|wait| context.history.client_of(wait.process) != client)
     }
 }
 

@@ -10,6 +10,9 @@ mod calls;
 mod calm;
 mod check;
 mod context;
+#[cfg(test)]
+#[path = "../tests/dice.rs"]
+mod dice;
 mod early_loss;
 mod exclusion;
 mod extensions;

@@ -233,17 +233,13 @@ fn by_the_server(context: &Context<'_>, lock: usize, tickets: &[Ticket<'_>]) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dice::dice;
     use crate::history::{History, ReadOptions};
     use crate::options::Options;
 
     /// A history of three processes and two locks that comes from a number: nobody keeps to anything.
-    fn random(mut dice: u64) -> History {
-        let mut roll = |sides: u64| {
-            dice ^= dice << 13;
-            dice ^= dice >> 7;
-            dice ^= dice << 17;
-            (dice >> 33) % sides
-        };
+    fn random(seed: u64) -> History {
+        let mut roll = dice(seed);
         let mut text = String::from(
             r#"{"format":"harness-history","version":1,"run":"r","model":"mutex","promises":{"tokens":true}}"#,
         );

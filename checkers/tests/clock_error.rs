@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::dice;
+use super::dice::dice;
 use harness_checkers::{
     Entry, F, Finding, Findings, Header, History, HistoryBuilder, Kind, Mode, Model, Options, Process, Property,
     Verdict, check,

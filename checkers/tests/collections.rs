@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::dice;
+use super::dice::dice;
 use harness_checkers::linearizability::{
     Collected, CollectionOp, Operation, Searched, SequentialSpec, decide_queue, decide_set, decide_stack, search,
 };

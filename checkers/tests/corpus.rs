@@ -1,6 +1,6 @@
 //! The corpus of the fuzz target, replayed, and torn and twisted a few thousand ways: no input panics.
 
-use super::dice;
+use super::dice::dice;
 use super::every_way::every_way;
 
 /// Twists of each file; `TWISTS` asks for more.

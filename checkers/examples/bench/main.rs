@@ -7,6 +7,8 @@
 //! it, `bench edn PATH PATH` writes it as EDN.
 
 mod corners;
+#[path = "../../tests/dice.rs"]
+mod dice;
 mod files;
 mod monitor;
 mod porcupine;
@@ -15,6 +17,7 @@ mod stores;
 use std::process::Command;
 use std::time::Instant;
 
+use dice::dice;
 use harness_checkers::history::event::{Header, Kind, Process};
 use harness_checkers::linearizability::{self, LockOp, OneOwner, Operation, Register, RegisterOp, Searched, search};
 use harness_checkers::{Budget, Clock, Entry, F, History, HistoryBuilder, Mode, Model, Options, check};
@@ -189,13 +192,7 @@ fn decide(case: &Case, model: Model, history: &History, operations: &[Operation<
 /// A hundred histories of a compare-and-set register, of a few operations each, as short as the public logs of etcd;
 /// with a read that is off by one at nine tenths when that is planted.
 fn registers(case: &Case) -> Vec<Vec<Operation<RegisterOp>>> {
-    let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut roll = move |sides: u64| {
-        dice ^= dice << 13;
-        dice ^= dice >> 7;
-        dice ^= dice << 17;
-        (dice >> 33) % sides
-    };
+    let mut roll = dice(0x9e37_79b9_7f4a_7c15);
     (0..100)
         .map(|_| {
             let (mut value, mut operations) = (None, Vec::new());

@@ -491,19 +491,13 @@ impl BlockBase {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn roll(dice: &mut u64, sides: u64) -> u64 {
-        *dice ^= *dice << 13;
-        *dice ^= *dice >> 7;
-        *dice ^= *dice << 17;
-        (*dice >> 33) % sides
-    }
+    use crate::dice::dice;
 
     /// Random events; one in so many is far from its neighbours in one of its numbers.
     fn random(count: u32, far: u64) -> Vec<PackedEvent> {
-        let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut dice = dice(0x9e37_79b9_7f4a_7c15);
         let event = |position: u32| {
-            let mut roll = |sides: u64| roll(&mut dice, sides) as u32;
+            let mut roll = |sides: u64| dice(sides) as u32;
             let (kind, f, mode) = WORDS[roll(WORD_COUNT as u64) as usize];
             let mut event = PackedEvent {
                 time: 1_000_000_000_000 + u64::from(position) * 1_000 + u64::from(roll(50_000)),

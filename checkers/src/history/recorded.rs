@@ -273,6 +273,7 @@ fn zeros_of_quotes(eight: u64) -> u64 {
 mod tests {
     use super::super::lines::LineBlock;
     use super::*;
+    use crate::dice::dice;
 
     /// What a block of lines says, with names in place of their numbers, and whether it ends with a fault.
     fn parsed(text: &str) -> (Vec<String>, bool) {
@@ -331,13 +332,8 @@ mod tests {
 
     #[test]
     fn a_line_says_the_same_to_both_readers() {
-        let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut roll = move |sides: usize| {
-            dice ^= dice << 13;
-            dice ^= dice >> 7;
-            dice ^= dice << 17;
-            (dice >> 33) as usize % sides
-        };
+        let mut dice = dice(0x9e37_79b9_7f4a_7c15);
+        let mut roll = |sides: usize| dice(sides as u64) as usize;
         let letters: Vec<char> = "{}\":,[] 0159eE+-.\\abfnul\u{7}é".chars().collect();
         let mut wrong = 0;
         for _ in 0..60_000 {

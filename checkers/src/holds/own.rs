@@ -256,23 +256,21 @@ impl OwnTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dice::dice;
 
     #[test]
     fn places_are_a_list() {
-        let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut roll = dice(0x9e37_79b9_7f4a_7c15);
         let (mut places, mut list) = (Places::default(), Vec::new());
         for place in 0..10_000 {
-            dice ^= dice << 13;
-            dice ^= dice >> 7;
-            dice ^= dice << 17;
-            match dice % 7 {
+            match roll(7) {
                 0..3 => {
                     places.push(place);
                     list.push(place);
                 }
                 3..5 => assert_eq!(places.pop(), list.pop()),
-                5 if !list.is_empty() => places.remove(list.remove((dice >> 8) as usize % list.len())),
-                _ if dice % 97 == 6 => {
+                5 if !list.is_empty() => places.remove(list.remove(roll(list.len() as u64) as usize)),
+                _ if roll(14) == 0 => {
                     places.clear();
                     list.clear();
                 }

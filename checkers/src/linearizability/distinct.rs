@@ -89,17 +89,12 @@ mod tests {
     use super::super::search::Searched;
     use super::super::search_run::search;
     use super::*;
+    use crate::dice::dice;
     use crate::options::{Budget, Clock};
 
     /// Reads and writes of a few clients, of which some are answered with the value of a wrong moment; times in steps of `grain`.
     fn random(seed: u64, grain: u64) -> Vec<Operation<RegisterOp>> {
-        let mut dice = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let mut roll = move |sides: u64| {
-            dice ^= dice << 13;
-            dice ^= dice >> 7;
-            dice ^= dice << 17;
-            (dice >> 33) % sides
-        };
+        let mut roll = dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let (mut operations, mut values) = (Vec::new(), vec![None]);
         for place in 0..3 + roll(9) {
             let at = 250 + place * 100;

@@ -195,9 +195,7 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: 
     }
     // one that compares nothing removes what is another's
     let denied = denied.into_iter().filter(|(_, hold, removed_ns, lag_ns)| {
-        let other = context
-            .releases()
-            .of_another(context.history, hold, *removed_ns, *lag_ns);
+        let other = context.release_of_another(hold, *removed_ns, *lag_ns);
         other.is_none()
     });
     let denied: Vec<LateCall<'a>> = denied.map(|(call, ..)| call).collect();

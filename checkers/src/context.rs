@@ -138,9 +138,11 @@ impl<'a> Context<'a> {
         excused.any(|overlap| overlap.first.got == got || overlap.second.got == got)
     }
 
-    /// When releases of each lock were under way.
-    pub(crate) fn releases(&self) -> &Releases {
-        self.releases.get_or_init(|| Releases::of(self.history))
+    /// The call of the last release of the lock of a hold, by another process, that was under way at `ns` or had been answered at
+    /// most `lag_ns` before.
+    pub(crate) fn release_of_another(&self, hold: &LockHold, ns: u64, lag_ns: u64) -> Option<u32> {
+        let releases = self.releases.get_or_init(|| Releases::of(self.history));
+        releases.of_another(hold.lock(self.history), hold.process, ns, lag_ns)
     }
 
     /// Until when a grant of a lock stood: until the observer told its end, or until another client had the lock to itself. Where the

@@ -147,11 +147,7 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
         let ended = grant.revoked_ns(history).is_some_and(|ended| between.contains(&ended));
         ended && grant.cause(history) == Some(RevokeCause::Expired)
     };
-    let release = || {
-        context
-            .releases()
-            .of_another(context.history, &overlap.first, second_ns, limits::OBSERVER_LAG_NS)
-    };
+    let release = || context.release_of_another(&overlap.first, second_ns, limits::OBSERVER_LAG_NS);
     let removed = || unnamed().next().is_some() && !unnamed().any(has_expired);
     if first.is_none() && removed() && release().is_some() {
         return OverlapClass::ForeignRelease;
@@ -210,8 +206,7 @@ fn has_no_grant(context: &Context<'_>, hold: &LockHold) -> bool {
 /// Whether another process was releasing the lock when the first grant ended.
 fn is_beside_a_release(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant) -> bool {
     let ended_ns = first.revoked_ns(context.history).unwrap_or(0);
-    let releases = context.releases();
-    let other = releases.of_another(context.history, &overlap.first, ended_ns, limits::OBSERVER_LAG_NS);
+    let other = context.release_of_another(&overlap.first, ended_ns, limits::OBSERVER_LAG_NS);
     other.is_some()
 }
 

@@ -1,7 +1,6 @@
 //! When releases of each lock were under way.
 
 use crate::history::{F, History};
-use crate::holds::LockHold;
 
 /// One release.
 #[derive(Debug, Clone, Copy)]
@@ -45,12 +44,11 @@ impl Releases {
         Self { of_lock }
     }
 
-    /// The call of the last release of another process, of the lock of this hold, that was under way at `ns` or had been answered
-    /// at most `lag_ns` before.
-    pub(crate) fn of_another(&self, history: &History, hold: &LockHold, ns: u64, lag_ns: u64) -> Option<u32> {
-        let spans = &self.of_lock[hold.lock(history)];
+    /// The call of the last release of a lock, by another process, that was under way at `ns` or had been answered at most `lag_ns`
+    /// before.
+    pub(crate) fn of_another(&self, lock: usize, process: u32, ns: u64, lag_ns: u64) -> Option<u32> {
+        let spans = &self.of_lock[lock];
         let before = &spans[..spans.partition_point(|span| span.called_ns <= ns)];
-        let process = hold.process;
         let near = before.iter().rev();
         let mut near = near.take_while(|span| span.latest_ns.saturating_add(lag_ns) >= ns);
         let found = near.find(|span| span.process != process && span.answered_ns.saturating_add(lag_ns) >= ns);

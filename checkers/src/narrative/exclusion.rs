@@ -211,9 +211,8 @@ fn granted_twice(context: &Context<'_>, double: &DoubleGrant<'_>) -> Violation {
     let (history, DoubleGrant { first, second, .. }) = (context.history, double);
     let (class, lock) = (OverlapClass::GrantedTwice, first.lock(history));
     let (given_ns, until_ns) = (double.granted_ns, history.ns(first.to));
-    let mut violation = history.violation(class.name(), lock, &[first.process, second.process], given_ns);
+    let mut violation = context.violation(class.name(), lock, &[first.process, second.process], given_ns);
     violation.overlap_ns = Some((given_ns, until_ns));
-    violation.window = context.window_before(given_ns).map(|window| window.number);
     let (a, b) = history.both(first.process, second.process);
     violation.summary = format!(
         "the server gave `{}` to {b} while {a} had it, by its own record",
@@ -251,9 +250,8 @@ fn describe(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> 
     let (first, second) = (&overlap.first, &overlap.second);
     let (from_ns, to_ns) = (history.ns(overlap.from()), history.ns(overlap.to()));
     let lock = second.lock(history);
-    let mut violation = history.violation(class.name(), lock, &[first.process, second.process], from_ns);
+    let mut violation = context.violation(class.name(), lock, &[first.process, second.process], from_ns);
     violation.overlap_ns = Some((from_ns, to_ns));
-    violation.window = context.window_before(from_ns).map(|window| window.number);
     let same = history.client_of(first.process) == history.client_of(second.process);
     let clients = if same {
         "two processes of one client"
@@ -343,11 +341,7 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     if let (Some(grant), Some(ns)) = (taken, taken_ns) {
         let cause = in_brackets(grant.cause(history));
         let by_release = class == OverlapClass::ForeignRelease;
-        let release = by_release.then(|| {
-            context
-                .releases()
-                .of_another(context.history, first, ns, limits::OBSERVER_LAG_NS)
-        });
+        let release = by_release.then(|| context.release_of_another(first, ns, limits::OBSERVER_LAG_NS));
         told.push((
             ns,
             match release.flatten().map(|call| (call, history.event(call))) {

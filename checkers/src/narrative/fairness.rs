@@ -116,8 +116,7 @@ fn out_of_order(context: &Context<'_>, broken: &TokenBreak) -> Violation {
     let holds = [broken.later.hold, broken.earlier.hold];
     let processes: Vec<u32> = holds.iter().flatten().map(|hold| hold.process).collect();
     let at_ns = history.event(broken.later.position).time;
-    let mut violation = history.violation("out-of-ticket-order", broken.lock, &processes, at_ns);
-    violation.window = context.window_before(at_ns).map(|window| window.number);
+    let mut violation = context.violation("out-of-ticket-order", broken.lock, &processes, at_ns);
     let (first, second) = (broken.earlier.token, broken.later.token);
     violation.summary = format!(
         "ticket {second} of `{}` was served after ticket {first}",

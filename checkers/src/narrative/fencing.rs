@@ -80,13 +80,12 @@ fn token_break(context: &Context<'_>, broken: &TokenBreak) -> Violation {
         .collect();
     let at_ns = history.event(broken.later.position).time;
     let again = broken.later.token == broken.earlier.token;
-    let mut violation = history.violation(
+    let mut violation = context.violation(
         if again { "token-twice" } else { "token-goes-back" },
         broken.lock,
         &processes,
         at_ns,
     );
-    violation.window = context.window_before(at_ns).map(|window| window.number);
     violation.summary = if again {
         format!(
             "token {} of `{}` was given out twice",
@@ -150,12 +149,11 @@ fn cause_of_break(context: &Context<'_>, broken: &TokenBreak) -> String {
 fn stale_accepted(context: &Context<'_>, lock: usize, stale: TokenWrite, newer: TokenWrite) -> Violation {
     let history = context.history;
     let event = history.event(stale.position);
-    let mut violation = history.violation("stale-write-accepted", lock, &[event.process], event.time);
+    let mut violation = context.violation("stale-write-accepted", lock, &[event.process], event.time);
     violation.summary = format!(
         "a write with token {} was accepted after one with token {}",
         stale.token, newer.token
     );
-    violation.window = context.window_before(event.time).map(|window| window.number);
     for TokenWrite { position, token } in [newer, stale] {
         violation.show(history, position, format!("write with token {token} accepted"));
     }
@@ -179,9 +177,8 @@ fn holder_refused(context: &Context<'_>, lock: usize, write: TokenWrite) -> Viol
     let TokenWrite { position, token } = write;
     let history = context.history;
     let event = history.event(position);
-    let mut violation = history.violation("true-holder-refused", lock, &[event.process], event.time);
+    let mut violation = context.violation("true-holder-refused", lock, &[event.process], event.time);
     violation.summary = format!("the only holder of `{}` was refused with token {token}", violation.lock);
-    violation.window = context.window_before(event.time).map(|window| window.number);
     if let Some(hold) = context.holds.around(lock, event.process, history.instant(event.mate)) {
         violation.show(history, hold.got, "got the lock");
     }

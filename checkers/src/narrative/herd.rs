@@ -140,8 +140,7 @@ fn figures(hand_overs: &[HandOver], limit: u64) -> BTreeMap<String, f64> {
 fn describe(context: &Context<'_>, hand_over: &HandOver, limit: u64) -> Violation {
     let history = context.history;
     let release = history.event(hand_over.release);
-    let mut violation = history.violation("herd", hand_over.lock, &[release.process], release.time);
-    violation.window = context.window_before(release.time).map(|window| window.number);
+    let mut violation = context.violation("herd", hand_over.lock, &[release.process], release.time);
     let (woken, waiters) = (hand_over.counted, hand_over.waiters);
     violation.summary = format!(
         "one release woke {woken} of {} on `{}` (limit {limit})",

@@ -119,8 +119,7 @@ pub(crate) fn explain(context: &Context<'_>, lock: usize, counterexample: &Count
     }
     processes.truncate(8);
     let at_ns = history.event(last).time;
-    let mut violation = history.violation(class(counterexample), lock, &processes, at_ns);
-    violation.window = context.window_before(at_ns).map(|window| window.number);
+    let mut violation = context.violation(class(counterexample), lock, &processes, at_ns);
     violation.summary = summary(counterexample, &violation.lock);
     for position in &positions[positions.len().saturating_sub(MAX_SHOWN)..] {
         let event = history.event(*position);

@@ -66,8 +66,7 @@ fn lost(context: &Context<'_>, lock: usize, victim: &Increment, culprit: &Increm
     let (a, b) = history.both(victim.process, culprit.process);
     let time = |position: u32| history.event(position).time;
     let processes = [victim.process, culprit.process];
-    let mut violation = history.violation("lost-update", lock, &processes, time(culprit.write));
-    violation.window = context.window_before(time(culprit.write)).map(|window| window.number);
+    let mut violation = context.violation("lost-update", lock, &processes, time(culprit.write));
     let value = culprit.value;
     violation.summary = format!(
         "{b} overwrote the value {} of {a} with {value}: an increment was lost",
@@ -98,8 +97,7 @@ fn inside(context: &Context<'_>, lock: usize, reader: InnerReader, increment: &I
     let InnerReader { process, read, got } = reader;
     let (a, b) = history.both(increment.process, process);
     let time = |position: u32| history.event(position).time;
-    let mut violation = history.violation("two-inside", lock, &[increment.process, process], time(read));
-    violation.window = context.window_before(time(read)).map(|window| window.number);
+    let mut violation = context.violation("two-inside", lock, &[increment.process, process], time(read));
     violation.summary = format!(
         "{b} read the register of `{}` during the increment of {a}",
         violation.lock

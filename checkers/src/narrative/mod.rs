@@ -128,6 +128,16 @@ impl History {
     }
 }
 
+impl Context<'_> {
+    /// A violation that began at a time, with the number of the last fault window that had started by then.
+    pub(crate) fn violation(&self, class: &str, lock: usize, processes: &[u32], at_ns: u64) -> Violation {
+        Violation {
+            window: self.window_before(at_ns).map(|window| window.number),
+            ..self.history.violation(class, lock, processes, at_ns)
+        }
+    }
+}
+
 impl Violation {
     /// Adds an event of the history to the proof.
     pub(crate) fn show(&mut self, history: &History, position: u32, role: impl Into<String>) {

@@ -80,8 +80,7 @@ fn orphan_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>) -> Violation {
     let granted_ns = grant.granted_ns(history).unwrap_or(reply.time);
     let at_ns = granted_ns.max(reply.time);
     let (who, stood) = (history.who(call.process), length(orphan.stood_ns));
-    let mut violation = history.violation("orphan-grant", grant.lock as usize, &[call.process], at_ns);
-    violation.window = context.window_before(at_ns).map(|window| window.number);
+    let mut violation = context.violation("orphan-grant", grant.lock as usize, &[call.process], at_ns);
     violation.summary = format!(
         "an acquire of `{}` was answered fail, and its grant stayed for {stood} without a holder",
         violation.lock
@@ -145,8 +144,7 @@ fn unnoticed_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>, refused: &Re
     } else {
         ""
     };
-    let mut violation = history.violation("orphan-grant", grant.lock as usize, &[call.process], granted_ns);
-    violation.window = context.window_before(granted_ns).map(|window| window.number);
+    let mut violation = context.violation("orphan-grant", grant.lock as usize, &[call.process], granted_ns);
     violation.summary = format!(
         "{who} was refused `{}` {least}{times} while it had a grant whose reply was lost",
         violation.lock
@@ -197,9 +195,7 @@ fn foreign_release(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, 
     );
     violation.show(history, grant.revoked, "removed on request");
     let cause = grant.cause(history).map(|cause| cause.to_string()).unwrap_or_default();
-    let release = context
-        .releases()
-        .of_another(context.history, hold, removed_ns, limits::OBSERVER_LAG_NS);
+    let release = context.release_of_another(hold, removed_ns, limits::OBSERVER_LAG_NS);
     match release {
         Some(call) => {
             let (by, called) = (history.who(history.event(call).process), at(history.event(call).time));
@@ -329,8 +325,7 @@ fn never_given(context: &Context<'_>, hold: &LockHold, covering: Option<&ServerG
 
 fn start(context: &Context<'_>, class: &str, hold: &LockHold, at_ns: u64) -> Violation {
     let history = context.history;
-    let mut violation = history.violation(class, hold.lock(history), &[hold.process], at_ns);
-    violation.window = context.window_before(at_ns).map(|window| window.number);
+    let mut violation = context.violation(class, hold.lock(history), &[hold.process], at_ns);
     violation.show(history, hold.got, "got the lock");
     let token = in_brackets(hold.token(history).map(|token| format!("token {token}")));
     let text = format!(

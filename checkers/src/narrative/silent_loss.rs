@@ -38,8 +38,7 @@ fn describe(context: &Context<'_>, silence: &Silence<'_>) -> Violation {
     let history = context.history;
     let (hold, grant) = (silence.hold, silence.grant);
     let who = history.who(hold.process);
-    let mut violation = history.violation("silent-loss", hold.lock(history), &[hold.process], silence.since_ns);
-    violation.window = context.window_before(silence.since_ns).map(|window| window.number);
+    let mut violation = context.violation("silent-loss", hold.lock(history), &[hold.process], silence.since_ns);
     let silent = length(silence.length_ns());
     violation.summary = format!(
         "{who} was not told for at least {silent} that it had lost `{}`",

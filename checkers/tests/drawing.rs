@@ -1,14 +1,14 @@
 //! Models of one's own with states that are no numbers: searched key by key, explained and drawn.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use super::golden::golden;
 use harness_checkers::linearizability::{
     Explanation, Operation, Searched, SequentialSpec, explain, search, search_by_key,
 };
-use harness_checkers::{Budget, Clock, History, Model, Options, OrderDrawing, Property, ReadOptions, check};
+use harness_checkers::{Budget, Clock, Model, Options, OrderDrawing, Property, check};
 
 #[derive(Debug, Clone)]
 enum TextOp {
@@ -153,9 +153,8 @@ fn the_drawing_says_what_was_asked_and_answered() {
 
 #[test]
 fn violations_of_golden_histories_are_drawn() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let drawn = |name: &str, model: Option<Model>| {
-        let history = History::open(&folder.join(name), &ReadOptions::default()).expect("a history");
+        let history = golden(name);
         let options = Options {
             model,
             ..Options::default()
@@ -166,9 +165,9 @@ fn violations_of_golden_histories_are_drawn() {
         let violation = violations.first()?;
         Some(OrderDrawing::of_violation(&history, &judged_by, violation)?.svg())
     };
-    let mutex = drawn("model_mutex_second_holder.jsonl", Some(Model::Mutex)).expect("it is violated");
+    let mutex = drawn("model_mutex_second_holder", Some(Model::Mutex)).expect("it is violated");
     assert!(mutex.contains("possible here: taken"), "{mutex}");
-    let owners = drawn("model_fenced_violated.jsonl", None).expect("it is violated");
+    let owners = drawn("model_fenced_violated", None).expect("it is violated");
     assert!(owners.contains("acquire: ok, token"), "{owners}");
-    assert_eq!(drawn("hl001_holds.jsonl", None), None);
+    assert_eq!(drawn("hl001_holds", None), None);
 }

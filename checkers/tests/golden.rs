@@ -1,23 +1,35 @@
 //! Golden histories: each names in line 1 what every property must answer, and no other property may be violated.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use harness_checkers::{Clock, Finding, Findings, History, Model, Options, Property, ReadOptions, Verdict, check};
 
-fn golden() -> Vec<(String, History)> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
+
+pub fn golden_path(name: &str) -> PathBuf {
+    Path::new(FOLDER).join(format!("{name}.jsonl"))
+}
+
+/// The names of all, sorted.
+pub fn golden_names() -> Vec<String> {
+    let paths = std::fs::read_dir(FOLDER).unwrap().map(|entry| entry.unwrap().path());
+    let paths = paths.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
+    let mut names: Vec<String> = paths
+        .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
         .collect();
-    found.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
-    found.sort();
-    let open = |path: PathBuf| {
-        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        let history = History::open(&path, &ReadOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
+    names.sort();
+    names
+}
+
+pub fn golden(name: &str) -> History {
+    History::open(&golden_path(name), &ReadOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn all_golden() -> impl Iterator<Item = (String, History)> {
+    golden_names().into_iter().map(|name| {
+        let history = golden(&name);
         (name, history)
-    };
-    found.into_iter().map(open).collect()
+    })
 }
 
 fn findings(history: &History) -> Findings {
@@ -45,7 +57,7 @@ fn answer(finding: &Finding) -> String {
 #[test]
 fn every_golden_history_is_judged_as_its_first_line_says() {
     let mut wrong = Vec::new();
-    for (name, history) in golden() {
+    for (name, history) in all_golden() {
         let found = findings(&history);
         let expected = history.header().extra["expected"]
             .as_object()
@@ -87,7 +99,7 @@ fn words(finding: &Finding) -> String {
 #[test]
 fn every_golden_history_is_told_as_its_first_line_says() {
     let (mut pairs, mut wrong) = (0, Vec::new());
-    for (name, history) in golden() {
+    for (name, history) in all_golden() {
         let found = findings(&history);
         for (key, wanted) in [("says", true), ("silent", false)] {
             let texts = history.header().extra.get(key).and_then(|texts| texts.as_array());
@@ -109,7 +121,7 @@ fn every_golden_history_is_told_as_its_first_line_says() {
 /// The sentences of a because-chain but the last are in the order of what they tell.
 #[test]
 fn no_chain_tells_an_effect_before_its_cause() {
-    for (name, history) in golden() {
+    for (name, history) in all_golden() {
         let time = |index: u64| history.entry(index as usize - 1).time_ns;
         for finding in findings(&history)
             .findings
@@ -131,10 +143,7 @@ fn no_chain_tells_an_effect_before_its_cause() {
 
 #[test]
 fn signals_and_wire_that_disagree_are_both_told() {
-    let evidence = |wanted: &str| {
-        let (_, history) = golden().into_iter().find(|(name, _)| name == wanted).unwrap();
-        findings(&history).of(Property::Hl004).evidence.clone()
-    };
+    let evidence = |name: &str| findings(&golden(name)).of(Property::Hl004).evidence.clone();
     let disagree = evidence("hl004_wire_against_the_signals");
     assert!(
         disagree.contains("signals and wire disagree: the clients reported 7 wakes, and the taps saw 28"),
@@ -153,11 +162,10 @@ fn signals_and_wire_that_disagree_are_both_told() {
 
 #[test]
 fn every_property_has_a_history_that_holds_and_one_that_is_violated() {
+    let all: Vec<Findings> = all_golden().map(|(_, history)| findings(&history)).collect();
     for property in Property::ALL {
         for verdict in [Verdict::Holds, Verdict::Violated] {
-            let has = golden()
-                .iter()
-                .any(|(_, history)| findings(history).of(property).verdict == verdict);
+            let has = all.iter().any(|found| found.of(property).verdict == verdict);
             assert!(has, "no golden history in which {} is {verdict:?}", property.id());
         }
     }
@@ -165,7 +173,7 @@ fn every_property_has_a_history_that_holds_and_one_that_is_violated() {
 
 #[test]
 fn every_violation_names_its_events_and_tells_its_story() {
-    for (name, history) in golden() {
+    for (name, history) in all_golden() {
         for finding in &findings(&history).findings {
             for (number, violation) in finding.violations.iter().enumerate() {
                 let id = format!("{name} {}", violation.id);
@@ -206,7 +214,7 @@ fn every_violation_names_its_events_and_tells_its_story() {
 #[test]
 fn every_golden_history_that_is_linearizable_has_a_certificate() {
     let mut operations = 0;
-    for (name, history) in golden() {
+    for (name, history) in all_golden() {
         let options = Options {
             clock: Clock::still(),
             certificate: true,
@@ -230,7 +238,7 @@ fn every_golden_history_that_is_linearizable_has_a_certificate() {
 
 #[test]
 fn an_overlap_is_proven_by_where_its_holds_begin_and_end() {
-    for (name, history) in golden() {
+    for (name, history) in all_golden() {
         let model = history.header().model.parse();
         let permits = match model {
             Ok(Model::Semaphore { permits }) => permits as usize,
@@ -251,20 +259,12 @@ fn an_overlap_is_proven_by_where_its_holds_begin_and_end() {
 
 #[test]
 fn a_token_that_is_given_out_again_is_a_break_each_time() {
-    let (_, history) = golden()
-        .into_iter()
-        .find(|(name, _)| name == "hl003_token_twice")
-        .expect("it is there");
-    assert_eq!(findings(&history).of(Property::Hl003).violation_count, 3);
+    assert_eq!(findings(&golden("hl003_token_twice")).of(Property::Hl003).violation_count, 3);
 }
 
 #[test]
 fn overlaps_of_one_holder_that_went_on_are_one_violation() {
-    let (_, history) = golden()
-        .into_iter()
-        .find(|(name, _)| name == "hl001_one_holder_against_three")
-        .expect("it is among the golden ones");
-    let found = findings(&history);
+    let found = findings(&golden("hl001_one_holder_against_three"));
     let exclusion = found.of(Property::Hl001);
     assert_eq!(exclusion.violation_count, 1);
     assert_eq!(exclusion.violations[0].figures["overlaps"], 3.0);
@@ -280,8 +280,7 @@ fn overlaps_of_one_holder_that_went_on_are_one_violation() {
 
 #[test]
 fn a_lock_without_tokens_is_told_what_they_would_have_stopped() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/hl003_paused_holder.jsonl");
-    let text = std::fs::read_to_string(path).unwrap();
+    let text = std::fs::read_to_string(golden_path("hl003_paused_holder")).unwrap();
     let refused = text.matches(r#""fenced":"refused""#).count();
     assert!(refused > 0, "it has late writes");
     // the same lock, if its store gave no tokens
@@ -308,13 +307,9 @@ fn a_lock_without_tokens_is_told_what_they_would_have_stopped() {
 
 #[test]
 fn a_holder_that_stood_still_is_not_told_to_stop_in_time() {
-    let all = golden();
-    let likely = |wanted: &str| {
-        let (_, history) = all.iter().find(|(name, _)| name == wanted).unwrap();
-        findings(history).of(Property::Hl001).violations[0]
-            .likely
-            .clone()
-            .unwrap()
+    let likely = |name: &str| {
+        let found = findings(&golden(name));
+        found.of(Property::Hl001).violations[0].likely.clone().unwrap()
     };
     assert!(likely("hl003_paused_holder").contains("stood still"));
     assert!(likely("hl001_stale_holder").contains("stop work"));
@@ -322,8 +317,7 @@ fn a_holder_that_stood_still_is_not_told_to_stop_in_time() {
 
 #[test]
 fn a_lock_that_went_with_its_master_is_told_from_one_that_ran_out() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/hl001_stale_holder.jsonl");
-    let text = std::fs::read_to_string(path).unwrap();
+    let text = std::fs::read_to_string(golden_path("hl001_stale_holder")).unwrap();
     assert!(text.contains(r#""cause":"expired""#), "it ran out");
     let text = text.replace(r#""cause":"expired""#, r#""cause":"failover""#);
     let history = History::read(text.as_bytes(), &ReadOptions::default()).unwrap();

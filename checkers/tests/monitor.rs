@@ -4,16 +4,16 @@
 
 use std::io::{BufReader, Read};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::essentials;
+use super::golden::{golden, golden_names, golden_path};
 use super::independent::chance::{Lines, lines};
 use super::independent::{MODELS, orders, some_seeds};
 use harness_checkers::linearizability::decide;
 use harness_checkers::{
-    Budget, Clock, Entry, EventStream, F, FormError, Header, History, Kind, Model, Monitor, NotOnline, Options,
-    Process, Property, ReadOptions, Verdict, check_property,
+    Budget, Clock, Entry, EventStream, F, FormError, Header, Kind, Model, Monitor, NotOnline, Options, Process,
+    Property, Verdict, check_property,
 };
 
 /// All models with owners.
@@ -177,21 +177,13 @@ fn models_that_need_the_end_of_the_history_are_refused_with_a_way_out() {
     }
 }
 
-fn golden() -> impl Iterator<Item = PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    let files = std::fs::read_dir(folder).expect("the golden histories are there");
-    files
-        .map(|file| file.expect("a file").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
-}
-
-/// A stream gives the events that a reader of whole histories keeps; what it cannot read, that refuses as well.
+/// A stream gives the events that a reader of whole histories keeps.
 #[test]
 fn a_stream_gives_the_events_of_the_history() {
     let mut streamed = 0;
-    for path in golden() {
+    for name in golden_names() {
         let mut found = Vec::new();
-        let read = EventStream::open(&path).and_then(|stream| {
+        let read = EventStream::open(&golden_path(&name)).and_then(|stream| {
             stream.each(|entry| {
                 let also = (
                     entry.lock.map(str::to_owned),
@@ -203,13 +195,11 @@ fn a_stream_gives_the_events_of_the_history() {
                 Ok(ControlFlow::<()>::Continue(()))
             })
         });
-        let Ok(history) = History::open(&path, &ReadOptions::default()) else {
-            continue;
-        };
-        read.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        assert_eq!(found.len(), history.len(), "{}", path.display());
+        let history = golden(&name);
+        read.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(found.len(), history.len(), "{name}");
         for ((said, (lock, error, permits, mode)), entry) in found.into_iter().zip(history.entries()) {
-            assert_eq!(said, essentials(&entry), "{}", path.display());
+            assert_eq!(said, essentials(&entry), "{name}");
             assert_eq!((error.as_deref(), permits), (entry.error, entry.permits));
             // A line need not name the only lock, and a reply need not say again how it was asked.
             assert!(lock.is_none() || lock.as_deref() == entry.lock);
@@ -223,10 +213,8 @@ fn a_stream_gives_the_events_of_the_history() {
 #[test]
 fn golden_histories_have_the_same_verdict_online() {
     let (mut violated, mut held) = (0, 0);
-    for path in golden() {
-        let Ok(history) = History::open(&path, &ReadOptions::default()) else {
-            continue;
-        };
+    for name in golden_names() {
+        let history = golden(&name);
         let options = Options::default();
         let offline = check_property(&history, &options, Property::LINEARIZABLE);
         let Ok(mut monitor) = Monitor::of_header(history.header().clone()) else {
@@ -242,7 +230,7 @@ fn golden_histories_have_the_same_verdict_online() {
             // that the harness had stood still is no matter of the order
             continue;
         }
-        assert_eq!(told, offline.violation_count, "{}, {late} late", path.display());
+        assert_eq!(told, offline.violation_count, "{name}, {late} late");
         violated += u64::from(told > 0);
         held += u64::from(told == 0);
     }

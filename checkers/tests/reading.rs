@@ -1,6 +1,7 @@
 //! What a reader must take, what it must refuse, and how it says so.
 
 use super::essentials;
+use super::golden::golden;
 use harness_checkers::history::event::{Kind, Process};
 use harness_checkers::{
     Clock, Entry, EventStream, F, History, HistoryBuilder, Model, Options, Property, ReadOptions, Verdict, check,
@@ -623,8 +624,7 @@ fn what_is_exported_is_read_again_with_the_same_answers() {
         "hl005_ghost",
         "hl007_foreign_release",
     ] {
-        let path = format!("{}/tests/golden/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
-        let history = History::open(path.as_ref(), &ReadOptions::default()).unwrap();
+        let history = golden(name);
         let mut edn = Vec::new();
         write_edn(&history, &mut edn).unwrap();
         let again =

@@ -174,7 +174,7 @@ impl Answer {
             .expect("a finding has a verdict")
     }
 
-    fn windows(&self) -> &[Value] {
+    pub fn windows(&self) -> &[Value] {
         let windows = self.diagnosis["effect"]["windows"].as_array();
         windows.expect("a run has windows")
     }
@@ -183,6 +183,12 @@ impl Answer {
     pub fn windows_with_effect(&self) -> (usize, usize) {
         let with_effect = self.windows().iter().filter(|window| window["had_effect"] == true);
         (with_effect.count(), self.windows().len())
+    }
+
+    /// One window at least left a trace.
+    pub fn assert_a_window_had_effect(&self) {
+        let (with_effect, _) = self.windows_with_effect();
+        assert!(with_effect > 0, "{:#}", self.diagnosis["effect"]);
     }
 
     /// There were windows, and each left a trace.

@@ -45,8 +45,7 @@ fn a_waiter_that_is_cut_off_breaks_a_queue_that_believes_a_wake_up_and_not_one_t
         let answer = Answer::of(command.env(VARIABLE, defect).output().unwrap());
         answer.assert_exit(if property.is_some() { 1 } else { 0 });
         assert_eq!(violated(&answer).contains(&"HL001"), property.is_some());
-        let (with_effect, windows) = answer.windows_with_effect();
-        assert!(windows > 0 && with_effect > 0, "{windows} {with_effect}");
+        answer.assert_a_window_had_effect();
         assert!(answer.diagnosis.to_string().contains("waiter | every server"));
     }
 }
@@ -381,10 +380,7 @@ fn a_message_that_does_not_come_gives_way_to_one_that_comes_often() {
     let harness = Harness::new();
     let windows = |words: &str| {
         let answer = harness.simulated(&format!("--backend redis --seed 3 {words}"));
-        answer.diagnosis["effect"]["windows"]
-            .as_array()
-            .expect("windows")
-            .clone()
+        answer.windows().to_vec()
     };
     let did = |window: &serde_json::Value| window["did"].as_str().unwrap_or_default().to_owned();
     let gives_way = |window: &serde_json::Value| did(window).contains("in place of `");

@@ -38,7 +38,7 @@ fn lost_packets_delay_what_they_carry(runtime: &str) {
 
 fn bursts_delay(runtime: &str) {
     let answer = has_effect(runtime, "redis", "bursts=40ms", "delayed_bytes");
-    let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
+    let windows = answer.windows();
     let delayed_less = |window: &serde_json::Value| {
         let count = |name: &str| window["evidence"][name].as_u64().unwrap();
         count("delayed_bytes") < count("bytes")
@@ -63,13 +63,9 @@ fn flaky_cuts_connections_in_the_middle(runtime: &str) {
 
 fn latency_and_reset_together_heal_one_by_one(runtime: &str) {
     let answer = has_effect(runtime, "redis", "latency=20ms,reset=500ms", "resets");
-    let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
-    assert!(
-        windows
-            .iter()
-            .all(|window| window["heal_ns"].is_u64() && window["had_effect"] == true),
-        "{windows:#?}"
-    );
+    answer.assert_all_windows_had_effect();
+    let windows = answer.windows();
+    assert!(windows.iter().all(|window| window["heal_ns"].is_u64()), "{windows:#?}");
 }
 
 fn a_partition_drops_packets(runtime: &str) {
@@ -98,7 +94,7 @@ fn no_fault_is_a_choice_and_leaves_no_trace(runtime: &str) {
         "--runtime {runtime} --backend redis --fault none --lease 1s --time 7s"
     ));
     answer.assert_exit(0);
-    assert_eq!(answer.diagnosis["effect"]["windows"].as_array().map(Vec::len), Some(0));
+    assert_eq!(answer.windows().len(), 0);
     assert!(answer.diagnosis["acquires"].as_u64() > Some(50));
 }
 
@@ -112,7 +108,7 @@ fn all_of_them_bite(runtime: &str, faults: &[Biting], words: &str) {
     let words = format!("--runtime {runtime} --backend redis --fault {list} --lease 1s {words} --seed b17e");
     let answer = Harness::new().run(&words);
     answer.assert_exit(0);
-    let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
+    let windows = answer.windows();
     for (name, _, counters) in faults {
         let of_this: Vec<_> = windows.iter().filter(|window| window["fault"] == *name).collect();
         assert!(!of_this.is_empty(), "no window of {name}: {windows:#?}");

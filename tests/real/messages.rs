@@ -25,8 +25,7 @@ fn struck(results: &Path) -> Value {
 fn is_stuck(answer: &Answer) -> &Value {
     answer.assert_violates("HL005");
     assert_eq!(answer.verdict("HL001"), "holds");
-    let (with_effect, _) = answer.windows_with_effect();
-    assert!(with_effect > 0, "{:#}", answer.diagnosis["effect"]);
+    answer.assert_a_window_had_effect();
     &answer.finding("HL005")["violations"][0]
 }
 
@@ -69,7 +68,7 @@ fn a_client_that_dies_between_two_commands_leaves_its_lock_for_ever(runtime: &st
         "--backend redis --recipe redis-setnx-expire --lease 1s --clients 1 --fault kill-after=SET:1:waiter",
     );
     is_stuck(&answer);
-    let killed = &answer.diagnosis["effect"]["windows"][0];
+    let killed = &answer.windows()[0];
     assert_eq!(killed["evidence"]["clients_killed"], 1, "{killed}");
 }
 
@@ -197,7 +196,7 @@ fn a_message_that_never_comes_is_a_miss_with_what_came_instead(runtime: &str) {
         "--backend redis --recipe redis-setnx --lease 1s --time 14s --fault drop-request=BLPOP:1",
     );
     answer.assert_exit(3);
-    let missed = answer.diagnosis["effect"]["windows"][0]["missed"].as_str().unwrap();
+    let missed = answer.windows()[0]["missed"].as_str().unwrap();
     assert!(missed.contains("`BLPOP`") && missed.contains("SET ×"), "{missed}");
 }
 

@@ -1,6 +1,8 @@
 //! Faults that strike processes: clients stopped past their lease or killed, servers killed, paused and restarted; and
 //! what that does to locks.
 
+use serde_json::Value;
+
 use crate::command::{Answer, Harness, on_runtimes, processes_of};
 
 /// Short enough for a test; every window is longer than the lease.
@@ -34,7 +36,7 @@ fn a_stopped_holder_writes_once_when_it_continues(runtime: &str) {
     let history = harness.latest_history();
     let (mut stopped, mut windows, mut writes) = (None, 0, 0);
     for line in history.lines().skip(1) {
-        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let line: Value = serde_json::from_str(line).unwrap();
         match (line["f"].as_str(), line["phase"].as_str()) {
             (Some("pause-holder"), Some("start")) => {
                 stopped = line["targets"][0].as_str().map(str::to_owned);
@@ -83,9 +85,9 @@ fn a_dead_holder_is_replaced_where_the_lock_has_a_lease(runtime: &str) {
         &format!("--backend zk --recipe zk-predecessor-watch --fault kill-holder {SHORT}"),
     );
     answer.assert_stands_all_windows();
-    let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
-    assert_eq!(answer.window_sum("clients_killed"), windows.len() as u64);
-    assert_eq!(answer.window_sum("holders"), windows.len() as u64);
+    let windows = answer.windows().len() as u64;
+    assert_eq!(answer.window_sum("clients_killed"), windows);
+    assert_eq!(answer.window_sum("holders"), windows);
 }
 
 fn a_dead_holder_without_a_lease_is_never_replaced(runtime: &str) {
@@ -103,12 +105,8 @@ fn all_clients_of_a_killed_process_die_and_come_back(runtime: &str) {
         "--backend redis --clients 6 --per-process 3 --fault kill --lease 1s --window 2500ms --time 9s --seed 5eed";
     let answer = harness.run(&format!("--runtime {runtime} {words}"));
     answer.assert_stands_all_windows();
-    let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
-    assert!(
-        windows
-            .iter()
-            .all(|window| window["targets"].as_array().map(Vec::len) == Some(3))
-    );
+    let has_three = |window: &Value| window["targets"].as_array().map(Vec::len) == Some(3);
+    assert!(answer.windows().iter().all(has_three));
     assert_eq!(answer.diagnosis["clients"], 6);
     let history = harness.latest_history();
     assert!(history.matches(r#""f":"died""#).count() >= 3, "each of the three died");
@@ -130,8 +128,7 @@ fn a_queue_stands_the_end_of_its_leader(runtime: &str, backend: &str) {
         "the observer stands it, too: {:#}",
         answer.finding("HL007")
     );
-    let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
-    assert!(windows.iter().all(|window| {
+    assert!(answer.windows().iter().all(|window| {
         let title = window["title"].as_str().unwrap_or_default();
         title.contains("(leader)") && window["targets"].as_array().map(Vec::len) == Some(1)
     }));

@@ -11,8 +11,8 @@ fn assert_all_upgraded(answer: &Answer, servers: u64) {
     let effect = &answer.diagnosis["effect"];
     assert_eq!(answer.window_sum("servers_upgraded"), servers, "{effect:#}");
     assert_eq!(answer.window_sum("servers_back"), servers);
-    let windows = effect["windows"].as_array().unwrap();
-    let upgraded: Vec<_> = windows.iter().filter(|window| window["had_effect"] == true).collect();
+    let windows = answer.windows().iter();
+    let upgraded: Vec<_> = windows.filter(|window| window["had_effect"] == true).collect();
     let mut names = Vec::new();
     for window in &upgraded {
         let (did, title) = (window["did"].as_str().unwrap(), window["title"].as_str().unwrap());
@@ -73,7 +73,7 @@ fn an_upgrade_to_the_same_version_is_none_and_a_pass_would_mean_nothing() {
     let effect = &answer.diagnosis["effect"];
     assert_eq!(answer.window_sum("servers_upgraded"), 0);
     assert!(answer.window_sum("servers_back") >= 1, "{effect:#}");
-    let missed = effect["windows"][0]["missed"].as_str().unwrap_or_default();
+    let missed = answer.windows()[0]["missed"].as_str().unwrap_or_default();
     assert!(missed.contains("as before"), "{effect:#}");
 }
 

@@ -162,7 +162,7 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: 
     let mut denied = Vec::new();
     for hold in context.holds.iter().filter(|hold| hold.ended == Ended::Released) {
         let end = history.event(hold.end);
-        let Some(reply) = history.events.get(end.mate as usize) else {
+        let Some(reply) = history.reply(end) else {
             continue;
         };
         // a name that comes again may have been granted the lock again

@@ -171,7 +171,7 @@ fn checked_writes(context: &Context<'_>) -> CheckedWrites {
 
 fn token_of(context: &Context<'_>, event: PackedEvent) -> Option<u64> {
     let history = context.history;
-    let of_call = || history.token(history.events.get(event.mate as usize)?);
+    let of_call = || history.token(history.reply(event)?);
     history.token(event).or_else(of_call)
 }
 

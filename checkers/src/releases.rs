@@ -30,7 +30,7 @@ impl Releases {
             let Some(lock) = history.lock_number(event) else {
                 continue;
             };
-            let reply = history.events.get(event.mate as usize);
+            let reply = history.reply(event);
             let answered_ns = reply.map_or(u64::MAX, |reply| reply.time);
             let latest_ns = of_lock[lock].last().map_or(0, |last| last.latest_ns).max(answered_ns);
             of_lock[lock].push(ReleaseSpan {

@@ -262,7 +262,7 @@ fn attempts(
 
 /// Whether an acquire was answered with an error that does not say that the lock is taken, in any words: long before its wait was over.
 fn is_refused(history: &History, call: PackedEvent) -> bool {
-    let Some(reply) = history.events.get(call.mate as usize) else {
+    let Some(reply) = history.reply(call) else {
         return false;
     };
     let wait_ns = limits::ns(u64::from(history.wait_ms(call)));

@@ -58,10 +58,7 @@ fn refused(context: &Context<'_>, calm: &[CalmSpan]) -> Vec<GivenUpCall> {
     let mut refused = Vec::new();
     history.events.each_call(F::Acquire, |position, call| {
         let wait_ms = history.wait_ms(call);
-        let reply = history
-            .events
-            .get(call.mate as usize)
-            .filter(|reply| reply.kind == Kind::Fail);
+        let reply = history.reply(call).filter(|reply| reply.kind == Kind::Fail);
         let (Some(reply), Some(lock)) = (reply, history.lock_number(call)) else {
             return;
         };

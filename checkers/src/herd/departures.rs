@@ -65,7 +65,7 @@ impl Departures {
 
     fn attempt(&mut self, context: &Context<'_>, call: PackedEvent, expiry: u64) {
         let history = context.history;
-        let reply = history.events.get(call.mate as usize);
+        let reply = history.reply(call);
         if reply.is_some_and(|reply| reply.kind == Kind::Ok) {
             return;
         }

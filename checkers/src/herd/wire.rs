@@ -135,7 +135,7 @@ fn attempts(context: &Context<'_>) -> FastMap<u32, Vec<AcquireAttempt>> {
         let Some(lock) = history.lock_number(event) else {
             return;
         };
-        let reply = history.events.get(event.mate as usize);
+        let reply = history.reply(event);
         attempts
             .entry(history.client_of(event.process))
             .or_default()

@@ -121,6 +121,12 @@ impl History {
         self.locks.iter().map(|name| self.names.get(*name))
     }
 
+    /// The answer to a call, where there is one.
+    #[inline]
+    pub(crate) fn reply(&self, call: PackedEvent) -> Option<PackedEvent> {
+        self.events.get(call.mate as usize)
+    }
+
     /// When each process died, by dense number; the end of time for those that did not.
     pub(crate) fn deaths(&self) -> Vec<u64> {
         let mut died = vec![u64::MAX; self.processes.len()];

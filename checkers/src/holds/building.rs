@@ -108,7 +108,7 @@ impl<'a> Building<'a> {
     /// A downgrade that may or may not have happened leaves a certain hold of the weaker mode only. One that is
     /// answered is seen with its answer, unless the lock is lost before.
     fn asked_to_read(&mut self, event: PackedEvent, position: u32) {
-        let reply = self.history.events.get(event.mate as usize);
+        let reply = self.history.reply(event);
         match reply.map_or(Kind::Info, |reply| reply.kind) {
             Kind::Info => self.weaken(position),
             Kind::Ok => self.downgrade[event.process as usize] = position,

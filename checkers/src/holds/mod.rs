@@ -231,8 +231,6 @@ impl History {
             return 1;
         }
         let said = |event: PackedEvent| Some(self.rare(event).permits).filter(|permits| *permits != NONE);
-        said(event)
-            .or_else(|| said(self.events.get(event.mate as usize)?))
-            .unwrap_or(1)
+        said(event).or_else(|| said(self.reply(event)?)).unwrap_or(1)
     }
 }

@@ -108,7 +108,7 @@ impl<'a> EventPlan<'a> {
 
     /// Plans the operation that a call begins, if it says anything.
     fn call(&mut self, position: u32, call: PackedEvent) -> Option<u32> {
-        let reply = self.history.events.get(call.mate as usize);
+        let reply = self.history.reply(call);
         let op = register_op(self.history, self.model, call, reply)?;
         let crashed = !reply.is_some_and(|reply| matches!(reply.kind, Kind::Ok | Kind::Fail));
         let mut plan = OpPlan::of(self.register.is_observer(&op), self.register.polarity(&op), crashed);

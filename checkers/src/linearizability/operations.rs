@@ -82,7 +82,7 @@ pub(crate) fn registers(history: &History, model: &Model) -> Vec<Operations<Regi
         if call.kind != Kind::Invoke {
             return;
         }
-        let reply = history.events.get(call.mate as usize);
+        let reply = history.reply(call);
         if let Some(all) = all.get_mut(ordered.lock as usize)
             && let Some(op) = register_op(history, model, call, reply)
         {
@@ -165,7 +165,7 @@ fn contenders(history: &History, model: &Model) -> Vec<ContenderTimes> {
         .enumerate()
         .filter(|(_, event)| event.is_call(F::Acquire));
     for (position, call) in calls {
-        let reply = history.events.get(call.mate as usize);
+        let reply = history.reply(call);
         let gone = reply.filter(|reply| matches!(reply.kind, Kind::Ok | Kind::Fail));
         let (from, until) = (
             history.instant(position as u32),
@@ -250,11 +250,8 @@ impl OperationReader<'_> {
     fn acquire(&mut self, lock: usize, event: PackedEvent, instant: u64, position: u32) {
         let history = self.history;
         let process = event.process;
-        let reply = history.events.get(event.mate as usize);
-        let replied = history
-            .events
-            .get(event.mate as usize)
-            .map(|_| history.instant(event.mate));
+        let reply = history.reply(event);
+        let replied = reply.map(|_| history.instant(event.mate));
         // What is called after a loss, at the same instant, is not what was lost.
         let own = self.held.get(&(lock as u32, process));
         let after = own.filter(|own| *self.model != Model::Mutex && own.lost == instant + 1);
@@ -322,7 +319,7 @@ impl OperationReader<'_> {
     fn release(&mut self, lock: usize, event: PackedEvent, instant: u64, position: u32) {
         let history = self.history;
         let process = event.process;
-        let reply = history.events.get(event.mate as usize);
+        let reply = history.reply(event);
         let kind = reply.map_or(Kind::Info, |reply| reply.kind);
         let replied = reply.filter(|_| kind == Kind::Ok).map(|_| history.instant(event.mate));
         let permits = history.permits(event);

@@ -95,7 +95,7 @@ impl PermitsPass<'_> {
         let event = history.event(position);
         if self.sweep.locks.is_empty() {
             let own = &mut self.own[event.process as usize];
-            let reply = history.events.get(event.mate as usize);
+            let reply = history.reply(event);
             match sort {
                 OTHER => return,
                 // A release that is denied goes on to a sweep.

@@ -77,7 +77,7 @@ fn units(history: &History, model: Model, violation: &Violation) -> Vec<Vec<u32>
     let whole = |at: u32| vec![at, event(&at).mate];
     let value = |at: &u32| history.rare(event(at)).value;
     let rests_on = |at: &u32, write: &u32| {
-        let (call, reply) = (history.rare(event(at)), history.events.get(event(at).mate as usize));
+        let (call, reply) = (history.rare(event(at)), history.reply(event(at)));
         let read = reply.and_then(|reply| history.rare(reply).value);
         let compared = event(at).f == F::Cas && reply.is_some_and(|reply| reply.kind == Kind::Fail);
         at != write && (compared || [call.expected, read.filter(|_| event(at).f == F::Read)].contains(&value(write)))

@@ -127,7 +127,7 @@ impl<'a> Sweep<'a> {
 
     /// How a call was answered.
     fn outcome(&self, call: PackedEvent) -> Kind {
-        let reply = self.history.events.get(call.mate as usize);
+        let reply = self.history.reply(call);
         reply.map_or(Kind::Info, |reply| reply.kind)
     }
 
@@ -282,7 +282,7 @@ impl<'a> Sweep<'a> {
 
     fn release(&mut self, lock: usize, event: PackedEvent, position: u32) -> Option<Counterexample> {
         let history = self.history;
-        let reply = || history.events.get(event.mate as usize);
+        let reply = || history.reply(event);
         let permits = self.permits(event);
         let awaited = self.online && event.mate == NONE;
         let state = &mut self.locks[lock];

@@ -173,17 +173,11 @@ fn pop(
 
 /// When the release that follows the acquire at the head of a process's events was answered ok, if it was.
 fn freed_at(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> u64 {
-    let events = &sweep.history.events;
-    let mut calls = chain.iter().map(|ordered| sweep.history.event(ordered.position));
-    let release = calls.find(|event| event.is_call(F::Release));
-    let reply = release.and_then(|release| {
-        events
-            .get(release.mate as usize)
-            .filter(|reply| reply.is_ok(F::Release))
-    });
-    reply.map_or(u64::MAX, |_| {
-        sweep.history.instant(release.map_or(0, |release| release.mate))
-    })
+    let history = sweep.history;
+    let mut calls = chain.iter().map(|ordered| history.event(ordered.position));
+    let is_ok = |call: &PackedEvent| history.reply(*call).is_some_and(|reply| reply.is_ok(F::Release));
+    let release = calls.find(|event| event.is_call(F::Release)).filter(is_ok);
+    release.map_or(u64::MAX, |release| history.instant(release.mate))
 }
 
 /// The turn of the acquire that a process's events begin with; `None` for permits of which some stay taken.
@@ -240,7 +234,7 @@ fn next(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> Option<Next> {
 /// Whether a process has nothing of the lock after an event.
 fn ends_all(sweep: &Sweep<'_>, ordered: &OrderedEvent, event: PackedEvent) -> bool {
     let denied = || {
-        let reply = sweep.history.events.get(event.mate as usize);
+        let reply = sweep.history.reply(event);
         !sweep.leased && reply.is_some_and(|reply| denies(sweep.history, reply))
     };
     sweep.is_void(ordered.void) || matches!(event.f, F::Lost | F::Died) || event.is_call(F::Release) && denied()

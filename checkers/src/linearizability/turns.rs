@@ -128,7 +128,7 @@ impl TurnsPass<'_> {
         let event = history.event(position);
         let lock = &mut self.locks[number as usize];
         if lock.holder != HANDED_ON {
-            let reply = history.events.get(event.mate as usize);
+            let reply = history.reply(event);
             match sort {
                 // A release that is denied goes on to a sweep.
                 DENIABLE if lock.holder == event.process && !reply.is_some_and(|reply| denies(history, reply)) => {

@@ -45,10 +45,7 @@ impl OrderDrawing {
             let event = history.event(*call);
             let is_signal = event.kind == Kind::Signal;
             let replied = (event.mate != NONE || is_signal).then(|| ended(history, *call));
-            let known = history
-                .events
-                .get(event.mate as usize)
-                .is_none_or(|reply| reply.kind != Kind::Info);
+            let known = history.reply(event).is_none_or(|reply| reply.kind != Kind::Info);
             DrawnOperation {
                 lane: history.who(event.process),
                 text: words(history, *call),
@@ -75,7 +72,7 @@ fn ended(history: &History, call: u32) -> u64 {
 /// `write 2: ok`, `read: 3`, `acquire: ok, token 41`, `release: not held`.
 fn words(history: &History, call: u32) -> String {
     let event = history.event(call);
-    let reply = history.events.get(event.mate as usize);
+    let reply = history.reply(event);
     let value = |value: Option<u64>| value.map_or_else(|| "nothing".to_owned(), |value| history.value_text(value));
     let asked = history.rare(event);
     let answered = reply.map(|reply| history.rare(reply)).unwrap_or_default();

@@ -86,7 +86,7 @@ fn starvation(context: &Context<'_>, starved: &Starved) -> Violation {
         Starving::Never => format!("Others got the lock {others} in that time. {who} never got it in the whole run."),
         Starving::PastTheBound => format!("Others got the lock {others} in that time."),
         Starving::Refused => {
-            let answer = history.events.get(history.event(starved.last).mate as usize);
+            let answer = history.reply(history.event(starved.last));
             let error = answer.and_then(|answer| history.error(answer));
             format!(
                 "Each call was answered with an error, the last one with `{}`. No fault was active, and others got the lock {others}.",

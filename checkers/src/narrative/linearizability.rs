@@ -215,7 +215,7 @@ fn release_of(history: &History, got: u32, second: u32) -> Option<u32> {
 /// What an operation did, as it was asked and answered.
 fn deed(history: &History, call: u32) -> String {
     let event = history.event(call);
-    let reply = history.events.get(event.mate as usize);
+    let reply = history.reply(event);
     let value = |value: Option<u64>| value.map_or_else(|| "nothing".to_owned(), |value| value.to_string());
     let asked = history.rare(event);
     let answered = reply.map(|reply| history.rare(reply)).unwrap_or_default();
@@ -251,7 +251,7 @@ fn apart(history: &History, end: &DeadEnd, violation: &mut Violation) {
     };
     violation.say(history, text, told);
     let event = history.event(end.call);
-    let reply = history.events.get(event.mate as usize).unwrap_or(event);
+    let reply = history.reply(event).unwrap_or(event);
     let time = at(reply.time);
     let text = format!(
         "The answer at {time} says that {}, which is impossible then.",

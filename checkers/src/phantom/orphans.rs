@@ -175,7 +175,7 @@ fn asks(context: &Context<'_>) -> Vec<Vec<Ask>> {
         let Some(lock) = history.lock_number(event).filter(|_| event.is_call(F::Acquire)) else {
             continue;
         };
-        let reply = history.events.get(event.mate as usize);
+        let reply = history.reply(event);
         let left_ns = died[event.process as usize];
         asks[lock].push(Ask {
             call: position as u32,

@@ -36,7 +36,7 @@ impl StallAnswers {
             if call.lock != lock || call.time > stuck.to_ns {
                 return;
             }
-            match history.events.get(call.mate as usize) {
+            match history.reply(call) {
                 Some(reply) if reply.time < stuck.from_ns => {}
                 Some(reply) if reply.time <= stuck.to_ns => answers.see(context, stuck, call, reply),
                 _ => answers.open += u64::from(call.time < half_ns),

@@ -39,7 +39,7 @@ pub(crate) enum LeftBy {
 
 /// What the last holder left that called its release at a position.
 pub(super) fn left_by_release(history: &History, process: u32, call: u32) -> LeftBehind<'_> {
-    let reply = history.events.get(history.event(call).mate as usize);
+    let reply = history.reply(history.event(call));
     let is_ok = reply.is_some_and(|reply| reply.is_ok(F::Release));
     LeftBehind {
         client: Some(history.client_of(process)),
@@ -145,7 +145,7 @@ fn asks_before(history: &History, lock: usize, granted_ns: u64) -> Vec<AskBefore
     let mut asks = Vec::new();
     history.events.each_call(F::Acquire, |_, call| {
         if call.lock == history.locks[lock] && call.time <= granted_ns {
-            let reply = history.events.get(call.mate as usize);
+            let reply = history.reply(call);
             let kind = reply.map_or(Kind::Info, |reply| reply.kind);
             asks.push(AskBefore { call, reply, kind });
         }

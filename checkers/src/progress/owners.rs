@@ -250,7 +250,7 @@ pub(super) fn last_holder(context: &Context<'_>, holds: &HoldsInOrder<'_>, stall
             end,
         },
         Ended::Released => {
-            let reply = history.events.get(history.event(end).mate as usize);
+            let reply = history.reply(history.event(end));
             let clean = reply.is_some_and(|reply| reply.is_ok(F::Release));
             if clean {
                 StuckOwner::Nobody

@@ -52,6 +52,6 @@ fn died_in_a_call(context: &Context<'_>, stuck: &Stuck) -> bool {
 }
 
 fn is_unanswered(history: &History, call: PackedEvent) -> bool {
-    let reply = history.events.get(call.mate as usize);
+    let reply = history.reply(call);
     reply.is_none_or(|reply| reply.kind == Kind::Info)
 }

@@ -155,12 +155,8 @@ impl<'a> Waits<'a> {
     /// Whether an attempt was to wait for a time that it says, and was told that the lock was taken.
     fn is_refused(&self, wait: &Wait) -> bool {
         let call = self.history.event(wait.call);
-        let said = self
-            .history
-            .events
-            .get(call.mate as usize)
-            .filter(|reply| reply.kind == Kind::Fail);
-        let said = said.and_then(|reply| self.history.error(reply));
+        let failed = self.history.reply(call).filter(|reply| reply.kind == Kind::Fail);
+        let said = failed.and_then(|reply| self.history.error(reply));
         let is_taken = matches!(said.map(Refusal::parse), Some(Refusal::Busy | Refusal::Timeout));
         is_taken && self.history.wait_ms(call) != NONE
     }

@@ -222,7 +222,12 @@ impl Answer {
     /// It ends with violations, and one is of this property.
     pub fn assert_violates(&self, property: &str) {
         self.assert_exit(1);
-        assert_eq!(self.verdict(property), "violated", "{:#}", self.diagnosis);
+        self.assert_verdict(property, "violated");
+    }
+
+    pub fn assert_verdict(&self, property: &str, expected: &str) {
+        let verdict = self.verdict(property);
+        assert_eq!(verdict, expected, "{property}: {}\n{:#}", self.stderr, self.diagnosis);
     }
 
     /// Everything that is needed to understand a test that failed.

@@ -94,7 +94,7 @@ fn the_smallest_placement_that_breaks_a_lock_is_found_first_and_is_the_same_run_
         assert_eq!(find["property"], property, "{record:#}");
         assert!(fault.starts_with(kind) && !fault.contains(','), "{recipe}: {fault}");
         let answer = Answer::of(harness.output(&format!("{} --json --quiet", again(find))));
-        assert_eq!(answer.verdict(property), "violated");
+        answer.assert_verdict(property, "violated");
     }
 }
 

@@ -584,7 +584,7 @@ fn a_careful_etcd_client_that_rests_keeps_no_key_of_a_late_request() {
                  --per-process 2 --think 1769ms --progress-bound 5s --grants 100 --time 20s --seed f6df4328";
     let answer = Harness::new().simulated(words);
     answer.assert_exit(0);
-    assert_eq!(answer.verdict("HL007"), "holds");
+    answer.assert_verdict("HL007", "holds");
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn a_killed_run_leaves_a_history_that_can_be_checked_and_nothing_that_runs() {
     let checked = Answer::of(harness.output("check latest --json"));
     checked.assert_exit(3);
     assert!(checked.diagnosis["partial"].is_string());
-    assert_eq!(checked.verdict("HL001"), "holds");
+    checked.assert_verdict("HL001", "holds");
     let run = checked.diagnosis["run"]["run"].as_str().unwrap().to_owned();
     let found = String::from_utf8(harness.output("doctor").stdout).unwrap();
     assert!(found.contains(&run), "the temporary folder is a leftover: {found}");

@@ -48,7 +48,7 @@ fn a_client_that_does_not_say_is_judged_under_a_stepped_clock(runtime: &str) {
     let client = super::foreign::page_client(&harness, &[]);
     let words = format!("--backend redis --runtime {runtime} --lease 1s --time 12s --fault clock --client '{client}'");
     let answer = harness.run(&words);
-    assert_eq!(answer.verdict("HL001"), "holds");
+    answer.assert_verdict("HL001", "holds");
     assert!(answer.window_sum("clocks_stepped") > 0);
 }
 

@@ -72,7 +72,7 @@ fn a_postgres_waits_for_its_log_in_every_session(runtime: &str) {
     );
     assert!(answer.exit == 0 || answer.exit == 3, "{}", answer.stderr);
     assert_every_window_delayed_syncs(&answer);
-    assert_eq!(answer.verdict("HL001"), "holds");
+    answer.assert_verdict("HL001", "holds");
 }
 
 /// A lock service that keeps everything in memory waits for no disk, and a pass under a slow one would mean nothing.
@@ -111,7 +111,7 @@ fn a_redis_that_lost_its_last_second_has_two_holders_and_one_that_kept_it_has_no
         runtime,
         &format!("{plan} --time 30s --fault server-kill=one:200ms:kept,slow-disk=one:1ms"),
     );
-    assert_eq!(kept.verdict("HL001"), "holds", "{}", kept.stderr);
+    kept.assert_verdict("HL001", "holds");
     assert_eq!(kept.window_sum("files_set_back"), 0);
     assert!(kept.window_sum("servers_killed") > 0);
 }

@@ -18,7 +18,7 @@ fn a_lock_that_everybody_gets_is_caught_without_its_help() {
     let words = format!("--runtime local --backend redis --lease 1s --time 7s --client '{client}'");
     let answer = harness.run(&words);
     answer.assert_violates("HL001");
-    assert_eq!(answer.verdict("HL008"), "violated");
+    answer.assert_verdict("HL008", "violated");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_lock_in_a_hash_of_its_own_name_is_watched_where_its_contract_says(runtime: 
     });
     watched.assert_exit(0);
     assert_eq!(watched.verdict("HL007"), "holds", "its owners are found on the server");
-    assert_eq!(unwatched.verdict("HL007"), "not-applicable");
+    unwatched.assert_verdict("HL007", "not-applicable");
 }
 
 fn a_lock_that_answers_what_its_server_never_granted_is_caught_in_a_hash_of_its_own_name(runtime: &str) {
@@ -171,7 +171,7 @@ fn a_lock_that_ends_its_process_before_its_lease_ends_is_never_held_twice(runtim
         "--runtime {runtime} --backend redis --clients 3 --lease 2s --hold 3s --time 16s --client '{client}'"
     ));
     for property in ["HL001", "HL002", "HL008"] {
-        assert_eq!(answer.verdict(property), "holds", "{:#}", answer.diagnosis);
+        answer.assert_verdict(property, "holds");
     }
     let history = harness.latest_history();
     let died = history.lines().filter(|line| line.contains(r#""f":"died""#)).count();

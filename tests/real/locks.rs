@@ -14,9 +14,9 @@ fn careful_holds_while_its_holder_is_cut_off(runtime: &str, backend: &str) {
     let nodes = if runtime == "docker" { "--nodes 1" } else { "" };
     let answer = Harness::new().run(format!("{words} {PLAN} {nodes}").trim());
     answer.assert_exit(0);
-    assert_eq!(answer.verdict("HL001"), "holds");
-    assert_eq!(answer.verdict("HL008"), "holds");
-    assert_eq!(answer.verdict("HL007"), "holds");
+    answer.assert_verdict("HL001", "holds");
+    answer.assert_verdict("HL008", "holds");
+    answer.assert_verdict("HL007", "holds");
     answer.assert_all_windows_had_effect();
     assert!(answer.window_sum("dropped_packets") > 0);
     assert_eq!(answer.diagnosis["run"]["runtime"], runtime);
@@ -92,15 +92,15 @@ fn a_nats_key_that_is_put_without_a_revision_has_two_holders(runtime: &str) {
 
 fn a_naive_zookeeper_holder_is_caught_and_tokens_would_have_saved_it(runtime: &str) {
     let answer = naive_is_caught(runtime, "zk", "zk-predecessor-watch", "20s");
-    assert_eq!(answer.verdict("HL003"), "holds");
+    answer.assert_verdict("HL003", "holds");
     assert!(answer.finding("HL003")["figures"]["stale_writes_refused"].as_f64() > Some(0.0));
     assert_eq!(answer.verdict("HL009"), "violated", "nobody told the holder");
 }
 
 fn a_naive_redis_holder_is_caught_and_frees_its_successors_lock(runtime: &str) {
     let answer = naive_is_caught(runtime, "redis", "redis-set-px-del", "32s");
-    assert_eq!(answer.verdict("HL003"), "not-applicable");
-    assert_eq!(answer.verdict("HL007"), "violated");
+    answer.assert_verdict("HL003", "not-applicable");
+    answer.assert_verdict("HL007", "violated");
 }
 
 fn a_watch_on_the_parent_wakes_the_herd(runtime: &str) {
@@ -141,7 +141,7 @@ fn a_run_that_ends_before_everybody_had_a_turn_is_no_pass(runtime: &str) {
     let answer = Harness::new().run(&words);
     answer.assert_exit(3);
     assert!(!answer.diagnosis["unfinished"].as_array().unwrap().is_empty());
-    assert_eq!(answer.verdict("HL001"), "holds");
+    answer.assert_verdict("HL001", "holds");
 }
 
 fn locks_that_come_and_go_are_made_again_and_hold(runtime: &str) {
@@ -154,13 +154,13 @@ fn locks_that_come_and_go_are_made_again_and_hold(runtime: &str) {
     });
     let note = note.unwrap_or_else(|| panic!("{:#}", answer.diagnosis["notes"]));
     assert!(!note.starts_with("0 ") && !note.contains(" 0 of them"), "{note}");
-    assert_eq!(answer.verdict("HL001"), "holds");
+    answer.assert_verdict("HL001", "holds");
     assert_eq!(
         answer.verdict("HL003"),
         "holds",
         "tokens go on where sequence numbers begin again"
     );
-    assert_eq!(answer.verdict("HL006"), "holds");
+    answer.assert_verdict("HL006", "holds");
 }
 
 fn clients_of_one_process_are_clients(runtime: &str) {

@@ -24,7 +24,7 @@ fn struck(results: &Path) -> Value {
 
 fn is_stuck(answer: &Answer) -> &Value {
     answer.assert_violates("HL005");
-    assert_eq!(answer.verdict("HL001"), "holds");
+    answer.assert_verdict("HL001", "holds");
     answer.assert_a_window_had_effect();
     &answer.finding("HL005")["violations"][0]
 }

@@ -34,7 +34,7 @@ mod nightly {
     fn a_lock_of_a_transaction_is_its_clients_behind_a_transaction_pooler() {
         let answer = pooled("pg-advisory-xact", "--time 10s");
         answer.assert_exit(0);
-        assert_eq!(answer.verdict("HL001"), "holds");
+        answer.assert_verdict("HL001", "holds");
     }
 
     #[test]

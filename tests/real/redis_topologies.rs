@@ -160,8 +160,8 @@ fn keeps_the_lock_apart_on_slow_links(topology: &str) {
     let words = "--runtime local --lease 1s --time 10s --fault latency=80ms+20ms --seed 5eed";
     let answer = Harness::new().run(&format!("--backend redis --topology {topology} {words}"));
     answer.assert_exit(0);
-    assert_eq!(answer.verdict("HL001"), "holds");
-    assert_eq!(answer.verdict("HL007"), "holds");
+    answer.assert_verdict("HL001", "holds");
+    answer.assert_verdict("HL007", "holds");
     assert!(
         answer.window_sum("delayed_bytes") > 0,
         "{:#}",
@@ -197,9 +197,9 @@ mod nightly {
             "--runtime local --backend redis --topology cluster {words} --seed 5eed"
         ));
         answer.assert_exit(0);
-        assert_eq!(answer.verdict("HL001"), "holds");
+        answer.assert_verdict("HL001", "holds");
         assert_ne!(answer.verdict("HL006"), "violated");
-        assert_eq!(answer.verdict("HL007"), "holds");
+        answer.assert_verdict("HL007", "holds");
         assert!(answer.acquires_under_faults() > 0);
     }
 

@@ -59,9 +59,9 @@ fn a_described_store_has_all_faults_of_the_network_and_of_clients_and_an_observe
     );
     answer.assert_exit(0);
     for property in ["HL001", "HL002", "HL003", "HL007"] {
-        assert_eq!(answer.verdict(property), "holds", "{property}: {:#}", answer.diagnosis);
+        answer.assert_verdict(property, "holds");
     }
-    assert!(answer.windows_with_effect().0 > 0);
+    answer.assert_a_window_had_effect();
 }
 
 /// A PostgreSQL of this machine that is none of harness; stopped when it goes.
@@ -171,10 +171,10 @@ fn a_postgres_that_was_running_is_tested_and_left_as_it_was() {
     answer.assert_exit(0);
     assert!(report);
     for property in ["HL001", "HL002", "HL003", "HL005"] {
-        assert_eq!(answer.verdict(property), "holds", "{property}: {:#}", answer.diagnosis);
+        answer.assert_verdict(property, "holds");
     }
     let (broken, _) = run("--time 12s --hold 4s --yes", "--broken");
-    assert_eq!(broken.verdict("HL001"), "violated", "{:#}", broken.diagnosis);
+    broken.assert_verdict("HL001", "violated");
     let tables = "select string_agg(tablename, ' ') from pg_tables where schemaname = 'public'";
     assert_eq!(postgres.ask(tables), "accounts");
     assert_eq!(postgres.ask("select balance from accounts"), "7");
@@ -209,7 +209,7 @@ mod nightly {
                 "",
             );
             answer.assert_exit(0);
-            assert_eq!(answer.verdict("HL007"), "holds", "{:#}", answer.diagnosis);
+            answer.assert_verdict("HL007", "holds");
             let killed = run(
                 "--runtime docker --time 24s --hold 300ms --fault server-kill --seed 1",
                 "",
@@ -225,7 +225,7 @@ mod nightly {
         let killed = run(words, "");
         assert_eq!(killed.exit, 1, "{}\n{:#}", killed.stderr, killed.diagnosis);
         let went_on = run("--runtime local --time 24s --hold 4s --seed 1", "--broken");
-        assert_eq!(went_on.verdict("HL001"), "violated", "{:#}", went_on.diagnosis);
+        went_on.assert_verdict("HL001", "violated");
     }
 
     #[test]

@@ -45,6 +45,6 @@ mod nightly {
         let failover = harness.on_valkey("--recipe redis-watchdog --fault failover");
         failover.assert_violates("HL001");
         let compares_nothing = "--recipe redis-set-px-del --holder naive --hold 500ms --fault delay-request=DEL:1";
-        assert_eq!(harness.on_valkey(compares_nothing).verdict("HL007"), "violated");
+        harness.on_valkey(compares_nothing).assert_verdict("HL007", "violated");
     }
 }

@@ -8,7 +8,7 @@ use harness::report::diagnosis::{KnownRun, Outcome};
 use harness::report::terminal::{Look, picture, render};
 use harness::report::{Diagnosis, FORMATS, Report, SCHEMA, Timeline, diagnose, github, json, markdown};
 use harness::store::{RUN_SCHEMA, RunInfo, RunStatus};
-use harness_checkers::{Clock, History, Options, ReadOptions, check};
+use harness_checkers::{History, Options, ReadOptions, check};
 
 const HISTORIES: [&str; 13] = [
     "hl001_granted_twice",
@@ -75,13 +75,7 @@ fn diagnosis(name: &str, info: Option<RunInfo>) -> Diagnosis {
 }
 
 fn diagnosis_of(name: &str, history: &History, info: Option<RunInfo>) -> Diagnosis {
-    let findings = check(
-        history,
-        &Options {
-            clock: Clock::still(),
-            ..Options::default()
-        },
-    );
+    let findings = check(history, &Options::still());
     diagnose(
         history,
         findings,

@@ -11,7 +11,7 @@ use crate::history::{Entry, F, FormError, History};
 use crate::linearizability::{Counterexample, OnlineSweep};
 use crate::model::{Model, NotOnline};
 use crate::narrative;
-use crate::options::{Clock, Options};
+use crate::options::Options;
 
 /// How long a signal may be written after the time that it carries, where a caller does not say.
 const SIGNAL_DELAY: Duration = Duration::from_secs(1);
@@ -146,8 +146,7 @@ impl ToldViolations {
         }
         let options = Options {
             model: Some(model),
-            clock: Clock::still(),
-            ..Options::default()
+            ..Options::still()
         };
         let context = Context::new(history, &options);
         let mut violation = narrative::linearizability::explain(&context, lock as usize, fault);

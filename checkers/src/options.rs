@@ -26,6 +26,14 @@ pub struct Options {
 }
 
 impl Options {
+    /// The default, with a clock that never moves: two checks of one history are equal to the last bit.
+    pub fn still() -> Self {
+        Self {
+            clock: Clock::still(),
+            ..Self::default()
+        }
+    }
+
     /// The model that a history is judged by.
     pub(crate) fn model_of(&self, history: &History) -> Model {
         let model = self.model.unwrap_or_else(|| Model::of_header(&history.header));

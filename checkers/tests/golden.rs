@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use harness_checkers::{Clock, Finding, Findings, History, Model, Options, Property, ReadOptions, Verdict, check};
+use harness_checkers::{Finding, Findings, History, Model, Options, Property, ReadOptions, Verdict, check};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
 
@@ -33,13 +33,7 @@ fn all_golden() -> impl Iterator<Item = (String, History)> {
 }
 
 fn findings(history: &History) -> Findings {
-    check(
-        history,
-        &Options {
-            clock: Clock::still(),
-            ..Options::default()
-        },
-    )
+    check(history, &Options::still())
 }
 
 fn word(verdict: Verdict) -> String {
@@ -216,9 +210,8 @@ fn every_golden_history_that_is_linearizable_has_a_certificate() {
     let mut operations = 0;
     for (name, history) in all_golden() {
         let options = Options {
-            clock: Clock::still(),
             certificate: true,
-            ..Options::default()
+            ..Options::still()
         };
         let found = check(&history, &options);
         let holds = found.of(Property::Hl002).verdict == Verdict::Holds;

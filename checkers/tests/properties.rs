@@ -83,8 +83,7 @@ fn play(script: &Script, registers: bool) -> History {
 fn judge(history: &History, model: Model, property: Property) -> Verdict {
     let options = Options {
         model: Some(model),
-        clock: Clock::still(),
-        ..Options::default()
+        ..Options::still()
     };
     check(history, &options).of(property).verdict
 }
@@ -149,7 +148,7 @@ proptest! {
     fn a_counterexample_is_a_violation_by_itself(script in script(), registers in any::<bool>()) {
         let model = if registers { Model::CasRegister { start: None } } else { Model::Mutex };
         let history = play(&script, registers);
-        let options = Options { model: Some(model), clock: Clock::still(), ..Options::default() };
+        let options = Options { model: Some(model), ..Options::still() };
         let found = check(&history, &options);
         for violation in &found.of(Property::Hl002).violations {
             let shown = |entry: &Entry<'_>| violation.events.iter().any(|step| step.index == entry.index);

@@ -4,7 +4,7 @@ use super::essentials;
 use super::golden::golden;
 use harness_checkers::history::event::{Kind, Process};
 use harness_checkers::{
-    Clock, Entry, EventStream, F, History, HistoryBuilder, Model, Options, Property, ReadOptions, Verdict, check,
+    Entry, EventStream, F, History, HistoryBuilder, Model, Options, Property, ReadOptions, Verdict, check,
     check_property, write_edn,
 };
 
@@ -166,10 +166,7 @@ fn a_history_of_many_blocks_is_the_events_in_order() {
 fn a_large_history_is_decided_as_its_properties_one_by_one() {
     let lines = many_lines(100_004);
     let history = own(&lines).unwrap();
-    let options = Options {
-        clock: Clock::still(),
-        ..Options::default()
-    };
+    let options = Options::still();
     let found = check(&history, &options);
     assert_eq!(found.of(Property::MUTUAL_EXCLUSION).verdict, Verdict::Holds);
     for (property, finding) in Property::ALL.iter().zip(&found.findings) {

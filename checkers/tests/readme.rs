@@ -71,10 +71,7 @@ fn a_history_of_ones_own_is_built_and_judged() {
     let found = check(&history, &Options::default());
     assert_eq!(found.model, "fenced");
     assert_eq!(found.of(Property::MUTUAL_EXCLUSION).verdict, Verdict::Holds);
-    let options = Options {
-        clock: Clock::still(),
-        ..Options::default()
-    };
+    let options = Options::still();
     let found = check(&history, &options);
     for property in Property::ALL {
         assert_eq!(check_property(&history, &options, property), *found.of(property));

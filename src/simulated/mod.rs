@@ -101,7 +101,7 @@ fn ground(world: World, spec: &RunSpec) -> (Ground, Cluster) {
 mod tests {
     use std::time::Duration;
 
-    use harness_checkers::{Clock, History, Options, ReadOptions, Verdict, check};
+    use harness_checkers::{History, Options, ReadOptions, Verdict, check};
     use harness_workloads::RecipeOptions;
 
     use super::*;
@@ -163,10 +163,7 @@ mod tests {
             let written = History::read(written.as_bytes(), &ReadOptions::default()).unwrap();
             assert_eq!(kept.header(), written.header());
             assert!(kept.entries().eq(written.entries()), "{recipe}");
-            let options = Options {
-                clock: Clock::still(),
-                ..Options::default()
-            };
+            let options = Options::still();
             let findings = |history| format!("{:?}", check(history, &options).findings);
             assert_eq!(findings(&kept), findings(&written));
         }

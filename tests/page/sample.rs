@@ -6,7 +6,7 @@ use std::path::Path;
 
 use harness::report::diagnosis::KnownRun;
 use harness::report::{Diagnosis, FORMATS, Report, Timeline, diagnose};
-use harness_checkers::{Clock, History, Options, ReadOptions, check};
+use harness_checkers::{History, Options, ReadOptions, check};
 
 pub struct Sample {
     pub history: History,
@@ -29,11 +29,7 @@ impl Sample {
     }
 
     pub fn of(history: History) -> Self {
-        let options = Options {
-            clock: Clock::still(),
-            ..Options::default()
-        };
-        let findings = check(&history, &options);
+        let findings = check(&history, &Options::still());
         let known = KnownRun {
             info: None,
             path: "results/sample".into(),

@@ -9,7 +9,7 @@ use crate::history::event::Kind;
 use crate::history::names::NONE;
 use crate::history::{Entry, F, History, HistoryBuilder};
 use crate::model::Model;
-use crate::options::{Clock, Options};
+use crate::options::Options;
 use crate::{Findings, check};
 
 const HISTORIES: u64 = 3_000;
@@ -24,9 +24,8 @@ fn seeds() -> impl Iterator<Item = u64> {
 fn judge(history: &History, model: Model) -> Findings {
     let options = Options {
         model: Some(model),
-        clock: Clock::still(),
         certificate: true,
-        ..Options::default()
+        ..Options::still()
     };
     check(history, &options)
 }

@@ -73,16 +73,16 @@ impl MessageKind {
 impl Protocol {
     /// Every name that may be typed.
     pub fn names(self) -> Vec<&'static str> {
-        let names: &[&str] = match self {
+        let names = match self {
             Self::Zk => return ZK.iter().map(|(name, _)| *name).collect(),
             Self::Resp => RESP,
             Self::Grpc => GRPC,
             Self::Postgres => POSTGRES,
             Self::Mysql => MYSQL,
             Self::Nats => NATS,
-            Self::Opaque => &[],
+            Self::Opaque => "",
         };
-        names.to_vec()
+        names.split_ascii_whitespace().collect()
     }
 
     /// The message of that name, in capitals or not.
@@ -159,218 +159,52 @@ pub(super) fn zk_request(number: i32) -> Option<&'static str> {
 }
 
 /// Commands of Redis that locks are made of.
-const RESP: &[&str] = &[
-    "SET",
-    "SETNX",
-    "SETEX",
-    "PSETEX",
-    "GET",
-    "GETSET",
-    "GETDEL",
-    "GETEX",
-    "MGET",
-    "MSET",
-    "MSETNX",
-    "DEL",
-    "UNLINK",
-    "DELIFEQ",
-    "EXISTS",
-    "EXPIRE",
-    "PEXPIRE",
-    "EXPIREAT",
-    "PEXPIREAT",
-    "PERSIST",
-    "TTL",
-    "PTTL",
-    "TYPE",
-    "RENAME",
-    "RENAMENX",
-    "EVAL",
-    "EVALSHA",
-    "FCALL",
-    "SCRIPT",
-    "FUNCTION",
-    "MULTI",
-    "EXEC",
-    "DISCARD",
-    "WATCH",
-    "UNWATCH",
-    "WAIT",
-    "INCR",
-    "INCRBY",
-    "DECR",
-    "DECRBY",
-    "APPEND",
-    "HSET",
-    "HSETNX",
-    "HGET",
-    "HGETALL",
-    "HDEL",
-    "HEXISTS",
-    "HINCRBY",
-    "LPUSH",
-    "RPUSH",
-    "LPOP",
-    "RPOP",
-    "BLPOP",
-    "BRPOP",
-    "BLMOVE",
-    "BRPOPLPUSH",
-    "LREM",
-    "LRANGE",
-    "LLEN",
-    "SADD",
-    "SREM",
-    "SISMEMBER",
-    "SMEMBERS",
-    "ZADD",
-    "ZREM",
-    "ZRANGE",
-    "ZRANK",
-    "ZSCORE",
-    "ZREMRANGEBYSCORE",
-    "ZRANGEBYSCORE",
-    "XADD",
-    "XREAD",
-    "XREADGROUP",
-    "SUBSCRIBE",
-    "UNSUBSCRIBE",
-    "PSUBSCRIBE",
-    "PUNSUBSCRIBE",
-    "SSUBSCRIBE",
-    "PUBLISH",
-    "HELLO",
-    "AUTH",
-    "CLIENT",
-    "SELECT",
-    "PING",
-    "ECHO",
-    "TIME",
-    "INFO",
-    "ROLE",
-    "KEYS",
-    "SCAN",
-];
+const RESP: &str = "\
+    SET SETNX SETEX PSETEX GET GETSET GETDEL GETEX MGET MSET MSETNX \
+    DEL UNLINK DELIFEQ EXISTS EXPIRE PEXPIRE EXPIREAT PEXPIREAT PERSIST TTL PTTL TYPE RENAME RENAMENX \
+    EVAL EVALSHA FCALL SCRIPT FUNCTION \
+    MULTI EXEC DISCARD WATCH UNWATCH WAIT \
+    INCR INCRBY DECR DECRBY APPEND \
+    HSET HSETNX HGET HGETALL HDEL HEXISTS HINCRBY \
+    LPUSH RPUSH LPOP RPOP BLPOP BRPOP BLMOVE BRPOPLPUSH LREM LRANGE LLEN \
+    SADD SREM SISMEMBER SMEMBERS \
+    ZADD ZREM ZRANGE ZRANK ZSCORE ZREMRANGEBYSCORE ZRANGEBYSCORE \
+    XADD XREAD XREADGROUP \
+    SUBSCRIBE UNSUBSCRIBE PSUBSCRIBE PUNSUBSCRIBE SSUBSCRIBE PUBLISH \
+    HELLO AUTH CLIENT SELECT PING ECHO TIME INFO ROLE KEYS SCAN";
 
 /// Methods of etcd's services.
-const GRPC: &[&str] = &[
-    "Range",
-    "Put",
-    "DeleteRange",
-    "Txn",
-    "Compact",
-    "Watch",
-    "LeaseGrant",
-    "LeaseRevoke",
-    "LeaseKeepAlive",
-    "LeaseTimeToLive",
-    "LeaseLeases",
-    "Lock",
-    "Unlock",
-    "Campaign",
-    "Proclaim",
-    "Leader",
-    "Observe",
-    "Resign",
-    "MemberList",
-    "Status",
-    "Authenticate",
-];
+const GRPC: &str = "\
+    Range Put DeleteRange Txn Compact Watch \
+    LeaseGrant LeaseRevoke LeaseKeepAlive LeaseTimeToLive LeaseLeases \
+    Lock Unlock Campaign Proclaim Leader Observe Resign \
+    MemberList Status Authenticate";
 
 /// The first words of PostgreSQL's statements, and the advisory locks that are taken and given back in a `SELECT`.
-const POSTGRES: &[&str] = &[
-    "SELECT",
-    "INSERT",
-    "UPDATE",
-    "DELETE",
-    "MERGE",
-    "WITH",
-    "BEGIN",
-    "START",
-    "COMMIT",
-    "END",
-    "ROLLBACK",
-    "ABORT",
-    "SAVEPOINT",
-    "LOCK",
-    "LISTEN",
-    "UNLISTEN",
-    "NOTIFY",
-    "SET",
-    "SHOW",
-    "RESET",
-    "DISCARD",
-    "CREATE",
-    "DROP",
-    "ALTER",
-    "TRUNCATE",
-    "DO",
-    "CALL",
-    "COPY",
-    "EXECUTE",
-    "advisory_lock",
-    "try_advisory_lock",
-    "advisory_unlock",
-    "advisory_xact_lock",
-    "try_advisory_xact_lock",
-];
+const POSTGRES: &str = "\
+    SELECT INSERT UPDATE DELETE MERGE WITH \
+    BEGIN START COMMIT END ROLLBACK ABORT SAVEPOINT \
+    LOCK LISTEN UNLISTEN NOTIFY \
+    SET SHOW RESET DISCARD \
+    CREATE DROP ALTER TRUNCATE \
+    DO CALL COPY EXECUTE \
+    advisory_lock try_advisory_lock advisory_unlock advisory_xact_lock try_advisory_xact_lock";
 
 /// The first words of MySQL's statements, the functions of locks that are called in a `SELECT` or `DO`, and other commands.
-const MYSQL: &[&str] = &[
-    "SELECT",
-    "INSERT",
-    "UPDATE",
-    "DELETE",
-    "REPLACE",
-    "WITH",
-    "BEGIN",
-    "START",
-    "COMMIT",
-    "ROLLBACK",
-    "SAVEPOINT",
-    "LOCK",
-    "UNLOCK",
-    "SET",
-    "SHOW",
-    "USE",
-    "DO",
-    "CALL",
-    "CREATE",
-    "DROP",
-    "ALTER",
-    "TRUNCATE",
-    "KILL",
-    "PREPARE",
-    "EXECUTE",
-    "GET_LOCK",
-    "RELEASE_LOCK",
-    "RELEASE_ALL_LOCKS",
-    "IS_FREE_LOCK",
-    "IS_USED_LOCK",
-    "PING",
-    "CHANGE_USER",
-    "RESET_CONNECTION",
-];
+const MYSQL: &str = "\
+    SELECT INSERT UPDATE DELETE REPLACE WITH \
+    BEGIN START COMMIT ROLLBACK SAVEPOINT \
+    LOCK UNLOCK SET SHOW USE DO CALL \
+    CREATE DROP ALTER TRUNCATE \
+    KILL PREPARE EXECUTE \
+    GET_LOCK RELEASE_LOCK RELEASE_ALL_LOCKS IS_FREE_LOCK IS_USED_LOCK \
+    PING CHANGE_USER RESET_CONNECTION";
 
 /// What clients of NATS publish, by what it does to a key, and their requests to JetStream.
-const NATS: &[&str] = &[
-    "create",
-    "update",
-    "put",
-    "delete",
-    "purge",
-    "remove",
-    "read",
-    "watch",
-    "unwatch",
-    "next",
-    "ack",
-    "stream_create",
-    "stream_info",
-    "api",
-    "publish",
-    "ping",
-];
+const NATS: &str = "\
+    create update put delete purge remove read watch unwatch \
+    next ack \
+    stream_create stream_info api publish ping";
 
 #[cfg(test)]
 mod tests {

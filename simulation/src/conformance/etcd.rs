@@ -8,7 +8,7 @@ use harness_workloads::etcd::{EtcdConnect, EtcdKey, EtcdServers, EtcdSession, Et
 use harness_workloads::{RecipeHost, SessionError, TokioHost, within};
 use rand::Rng;
 
-use super::servers::{etcd, etcd_is_ready, open_request};
+use super::servers::{etcd, open_request};
 use super::{assert_same_answers, in_real_time, plain, transcripts};
 use crate::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
 use crate::network::{LinkLatency, SimulatedLink};
@@ -371,8 +371,7 @@ fn on_the_model(number: u64) -> Vec<String> {
 /// What a real server answers to these scripts; `None`: there is no etcd here.
 fn on_a_real_server(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
     in_real_time(async {
-        let server = etcd()?;
-        server.until_ready(etcd_is_ready).await;
+        let server = etcd().await?;
         let open = open_request("etcd", &[server.address], LEASE);
         let host = TokioHost::shared();
         let run = |number| {

@@ -10,7 +10,7 @@ use harness_proxy::Proxy;
 use harness_workloads::etcd::{EtcdConnect, EtcdServers, EtcdSession};
 use harness_workloads::{Task, TokioHost};
 
-use super::servers::{etcd, etcd_is_ready, open_request};
+use super::servers::{etcd, open_request};
 use super::stage::{ModelStage, RealStage, Stage};
 use super::{TOLERANCE, TimedLines, TimedTranscript, assert_same_times, difference, plain};
 use crate::World;
@@ -269,8 +269,7 @@ fn on_the_model(script: &[EtcdTimedStep]) -> TimedLines {
 }
 
 async fn on_a_real_server(proxy: &Proxy, script: &[EtcdTimedStep]) -> Option<TimedLines> {
-    let server = etcd()?;
-    server.until_ready(etcd_is_ready).await;
+    let server = etcd().await?;
     let link = proxy.link("c0->n1".into(), server.address, 1).unwrap();
     let at = |server: SocketAddr, lease: Duration| {
         let open = open_request("etcd", &[server], lease);

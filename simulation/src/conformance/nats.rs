@@ -7,7 +7,7 @@ use harness_workloads::nats::{KeyMessage, NatsConnect, NatsServers, NatsSession}
 use harness_workloads::{RecipeHost, TokioHost};
 use rand::Rng;
 
-use super::servers::{nats, nats_is_ready, open_request};
+use super::servers::{nats, open_request};
 use super::{assert_same_answers, in_real_time, plain, transcripts};
 use crate::nats::{NatsRoutes, NatsVersion, SimulatedNats};
 use crate::network::{LinkLatency, SimulatedLink};
@@ -204,8 +204,7 @@ fn on_the_model(number: u64) -> Vec<String> {
 /// What a real server answers to these scripts; `None`: there is no NATS here.
 fn on_a_real_server(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
     in_real_time(async {
-        let server = nats()?;
-        server.until_ready(nats_is_ready).await;
+        let server = nats().await?;
         let open = open_request("nats", &[server.address], LEASE);
         let host = TokioHost::shared();
         let run = |number| {

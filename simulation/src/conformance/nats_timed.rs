@@ -7,7 +7,7 @@ use harness_proxy::Proxy;
 use harness_workloads::nats::{NatsConnect, NatsServers, NatsSession};
 use harness_workloads::{Task, TokioHost};
 
-use super::servers::{nats, nats_is_ready, open_request};
+use super::servers::{nats, open_request};
 use super::stage::{ModelStage, RealStage, Stage};
 use super::{TOLERANCE, TimedLines, TimedTranscript, assert_same_times, difference, plain};
 use crate::World;
@@ -166,8 +166,7 @@ fn on_the_model(script: &[NatsTimedStep]) -> TimedLines {
 }
 
 async fn on_a_real_server(proxy: &Proxy, script: &[NatsTimedStep]) -> Option<TimedLines> {
-    let server = nats()?;
-    server.until_ready(nats_is_ready).await;
+    let server = nats().await?;
     let link = proxy.link("c0->n1".into(), server.address, 1).unwrap();
     let open = open_request("nats", &[link.listen()], LEASE);
     let host = TokioHost::shared();

@@ -8,7 +8,7 @@ use harness_proxy::Proxy;
 use harness_workloads::redis::{CompareBy, RedisConnect, RedisServers, RedisSession};
 use harness_workloads::{Task, TokioHost};
 
-use super::servers::{open_request, redis, redis_says};
+use super::servers::{open_request, redis};
 use super::stage::{ModelStage, RealStage, Stage};
 use super::{TOLERANCE, TimedLines, TimedTranscript, assert_same_times, difference, plain};
 use crate::World;
@@ -165,8 +165,7 @@ fn on_the_model(script: &[TimedStep]) -> TimedLines {
 }
 
 async fn on_a_real_server(proxy: &Proxy, script: &[TimedStep]) -> Option<TimedLines> {
-    let server = redis("redis-server", None)?;
-    server.until_ready(|stream| redis_says(stream, "PING", "PONG")).await;
+    let server = redis("redis-server", None).await?;
     let link = proxy.link("c0->n1".into(), server.address, 1).unwrap();
     let open = open_request("redis", &[link.listen()], LEASE);
     let store = Rc::new(RedisServers::new(&open, None, CompareBy::Script).unwrap());

@@ -1,5 +1,6 @@
 //! Real servers on loopback for the tests of this crate. Each ends with its handle.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -24,8 +25,13 @@ pub(super) struct RealServer {
 }
 
 impl RealServer {
-    /// Starts a program with the arguments that `arguments` makes of a port and a folder; `None`: it is not installed.
-    pub fn start(program: &str, arguments: impl FnOnce(u16, &TempDir) -> Vec<String>) -> Option<Self> {
+    /// Starts a program with the arguments that `arguments` makes of a port and a folder, and waits until it answers; `None`: it is not
+    /// installed.
+    async fn start(
+        program: &str,
+        arguments: impl FnOnce(u16, &TempDir) -> Vec<String>,
+        is_ready: impl Fn(TcpStream) -> bool,
+    ) -> Option<Self> {
         let data = TempDir::new().unwrap();
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let started = Command::new(program)
@@ -35,17 +41,14 @@ impl RealServer {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
-        match started {
-            Ok(child) => Some(RealServer {
-                address: free,
-                child,
-                data,
-            }),
-            Err(error) => {
-                eprintln!("skipped: {program} is needed for this test ({error})");
-                None
-            }
-        }
+        let missing = |error: &std::io::Error| eprintln!("skipped: {program} is needed for this test ({error})");
+        let server = RealServer {
+            address: free,
+            child: started.inspect_err(missing).ok()?,
+            data,
+        };
+        server.until_ready(is_ready).await;
+        Some(server)
     }
 
     /// Waits until it answers.
@@ -85,9 +88,13 @@ pub(super) fn open_request(backend: &str, servers: &[SocketAddr], lease: Duratio
     OpenRequest::plain(backend, endpoints, lease)
 }
 
-/// Of this program, `redis-server` or `valkey-server`.
-pub(super) fn redis(program: &str, master: Option<SocketAddr>) -> Option<RealServer> {
-    RealServer::start(program, |port, data| {
+/// Of this program, `redis-server` or `valkey-server`. A replica has what its master had when it started.
+pub(super) async fn redis(program: &str, master: Option<SocketAddr>) -> Option<RealServer> {
+    let (command, what) = match master {
+        None => ("SET in-step yes", "OK"),
+        Some(_) => ("GET in-step", "yes"),
+    };
+    let arguments = |port: u16, data: &TempDir| {
         let fixed = "--bind 127.0.0.1 --appendonly no --daemonize no --protected-mode no --repl-diskless-sync-delay 0";
         let mut arguments: Vec<String> = fixed.split(' ').map(str::to_owned).collect();
         arguments.extend(["--port".into(), port.to_string(), "--save".into(), String::new()]);
@@ -96,14 +103,19 @@ pub(super) fn redis(program: &str, master: Option<SocketAddr>) -> Option<RealSer
             arguments.extend(["--replicaof".into(), master.ip().to_string(), master.port().to_string()]);
         }
         arguments
-    })
+    };
+    RealServer::start(program, arguments, |stream| redis_says(stream, command, what)).await
 }
 
 /// Whether a Redis server says this to a command.
-pub(super) fn redis_says(mut stream: TcpStream, command: &str, what: &str) -> bool {
-    use std::io::{Read, Write};
+pub(super) fn redis_says(stream: TcpStream, command: &str, what: &str) -> bool {
+    says(stream, &format!("{command}\r\nQUIT\r\n"), what)
+}
+
+/// Whether a server says this to a question, before it ends the connection.
+fn says(mut stream: TcpStream, question: &str, what: &str) -> bool {
     let mut answer = Vec::new();
-    stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).is_ok()
+    stream.write_all(question.as_bytes()).is_ok()
         && stream.read_to_end(&mut answer).is_ok()
         && String::from_utf8_lossy(&answer).contains(what)
 }
@@ -111,12 +123,12 @@ pub(super) fn redis_says(mut stream: TcpStream, command: &str, what: &str) -> bo
 const ZOOKEEPER_JAR: &str = "/usr/share/java/zookeeper.jar";
 
 /// One server alone, with this tick.
-pub(super) fn zookeeper(tick: Duration) -> Option<RealServer> {
+pub(super) async fn zookeeper(tick: Duration) -> Option<RealServer> {
     if !std::path::Path::new(ZOOKEEPER_JAR).exists() {
         eprintln!("skipped: {ZOOKEEPER_JAR} is needed for this test (apt-get install libzookeeper-java libslf4j-java)");
         return None;
     }
-    RealServer::start("java", |port, data| {
+    let arguments = |port: u16, data: &TempDir| {
         let config = data.path().join("zoo.cfg");
         let text = format!(
             "tickTime={}\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n\
@@ -131,69 +143,43 @@ pub(super) fn zookeeper(tick: Duration) -> Option<RealServer> {
         arguments.push("org.apache.zookeeper.server.quorum.QuorumPeerMain".into());
         arguments.push(config.display().to_string());
         arguments
-    })
-}
-
-/// Whether a ZooKeeper server serves.
-pub(super) fn zookeeper_is_ready(mut stream: TcpStream) -> bool {
-    use std::io::{Read, Write};
-    let mut answer = Vec::new();
-    stream.write_all(b"srvr").is_ok()
-        && stream.read_to_end(&mut answer).is_ok()
-        && String::from_utf8_lossy(&answer).contains("Mode: ")
+    };
+    RealServer::start("java", arguments, |stream| says(stream, "srvr", "Mode: ")).await
 }
 
 /// One member alone, with the timing of the servers of a run.
-pub(super) fn etcd() -> Option<RealServer> {
-    RealServer::start("etcd", |port, data| {
+pub(super) async fn etcd() -> Option<RealServer> {
+    let arguments = |port: u16, data: &TempDir| {
         let fixed = "--name n1 --heartbeat-interval 100 --election-timeout 1000 --log-level error --logger zap \
                      --listen-peer-urls http://127.0.0.1:0 --initial-advertise-peer-urls http://127.0.0.1:1 \
                      --initial-cluster n1=http://127.0.0.1:1";
         let mut arguments: Vec<String> = fixed.split_whitespace().map(str::to_owned).collect();
-        let url = format!("http://127.0.0.1:{port}");
-        let of_run = [("--data-dir", data.path().display().to_string())];
-        let urls = ["--listen-client-urls", "--advertise-client-urls"].map(|flag| (flag, url.clone()));
-        arguments.extend(
-            of_run
-                .into_iter()
-                .chain(urls)
-                .flat_map(|(flag, value)| [flag.to_owned(), value]),
-        );
+        arguments.extend(["--data-dir".into(), data.path().display().to_string()]);
+        for flag in ["--listen-client-urls", "--advertise-client-urls"] {
+            arguments.extend([flag.into(), format!("http://127.0.0.1:{port}")]);
+        }
         arguments
-    })
-}
-
-/// Whether an etcd member knows a leader.
-pub(super) fn etcd_is_ready(mut stream: TcpStream) -> bool {
-    use std::io::{Read, Write};
+    };
     let question = "POST /v3/maintenance/status HTTP/1.1\r\nHost: etcd\r\nContent-Type: application/json\r\n\
                     Content-Length: 2\r\nConnection: close\r\n\r\n{}";
-    let mut answer = Vec::new();
-    stream.write_all(question.as_bytes()).is_ok()
-        && stream.read_to_end(&mut answer).is_ok()
-        && String::from_utf8_lossy(&answer).contains("\"leader\"")
+    let knows_leader = |stream| says(stream, question, "\"leader\"");
+    RealServer::start("etcd", arguments, knows_leader).await
 }
 
 /// One server alone, with JetStream.
-pub(super) fn nats() -> Option<RealServer> {
-    RealServer::start("nats-server", |port, data| {
-        let (port, folder) = (port.to_string(), data.path().join("data").display().to_string());
-        let words = [
-            "--addr",
-            "127.0.0.1",
-            "--port",
-            &port,
-            "--jetstream",
-            "--store_dir",
-            &folder,
-        ];
-        words.map(str::to_owned).to_vec()
-    })
+pub(super) async fn nats() -> Option<RealServer> {
+    let arguments = |port: u16, data: &TempDir| {
+        let fixed = "--addr 127.0.0.1 --jetstream";
+        let mut arguments: Vec<String> = fixed.split(' ').map(str::to_owned).collect();
+        arguments.extend(["--port".into(), port.to_string(), "--store_dir".into()]);
+        arguments.push(data.path().join("data").display().to_string());
+        arguments
+    };
+    RealServer::start("nats-server", arguments, nats_is_ready).await
 }
 
 /// Whether JetStream answers.
-pub(super) fn nats_is_ready(mut stream: TcpStream) -> bool {
-    use std::io::{Read, Write};
+fn nats_is_ready(mut stream: TcpStream) -> bool {
     let question = lone_request(&api::stream_names(), None, "_INBOX.ready");
     let (mut answer, mut part) = (Vec::new(), [0; 4096]);
     if stream.write_all(&question).is_err() {

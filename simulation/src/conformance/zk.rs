@@ -7,7 +7,7 @@ use harness_workloads::zk::{WatchEvent, ZkConnect, ZkServers, ZkSession, ZkWatch
 use harness_workloads::{RecipeHost, SessionError, TokioHost, within};
 use rand::Rng;
 
-use super::servers::{open_request, zookeeper, zookeeper_is_ready};
+use super::servers::{open_request, zookeeper};
 use super::{assert_same_answers, in_real_time, transcripts};
 use crate::network::{LinkLatency, SimulatedLink};
 use crate::zk::{SimulatedZk, ZkRoutes};
@@ -258,8 +258,7 @@ fn on_the_model(number: u64) -> Vec<String> {
 /// What a real server answers to these scripts; `None`: there is no ZooKeeper here.
 fn on_a_real_server(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
     in_real_time(async {
-        let server = zookeeper(TICK)?;
-        server.until_ready(zookeeper_is_ready).await;
+        let server = zookeeper(TICK).await?;
         let open = open_request("zk", &[server.address], LEASE);
         let host = TokioHost::shared();
         let run = |number| {

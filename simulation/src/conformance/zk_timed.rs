@@ -9,7 +9,7 @@ use harness_proxy::Proxy;
 use harness_workloads::zk::{ConnectionState, WatchEvent, ZkConnect, ZkServers, ZkSession};
 use harness_workloads::{Task, TokioHost};
 
-use super::servers::{open_request, zookeeper, zookeeper_is_ready};
+use super::servers::{open_request, zookeeper};
 use super::stage::{ModelStage, RealStage, Stage};
 use super::{TimedLines, TimedTranscript, assert_same_times, difference, plain};
 use crate::World;
@@ -142,8 +142,7 @@ fn on_the_model(script: &[ZkTimedStep], seed: u64) -> TimedLines {
 }
 
 async fn on_a_real_server(proxy: &Proxy, script: &[ZkTimedStep]) -> Option<TimedLines> {
-    let server = zookeeper(TICK)?;
-    server.until_ready(zookeeper_is_ready).await;
+    let server = zookeeper(TICK).await?;
     let link = proxy.link("c0->n1".into(), server.address, 1).unwrap();
     let host = TokioHost::shared();
     let at = |server: SocketAddr| {

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use harness_workloads::etcd::{EtcdConnect, EtcdKey, EtcdServers, EtcdSession, EtcdWatch, KeyEvent, Leader, Listing};
 use harness_workloads::{RecipeHost, SessionError, TokioHost, within};
-use rand::Rng;
 
 use super::servers::{etcd, open_request};
-use super::{assert_same_answers, in_real_time, plain, transcripts};
+use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, plain, transcripts};
+use crate::World;
 use crate::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
 use crate::network::{LinkLatency, SimulatedLink};
-use crate::{World, dice};
 
 /// Long: calls must not time out on a busy machine.
 const LEASE: Duration = Duration::from_secs(60);
@@ -23,9 +22,6 @@ const WAIT: Duration = Duration::from_millis(3500);
 const SETTLE: Duration = Duration::from_millis(400);
 /// How long a script waits for a lock that another client may have.
 const LOCK_WAIT: Duration = Duration::from_millis(500);
-
-const STEPS: usize = 40;
-const CLIENTS: usize = 3;
 
 const MUTANTS: [&str; 9] = [
     "etcd: a key is created that exists",
@@ -113,8 +109,7 @@ const KINDS: [EtcdStepKind; 27] = [
 const BEFORE_WAIT: usize = 6;
 
 fn script(number: u64) -> Vec<EtcdStep> {
-    let mut dice = dice::stream(number, "conformance etcd");
-    let mut draw = |below: usize| (dice.next_u64() % below as u64) as usize;
+    let mut draw = draws(number, "conformance etcd");
     let waits_at = BEFORE_WAIT + draw(STEPS - BEFORE_WAIT);
     let steps = (0..STEPS).map(|place| {
         let is_before = (waits_at - BEFORE_WAIT..waits_at).contains(&place);
@@ -155,7 +150,8 @@ struct EtcdStand {
 }
 
 impl EtcdStand {
-    async fn new(host: Rc<dyn RecipeHost>, store: Rc<dyn EtcdConnect>, number: u64) -> Self {
+    /// Runs the script of this number.
+    async fn run(host: Rc<dyn RecipeHost>, store: Rc<dyn EtcdConnect>, number: u64) -> Vec<String> {
         let mut stand = EtcdStand {
             host,
             sessions: Vec::new(),
@@ -176,7 +172,9 @@ impl EtcdStand {
             stand.leases.push(0);
             stand.grant(client, LEASE).await;
         }
-        stand
+        let mut transcript = answered(script(number), async |step| stand.step(step).await).await;
+        transcript.push(stand.look().await);
+        transcript
     }
 
     async fn grant(&mut self, client: usize, ttl: Duration) -> String {
@@ -186,16 +184,6 @@ impl EtcdStand {
             self.ids.push(lease.id);
         }
         plain(granted.map(|lease| lease.ttl))
-    }
-
-    async fn run(&mut self, script: &[EtcdStep]) -> Vec<String> {
-        let mut transcript = Vec::new();
-        for step in script {
-            let answer = self.step(step).await;
-            transcript.push(format!("{step:?}: {answer}"));
-        }
-        transcript.push(self.look().await);
-        transcript
     }
 
     async fn step(&mut self, step: &EtcdStep) -> String {
@@ -363,8 +351,7 @@ fn on_the_model(number: u64) -> Vec<String> {
         let link = SimulatedLink::new(world, "c0->n1", 0, LinkLatency::default());
         let process = world.process("c0");
         let store = EtcdRoutes::new(etcd, vec![link], process, LEASE);
-        let mut stand = EtcdStand::new(process.host(), Rc::new(store), number).await;
-        stand.run(&script(number)).await
+        EtcdStand::run(process.host(), Rc::new(store), number).await
     })
 }
 
@@ -375,11 +362,8 @@ fn on_a_real_server(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
         let open = open_request("etcd", &[server.address], LEASE);
         let host = TokioHost::shared();
         let run = |number| {
-            let (store, host) = (Rc::new(EtcdServers::new(&open, None).unwrap()), host.clone());
-            async move {
-                let mut stand = EtcdStand::new(host, store, number).await;
-                stand.run(&script(number)).await
-            }
+            let store = EtcdServers::new(&open, None).unwrap();
+            EtcdStand::run(host.clone(), Rc::new(store), number)
         };
         Some(transcripts(numbers, run).await)
     })

@@ -23,7 +23,9 @@ use std::time::Duration;
 
 use harness_proxy::Proxy;
 use harness_workloads::{RecipeHost, SessionError, Task};
+use rand::Rng;
 
+use crate::dice;
 use crate::mutants::with_mutant;
 
 /// An answer without the words of its error.
@@ -91,6 +93,26 @@ const AT_ONCE: usize = 100;
 const AGAIN_AT_ONCE: usize = 20;
 /// Timed scripts that run at once, each on a server of its own.
 const TIMED_AT_ONCE: usize = 4;
+
+/// Steps of a random script, and the clients that do them.
+const STEPS: usize = 40;
+const CLIENTS: usize = 3;
+
+/// The choices of a random script, each of so many.
+fn draws(script: u64, store: &'static str) -> impl FnMut(usize) -> usize {
+    let mut dice = dice::stream(script, store);
+    move |below| (dice.next_u64() % below as u64) as usize
+}
+
+/// The steps of a random script, each with its answer.
+async fn answered<S: std::fmt::Debug>(script: Vec<S>, mut step: impl AsyncFnMut(&S) -> String) -> Vec<String> {
+    let mut transcript = Vec::new();
+    for next in script {
+        let answer = step(&next).await;
+        transcript.push(format!("{next:?}: {answer}"));
+    }
+    transcript
+}
 
 /// What random scripts say on a real server, in the order of their numbers.
 async fn transcripts<F>(numbers: &[u64], run: impl Fn(u64) -> F) -> Vec<Vec<String>>

@@ -5,22 +5,18 @@ use std::time::Duration;
 
 use harness_workloads::nats::{KeyMessage, NatsConnect, NatsServers, NatsSession};
 use harness_workloads::{RecipeHost, TokioHost};
-use rand::Rng;
 
 use super::servers::{nats, open_request};
-use super::{assert_same_answers, in_real_time, plain, transcripts};
+use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, plain, transcripts};
+use crate::World;
 use crate::nats::{NatsRoutes, NatsVersion, SimulatedNats};
 use crate::network::{LinkLatency, SimulatedLink};
-use crate::{World, dice};
 
 /// Long: calls must not time out on a busy machine.
 const LEASE: Duration = Duration::from_secs(60);
 /// The age of messages, longer than the steps before and after the wait take, and how long a script waits until they surely ended.
 const AGE: Duration = Duration::from_secs(6);
 const WAIT: Duration = Duration::from_millis(6600);
-
-const STEPS: usize = 40;
-const CLIENTS: usize = 3;
 
 const MUTANTS: [&str; 6] = [
     "nats: a write is not compared",
@@ -77,8 +73,7 @@ const KINDS: [NatsStepKind; 15] = [
 ];
 
 fn script(number: u64) -> Vec<NatsStep> {
-    let mut dice = dice::stream(number, "conformance nats");
-    let mut draw = |below: usize| (dice.next_u64() % below as u64) as usize;
+    let mut draw = draws(number, "conformance nats");
     let waits_at = draw(STEPS);
     let steps = (0..STEPS).map(|place| NatsStep {
         client: draw(CLIENTS),
@@ -105,28 +100,21 @@ struct NatsStand {
 }
 
 impl NatsStand {
-    async fn new(host: Rc<dyn RecipeHost>, store: Rc<dyn NatsConnect>, number: u64) -> Self {
+    /// Runs the script of this number.
+    async fn run(host: Rc<dyn RecipeHost>, store: Rc<dyn NatsConnect>, number: u64) -> Vec<String> {
         let mut sessions = Vec::new();
         for _ in 0..CLIENTS {
             sessions.push(store.connect().await.unwrap());
         }
         sessions[0].make_bucket(AGE).await.unwrap();
-        NatsStand {
+        let mut stand = NatsStand {
             host,
             store,
             sessions,
             revisions: Vec::new(),
             prefix: format!("s{number}"),
-        }
-    }
-
-    async fn run(&mut self, script: &[NatsStep]) -> Vec<String> {
-        let mut transcript = Vec::new();
-        for step in script {
-            let answer = self.step(step).await;
-            transcript.push(format!("{step:?}: {answer}"));
-        }
-        transcript
+        };
+        answered(script(number), async |step| stand.step(step).await).await
     }
 
     async fn step(&mut self, step: &NatsStep) -> String {
@@ -196,8 +184,7 @@ fn on_the_model(number: u64) -> Vec<String> {
         let link = SimulatedLink::new(world, "c0->n1", 0, LinkLatency::default());
         let process = world.process("c0");
         let store = NatsRoutes::to(nats, vec![link], process, LEASE);
-        let mut stand = NatsStand::new(process.host(), Rc::new(store), number).await;
-        stand.run(&script(number)).await
+        NatsStand::run(process.host(), Rc::new(store), number).await
     })
 }
 
@@ -208,11 +195,8 @@ fn on_a_real_server(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
         let open = open_request("nats", &[server.address], LEASE);
         let host = TokioHost::shared();
         let run = |number| {
-            let (store, host) = (Rc::new(NatsServers::new(&open, None, host.clone())), host.clone());
-            async move {
-                let mut stand = NatsStand::new(host, store, number).await;
-                stand.run(&script(number)).await
-            }
+            let store = NatsServers::new(&open, None, host.clone());
+            NatsStand::run(host.clone(), Rc::new(store), number)
         };
         Some(transcripts(numbers, run).await)
     })

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use harness_workloads::redis::{CompareBy, RedisConnect, RedisServers, RedisSession, Subscription};
 use harness_workloads::{RecipeHost, TokioHost, within};
-use rand::Rng;
 
 use super::servers::{open_request, redis, redis_says};
-use super::{assert_same_answers, in_real_time, plain, transcripts};
+use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, plain, transcripts};
+use crate::World;
 use crate::network::{LinkLatency, SimulatedLink};
 use crate::redis::{RedisRoutes, SimulatedRedis};
-use crate::{World, dice};
 
 /// Long: calls must not time out on a busy machine.
 const LEASE: Duration = Duration::from_secs(60);
@@ -21,9 +20,6 @@ const WAIT: Duration = Duration::from_millis(2000);
 const LONG: Duration = Duration::from_secs(600);
 /// Until a replica has what its master has, and no message of a channel is under way.
 const SETTLE: Duration = Duration::from_millis(250);
-
-const STEPS: usize = 40;
-const CLIENTS: usize = 3;
 
 const MUTANTS: [&str; 8] = [
     "redis: NX is ignored",
@@ -43,8 +39,8 @@ const MUTANTS_OF_VALKEY: [&str; 2] = ["valkey: SET IFEQ does not compare", "valk
 #[derive(Debug, Clone, Copy)]
 struct ScriptStep {
     client: usize,
-    key: u64,
-    value: u64,
+    key: usize,
+    value: usize,
     ttl: Option<Duration>,
     what: ScriptStepKind,
 }
@@ -86,15 +82,14 @@ const KINDS: [ScriptStepKind; 13] = [
 ];
 
 fn script(number: u64) -> Vec<ScriptStep> {
-    let mut dice = dice::stream(number, "conformance redis");
-    let mut draw = |below: u64| dice.next_u64() % below;
-    let waits_at = draw(STEPS as u64) as usize;
+    let mut draw = draws(number, "conformance redis");
+    let waits_at = draw(STEPS);
     let steps = (0..STEPS).map(|place| ScriptStep {
-        client: draw(CLIENTS as u64) as usize,
+        client: draw(CLIENTS),
         key: draw(2),
         value: draw(3),
-        ttl: [None, Some(SHORT), Some(LONG)][draw(3) as usize],
-        what: match KINDS[draw(KINDS.len() as u64) as usize] {
+        ttl: [None, Some(SHORT), Some(LONG)][draw(3)],
+        what: match KINDS[draw(KINDS.len())] {
             _ if place == waits_at => ScriptStepKind::Wait,
             ScriptStepKind::ReplicaSetNx if draw(2) == 0 => ScriptStepKind::ReplicaDelIf,
             what => what,
@@ -115,30 +110,24 @@ struct Stand {
 }
 
 impl Stand {
-    async fn new(host: Rc<dyn RecipeHost>, store: Rc<dyn RedisConnect>, number: u64) -> Self {
+    /// Runs the script of this number.
+    async fn run(host: Rc<dyn RecipeHost>, store: Rc<dyn RedisConnect>, number: u64) -> Vec<String> {
         let mut sessions = Vec::new();
         for _ in 0..CLIENTS {
             sessions.push(store.connect(0).await.unwrap());
         }
-        Stand {
+        let mut stand = Stand {
             host,
             sessions,
             replica: store.connect(1).await.unwrap(),
             store,
             subscriptions: (0..CLIENTS).map(|_| None).collect(),
             prefix: format!("s{number}"),
-        }
-    }
-
-    async fn run(&mut self, script: &[ScriptStep]) -> Vec<String> {
-        let mut transcript = Vec::new();
-        for step in script {
-            let answer = self.step(step).await;
-            transcript.push(format!("{step:?}: {answer}"));
-        }
-        for (client, subscription) in self.subscriptions.iter_mut().enumerate() {
+        };
+        let mut transcript = answered(script(number), async |step| stand.step(step).await).await;
+        for (client, subscription) in stand.subscriptions.iter_mut().enumerate() {
             let Some(subscription) = subscription else { continue };
-            while let Some(message) = within(&*self.host, SETTLE, subscription.next()).await {
+            while let Some(message) = within(&*stand.host, SETTLE, subscription.next()).await {
                 transcript.push(format!("client {client} heard {message:?}"));
             }
         }
@@ -195,8 +184,7 @@ fn on_the_model(number: u64, compare: CompareBy) -> Vec<String> {
         let links = ["c0->n1", "c0->n2"].map(|name| SimulatedLink::new(world, name, 0, LinkLatency::default()));
         let process = world.process("c0");
         let store = RedisRoutes::new(servers, links.to_vec(), process, LEASE, compare);
-        let mut stand = Stand::new(process.host(), Rc::new(store), number).await;
-        stand.run(&script(number)).await
+        Stand::run(process.host(), Rc::new(store), number).await
     })
 }
 
@@ -219,11 +207,8 @@ fn on_real_servers(numbers: &[u64], compare: CompareBy) -> Option<Vec<Vec<String
         let open = open_request("redis", &[master.address, replica.address], LEASE);
         let host = TokioHost::shared();
         let run = |number| {
-            let (store, host) = (Rc::new(RedisServers::new(&open, None, compare).unwrap()), host.clone());
-            async move {
-                let mut stand = Stand::new(host, store, number).await;
-                stand.run(&script(number)).await
-            }
+            let store = RedisServers::new(&open, None, compare).unwrap();
+            Stand::run(host.clone(), Rc::new(store), number)
         };
         Some(transcripts(numbers, run).await)
     })

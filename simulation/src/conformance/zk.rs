@@ -5,22 +5,18 @@ use std::time::Duration;
 
 use harness_workloads::zk::{WatchEvent, ZkConnect, ZkServers, ZkSession, ZkWatch, Znode};
 use harness_workloads::{RecipeHost, SessionError, TokioHost, within};
-use rand::Rng;
 
 use super::servers::{open_request, zookeeper};
-use super::{assert_same_answers, in_real_time, transcripts};
+use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, transcripts};
+use crate::World;
 use crate::network::{LinkLatency, SimulatedLink};
 use crate::zk::{SimulatedZk, ZkRoutes};
-use crate::{World, dice};
 
 /// Long: calls must not time out on a busy machine.
 const LEASE: Duration = Duration::from_secs(40);
 const TICK: Duration = Duration::from_millis(200);
 /// Until no notification is under way.
 const SETTLE: Duration = Duration::from_millis(400);
-
-const STEPS: usize = 40;
-const CLIENTS: usize = 3;
 
 const MUTANTS: [&str; 6] = [
     "zk: sequence numbers count children",
@@ -35,9 +31,9 @@ const MUTANTS: [&str; 6] = [
 struct ZkStep {
     client: usize,
     /// Which of two parents.
-    parent: u64,
+    parent: usize,
     /// Which of three nodes, or of those with a sequence number.
-    node: u64,
+    node: usize,
     what: ZkStepKind,
 }
 
@@ -85,14 +81,13 @@ const KINDS: [ZkStepKind; 17] = [
 ];
 
 fn script(number: u64) -> Vec<ZkStep> {
-    let mut dice = dice::stream(number, "conformance zk");
-    let mut draw = |below: u64| dice.next_u64() % below;
-    let looks_at = draw(STEPS as u64) as usize;
+    let mut draw = draws(number, "conformance zk");
+    let looks_at = draw(STEPS);
     let steps = (0..STEPS).map(|place| ZkStep {
-        client: draw(CLIENTS as u64) as usize,
+        client: draw(CLIENTS),
         parent: draw(2),
         node: draw(3),
-        what: match KINDS[draw(KINDS.len() as u64) as usize] {
+        what: match KINDS[draw(KINDS.len())] {
             _ if place == looks_at => ZkStepKind::Look,
             what => what,
         },
@@ -114,7 +109,8 @@ struct ZkStand {
 }
 
 impl ZkStand {
-    async fn new(host: Rc<dyn RecipeHost>, store: Rc<dyn ZkConnect>, number: u64) -> Self {
+    /// Runs the script of this number.
+    async fn run(host: Rc<dyn RecipeHost>, store: Rc<dyn ZkConnect>, number: u64) -> Vec<String> {
         let mut stand = ZkStand {
             host,
             store,
@@ -129,23 +125,15 @@ impl ZkStand {
             let session = stand.open().await;
             stand.sessions.push(session);
         }
-        stand
+        let mut transcript = answered(script(number), async |step| stand.step(step).await).await;
+        transcript.push(stand.look().await);
+        transcript
     }
 
     async fn open(&mut self) -> Rc<dyn ZkSession> {
         let session = self.store.connect().await.expect("the server takes sessions");
         self.ids.push(session.id());
         session
-    }
-
-    async fn run(&mut self, script: &[ZkStep]) -> Vec<String> {
-        let mut transcript = Vec::new();
-        for step in script {
-            let answer = self.step(step).await;
-            transcript.push(format!("{step:?}: {answer}"));
-        }
-        transcript.push(self.look().await);
-        transcript
     }
 
     async fn step(&mut self, step: &ZkStep) -> String {
@@ -180,7 +168,7 @@ impl ZkStand {
             ZkStepKind::DeleteParent => kind_of(session.delete(&parent).await),
             ZkStepKind::Sync => kind_of(session.sync(&path).await),
             ZkStepKind::DeleteSequential => {
-                let place = step.node as usize % self.sequential.len().max(1);
+                let place = step.node % self.sequential.len().max(1);
                 let Some(path) = self.sequential.get(place) else {
                     return "none".into();
                 };
@@ -250,8 +238,7 @@ fn on_the_model(number: u64) -> Vec<String> {
         let link = SimulatedLink::new(world, "c0->n1", 0, LinkLatency::default());
         let process = world.process("c0");
         let store = ZkRoutes::new(zk, vec![link], process, LEASE);
-        let mut stand = ZkStand::new(process.host(), Rc::new(store), number).await;
-        stand.run(&script(number)).await
+        ZkStand::run(process.host(), Rc::new(store), number).await
     })
 }
 
@@ -262,11 +249,8 @@ fn on_a_real_server(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
         let open = open_request("zk", &[server.address], LEASE);
         let host = TokioHost::shared();
         let run = |number| {
-            let (store, host) = (Rc::new(ZkServers::new(&open, None, host.clone())), host.clone());
-            async move {
-                let mut stand = ZkStand::new(host, store, number).await;
-                stand.run(&script(number)).await
-            }
+            let store = ZkServers::new(&open, None, host.clone());
+            ZkStand::run(host.clone(), Rc::new(store), number)
         };
         Some(transcripts(numbers, run).await)
     })

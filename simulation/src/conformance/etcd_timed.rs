@@ -1,14 +1,13 @@
 //! Timed scripts for etcd: what a session says, and when, and what another session sees of its lease and its place in a lock's queue, while
 //! its link is stalled, delayed and reset and the server paused.
 
-use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Proxy;
 use harness_workloads::etcd::{EtcdConnect, EtcdServers, EtcdSession};
-use harness_workloads::{Task, TokioHost};
+use harness_workloads::TokioHost;
 
 use super::servers::{etcd, open_request};
 use super::stage::{ModelStage, RealStage, Stage};
@@ -155,7 +154,6 @@ struct TimedPlay {
     lease: i64,
     other_lease: i64,
     told: TimedTranscript,
-    tasks: RefCell<Vec<Task>>,
 }
 
 impl TimedPlay {
@@ -168,7 +166,7 @@ impl TimedPlay {
         let mut watch = other.watch("timed/key", created.revision + 1).await.unwrap();
         let told = TimedTranscript::begin(stage.host());
         let own = told.clone();
-        let sees = told.beside(async move {
+        told.beside(async move {
             while let Ok(events) = watch.next().await {
                 own.say(format!("others see its key deleted: {}", events[0].deleted));
             }
@@ -179,23 +177,12 @@ impl TimedPlay {
             lease,
             other_lease,
             told,
-            tasks: RefCell::new(vec![sees]),
         }
-    }
-
-    /// Does it beside the script, and says what came of it.
-    fn begin(&self, what: &'static str, work: impl Future<Output = String> + 'static) {
-        let told = self.told.clone();
-        let task = self.told.beside(async move {
-            let answer = work.await;
-            told.say(format!("{what} {answer}"));
-        });
-        self.tasks.borrow_mut().push(task);
     }
 
     fn begin_lock(&self, what: &'static str, session: &Rc<dyn EtcdSession>, ms: u64) {
         let (session, lease) = (session.clone(), self.lease);
-        self.begin(what, async move {
+        self.told.ask_beside(what, async move {
             let locked = session.lock(LOCK, lease, Duration::from_millis(ms)).await;
             plain(locked.map(|_| ()))
         });
@@ -203,7 +190,7 @@ impl TimedPlay {
 
     fn begin_watch(&self) {
         let (session, told) = (self.session.clone(), self.told.clone());
-        self.begin("Watch", async move {
+        self.told.ask_beside("Watch", async move {
             let mut watch = match session.watch("timed/other", 0).await {
                 Ok(watch) => watch,
                 Err(error) => return plain::<()>(Err(error)),
@@ -223,7 +210,8 @@ impl TimedPlay {
             KeepAlive => plain(self.session.keep_alive(self.lease).await),
             Begin => {
                 let session = self.session.clone();
-                return self.begin("Begin", async move { plain(session.get("timed/key").await.map(drop)) });
+                let got = async move { plain(session.get("timed/key").await.map(drop)) };
+                return self.told.ask_beside("Begin", got);
             }
             BeginLock(ms) => return self.begin_lock("BeginLock", &self.session, ms),
             OtherLocksSame(ms) => return self.begin_lock("OtherLocksSame", &self.other, ms),
@@ -253,8 +241,7 @@ async fn perform(
     for step in script {
         play.step(stage, *step).await;
     }
-    play.tasks.take().clear();
-    play.told.by_words()
+    play.told.end_by_words()
 }
 
 fn on_the_model(script: &[EtcdTimedStep]) -> TimedLines {
@@ -293,7 +280,5 @@ fn differ(real: &TimedLines, model: &TimedLines) -> Option<String> {
 
 #[test]
 fn timed_scripts_say_the_same_at_the_same_times_on_the_model_and_on_a_real_etcd() {
-    let why = |script: &&[EtcdTimedStep], real: &TimedLines| differ(real, &on_the_model(script));
-    let run = async |proxy: &Proxy, script: &&[EtcdTimedStep]| on_a_real_server(proxy, script).await;
-    assert_same_times(&TIMED, run, why, &MUTANTS);
+    assert_same_times(&TIMED, on_a_real_server, on_the_model, differ, &MUTANTS);
 }

@@ -47,6 +47,8 @@ struct TimedTranscript {
     host: Rc<dyn RecipeHost>,
     began: Duration,
     lines: Rc<RefCell<TimedLines>>,
+    /// What is done beside the script.
+    beside: Rc<RefCell<Vec<Task>>>,
 }
 
 impl TimedTranscript {
@@ -56,6 +58,7 @@ impl TimedTranscript {
             began: host.now(),
             host,
             lines: Rc::default(),
+            beside: Rc::default(),
         }
     }
 
@@ -67,14 +70,30 @@ impl TimedTranscript {
         self.host.sleep(Duration::from_millis(ms)).await;
     }
 
-    /// Does something beside the script, until it is done or its handle is dropped.
-    fn beside(&self, work: impl Future<Output = ()> + 'static) -> Task {
-        self.host.spawn(Box::pin(work))
+    /// Does something beside the script, until it is done or the script ends.
+    fn beside(&self, work: impl Future<Output = ()> + 'static) {
+        let task = self.host.spawn(Box::pin(work));
+        self.beside.borrow_mut().push(task);
     }
 
-    /// What was said, in order of its words: two things at about the same time may come in either order.
-    fn by_words(&self) -> TimedLines {
-        let mut lines = self.lines.take();
+    /// Asks beside the script, and says what was answered.
+    fn ask_beside(&self, what: &'static str, asked: impl Future<Output = String> + 'static) {
+        let told = self.clone();
+        self.beside(async move {
+            let answer = asked.await;
+            told.say(format!("{what} {answer}"));
+        });
+    }
+
+    /// The script ends. What was said, in its order.
+    fn end(&self) -> TimedLines {
+        drop(self.beside.take());
+        self.lines.take()
+    }
+
+    /// The script ends. What was said, in order of its words: two things at about the same time may come in either order.
+    fn end_by_words(&self) -> TimedLines {
+        let mut lines = self.end();
         lines.sort_by(|(_, one), (_, other)| one.cmp(other));
         lines
     }
@@ -185,13 +204,13 @@ fn assert_same_answers(
 /// Runs every script on a real server of its own, a few at once, and those again, alone, that differ from the model. `None`: there is no
 /// server here.
 fn timed_on_real<S: Sync>(
-    scripts: &[S],
-    run: impl AsyncFn(&Proxy, &S) -> Option<TimedLines> + Sync,
-    differs: impl Fn(&S, &TimedLines) -> bool,
+    scripts: &[&[S]],
+    run: impl AsyncFn(&Proxy, &[S]) -> Option<TimedLines> + Sync,
+    differs: impl Fn(&[S], &TimedLines) -> bool,
 ) -> Option<Vec<TimedLines>> {
     let proxy = Proxy::start().expect("a proxy on loopback");
     // one that panics differs: a server that is busy may not answer the calls that set it up
-    let alone = |script: &S| {
+    let alone = |script: &[S]| {
         let played = catch_unwind(AssertUnwindSafe(|| in_real_time(run(&proxy, script))));
         played.unwrap_or_else(|_| Some(vec![(Duration::ZERO, "a panic, which is told above".into())]))
     };
@@ -218,14 +237,17 @@ fn timed_on_real<S: Sync>(
     Some(transcripts)
 }
 
-/// Checks that each timed script comes out on the model as on a real server: `why` says why not. Some script must notice each mutant.
+/// Checks that each timed script comes out on the model as on a real server: `why` says why two transcripts are not the same. Some script
+/// must notice each mutant.
 fn assert_same_times<S: std::fmt::Debug + Sync>(
-    scripts: &[S],
-    on_a_real_server: impl AsyncFn(&Proxy, &S) -> Option<TimedLines> + Sync,
-    why: impl Fn(&S, &TimedLines) -> Option<String>,
+    scripts: &[&[S]],
+    on_a_real_server: impl AsyncFn(&Proxy, &[S]) -> Option<TimedLines> + Sync,
+    on_the_model: impl Fn(&[S]) -> TimedLines,
+    why: impl Fn(&TimedLines, &TimedLines) -> Option<String>,
     mutants: &[&'static str],
 ) {
-    let differs = |script: &S, real: &TimedLines| why(script, real).is_some();
+    let why = |script: &[S], real: &TimedLines| why(real, &on_the_model(script));
+    let differs = |script: &[S], real: &TimedLines| why(script, real).is_some();
     let Some(real) = timed_on_real(scripts, on_a_real_server, differs) else {
         return;
     };

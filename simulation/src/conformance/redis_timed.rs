@@ -1,12 +1,11 @@
 //! Timed scripts for Redis: what a session says, and when, while its link is stalled, delayed and reset and its server paused.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Proxy;
 use harness_workloads::redis::{CompareBy, RedisConnect, RedisServers, RedisSession};
-use harness_workloads::{Task, TokioHost};
+use harness_workloads::TokioHost;
 
 use super::servers::{open_request, redis};
 use super::stage::{ModelStage, RealStage, Stage};
@@ -96,7 +95,6 @@ struct RedisPlay<'a> {
     store: Rc<dyn RedisConnect>,
     session: Rc<dyn RedisSession>,
     told: TimedTranscript,
-    begun: Vec<Task>,
 }
 
 impl RedisPlay<'_> {
@@ -113,11 +111,8 @@ impl RedisPlay<'_> {
             },
             IsBroken => self.session.is_broken().to_string(),
             Begin => {
-                let (session, told) = (self.session.clone(), self.told.clone());
-                return self.begun.push(self.told.beside(async move {
-                    let answer = plain(session.get(KEY).await);
-                    told.say(format!("Begin {answer}"));
-                }));
+                let session = self.session.clone();
+                return self.told.ask_beside("Begin", async move { plain(session.get(KEY).await) });
             }
             Sleep(ms) => return self.told.sleep(ms).await,
             Stall => return self.stage.stall(),
@@ -138,13 +133,11 @@ async fn perform(stage: &dyn Stage, store: Rc<dyn RedisConnect>, script: &[Timed
         store,
         session,
         told,
-        begun: Vec::new(),
     };
     for step in script {
         play.step(*step).await;
     }
-    play.begun.clear();
-    play.told.lines.take()
+    play.told.end()
 }
 
 fn on_the_model(script: &[TimedStep]) -> TimedLines {
@@ -152,15 +145,7 @@ fn on_the_model(script: &[TimedStep]) -> TimedLines {
         let servers = SimulatedRedis::start(world, 1);
         let stage = ModelStage::new(world, servers.process(0));
         let store = RedisRoutes::new(servers, vec![stage.link], stage.client, LEASE, CompareBy::Script);
-        let driver = stage.client;
-        let lines = Rc::new(RefCell::new(Vec::new()));
-        let (out, script) = (lines.clone(), script.to_vec());
-        driver
-            .spawn(async move {
-                *out.borrow_mut() = perform(&stage, Rc::new(store), &script).await;
-            })
-            .await;
-        lines.take()
+        perform(&stage, Rc::new(store), script).await
     })
 }
 
@@ -176,7 +161,6 @@ async fn on_a_real_server(proxy: &Proxy, script: &[TimedStep]) -> Option<TimedLi
 
 #[test]
 fn timed_scripts_have_the_same_answers_at_the_same_times_on_the_model_and_on_a_real_redis() {
-    let why = |script: &&[TimedStep], real: &TimedLines| difference(real, &on_the_model(script), TOLERANCE);
-    let run = async |proxy: &Proxy, script: &&[TimedStep]| on_a_real_server(proxy, script).await;
-    assert_same_times(&TIMED, run, why, &[]);
+    let why = |real: &TimedLines, model: &TimedLines| difference(real, model, TOLERANCE);
+    assert_same_times(&TIMED, on_a_real_server, on_the_model, why, &[]);
 }

@@ -20,8 +20,10 @@ mod mutants;
 pub mod nats;
 pub mod network;
 pub mod redis;
+mod servers;
 mod work_queue;
 mod world;
 pub mod zk;
 
+pub use servers::{ClientPlace, SimulatedServers};
 pub use world::{Kept, Looping, ScheduledCall, SimulatedProcess, SimulatedTask, World, WorldPulse, WorldSleep};

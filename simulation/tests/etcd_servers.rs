@@ -4,9 +4,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Behaviour;
-use harness_simulation::World;
 use harness_simulation::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
 use harness_simulation::network::{LinkLatency, SimulatedLink};
+use harness_simulation::{SimulatedServers, World};
 use harness_workloads::SessionError;
 use harness_workloads::etcd::{EtcdConnect, EtcdSession};
 

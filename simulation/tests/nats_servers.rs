@@ -3,9 +3,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use harness_simulation::World;
 use harness_simulation::nats::{NatsRoutes, NatsVersion, SimulatedNats};
 use harness_simulation::network::{LinkLatency, SimulatedLink};
+use harness_simulation::{SimulatedServers, World};
 use harness_workloads::SessionError;
 use harness_workloads::nats::{NatsConnect, NatsSession};
 
@@ -57,7 +57,7 @@ fn a_new_leader_is_elected_in_four_to_nine_seconds_and_has_what_was_acknowledged
                 (4000..9200).contains(&election.as_millis()),
                 "seed {seed}: {election:?}"
             );
-            nats.restart(leader);
+            nats.restart(leader, true);
             world.sleep(MS).await;
             assert_eq!(value(&*other).await, Some("v".into()));
             assert_eq!(other.put("k", "w", Some(revision)).await, Ok(Some(revision + 1)));
@@ -133,7 +133,7 @@ fn a_message_ends_by_its_age_and_a_server_that_is_alone_keeps_what_is_younger() 
         first.put("k", "v", Some(0)).await.unwrap();
         nats.kill(0);
         assert!(first.read("k").await.is_err() && first.is_broken());
-        nats.restart(0);
+        nats.restart(0, true);
         world.sleep(200 * MS).await;
         let second = session(world, nats, 0, PATIENT).await;
         world.sleep(1_700 * MS).await;

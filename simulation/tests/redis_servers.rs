@@ -8,7 +8,7 @@ use harness_proxy::Behaviour;
 use harness_simulation::network::{LinkLatency, SimulatedLink};
 use harness_simulation::redis::model::RedisKeyEvent;
 use harness_simulation::redis::{RedisRoutes, SimulatedRedis};
-use harness_simulation::{SimulatedProcess, World};
+use harness_simulation::{SimulatedProcess, SimulatedServers, World};
 use harness_workloads::SessionError;
 use harness_workloads::redis::{CompareBy, RedisConnect, RedisSession};
 

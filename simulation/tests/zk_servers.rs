@@ -3,9 +3,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use harness_simulation::World;
 use harness_simulation::network::{LinkLatency, SimulatedLink};
 use harness_simulation::zk::{SimulatedZk, ZkRoutes};
+use harness_simulation::{SimulatedServers, World};
 use harness_workloads::SessionError;
 use harness_workloads::zk::{ConnectionState, ZkConnect, ZkSession};
 

@@ -1,13 +1,9 @@
 //! Simulated etcd as the ground of a run: a cluster, and what it tells the observer.
 
-use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
-use harness_simulation::etcd::{EtcdChange, EtcdRoutes, EtcdVersion, SimulatedEtcd};
-use harness_simulation::network::SimulatedLink;
-use harness_simulation::{SimulatedProcess, World};
-use harness_workloads::{Constructor, LockClient, RecipeOptions, SignalSink};
+use harness_simulation::etcd::{EtcdChange, EtcdVersion, SimulatedEtcd};
+use harness_simulation::{SimulatedServers, World};
 use tokio::sync::mpsc;
 
 use super::ground::ServerModel;
@@ -76,21 +72,8 @@ impl ServerModel for EtcdServersOfRun {
         "3.4 (a model)"
     }
 
-    fn process(&self, server: usize) -> SimulatedProcess {
-        self.etcd.process(server)
-    }
-
-    fn is_running(&self, server: usize) -> bool {
-        self.etcd.is_running(server)
-    }
-
-    fn kill(&self, server: usize) {
-        self.etcd.kill(server);
-    }
-
-    /// Its data are on its disk.
-    fn restart(&self, server: usize, _: bool) {
-        self.etcd.restart(server);
+    fn servers(&self) -> &dyn SimulatedServers {
+        &self.etcd
     }
 
     fn role(&self, server: usize) -> Result<(&'static str, bool), String> {
@@ -99,21 +82,6 @@ impl ServerModel for EtcdServersOfRun {
             Some(_) => Ok(("follower", false)),
             None => Err("it knows no leader".to_owned()),
         }
-    }
-
-    fn client(
-        &self,
-        options: RecipeOptions,
-        links: Vec<SimulatedLink>,
-        process: SimulatedProcess,
-        lease: Duration,
-        signals: SignalSink,
-    ) -> Box<dyn LockClient> {
-        let Constructor::Etcd(make) = options.recipe.constructor else {
-            unreachable!("the recipe of a run is for its backend")
-        };
-        let store = EtcdRoutes::new(self.etcd, links, process, lease);
-        options.build(make, Rc::new(store), signals, lease)
     }
 
     fn observe(&self) -> ConnectObserver {

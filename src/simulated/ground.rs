@@ -8,8 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use harness_proxy::LinkTap;
 use harness_simulation::network::{LinkLatency, SimulatedLink};
-use harness_simulation::{SimulatedProcess, World};
-use harness_workloads::{LockClient, RecipeOptions, SignalSink};
+use harness_simulation::{ClientPlace, SimulatedServers, World};
 
 use super::clients::{ClientMaker, SimulatedSpawner};
 use super::links::{FaultableLink, Redirect};
@@ -26,19 +25,16 @@ pub trait ServerModel: Clone + Send + Sync + 'static {
     /// The version whose behaviour it has, in words.
     fn version(&self) -> &'static str;
 
-    fn process(&self, server: usize) -> SimulatedProcess;
-
-    fn is_running(&self, server: usize) -> bool;
+    fn servers(&self) -> &dyn SimulatedServers;
 
     /// Whether a server answers: it runs, and nothing stops it.
     fn answers(&self, server: usize) -> bool {
-        self.is_running(server) && !self.process(server).is_stopped()
+        let servers = self.servers();
+        servers.is_running(server) && !servers.process(server).is_stopped()
     }
 
-    fn kill(&self, server: usize);
-
-    /// Starts a server that was killed, on its data if it `keeps_data`.
-    fn restart(&self, server: usize, keeps_data: bool);
+    /// A server was killed, or starts again: observers hear nothing more of what it was.
+    fn went(&self, _server: usize) {}
 
     /// The role of a server that answers, in the product's own word, and whether it is the one that decides; the error says why it
     /// does not serve.
@@ -51,16 +47,6 @@ pub trait ServerModel: Clone + Send + Sync + 'static {
     fn replication(&self) -> Option<&dyn Replication> {
         None
     }
-
-    /// A client of a recipe in `process`, whose links are in the order of the servers.
-    fn client(
-        &self,
-        options: RecipeOptions,
-        links: Vec<SimulatedLink>,
-        process: SimulatedProcess,
-        lease: Duration,
-        signals: SignalSink,
-    ) -> Box<dyn LockClient>;
 
     /// Connects the observer.
     fn observe(&self) -> ConnectObserver;
@@ -136,7 +122,8 @@ fn client_pool<M: ServerModel>(
     let (lease, model) = (config.lease, model.clone());
     let make: ClientMaker = Arc::new(move |client, process, signals| {
         let links = routes[client as usize].clone();
-        model.client(options, links, process, lease, signals)
+        let place = ClientPlace { process, links, lease };
+        model.servers().client(options, place, signals)
     });
     ClientPool::new(ClientPoolSpec {
         spawner: Arc::new(SimulatedSpawner {
@@ -195,22 +182,24 @@ impl<M: ServerModel> RunningNodes for ModelNodes<M> {
     }
 
     async fn kill(&mut self, node: usize) -> Result<(), ClusterError> {
-        self.model.kill(node);
+        self.model.servers().kill(node);
+        self.model.went(node);
         Ok(())
     }
 
     async fn start(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
-        self.model.restart(node, self.keeps_data);
+        self.model.went(node);
+        self.model.servers().restart(node, self.keeps_data);
         Ok(None)
     }
 
     async fn pause(&mut self, node: usize) -> Result<(), ClusterError> {
-        self.model.process(node).stop();
+        self.model.servers().process(node).stop();
         Ok(())
     }
 
     async fn resume(&mut self, node: usize) -> Result<(), ClusterError> {
-        self.model.process(node).go_on();
+        self.model.servers().process(node).go_on();
         Ok(())
     }
 

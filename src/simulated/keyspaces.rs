@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use harness_simulation::SimulatedServers;
 use harness_simulation::redis::model::RedisKeyEvent;
 use harness_simulation::redis::{RedisKeyChange, SimulatedRedis};
 use tokio::sync::mpsc;

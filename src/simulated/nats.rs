@@ -2,15 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::future::ready;
-use std::rc::Rc;
-use std::time::Duration;
 
-use harness_simulation::nats::{NatsChange, NatsRoutes, NatsVersion, SimulatedNats};
-use harness_simulation::network::SimulatedLink;
-use harness_simulation::{SimulatedProcess, World};
+use harness_simulation::nats::{NatsChange, NatsVersion, SimulatedNats};
+use harness_simulation::{SimulatedServers, World};
 use harness_workloads::nats::api::BUCKET;
 use harness_workloads::nats::{KeyMessage, read_value};
-use harness_workloads::{Constructor, LockClient, RecipeOptions, SignalSink};
 use tokio::sync::mpsc;
 
 use super::ground::ServerModel;
@@ -37,21 +33,8 @@ impl ServerModel for NatsServersOfRun {
         "2.10 (a model)"
     }
 
-    fn process(&self, server: usize) -> SimulatedProcess {
-        self.0.process(server)
-    }
-
-    fn is_running(&self, server: usize) -> bool {
-        self.0.is_running(server)
-    }
-
-    fn kill(&self, server: usize) {
-        self.0.kill(server);
-    }
-
-    /// Its data are on its disk.
-    fn restart(&self, server: usize, _: bool) {
-        self.0.restart(server);
+    fn servers(&self) -> &dyn SimulatedServers {
+        &self.0
     }
 
     fn role(&self, server: usize) -> Result<(&'static str, bool), String> {
@@ -63,21 +46,6 @@ impl ServerModel for NatsServersOfRun {
             None if !self.0.has_bucket() => Ok(("follower", false)),
             _ => Err("no server leads the bucket".to_owned()),
         }
-    }
-
-    fn client(
-        &self,
-        options: RecipeOptions,
-        links: Vec<SimulatedLink>,
-        process: SimulatedProcess,
-        lease: Duration,
-        signals: SignalSink,
-    ) -> Box<dyn LockClient> {
-        let Constructor::Nats(make) = options.recipe.constructor else {
-            unreachable!("the recipe of a run is for its backend")
-        };
-        let store = NatsRoutes::to(self.0, links, process, lease);
-        options.build(make, Rc::new(store), signals, lease)
     }
 
     fn observe(&self) -> ConnectObserver {

@@ -1,14 +1,11 @@
 //! Simulated Redis, or Valkey, as the ground of a run: one master, its replica where the plan has a failover, or several independent masters.
 
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
-use harness_simulation::network::SimulatedLink;
-use harness_simulation::redis::{RedisRoutes, SimulatedRedis};
-use harness_simulation::{SimulatedProcess, World};
-use harness_workloads::{BackendId, Constructor, LockClient, RecipeOptions, SignalSink};
+use harness_simulation::redis::SimulatedRedis;
+use harness_simulation::{SimulatedServers, World};
+use harness_workloads::BackendId;
 
 use super::ground::{ServerModel, answering, server_at};
 use super::keyspaces::ModelKeyspaces;
@@ -56,23 +53,12 @@ impl ServerModel for RedisServersOfRun {
         self.version
     }
 
-    fn process(&self, server: usize) -> SimulatedProcess {
-        self.redis.process(server)
+    fn servers(&self) -> &dyn SimulatedServers {
+        &self.redis
     }
 
-    fn is_running(&self, server: usize) -> bool {
-        self.redis.is_running(server)
-    }
-
-    fn kill(&self, server: usize) {
-        self.redis.kill(server);
+    fn went(&self, server: usize) {
         self.keyspaces.close(server);
-    }
-
-    fn restart(&self, server: usize, keeps_data: bool) {
-        // a restart of a server that runs ends what was heard of it
-        self.keyspaces.close(server);
-        self.redis.restart(server, keeps_data);
     }
 
     fn role(&self, server: usize) -> Result<(&'static str, bool), String> {
@@ -86,21 +72,6 @@ impl ServerModel for RedisServersOfRun {
 
     fn replication(&self) -> Option<&dyn Replication> {
         Some(self)
-    }
-
-    fn client(
-        &self,
-        options: RecipeOptions,
-        links: Vec<SimulatedLink>,
-        process: SimulatedProcess,
-        lease: Duration,
-        signals: SignalSink,
-    ) -> Box<dyn LockClient> {
-        let Constructor::Redis(make, compare) = options.recipe.constructor else {
-            unreachable!("the recipe of a run is for its backend")
-        };
-        let store = RedisRoutes::new(self.redis, links, process, lease, compare);
-        options.build(make, Rc::new(store), signals, lease)
     }
 
     fn observe(&self) -> ConnectObserver {

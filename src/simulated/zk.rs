@@ -1,15 +1,12 @@
 //! Simulated ZooKeeper as the ground of a run: an ensemble, and what it tells the observer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use harness_simulation::network::SimulatedLink;
-use harness_simulation::zk::{SimulatedZk, ZkChange, ZkRoutes};
-use harness_simulation::{SimulatedProcess, World};
+use harness_simulation::zk::{SimulatedZk, ZkChange};
+use harness_simulation::{SimulatedServers, World};
 use harness_workloads::zk::owner_name;
-use harness_workloads::{Constructor, LockClient, RecipeOptions, SignalSink};
 use tokio::sync::mpsc;
 
 use super::ground::ServerModel;
@@ -94,21 +91,8 @@ impl ServerModel for ZkServersOfRun {
         "3.8 (a model)"
     }
 
-    fn process(&self, server: usize) -> SimulatedProcess {
-        self.zk.process(server)
-    }
-
-    fn is_running(&self, server: usize) -> bool {
-        self.zk.is_running(server)
-    }
-
-    fn kill(&self, server: usize) {
-        self.zk.kill(server);
-    }
-
-    /// Its data are on its disk.
-    fn restart(&self, server: usize, _: bool) {
-        self.zk.restart(server);
+    fn servers(&self) -> &dyn SimulatedServers {
+        &self.zk
     }
 
     fn role(&self, server: usize) -> Result<(&'static str, bool), String> {
@@ -117,21 +101,6 @@ impl ServerModel for ZkServersOfRun {
             Some(_) => Ok(("follower", false)),
             None => Err("no server leads".to_owned()),
         }
-    }
-
-    fn client(
-        &self,
-        options: RecipeOptions,
-        links: Vec<SimulatedLink>,
-        process: SimulatedProcess,
-        lease: Duration,
-        signals: SignalSink,
-    ) -> Box<dyn LockClient> {
-        let Constructor::Zk(make) = options.recipe.constructor else {
-            unreachable!("the recipe of a run is for its backend")
-        };
-        let store = ZkRoutes::new(self.zk, links, process, lease);
-        options.build(make, Rc::new(store), signals, lease)
     }
 
     fn observe(&self) -> ConnectObserver {

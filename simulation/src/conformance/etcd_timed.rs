@@ -15,6 +15,7 @@ use super::{TOLERANCE, TimedLines, TimedTranscript, assert_same_times, differenc
 use crate::World;
 use crate::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
 use crate::network::{LinkLatency, SimulatedLink};
+use crate::servers::SimulatedServers;
 
 const LEASE: Duration = Duration::from_secs(2);
 /// Of the session that sees what the server does.

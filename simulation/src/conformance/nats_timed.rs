@@ -12,6 +12,7 @@ use super::stage::{ModelStage, RealStage, Stage};
 use super::{TOLERANCE, TimedLines, TimedTranscript, assert_same_times, difference, plain};
 use crate::World;
 use crate::nats::{NatsRoutes, NatsVersion, SimulatedNats};
+use crate::servers::SimulatedServers;
 
 const LEASE: Duration = Duration::from_millis(1800);
 const KEY: &str = "k";

@@ -14,6 +14,7 @@ use super::stage::{ModelStage, RealStage, Stage};
 use super::{TimedLines, TimedTranscript, assert_same_times, difference, plain};
 use crate::World;
 use crate::network::{LinkLatency, SimulatedLink};
+use crate::servers::SimulatedServers;
 use crate::zk::{SimulatedZk, ZkRoutes};
 
 const LEASE: Duration = Duration::from_secs(2);

@@ -21,7 +21,8 @@ use super::request::StoredKey;
 use super::store::StoreChange;
 use super::work::{MemberWork, ProposedChange, RequestId};
 use crate::network::{Port, arrives_behind, peer_latency};
-use crate::world::{Kept, SimulatedProcess, World};
+use crate::servers::SimulatedServers;
+use crate::world::{Kept, World};
 
 /// A new leader extends leases by this: `electionTimeout`, `etcdserver/server.go:2219` of 3.4.23.
 const EXTENSION_NS: u64 = 1_000_000_000;
@@ -98,25 +99,6 @@ impl SimulatedEtcd {
         (0..count).for_each(|member| etcd.run(member, Duration::ZERO));
         world.spawn(etcd.supervise()).detach();
         etcd
-    }
-
-    /// How many members there are, running or not.
-    pub fn count(self) -> usize {
-        self.0.get().members.len()
-    }
-
-    /// The process of a member, which can be stopped. To kill it, use [`SimulatedEtcd::kill`].
-    pub fn process(self, member: usize) -> SimulatedProcess {
-        self.0.get().members[member].process
-    }
-
-    pub fn is_running(self, member: usize) -> bool {
-        self.0.get().members[member].is_running.get()
-    }
-
-    /// The number of the leader, if there is one.
-    pub fn leader(self) -> Option<usize> {
-        self.0.get().leader.get()
     }
 
     /// Who leads, as this member believes.

@@ -10,6 +10,7 @@ use super::lessor::LeaseRenewal;
 use super::request::{EtcdAnswer, EtcdStatus};
 use super::store::StoreChange;
 use super::work::{MemberWork, ProposedChange};
+use crate::servers::SimulatedServers;
 
 /// A member gives a request up after this: `ReqTimeout`, `etcdserver/config.go:286` of 3.4.23.
 const REQUEST_LIMIT: Duration = Duration::from_secs(7);

@@ -1,18 +1,21 @@
 //! The tasks of a cluster: each member's own, and the one that supervises them: who leads, and who knows it.
 
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::Context;
 use std::time::Duration;
 
+use harness_workloads::{Constructor, LockClient, RecipeOptions, SignalSink};
 use rand::Rng;
 
 use super::cluster::SimulatedEtcd;
 use super::member_connection::MemberConnection;
 use super::request::{EtcdMessage, EtcdRequest};
+use super::session::EtcdRoutes;
 use super::work::MemberWork;
 use crate::network::{PortEvent, PortListener};
-use crate::world::WorldSleep;
-use crate::world::nanoseconds;
+use crate::servers::{ClientPlace, SimulatedServers};
+use crate::world::{SimulatedProcess, WorldSleep, nanoseconds};
 
 /// How long a member takes to start, from the start of its process to where it serves, if there is a leader: 0.1 s was measured
 /// of 3.4.23.
@@ -28,9 +31,25 @@ const END_NS: u64 = 50_000;
 /// `etcdserver/api/v3rpc/interceptor.go:37`).
 const LEADERLESS_NS: u64 = 3_000_000_000;
 
-impl SimulatedEtcd {
-    /// Kills a member. What it answered still arrives, and what it has applied stays on its disk.
-    pub fn kill(self, member: usize) {
+impl SimulatedServers for SimulatedEtcd {
+    fn count(&self) -> usize {
+        self.0.get().members.len()
+    }
+
+    fn process(&self, member: usize) -> SimulatedProcess {
+        self.0.get().members[member].process
+    }
+
+    fn is_running(&self, member: usize) -> bool {
+        self.0.get().members[member].is_running.get()
+    }
+
+    fn leader(&self) -> Option<usize> {
+        self.0.get().leader.get()
+    }
+
+    /// What it has applied stays on its disk.
+    fn kill(&self, member: usize) {
         let etcd = self.0.get();
         let killed = &etcd.members[member];
         killed.is_running.set(false);
@@ -43,8 +62,7 @@ impl SimulatedEtcd {
         }
     }
 
-    /// Starts a killed member again, with its data.
-    pub fn restart(self, member: usize) {
+    fn restart(&self, member: usize, _: bool) {
         if self.is_running(member) {
             self.kill(member);
         }
@@ -54,6 +72,17 @@ impl SimulatedEtcd {
         self.run(member, START);
     }
 
+    fn client(&self, options: RecipeOptions, place: ClientPlace, signals: SignalSink) -> Box<dyn LockClient> {
+        let Constructor::Etcd(make) = options.recipe.constructor else {
+            panic!("{} is for another store", options.recipe.name);
+        };
+        let ClientPlace { process, links, lease } = place;
+        let routes = EtcdRoutes::new(*self, links, process, lease);
+        options.build(make, Rc::new(routes), signals, lease)
+    }
+}
+
+impl SimulatedEtcd {
     fn lose_leader(self) {
         let etcd = self.0.get();
         etcd.leader.set(None);

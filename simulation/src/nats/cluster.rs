@@ -25,7 +25,8 @@ use super::request::{NatsCall, NatsMessage};
 use super::server::{Asker, BUCKET, ElectedGroup, META, NatsServer, ServerWork};
 use crate::mutants::is_mutant;
 use crate::network::{Port, arrives_behind, peer_latency};
-use crate::world::{Kept, SimulatedProcess, World, nanoseconds};
+use crate::servers::SimulatedServers;
+use crate::world::{Kept, World, nanoseconds};
 
 /// A server that has a change which no majority has looks again after this, in nanoseconds.
 const LOOK_AGAIN: u64 = 2_000_000;
@@ -113,28 +114,9 @@ impl SimulatedNats {
         nats
     }
 
-    /// How many servers there are, running or not.
-    pub fn count(self) -> usize {
-        self.0.get().servers.len()
-    }
-
-    /// The process of a server, which can be stopped. To kill it, use [`SimulatedNats::kill`].
-    pub fn process(self, server: usize) -> SimulatedProcess {
-        self.0.get().servers[server].process
-    }
-
-    pub fn is_running(self, server: usize) -> bool {
-        self.0.get().servers[server].is_running.get()
-    }
-
     /// Whether a client has made the bucket.
     pub fn has_bucket(self) -> bool {
         self.0.get().age.get() > 0
-    }
-
-    /// The number of the server that leads the bucket, if there is one.
-    pub fn leader(self) -> Option<usize> {
-        self.0.get().groups[BUCKET].leader.get()
     }
 
     /// Calls `hook` with every change that the leader of the bucket shows, in place of an earlier hook.

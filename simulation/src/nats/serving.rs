@@ -1,23 +1,45 @@
 //! The task of a server: it takes what comes and does what is due; and how it is killed and started.
 
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::Context;
 use std::time::Duration;
+
+use harness_workloads::{Constructor, LockClient, RecipeOptions, SignalSink};
 
 use super::cluster::SimulatedNats;
 use super::request::{NatsCall, NatsMessage};
 use super::server::BUCKET;
+use super::session::NatsRoutes;
 use crate::network::{PortEvent, PortListener};
-use crate::world::WorldSleep;
+use crate::servers::{ClientPlace, SimulatedServers};
+use crate::world::{SimulatedProcess, WorldSleep};
 
 /// How long a server takes to start, up to where it serves: 15 to 20 ms were measured of 2.9.10.
 const START: Duration = Duration::from_millis(20);
 /// How long it does not say then that it knows no leader: `startupThreshold`, `isGroupLeaderless` in `server/jetstream_cluster.go`.
 const RETICENT: u64 = 10_000_000_000;
 
-impl SimulatedNats {
-    /// Kills a server. What it answered still arrives, and what it has applied stays on its disk.
-    pub fn kill(self, server: usize) {
+impl SimulatedServers for SimulatedNats {
+    fn count(&self) -> usize {
+        self.0.get().servers.len()
+    }
+
+    fn process(&self, server: usize) -> SimulatedProcess {
+        self.0.get().servers[server].process
+    }
+
+    fn is_running(&self, server: usize) -> bool {
+        self.0.get().servers[server].is_running.get()
+    }
+
+    /// The one that leads the bucket.
+    fn leader(&self) -> Option<usize> {
+        self.0.get().groups[BUCKET].leader.get()
+    }
+
+    /// What it has applied stays on its disk.
+    fn kill(&self, server: usize) {
         let nats = self.0.get();
         let killed = &nats.servers[server];
         killed.is_running.set(false);
@@ -32,14 +54,24 @@ impl SimulatedNats {
         }
     }
 
-    /// Starts a killed server again, with its data.
-    pub fn restart(self, server: usize) {
+    fn restart(&self, server: usize, _: bool) {
         if self.is_running(server) {
             self.kill(server);
         }
         self.run(server, START);
     }
 
+    fn client(&self, options: RecipeOptions, place: ClientPlace, signals: SignalSink) -> Box<dyn LockClient> {
+        let Constructor::Nats(make) = options.recipe.constructor else {
+            panic!("{} is for another store", options.recipe.name);
+        };
+        let ClientPlace { process, links, lease } = place;
+        let routes = NatsRoutes::to(*self, links, process, lease);
+        options.build(make, Rc::new(routes), signals, lease)
+    }
+}
+
+impl SimulatedNats {
     pub(super) fn run(self, server: usize, after: Duration) {
         let nats = self.0.get();
         let started = &nats.servers[server];

@@ -4,6 +4,7 @@
 pub mod model;
 pub mod request;
 mod server;
+mod serving;
 mod session;
 
 pub use server::{RedisKeyChange, SimulatedRedis};

@@ -1,23 +1,17 @@
-//! Servers in a world ([`SimulatedRedis`]): each is a process that runs the model of one server, and a replica follows its master over a
-//! link.
+//! Servers in a world ([`SimulatedRedis`]): each has the model of one server, and a replica follows its master over a link.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 use super::model::{RedisKeyEvent, RedisModel, RedisOutcome};
 use super::request::{RedisCommand, RedisEffect, RedisMessage, RedisRequest};
-use crate::network::{ClientSide, LinkLatency, Port, PortEvent, PortListener, ServerSide, SimulatedLink};
-use crate::world::{Kept, SimulatedProcess, World, WorldSleep, nanoseconds};
+use crate::network::{ClientSide, LinkLatency, Port, ServerSide, SimulatedLink};
+use crate::world::{Kept, SimulatedProcess, World, nanoseconds};
 
 /// How often a master looks for expired keys: `hz 10`, the default.
 const CRON: Duration = Duration::from_millis(100);
-/// How long a server takes to start.
-const START: Duration = Duration::from_millis(20);
 /// How often a replica without its master tries to connect: `replicationCron`, once a second.
 const RECONNECT: Duration = Duration::from_secs(1);
 /// The clock may be set while the cron waits, so it never waits longer than this.
@@ -39,27 +33,27 @@ type RedisChangeHook = Rc<dyn Fn(&RedisKeyChange)>;
 
 /// Redis servers. The handle is a number, and `Send`.
 #[derive(Clone, Copy)]
-pub struct SimulatedRedis(Kept<RedisCluster>);
+pub struct SimulatedRedis(pub(super) Kept<RedisCluster>);
 
-struct RedisCluster {
-    servers: Vec<SimulatedRedisServer>,
+pub(super) struct RedisCluster {
+    pub servers: Vec<SimulatedRedisServer>,
     /// To which server an address leads, where it was redirected.
     addresses: RefCell<Vec<usize>>,
     hook: RefCell<Option<RedisChangeHook>>,
 }
 
-struct SimulatedRedisServer {
-    process: SimulatedProcess,
-    port: Port<RedisRequest, RedisMessage>,
-    model: RefCell<RedisModel>,
+pub(super) struct SimulatedRedisServer {
+    pub process: SimulatedProcess,
+    pub port: Port<RedisRequest, RedisMessage>,
+    pub model: RefCell<RedisModel>,
     /// Whether it runs; also while it is stopped.
-    is_running: Cell<bool>,
+    pub is_running: Cell<bool>,
     /// The master that it follows, and the link to each other server.
-    master: Cell<Option<usize>>,
+    pub master: Cell<Option<usize>>,
     links: RefCell<BTreeMap<usize, SimulatedLink>>,
     /// Connections by number, and those of replicas.
-    connections: RefCell<BTreeMap<u64, ServerSide<RedisRequest, RedisMessage>>>,
-    replicas: RefCell<Vec<u64>>,
+    pub connections: RefCell<BTreeMap<u64, ServerSide<RedisRequest, RedisMessage>>>,
+    pub replicas: RefCell<Vec<u64>>,
 }
 
 impl SimulatedRedis {
@@ -84,20 +78,6 @@ impl SimulatedRedis {
             cluster.run(number, Duration::ZERO);
         }
         cluster
-    }
-
-    /// How many servers there are, running or not.
-    pub fn count(self) -> usize {
-        self.0.get().servers.len()
-    }
-
-    /// The process of a server: it can be stopped, and its wall clock set. To kill it, use [`SimulatedRedis::kill`].
-    pub fn process(self, server: usize) -> SimulatedProcess {
-        self.0.get().servers[server].process
-    }
-
-    pub fn is_running(self, server: usize) -> bool {
-        self.0.get().servers[server].is_running.get()
     }
 
     /// `master` or `replica`.
@@ -133,41 +113,6 @@ impl SimulatedRedis {
     pub fn on_change(self, hook: impl Fn(&RedisKeyChange) + 'static) {
         let before = self.0.get().hook.replace(Some(Rc::new(hook)));
         drop(before);
-    }
-
-    /// Kills a server. What it answered still arrives.
-    pub fn kill(self, server: usize) {
-        let cluster = self.0.get();
-        let killed = &cluster.servers[server];
-        killed.is_running.set(false);
-        killed.process.kill();
-        killed.replicas.borrow_mut().clear();
-        let connections = killed.connections.take();
-        drop(connections);
-    }
-
-    /// Starts a killed server again, with what it had or empty, as a server is without persistence. It is a master, unless it follows
-    /// one.
-    pub fn restart(self, server: usize, keeps_data: bool) {
-        let cluster = self.0.get();
-        let started = &cluster.servers[server];
-        if started.is_running.get() {
-            self.kill(server);
-        }
-        let lost: Vec<String> = if keeps_data {
-            Vec::new()
-        } else {
-            started.model.borrow().keys()
-        };
-        started.model.borrow_mut().restart(keeps_data);
-        for key in lost {
-            let event = RedisKeyEvent::Deleted;
-            cluster.tell(&RedisKeyChange { server, key, event });
-        }
-        self.run(server, START);
-        if let Some(master) = started.master.get() {
-            self.follow(server, master);
-        }
     }
 
     /// `REPLICAOF master`: it takes the data of its master, and what follows, a log behind.
@@ -210,53 +155,6 @@ impl SimulatedRedis {
         cluster.servers[server].port
     }
 
-    fn run(self, server: usize, after: Duration) {
-        let cluster = self.0.get();
-        let started = &cluster.servers[server];
-        started.is_running.set(true);
-        let listening = started.port.listen_after(after, || {});
-        let serving = async move { self.serve(server, listening.await).await };
-        started.process.spawn(serving).detach();
-    }
-
-    async fn serve(self, server: usize, listener: PortListener<RedisRequest, RedisMessage>) {
-        let world = self.0.world();
-        let cluster = self.0.get();
-        let own = &cluster.servers[server];
-        let mut cron: Option<(Duration, Pin<Box<WorldSleep>>)> = None;
-        loop {
-            let due = own.next_cron(world);
-            if cron.as_ref().map(|(at, _)| *at) != due {
-                cron = due.map(|at| (at, Box::pin(world.sleep_until(at))));
-            }
-            let event = poll_fn(|task| {
-                if let Poll::Ready(event) = listener.poll_next(task) {
-                    return Poll::Ready(Some(event));
-                }
-                match &mut cron {
-                    Some((_, sleep)) => sleep.as_mut().poll(task).map(|()| None),
-                    None => Poll::Pending,
-                }
-            });
-            match event.await {
-                Some(PortEvent::Opened(connection)) => {
-                    own.connections.borrow_mut().insert(connection.number(), connection);
-                }
-                Some(PortEvent::Message(connection, request)) => cluster.execute(server, connection, &request),
-                Some(PortEvent::Over(connection)) => {
-                    own.model.borrow_mut().disconnected(connection);
-                    own.replicas.borrow_mut().retain(|replica| *replica != connection);
-                    let closed = own.connections.borrow_mut().remove(&connection);
-                    drop(closed);
-                }
-                None => {
-                    let out = own.model.borrow_mut().expire_due(wall_ms(own.process));
-                    cluster.spread(server, out);
-                }
-            }
-        }
-    }
-
     /// Follows a master until the server is promoted, or follows another one.
     async fn replicate(self, server: usize, master: usize, link: SimulatedLink) {
         let world = self.0.world();
@@ -297,14 +195,14 @@ impl SimulatedRedis {
 }
 
 impl RedisCluster {
-    fn tell(&self, change: &RedisKeyChange) {
+    pub fn tell(&self, change: &RedisKeyChange) {
         let hook = self.hook.borrow().clone();
         if let Some(hook) = hook {
             hook(change);
         }
     }
 
-    fn execute(&self, server: usize, connection: u64, request: &RedisRequest) {
+    pub fn execute(&self, server: usize, connection: u64, request: &RedisRequest) {
         let own = &self.servers[server];
         if request.command == RedisCommand::Psync {
             own.replicas.borrow_mut().push(connection);
@@ -329,7 +227,7 @@ impl RedisCluster {
     }
 
     /// Tells subscribers, replicas and the hook what a command did.
-    fn spread(&self, server: usize, out: RedisOutcome) {
+    pub fn spread(&self, server: usize, out: RedisOutcome) {
         let own = &self.servers[server];
         for (connection, channel, message) in out.published {
             own.send(connection, RedisMessage::Published { channel, message });
@@ -347,7 +245,7 @@ impl RedisCluster {
 
 impl SimulatedRedisServer {
     /// When the cron has something to do, since the beginning of the world.
-    fn next_cron(&self, world: World) -> Option<Duration> {
+    pub fn next_cron(&self, world: World) -> Option<Duration> {
         let deadline = Duration::from_millis(self.model.borrow().next_deadline()?);
         let now = Duration::from_nanos(world.clock());
         let due = Duration::from_nanos(self.process.clock_at(deadline)).min(now + LONGEST_WAIT);
@@ -363,6 +261,6 @@ impl SimulatedRedisServer {
 }
 
 /// The wall clock of a server's machine, in milliseconds since 1970.
-fn wall_ms(process: SimulatedProcess) -> u64 {
+pub(super) fn wall_ms(process: SimulatedProcess) -> u64 {
     u64::try_from(process.wall_clock().as_millis()).unwrap_or(u64::MAX)
 }

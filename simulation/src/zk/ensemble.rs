@@ -153,25 +153,6 @@ impl SimulatedZk {
         zk
     }
 
-    /// How many servers there are, running or not.
-    pub fn count(self) -> usize {
-        self.0.get().servers.len()
-    }
-
-    /// The process of a server, which can be stopped. To kill it, use [`SimulatedZk::kill`].
-    pub fn process(self, server: usize) -> SimulatedProcess {
-        self.0.get().servers[server].process
-    }
-
-    pub fn is_running(self, server: usize) -> bool {
-        self.0.get().servers[server].is_running.get()
-    }
-
-    /// The number of the leader, if there is one.
-    pub fn leader(self) -> Option<usize> {
-        self.0.get().leader.get()
-    }
-
     /// Calls `hook` with every change that the leader applies, in place of an earlier hook.
     pub fn on_change(self, hook: impl Fn(&ZkChange<'_>) + 'static) {
         let before = self.0.get().hook.replace(Some(Rc::new(hook)));

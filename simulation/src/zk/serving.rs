@@ -2,16 +2,19 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::time::Duration;
 
+use harness_workloads::{Constructor, LockClient, RecipeOptions, SignalSink};
 use rand::Rng;
 
 use super::ensemble::{EnsembleState, ServedConnection, SimulatedZk, ZkServer};
 use super::request::{ZkMessage, ZkRequest};
+use super::session::ZkRoutes;
 use super::work::Work;
 use crate::network::{Port, PortEvent, PortListener};
-use crate::world::WorldSleep;
-use crate::world::nanoseconds;
+use crate::servers::{ClientPlace, SimulatedServers};
+use crate::world::{SimulatedProcess, WorldSleep, nanoseconds};
 
 /// How long a server takes to start, from the start of its process to where it looks for a leader.
 const START: Duration = Duration::from_millis(1200);
@@ -20,9 +23,25 @@ const ELECTION: (Duration, Duration) = (Duration::from_millis(400), Duration::fr
 /// A server that is silent for so many ticks has left the ensemble: `syncLimit`.
 const SYNC_LIMIT: u64 = 10;
 
-impl SimulatedZk {
-    /// Kills a server. What it answered still arrives, and what it has applied stays on its disk.
-    pub fn kill(self, server: usize) {
+impl SimulatedServers for SimulatedZk {
+    fn count(&self) -> usize {
+        self.0.get().servers.len()
+    }
+
+    fn process(&self, server: usize) -> SimulatedProcess {
+        self.0.get().servers[server].process
+    }
+
+    fn is_running(&self, server: usize) -> bool {
+        self.0.get().servers[server].is_running.get()
+    }
+
+    fn leader(&self) -> Option<usize> {
+        self.0.get().leader.get()
+    }
+
+    /// What it has applied stays on its disk.
+    fn kill(&self, server: usize) {
         let zk = self.0.get();
         let killed = &zk.servers[server];
         killed.is_running.set(false);
@@ -39,14 +58,24 @@ impl SimulatedZk {
         numbers.into_iter().for_each(|number| tree.disconnected(number));
     }
 
-    /// Starts a killed server again, with its data.
-    pub fn restart(self, server: usize) {
+    fn restart(&self, server: usize, _: bool) {
         if self.is_running(server) {
             self.kill(server);
         }
         self.run(server, START);
     }
 
+    fn client(&self, options: RecipeOptions, place: ClientPlace, signals: SignalSink) -> Box<dyn LockClient> {
+        let Constructor::Zk(make) = options.recipe.constructor else {
+            panic!("{} is for another store", options.recipe.name);
+        };
+        let ClientPlace { process, links, lease } = place;
+        let routes = ZkRoutes::new(*self, links, process, lease);
+        options.build(make, Rc::new(routes), signals, lease)
+    }
+}
+
+impl SimulatedZk {
     /// Where clients reach a server.
     pub(super) fn address_of(self, server: usize) -> Port<ZkRequest, ZkMessage> {
         self.0.get().servers[server].port

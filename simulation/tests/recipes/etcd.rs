@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use harness_simulation::World;
-use harness_simulation::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
-use harness_workloads::{BackendId, Constructor, Recipe, RecipeOptions};
+use harness_simulation::etcd::{EtcdVersion, SimulatedEtcd};
+use harness_workloads::{BackendId, Recipe, RecipeOptions};
 
-use super::load::{Disturbance, Journal, LEASE, MakeClient, disturb, disturb_servers, links, take_turns};
+use super::load::{Disturbance, Journal, play};
 use super::promises;
 
 const MEMBERS: usize = 3;
@@ -18,20 +18,7 @@ fn recipes() -> impl Iterator<Item = &'static Recipe> {
 pub fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc<Journal> {
     World::run(seed, async move |world: World| {
         let etcd = SimulatedEtcd::start(world, MEMBERS, EtcdVersion::V3_4);
-        let ways = links(world, MEMBERS);
-        let _partitioning = disturb(world, disturbance, ways.clone());
-        let (kill, restart) = (move |server| etcd.kill(server), move |server| etcd.restart(server));
-        let (leader, process) = (move || etcd.leader(), move |server| etcd.process(server));
-        let disturbing = disturb_servers(world, MEMBERS, (leader, process), (kill, restart));
-        let _servers = (disturbance == Disturbance::Servers).then(|| world.spawn(disturbing));
-        let Constructor::Etcd(make) = options.recipe.constructor else {
-            panic!("{} is for another store", options.recipe.name);
-        };
-        let make: MakeClient = Rc::new(move |process, number, signals| {
-            let routes = EtcdRoutes::new(etcd, ways[number as usize].clone(), process, LEASE);
-            options.build(make, Rc::new(routes), signals, LEASE)
-        });
-        take_turns(world, make).await
+        play(world, etcd, options, disturbance).await
     })
 }
 

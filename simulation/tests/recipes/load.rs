@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use harness_proxy::Behaviour;
 use harness_simulation::network::{LinkLatency, SimulatedLink};
-use harness_simulation::{SimulatedProcess, SimulatedTask, World};
+use harness_simulation::{ClientPlace, SimulatedProcess, SimulatedServers, SimulatedTask, World};
 use harness_workloads::protocol::{AcquireRequest, LockSignalKind};
-use harness_workloads::{LockClient, LockError, SignalSink};
+use harness_workloads::{LockClient, LockError, RecipeOptions, SignalSink};
 use rand::Rng;
 
 pub const CLIENTS: u32 = 5;
@@ -29,8 +29,30 @@ pub enum Disturbance {
     Servers,
 }
 
+/// Clients of a recipe take its lock in turns on servers of their world.
+pub async fn play(
+    world: World,
+    servers: impl SimulatedServers + Copy + 'static,
+    options: RecipeOptions,
+    disturbance: Disturbance,
+) -> Rc<Journal> {
+    let ways = links(world, servers.count());
+    let _partitioning = disturb(world, disturbance, ways.clone());
+    let disturbing = disturb_servers(world, servers);
+    let _disturbing = (disturbance == Disturbance::Servers).then(|| world.spawn(disturbing));
+    let make: MakeClient = Rc::new(move |process, number, signals| {
+        let place = ClientPlace {
+            process,
+            links: ways[number as usize].clone(),
+            lease: LEASE,
+        };
+        servers.client(options, place, signals)
+    });
+    take_turns(world, make).await
+}
+
 /// A link from each client to each server.
-pub fn links(world: World, servers: usize) -> Vec<Vec<SimulatedLink>> {
+fn links(world: World, servers: usize) -> Vec<Vec<SimulatedLink>> {
     let to = |client: u32, server: usize| {
         let name = format!("c{client}->n{}", server + 1);
         SimulatedLink::new(world, &name, client, LinkLatency::default())
@@ -39,7 +61,7 @@ pub fn links(world: World, servers: usize) -> Vec<Vec<SimulatedLink>> {
     (0..CLIENTS).map(of).collect()
 }
 
-pub fn disturb(world: World, disturbance: Disturbance, links: Vec<Vec<SimulatedLink>>) -> Option<SimulatedTask> {
+fn disturb(world: World, disturbance: Disturbance, links: Vec<Vec<SimulatedLink>>) -> Option<SimulatedTask> {
     let partitioning = async move {
         let mut dice = world.dice("partitions");
         loop {
@@ -54,27 +76,23 @@ pub fn disturb(world: World, disturbance: Disturbance, links: Vec<Vec<SimulatedL
 }
 
 /// Kills a server and starts it again, or stops it: for less than the others notice, or for more.
-pub async fn disturb_servers(
-    world: World,
-    servers: usize,
-    (leader, process): (impl Fn() -> Option<usize>, impl Fn(usize) -> SimulatedProcess),
-    (kill, restart): (impl Fn(usize), impl Fn(usize)),
-) {
+async fn disturb_servers(world: World, servers: impl SimulatedServers) {
     let mut dice = world.dice("servers");
     loop {
         world.sleep(Duration::from_millis(dice.next_u64() % 4_000)).await;
         // the leader as often as all others
-        let any = dice.next_u64() as usize % servers;
-        let server = leader().filter(|_| dice.next_u64().is_multiple_of(2)).unwrap_or(any);
+        let any = dice.next_u64() as usize % servers.count();
+        let leader = servers.leader().filter(|_| dice.next_u64().is_multiple_of(2));
+        let server = leader.unwrap_or(any);
         let time = Duration::from_millis(dice.next_u64() % 5_000);
         if dice.next_u64().is_multiple_of(2) {
-            kill(server);
+            servers.kill(server);
             world.sleep(time).await;
-            restart(server);
+            servers.restart(server, true);
         } else {
-            process(server).stop();
+            servers.process(server).stop();
             world.sleep(time).await;
-            process(server).go_on();
+            servers.process(server).go_on();
         }
     }
 }
@@ -109,10 +127,10 @@ impl Journal {
 }
 
 /// Makes a client that runs in a process.
-pub type MakeClient = Rc<dyn Fn(SimulatedProcess, u32, SignalSink) -> Box<dyn LockClient>>;
+type MakeClient = Rc<dyn Fn(SimulatedProcess, u32, SignalSink) -> Box<dyn LockClient>>;
 
 /// Runs the clients until there were enough grants. A client that still believes at the time of its release holds until then.
-pub async fn take_turns(world: World, make: MakeClient) -> Rc<Journal> {
+async fn take_turns(world: World, make: MakeClient) -> Rc<Journal> {
     let journal = Rc::new(Journal::default());
     let mut clients = Vec::new();
     for number in 0..CLIENTS {

@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use harness_simulation::World;
-use harness_simulation::nats::{NatsRoutes, NatsVersion, SimulatedNats};
-use harness_workloads::{BackendId, Constructor, Recipe, RecipeOptions};
+use harness_simulation::nats::{NatsVersion, SimulatedNats};
+use harness_workloads::{BackendId, Recipe, RecipeOptions};
 
-use super::load::{Disturbance, Journal, LEASE, MakeClient, disturb, disturb_servers, links, take_turns};
+use super::load::{Disturbance, Journal, play};
 use super::promises;
 
 const SERVERS: usize = 3;
@@ -29,20 +29,7 @@ pub fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc
 fn run_on(version: NatsVersion, options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc<Journal> {
     World::run(seed, async move |world: World| {
         let nats = SimulatedNats::start(world, SERVERS, version);
-        let ways = links(world, SERVERS);
-        let _partitioning = disturb(world, disturbance, ways.clone());
-        let (kill, restart) = (move |server| nats.kill(server), move |server| nats.restart(server));
-        let (leader, process) = (move || nats.leader(), move |server| nats.process(server));
-        let disturbing = disturb_servers(world, SERVERS, (leader, process), (kill, restart));
-        let _servers = (disturbance == Disturbance::Servers).then(|| world.spawn(disturbing));
-        let Constructor::Nats(make) = options.recipe.constructor else {
-            panic!("{} is for another store", options.recipe.name);
-        };
-        let make: MakeClient = Rc::new(move |process, number, signals| {
-            let store = NatsRoutes::to(nats, ways[number as usize].clone(), process, LEASE);
-            options.build(make, Rc::new(store), signals, LEASE)
-        });
-        take_turns(world, make).await
+        play(world, nats, options, disturbance).await
     })
 }
 

@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use harness_simulation::World;
-use harness_simulation::redis::{RedisRoutes, SimulatedRedis};
-use harness_workloads::{BackendId, Constructor, Recipe, RecipeOptions};
+use harness_simulation::redis::SimulatedRedis;
+use harness_workloads::{BackendId, Recipe, RecipeOptions};
 
-use super::load::{Disturbance, Journal, LEASE, MakeClient, disturb, links, take_turns};
+use super::load::{Disturbance, Journal, play};
 use super::promises;
 
 fn recipes() -> impl Iterator<Item = &'static Recipe> {
@@ -15,20 +15,9 @@ fn recipes() -> impl Iterator<Item = &'static Recipe> {
 }
 
 pub fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc<Journal> {
-    let recipe = options.recipe;
     World::run(seed, async move |world: World| {
-        let servers = recipe.servers.unwrap_or(1) as usize;
-        let redis = SimulatedRedis::start(world, servers);
-        let ways = links(world, servers);
-        let _partitioning = disturb(world, disturbance, ways.clone());
-        let Constructor::Redis(make, compare) = recipe.constructor else {
-            panic!("{} is for another store", recipe.name);
-        };
-        let make: MakeClient = Rc::new(move |process, number, signals| {
-            let routes = RedisRoutes::new(redis, ways[number as usize].clone(), process, LEASE, compare);
-            options.build(make, Rc::new(routes), signals, LEASE)
-        });
-        take_turns(world, make).await
+        let redis = SimulatedRedis::start(world, options.recipe.servers.unwrap_or(1) as usize);
+        play(world, redis, options, disturbance).await
     })
 }
 

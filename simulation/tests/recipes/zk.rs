@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use harness_simulation::World;
-use harness_simulation::zk::{SimulatedZk, ZkRoutes};
-use harness_workloads::{BackendId, Constructor, Recipe, RecipeOptions};
+use harness_simulation::zk::SimulatedZk;
+use harness_workloads::{BackendId, Recipe, RecipeOptions};
 
-use super::load::{Disturbance, Journal, LEASE, MakeClient, disturb, disturb_servers, links, take_turns};
+use super::load::{Disturbance, Journal, LEASE, play};
 use super::promises;
 
 const SERVERS: usize = 3;
@@ -19,20 +19,7 @@ fn recipes() -> impl Iterator<Item = &'static Recipe> {
 pub fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc<Journal> {
     World::run(seed, async move |world: World| {
         let zk = SimulatedZk::start(world, SERVERS, LEASE / 10);
-        let ways = links(world, SERVERS);
-        let _partitioning = disturb(world, disturbance, ways.clone());
-        let (kill, restart) = (move |server| zk.kill(server), move |server| zk.restart(server));
-        let (leader, process) = (move || zk.leader(), move |server| zk.process(server));
-        let disturbing = disturb_servers(world, SERVERS, (leader, process), (kill, restart));
-        let _servers = (disturbance == Disturbance::Servers).then(|| world.spawn(disturbing));
-        let Constructor::Zk(make) = options.recipe.constructor else {
-            panic!("{} is for another store", options.recipe.name);
-        };
-        let make: MakeClient = Rc::new(move |process, number, signals| {
-            let routes = ZkRoutes::new(zk, ways[number as usize].clone(), process, LEASE);
-            options.build(make, Rc::new(routes), signals, LEASE)
-        });
-        take_turns(world, make).await
+        play(world, zk, options, disturbance).await
     })
 }
 

@@ -53,7 +53,6 @@ async fn wipe(channel: EtcdChannel) -> Result<(), Status> {
     let all = DeleteRangeRequest {
         key: vec![0],
         range_end: vec![0],
-        ..DeleteRangeRequest::default()
     };
     KvClient::new(channel).delete_range(all).await.map(drop)
 }

@@ -27,18 +27,6 @@ pub struct LeaderKey {
     pub lease: i64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct LeaderRequest {
-    #[prost(bytes = "vec", tag = "1")]
-    pub name: ::prost::alloc::vec::Vec<u8>,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct LeaderResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: ::core::option::Option<super::etcdserverpb::ResponseHeader>,
-    #[prost(message, optional, tag = "2")]
-    pub kv: ::core::option::Option<super::etcdserverpb::KeyValue>,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ResignRequest {
     #[prost(message, optional, tag = "1")]
     pub leader: ::core::option::Option<LeaderKey>,
@@ -151,51 +139,6 @@ pub mod election_client {
             req.extensions_mut()
                 .insert(GrpcMethod::new("v3electionpb.Election", "Campaign"));
             self.inner.unary(req, path, codec).await
-        }
-        pub async fn leader(
-            &mut self,
-            request: impl tonic::IntoRequest<super::LeaderRequest>,
-        ) -> std::result::Result<tonic::Response<super::LeaderResponse>, tonic::Status> {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/v3electionpb.Election/Leader",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("v3electionpb.Election", "Leader"));
-            self.inner.unary(req, path, codec).await
-        }
-        pub async fn observe(
-            &mut self,
-            request: impl tonic::IntoRequest<super::LeaderRequest>,
-        ) -> std::result::Result<
-            tonic::Response<tonic::codec::Streaming<super::LeaderResponse>>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = tonic_prost::ProstCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/v3electionpb.Election/Observe",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(GrpcMethod::new("v3electionpb.Election", "Observe"));
-            self.inner.server_streaming(req, path, codec).await
         }
         pub async fn resign(
             &mut self,

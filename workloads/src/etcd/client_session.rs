@@ -310,7 +310,6 @@ fn create_txn(name: &str, value: &str, lease: i64) -> TxnRequest {
         key: name.into(),
         value: value.into(),
         lease,
-        prev_kv: false,
     };
     let absent = Compare {
         result: compare::CompareResult::Equal.into(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use harness_proxy::{Behaviour, Cut, Flow};
 use harness_simulation::World;
 use harness_simulation::network::{
-    ConnectionEnding, ConnectionRefused, LinkHook, LinkLatency, MessageVerdict, PassingKind, Port, PortEvent,
+    ConnectionEnding, ConnectionRefused, LinkHook, LinkLatency, MessageVerdict, PassingMessage, Port, PortEvent,
     ServerSide, SimulatedLink, WireMessage,
 };
 
@@ -17,20 +17,15 @@ const MS: Duration = Duration::from_millis(1);
 struct Note(u64);
 
 impl WireMessage for Note {
-    fn kind(&self) -> PassingKind {
-        PassingKind::Request
-    }
-    fn name(&self) -> &'static str {
-        "note"
-    }
-    fn number(&self) -> u64 {
-        self.0
+    fn passing(&self) -> PassingMessage<'_> {
+        PassingMessage::Request {
+            number: self.0,
+            name: "note",
+            digest: self.0,
+        }
     }
     fn bytes(&self) -> usize {
         10
-    }
-    fn digest(&self) -> u64 {
-        self.0
     }
 }
 
@@ -215,7 +210,10 @@ struct NoteJudge(fn(u64) -> MessageVerdict, RefCell<Vec<u64>>);
 
 impl LinkHook for NoteJudge {
     fn passes(&self, _: u64, message: &dyn WireMessage) -> MessageVerdict {
-        (self.0)(message.number())
+        let PassingMessage::Request { number, .. } = message.passing() else {
+            unreachable!("a note is a request")
+        };
+        (self.0)(number)
     }
 
     fn ended(&self, connection: u64) {

@@ -9,26 +9,22 @@ use std::time::Duration;
 use harness_proxy::tap::Sender;
 use harness_proxy::{LinkTap, TapStop};
 use harness_simulation::World;
-use harness_simulation::network::{LinkHook, MessageVerdict, PassingKind, Port, WireMessage};
+use harness_simulation::network::{LinkHook, MessageVerdict, PassingMessage, Port, WireMessage};
 
 use crate::simulated::ConnectionTaps;
 
 /// Bytes that were written at once.
 pub struct Chunk {
     pub bytes: Vec<u8>,
-    kind: PassingKind,
 }
 
 /// Where a server is reached.
 pub type BytePort = Port<Chunk, Chunk>;
 
 impl WireMessage for Chunk {
-    fn kind(&self) -> PassingKind {
-        self.kind
-    }
-
-    fn name(&self) -> &'static str {
-        "bytes"
+    /// Its hook has read what is in it.
+    fn passing(&self) -> PassingMessage<'_> {
+        PassingMessage::Control
     }
 
     fn bytes(&self) -> usize {
@@ -57,15 +53,10 @@ impl ByteHook {
     /// Has the tap read what one side of a connection wrote, and sends it on in one or two pieces.
     pub fn carry(&self, connection: u64, sender: Sender, bytes: &[u8], send: impl Fn(Chunk)) {
         let (world, tap) = (self.world, self.taps.of(connection));
-        let kind = match sender {
-            Sender::Client => PassingKind::Request,
-            Sender::Server => PassingKind::Reply,
-        };
         let send = |bytes: &[u8], verdict| {
             if !bytes.is_empty() {
                 self.verdict.set(verdict);
-                let bytes = bytes.to_vec();
-                send(Chunk { bytes, kind });
+                send(Chunk { bytes: bytes.to_vec() });
                 self.verdict.set(MessageVerdict::Pass);
             }
         };

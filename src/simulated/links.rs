@@ -8,7 +8,7 @@ use std::sync::Arc;
 use harness_proxy::tap::MessageName;
 use harness_proxy::{Behaviour, ConnectionTap, Layer, LinkControl, LinkCounts, LinkTap, StopAction, Upstream};
 use harness_simulation::World;
-use harness_simulation::network::{LinkHook, MessageVerdict, PassingKind, SimulatedLink, WireMessage};
+use harness_simulation::network::{LinkHook, MessageVerdict, PassingMessage, SimulatedLink, WireMessage};
 
 /// Leads new connections to the server at an address.
 pub type Redirect = Arc<dyn Fn(SocketAddr) + Send + Sync>;
@@ -170,20 +170,21 @@ struct TapHook(ConnectionTaps);
 impl LinkHook for TapHook {
     fn passes(&self, connection: u64, message: &dyn WireMessage) -> MessageVerdict {
         let now = self.0.world.now_ns();
-        let tap = match message.kind() {
-            PassingKind::Control => None,
+        let passing = message.passing();
+        let tap = match passing {
+            PassingMessage::Control => None,
             _ => self.0.of(connection),
         };
         let Some(tap) = tap else { return MessageVerdict::Pass };
-        let name = MessageName::new(message.name().as_bytes());
-        let stop = match message.kind() {
-            PassingKind::Request => tap.request(message.number(), name, message.digest(), now),
-            PassingKind::Reply => tap.reply(message.number(), name, message.refuses(), now),
-            PassingKind::Notification => {
-                tap.notification(name, message.subject(), now);
+        let named = |name: &str| MessageName::new(name.as_bytes());
+        let stop = match passing {
+            PassingMessage::Request { number, name, digest } => tap.request(number, named(name), digest, now),
+            PassingMessage::Reply { number, name, refuses } => tap.reply(number, named(name), refuses, now),
+            PassingMessage::Notification { name, subject } => {
+                tap.notification(named(name), subject, now);
                 None
             }
-            PassingKind::Control => None,
+            PassingMessage::Control => None,
         };
         stop.map_or(MessageVerdict::Pass, |stop| self.0.verdict(tap, stop))
     }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use harness_workloads::etcd::Leader;
 
-use crate::network::{CallDigest, PassingKind, WireMessage};
+use crate::network::{CallDigest, PassingMessage, WireMessage};
 
 /// What a transaction compares.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -227,18 +227,8 @@ impl EtcdTxn {
     }
 }
 
-impl WireMessage for EtcdRequest {
-    fn kind(&self) -> PassingKind {
-        match self.call {
-            EtcdCall::Cancel | EtcdCall::Ping => PassingKind::Control,
-            _ => PassingKind::Request,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        self.call.name()
-    }
-
+impl EtcdRequest {
+    /// The key that it is about, or nothing.
     fn subject(&self) -> &str {
         match &self.call {
             EtcdCall::Range { key, .. }
@@ -252,8 +242,33 @@ impl WireMessage for EtcdRequest {
         }
     }
 
-    fn number(&self) -> u64 {
-        self.number
+    fn digest(&self) -> u64 {
+        let lease = match &self.call {
+            EtcdCall::LeaseKeepAlive { lease }
+            | EtcdCall::LeaseRevoke { lease }
+            | EtcdCall::Lock { lease, .. }
+            | EtcdCall::Campaign { lease, .. } => *lease,
+            EtcdCall::Txn(txn) => match txn.compare {
+                EtcdCompare::Created { revision, .. } => revision,
+                EtcdCompare::Lease { lease, .. } => lease,
+            },
+            _ => 0,
+        };
+        let digest = CallDigest::of(self.call.name()).number(lease as u64);
+        digest.bytes(self.subject().as_bytes()).value()
+    }
+}
+
+impl WireMessage for EtcdRequest {
+    fn passing(&self) -> PassingMessage<'_> {
+        match self.call {
+            EtcdCall::Cancel | EtcdCall::Ping => PassingMessage::Control,
+            _ => PassingMessage::Request {
+                number: self.number,
+                name: self.call.name(),
+                digest: self.digest(),
+            },
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -271,52 +286,21 @@ impl WireMessage for EtcdRequest {
             EtcdCall::Resign(leader) => leader.name.len() + leader.key.len() + 18,
         }
     }
-
-    fn digest(&self) -> u64 {
-        let lease = match &self.call {
-            EtcdCall::LeaseKeepAlive { lease }
-            | EtcdCall::LeaseRevoke { lease }
-            | EtcdCall::Lock { lease, .. }
-            | EtcdCall::Campaign { lease, .. } => *lease,
-            EtcdCall::Txn(txn) => match txn.compare {
-                EtcdCompare::Created { revision, .. } => revision,
-                EtcdCompare::Lease { lease, .. } => lease,
-            },
-            _ => 0,
-        };
-        let digest = CallDigest::of(self.name()).number(lease as u64);
-        digest.bytes(self.subject().as_bytes()).value()
-    }
 }
 
 impl WireMessage for EtcdMessage {
-    fn kind(&self) -> PassingKind {
+    fn passing(&self) -> PassingMessage<'_> {
         match self {
-            EtcdMessage::Reply { .. } => PassingKind::Reply,
-            EtcdMessage::Events { .. } => PassingKind::Notification,
-            EtcdMessage::Ended { .. } | EtcdMessage::Pong => PassingKind::Control,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        match self {
-            EtcdMessage::Reply { name, .. } => name,
-            EtcdMessage::Events { .. } => "Watch",
-            EtcdMessage::Ended { .. } | EtcdMessage::Pong => "",
-        }
-    }
-
-    fn subject(&self) -> &str {
-        match self {
-            EtcdMessage::Events { events, .. } => events.first().map_or("", |event| &event.key.key),
-            _ => "",
-        }
-    }
-
-    fn number(&self) -> u64 {
-        match self {
-            EtcdMessage::Reply { number, .. } => *number,
-            _ => 0,
+            EtcdMessage::Reply { number, name, answer } => PassingMessage::Reply {
+                number: *number,
+                name,
+                refuses: matches!(answer, EtcdAnswer::Failed(_) | EtcdAnswer::Txn { succeeded: false, .. }),
+            },
+            EtcdMessage::Events { events, .. } => PassingMessage::Notification {
+                name: "Watch",
+                subject: events.first().map_or("", |event| &event.key.key),
+            },
+            EtcdMessage::Ended { .. } | EtcdMessage::Pong => PassingMessage::Control,
         }
     }
 
@@ -342,12 +326,5 @@ impl WireMessage for EtcdMessage {
                     }
             }
         }
-    }
-
-    fn refuses(&self) -> bool {
-        let EtcdMessage::Reply { answer, .. } = self else {
-            return false;
-        };
-        matches!(answer, EtcdAnswer::Failed(_) | EtcdAnswer::Txn { succeeded: false, .. })
     }
 }

@@ -3,7 +3,7 @@
 
 use harness_workloads::nats::{KeyAnswer, KeyOutcome, KeyRequest};
 
-use crate::network::{CallDigest, PassingKind, WireMessage};
+use crate::network::{CallDigest, PassingMessage, WireMessage};
 
 /// A request with its number on its connection, from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,26 +53,27 @@ impl NatsCall {
             Some(KeyRequest::Purge { .. }) => "purge",
         }
     }
+
+    fn digest(&self) -> u64 {
+        let (key, number, value) = match &self.asks {
+            Some(KeyRequest::Put { key, value, last }) => (key.as_str(), last.unwrap_or_default(), value.as_deref()),
+            Some(KeyRequest::Read { key } | KeyRequest::Purge { key }) => (key.as_str(), 0, None),
+            Some(KeyRequest::Remove { revision }) => ("", *revision, None),
+            Some(KeyRequest::Make { .. }) | None => ("", 0, None),
+        };
+        let digest = CallDigest::of(self.name()).number(number);
+        let digest = digest.bytes(key.as_bytes());
+        digest.bytes(value.unwrap_or_default().as_bytes()).value()
+    }
 }
 
 impl WireMessage for NatsCall {
-    fn kind(&self) -> PassingKind {
-        PassingKind::Request
-    }
-
-    fn name(&self) -> &'static str {
-        self.name()
-    }
-
-    fn subject(&self) -> &str {
-        match &self.asks {
-            Some(KeyRequest::Read { key } | KeyRequest::Put { key, .. } | KeyRequest::Purge { key }) => key,
-            Some(KeyRequest::Make { .. } | KeyRequest::Remove { .. }) | None => "",
+    fn passing(&self) -> PassingMessage<'_> {
+        PassingMessage::Request {
+            number: self.number,
+            name: self.name(),
+            digest: self.digest(),
         }
-    }
-
-    fn number(&self) -> u64 {
-        self.number
     }
 
     fn bytes(&self) -> usize {
@@ -89,39 +90,22 @@ impl WireMessage for NatsCall {
             }
         }
     }
-
-    fn digest(&self) -> u64 {
-        let (number, value) = match &self.asks {
-            Some(KeyRequest::Put { value, last, .. }) => (last.unwrap_or_default(), value.as_deref()),
-            Some(KeyRequest::Remove { revision }) => (*revision, None),
-            _ => (0, None),
-        };
-        let digest = CallDigest::of(self.name()).number(number);
-        let digest = digest.bytes(self.subject().as_bytes());
-        digest.bytes(value.unwrap_or_default().as_bytes()).value()
-    }
 }
 
 impl WireMessage for NatsMessage {
-    fn kind(&self) -> PassingKind {
+    fn passing(&self) -> PassingMessage<'_> {
         match self {
-            NatsMessage::Info => PassingKind::Control,
-            NatsMessage::Pong { .. } | NatsMessage::Reply { .. } => PassingKind::Reply,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        match self {
-            NatsMessage::Info => "",
-            NatsMessage::Pong { .. } => "ping",
-            NatsMessage::Reply { name, .. } => name,
-        }
-    }
-
-    fn number(&self) -> u64 {
-        match self {
-            NatsMessage::Info => 0,
-            NatsMessage::Pong { number } | NatsMessage::Reply { number, .. } => *number,
+            NatsMessage::Info => PassingMessage::Control,
+            NatsMessage::Pong { number } => PassingMessage::Reply {
+                number: *number,
+                name: "ping",
+                refuses: false,
+            },
+            NatsMessage::Reply { number, name, outcome } => PassingMessage::Reply {
+                number: *number,
+                name,
+                refuses: matches!(outcome, Err(_) | Ok(KeyAnswer::Last(None))),
+            },
         }
     }
 
@@ -136,13 +120,6 @@ impl WireMessage for NatsMessage {
                 Ok(KeyAnswer::Last(None)) | Err(_) => 190,
             },
         }
-    }
-
-    fn refuses(&self) -> bool {
-        let NatsMessage::Reply { outcome, .. } = self else {
-            return false;
-        };
-        matches!(outcome, Err(_) | Ok(KeyAnswer::Last(None)))
     }
 }
 

@@ -2,46 +2,34 @@
 
 use std::time::Duration;
 
-/// What kind of message passes.
+/// A message as the taps of the real proxy read it, with their name of it: `SET`, `create`, `NodeDeleted`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PassingKind {
-    Request,
-    Reply,
-    /// The server tells of a change, unasked.
-    Notification,
+pub enum PassingMessage<'a> {
+    /// Its number on its connection is repeated by its reply. Equal requests have equal digests, their numbers apart.
+    Request {
+        number: u64,
+        name: &'static str,
+        digest: u64,
+    },
+    /// `refuses`: it says that nothing was done.
+    Reply {
+        number: u64,
+        name: &'static str,
+        refuses: bool,
+    },
+    /// The server tells of a change, unasked: of this key, path or channel.
+    Notification { name: &'static str, subject: &'a str },
     /// What the protocol sends for itself, such as a ping: no tap counts it, and no rule stops it.
     Control,
 }
 
-/// A message that can be sent over a link. Names and sizes are those of the real protocol.
+/// A message that can be sent over a link.
 pub trait WireMessage: 'static {
-    fn kind(&self) -> PassingKind;
+    /// What a hook sees of it.
+    fn passing(&self) -> PassingMessage<'_>;
 
-    /// As the taps of the real proxy name it: `SET`, `create`, `NodeDeleted`.
-    fn name(&self) -> &'static str;
-
-    /// The key, path or channel that it is about, or nothing.
-    fn subject(&self) -> &str {
-        ""
-    }
-
-    /// The number of the request on its connection, which its reply repeats; 0 for a notification.
-    fn number(&self) -> u64 {
-        0
-    }
-
-    /// Its size on the wire, in bytes.
+    /// Its size on the wire, in bytes, about that of the real protocol.
     fn bytes(&self) -> usize;
-
-    /// Equal requests have equal digests, their numbers apart. It is asked for of requests alone.
-    fn digest(&self) -> u64 {
-        0
-    }
-
-    /// Whether it is a reply that says that nothing was done, as the taps of the real proxy read it.
-    fn refuses(&self) -> bool {
-        false
-    }
 }
 
 /// A digest of a request's parts, taken eight bytes at a time: it is made for each request that passes.

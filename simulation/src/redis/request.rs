@@ -1,6 +1,6 @@
 //! What clients of a simulated Redis send and what it answers, with the names and sizes of RESP.
 
-use crate::network::{CallDigest, PassingKind, WireMessage};
+use crate::network::{CallDigest, PassingMessage, WireMessage};
 
 /// The scripts of the recipes, each one known to a server once it was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -235,43 +235,21 @@ fn bulk(length: usize) -> usize {
 }
 
 impl WireMessage for RedisRequest {
-    fn kind(&self) -> PassingKind {
-        PassingKind::Request
-    }
-
-    fn name(&self) -> &'static str {
-        self.command.name()
-    }
-
-    fn subject(&self) -> &str {
-        match &self.command {
-            RedisCommand::SetNx { key, .. }
-            | RedisCommand::SetIfEq { key, .. }
-            | RedisCommand::DelIfEq { key, .. }
-            | RedisCommand::Get { key }
-            | RedisCommand::GetSet { key, .. }
-            | RedisCommand::Pexpire { key, .. }
-            | RedisCommand::Del { key }
-            | RedisCommand::EvalSha { key, .. } => key,
-            RedisCommand::Subscribe { channel } => channel,
-            RedisCommand::Hello | RedisCommand::ScriptLoad(_) | RedisCommand::Psync => "",
+    fn passing(&self) -> PassingMessage<'_> {
+        let name = self.command.name();
+        let mut digest = CallDigest::of(name);
+        self.command.arguments(|argument| digest = digest.bytes(argument));
+        PassingMessage::Request {
+            number: self.number,
+            name,
+            digest: digest.value(),
         }
     }
 
-    fn number(&self) -> u64 {
-        self.number
-    }
-
     fn bytes(&self) -> usize {
-        let mut bytes = 4 + bulk(self.name().len());
+        let mut bytes = 4 + bulk(self.command.name().len());
         self.command.arguments(|argument| bytes += bulk(argument.len()));
         bytes
-    }
-
-    fn digest(&self) -> u64 {
-        let mut digest = CallDigest::of(self.name());
-        self.command.arguments(|argument| digest = digest.bytes(argument));
-        digest.value()
     }
 }
 
@@ -287,35 +265,22 @@ fn effect_bytes(effect: &RedisEffect) -> usize {
 }
 
 impl WireMessage for RedisMessage {
-    fn kind(&self) -> PassingKind {
+    fn passing(&self) -> PassingMessage<'_> {
         match self {
-            RedisMessage::Reply { .. } => PassingKind::Reply,
-            RedisMessage::Published { .. } | RedisMessage::Snapshot(..) | RedisMessage::Effect(_) => {
-                PassingKind::Notification
-            }
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        match self {
-            RedisMessage::Reply { name, .. } => name,
-            RedisMessage::Published { .. } => "message",
-            RedisMessage::Snapshot(..) => "snapshot",
-            RedisMessage::Effect(_) => "effect",
-        }
-    }
-
-    fn subject(&self) -> &str {
-        match self {
-            RedisMessage::Published { channel, .. } => channel,
-            _ => "",
-        }
-    }
-
-    fn number(&self) -> u64 {
-        match self {
-            RedisMessage::Reply { number, .. } => *number,
-            _ => 0,
+            RedisMessage::Reply { number, name, value } => PassingMessage::Reply {
+                number: *number,
+                name,
+                refuses: matches!(
+                    value,
+                    RedisValue::Nil | RedisValue::Integer(0) | RedisValue::Error { .. }
+                ),
+            },
+            RedisMessage::Published { channel, .. } => PassingMessage::Notification {
+                name: "message",
+                subject: channel,
+            },
+            // no tap reads what servers say to each other
+            RedisMessage::Snapshot(..) | RedisMessage::Effect(_) => PassingMessage::Control,
         }
     }
 
@@ -333,15 +298,5 @@ impl WireMessage for RedisMessage {
             RedisMessage::Snapshot(effects, _) => 18 + effects.iter().map(effect_bytes).sum::<usize>(),
             RedisMessage::Effect(effect) => effect_bytes(effect),
         }
-    }
-
-    fn refuses(&self) -> bool {
-        let RedisMessage::Reply { value, .. } = self else {
-            return false;
-        };
-        matches!(
-            value,
-            RedisValue::Nil | RedisValue::Integer(0) | RedisValue::Error { .. }
-        )
     }
 }

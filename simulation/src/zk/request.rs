@@ -1,6 +1,6 @@
 //! What clients of a simulated ZooKeeper send and what it answers, with the names and sizes of its records.
 
-use crate::network::{CallDigest, PassingKind, WireMessage};
+use crate::network::{CallDigest, PassingMessage, WireMessage};
 
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,15 +127,8 @@ impl ZkCall {
     }
 }
 
-impl WireMessage for ZkRequest {
-    fn kind(&self) -> PassingKind {
-        PassingKind::Request
-    }
-
-    fn name(&self) -> &'static str {
-        self.call.name()
-    }
-
+impl ZkRequest {
+    /// The path that it is about, or nothing.
     fn subject(&self) -> &str {
         match &self.call {
             ZkCall::Create { path, .. }
@@ -148,8 +141,26 @@ impl WireMessage for ZkRequest {
         }
     }
 
-    fn number(&self) -> u64 {
-        self.number
+    fn digest(&self) -> u64 {
+        let variant = match &self.call {
+            ZkCall::Create {
+                ephemeral, sequential, ..
+            } => 1 + u8::from(*ephemeral) + 2 * u8::from(*sequential),
+            ZkCall::Exists { watch, .. } | ZkCall::GetChildren { watch, .. } => u8::from(*watch),
+            _ => 0,
+        };
+        let digest = CallDigest::of(self.call.name()).number(u64::from(variant));
+        digest.bytes(self.subject().as_bytes()).value()
+    }
+}
+
+impl WireMessage for ZkRequest {
+    fn passing(&self) -> PassingMessage<'_> {
+        PassingMessage::Request {
+            number: self.number,
+            name: self.call.name(),
+            digest: self.digest(),
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -166,46 +177,22 @@ impl WireMessage for ZkRequest {
             ZkCall::Ping | ZkCall::CloseSession => 0,
         }
     }
-
-    fn digest(&self) -> u64 {
-        let variant = match &self.call {
-            ZkCall::Create {
-                ephemeral, sequential, ..
-            } => 1 + u8::from(*ephemeral) + 2 * u8::from(*sequential),
-            ZkCall::Exists { watch, .. } | ZkCall::GetChildren { watch, .. } => u8::from(*watch),
-            _ => 0,
-        };
-        let digest = CallDigest::of(self.name()).number(u64::from(variant));
-        digest.bytes(self.subject().as_bytes()).value()
-    }
 }
 
 impl WireMessage for ZkMessage {
-    fn kind(&self) -> PassingKind {
+    fn passing(&self) -> PassingMessage<'_> {
         match self {
-            ZkMessage::Reply { .. } => PassingKind::Reply,
-            ZkMessage::Event { .. } => PassingKind::Notification,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        match self {
-            ZkMessage::Reply { name, .. } => name,
-            ZkMessage::Event { kind, .. } => kind,
-        }
-    }
-
-    fn subject(&self) -> &str {
-        match self {
-            ZkMessage::Event { path, .. } => path,
-            ZkMessage::Reply { .. } => "",
-        }
-    }
-
-    fn number(&self) -> u64 {
-        match self {
-            ZkMessage::Reply { number, .. } => *number,
-            ZkMessage::Event { .. } => 0,
+            ZkMessage::Reply {
+                number, name, answer, ..
+            } => PassingMessage::Reply {
+                number: *number,
+                name,
+                refuses: matches!(answer, ZkAnswer::Failed(_)),
+            },
+            ZkMessage::Event { kind, path } => PassingMessage::Notification {
+                name: kind,
+                subject: path,
+            },
         }
     }
 
@@ -224,15 +211,5 @@ impl WireMessage for ZkMessage {
                 }
             }
         }
-    }
-
-    fn refuses(&self) -> bool {
-        matches!(
-            self,
-            ZkMessage::Reply {
-                answer: ZkAnswer::Failed(_),
-                ..
-            }
-        )
     }
 }

@@ -27,15 +27,16 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Waits until each of them is ready.
-    fn once_ready(ports: &[u16], children: Vec<Child>, data: TempDir, is_ready: impl Fn(&str) -> bool) -> Self {
+    /// Waits until each of them says what is expected to a question.
+    fn once_ready(ports: &[u16], children: Vec<Child>, data: TempDir, (question, expected): (&str, &str)) -> Self {
         let servers = Servers {
             endpoints: ports.iter().map(|port| format!("127.0.0.1:{port}")).collect(),
             children,
             _data: data,
         };
         let began = Instant::now();
-        while !servers.endpoints.iter().all(|endpoint| is_ready(endpoint)) {
+        let is_ready = |endpoint: &String| ask(endpoint, question).contains(expected);
+        while !servers.endpoints.iter().all(is_ready) {
             assert!(
                 began.elapsed() < READY_LIMIT,
                 "the servers {:?} did not come up",
@@ -136,18 +137,12 @@ fn of_redis(program: &str, count: usize) -> Servers {
     let run = |port: &u16| {
         let args = format!("--port {port} --bind 127.0.0.1 --appendonly no --protected-mode no --loglevel warning");
         let mut args: Vec<String> = args.split(' ').map(str::to_owned).collect();
-        args.extend([
-            "--save".into(),
-            String::new(),
-            "--dir".into(),
-            data.path().display().to_string(),
-        ]);
+        args.extend(["--save", "", "--dir"].map(str::to_owned));
+        args.push(data.path().display().to_string());
         start(program, "apt-get install redis-server", &args, &data)
     };
     let children = ports.iter().map(run).collect();
-    Servers::once_ready(&ports, children, data, |endpoint| {
-        ask(endpoint, "PING\r\nQUIT\r\n").contains("PONG")
-    })
+    Servers::once_ready(&ports, children, data, ("PING\r\nQUIT\r\n", "PONG"))
 }
 
 pub fn nats() -> Servers {
@@ -157,9 +152,7 @@ pub fn nats() -> Servers {
     let args: Vec<String> = args.split(' ').map(str::to_owned).collect();
     let children = vec![start("nats-server", "apt-get install nats-server", &args, &data)];
     let asks = "CONNECT {}\r\nSUB i 1\r\nPUB $JS.API.INFO i 0\r\n\r\n";
-    Servers::once_ready(&ports, children, data, |endpoint| {
-        ask(endpoint, asks).contains("\nMSG i 1 ")
-    })
+    Servers::once_ready(&ports, children, data, (asks, "\nMSG i 1 "))
 }
 
 pub fn etcd() -> Servers {
@@ -186,9 +179,7 @@ pub fn etcd() -> Servers {
     };
     let children = (0..3).map(run).collect();
     let status = "POST /v3/maintenance/status HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}";
-    Servers::once_ready(clients, children, data, |endpoint| {
-        ask(endpoint, status).contains("\"leader\"")
-    })
+    Servers::once_ready(clients, children, data, (status, "\"leader\""))
 }
 
 pub fn zookeeper() -> Servers {
@@ -229,9 +220,7 @@ pub fn zookeeper() -> Servers {
         "{jar} is needed for this test; install it with `apt-get install libzookeeper-java`"
     );
     let children = (0..3).map(run).collect();
-    Servers::once_ready(&ports[..3], children, data, |endpoint| {
-        ask(endpoint, "srvr").contains("Mode: ")
-    })
+    Servers::once_ready(&ports[..3], children, data, ("srvr", "Mode: "))
 }
 
 /// Makes the data and becomes the server. PostgreSQL refuses to run as root, and Debian keeps it out of PATH.
@@ -243,17 +232,9 @@ $as initdb -A trust -U postgres --no-sync -D data && exec $as postgres -D data -
 "#;
 
 pub fn postgres() -> Servers {
-    let data = TempDir::new().unwrap();
-    let ports = ports(1);
-    let folder = data.path().display();
-    let script = format!("cd {folder} && chmod o+x . && {POSTGRES}");
-    let args = ["-c".to_owned(), script, ports[0].to_string()];
-    let children = vec![start("sh", "apt-get install postgresql", &args, &data)];
     // a start-up message
     let hello = "\0\0\0\x29\0\x03\0\0user\0postgres\0database\0postgres\0\0";
-    Servers::once_ready(&ports, children, data, |endpoint| {
-        ask(endpoint, hello).contains("server_version")
-    })
+    of_script(POSTGRES, "apt-get install postgresql", (hello, "server_version"))
 }
 
 /// Makes the data and becomes the server. MariaDB refuses to run as root, and Debian keeps it out of PATH.
@@ -267,14 +248,18 @@ $as mariadb-install-db --no-defaults --datadir="$PWD/data" --auth-root-authentic
 "#;
 
 pub fn mariadb() -> Servers {
+    // it greets each client that connects
+    of_script(MARIADB, "apt-get install mariadb-server", ("", "MariaDB"))
+}
+
+/// One server, which a script of the shell becomes in a folder of its own.
+fn of_script(script: &str, hint: &str, ready: (&str, &str)) -> Servers {
     let data = TempDir::new().unwrap();
     let ports = ports(1);
-    let folder = data.path().display();
-    let script = format!("cd {folder} && chmod o+x . && {MARIADB}");
+    let script = format!("cd {} && chmod o+x . && {script}", data.path().display());
     let args = ["-c".to_owned(), script, ports[0].to_string()];
-    let children = vec![start("sh", "apt-get install mariadb-server", &args, &data)];
-    // it greets each client that connects
-    Servers::once_ready(&ports, children, data, |endpoint| ask(endpoint, "").contains("MariaDB"))
+    let children = vec![start("sh", hint, &args, &data)];
+    Servers::once_ready(&ports, children, data, ready)
 }
 
 /// A link to a server that forwards bytes, or holds them back.

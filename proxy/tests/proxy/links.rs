@@ -305,18 +305,6 @@ async fn windows_that_overlap_on_one_link_heal_one_by_one() {
     arrives(&mut server, b"x").await;
 }
 
-#[derive(Debug, Clone)]
-enum Weather {
-    Fair,
-    Stall,
-    Delay,
-    Slice,
-    Late,
-    Slow,
-    Frozen,
-    Crumbs,
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
@@ -331,20 +319,25 @@ proptest! {
     }
 }
 
-fn any_weather() -> impl Strategy<Value = Weather> {
-    proptest::sample::select(vec![
-        Weather::Fair,
-        Weather::Stall,
-        Weather::Delay,
-        Weather::Slice,
-        Weather::Late,
-        Weather::Slow,
-        Weather::Frozen,
-        Weather::Crumbs,
-    ])
+fn any_weather() -> impl Strategy<Value = Behaviour> {
+    let crumbs = Slice {
+        gap: Duration::from_secs(1),
+        ..Slice::of(1)
+    };
+    let both_ways = [
+        Flow::PASS,
+        Flow::STALL,
+        Flow::FREEZE,
+        Flow::delayed(Duration::from_millis(2)),
+        Flow::delayed(SOON * 100),
+        Flow::slowed(1000),
+        Flow::sliced(Slice::of(4096)),
+        Flow::sliced(crumbs),
+    ];
+    proptest::sample::select(both_ways.map(Behaviour::both).to_vec())
 }
 
-async fn stream_through(chunks: Vec<usize>, weather: Vec<Weather>) {
+async fn stream_through(chunks: Vec<usize>, weather: Vec<Behaviour>) {
     let (rig, mut client, mut server) = Rig::connected().await;
     let sent: Vec<u8> = chunks
         .iter()
@@ -368,20 +361,7 @@ async fn stream_through(chunks: Vec<usize>, weather: Vec<Weather>) {
     };
     let changing = async {
         for now in weather {
-            let behaviour = match now {
-                Weather::Fair => Behaviour::default(),
-                Weather::Stall => Behaviour::STALL,
-                Weather::Delay => Behaviour::both(Flow::delayed(Duration::from_millis(2))),
-                Weather::Slice => Behaviour::both(Flow::sliced(Slice::of(4096))),
-                Weather::Late => Behaviour::both(Flow::delayed(SOON * 100)),
-                Weather::Slow => Behaviour::both(Flow::slowed(1000)),
-                Weather::Frozen => Behaviour::both(Flow::FREEZE),
-                Weather::Crumbs => Behaviour::both(Flow::sliced(Slice {
-                    gap: Duration::from_secs(1),
-                    ..Slice::of(1)
-                })),
-            };
-            let hold = rig.fault(behaviour);
+            let hold = rig.fault(now);
             tokio::time::sleep(Duration::from_millis(3)).await;
             drop(hold);
         }

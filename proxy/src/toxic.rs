@@ -108,25 +108,14 @@ pub enum InvalidToxic {
 impl ToxicKind {
     /// As Toxiproxy reads it: a type that it does not know is told from attributes that do not fit.
     pub fn parse(name: &str, attributes: &Value) -> Result<Self, InvalidToxic> {
-        const NAMES: [&str; 8] = [
-            "latency",
-            "bandwidth",
-            "slow_close",
-            "timeout",
-            "reset_peer",
-            "slicer",
-            "limit_data",
-            "noop",
-        ];
-        if !NAMES.contains(&name) {
-            return Err(InvalidToxic::Type);
-        }
-        let given = match attributes {
-            Value::Null => Value::Object(serde_json::Map::new()),
-            given => given.clone(),
+        let none = serde_json::json!({});
+        let read = |attributes: &Value| {
+            serde_json::from_value::<Self>(serde_json::json!({ "type": name, "attributes": attributes }))
         };
-        let whole = serde_json::json!({ "type": name, "attributes": given });
-        let kind = serde_json::from_value(whole).map_err(|error| InvalidToxic::Attributes(error.to_string()))?;
+        // each attribute has a default: what cannot be read without any is of no type
+        read(&none).map_err(|_| InvalidToxic::Type)?;
+        let given = if attributes.is_null() { &none } else { attributes };
+        let kind = read(given).map_err(|error| InvalidToxic::Attributes(error.to_string()))?;
         match kind {
             Self::Slicer { average_size, .. } if average_size <= 0 => {
                 Err(InvalidToxic::Attributes("average_size must be above 0".into()))

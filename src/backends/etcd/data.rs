@@ -68,7 +68,7 @@ async fn survey(channel: EtcdChannel, lease: Duration) -> Result<StoreSurvey, St
     // the servers have a shortest lease of their own
     let mut leases = LeaseClient::new(channel);
     let asked = lease.as_secs() as i64;
-    let granted = leases.lease_grant(LeaseGrantRequest { ttl: asked, id: 0 }).await;
+    let granted = leases.lease_grant(LeaseGrantRequest { ttl: asked }).await;
     let granted = granted.map_err(said)?.into_inner();
     let revoked = leases.lease_revoke(LeaseRevokeRequest { id: granted.id }).await;
     revoked.map_err(said)?;

@@ -129,12 +129,12 @@ impl LeaseQueries for DialledLeases {
             for server in servers {
                 let asked = async {
                     let connection = GrpcConnection::begin(&reach, server).await?;
-                    let request = LeaseTimeToLiveRequest { id: lease, keys: false };
+                    let request = LeaseTimeToLiveRequest { id: lease };
                     connection.ask("etcdserverpb.Lease/LeaseTimeToLive", &request).await
                 };
                 let answer: Option<Result<LeaseTimeToLiveResponse, String>> = reach.clock.within(PROBE, asked).await;
                 if let Some(Ok(answer)) = answer {
-                    return why_of(&answer);
+                    return why_of(answer);
                 }
             }
             Unasked::Unknown

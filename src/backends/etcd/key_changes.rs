@@ -135,12 +135,10 @@ impl LeaseQueries for LeasesOfServers {
         Box::pin(async move {
             let asked = async {
                 let mut leases = LeaseClient::new(entrance.enter().await?);
-                leases
-                    .lease_time_to_live(LeaseTimeToLiveRequest { id: lease, keys: false })
-                    .await
+                leases.lease_time_to_live(LeaseTimeToLiveRequest { id: lease }).await
             };
             match tokio::time::timeout(PROBE, asked).await {
-                Ok(Ok(answer)) => why_of(answer.get_ref()),
+                Ok(Ok(answer)) => why_of(answer.into_inner()),
                 _ => Unasked::Unknown,
             }
         })
@@ -148,7 +146,7 @@ impl LeaseQueries for LeasesOfServers {
 }
 
 /// Why a key went, by what is said of its lease.
-pub fn why_of(lease: &LeaseTimeToLiveResponse) -> Unasked {
+pub fn why_of(lease: LeaseTimeToLiveResponse) -> Unasked {
     if lease.ttl < 0 {
         Unasked::Expired
     } else {

@@ -12,8 +12,6 @@ pub struct KeyValue {
     pub create_revision: i64,
     #[prost(int64, tag = "3")]
     pub mod_revision: i64,
-    #[prost(int64, tag = "4")]
-    pub version: i64,
     #[prost(bytes = "vec", tag = "5")]
     pub value: ::prost::alloc::vec::Vec<u8>,
     #[prost(int64, tag = "6")]
@@ -73,8 +71,6 @@ pub struct RangeRequest {
     pub range_end: ::prost::alloc::vec::Vec<u8>,
     #[prost(int64, tag = "3")]
     pub limit: i64,
-    #[prost(int64, tag = "4")]
-    pub revision: i64,
     #[prost(enumeration = "range_request::SortOrder", tag = "5")]
     pub sort_order: i32,
     #[prost(enumeration = "range_request::SortTarget", tag = "6")]
@@ -192,10 +188,7 @@ pub struct PutRequest {
     pub lease: i64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct PutResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: ::core::option::Option<ResponseHeader>,
-}
+pub struct PutResponse {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeleteRangeRequest {
     #[prost(bytes = "vec", tag = "1")]
@@ -205,8 +198,6 @@ pub struct DeleteRangeRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeleteRangeResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: ::core::option::Option<ResponseHeader>,
     #[prost(int64, tag = "2")]
     pub deleted: i64,
 }
@@ -380,19 +371,13 @@ pub struct TxnResponse {
 pub struct LeaseGrantRequest {
     #[prost(int64, tag = "1")]
     pub ttl: i64,
-    #[prost(int64, tag = "2")]
-    pub id: i64,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaseGrantResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: ::core::option::Option<ResponseHeader>,
     #[prost(int64, tag = "2")]
     pub id: i64,
     #[prost(int64, tag = "3")]
     pub ttl: i64,
-    #[prost(string, tag = "4")]
-    pub error: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaseRevokeRequest {
@@ -400,10 +385,7 @@ pub struct LeaseRevokeRequest {
     pub id: i64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct LeaseRevokeResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: ::core::option::Option<ResponseHeader>,
-}
+pub struct LeaseRevokeResponse {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaseKeepAliveRequest {
     #[prost(int64, tag = "1")]
@@ -411,10 +393,6 @@ pub struct LeaseKeepAliveRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaseKeepAliveResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: ::core::option::Option<ResponseHeader>,
-    #[prost(int64, tag = "2")]
-    pub id: i64,
     #[prost(int64, tag = "3")]
     pub ttl: i64,
 }
@@ -422,15 +400,9 @@ pub struct LeaseKeepAliveResponse {
 pub struct LeaseTimeToLiveRequest {
     #[prost(int64, tag = "1")]
     pub id: i64,
-    #[prost(bool, tag = "2")]
-    pub keys: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaseTimeToLiveResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: ::core::option::Option<ResponseHeader>,
-    #[prost(int64, tag = "2")]
-    pub id: i64,
     #[prost(int64, tag = "3")]
     pub ttl: i64,
 }
@@ -458,10 +430,6 @@ pub struct WatchCreateRequest {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WatchResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: ::core::option::Option<ResponseHeader>,
-    #[prost(bool, tag = "3")]
-    pub created: bool,
     #[prost(bool, tag = "4")]
     pub canceled: bool,
     #[prost(string, tag = "6")]
@@ -498,26 +466,18 @@ pub struct MemberAddRequest {
     pub peer_ur_ls: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct MemberAddResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: ::core::option::Option<ResponseHeader>,
-}
+pub struct MemberAddResponse {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MemberRemoveRequest {
     #[prost(uint64, tag = "1")]
     pub id: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct MemberRemoveResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: ::core::option::Option<ResponseHeader>,
-}
+pub struct MemberRemoveResponse {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MemberListRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct MemberListResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: ::core::option::Option<ResponseHeader>,
     #[prost(message, repeated, tag = "2")]
     pub members: ::prost::alloc::vec::Vec<Member>,
 }
@@ -586,8 +546,6 @@ pub struct AuthenticateRequest {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AuthenticateResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: ::core::option::Option<ResponseHeader>,
     #[prost(string, tag = "2")]
     pub token: ::prost::alloc::string::String,
 }

@@ -10,8 +10,6 @@ pub struct CampaignRequest {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CampaignResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: ::core::option::Option<super::etcdserverpb::ResponseHeader>,
     #[prost(message, optional, tag = "2")]
     pub leader: ::core::option::Option<LeaderKey>,
 }
@@ -32,10 +30,7 @@ pub struct ResignRequest {
     pub leader: ::core::option::Option<LeaderKey>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ResignResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: ::core::option::Option<super::etcdserverpb::ResponseHeader>,
-}
+pub struct ResignResponse {}
 /// Generated client implementations.
 pub mod election_client {
     #![allow(

@@ -8,8 +8,6 @@ pub struct LockRequest {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LockResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: ::core::option::Option<super::etcdserverpb::ResponseHeader>,
     #[prost(bytes = "vec", tag = "2")]
     pub key: ::prost::alloc::vec::Vec<u8>,
 }
@@ -19,10 +17,7 @@ pub struct UnlockRequest {
     pub key: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct UnlockResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: ::core::option::Option<super::etcdserverpb::ResponseHeader>,
-}
+pub struct UnlockResponse {}
 /// Generated client implementations.
 pub mod lock_client {
     #![allow(

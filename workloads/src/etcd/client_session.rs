@@ -109,7 +109,6 @@ impl EtcdSession for EtcdClientSession {
     async fn grant_lease(&self, ttl: Duration) -> Result<Lease, SessionError> {
         let request = LeaseGrantRequest {
             ttl: whole_seconds(ttl),
-            id: 0,
         };
         let grant = |channel| async move { LeaseClient::new(channel).lease_grant(request).await };
         let lease = self.channels.call("grant a lease", grant).await?.into_inner();

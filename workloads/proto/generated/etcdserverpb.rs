@@ -97,7 +97,6 @@ pub mod range_request {
     pub enum SortOrder {
         None = 0,
         Ascend = 1,
-        Descend = 2,
     }
     impl SortOrder {
         /// String value of the enum field names used in the ProtoBuf definition.
@@ -108,7 +107,6 @@ pub mod range_request {
             match self {
                 Self::None => "NONE",
                 Self::Ascend => "ASCEND",
-                Self::Descend => "DESCEND",
             }
         }
         /// Creates an enum from field names used in the ProtoBuf definition.
@@ -116,7 +114,6 @@ pub mod range_request {
             match value {
                 "NONE" => Some(Self::None),
                 "ASCEND" => Some(Self::Ascend),
-                "DESCEND" => Some(Self::Descend),
                 _ => None,
             }
         }
@@ -135,10 +132,7 @@ pub mod range_request {
     #[repr(i32)]
     pub enum SortTarget {
         Key = 0,
-        Version = 1,
         Create = 2,
-        Mod = 3,
-        Value = 4,
     }
     impl SortTarget {
         /// String value of the enum field names used in the ProtoBuf definition.
@@ -148,20 +142,14 @@ pub mod range_request {
         pub fn as_str_name(&self) -> &'static str {
             match self {
                 Self::Key => "KEY",
-                Self::Version => "VERSION",
                 Self::Create => "CREATE",
-                Self::Mod => "MOD",
-                Self::Value => "VALUE",
             }
         }
         /// Creates an enum from field names used in the ProtoBuf definition.
         pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
             match value {
                 "KEY" => Some(Self::Key),
-                "VERSION" => Some(Self::Version),
                 "CREATE" => Some(Self::Create),
-                "MOD" => Some(Self::Mod),
-                "VALUE" => Some(Self::Value),
                 _ => None,
             }
         }
@@ -243,7 +231,7 @@ pub struct Compare {
     pub target: i32,
     #[prost(bytes = "vec", tag = "3")]
     pub key: ::prost::alloc::vec::Vec<u8>,
-    #[prost(oneof = "compare::TargetUnion", tags = "4, 5, 6, 7, 8")]
+    #[prost(oneof = "compare::TargetUnion", tags = "5, 8")]
     pub target_union: ::core::option::Option<compare::TargetUnion>,
 }
 /// Nested message and enum types in `Compare`.
@@ -305,8 +293,6 @@ pub mod compare {
     pub enum CompareTarget {
         Version = 0,
         Create = 1,
-        Mod = 2,
-        Value = 3,
         Lease = 4,
     }
     impl CompareTarget {
@@ -318,8 +304,6 @@ pub mod compare {
             match self {
                 Self::Version => "VERSION",
                 Self::Create => "CREATE",
-                Self::Mod => "MOD",
-                Self::Value => "VALUE",
                 Self::Lease => "LEASE",
             }
         }
@@ -328,23 +312,15 @@ pub mod compare {
             match value {
                 "VERSION" => Some(Self::Version),
                 "CREATE" => Some(Self::Create),
-                "MOD" => Some(Self::Mod),
-                "VALUE" => Some(Self::Value),
                 "LEASE" => Some(Self::Lease),
                 _ => None,
             }
         }
     }
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum TargetUnion {
-        #[prost(int64, tag = "4")]
-        Version(i64),
         #[prost(int64, tag = "5")]
         CreateRevision(i64),
-        #[prost(int64, tag = "6")]
-        ModRevision(i64),
-        #[prost(bytes, tag = "7")]
-        Value(::prost::alloc::vec::Vec<u8>),
         #[prost(int64, tag = "8")]
         Lease(i64),
     }
@@ -507,7 +483,6 @@ pub mod permission {
     #[repr(i32)]
     pub enum Type {
         Read = 0,
-        Write = 1,
         Readwrite = 2,
     }
     impl Type {
@@ -518,7 +493,6 @@ pub mod permission {
         pub fn as_str_name(&self) -> &'static str {
             match self {
                 Self::Read => "READ",
-                Self::Write => "WRITE",
                 Self::Readwrite => "READWRITE",
             }
         }
@@ -526,7 +500,6 @@ pub mod permission {
         pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
             match value {
                 "READ" => Some(Self::Read),
-                "WRITE" => Some(Self::Write),
                 "READWRITE" => Some(Self::Readwrite),
                 _ => None,
             }

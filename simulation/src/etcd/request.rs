@@ -210,6 +210,24 @@ impl EtcdCall {
 }
 
 impl EtcdTxn {
+    /// Puts a key unless it is there, and gets it in either case.
+    pub fn create(key: &str, value: &str, lease: i64) -> Self {
+        let get = EtcdOp::Get { key: key.to_owned() };
+        let put = EtcdOp::Put {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            lease,
+        };
+        EtcdTxn {
+            compare: EtcdCompare::Created {
+                key: key.to_owned(),
+                revision: 0,
+            },
+            success: vec![put, get.clone()],
+            failure: vec![get],
+        }
+    }
+
     fn key(&self) -> &str {
         match &self.compare {
             EtcdCompare::Created { key, .. } | EtcdCompare::Lease { key, .. } => key,

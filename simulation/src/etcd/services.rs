@@ -154,23 +154,12 @@ impl SimulatedEtcd {
         value: &str,
         lease: i64,
     ) -> Result<(OwnPlace, Option<StoredKey>), EtcdStatus> {
-        let first = || EtcdOp::First {
+        let first = EtcdOp::First {
             prefix: prefix.to_owned(),
         };
-        let get = || EtcdOp::Get { key: key.to_owned() };
-        let put = EtcdOp::Put {
-            key: key.to_owned(),
-            value: value.to_owned(),
-            lease,
-        };
-        let txn = EtcdTxn {
-            compare: EtcdCompare::Created {
-                key: key.to_owned(),
-                revision: 0,
-            },
-            success: vec![put, get(), first()],
-            failure: vec![get(), first()],
-        };
+        let mut txn = EtcdTxn::create(key, value, lease);
+        txn.success.push(first.clone());
+        txn.failure.push(first);
         let answer = self.propose(member, StoreChange::Txn(txn)).await.map_err(unknown)?;
         let EtcdAnswer::Txn { mut responses, .. } = answer else {
             return Err(EtcdStatus::Unknown("an answer of another type"));

@@ -192,20 +192,7 @@ impl EtcdSession for RoutedEtcdSession {
     }
 
     async fn create(&self, key: &str, value: &str, lease: i64) -> Result<Created, SessionError> {
-        let get = || EtcdOp::Get { key: key.to_owned() };
-        let put = EtcdOp::Put {
-            key: key.to_owned(),
-            value: value.to_owned(),
-            lease,
-        };
-        let txn = EtcdTxn {
-            compare: EtcdCompare::Created {
-                key: key.to_owned(),
-                revision: 0,
-            },
-            success: vec![put, get()],
-            failure: vec![get()],
-        };
+        let txn = EtcdTxn::create(key, value, lease);
         let EtcdAnswer::Txn {
             succeeded,
             responses,

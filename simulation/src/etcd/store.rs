@@ -236,19 +236,7 @@ mod tests {
     use super::*;
 
     fn create(key: &str, lease: i64) -> StoreChange {
-        let key = key.to_owned();
-        StoreChange::Txn(EtcdTxn {
-            compare: EtcdCompare::Created {
-                key: key.clone(),
-                revision: 0,
-            },
-            success: vec![EtcdOp::Put {
-                key: key.clone(),
-                value: String::new(),
-                lease,
-            }],
-            failure: vec![EtcdOp::Get { key }],
-        })
+        StoreChange::Txn(EtcdTxn::create(key, "", lease))
     }
 
     #[test]

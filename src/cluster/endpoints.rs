@@ -70,6 +70,11 @@ impl Endpoints {
         }
     }
 
+    /// How each node is reached past all links.
+    pub fn accesses(&self) -> Vec<ServerAccess> {
+        self.nodes.iter().map(|address| self.access(*address)).collect()
+    }
+
     /// By node.
     pub fn nodes(&self) -> &[SocketAddr] {
         &self.nodes

@@ -11,7 +11,7 @@ use harness_workloads::etcd::wire::etcdserverpb::{
 };
 use tonic::Status;
 
-use super::key_changes::{StoreEntrance, said};
+use super::channel::{logged_in, plain_channel, said};
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, counted};
 use crate::clock::GroundClock;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
@@ -20,32 +20,36 @@ use crate::limits::SERVER_BACK;
 /// Keys in one answer.
 const PORTION: i64 = 1000;
 
-/// Asks with patience: a member that lost its leader a moment ago waits for the next one.
 pub struct EtcdData;
 
 impl StoredData for EtcdData {
     fn wipe(&self, endpoints: EndpointsReceiver) -> BoxFuture<'static, Result<(), String>> {
-        let entrance = StoreEntrance::of(&endpoints);
-        Box::pin(GroundClock::Real.answer_within(SERVER_BACK, async move {
-            wipe(entrance.enter().await.map_err(said)?).await.map_err(said)
-        }))
+        on_store(endpoints, |channel| async move { wipe(channel).await.map_err(said) })
     }
 
     fn survey(&self, endpoints: EndpointsReceiver, lease: Duration) -> BoxFuture<'static, Result<StoreSurvey, String>> {
-        let entrance = StoreEntrance::of(&endpoints);
-        Box::pin(GroundClock::Real.answer_within(SERVER_BACK, async move {
-            survey(entrance.enter().await.map_err(said)?, lease).await
-        }))
+        on_store(endpoints, move |channel| survey(channel, lease))
     }
 
     fn remove(&self, endpoints: EndpointsReceiver, traces: RunTraces) -> BoxFuture<'static, Result<u64, String>> {
-        let entrance = StoreEntrance::of(&endpoints);
-        Box::pin(GroundClock::Real.answer_within(SERVER_BACK, async move {
-            remove(entrance.enter().await.map_err(said)?, &traces)
-                .await
-                .map_err(said)
-        }))
+        on_store(endpoints, move |channel| async move {
+            remove(channel, &traces).await.map_err(said)
+        })
     }
+}
+
+/// Asks with patience: a member that lost its leader a moment ago waits for the next one.
+fn on_store<T: Send + 'static, F: Future<Output = Result<T, String>> + Send + 'static>(
+    endpoints: EndpointsReceiver,
+    work: impl FnOnce(EtcdChannel) -> F + Send + 'static,
+) -> BoxFuture<'static, Result<T, String>> {
+    let servers = endpoints.borrow().clone();
+    let asked = async move {
+        let login = servers.login();
+        let channel = logged_in(plain_channel(&servers), login.as_deref()).await;
+        work(channel.map_err(said)?).await
+    };
+    Box::pin(GroundClock::Real.answer_within(SERVER_BACK, asked))
 }
 
 async fn wipe(channel: EtcdChannel) -> Result<(), Status> {

@@ -1,5 +1,6 @@
-//! A store that is watched over streams of any kind ([`DialledStore`]): the three calls of an observer as gRPC over HTTP/2. The channel of
-//! [`key_changes`](super::key_changes) has sockets and timers of this machine, which a world has not.
+//! How real servers are heard ([`DialledStore`]): a watch on the locks' prefix, which misses nothing. The four calls of an observer are
+//! gRPC over HTTP/2, over streams of any kind: a channel of the client library has sockets and timers of this machine, which a world
+//! has not.
 //!
 //! <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>
 
@@ -9,21 +10,23 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use h2::client::SendRequest;
-use h2::{RecvStream, SendStream};
+use h2::client::{Connection, SendRequest};
+use h2::{Ping, RecvStream, SendStream};
+use harness_workloads::Login;
+use harness_workloads::etcd::prefix_end;
+use harness_workloads::etcd::wire::etcdserverpb::event::EventType;
 use harness_workloads::etcd::wire::etcdserverpb::watch_request::RequestUnion;
 use harness_workloads::etcd::wire::etcdserverpb::{
-    LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeResponse, WatchRequest, WatchResponse,
+    AuthenticateRequest, AuthenticateResponse, Event, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, RangeRequest,
+    RangeResponse, WatchCreateRequest, WatchRequest, WatchResponse,
 };
 use http::Request;
 use prost::Message;
 
-use super::key_changes::{
-    EtcdKeyChange, KeyChanges, LeaseQueries, OpenedStore, StoreSource, change, nothing, watch_of, why_of,
-};
+use super::key_changes::{EtcdKeyChange, KeyChanges, LeaseQueries, OpenedStore, StoreSource};
 use crate::backends::observer::Unasked;
-use crate::clock::RunningTask;
-use crate::cluster::{BoxFuture, EndpointsReceiver, ReachedServers};
+use crate::clock::{GroundClock, RunningTask};
+use crate::cluster::{BoxFuture, ByteStream, EndpointsReceiver, ReachedServers, ServerAccess};
 use crate::limits::PROBE;
 
 /// How long one server may take to begin a watch.
@@ -50,12 +53,12 @@ impl StoreSource for DialledStore {
         prefix: &str,
         from_revision: Option<i64>,
     ) -> BoxFuture<'static, Result<OpenedStore, String>> {
-        let (reach, servers) = (self.reach.clone(), endpoints.borrow().servers());
+        let (reach, servers) = (self.reach.clone(), endpoints.borrow().accesses());
         let (first, prefix) = (self.first.fetch_add(1, Relaxed), prefix.to_owned());
         Box::pin(async move {
             let mut last = "there is no server".to_owned();
             for number in 0..servers.len() {
-                let server = servers[(first + number) % servers.len()];
+                let server = &servers[(first + number) % servers.len()];
                 let watching = watch(&reach, server, (&prefix, from_revision));
                 match reach.clock.answer_within(BEGIN, watching).await {
                     Ok((from_revision, changes)) => {
@@ -75,14 +78,20 @@ impl StoreSource for DialledStore {
 
 async fn watch(
     reach: &ReachedServers,
-    server: SocketAddr,
+    server: &ServerAccess,
     (prefix, from_revision): (&str, Option<i64>),
 ) -> Result<(i64, DialledWatch), String> {
     let connection = GrpcConnection::begin(reach, server).await?;
     let from_revision = match from_revision {
         Some(revision) => revision,
         None => {
-            let answer: RangeResponse = connection.ask("etcdserverpb.KV/Range", &nothing()).await?;
+            // of no key, for the revision of the store
+            let nothing = RangeRequest {
+                key: vec![0],
+                count_only: true,
+                ..RangeRequest::default()
+            };
+            let answer: RangeResponse = connection.ask("etcdserverpb.KV/Range", &nothing).await?;
             answer.header.map_or(0, |header| header.revision) + 1
         }
     };
@@ -98,6 +107,21 @@ async fn watch(
         _connection: connection,
     };
     Ok((from_revision, watch))
+}
+
+/// A watch of the keys with a prefix, from a revision on.
+fn watch_of(prefix: &str, start_revision: i64) -> WatchCreateRequest {
+    let (key, range_end) = match prefix {
+        // from the first key to the last: <https://etcd.io/docs/latest/learning/api/#key-ranges>
+        "" => (vec![0], vec![0]),
+        prefix => (prefix.as_bytes().to_vec(), prefix_end(prefix)),
+    };
+    WatchCreateRequest {
+        key,
+        range_end,
+        start_revision,
+        ..WatchCreateRequest::default()
+    }
 }
 
 struct DialledWatch {
@@ -117,9 +141,21 @@ impl KeyChanges for DialledWatch {
     }
 }
 
+fn change(event: Event) -> Option<EtcdKeyChange> {
+    let deleted = event.r#type() == EventType::Delete;
+    let kv = event.kv?;
+    Some(EtcdKeyChange {
+        key: kv.key,
+        deleted,
+        create_revision: kv.create_revision,
+        mod_revision: kv.mod_revision,
+        lease: kv.lease,
+    })
+}
+
 struct DialledLeases {
     reach: ReachedServers,
-    servers: Vec<SocketAddr>,
+    servers: Vec<ServerAccess>,
 }
 
 impl LeaseQueries for DialledLeases {
@@ -128,13 +164,15 @@ impl LeaseQueries for DialledLeases {
         Box::pin(async move {
             for server in servers {
                 let asked = async {
-                    let connection = GrpcConnection::begin(&reach, server).await?;
+                    let connection = GrpcConnection::begin(&reach, &server).await?;
                     let request = LeaseTimeToLiveRequest { id: lease };
                     connection.ask("etcdserverpb.Lease/LeaseTimeToLive", &request).await
                 };
                 let answer: Option<Result<LeaseTimeToLiveResponse, String>> = reach.clock.within(PROBE, asked).await;
-                if let Some(Ok(answer)) = answer {
-                    return why_of(answer);
+                match answer {
+                    Some(Ok(answer)) if answer.ttl < 0 => return Unasked::Expired,
+                    Some(Ok(_)) => return Unasked::Deleted,
+                    _ => {}
                 }
             }
             Unasked::Unknown
@@ -146,19 +184,31 @@ impl LeaseQueries for DialledLeases {
 struct GrpcConnection {
     requests: SendRequest<Bytes>,
     server: SocketAddr,
+    /// What the server gave for a login, where it wants one.
+    token: Option<String>,
     _carrying: RunningTask,
 }
 
 impl GrpcConnection {
-    async fn begin(reach: &ReachedServers, server: SocketAddr) -> Result<Self, String> {
-        let begun = h2::client::handshake(reach.connect(server).await?).await;
+    /// Connects, and logs in where the server wants that, once for each connection: a member may have forgotten an older token.
+    async fn begin(reach: &ReachedServers, server: &ServerAccess) -> Result<Self, String> {
+        let begun = h2::client::handshake(reach.connect(server.address).await?).await;
         let (requests, connection) = begun.map_err(|error| error.to_string())?;
-        let _carrying = reach.clock.spawn(async move { drop(connection.await) });
-        Ok(Self {
+        let mut begun = Self {
             requests,
-            server,
-            _carrying,
-        })
+            server: server.address,
+            token: None,
+            _carrying: reach.clock.spawn(carry(connection, reach.clock)),
+        };
+        if let Some(Login { user, password }) = server.login() {
+            let request = AuthenticateRequest {
+                name: user.clone(),
+                password: password.clone(),
+            };
+            let answer: AuthenticateResponse = begun.ask("etcdserverpb.Auth/Authenticate", &request).await?;
+            begun.token = Some(answer.token);
+        }
+        Ok(begun)
     }
 
     /// Makes a call with one answer.
@@ -175,13 +225,15 @@ impl GrpcConnection {
         ends: bool,
     ) -> Result<(SendStream<Bytes>, GrpcAnswers), String> {
         let failed = |error: h2::Error| error.to_string();
-        let head = Request::post(format!("http://{}/{method}", self.server))
+        let mut head = Request::post(format!("http://{}/{method}", self.server))
             .header("content-type", "application/grpc")
             .header("te", "trailers")
             // a member that has lost its leader ends a watch, instead of falling behind in silence
-            .header("hasleader", "true")
-            .body(())
-            .map_err(|error| error.to_string())?;
+            .header("hasleader", "true");
+        if let Some(token) = &self.token {
+            head = head.header("token", token);
+        }
+        let head = head.body(()).map_err(|error| error.to_string())?;
         let mut ready = self.requests.clone().ready().await.map_err(failed)?;
         let (answer, mut requests) = ready.send_request(head, false).map_err(failed)?;
         let message = request.encode_to_vec();
@@ -199,6 +251,28 @@ impl GrpcConnection {
             bytes: Vec::new(),
         };
         Ok((requests, answers))
+    }
+}
+
+/// Carries a connection until it is over, or until its server is silent: one that is stopped keeps its connections. It is not asked in
+/// virtual time, where each question would be an event of the world.
+async fn carry(mut connection: Connection<Box<dyn ByteStream>>, clock: GroundClock) {
+    let pings = connection.ping_pong().filter(|_| !clock.is_virtual());
+    let silence = async {
+        let Some(mut pings) = pings else {
+            return std::future::pending().await;
+        };
+        loop {
+            clock.sleep(PROBE).await;
+            if !matches!(clock.within(PROBE, pings.ping(Ping::opaque())).await, Some(Ok(_))) {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = connection => {}
+        () = silence => {}
     }
 }
 

@@ -9,11 +9,10 @@ use harness_workloads::etcd::wire::etcdserverpb::{
     AuthEnableRequest, AuthRoleAddRequest, AuthRoleGrantPermissionRequest, AuthUserAddRequest,
     AuthUserGrantRoleRequest, Permission,
 };
-use tokio::sync::watch;
 use tonic::Status;
 use tonic::transport::Channel;
 
-use super::key_changes::{plain_channel, said};
+use super::channel::{plain_channel, said};
 use crate::clock::GroundClock;
 use crate::cluster::Endpoints;
 use crate::limits::SERVER_BACK;
@@ -23,8 +22,7 @@ pub(super) const ROOT: &str = "root";
 
 pub async fn guard(servers: Endpoints) -> Result<(), String> {
     let Some(login) = servers.login() else { return Ok(()) };
-    let (_sender, endpoints) = watch::channel(servers);
-    let told = async { tell(plain_channel(&endpoints), &login).await.map_err(said) };
+    let told = async { tell(plain_channel(&servers), &login).await.map_err(said) };
     GroundClock::Real.answer_within(SERVER_BACK, told).await
 }
 

@@ -8,19 +8,17 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use harness_workloads::Login;
+use harness_workloads::etcd::EtcdChannel;
 use harness_workloads::etcd::wire::etcdserverpb::cluster_client::ClusterClient;
 use harness_workloads::etcd::wire::etcdserverpb::maintenance_client::MaintenanceClient;
 use harness_workloads::etcd::wire::etcdserverpb::{
     Member, MemberAddRequest, MemberListRequest, MemberRemoveRequest, StatusRequest, StatusResponse,
 };
-use harness_workloads::etcd::{EtcdChannel, LoginToken, log_in};
-use tokio::sync::watch;
 use tokio::time::timeout;
-use tonic::transport::Channel;
 use tonic::{Code, Status};
 
+use super::channel::{logged_in, plain_channel, said};
 use super::guard::ROOT;
-use super::key_changes::{plain_channel, said};
 use crate::cluster::{BoxFuture, ClusterMember, Endpoints, Membership, NodeAddress, NotRemoved};
 
 /// Time for the others to agree on a change; a member waits as long for its leader.
@@ -122,23 +120,11 @@ impl ListedMembers {
 
 /// A channel to these servers as the user who may change members.
 async fn enter(servers: &Endpoints) -> Result<EtcdChannel, Status> {
-    let channel = channel(servers);
-    let token = match servers.login() {
-        None => LoginToken::default(),
-        Some(login) => {
-            let root = Login {
-                user: ROOT.to_owned(),
-                password: login.password.clone(),
-            };
-            log_in(channel.clone(), &root).await?
-        }
-    };
-    Ok(token.on(channel))
-}
-
-fn channel(servers: &Endpoints) -> Channel {
-    let (_sender, endpoints) = watch::channel(servers.clone());
-    plain_channel(&endpoints)
+    let root = servers.login().map(|login| Login {
+        user: ROOT.to_owned(),
+        password: login.password.clone(),
+    });
+    logged_in(plain_channel(servers), root.as_ref()).await
 }
 
 async fn admit(member: &ClusterMember) -> Result<(), Status> {
@@ -161,7 +147,7 @@ async fn admit(member: &ClusterMember) -> Result<(), Status> {
 
 async fn settle(member: &ClusterMember) -> Result<(), String> {
     let status = async |servers: &Endpoints| {
-        let asked = MaintenanceClient::new(channel(servers)).status(StatusRequest {}).await;
+        let asked = MaintenanceClient::new(plain_channel(servers)).status(StatusRequest {}).await;
         asked.map(tonic::Response::into_inner).map_err(said)
     };
     let others = status(&member.others).await?;

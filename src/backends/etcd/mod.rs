@@ -6,11 +6,11 @@ use std::time::Duration;
 use harness_workloads::{BackendId, KeyValue};
 
 use dialled::DialledStore;
-use key_changes::{EtcdServerStore, StoreSource};
 
 use super::{Backend, BackendOptions, Topology};
 use harness_proxy::tap::Protocol;
 
+mod channel;
 mod data;
 mod dialled;
 mod guard;
@@ -34,11 +34,8 @@ pub static BACKEND: Backend = Backend {
     keys: "harness/{lock}",
     values: &[KeyValue::Revision],
     observe: Some(&|endpoints, keys, reach| {
-        let source: Arc<dyn StoreSource> = match reach.dial {
-            None => Arc::new(EtcdServerStore),
-            Some(_) => Arc::new(DialledStore::of(reach)),
-        };
-        Box::pin(observe(source, endpoints, keys))
+        let source = DialledStore::of(reach);
+        Box::pin(observe(Arc::new(source), endpoints, keys))
     }),
     // a key goes with the lease of its holder
     sweep: None,

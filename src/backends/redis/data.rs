@@ -16,7 +16,7 @@ pub struct RedisData;
 
 impl StoredData for RedisData {
     fn wipe(&self, endpoints: EndpointsReceiver) -> BoxFuture<'static, Result<(), String>> {
-        let servers = accesses(&endpoints);
+        let servers = endpoints.borrow().accesses();
         Box::pin(async move {
             for server in servers {
                 on_server(server.address, PROBE, wipe(&server)).await?;
@@ -26,7 +26,7 @@ impl StoredData for RedisData {
     }
 
     fn survey(&self, endpoints: EndpointsReceiver, _: Duration) -> BoxFuture<'static, Result<StoreSurvey, String>> {
-        let servers = accesses(&endpoints);
+        let servers = endpoints.borrow().accesses();
         Box::pin(async move {
             let mut keys = 0;
             let mut found = StoreSurvey::default();
@@ -41,7 +41,7 @@ impl StoredData for RedisData {
     }
 
     fn remove(&self, endpoints: EndpointsReceiver, traces: RunTraces) -> BoxFuture<'static, Result<u64, String>> {
-        let servers = accesses(&endpoints);
+        let servers = endpoints.borrow().accesses();
         Box::pin(async move {
             let mut removed = 0;
             for server in servers {
@@ -50,12 +50,6 @@ impl StoredData for RedisData {
             Ok(removed)
         })
     }
-}
-
-fn accesses(endpoints: &EndpointsReceiver) -> Vec<ServerAccess> {
-    let endpoints = endpoints.borrow();
-    let nodes = endpoints.nodes().iter();
-    nodes.map(|address| endpoints.access(*address)).collect()
 }
 
 async fn wipe(server: &ServerAccess) -> Result<(), String> {

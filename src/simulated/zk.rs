@@ -118,7 +118,7 @@ impl EnsembleSource for ZkServersOfRun {
         lock(&self.told).listening.push((root.to_owned(), changes));
         let opened = OpenedEnsemble {
             queries: Arc::new(self.clone()),
-            changes: Box::new(heard),
+            changes: heard,
         };
         Box::pin(std::future::ready(Ok(opened)))
     }

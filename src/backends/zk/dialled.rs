@@ -14,7 +14,7 @@ use harness_workloads::Login;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
-use super::ensemble::{EnsembleSource, NodeChange, NodeOwner, NodeQueries, OpenedEnsemble};
+use super::ensemble::{EnsembleSource, NodeChange, NodeOwner, NodeQueries, OpenedEnsemble, ToldChange};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::Unasked;
 use crate::clock::{GroundClock, RunningTask};
@@ -95,7 +95,7 @@ impl EnsembleSource for DialledEnsemble {
                                 reach,
                                 proof,
                             }),
-                            changes: Box::new(changes),
+                            changes,
                         });
                     }
                     Err(why) => last = why,
@@ -105,8 +105,6 @@ impl EnsembleSource for DialledEnsemble {
         })
     }
 }
-
-type ToldChange = (NodeChange, String);
 
 /// To whom a node belongs: a scheme of ZooKeeper's access lists, and whom it is to let in.
 type NodeAccess = (&'static str, &'static str);

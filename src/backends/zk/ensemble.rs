@@ -1,4 +1,4 @@
-//! What an ensemble tells of nodes, and what it can be asked ([`NodeChanges`], [`NodeQueries`]), whether it is real or a model.
+//! What an ensemble tells of nodes, and what it can be asked ([`ToldChange`], [`NodeQueries`]), whether it is real or a model.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,18 +27,8 @@ pub struct NodeOwner {
     pub czxid: i64,
 }
 
-/// The changes of the nodes below the root, in the order in which they happened.
-pub trait NodeChanges: Send + Sync {
-    /// What the server told next: what happened to which node; `None` when the connection is over. What it told is not lost when
-    /// the future is dropped.
-    fn next(&mut self) -> BoxFuture<'_, Option<(NodeChange, String)>>;
-}
-
-impl NodeChanges for mpsc::UnboundedReceiver<(NodeChange, String)> {
-    fn next(&mut self) -> BoxFuture<'_, Option<(NodeChange, String)>> {
-        Box::pin(self.recv())
-    }
-}
+/// What happened to which node.
+pub type ToldChange = (NodeChange, String);
 
 /// What the server can be asked.
 pub trait NodeQueries: Send + Sync {
@@ -61,7 +51,8 @@ pub trait NodeQueries: Send + Sync {
 /// A connection to an ensemble.
 pub struct OpenedEnsemble {
     pub queries: Arc<dyn NodeQueries>,
-    pub changes: Box<dyn NodeChanges>,
+    /// The changes of the nodes below the root, in the order in which they happened, until the connection is over.
+    pub changes: mpsc::UnboundedReceiver<ToldChange>,
 }
 
 /// Connects to ensembles.

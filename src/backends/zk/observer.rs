@@ -7,7 +7,7 @@ use std::time::Duration;
 use harness_workloads::KeyValue;
 use harness_workloads::zk::sequence_of;
 
-use super::ensemble::{EnsembleSource, NodeChange, NodeChanges, NodeOwner, OpenedEnsemble};
+use super::ensemble::{EnsembleSource, NodeChange, NodeOwner, OpenedEnsemble, ToldChange};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, Unasked};
 use crate::backends::owners::{Contender, OwnerQueues};
@@ -34,7 +34,7 @@ struct ZkObserver {
 struct WatchNotice {
     at: u64,
     /// `None` is the end of the connection.
-    event: Option<(NodeChange, String)>,
+    event: Option<ToldChange>,
 }
 
 /// The nodes of the locks: where they are, and whose contender a node is.
@@ -155,7 +155,7 @@ impl ZkObserver {
     async fn next(&mut self, clock: GroundClock) -> WatchNotice {
         match self.ahead.pop_front() {
             Some(told) => told,
-            None => told(self.ensemble.changes.next().await, clock),
+            None => told(self.ensemble.changes.recv().await, clock),
         }
     }
 
@@ -237,13 +237,13 @@ impl ZkObserver {
 
     /// Waits for something, and hears what the server tells until it is there.
     async fn listening<T>(&mut self, awaited: impl Future<Output = T>, clock: GroundClock) -> T {
-        let (changes, ahead): (&mut dyn NodeChanges, _) = (&mut *self.ensemble.changes, &mut self.ahead);
+        let (changes, ahead) = (&mut self.ensemble.changes, &mut self.ahead);
         let mut awaited = std::pin::pin!(awaited);
         loop {
             let there = ahead.back().is_none_or(|told| told.event.is_some());
             tokio::select! {
                 biased;
-                event = changes.next(), if there => ahead.push_back(told(event, clock)),
+                event = changes.recv(), if there => ahead.push_back(told(event, clock)),
                 done = &mut awaited => return done,
             }
         }
@@ -256,7 +256,7 @@ impl Observer for ZkObserver {
     }
 }
 
-fn told(event: Option<(NodeChange, String)>, clock: GroundClock) -> WatchNotice {
+fn told(event: Option<ToldChange>, clock: GroundClock) -> WatchNotice {
     WatchNotice {
         at: clock.now_ns(),
         event,
@@ -401,7 +401,7 @@ mod tests {
             nodes: nodes("/harness/{lock}", KeyValue::Sequential),
             ensemble: OpenedEnsemble {
                 queries: Arc::clone(&server) as Arc<dyn NodeQueries>,
-                changes: Box::new(told),
+                changes: told,
             },
             ahead: VecDeque::new(),
         };

@@ -1,27 +1,69 @@
-//! What is fetched for a run: the user's cache folder, and commands that install into it.
+//! What is fetched for a run: folders of the user's cache that are filled once, and commands that install into them.
 
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use nix::fcntl::{Flock, FlockArg};
 
 /// How many of the last lines of a command that failed are quoted.
 const QUOTED: usize = 5;
+/// Written last into a folder that is filled.
+const READY: &str = "ready";
 
 /// <https://specifications.freedesktop.org/basedir-spec/latest/>
-pub fn cache_folder() -> Option<PathBuf> {
-    folder_of_variable("XDG_CACHE_HOME").or_else(|| folder_of_variable("HOME").map(|home| home.join(".cache")))
+pub fn cache_folder() -> Result<PathBuf, String> {
+    folder_of_variable("XDG_CACHE_HOME")
+        .or_else(|| folder_of_variable("HOME").map(|home| home.join(".cache")))
+        .ok_or_else(|| "neither XDG_CACHE_HOME nor HOME is set".to_owned())
 }
 
 /// The same for what other users are to read: nobody else may look into the home folder of root.
-pub fn shared_cache_folder() -> Option<PathBuf> {
+pub fn shared_cache_folder() -> Result<PathBuf, String> {
     let system = || nix::unistd::geteuid().is_root().then(|| PathBuf::from("/var/cache"));
-    folder_of_variable("XDG_CACHE_HOME")
-        .or_else(system)
-        .or_else(cache_folder)
+    let folder = folder_of_variable("XDG_CACHE_HOME").or_else(system);
+    folder.map_or_else(cache_folder, Ok)
 }
 
 fn folder_of_variable(name: &str) -> Option<PathBuf> {
     let value = std::env::var_os(name).map(PathBuf::from);
     value.filter(|path| path.is_absolute())
+}
+
+/// Where something is installed, and whether it was there before.
+#[derive(Debug)]
+pub enum Installed {
+    Now(PathBuf),
+    Before(PathBuf),
+}
+
+pub fn is_filled(folder: &Path) -> bool {
+    folder.join(READY).exists()
+}
+
+/// Fills a folder of the cache where that was not done before. Blocks while another process fills it.
+pub fn fill_once(folder: PathBuf, fill: impl FnOnce(&Path) -> Result<(), String>) -> Result<Installed, String> {
+    if is_filled(&folder) {
+        return Ok(Installed::Before(folder));
+    }
+    let cannot = |error: io::Error| format!("could not write {}: {error}", folder.display());
+    fs::create_dir_all(folder.parent().unwrap_or(&folder)).map_err(cannot)?;
+    let lock = File::create(format!("{}.lock", folder.display())).map_err(cannot)?;
+    let _held = Flock::lock(lock, FlockArg::LockExclusive).map_err(|(_, error)| cannot(error.into()))?;
+    // unless another process has filled it meanwhile
+    if is_filled(&folder) {
+        return Ok(Installed::Before(folder));
+    }
+    // what an attempt that was ended left is made anew
+    if folder.exists() {
+        let removed = fs::remove_dir_all(&folder);
+        removed.map_err(|error| format!("could not remove {}: {error}", folder.display()))?;
+    }
+    fs::create_dir(&folder).map_err(cannot)?;
+    fill(&folder)?;
+    fs::write(folder.join(READY), "").map_err(cannot)?;
+    Ok(Installed::Now(folder))
 }
 
 /// What a command printed. The error has the last lines that it said.

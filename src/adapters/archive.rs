@@ -1,13 +1,11 @@
 //! Archives with jars that Debian does not have: fetched once, compared with their hash, and unpacked below the user's cache folder.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
 use serde::Deserialize;
 
-use super::{AdapterError, READY, call};
-use crate::installing::cache_folder;
+use crate::installing::{cache_folder, fill_once, said_by};
 
 /// An archive and its jars that are wanted.
 #[derive(Debug, Deserialize)]
@@ -34,32 +32,24 @@ rm "$archive"
 
 impl Archive {
     /// The class path of its jars.
-    pub fn class_path(&self) -> Result<String, AdapterError> {
+    pub fn class_path(&self) -> Result<String, String> {
         Ok(format!("{}/*", self.folder()?.display()))
     }
 
-    fn folder(&self) -> Result<PathBuf, AdapterError> {
-        let cache = cache_folder().ok_or_else(AdapterError::no_cache)?;
+    fn folder(&self) -> Result<PathBuf, String> {
         let (hash, count) = (&self.sha256[..8], self.jars.len());
-        Ok(cache
+        Ok(cache_folder()?
             .join("harness/archives")
             .join(format!("{}-{hash}-{count}", self.name)))
     }
 
     /// Fetches it, where that was not done before.
-    pub fn provide(&self) -> Result<(), AdapterError> {
-        let folder = self.folder()?;
-        if folder.join(READY).exists() {
-            return Ok(());
-        }
-        let cannot = |error| AdapterError(format!("could not write {}: {error}", folder.display()));
-        if folder.exists() {
-            fs::remove_dir_all(&folder).map_err(cannot)?;
-        }
-        fs::create_dir_all(&folder).map_err(cannot)?;
-        let mut fetch = Command::new("sh");
-        fetch.args(["-c", FETCH, "fetch"]).arg(&folder);
-        call(fetch.args([&self.url, &self.sha256]).args(&self.jars))?;
-        fs::write(folder.join(READY), "").map_err(cannot)
+    pub fn provide(&self) -> Result<(), String> {
+        let fetched = fill_once(self.folder()?, |folder| {
+            let mut fetch = Command::new("sh");
+            fetch.args(["-c", FETCH, "fetch"]).arg(folder);
+            said_by(fetch.args([&self.url, &self.sha256]).args(&self.jars)).map(drop)
+        });
+        fetched.map(drop)
     }
 }

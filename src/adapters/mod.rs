@@ -17,7 +17,7 @@ use std::{fs, io};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::installing::{self, cache_folder};
+use crate::installing::{Installed, cache_folder, fill_once, is_filled, said_by};
 use archive::Archive;
 
 const LIST: &str = include_str!("../../workloads/adapters/adapters.toml");
@@ -94,17 +94,6 @@ pub struct Adapter {
     typed: String,
 }
 
-/// Why an adapter cannot be installed or run: a sentence, and a hint where there is one.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct AdapterError(String);
-
-impl AdapterError {
-    fn no_cache() -> Self {
-        Self("neither XDG_CACHE_HOME nor HOME is set".into())
-    }
-}
-
 #[derive(Deserialize)]
 struct AdapterList {
     adapter: Vec<Adapter>,
@@ -124,7 +113,7 @@ pub fn all() -> &'static [Adapter] {
 /// # Errors
 ///
 /// It is an adapter that is not installed, or its file is wrong.
-pub fn shell_command(text: &str) -> Result<String, AdapterError> {
+pub fn shell_command(text: &str) -> Result<String, String> {
     typed(text)?.map_or_else(|| Ok(text.to_owned()), |adapter| adapter.command())
 }
 
@@ -133,7 +122,7 @@ pub fn shell_command(text: &str) -> Result<String, AdapterError> {
 /// # Errors
 ///
 /// The file is wrong.
-pub fn typed(text: &str) -> Result<Option<Cow<'static, Adapter>>, AdapterError> {
+pub fn typed(text: &str) -> Result<Option<Cow<'static, Adapter>>, String> {
     match named(text) {
         Some(adapter) => Ok(Some(Cow::Borrowed(adapter))),
         None => surveyed::typed(text).transpose().map(|adapter| adapter.map(Cow::Owned)),
@@ -170,7 +159,7 @@ impl Adapter {
     }
 
     pub fn is_installed(&self) -> bool {
-        self.folder().is_ok_and(|folder| folder.join(READY).exists())
+        self.folder().is_ok_and(|folder| is_filled(&folder))
     }
 
     /// Its name, with a digest of all that it is made of.
@@ -178,7 +167,7 @@ impl Adapter {
     /// # Errors
     ///
     /// There is no cache folder.
-    pub fn identity(&self) -> Result<String, AdapterError> {
+    pub fn identity(&self) -> Result<String, String> {
         let folder = self.folder()?;
         Ok(folder.file_name().unwrap_or_default().to_string_lossy().into_owned())
     }
@@ -188,15 +177,15 @@ impl Adapter {
     /// # Errors
     ///
     /// It is not installed; the sentence says how to install it.
-    pub fn command(&self) -> Result<String, AdapterError> {
+    pub fn command(&self) -> Result<String, String> {
         let folder = self.folder()?;
         if !self.is_installed() {
-            return Err(AdapterError(format!(
+            return Err(format!(
                 "the client `{name}` needs {library}, which is not installed\nhint: `harness adapters {name}` installs it in {}",
                 folder.display(),
                 name = if self.typed.is_empty() { &self.name } else { &self.typed },
                 library = self.library,
-            )));
+            ));
         }
         let (file, arguments) = self.program_file();
         let command = match self.language() {
@@ -219,26 +208,21 @@ impl Adapter {
     /// # Errors
     ///
     /// A program is missing or failed; the sentence quotes what it said.
-    pub fn install(&self) -> Result<Installed, AdapterError> {
-        let folder = self.folder()?;
-        if folder.join(READY).exists() {
-            return Ok(Installed::Before(folder));
-        }
+    pub fn install(&self) -> Result<Installed, String> {
+        fill_once(self.folder()?, |folder| self.fill(folder))
+    }
+
+    fn fill(&self, folder: &Path) -> Result<(), String> {
         self.has_what_it_needs()?;
-        // what an install that was ended left is made anew
-        let cannot = |error: io::Error| AdapterError(format!("could not write {}: {error}", folder.display()));
-        if folder.exists() {
-            fs::remove_dir_all(&folder).map_err(cannot)?;
-        }
-        fs::create_dir_all(&folder).map_err(cannot)?;
+        let cannot = |error: io::Error| format!("could not write {}: {error}", folder.display());
         for (name, text) in self.files() {
             fs::write(folder.join(name), text).map_err(cannot)?;
         }
         if !self.pip.is_empty() {
             let venv = folder.join("venv");
-            call(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
+            said_by(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
             let mut pip = Command::new(venv.join("bin/python"));
-            call(
+            said_by(
                 pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
                     .args(&self.pip),
             )?;
@@ -249,21 +233,21 @@ impl Adapter {
             AdapterLanguage::Java => {
                 self.archive().map_or(Ok(()), Archive::provide)?;
                 let mut compiler = Command::new("javac");
-                call(
+                said_by(
                     compiler
                         .arg("-cp")
                         .arg(self.class_path()?)
                         .arg("-sourcepath")
-                        .arg(&folder)
+                        .arg(folder)
                         .arg("-d")
-                        .arg(&folder)
+                        .arg(folder)
                         .arg(folder.join(file)),
                 )?;
             }
             AdapterLanguage::Rust => {
                 fs::write(folder.join("Cargo.toml"), self.manifest()).map_err(cannot)?;
                 let target = folder.join("target");
-                let cargo = |arguments: &[&str]| call(Command::new("cargo").args(arguments).current_dir(&folder));
+                let cargo = |arguments: &[&str]| said_by(Command::new("cargo").args(arguments).current_dir(folder));
                 for (name, version) in self.unified.iter().filter_map(|unified| unified.split_once(' ')) {
                     cargo(&["generate-lockfile", "--quiet"])?;
                     let locked = fs::read_to_string(folder.join("Cargo.lock")).map_err(cannot)?;
@@ -276,12 +260,11 @@ impl Adapter {
                 fs::remove_dir_all(target).map_err(cannot)?;
             }
         }
-        fs::write(folder.join(READY), "").map_err(cannot)?;
-        Ok(Installed::Now(folder))
+        Ok(())
     }
 
     /// The packages of Debian that it needs, for the hint.
-    fn has_what_it_needs(&self) -> Result<(), AdapterError> {
+    fn has_what_it_needs(&self) -> Result<(), String> {
         let programs = self
             .program
             .iter()
@@ -309,12 +292,12 @@ impl Adapter {
                 self.packages.join(" ")
             );
         }
-        Err(AdapterError(sentence))
+        Err(sentence)
     }
 
     /// Where it is installed: below the cache folder, by everything that it is made of, so that another version of harness
     /// installs another one.
-    fn folder(&self) -> Result<PathBuf, AdapterError> {
+    fn folder(&self) -> Result<PathBuf, String> {
         let mut made_of = Sha256::new();
         for part in self
             .pip
@@ -339,8 +322,9 @@ impl Adapter {
             .take(4)
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        let cache = cache_folder().ok_or_else(AdapterError::no_cache)?;
-        Ok(cache.join("harness/adapters").join(format!("{}-{digest}", self.name)))
+        Ok(cache_folder()?
+            .join("harness/adapters")
+            .join(format!("{}-{digest}", self.name)))
     }
 
     fn python(&self, folder: &Path) -> PathBuf {
@@ -369,7 +353,7 @@ impl Adapter {
         ALL.archive.iter().find(|archive| archive.name == name)
     }
 
-    fn class_path(&self) -> Result<String, AdapterError> {
+    fn class_path(&self) -> Result<String, String> {
         if let Some(archive) = self.archive() {
             return archive.class_path();
         }
@@ -418,29 +402,9 @@ fn versions_of<'a>(name: &str, locked: &'a str) -> impl Iterator<Item = &'a str>
     entries.into_iter().filter_map(|entry| entry.split('"').next())
 }
 
-/// Where an adapter is, and whether it was there before.
-#[derive(Debug)]
-pub enum Installed {
-    Now(PathBuf),
-    Before(PathBuf),
-}
-
-/// Written last into the folder of an adapter.
-const READY: &str = "ready";
-
 fn on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-}
-
-/// Runs a command to its end.
-fn call(command: &mut Command) -> Result<(), AdapterError> {
-    said_by(command).map(drop)
-}
-
-/// What a command printed; the error has the last lines that it said.
-fn said_by(command: &mut Command) -> Result<String, AdapterError> {
-    installing::said_by(command).map_err(AdapterError)
 }
 
 /// A path as one word of a shell.

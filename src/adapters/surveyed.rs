@@ -8,7 +8,8 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-use super::{Adapter, AdapterError, said_by};
+use super::Adapter;
+use crate::installing::said_by;
 
 /// One kind of lock of one library.
 #[derive(Debug, Clone, Deserialize)]
@@ -139,7 +140,7 @@ impl SurveyedLock {
     /// # Errors
     ///
     /// It could not be asked; the sentence quotes what was said.
-    pub fn newest(&self) -> Result<String, AdapterError> {
+    pub fn newest(&self) -> Result<String, String> {
         let package = (self.packages.iter()).find_map(|package| package.strip_suffix("=={version}"));
         let named = (self.crates.iter()).find(|line| line.contains("\"={version}\""));
         let (library, said, before, after) = if let Some(library) = package {
@@ -154,12 +155,12 @@ impl SurveyedLock {
             cargo.args(["info", "--quiet", library]).current_dir("/");
             (library, said_by(&mut cargo)?, "\nversion: ", "\n")
         } else {
-            return Err(AdapterError("nothing of it has the version `{version}`".to_owned()));
+            return Err("nothing of it has the version `{version}`".to_owned());
         };
         let version = said.split_once(before).and_then(|(_, rest)| rest.split_once(after));
         match version {
             Some((version, _)) => Ok(version.to_owned()),
-            None => Err(AdapterError(format!("the registry named no version of {library}"))),
+            None => Err(format!("the registry named no version of {library}")),
         }
     }
 
@@ -174,10 +175,10 @@ impl SurveyedLock {
     /// # Errors
     ///
     /// A program of the folder cannot be read.
-    pub fn adapter(&self, locks: &[Self], version: &str) -> Result<Adapter, AdapterError> {
+    pub fn adapter(&self, locks: &[Self], version: &str) -> Result<Adapter, String> {
         let folder = folder_of(&self.file);
         let is_of_another = |name: &str| name != self.program() && locks.iter().any(|other| other.program() == name);
-        let cannot = |path: &Path, error| AdapterError(format!("could not read {}: {error}", path.display()));
+        let cannot = |path: &Path, error| format!("could not read {}: {error}", path.display());
         let mut own = Vec::new();
         for entry in fs::read_dir(folder).map_err(|error| cannot(folder, error))? {
             let path = entry.map_err(|error| cannot(folder, error))?.path();
@@ -231,7 +232,7 @@ fn folder_of(file: &Path) -> &Path {
 }
 
 /// The client that was typed as `FILE.toml` or `FILE.toml==VERSION`; without a version, of the newest that the file names.
-pub fn typed(text: &str) -> Option<Result<Adapter, AdapterError>> {
+pub fn typed(text: &str) -> Option<Result<Adapter, String>> {
     let (file, version) = text
         .split_once("==")
         .map_or((text, None), |(file, version)| (file, Some(version)));
@@ -240,9 +241,9 @@ pub fn typed(text: &str) -> Option<Result<Adapter, AdapterError>> {
         return None;
     }
     let adapter = || {
-        let locks = read(folder_of(file)).map_err(AdapterError)?;
+        let locks = read(folder_of(file))?;
         let lock = locks.iter().find(|lock| lock.file.file_name() == file.file_name());
-        let lock = lock.ok_or_else(|| AdapterError(format!("there is no file {}", file.display())))?;
+        let lock = lock.ok_or_else(|| format!("there is no file {}", file.display()))?;
         lock.adapter(&locks, version.unwrap_or(&lock.versions[0]))
     };
     Some(adapter())
@@ -301,9 +302,9 @@ mod tests {
         let older = adapter(&format!("{file}==1")).unwrap();
         assert_eq!(older.pip, ["x==1"]);
         assert_ne!(older.identity().unwrap(), newest.identity().unwrap());
-        let hint = older.command().unwrap_err().to_string();
+        let hint = older.command().unwrap_err();
         assert!(hint.contains(&format!("harness adapters {file}==1")), "{hint}");
-        let missing = adapter(&file.replace("x.toml", "z.toml")).unwrap_err().to_string();
+        let missing = adapter(&file.replace("x.toml", "z.toml")).unwrap_err();
         assert!(missing.contains("there is no file"), "{missing}");
         assert!(typed("python3 x.py").is_none() && typed("kazoo-lock").is_none());
     }

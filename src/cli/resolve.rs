@@ -101,7 +101,7 @@ impl RunArgs {
     /// Whether the client that is named is an adapter, and of this backend.
     fn check_adapter(&self) -> Result<(), String> {
         let Some(typed) = &self.client else { return Ok(()) };
-        let adapter = adapters::typed(typed).map_err(|error| error.to_string())?;
+        let adapter = adapters::typed(typed)?;
         match adapter.filter(|adapter| !self.takes_locks_of(&adapter.backend)) {
             None => Ok(()),
             Some(adapter) => Err(format!(

@@ -218,7 +218,7 @@ fn begun(
     let installed = adapter.and_then(|adapter| adapter.install().and_then(|_| adapter.identity()));
     match &installed {
         Ok(identity) => record.client.clone_from(identity),
-        Err(error) => record.error = Some(error.to_string()),
+        Err(error) => record.error = Some(error.clone()),
     }
     match fs::read(&file) {
         Ok(text) if !args.anew => {

@@ -3,13 +3,10 @@
 //! `table.toml` lists them, and `fetch` unpacks one. Both are part of the binary.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-use nix::fcntl::{Flock, FlockArg};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
@@ -17,12 +14,10 @@ use super::image_name::in_two_parts;
 use super::programs::program_in;
 use super::software::ServerSoftware;
 use super::{ClusterError, ClusterSpec};
-use crate::installing::{said_by, shared_cache_folder};
+use crate::installing::{fill_once, is_filled, said_by, shared_cache_folder};
 
 const TABLE: &str = include_str!("table.toml");
 const FETCH: &str = include_str!("fetch");
-/// Written last into the folder of a version.
-const READY: &str = "ready";
 /// What stands for a version in the tag of an image.
 const PLACE: &str = "{version}";
 /// A version that a server does not tell.
@@ -173,7 +168,7 @@ impl FetchedVersion {
 
     /// Whether it is in the cache folder.
     pub fn is_here(&self, backend: &str) -> bool {
-        self.folder(backend).is_ok_and(|folder| folder.join(READY).exists())
+        self.folder(backend).is_ok_and(|folder| is_filled(&folder))
     }
 
     /// What `fetch` is told, in two parts: before its folder, and after it.
@@ -201,34 +196,19 @@ impl FetchedVersion {
         let (kind, words) = self.order();
         let made_of = Sha256::digest(format!("{kind}\n{}\n{FETCH}", words.join("\n")));
         let digest: String = made_of.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-        let cache = shared_cache_folder().ok_or("neither XDG_CACHE_HOME nor HOME is set")?;
-        Ok(cache
+        Ok(shared_cache_folder()?
             .join("harness/servers")
             .join(format!("{backend}-{}-{digest}", self.is)))
     }
 
     fn provide(&self, software: &ServerSoftware) -> Result<PathBuf, String> {
         let folder = self.folder(software.backend)?;
-        let cannot = |error: io::Error| format!("could not write {}: {error}", folder.display());
-        if !folder.join(READY).exists() {
-            fs::create_dir_all(folder.parent().unwrap_or(&folder)).map_err(cannot)?;
-            let lock = File::create(format!("{}.lock", folder.display())).map_err(cannot)?;
-            let _held = Flock::lock(lock, FlockArg::LockExclusive).map_err(|(_, error)| cannot(error.into()))?;
-            // unless another process has fetched it meanwhile
-            if !folder.join(READY).exists() {
-                self.fetch(software, &folder)?;
-                fs::write(folder.join(READY), "").map_err(cannot)?;
-            }
-        }
-        Ok(folder.join(&self.programs))
+        let programs = folder.join(&self.programs);
+        fill_once(folder, |folder| self.fetch(software, folder))?;
+        Ok(programs)
     }
 
     fn fetch(&self, software: &ServerSoftware, folder: &Path) -> Result<(), String> {
-        // what an attempt that was ended left is made anew
-        if folder.exists() {
-            let removed = fs::remove_dir_all(folder);
-            removed.map_err(|error| format!("could not remove {}: {error}", folder.display()))?;
-        }
         let (kind, words) = self.order();
         let mut command = Command::new("sh");
         command.args(["-c", FETCH, "fetch", kind]).arg(folder).args(words);

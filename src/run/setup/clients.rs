@@ -102,7 +102,7 @@ pub fn client_command(
     };
     let options = match &config.who {
         Clients::Foreign { command, .. } => {
-            let command = adapters::shell_command(command).map_err(|error| RunError::Clients(error.to_string()))?;
+            let command = adapters::shell_command(command).map_err(RunError::Clients)?;
             let mut command = ChildCommand::of_shell(as_one_process(command), access);
             // a client that is alone in its process needs no thread
             command

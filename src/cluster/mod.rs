@@ -46,7 +46,7 @@ pub use endpoints::{Endpoints, EndpointsReceiver, ObservedEndpoint, ServerAccess
 pub use local::CONFIGURATION;
 pub use membership::{ClusterMember, Membership, NotRemoved};
 pub use peering::{NodeAddress, PeerProxies, Peering};
-pub use programs::{find_program, lacks, missing_program};
+pub use programs::{find_on_machine, find_program, lacks, missing_program};
 pub use queries::{RoleProbe, ServerQueries};
 pub use ready::{ProbedServer, Readiness, ReadinessQuestion, ServerProbe, Serving};
 pub use replication::Replication;

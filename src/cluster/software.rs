@@ -15,7 +15,7 @@ use nix::sys::signal::Signal;
 
 use super::membership::Membership;
 use super::peering::{NodeAddress, Peering};
-use super::programs::{find_program, program_in};
+use super::programs::{find_on_machine, program_in};
 use super::ready::ReadinessQuestion;
 use super::{BoxFuture, ClusterError, ClusterSpec, Endpoints};
 
@@ -81,8 +81,15 @@ impl NodeSetup {
     pub fn find_program(&self, program: &str) -> Option<PathBuf> {
         match &self.programs {
             Some(folder) => program_in(folder, program),
-            None => find_program(program),
+            None => find_on_machine(program),
         }
+    }
+
+    /// The same, or where this machine has it; its name where neither has.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.find_program(name)
+            .or_else(|| find_on_machine(name))
+            .unwrap_or_else(|| name.into())
     }
 
     pub fn me(&self) -> &NodeAddress {

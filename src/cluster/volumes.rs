@@ -24,15 +24,13 @@ use nix::sys::statvfs;
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
 
-use super::programs::find_program;
+use super::programs::{find_on_machine, missing_program};
 use crate::process;
 
 /// Bytes of a file system; its file takes what is written. etcd makes logs of 64 MB.
 const SIZE: u64 = 1 << 30;
 /// What is run.
 const PROGRAMS: [&str; 5] = ["unshare", "nsenter", "mount", "umount", "mkfs.ext4"];
-/// Where distributions keep programs of the administrator, which `PATH` may lack.
-const ADMINISTRATORS: [&str; 2] = ["/usr/sbin", "/sbin"];
 /// The file that takes all space, next to a server's own.
 const FILLER: &str = "harness-filler";
 /// A process that was killed may be in its last call.
@@ -47,7 +45,7 @@ fn missing() -> Option<String> {
             "a full disk and the loss of unsynced data need a file system for each server, and only root mounts one\n{hint}"
         ));
     }
-    let gone: Vec<&str> = PROGRAMS.into_iter().filter(|name| program(name).is_none()).collect();
+    let gone: Vec<String> = PROGRAMS.into_iter().flat_map(missing_program).collect();
     (!gone.is_empty()).then(|| {
         format!(
             "a full disk and the loss of unsynced data need a file system for each server, and {} is not installed \
@@ -55,16 +53,6 @@ fn missing() -> Option<String> {
             gone.join(", ")
         )
     })
-}
-
-fn program(name: &str) -> Option<PathBuf> {
-    let of_administrator = || {
-        ADMINISTRATORS
-            .iter()
-            .map(|folder| Path::new(folder).join(name))
-            .find(|path| path.is_file())
-    };
-    find_program(name).or_else(of_administrator)
 }
 
 /// The file systems of a run, by the names of their servers.
@@ -80,7 +68,7 @@ impl Volumes {
         if let Some(why) = missing() {
             return Err(why);
         }
-        let mut keeping = Command::new(program("unshare").unwrap_or_default());
+        let mut keeping = Command::new(find_on_machine("unshare").unwrap_or_default());
         keeping.args(["--mount", "--propagation", "private", "sh", "-c"]);
         keeping
             .args(["echo; exec sleep infinity"])
@@ -112,7 +100,7 @@ impl Volumes {
             .and_then(|file| file.set_len(SIZE))
             .map_err(failed)?;
         fs::create_dir_all(self.folder.join(name)).map_err(failed)?;
-        let mut making = Command::new(program("mkfs.ext4").unwrap_or_default());
+        let mut making = Command::new(find_on_machine("mkfs.ext4").unwrap_or_default());
         run(making.args(["-q", "-F", "-m", "0", "-O", "^resize_inode"]).arg(&image)).await?;
         self.mount(name).await
     }
@@ -122,7 +110,7 @@ impl Volumes {
     }
 
     async fn mount(&self, name: &str) -> Result<(), String> {
-        let mount = program("mount").unwrap_or_default();
+        let mount = find_on_machine("mount").unwrap_or_default();
         let mut mounting = self.inside(Path::new("/"), &mount);
         run(mounting
             .args(["-t", "ext4", "-o", "loop"])
@@ -133,7 +121,7 @@ impl Volumes {
 
     /// `program`, where the file systems are, in a folder there.
     pub fn inside(&self, folder: &Path, program_there: &Path) -> Command {
-        let mut command = Command::new(program("nsenter").unwrap_or_default());
+        let mut command = Command::new(find_on_machine("nsenter").unwrap_or_default());
         command.arg(format!("--mount=/proc/{}/ns/mnt", self.keeper.id().unwrap_or_default()));
         // the folder is looked up there, and not where nsenter was started
         command.args(["--", "sh", "-c", r#"cd "$0" && exec "$@""#]);
@@ -211,7 +199,7 @@ impl Volumes {
         drop(disk);
         let mut tries = 0;
         loop {
-            let umount = program("umount").unwrap_or_default();
+            let umount = find_on_machine("umount").unwrap_or_default();
             match run(self.inside(Path::new("/"), &umount).arg(self.folder.join(name))).await {
                 Ok(()) => break,
                 Err(why) if tries == TRIES => return Err(why),

@@ -52,7 +52,7 @@ fn launch(setup: &NodeSetup) -> Launch {
     env.extend(proxy_environment(setup));
     let data = setup.data.join("data").display().to_string();
     Launch {
-        program: setup.find_program("etcd").unwrap_or_else(|| "etcd".into()),
+        program: setup.program("etcd"),
         args: arguments(setup, &setup.bind, &data, &setup.data),
         env,
         secrets: setup.tls_files(),

@@ -3,7 +3,6 @@
 //! Options: <https://mariadb.com/docs/server/server-management/starting-and-stopping-mariadb/mariadbd-options>
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use harness_workloads::Login;
 use harness_workloads::mariadb::{MysqlConnection, MysqlError, literal};
@@ -12,7 +11,7 @@ use tokio::time::timeout;
 use crate::clock::GroundClock;
 use crate::cluster::{
     BoxFuture, ContainerSpec, Endpoints, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer,
-    ReadinessQuestion, ServerProbe, ServerSoftware, Serving, find_program, lacks,
+    ReadinessQuestion, ServerProbe, ServerSoftware, Serving, lacks, missing_program,
 };
 use crate::limits::{PROBE, SERVER_BACK};
 
@@ -29,9 +28,8 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     files: &["users.sql"],
     peering: Peering::Direct,
     missing: &|| {
-        let lacks = |name: &&str| program(name).is_none();
         let wanted = ["mariadbd", "mariadb-install-db"];
-        wanted.into_iter().filter(lacks).map(str::to_owned).collect()
+        wanted.into_iter().flat_map(missing_program).collect()
     },
     launch: &launch,
     confined: true,
@@ -46,12 +44,6 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     }),
     speaks_tls: false,
 };
-
-/// Debian keeps the server with the programs of the system.
-fn program(name: &str) -> Option<PathBuf> {
-    let system = || Some(PathBuf::from("/usr/sbin").join(name)).filter(|path| path.is_file());
-    find_program(name).or_else(system)
-}
 
 /// What the server is told at each start: clients come from any address, as `root` without a password.
 const USERS: &str = "CREATE USER IF NOT EXISTS root@'%';\nGRANT ALL PRIVILEGES ON *.* TO root@'%' WITH GRANT OPTION;\n";
@@ -83,24 +75,17 @@ exec $as "$server" --no-defaults --datadir="$data" --tmpdir="$PWD/tmp" --init-fi
 "#;
 
 fn launch(setup: &NodeSetup) -> Launch {
-    let other = setup.programs.as_ref().and_then(|_| setup.find_program("mariadbd"));
-    let path = |name: &str| program(name).unwrap_or_else(|| name.into()).display().to_string();
-    let server = other.as_ref().map(|server| server.display().to_string());
-    // the folder of an upgrade may have the server alone: the data are there by then
-    let install = setup
-        .programs
-        .as_ref()
-        .and_then(|_| setup.find_program("mariadb-install-db"));
-    let install = install.map(|install| install.display().to_string());
+    let server = setup.program("mariadbd");
     let mut args = vec![
         "-c".to_owned(),
         START.to_owned(),
-        server.unwrap_or_else(|| path("mariadbd")),
-        install.unwrap_or_else(|| path("mariadb-install-db")),
+        server.display().to_string(),
+        // the folder of an upgrade may have the server alone: the data are there by then
+        setup.program("mariadb-install-db").display().to_string(),
     ];
     args.extend(arguments(setup));
     // its messages and plugins are those that came with it: `usr/share` of `usr/sbin/mariadbd`
-    let base = other.as_deref().and_then(|server| server.parent()?.parent());
+    let base = setup.programs.as_ref().and_then(|_| server.parent()?.parent());
     let base = base.map(|base| base.display().to_string());
     args.extend(base.iter().map(|base| format!("--basedir={base}")));
     args.push(format!("--bind-address={}", setup.bind));

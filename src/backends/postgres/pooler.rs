@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::backends::{RunningPooler, TransactionPooler};
-use crate::cluster::{BoxFuture, ServerAccess, find_program};
+use crate::cluster::{BoxFuture, ServerAccess, find_on_machine};
 use crate::limits::PROBE;
 use crate::process;
 
@@ -41,7 +41,7 @@ pub struct PgBouncer;
 impl TransactionPooler for PgBouncer {
     fn missing(&self) -> Option<&'static str> {
         let hint = "there is no pgbouncer on this machine\nhint: apt-get install pgbouncer";
-        program().is_none().then_some(hint)
+        find_on_machine("pgbouncer").is_none().then_some(hint)
     }
 
     fn start(&self, server: ServerAccess) -> BoxFuture<'static, Result<Box<dyn RunningPooler>, String>> {
@@ -50,11 +50,6 @@ impl TransactionPooler for PgBouncer {
             started.map(|pooler| Box::new(pooler) as Box<dyn RunningPooler>)
         })
     }
-}
-
-/// Debian keeps it with the programs of the system.
-fn program() -> Option<PathBuf> {
-    find_program("pgbouncer").or_else(|| Some(PathBuf::from("/usr/sbin/pgbouncer")).filter(|path| path.is_file()))
 }
 
 /// Its configuration, or its users, which it reads once and nobody else may read.
@@ -115,7 +110,7 @@ async fn start(server: &ServerAccess) -> Result<PoolerProcess, String> {
     let mut command = Command::new("/bin/sh");
     command
         .args(["-c", START])
-        .arg(program().unwrap_or_default())
+        .arg(find_on_machine("pgbouncer").unwrap_or_default())
         .arg(&file.0)
         .args(users.iter().map(|users| &users.0));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

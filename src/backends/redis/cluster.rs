@@ -91,7 +91,7 @@ pub fn launch(program: &str, setup: &NodeSetup) -> Launch {
         set("announce-bus-port", bus(setup, setup.me).to_string());
     }
     Launch {
-        program: setup.find_program(program).unwrap_or_else(|| program.into()),
+        program: setup.program(program),
         args,
         files: vec![(NODES_FILE.to_owned(), nodes_file(setup))],
         ..Launch::default()

@@ -69,7 +69,7 @@ fn is_sentinel(setup: &NodeSetup) -> bool {
 
 pub fn launch(program: &str, setup: &NodeSetup) -> Launch {
     Launch {
-        program: setup.find_program(program).unwrap_or_else(|| program.into()),
+        program: setup.program(program),
         args: command(setup, &setup.data.join(CONFIGURATION).display().to_string()),
         files: vec![(
             CONFIGURATION.to_owned(),

@@ -58,7 +58,7 @@ pub fn launch(program: &str, setup: &NodeSetup) -> Launch {
     args.extend(arguments(setup, &setup.bind, &setup.data));
     args.extend(["--dir".to_owned(), setup.data.display().to_string()]);
     Launch {
-        program: setup.find_program(program).unwrap_or_else(|| program.into()),
+        program: setup.program(program),
         args,
         secrets: users
             .map(|users| (USERS.to_owned(), users))

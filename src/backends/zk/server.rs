@@ -9,7 +9,7 @@ use super::data::{first_session, guard};
 use super::membership::{ZkMembership, server_line, super_digest};
 use crate::cluster::{
     CONTAINER_FOLDER, ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering,
-    Readiness, ReadinessQuestion, ServerSoftware, Serving, find_program,
+    Readiness, ReadinessQuestion, ServerSoftware, Serving, missing_program,
 };
 
 /// Where Debian's packages put ZooKeeper's jars.
@@ -91,10 +91,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
 };
 
 fn missing() -> Vec<String> {
-    let mut missing = Vec::new();
-    if find_program("java").is_none() {
-        missing.push("java".to_owned());
-    }
+    let mut missing = missing_program("java");
     if class_path().is_none() {
         missing.push("zookeeper.jar".to_owned());
     }
@@ -111,10 +108,7 @@ fn launch(setup: &NodeSetup) -> Launch {
     args.push(setup.data.join("zoo.cfg").display().to_string());
     Launch {
         // that of this machine runs another version, too, unless one came with it
-        program: setup
-            .find_program("java")
-            .or_else(|| find_program("java"))
-            .unwrap_or_else(|| "java".into()),
+        program: setup.program("java"),
         args,
         files: vec![
             ("zoo.cfg".into(), configuration(setup)),

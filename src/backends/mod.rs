@@ -4,14 +4,13 @@
 //! The other modules ask the value and know no product.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
 use harness_workloads::{BackendId, KeyValue, Recipe, recipes};
 
-use crate::cluster::{BoxFuture, EndpointsReceiver, ReachedServers, ServerAccess, ServerSoftware};
+use crate::cluster::{BoxFuture, EndpointsReceiver, ReachedServers, ServerSoftware};
 use harness_proxy::tap::Protocol;
 
 pub mod described;
@@ -29,6 +28,7 @@ mod valkey;
 mod zk;
 
 pub use etcd::{key_changes, observe as observe_store};
+pub use postgres::pooler;
 pub use redis::{RedisReplication, keyspace, observe as observe_keyspaces};
 pub use zk::{ensemble, observe as observe_ensemble, tick as zk_tick};
 
@@ -73,8 +73,8 @@ pub struct Backend {
     pub sweep: Option<Connect<dyn LockSweeper>>,
     /// What is stored on its servers.
     pub data: &'static dyn StoredData,
-    /// What can stand between clients and a server, and shares its sessions among them; `None` where nothing of the kind is known.
-    pub pooler: Option<&'static dyn TransactionPooler>,
+    /// Whether a [`pooler`] can stand between clients and a server, and share its sessions among them.
+    pub pooler: bool,
 }
 
 /// The options of a run that a backend may refuse.
@@ -90,24 +90,6 @@ pub struct BackendOptions {
 pub trait LockSweeper: Send + Sync {
     /// Removes what remains of `lock`; returns whether there was something. The error means that the connection is lost.
     fn remove<'a>(&'a self, lock: &'a str) -> BoxFuture<'a, Result<bool, String>>;
-}
-
-/// A pooler of transactions: it gives each whichever session of the server is free.
-pub trait TransactionPooler: Send + Sync {
-    /// Why it cannot be started on this machine, if so: a sentence with the way out.
-    fn missing(&self) -> Option<&'static str>;
-
-    /// Starts one in front of a server, at which clients log in as there. The error is a sentence.
-    fn start(&self, server: ServerAccess) -> BoxFuture<'static, Result<Box<dyn RunningPooler>, String>>;
-}
-
-/// A pooler that runs until it is dropped.
-pub trait RunningPooler: Send + Sync {
-    /// Where it takes the connections of clients.
-    fn address(&self) -> SocketAddr;
-
-    /// How many transactions it led to the server.
-    fn transactions(&self) -> BoxFuture<'_, u64>;
 }
 
 /// How the servers of a backend stand to each other.

@@ -15,7 +15,7 @@ use super::{
     Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
     Injection, InjectionContext, NotInjected, Pace, RunningFault, Shape, Target,
 };
-use crate::backends::{self, RunningPooler, TransactionPooler};
+use crate::backends::{self, pooler};
 use crate::evidence::{Evidence, EvidenceCounter};
 use harness_proxy::{Behaviour, LinkFault};
 
@@ -39,15 +39,15 @@ impl Fault for Pooler {
     }
 
     fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
-        let Some(pooler) = shape.backend.pooler else {
+        if !shape.backend.pooler {
             return Err(format!(
                 "no transaction pooler is known for {}\nhint: --backend {}",
                 shape.backend,
-                backends::names(" or ", |backend| backend.pooler.is_some())
+                backends::names(" or ", |backend| backend.pooler)
             ));
-        };
+        }
         not_virtual("pooler", shape)?;
-        match pooler.missing() {
+        match pooler::missing() {
             Some(why) => Err(format!("pooler: {why}")),
             None => Ok(()),
         }
@@ -57,27 +57,16 @@ impl Fault for Pooler {
         Err("a pooler shares the lock of a session")
     }
 
-    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, _: &mut ChaCha8Rng) -> Result<Injection, String> {
+    fn plan(&self, argument: Option<&str>, _: u32, _: &Shape, _: &mut ChaCha8Rng) -> Result<Injection, String> {
         no_argument("pooler", argument)?;
-        let pooler = shape.backend.pooler.ok_or("there is no pooler")?;
         let title = "every client through a transaction pooler";
-        Ok(Injection::new(
-            Target::Everyone,
-            LeadThrough(pooler),
-            Acquires::GoOn,
-            title,
-        ))
+        Ok(Injection::new(Target::Everyone, LeadThrough, Acquires::GoOn, title))
     }
 }
 
 /// Leads clients through a pooler.
-struct LeadThrough(&'static dyn TransactionPooler);
-
-impl std::fmt::Debug for LeadThrough {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("LeadThrough")
-    }
-}
+#[derive(Debug)]
+struct LeadThrough;
 
 #[async_trait]
 impl Inject for LeadThrough {
@@ -91,7 +80,7 @@ impl Inject for LeadThrough {
 
     async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
         let server = context.env.servers.access(0);
-        let pooler = self.0.start(server).await;
+        let pooler = pooler::start(&server).await;
         let pooler = pooler.map_err(|_| NotInjected::Missed("the pooler did not start"))?;
         let led = LedThrough {
             env: context.env.clone(),
@@ -107,7 +96,7 @@ impl Inject for LeadThrough {
 struct LedThrough {
     env: FaultEnv,
     number: u32,
-    pooler: Option<Box<dyn RunningPooler>>,
+    pooler: Option<pooler::PoolerProcess>,
 }
 
 impl LedThrough {
@@ -115,7 +104,7 @@ impl LedThrough {
     fn lead(&self, through: bool) {
         let links: Vec<_> = self.env.links.values().cloned().collect();
         let address = match &self.pooler {
-            Some(pooler) if through => pooler.address(),
+            Some(pooler) if through => pooler.address,
             _ => self.env.servers.address(0),
         };
         // dropped at the end, which ends the connections

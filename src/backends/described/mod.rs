@@ -290,7 +290,7 @@ pub fn backend(description: StoreDescription) -> &'static Backend {
         observe: store.observer.as_ref().map(|command| observer::of(store, command)),
         sweep: None,
         data: leaked(DescribedData(store)),
-        pooler: None,
+        pooler: false,
     })
 }
 

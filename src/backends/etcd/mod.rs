@@ -40,7 +40,7 @@ pub static BACKEND: Backend = Backend {
     // a key goes with the lease of its holder
     sweep: None,
     data: &data::EtcdData,
-    pooler: None,
+    pooler: false,
 };
 
 fn refuse(options: &BackendOptions) -> Option<String> {

@@ -28,7 +28,7 @@ pub static BACKEND: Backend = Backend {
     // a lock of a session leaves nothing, and a row is one for each lock
     sweep: None,
     data: &data::MariadbData,
-    pooler: None,
+    pooler: false,
 };
 
 fn refuse(options: &BackendOptions) -> Option<String> {

@@ -33,7 +33,7 @@ pub static BACKEND: Backend = Backend {
     // a key goes with its age
     sweep: None,
     data: &data::NatsData,
-    pooler: None,
+    pooler: false,
 };
 
 /// A connection to a server, over whatever carries it.

@@ -9,7 +9,7 @@ use super::{Backend, BackendOptions, Topology};
 mod control;
 mod data;
 mod looks;
-mod pooler;
+pub mod pooler;
 mod server;
 
 pub static BACKEND: Backend = Backend {
@@ -30,7 +30,7 @@ pub static BACKEND: Backend = Backend {
     // an advisory lock leaves nothing, and a row is one for each lock
     sweep: None,
     data: &data::PostgresData,
-    pooler: Some(&pooler::PgBouncer),
+    pooler: true,
 };
 
 fn refuse(options: &BackendOptions) -> Option<String> {

@@ -17,8 +17,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
-use crate::backends::{RunningPooler, TransactionPooler};
-use crate::cluster::{BoxFuture, ServerAccess, find_on_machine};
+use crate::cluster::{ServerAccess, find_on_machine};
 use crate::limits::PROBE;
 use crate::process;
 
@@ -36,20 +35,10 @@ fi
 exec $as "$0" "$1"
 "#;
 
-pub struct PgBouncer;
-
-impl TransactionPooler for PgBouncer {
-    fn missing(&self) -> Option<&'static str> {
-        let hint = "there is no pgbouncer on this machine\nhint: apt-get install pgbouncer";
-        find_on_machine("pgbouncer").is_none().then_some(hint)
-    }
-
-    fn start(&self, server: ServerAccess) -> BoxFuture<'static, Result<Box<dyn RunningPooler>, String>> {
-        Box::pin(async move {
-            let started = start(&server).await;
-            started.map(|pooler| Box::new(pooler) as Box<dyn RunningPooler>)
-        })
-    }
+/// Why it cannot be started on this machine, if so: a sentence with the way out.
+pub fn missing() -> Option<&'static str> {
+    let hint = "there is no pgbouncer on this machine\nhint: apt-get install pgbouncer";
+    find_on_machine("pgbouncer").is_none().then_some(hint)
 }
 
 /// Its configuration, or its users, which it reads once and nobody else may read.
@@ -84,7 +73,8 @@ fn users(file: &Path, login: Option<&Login>) -> (String, String) {
     }
 }
 
-async fn start(server: &ServerAccess) -> Result<PoolerProcess, String> {
+/// Starts one in front of a server, at which clients log in as there. The error is a sentence.
+pub async fn start(server: &ServerAccess) -> Result<PoolerProcess, String> {
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     let address = free.map_err(|error| error.to_string())?;
     let file = std::env::temp_dir().join(format!("harness-pooler-{}-{}", std::process::id(), address.port()));
@@ -130,30 +120,23 @@ async fn start(server: &ServerAccess) -> Result<PoolerProcess, String> {
 }
 
 /// A PgBouncer that runs until this is dropped.
-struct PoolerProcess {
-    address: SocketAddr,
+pub struct PoolerProcess {
+    /// Where it takes the connections of clients.
+    pub address: SocketAddr,
     /// Whose login it takes and has.
     login: Option<Arc<Login>>,
     _child: Child,
 }
 
-impl RunningPooler for PoolerProcess {
-    fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    fn transactions(&self) -> BoxFuture<'_, u64> {
-        Box::pin(async move {
-            timeout(PROBE, pooled(self.address, self.login.as_deref()))
-                .await
-                .ok()
-                .flatten()
-                .unwrap_or(0)
-        })
+impl PoolerProcess {
+    /// How many transactions it led to the server.
+    pub async fn transactions(&self) -> u64 {
+        let counted = timeout(PROBE, pooled(self.address, self.login.as_deref())).await;
+        counted.ok().flatten().unwrap_or(0)
     }
 }
 
-/// How many transactions it led to the server, as its console says.
+/// The same, as its console says.
 async fn pooled(address: SocketAddr, login: Option<&Login>) -> Option<u64> {
     let stream = TcpStream::connect(address).await.ok()?;
     let mut config = tokio_postgres::Config::new();

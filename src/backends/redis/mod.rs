@@ -81,7 +81,7 @@ pub const PLAIN: Backend = Backend {
     // a key goes with its holder
     sweep: None,
     data: &data::RedisData,
-    pooler: None,
+    pooler: false,
 };
 
 /// Several servers know nothing of each other, so only a lock of a majority of them can use more than one.

@@ -38,5 +38,5 @@ pub static BACKEND: Backend = Backend {
     }),
     sweep: Some(|endpoints| Box::pin(sweep::ZkSweeper::connect(endpoints))),
     data: &data::ZkData,
-    pooler: None,
+    pooler: false,
 };

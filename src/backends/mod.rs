@@ -30,14 +30,14 @@ mod zk;
 pub use etcd::{key_changes, observe as observe_store};
 pub use postgres::pooler;
 pub use redis::{RedisReplication, keyspace, observe as observe_keyspaces};
-pub use zk::{ensemble, observe as observe_ensemble, tick as zk_tick};
+pub use zk::{LockSweeper, ensemble, observe as observe_ensemble, tick as zk_tick};
 
 use lock_keys::LockKeys;
 use observer::Observer;
 use stored_data::StoredData;
 
-/// Connects to a cluster and makes a `T`; the error is a sentence.
-pub type Connect<T> = fn(EndpointsReceiver) -> BoxFuture<'static, Result<Box<T>, String>>;
+/// Connects a sweeper to a cluster; the error is a sentence.
+pub type ConnectSweeper = fn(EndpointsReceiver) -> BoxFuture<'static, Result<LockSweeper, String>>;
 
 /// An observer that connects; the error is a sentence.
 pub type ConnectingObserver = BoxFuture<'static, Result<Box<dyn Observer>, String>>;
@@ -70,7 +70,7 @@ pub struct Backend {
     /// Connects the observer, which shows who owns which lock; `None` where there is none.
     pub observe: Option<Observe>,
     /// Connects what removes the remains of a lock that no client uses; `None` where nothing remains.
-    pub sweep: Option<Connect<dyn LockSweeper>>,
+    pub sweep: Option<ConnectSweeper>,
     /// What is stored on its servers.
     pub data: &'static dyn StoredData,
     /// Whether a [`pooler`] can stand between clients and a server, and share its sessions among them.
@@ -84,12 +84,6 @@ pub struct BackendOptions {
     pub lease: Duration,
     /// `None`: the clients are a foreign program.
     pub recipe: Option<&'static Recipe>,
-}
-
-/// Removes what remains on the servers of a lock that no client uses.
-pub trait LockSweeper: Send + Sync {
-    /// Removes what remains of `lock`; returns whether there was something. The error means that the connection is lost.
-    fn remove<'a>(&'a self, lock: &'a str) -> BoxFuture<'a, Result<bool, String>>;
 }
 
 /// How the servers of a backend stand to each other.

@@ -11,7 +11,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::clock::RunClock;
-use crate::backends::{Connect, LockSweeper};
+use crate::backends::{ConnectSweeper, LockSweeper};
 use crate::cluster::EndpointsReceiver;
 use crate::run::context::RunContext;
 
@@ -85,12 +85,7 @@ impl Turns {
 }
 
 /// Removes what remains of locks out of use, until it is dropped; a connection that fails is made again.
-pub async fn sweep(
-    turns: Turns,
-    endpoints: EndpointsReceiver,
-    connect: Connect<dyn LockSweeper>,
-    run: Arc<RunContext>,
-) {
+pub async fn sweep(turns: Turns, endpoints: EndpointsReceiver, connect: ConnectSweeper, run: Arc<RunContext>) {
     let Some(length) = turns.length else { return };
     let turn_ms = length.as_millis() as u64;
     let begin = NemesisFact::Churn(ChurnFact::Begin { turn_ms });
@@ -107,13 +102,13 @@ pub async fn sweep(
                 Err(_) => continue,
             },
         };
-        if remove_all(&*sweeper, &turns, &run).await.is_ok() {
+        if remove_all(&sweeper, &turns, &run).await.is_ok() {
             connected = Some(sweeper);
         }
     }
 }
 
-async fn remove_all(sweeper: &dyn LockSweeper, turns: &Turns, run: &RunContext) -> Result<(), String> {
+async fn remove_all(sweeper: &LockSweeper, turns: &Turns, run: &RunContext) -> Result<(), String> {
     for lock in turns.out_of_use() {
         let stored = run.spec.config.attach.stored(lock);
         if sweeper.remove(&stored).await? {

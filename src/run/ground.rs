@@ -15,7 +15,7 @@ use super::phases::PhaseRunner;
 use super::routes::Routes;
 use super::terms::Terms;
 use super::{RunError, RunOutcome, RunSpec, recorder, setup, taps};
-use crate::backends::{Connect, LockSweeper};
+use crate::backends::ConnectSweeper;
 use crate::clock::GroundClock;
 use crate::cluster::{Cluster, EndpointsReceiver, NodeControl, NotWritten, RoleProbe};
 use crate::config::{Clients, Config};
@@ -40,7 +40,7 @@ pub struct Ground {
     pub server_disks: Vec<Arc<dyn DiskControl>>,
     /// `None` where the locks cannot be watched.
     pub observe: Option<ConnectObserver>,
-    pub sweep: Option<Connect<dyn LockSweeper>>,
+    pub sweep: Option<ConnectSweeper>,
     /// What the taps of all links share, and what they notify of.
     pub exchange: Arc<TapHub>,
     pub notices: mpsc::Receiver<TapNotification>,

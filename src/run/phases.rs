@@ -19,7 +19,7 @@ use super::clients::workload::Workload;
 use super::context::RunContext;
 use super::observer::{self, ConnectObserver};
 use super::{RunError, progress, schedule, stop_on_violation, taps};
-use crate::backends::{Connect, LockSweeper};
+use crate::backends::ConnectSweeper;
 use crate::client_role::in_words;
 use crate::clock::{RunningTask, TaskSet};
 use crate::cluster::{EndpointsReceiver, NotWritten, RoleProbe};
@@ -50,7 +50,7 @@ pub struct PhaseRunner {
     /// The first server that ended by itself.
     pub ended: watch::Receiver<Option<ServerEnd>>,
     pub observe: Option<ConnectObserver>,
-    pub sweep: Option<Connect<dyn LockSweeper>>,
+    pub sweep: Option<ConnectSweeper>,
     /// Toxiproxy's API, where it is served.
     pub api: Option<Api>,
 }

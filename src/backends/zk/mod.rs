@@ -19,6 +19,7 @@ mod sweep;
 
 pub use observer::observe;
 pub use server::tick;
+pub use sweep::LockSweeper;
 
 pub static BACKEND: Backend = Backend {
     id: Some(BackendId::Zk),
@@ -36,7 +37,7 @@ pub static BACKEND: Backend = Backend {
         let source = DialledEnsemble::of(reach, &keys);
         Box::pin(observe(Arc::new(source), endpoints, keys))
     }),
-    sweep: Some(|endpoints| Box::pin(sweep::ZkSweeper::connect(endpoints))),
+    sweep: Some(|endpoints| Box::pin(LockSweeper::connect(endpoints))),
     data: &data::ZkData,
     pooler: false,
 };

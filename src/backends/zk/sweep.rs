@@ -5,21 +5,22 @@ use tokio::time::timeout;
 use zookeeper_client::{Client, Error};
 
 use super::data::{SESSION, connect};
-use crate::backends::LockSweeper;
-use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::cluster::EndpointsReceiver;
 use crate::limits::PROBE;
 
-pub struct ZkSweeper {
+/// Removes what remains on the servers of a lock that no client uses.
+pub struct LockSweeper {
     client: Client,
 }
 
-impl ZkSweeper {
-    pub async fn connect(endpoints: EndpointsReceiver) -> Result<Box<dyn LockSweeper>, String> {
+impl LockSweeper {
+    pub async fn connect(endpoints: EndpointsReceiver) -> Result<Self, String> {
         let client = connect(&endpoints, SESSION).await?;
-        Ok(Box::new(Self { client }))
+        Ok(Self { client })
     }
 
-    async fn delete(&self, lock: &str) -> Result<bool, String> {
+    /// Returns whether there was something to remove. The error means that the connection is lost.
+    pub async fn remove(&self, lock: &str) -> Result<bool, String> {
         match timeout(PROBE, self.client.delete(&lock_path(lock), None)).await {
             Ok(Ok(())) => Ok(true),
             // a client still waits for it or holds it; or it is gone already
@@ -27,11 +28,5 @@ impl ZkSweeper {
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("it does not answer".into()),
         }
-    }
-}
-
-impl LockSweeper for ZkSweeper {
-    fn remove<'a>(&'a self, lock: &'a str) -> BoxFuture<'a, Result<bool, String>> {
-        Box::pin(self.delete(lock))
     }
 }

@@ -78,24 +78,6 @@ impl Drop for DiskGates {
     }
 }
 
-/// A disk that can be made slow.
-pub trait DiskControl: Send + Sync {
-    /// From now on each sync takes longer by this, those that have begun included. Delays add up.
-    fn slow_down(&self, by: Duration);
-
-    /// Ends one such delay. Syncs that were held back by it go on at once.
-    fn speed_up(&self, by: Duration);
-
-    /// How many syncs were held back so far.
-    fn delayed(&self) -> u64;
-
-    /// How many files lost something with the power so far.
-    fn lost_files(&self) -> u64;
-
-    /// What came of it so far that there was no space on it.
-    fn without_space(&self) -> WithoutSpace;
-}
-
 /// What was seen of a disk on which nothing was free, up to now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WithoutSpace {
@@ -121,12 +103,12 @@ impl WithoutSpace {
 
 /// What a gate and its supervisor share.
 #[derive(Debug, Default)]
-struct Syncs {
+pub(crate) struct Syncs {
     /// How long each is held back.
     delay_ns: AtomicU64,
     /// How many were told of, and how many were held back.
     told: AtomicU64,
-    delayed: AtomicU64,
+    pub(crate) delayed: AtomicU64,
     /// How many files lost something with the power.
     lost_files: AtomicU64,
     /// What came of it that there was no space.
@@ -136,17 +118,17 @@ struct Syncs {
 }
 
 impl Syncs {
-    fn delay(&self) -> Duration {
+    pub(crate) fn delay(&self) -> Duration {
         Duration::from_nanos(self.delay_ns.load(SeqCst))
     }
 }
 
 /// What stands between one server, with all that it starts, and the disk.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct DiskGate {
     folder: PathBuf,
     name: String,
-    syncs: Arc<Syncs>,
+    pub(crate) syncs: Arc<Syncs>,
 }
 
 impl DiskGate {
@@ -168,20 +150,20 @@ impl DiskGate {
 
     /// Counts a window at whose end there was no space, if so.
     pub fn note_full(&self, full: bool) {
-        self.without_space().full += u64::from(full);
+        self.counted().full += u64::from(full);
     }
 
     /// Counts lines with which the server said that a write found no space.
     pub fn note_refused(&self, lines: u64) {
-        self.without_space().refused += lines;
+        self.counted().refused += lines;
     }
 
     /// The server ended because there was no space.
     pub fn note_ended(&self) {
-        self.without_space().ended += 1;
+        self.counted().ended += 1;
     }
 
-    fn without_space(&self) -> MutexGuard<'_, WithoutSpace> {
+    fn counted(&self) -> MutexGuard<'_, WithoutSpace> {
         self.syncs.without_space.lock().expect("no one panics while counting")
     }
 
@@ -189,27 +171,30 @@ impl DiskGate {
     pub fn told(&self) -> u64 {
         self.syncs.told.load(SeqCst)
     }
-}
 
-impl DiskControl for DiskGate {
-    fn slow_down(&self, by: Duration) {
+    /// From now on each sync takes longer by this, those that have begun included. Delays add up.
+    pub fn slow_down(&self, by: Duration) {
         self.syncs.delay_ns.fetch_add(nanoseconds(by), SeqCst);
     }
 
-    fn speed_up(&self, by: Duration) {
+    /// Ends one such delay. Syncs that were held back by it go on at once.
+    pub fn speed_up(&self, by: Duration) {
         self.syncs.delay_ns.fetch_sub(nanoseconds(by), SeqCst);
     }
 
-    fn delayed(&self) -> u64 {
+    /// How many syncs were held back so far.
+    pub fn delayed(&self) -> u64 {
         self.syncs.delayed.load(SeqCst)
     }
 
-    fn lost_files(&self) -> u64 {
+    /// How many files lost something with the power so far.
+    pub fn lost_files(&self) -> u64 {
         self.syncs.lost_files.load(SeqCst)
     }
 
-    fn without_space(&self) -> WithoutSpace {
-        *Self::without_space(self)
+    /// What came of it so far that there was no space on it.
+    pub fn without_space(&self) -> WithoutSpace {
+        *self.counted()
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::points::MessagePoints;
 use crate::clock::GroundClock;
 use crate::cluster::{NodeControl, ObservedEndpoint};
-use crate::disks::DiskControl;
+use crate::disks::DiskGate;
 use crate::wall_clock::WallClockControl;
 use harness_proxy::{AnyLink, MatchedMessage};
 
@@ -28,7 +28,7 @@ pub struct FaultEnv {
     /// By server: its wall clock, where the plan steps clocks.
     pub server_clocks: Vec<Arc<dyn WallClockControl>>,
     /// By node: its disk, where the plan slows disks down.
-    pub server_disks: Vec<Arc<dyn DiskControl>>,
+    pub server_disks: Vec<Arc<DiskGate>>,
     /// The messages that clients send.
     pub points: Arc<MessagePoints>,
 }

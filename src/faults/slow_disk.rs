@@ -16,7 +16,7 @@ use super::{
     InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, parse_duration,
 };
 use crate::config::suggest::similar;
-use crate::disks::{self, DiskControl};
+use crate::disks::{self, DiskGate};
 use crate::evidence::{Evidence, EvidenceCounter};
 
 pub struct SlowDisk;
@@ -132,14 +132,14 @@ impl Inject for Slowness {
 struct SlowDisks {
     by: Duration,
     /// With what was delayed before.
-    disks: Vec<(Arc<dyn DiskControl>, u64)>,
+    disks: Vec<(Arc<DiskGate>, u64)>,
     servers: Vec<u32>,
     healed: bool,
 }
 
 impl SlowDisks {
-    fn slow_down(by: Duration, disks: Vec<Arc<dyn DiskControl>>, servers: Vec<u32>) -> HealOnDrop<Self> {
-        let slowed = |disk: Arc<dyn DiskControl>| {
+    fn slow_down(by: Duration, disks: Vec<Arc<DiskGate>>, servers: Vec<u32>) -> HealOnDrop<Self> {
+        let slowed = |disk: Arc<DiskGate>| {
             let before = disk.delayed();
             disk.slow_down(by);
             (disk, before)
@@ -182,10 +182,9 @@ impl ActiveFault for SlowDisks {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::sync::atomic::Ordering::SeqCst;
 
     use super::*;
-    use crate::disks::WithoutSpace;
     use crate::faults::Target;
 
     fn planned(argument: Option<&str>, seed: u64) -> Result<(Target, Duration), String> {
@@ -223,50 +222,22 @@ mod tests {
         }
     }
 
-    #[derive(Default)]
-    struct Disk {
-        slow_ms: AtomicU64,
-        delayed: AtomicU64,
-    }
-
-    impl DiskControl for Disk {
-        fn slow_down(&self, by: Duration) {
-            self.slow_ms.fetch_add(by.as_millis() as u64, Relaxed);
-        }
-
-        fn speed_up(&self, by: Duration) {
-            self.slow_ms.fetch_sub(by.as_millis() as u64, Relaxed);
-        }
-
-        fn delayed(&self) -> u64 {
-            self.delayed.load(Relaxed)
-        }
-
-        fn lost_files(&self) -> u64 {
-            0
-        }
-
-        fn without_space(&self) -> WithoutSpace {
-            WithoutSpace::default()
-        }
-    }
-
     #[tokio::test]
     async fn a_disk_is_as_fast_as_before_when_its_window_is_dropped_or_healed_and_what_it_delayed_is_counted() {
-        let disk = Arc::new(Disk::default());
-        disk.delayed.store(5, Relaxed);
-        let slow = || SlowDisks::slow_down(Duration::from_secs(1), vec![Arc::clone(&disk) as _], vec![0]);
+        let disk = Arc::new(DiskGate::default());
+        disk.syncs.delayed.store(5, SeqCst);
+        let slow = || SlowDisks::slow_down(Duration::from_secs(1), vec![Arc::clone(&disk)], vec![0]);
         let trace = SlowDisk.definition().trace;
         let (one, mut other) = (slow(), slow());
-        assert_eq!(disk.slow_ms.load(Relaxed), 2000);
+        assert_eq!(disk.syncs.delay(), Duration::from_secs(2));
         drop(one);
-        assert_eq!(disk.slow_ms.load(Relaxed), 1000);
+        assert_eq!(disk.syncs.delay(), Duration::from_secs(1));
         let nothing = other.heal(Duration::ZERO, true).await.evidence;
         assert!(!nothing.has_any(trace), "no sync was delayed");
         drop(other);
-        assert_eq!(disk.slow_ms.load(Relaxed), 0);
+        assert_eq!(disk.syncs.delay(), Duration::ZERO);
         let mut slow = slow();
-        disk.delayed.fetch_add(3, Relaxed);
+        disk.syncs.delayed.fetch_add(3, SeqCst);
         assert_eq!(slow.heal(Duration::ZERO, true).await.evidence.get("syncs_delayed"), 3);
     }
 

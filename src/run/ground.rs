@@ -19,7 +19,7 @@ use crate::backends::ConnectSweeper;
 use crate::clock::GroundClock;
 use crate::cluster::{Cluster, EndpointsReceiver, NodeControl, NotWritten, RoleProbe};
 use crate::config::{Clients, Config};
-use crate::disks::DiskControl;
+use crate::disks::DiskGate;
 use crate::faults::{FaultEnv, Links, MessagePoints};
 use crate::wall_clock::WallClockControl;
 use harness_proxy::{TapHub, TapNotification};
@@ -37,7 +37,7 @@ pub struct Ground {
     /// By server: its wall clock, where the plan steps clocks.
     pub server_clocks: Vec<Arc<dyn WallClockControl>>,
     /// By node: its disk, where the plan slows disks down.
-    pub server_disks: Vec<Arc<dyn DiskControl>>,
+    pub server_disks: Vec<Arc<DiskGate>>,
     /// `None` where the locks cannot be watched.
     pub observe: Option<ConnectObserver>,
     pub sweep: Option<ConnectSweeper>,

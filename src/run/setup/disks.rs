@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::cluster::NotWritten;
 use crate::cluster::leftovers::claim::Claim;
-use crate::disks::{DiskControl, DiskGate, DiskGates};
+use crate::disks::{DiskGate, DiskGates};
 use crate::run::{RunError, RunSpec};
 
 /// The disks of a run whose plan acts on some.
@@ -31,10 +31,5 @@ impl ServerDisks {
             gates: gates.map_err(NotWritten::at(&path))?,
             _folder: Some((folder, claim)),
         })
-    }
-
-    /// As faults know them, by server.
-    pub fn controls(&self) -> Vec<Arc<dyn DiskControl>> {
-        self.gates.iter().map(|gate| Arc::clone(gate) as _).collect()
     }
 }

@@ -10,7 +10,7 @@ use super::disks::ServerDisks;
 use crate::backends::Topology;
 use crate::cluster::{Cluster, ClusterError, ClusterSpec, PeerProxies, Peering, ReachedServers, RunTls, Runtime};
 use crate::config::Config;
-use crate::disks::DiskControl;
+use crate::disks::DiskGate;
 use crate::event::ProgressEvent;
 use crate::faults::Links;
 use crate::limits::SERVER_BACK;
@@ -142,8 +142,8 @@ impl RunServers {
     }
 
     /// By node: its disk, where the plan slows disks down.
-    pub fn disks(&self) -> Vec<Arc<dyn DiskControl>> {
-        self.disks.controls()
+    pub fn disks(&self) -> Vec<Arc<DiskGate>> {
+        self.disks.gates.clone()
     }
 
     /// How the observer of this run connects; `None` where there is none.

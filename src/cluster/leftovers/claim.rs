@@ -72,19 +72,17 @@ impl Claim {
             harness: Identity::own(),
             servers: pids.filter_map(Identity::of).collect(),
         };
-        let path = self.folder.join(OWNER_FILE);
-        let text = serde_json::to_string(&owner).expect("an owner is plain data");
-        let fresh = self.folder.join(format!("{OWNER_FILE}.new"));
-        fs::write(&fresh, text)
-            .and_then(|()| fs::rename(&fresh, &path))
-            .map_err(NotWritten::at(&path))
+        self.note(OWNER_FILE, &owner)
     }
 
-    /// Notes what else there is to know, in a file of this name.
+    /// Notes what there is to know, in a file of this name, which has the old note or the whole new one.
     pub(super) fn note(&self, name: &str, what: &(impl Serialize + ?Sized)) -> Result<(), NotWritten> {
         let path = self.folder.join(name);
         let text = serde_json::to_string(what).expect("a claim is plain data");
-        fs::write(&path, text).map_err(NotWritten::at(&path))
+        let fresh = self.folder.join(format!("{name}.new"));
+        fs::write(&fresh, text)
+            .and_then(|()| fs::rename(&fresh, &path))
+            .map_err(NotWritten::at(&path))
     }
 }
 

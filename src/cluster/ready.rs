@@ -145,7 +145,7 @@ async fn converse(
         match answer(&bytes, read == 0) {
             Readiness::Serving(serving) => return Ok(serving),
             Readiness::NotYet(why) => return Err(why),
-            Readiness::Unfinished if read == 0 => return Err("its answer was incomplete".into()),
+            Readiness::Unfinished if read == 0 => return Err("it closed the connection".into()),
             Readiness::Unfinished => {}
         }
     }

@@ -208,7 +208,7 @@ fn question(_: &ProbedServer) -> Vec<u8> {
     message
 }
 
-fn answer(bytes: &[u8], closed: bool) -> Readiness {
+fn answer(bytes: &[u8], _: bool) -> Readiness {
     let mut serving = Serving {
         role: "primary".into(),
         leads: true,
@@ -237,11 +237,7 @@ fn answer(bytes: &[u8], closed: bool) -> Readiness {
         }
         rest = after;
     }
-    if closed {
-        Readiness::NotYet("it closed the connection".into())
-    } else {
-        Readiness::Unfinished
-    }
+    Readiness::Unfinished
 }
 
 /// The first whole message: its kind, what is in it, and what follows.

@@ -156,11 +156,7 @@ fn answer(bytes: &[u8], closed: bool) -> Readiness {
     // the second is what a Valkey calls it
     if after("redis_mode:").or(after("server_mode:")) == Some("sentinel") {
         let Some(master) = after("master0:") else {
-            return if closed {
-                Readiness::NotYet("it closed the connection".into())
-            } else {
-                Readiness::Unfinished
-            };
+            return Readiness::Unfinished;
         };
         let has = |part: &str| master.split(',').any(|other| other == part);
         // without the line's end its last field may be longer

@@ -103,7 +103,7 @@ fn question(server: &ProbedServer) -> Vec<u8> {
     (log_in.unwrap_or_default() + "INFO\r\n").into_bytes()
 }
 
-pub fn answer(bytes: &[u8], closed: bool) -> Readiness {
+pub fn answer(bytes: &[u8], _: bool) -> Readiness {
     let text = String::from_utf8_lossy(bytes);
     // of one that logs in, the second
     if let Some(error) = text.trim_start_matches("+OK\r\n").strip_prefix('-') {
@@ -117,7 +117,6 @@ pub fn answer(bytes: &[u8], closed: bool) -> Readiness {
         }
         (Some("slave"), version, true) => serving("replica", version),
         (Some(role), version, true) => serving(role, version),
-        _ if closed => Readiness::NotYet("it closed the connection".into()),
         _ => Readiness::Unfinished,
     }
 }

@@ -52,28 +52,13 @@ pub fn groups() -> [Vec<usize>; MASTERS] {
     std::array::from_fn(|master| vec![master, master + MASTERS])
 }
 
-/// A lock of a majority has masters of its own, and the number of servers is that of the topology.
 pub fn refuse(options: &BackendOptions) -> Option<String> {
-    if let Some(recipe) = options.recipe.filter(|recipe| recipe.servers.is_some()) {
-        return Some(format!(
-            "{} is a lock on several independent masters, and a cluster has one master for each key\nhint: --recipe redis-set-px-lua",
-            recipe.name
-        ));
-    }
-    (options.nodes != NODES).then(|| {
-        format!(
-            "--topology cluster is three masters and a replica of each, and --nodes is {}\nhint: leave --nodes out",
-            options.nodes
-        )
-    })
+    let is = "cluster is three masters and a replica of each";
+    server::refuse_in_topology(options, NODES, is, "a cluster has one master for each key")
 }
 
 pub fn launch(program: &str, setup: &NodeSetup) -> Launch {
-    let settings = server::settings(setup, &setup.bind);
-    let mut args: Vec<String> = settings
-        .into_iter()
-        .flat_map(|(flag, value)| [flag.to_owned(), value])
-        .collect();
+    let mut args: Vec<String> = server::words(server::settings(setup, &setup.bind)).collect();
     args.extend(["--dir".to_owned(), setup.data.display().to_string()]);
     let mut set = |name: &str, value: String| args.extend([format!("--cluster-{name}"), value]);
     set("enabled", "yes".into());

@@ -47,20 +47,9 @@ pub const SENTINELS: ServerSoftware = ServerSoftware {
     ..server::PLAIN
 };
 
-/// A lock of a majority has masters of its own, and the number of servers is that of the topology.
 pub fn refuse(options: &BackendOptions) -> Option<String> {
-    if let Some(recipe) = options.recipe.filter(|recipe| recipe.servers.is_some()) {
-        return Some(format!(
-            "{} is a lock on several independent masters, and sentinels have one\nhint: --recipe redis-set-px-lua",
-            recipe.name
-        ));
-    }
-    (options.nodes != NODES).then(|| {
-        format!(
-            "--topology sentinel is a master, two replicas and three sentinels, and --nodes is {}\nhint: leave --nodes out",
-            options.nodes
-        )
-    })
+    let is = "sentinel is a master, two replicas and three sentinels";
+    server::refuse_in_topology(options, NODES, is, "sentinels have one")
 }
 
 fn is_sentinel(setup: &NodeSetup) -> bool {

@@ -7,6 +7,7 @@ use std::path::Path;
 use harness_workloads::Login;
 
 use super::control::REPLICATION;
+use crate::backends::BackendOptions;
 use crate::cluster::{
     CONTAINER_FOLDER, ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer,
     Readiness, ReadinessQuestion, ServerSoftware, ServerTlsPaths, Serving, lacks, missing_program,
@@ -43,6 +44,22 @@ pub const PLAIN: ServerSoftware = ServerSoftware {
     }),
     speaks_tls: true,
 };
+
+/// In a topology of this many nodes. A lock of a majority has masters of its own, and the number of servers is that of the topology.
+pub(super) fn refuse_in_topology(options: &BackendOptions, nodes: u32, is: &str, masters: &str) -> Option<String> {
+    if let Some(recipe) = options.recipe.filter(|recipe| recipe.servers.is_some()) {
+        return Some(format!(
+            "{} is a lock on several independent masters, and {masters}\nhint: --recipe redis-set-px-lua",
+            recipe.name
+        ));
+    }
+    (options.nodes != nodes).then(|| {
+        format!(
+            "--topology {is}, and --nodes is {}\nhint: leave --nodes out",
+            options.nodes
+        )
+    })
+}
 
 /// The file with its users, where it has any.
 const USERS: &str = "users.conf";
@@ -171,15 +188,16 @@ fn tls_settings(setup: &NodeSetup, paths: ServerTlsPaths) -> [(&'static str, Str
     ]
 }
 
+/// Settings as a command line has them.
+pub(super) fn words<const N: usize>(settings: [(&'static str, String); N]) -> impl Iterator<Item = String> {
+    settings.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value])
+}
+
 /// `folder` has the files of TLS.
 fn arguments(setup: &NodeSetup, bind: &str, folder: &Path) -> Vec<String> {
-    let mut arguments: Vec<String> = settings(setup, bind)
-        .into_iter()
-        .flat_map(|(flag, value)| [flag.to_owned(), value])
-        .collect();
+    let mut arguments: Vec<String> = words(settings(setup, bind)).collect();
     if let Some(tls) = setup.tls_paths(folder) {
-        let settings = tls_settings(setup, tls).into_iter();
-        arguments.extend(settings.flat_map(|(flag, value)| [flag.to_owned(), value]));
+        arguments.extend(words(tls_settings(setup, tls)));
     }
     // with peer proxies the first node is the primary of the others
     if let Some(primary) = setup.peer_proxy().filter(|_| setup.me > 0) {

@@ -151,11 +151,12 @@ impl ActiveFault for FullDisks {
     }
 
     async fn heal(&mut self, _: Duration, patient: bool) -> Healed {
-        self.healed = true;
         let freed = self.done(NodeCommand::FreeDisk).await;
         if patient {
             self.env.clock.sleep(LAST_WRITE).await;
         }
+        // what is dropped before this orders both again, which does nothing to a disk that has space
+        self.healed = true;
         let recovered = self.done(NodeCommand::Recover).await;
         let mut back = 0;
         for node in self.nodes.iter().filter(|_| patient) {

@@ -40,7 +40,7 @@ use stored_data::StoredData;
 pub type ConnectSweeper = fn(EndpointsReceiver) -> BoxFuture<'static, Result<LockSweeper, String>>;
 
 /// An observer that connects; the error is a sentence.
-pub type ConnectingObserver = BoxFuture<'static, Result<Box<dyn Observer>, String>>;
+pub type ConnectingObserver = BoxFuture<'static, Result<Observer, String>>;
 
 /// Connects an observer of locks that are kept under these keys.
 pub type Observe = &'static (dyn Fn(EndpointsReceiver, LockKeys, ReachedServers) -> ConnectingObserver + Send + Sync);

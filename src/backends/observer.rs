@@ -20,10 +20,14 @@ pub const RECONNECT: Duration = Duration::from_millis(20);
 /// A grant that is seen to end so soon after its owner asked for that has ended because of it: the server is not asked.
 const RELEASED_NS: u64 = 250_000_000;
 
-/// A connected observer.
-pub trait Observer: Send {
-    /// Observes until the future is dropped, and connects again whenever it lost the servers.
-    fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()>;
+/// A connected observer. It observes until its future is dropped, and connects again whenever it lost the servers.
+pub type Observer = Box<dyn FnOnce(ObservationLog) -> BoxFuture<'static, ()> + Send>;
+
+/// An observer, from what it does with a log.
+pub fn observing<F: Future<Output = ()> + Send + 'static>(
+    observe: impl FnOnce(ObservationLog) -> F + Send + 'static,
+) -> Observer {
+    Box::new(move |log| -> BoxFuture<'static, ()> { Box::pin(observe(log)) })
 }
 
 /// What an observer writes to: a run records everything, and others what they want to know.

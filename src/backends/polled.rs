@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::lock_keys::LockKeys;
-use super::observer::{ObservationLog, Observer, Unasked};
+use super::observer::{ObservationLog, Observer, Unasked, observing};
 use super::owners::{Contender, OwnerChange};
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
@@ -66,14 +66,15 @@ impl PolledObserver {
         open: impl Fn(ServerAccess, LockKeys) -> OpenedTable + Send + Sync + 'static,
         endpoints: EndpointsReceiver,
         keys: LockKeys,
-    ) -> Result<Box<dyn Observer>, String> {
+    ) -> Result<Observer, String> {
         let table = open(first(&endpoints), keys.clone()).await?;
-        Ok(Box::new(Self {
+        let observer = Self {
             open: Box::new(open),
             endpoints,
             keys,
             table,
-        }))
+        };
+        Ok(observing(move |log| observer.observe(log)))
     }
 
     async fn observe(mut self, log: ObservationLog) {
@@ -126,12 +127,6 @@ impl PolledObserver {
                 return;
             }
         }
-    }
-}
-
-impl Observer for PolledObserver {
-    fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()> {
-        Box::pin(self.observe(log))
     }
 }
 

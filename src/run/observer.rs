@@ -37,11 +37,11 @@ pub fn of_observer(why: String) -> String {
 }
 
 /// Observes, and writes down when this task did not run: what it was told meanwhile it read late.
-async fn observed(observer: Box<dyn Observer>, log: ObservationLog) {
+async fn observed(observer: Observer, log: ObservationLog) {
     if log.clock.is_virtual() {
-        return observer.run(log).await;
+        return observer(log).await;
     }
-    let observing = observer.run(log.clone());
+    let observing = observer(log.clone());
     tokio::join!(biased; observing, note_delays(&log));
 }
 
@@ -100,8 +100,8 @@ mod tests {
     use harness_simulation::World;
 
     use super::*;
+    use crate::backends::observer::observing;
     use crate::clock::GroundClock;
-    use crate::cluster::BoxFuture;
 
     /// What an observer wrote: sources that were lost, with the reading since when, and sources that are back.
     #[derive(Default)]
@@ -120,16 +120,12 @@ mod tests {
     }
 
     /// Keeps its thread busy for so long, and then waits.
-    struct Busy(Duration);
-
-    impl Observer for Busy {
-        fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()> {
-            Box::pin(async move {
-                log.clock.sleep(Duration::from_millis(1)).await;
-                std::thread::sleep(self.0);
-                log.clock.sleep(Duration::from_secs(1)).await;
-            })
-        }
+    fn busy(time: Duration) -> Observer {
+        observing(move |log| async move {
+            log.clock.sleep(Duration::from_millis(1)).await;
+            std::thread::sleep(time);
+            log.clock.sleep(Duration::from_secs(1)).await;
+        })
     }
 
     #[test]
@@ -142,7 +138,7 @@ mod tests {
             .unwrap();
         let before = GroundClock::Real.now_ns();
         runtime.block_on(async {
-            let observing = observed(Box::new(Busy(Duration::from_millis(400))), log);
+            let observing = observed(busy(Duration::from_millis(400)), log);
             let _ = tokio::time::timeout(Duration::from_millis(600), observing).await;
         });
         let after = GroundClock::Real.now_ns();

@@ -11,10 +11,10 @@ use tokio::sync::mpsc;
 
 use super::ground::ServerModel;
 use crate::backends::lock_keys::LockKeys;
-use crate::backends::observer::{ObservationLog, Observer, Unasked};
+use crate::backends::observer::{ObservationLog, Unasked, observing};
 use crate::backends::owners::{Contender, OwnerChange};
 use crate::clock::GroundClock;
-use crate::cluster::{BoxFuture, Cluster};
+use crate::cluster::Cluster;
 use crate::faults::Links;
 use crate::run::{ConnectObserver, Ground, RunSpec};
 
@@ -54,8 +54,8 @@ impl ServerModel for NatsServersOfRun {
             let (told, changes) = mpsc::unbounded_channel();
             // an observer may be gone
             nats.on_change(move |change| drop(told.send(change)));
-            let observer = Box::new(ModelObserver { changes, keys }) as Box<dyn Observer>;
-            Box::pin(ready(Ok(observer)))
+            let observer = ModelObserver { changes, keys };
+            Box::pin(ready(Ok(observing(move |log| observer.observe(log)))))
         })
     }
 }
@@ -100,11 +100,5 @@ fn contender(message: &KeyMessage) -> Contender {
     Contender {
         owner: Some(owner.to_owned()),
         token: token.or(Some(message.revision)),
-    }
-}
-
-impl Observer for ModelObserver {
-    fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()> {
-        Box::pin(self.observe(log))
     }
 }

@@ -10,10 +10,10 @@ use tokio::process::{Child, ChildStdout};
 use super::commands::shell;
 use super::{StoreDescription, Template};
 use crate::backends::lock_keys::LockKeys;
-use crate::backends::observer::{ObservationLog, Observer, Unasked};
+use crate::backends::observer::{ObservationLog, Unasked, observing};
 use crate::backends::owners::{Contender, OwnerChange};
 use crate::backends::{ConnectingObserver, Observe};
-use crate::cluster::{BoxFuture, EndpointsReceiver, ReachedServers};
+use crate::cluster::{EndpointsReceiver, ReachedServers};
 use crate::process;
 
 /// The source that it hears, in the history.
@@ -61,7 +61,7 @@ pub fn of(store: &'static StoreDescription, command: &'static Template) -> Obser
         };
         let connecting: ConnectingObserver = Box::pin(async move {
             observer.start().await?;
-            Ok(Box::new(observer) as Box<dyn Observer>)
+            Ok(observing(move |log| observer.observe(log)))
         });
         connecting
     };
@@ -176,12 +176,6 @@ fn is_same(known: &Contender, revoked: &Contender) -> bool {
     let owner = revoked.owner.is_none() || revoked.owner == known.owner;
     let token = revoked.token.is_none() || revoked.token == known.token;
     owner && token
-}
-
-impl Observer for CommandObserver {
-    fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()> {
-        Box::pin(self.observe(log))
-    }
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use harness_workloads::etcd::owner_name;
 
 use super::key_changes::{EtcdKeyChange, KeyChanges, OpenedStore, StoreSource};
 use crate::backends::lock_keys::LockKeys;
-use crate::backends::observer::{ObservationLog, Observer, Unasked};
+use crate::backends::observer::{ObservationLog, Observer, Unasked, observing};
 use crate::backends::owners::{Contender, OwnerQueues};
 use crate::clock::GroundClock;
-use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::cluster::EndpointsReceiver;
 
 struct EtcdObserver {
     source: Arc<dyn StoreSource>,
@@ -36,10 +36,10 @@ pub async fn observe(
     source: Arc<dyn StoreSource>,
     endpoints: EndpointsReceiver,
     keys: LockKeys,
-) -> Result<Box<dyn Observer>, String> {
+) -> Result<Observer, String> {
     // what earlier runs did on these servers is not of this one
     let store = source.open(&endpoints, keys.pattern.before(), None).await?;
-    Ok(Box::new(EtcdObserver {
+    let observer = EtcdObserver {
         next_revision: store.from_revision,
         source,
         endpoints,
@@ -47,7 +47,8 @@ pub async fn observe(
         store,
         ahead: VecDeque::new(),
         contenders: BTreeMap::new(),
-    }))
+    };
+    Ok(observing(move |log| observer.observe(log)))
 }
 
 impl EtcdObserver {
@@ -111,12 +112,6 @@ impl EtcdObserver {
                 () = &mut recording => break,
             }
         }
-    }
-}
-
-impl Observer for EtcdObserver {
-    fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()> {
-        Box::pin(self.observe(log))
     }
 }
 

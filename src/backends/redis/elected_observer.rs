@@ -14,8 +14,8 @@ use super::keyspace::RedisServerKeyspaces;
 use super::observer::{OneMaster, RedisObserver};
 use super::resp::RespValue;
 use crate::backends::lock_keys::LockKeys;
-use crate::backends::observer::{ObservationLog, Observer};
-use crate::cluster::{BoxFuture, Endpoints, EndpointsReceiver, ReachedServers, ServerAccess};
+use crate::backends::observer::{ObservationLog, Observer, observing};
+use crate::cluster::{Endpoints, EndpointsReceiver, ReachedServers, ServerAccess};
 
 /// Between two questions to all servers.
 const EVERY: Duration = Duration::from_millis(40);
@@ -161,47 +161,35 @@ async fn ask(kept: &mut KeptConnection, server: &ServerAccess, reach: &ReachedSe
     reach.clock.within(SILENT, asked).await.flatten()
 }
 
-pub struct ElectedObserver {
-    groups: Vec<ElectedMaster>,
-}
-
-impl ElectedObserver {
-    /// `groups`: the nodes of which one is a master at a time.
-    pub async fn connect(
-        endpoints: EndpointsReceiver,
-        keys: LockKeys,
-        groups: Vec<Vec<usize>>,
-        reach: ReachedServers,
-    ) -> Result<Box<dyn Observer>, String> {
-        let mut masters = Vec::new();
-        for (number, group) in (1..).zip(&groups) {
-            // one of several has a number in the history
-            let source = |name: &str| match groups.len() {
-                1 => name.to_owned(),
-                _ => format!("{name} {number}"),
-            };
-            let master = OneMaster {
-                source: source("master"),
-                elected: true,
-            };
-            let states = ServerStates::new(endpoints.clone(), group, reach.clone());
-            masters.push(ElectedMaster::connect(states, keys.clone(), master, source("roles")).await?);
-        }
-        Ok(Box::new(Self { groups: masters }))
+/// Connects the observer of these groups: the nodes of which one is a master at a time.
+pub async fn observe(
+    endpoints: EndpointsReceiver,
+    keys: LockKeys,
+    groups: Vec<Vec<usize>>,
+    reach: ReachedServers,
+) -> Result<Observer, String> {
+    let mut masters = Vec::new();
+    for (number, group) in (1..).zip(&groups) {
+        // one of several has a number in the history
+        let source = |name: &str| match groups.len() {
+            1 => name.to_owned(),
+            _ => format!("{name} {number}"),
+        };
+        let master = OneMaster {
+            source: source("master"),
+            elected: true,
+        };
+        let states = ServerStates::new(endpoints.clone(), group, reach.clone());
+        masters.push(ElectedMaster::connect(states, keys.clone(), master, source("roles")).await?);
     }
-}
-
-impl Observer for ElectedObserver {
-    fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()> {
-        Box::pin(async move {
-            join_all(self.groups.into_iter().map(|group| group.watch(log.clone()))).await;
-        })
-    }
+    Ok(observing(|log| async move {
+        join_all(masters.into_iter().map(|master| master.watch(log.clone()))).await;
+    }))
 }
 
 /// The master of one group.
 struct ElectedMaster {
-    observer: Box<dyn Observer>,
+    observer: Observer,
     states: ServerStates,
     choice: MasterChoice,
     /// The nodes with the one that is watched as the primary, which the observer of one master follows.
@@ -243,7 +231,7 @@ impl ElectedMaster {
             roles,
         } = self;
         tokio::join!(
-            observer.run(log.clone()),
+            observer(log.clone()),
             Self::follow(states, choice, master, &roles, log)
         );
     }

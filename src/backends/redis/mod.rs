@@ -6,7 +6,6 @@ use std::sync::Arc;
 use harness_workloads::{BackendId, KeyValue};
 
 pub use control::RedisReplication;
-use elected_observer::ElectedObserver;
 use keyspace::{KeyspaceSource, RedisServerKeyspaces};
 
 use super::lock_keys::LockKeys;
@@ -41,7 +40,7 @@ pub const ELECTED: Backend = Backend {
     refuse: sentinel::refuse,
     observe: Some(&|endpoints, keys, reach| {
         let group = (0..sentinel::SERVERS).collect();
-        Box::pin(ElectedObserver::connect(endpoints, keys, vec![group], reach))
+        Box::pin(elected_observer::observe(endpoints, keys, vec![group], reach))
     }),
     ..PLAIN
 };
@@ -53,7 +52,7 @@ pub const SHARDED: Backend = Backend {
     refuse: cluster::refuse,
     observe: Some(&|endpoints, keys, reach| {
         let groups = cluster::groups().into();
-        Box::pin(ElectedObserver::connect(endpoints, keys, groups, reach))
+        Box::pin(elected_observer::observe(endpoints, keys, groups, reach))
     }),
     ..PLAIN
 };
@@ -99,7 +98,7 @@ pub async fn observe(
     source: Arc<dyn KeyspaceSource>,
     endpoints: EndpointsReceiver,
     keys: LockKeys,
-) -> Result<Box<dyn Observer>, String> {
+) -> Result<Observer, String> {
     let servers = endpoints.borrow().servers().len();
     if servers > 1 {
         quorum::QuorumObserver::connect(source, endpoints, keys).await

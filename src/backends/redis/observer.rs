@@ -11,9 +11,9 @@ use harness_checkers::history::RevokeCause;
 
 use super::keyspace::{KeyChange, Keyspace, KeyspaceSource};
 use crate::backends::lock_keys::LockKeys;
-use crate::backends::observer::{ObservationLog, Observer, Unasked};
+use crate::backends::observer::{ObservationLog, Observer, Unasked, observing};
 use crate::backends::owners::{Contender, OwnerChange};
-use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::cluster::EndpointsReceiver;
 
 /// How long a new connection may take before another one is tried: the first try at a container that is not up yet is
 /// repeated by the kernel only after a second, and what happens meanwhile is not seen.
@@ -80,10 +80,10 @@ impl RedisObserver {
         endpoints: EndpointsReceiver,
         keys: LockKeys,
         master: OneMaster,
-    ) -> Result<Box<dyn Observer>, String> {
+    ) -> Result<Observer, String> {
         let at = first(&endpoints);
         let connection = source.open(at, &keys).await?;
-        Ok(Box::new(Self {
+        let observer = Self {
             endpoints,
             at,
             keys,
@@ -91,7 +91,8 @@ impl RedisObserver {
             connection,
             master,
             late: false,
-        }))
+        };
+        Ok(observing(move |log| observer.observe(log)))
     }
 
     async fn observe(mut self, log: ObservationLog) {
@@ -250,12 +251,6 @@ impl RedisObserver {
     }
 }
 
-impl Observer for RedisObserver {
-    fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()> {
-        Box::pin(self.observe(log))
-    }
-}
-
 /// Records that no owner that was known has its grant any more.
 fn revoke_all(owners: &mut KeyOwners, cause: Option<&RevokeCause>, log: &ObservationLog) {
     for (lock, KeyOwner { name: owner, .. }) in std::mem::take(owners) {
@@ -317,7 +312,7 @@ mod tests {
     use crate::backends;
     use crate::backends::observer::ObservationSink;
     use crate::clock::GroundClock;
-    use crate::cluster::Endpoints;
+    use crate::cluster::{BoxFuture, Endpoints};
 
     /// An event of the key of a lock, and what is answered to the question who owns it, after how many milliseconds.
     type PlayedEvent = (&'static str, KeyChange, Option<&'static str>, u64);

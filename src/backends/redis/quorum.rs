@@ -12,10 +12,10 @@ use tokio::sync::mpsc;
 use super::keyspace::{KeyChange, Keyspace, KeyspaceSource};
 use super::observer::REOPEN;
 use crate::backends::lock_keys::LockKeys;
-use crate::backends::observer::{ObservationLog, Observer, RECONNECT, Unasked};
+use crate::backends::observer::{ObservationLog, Observer, RECONNECT, Unasked, observing};
 use crate::backends::owners::{Contender, OwnerChange};
 use crate::clock::GroundClock;
-use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::cluster::EndpointsReceiver;
 
 pub struct QuorumObserver {
     endpoints: EndpointsReceiver,
@@ -42,18 +42,19 @@ impl QuorumObserver {
         source: Arc<dyn KeyspaceSource>,
         endpoints: EndpointsReceiver,
         keys: LockKeys,
-    ) -> Result<Box<dyn Observer>, String> {
+    ) -> Result<Observer, String> {
         let masters = endpoints.borrow().servers();
         let mut connections = Vec::new();
         for address in masters {
             connections.push(source.open(address, &keys).await?);
         }
-        Ok(Box::new(Self {
+        let observer = Self {
             endpoints,
             keys,
             source,
             connections,
-        }))
+        };
+        Ok(observing(move |log| observer.observe(log)))
     }
 
     async fn observe(self, log: ObservationLog) {
@@ -84,12 +85,6 @@ impl QuorumObserver {
                 record.await;
             }
         }
-    }
-}
-
-impl Observer for QuorumObserver {
-    fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()> {
-        Box::pin(self.observe(log))
     }
 }
 

@@ -9,10 +9,10 @@ use harness_workloads::zk::sequence_of;
 
 use super::ensemble::{EnsembleSource, NodeChange, NodeOwner, OpenedEnsemble, ToldChange};
 use crate::backends::lock_keys::LockKeys;
-use crate::backends::observer::{ObservationLog, Observer, Unasked};
+use crate::backends::observer::{ObservationLog, Observer, Unasked, observing};
 use crate::backends::owners::{Contender, OwnerQueues};
 use crate::clock::GroundClock;
-use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::cluster::EndpointsReceiver;
 
 /// The source it hears, in the history: any server reports the changes of all.
 const ENSEMBLE: &str = "ensemble";
@@ -82,16 +82,17 @@ pub async fn observe(
     source: Arc<dyn EnsembleSource>,
     endpoints: EndpointsReceiver,
     keys: LockKeys,
-) -> Result<Box<dyn Observer>, String> {
+) -> Result<Observer, String> {
     let nodes = LockNodes::of(keys);
     let ensemble = source.open(&endpoints, &nodes.root).await?;
-    Ok(Box::new(ZkObserver {
+    let observer = ZkObserver {
         source,
         endpoints,
         nodes,
         ensemble,
         ahead: VecDeque::new(),
-    }))
+    };
+    Ok(observing(move |log| observer.observe(log)))
 }
 
 impl ZkObserver {
@@ -250,12 +251,6 @@ impl ZkObserver {
     }
 }
 
-impl Observer for ZkObserver {
-    fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()> {
-        Box::pin(self.observe(log))
-    }
-}
-
 fn told(event: Option<ToldChange>, clock: GroundClock) -> WatchNotice {
     WatchNotice {
         at: clock.now_ns(),
@@ -288,7 +283,7 @@ mod tests {
     use super::*;
     use crate::backends;
     use crate::backends::observer::ObservationSink;
-    use crate::cluster::Endpoints;
+    use crate::cluster::{BoxFuture, Endpoints};
 
     fn nodes(pattern: &str, value: KeyValue) -> LockNodes {
         let mut keys = LockKeys::default_of(backends::of(BackendId::Zk));

@@ -53,7 +53,8 @@ pub async fn check(bench: &CheckBench, ground: &CheckGround) -> Result<(), Strin
     let observing = match &ground.observe {
         Some(observe) => {
             let observer = observe(ground.servers.clone(), terms.keys.clone()).await;
-            observer.map_err(of_observer)?.run(log)
+            let observer = observer.map_err(of_observer)?;
+            observer(log)
         }
         None => Box::pin(std::future::pending()),
     };

@@ -7,11 +7,11 @@ use harness_simulation::{SimulatedServers, World};
 use tokio::sync::mpsc;
 
 use super::ground::ServerModel;
-use crate::backends::key_changes::{EtcdKeyChange, KeyChanges, LeaseQueries, OpenedStore, StoreSource};
+use crate::backends::key_changes::{EtcdKeyChange, OpenedStore, OpeningStore};
 use crate::backends::observe_store;
 use crate::backends::observer::Unasked;
 use crate::clock::GroundClock;
-use crate::cluster::{BoxFuture, Cluster, EndpointsReceiver};
+use crate::cluster::{Cluster, EndpointsReceiver};
 use crate::faults::Links;
 use crate::run::{ConnectObserver, Ground, RunSpec};
 
@@ -85,23 +85,22 @@ impl ServerModel for EtcdServersOfRun {
     }
 
     fn observe(&self) -> ConnectObserver {
-        let source = Arc::new(self.clone());
-        Box::new(move |endpoints, keys| Box::pin(observe_store(source.clone(), endpoints, keys)))
+        let servers = self.clone();
+        Box::new(move |endpoints, keys| {
+            let servers = servers.clone();
+            let source = move |_: &EndpointsReceiver, prefix: &str, from| servers.watch(prefix, from);
+            Box::pin(observe_store(Box::new(source), endpoints, keys))
+        })
     }
 }
 
-impl StoreSource for EtcdServersOfRun {
-    fn open(
-        &self,
-        _: &EndpointsReceiver,
-        prefix: &str,
-        from_revision: Option<i64>,
-    ) -> BoxFuture<'static, Result<OpenedStore, String>> {
+impl EtcdServersOfRun {
+    fn watch(&self, prefix: &str, from_revision: Option<i64>) -> OpeningStore {
         if !self.leads() {
             return Box::pin(std::future::ready(Err("no server leads".to_owned())));
         }
         let from_revision = from_revision.unwrap_or_else(|| self.etcd.revision() + 1);
-        let (changes, heard) = mpsc::unbounded_channel();
+        let (changes, mut heard) = mpsc::unbounded_channel();
         let mut told = lock(&self.told);
         let is_new = |change: &&EtcdKeyChange| change.mod_revision >= from_revision;
         let missed: Vec<EtcdKeyChange> = told.changes.iter().filter(is_new).cloned().collect();
@@ -110,29 +109,16 @@ impl StoreSource for EtcdServersOfRun {
             let _ = changes.send(missed);
         }
         told.listening.push((prefix.to_owned(), changes));
-        let opened = OpenedStore {
-            from_revision,
-            queries: Arc::new(self.clone()),
-            changes: Box::new(HeardKeys(heard)),
-        };
-        Box::pin(std::future::ready(Ok(opened)))
-    }
-}
-
-struct HeardKeys(mpsc::UnboundedReceiver<Vec<EtcdKeyChange>>);
-
-impl KeyChanges for HeardKeys {
-    fn next(&mut self) -> BoxFuture<'_, Option<Vec<EtcdKeyChange>>> {
-        Box::pin(self.0.recv())
-    }
-}
-
-impl LeaseQueries for EtcdServersOfRun {
-    fn why(&self, lease: i64) -> BoxFuture<'static, Unasked> {
-        let why = match self.etcd.has_lease(lease) {
+        let etcd = self.etcd;
+        let why = move |lease| match etcd.has_lease(lease) {
             true => Unasked::Deleted,
             false => Unasked::Expired,
         };
-        Box::pin(std::future::ready(why))
+        let opened = OpenedStore {
+            from_revision,
+            changes: Box::pin(futures_util::stream::poll_fn(move |context| heard.poll_recv(context))),
+            why: Arc::new(move |lease| Box::pin(std::future::ready(why(lease)))),
+        };
+        Box::pin(std::future::ready(Ok(opened)))
     }
 }

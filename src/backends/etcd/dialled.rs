@@ -1,4 +1,4 @@
-//! How real servers are heard ([`DialledStore`]): a watch on the locks' prefix, which misses nothing. The four calls of an observer are
+//! How real servers are heard ([`watch_by`]): a watch on the locks' prefix, which misses nothing. The four calls of an observer are
 //! gRPC over HTTP/2, over streams of any kind: a channel of the client library has sockets and timers of this machine, which a world
 //! has not.
 //!
@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use futures_util::stream::{self, StreamExt};
 use h2::client::{Connection, SendRequest};
 use h2::{Ping, RecvStream, SendStream};
 use harness_workloads::Login;
@@ -23,38 +24,22 @@ use harness_workloads::etcd::wire::etcdserverpb::{
 use http::Request;
 use prost::Message;
 
-use super::key_changes::{EtcdKeyChange, KeyChanges, LeaseQueries, OpenedStore, StoreSource};
+use super::key_changes::{EtcdKeyChange, OpenedStore, ToldKeyChanges, WatchStore};
 use crate::backends::observer::Unasked;
 use crate::clock::{GroundClock, RunningTask};
-use crate::cluster::{BoxFuture, ByteStream, EndpointsReceiver, ReachedServers, ServerAccess};
+use crate::cluster::{ByteStream, ReachedServers, ServerAccess};
 use crate::limits::PROBE;
 
 /// How long one server may take to begin a watch.
 const BEGIN: Duration = Duration::from_secs(1);
 
 /// Watches etcd servers by dialling them.
-pub struct DialledStore {
-    reach: ReachedServers,
-    /// The server that is tried first.
-    first: AtomicUsize,
-}
-
-impl DialledStore {
-    pub fn of(reach: ReachedServers) -> Self {
-        let first = AtomicUsize::new(0);
-        Self { reach, first }
-    }
-}
-
-impl StoreSource for DialledStore {
-    fn open(
-        &self,
-        endpoints: &EndpointsReceiver,
-        prefix: &str,
-        from_revision: Option<i64>,
-    ) -> BoxFuture<'static, Result<OpenedStore, String>> {
-        let (reach, servers) = (self.reach.clone(), endpoints.borrow().accesses());
-        let (first, prefix) = (self.first.fetch_add(1, Relaxed), prefix.to_owned());
+pub fn watch_by(reach: ReachedServers) -> WatchStore {
+    // the server that is tried first
+    let turn = AtomicUsize::new(0);
+    Box::new(move |endpoints, prefix, from_revision| {
+        let (reach, servers) = (reach.clone(), endpoints.borrow().accesses());
+        let (first, prefix) = (turn.fetch_add(1, Relaxed), prefix.to_owned());
         Box::pin(async move {
             let mut last = "there is no server".to_owned();
             for number in 0..servers.len() {
@@ -64,8 +49,8 @@ impl StoreSource for DialledStore {
                     Ok((from_revision, changes)) => {
                         return Ok(OpenedStore {
                             from_revision,
-                            queries: Arc::new(DialledLeases { reach, servers }),
-                            changes: Box::new(changes),
+                            changes,
+                            why: Arc::new(move |lease| Box::pin(why_gone(reach.clone(), servers.clone(), lease))),
                         });
                     }
                     Err(why) => last = why,
@@ -73,14 +58,14 @@ impl StoreSource for DialledStore {
             }
             Err(last)
         })
-    }
+    })
 }
 
 async fn watch(
     reach: &ReachedServers,
     server: &ServerAccess,
     (prefix, from_revision): (&str, Option<i64>),
-) -> Result<(i64, DialledWatch), String> {
+) -> Result<(i64, ToldKeyChanges), String> {
     let connection = GrpcConnection::begin(reach, server).await?;
     let from_revision = match from_revision {
         Some(revision) => revision,
@@ -101,12 +86,14 @@ async fn watch(
     let (requests, mut answers) = connection.call("etcdserverpb.Watch/Watch", &request, false).await?;
     let created: Option<WatchResponse> = answers.next().await?;
     created.ok_or("it ended the watch")?;
-    let watch = DialledWatch {
-        answers,
-        _requests: requests,
-        _connection: connection,
-    };
-    Ok((from_revision, watch))
+    // the end of the requests would end the watch
+    let watched = (answers, requests, connection);
+    let changes = stream::unfold(watched, |mut watched| async move {
+        let answer: WatchResponse = watched.0.next().await.ok().flatten()?;
+        let changes: Vec<EtcdKeyChange> = answer.events.into_iter().filter_map(change).collect();
+        (!answer.canceled).then_some((changes, watched))
+    });
+    Ok((from_revision, changes.fuse().boxed()))
 }
 
 /// A watch of the keys with a prefix, from a revision on.
@@ -124,23 +111,6 @@ fn watch_of(prefix: &str, start_revision: i64) -> WatchCreateRequest {
     }
 }
 
-struct DialledWatch {
-    answers: GrpcAnswers,
-    /// Its end would end the watch.
-    _requests: SendStream<Bytes>,
-    _connection: GrpcConnection,
-}
-
-impl KeyChanges for DialledWatch {
-    fn next(&mut self) -> BoxFuture<'_, Option<Vec<EtcdKeyChange>>> {
-        Box::pin(async {
-            let answer: WatchResponse = self.answers.next().await.ok().flatten()?;
-            let goes_on = !answer.canceled;
-            goes_on.then(|| answer.events.into_iter().filter_map(change).collect())
-        })
-    }
-}
-
 fn change(event: Event) -> Option<EtcdKeyChange> {
     let deleted = event.r#type() == EventType::Delete;
     let kv = event.kv?;
@@ -153,31 +123,21 @@ fn change(event: Event) -> Option<EtcdKeyChange> {
     })
 }
 
-struct DialledLeases {
-    reach: ReachedServers,
-    servers: Vec<ServerAccess>,
-}
-
-impl LeaseQueries for DialledLeases {
-    fn why(&self, lease: i64) -> BoxFuture<'static, Unasked> {
-        let (reach, servers) = (self.reach.clone(), self.servers.clone());
-        Box::pin(async move {
-            for server in servers {
-                let asked = async {
-                    let connection = GrpcConnection::begin(&reach, &server).await?;
-                    let request = LeaseTimeToLiveRequest { id: lease };
-                    connection.ask("etcdserverpb.Lease/LeaseTimeToLive", &request).await
-                };
-                let answer: Option<Result<LeaseTimeToLiveResponse, String>> = reach.clock.within(PROBE, asked).await;
-                match answer {
-                    Some(Ok(answer)) if answer.ttl < 0 => return Unasked::Expired,
-                    Some(Ok(_)) => return Unasked::Deleted,
-                    _ => {}
-                }
-            }
-            Unasked::Unknown
-        })
+async fn why_gone(reach: ReachedServers, servers: Vec<ServerAccess>, lease: i64) -> Unasked {
+    for server in servers {
+        let asked = async {
+            let connection = GrpcConnection::begin(&reach, &server).await?;
+            let request = LeaseTimeToLiveRequest { id: lease };
+            connection.ask("etcdserverpb.Lease/LeaseTimeToLive", &request).await
+        };
+        let answer: Option<Result<LeaseTimeToLiveResponse, String>> = reach.clock.within(PROBE, asked).await;
+        match answer {
+            Some(Ok(answer)) if answer.ttl < 0 => return Unasked::Expired,
+            Some(Ok(_)) => return Unasked::Deleted,
+            _ => {}
+        }
     }
+    Unasked::Unknown
 }
 
 /// A connection on which calls are made.

@@ -1,6 +1,8 @@
-//! What a store tells of keys, and what it can be asked ([`KeyChanges`], [`LeaseQueries`]), whether it is real or a model.
+//! What a store tells of keys, and what it can be asked ([`OpenedStore`]), whether it is real or a model.
 
 use std::sync::Arc;
+
+use futures_util::stream::BoxStream;
 
 use crate::backends::observer::Unasked;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
@@ -19,33 +21,20 @@ pub struct EtcdKeyChange {
     pub lease: i64,
 }
 
-/// The changes of the keys with a prefix, in the order of their revisions.
-pub trait KeyChanges: Send {
-    /// What the store told next; `None` when the watch is over. What it told is not lost when the future is dropped.
-    fn next(&mut self) -> BoxFuture<'_, Option<Vec<EtcdKeyChange>>>;
-}
-
-/// What the store can be asked.
-pub trait LeaseQueries: Send + Sync {
-    /// Why a key of this lease went that its owner did not delete: its lease is gone, or it is not.
-    fn why(&self, lease: i64) -> BoxFuture<'static, Unasked>;
-}
+/// The changes of the keys with a prefix, in the order of their revisions, until the watch is over.
+pub type ToldKeyChanges = BoxStream<'static, Vec<EtcdKeyChange>>;
 
 /// A watch on a store.
 pub struct OpenedStore {
     /// The first revision that it tells of.
     pub from_revision: i64,
-    pub queries: Arc<dyn LeaseQueries>,
-    pub changes: Box<dyn KeyChanges>,
+    pub changes: ToldKeyChanges,
+    /// Why a key of this lease went that its owner did not delete: its lease is gone, or it is not.
+    pub why: Arc<dyn Fn(i64) -> BoxFuture<'static, Unasked> + Send + Sync>,
 }
 
-/// Watches stores.
-pub trait StoreSource: Send + Sync {
-    /// Watches the keys with `prefix` from a revision on; `None`: what happened before is not told.
-    fn open(
-        &self,
-        endpoints: &EndpointsReceiver,
-        prefix: &str,
-        from_revision: Option<i64>,
-    ) -> BoxFuture<'static, Result<OpenedStore, String>>;
-}
+/// A watch that begins; the error is a sentence.
+pub type OpeningStore = BoxFuture<'static, Result<OpenedStore, String>>;
+
+/// Watches the keys with a prefix from a revision on; `None`: what happened before is not told.
+pub type WatchStore = Box<dyn Fn(&EndpointsReceiver, &str, Option<i64>) -> OpeningStore + Send + Sync>;

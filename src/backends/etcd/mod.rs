@@ -1,11 +1,8 @@
 //! etcd: three servers that elect a leader; a lock is a prefix, and its contenders are keys with a lease below it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use harness_workloads::{BackendId, KeyValue};
-
-use dialled::DialledStore;
 
 use super::{Backend, BackendOptions, Topology};
 use harness_proxy::tap::Protocol;
@@ -33,10 +30,7 @@ pub static BACKEND: Backend = Backend {
     refuse,
     keys: "harness/{lock}",
     values: &[KeyValue::Revision],
-    observe: Some(&|endpoints, keys, reach| {
-        let source = DialledStore::of(reach);
-        Box::pin(observe(Arc::new(source), endpoints, keys))
-    }),
+    observe: Some(&|endpoints, keys, reach| Box::pin(observe(dialled::watch_by(reach), endpoints, keys))),
     // a key goes with the lease of its holder
     sweep: None,
     data: &data::EtcdData,

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use futures_util::stream::StreamExt;
 use harness_workloads::etcd::owner_name;
 
-use super::key_changes::{EtcdKeyChange, KeyChanges, OpenedStore, StoreSource};
+use super::key_changes::{EtcdKeyChange, OpenedStore, ToldKeyChanges, WatchStore};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, Unasked, observing};
 use crate::backends::owners::{Contender, OwnerQueues};
@@ -13,7 +14,7 @@ use crate::clock::GroundClock;
 use crate::cluster::EndpointsReceiver;
 
 struct EtcdObserver {
-    source: Arc<dyn StoreSource>,
+    source: WatchStore,
     endpoints: EndpointsReceiver,
     keys: LockKeys,
     store: OpenedStore,
@@ -33,12 +34,12 @@ struct WatchUpdate {
 
 /// Connects the observer of a store that `source` watches.
 pub async fn observe(
-    source: Arc<dyn StoreSource>,
+    source: WatchStore,
     endpoints: EndpointsReceiver,
     keys: LockKeys,
 ) -> Result<Observer, String> {
     // what earlier runs did on these servers is not of this one
-    let store = source.open(&endpoints, keys.pattern.before(), None).await?;
+    let store = source(&endpoints, keys.pattern.before(), None).await?;
     let observer = EtcdObserver {
         next_revision: store.from_revision,
         source,
@@ -63,7 +64,7 @@ impl EtcdObserver {
             loop {
                 log.pause().await;
                 let (prefix, from) = (self.keys.pattern.before(), Some(self.next_revision));
-                if let Ok(store) = self.source.open(&self.endpoints, prefix, from).await {
+                if let Ok(store) = (self.source)(&self.endpoints, prefix, from).await {
                     self.store = store;
                     break;
                 }
@@ -75,7 +76,7 @@ impl EtcdObserver {
     async fn next(&mut self, clock: GroundClock) -> Option<WatchUpdate> {
         match self.ahead.pop_front() {
             Some(told) => Some(told),
-            None => hear(&mut *self.store.changes, clock).await,
+            None => hear(&mut self.store.changes, clock).await,
         }
     }
 
@@ -102,13 +103,13 @@ impl EtcdObserver {
             return;
         };
         let changes = queues.remove(&lock, place);
-        let queries = Arc::clone(&self.store.queries);
-        let recording = log.record(&lock, changes, at, |_| queries.why(lease));
+        let why = Arc::clone(&self.store.why);
+        let recording = log.record(&lock, changes, at, |_| why(lease));
         let mut recording = std::pin::pin!(recording);
         loop {
             tokio::select! {
                 biased;
-                Some(told) = hear(&mut *self.store.changes, log.clock) => self.ahead.push_back(told),
+                Some(told) = hear(&mut self.store.changes, log.clock) => self.ahead.push_back(told),
                 () = &mut recording => break,
             }
         }
@@ -116,7 +117,7 @@ impl EtcdObserver {
 }
 
 /// What the store tells next, with the time at which it was heard; `None` when the watch is over.
-async fn hear(changes: &mut dyn KeyChanges, clock: GroundClock) -> Option<WatchUpdate> {
+async fn hear(changes: &mut ToldKeyChanges, clock: GroundClock) -> Option<WatchUpdate> {
     let changes = changes.next().await?;
     let at = clock.now_ns();
     Some(WatchUpdate { at, changes })

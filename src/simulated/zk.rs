@@ -10,7 +10,7 @@ use harness_workloads::zk::owner_name;
 use tokio::sync::mpsc;
 
 use super::ground::ServerModel;
-use crate::backends::ensemble::{EnsembleSource, NodeChange, NodeOwner, NodeQueries, OpenedEnsemble};
+use crate::backends::ensemble::{NodeChange, NodeOwner, NodeQueries, OpenedEnsemble, OpeningEnsemble};
 use crate::backends::observer::Unasked;
 use crate::backends::{self, zk_tick};
 use crate::clock::GroundClock;
@@ -104,13 +104,17 @@ impl ServerModel for ZkServersOfRun {
     }
 
     fn observe(&self) -> ConnectObserver {
-        let source = Arc::new(self.clone());
-        Box::new(move |endpoints, keys| Box::pin(backends::observe_ensemble(source.clone(), endpoints, keys)))
+        let servers = self.clone();
+        Box::new(move |endpoints, keys| {
+            let servers = servers.clone();
+            let source = move |_: &EndpointsReceiver, root: &str| servers.connect(root);
+            Box::pin(backends::observe_ensemble(Box::new(source), endpoints, keys))
+        })
     }
 }
 
-impl EnsembleSource for ZkServersOfRun {
-    fn open(&self, _: &EndpointsReceiver, root: &str) -> BoxFuture<'static, Result<OpenedEnsemble, String>> {
+impl ZkServersOfRun {
+    fn connect(&self, root: &str) -> OpeningEnsemble {
         if !self.leads() {
             return Box::pin(std::future::ready(Err("no server leads".to_owned())));
         }

@@ -1,4 +1,4 @@
-//! How real servers are heard ([`DialledEnsemble`]): a persistent recursive watch, and the leader's list of living sessions. These few
+//! How real servers are heard ([`connect_by`]): a persistent recursive watch, and the leader's list of living sessions. These few
 //! requests are made in ZooKeeper's own protocol, over streams of any kind: the client library has sockets and timers of this machine,
 //! which a world has not.
 //!
@@ -14,7 +14,7 @@ use harness_workloads::Login;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
-use super::ensemble::{EnsembleSource, NodeChange, NodeOwner, NodeQueries, OpenedEnsemble, ToldChange};
+use super::ensemble::{ConnectEnsemble, NodeChange, NodeOwner, NodeQueries, OpenedEnsemble, ToldChange};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::Unasked;
 use crate::clock::{GroundClock, RunningTask};
@@ -52,33 +52,19 @@ mod wire {
     pub const ANY_VERSION: i32 = -1;
 }
 
-/// Connects to ZooKeeper servers.
-pub struct DialledEnsemble {
-    reach: ReachedServers,
-    /// The path of the node that is written again and again.
-    proof: String,
-    /// The server that is tried first.
-    first: AtomicUsize,
-}
-
-impl DialledEnsemble {
-    /// With locks under these keys.
-    pub fn of(reach: ReachedServers, keys: &LockKeys) -> Self {
-        let proof = match &keys.mark {
-            None => PROOF_PATH.to_owned(),
-            // next to the locks, where all of the run is removed
-            Some(_) => format!("{}observer", keys.pattern.before()),
-        };
-        let first = AtomicUsize::new(0);
-        Self { reach, proof, first }
-    }
-}
-
-impl EnsembleSource for DialledEnsemble {
-    fn open(&self, endpoints: &EndpointsReceiver, root: &str) -> BoxFuture<'static, Result<OpenedEnsemble, String>> {
-        let (reach, endpoints) = (self.reach.clone(), endpoints.clone());
-        let (root, proof) = (root.to_owned(), self.proof.clone());
-        let first = self.first.fetch_add(1, Relaxed);
+/// Connects to ZooKeeper servers with locks under these keys.
+pub fn connect_by(reach: ReachedServers, keys: &LockKeys) -> ConnectEnsemble {
+    let proof = match &keys.mark {
+        None => PROOF_PATH.to_owned(),
+        // next to the locks, where all of the run is removed
+        Some(_) => format!("{}observer", keys.pattern.before()),
+    };
+    // the server that is tried first
+    let turn = AtomicUsize::new(0);
+    Box::new(move |endpoints, root| {
+        let (reach, endpoints) = (reach.clone(), endpoints.clone());
+        let (root, proof) = (root.to_owned(), proof.clone());
+        let first = turn.fetch_add(1, Relaxed);
         let begin = if reach.clock.is_virtual() { BEGIN_VIRTUAL } else { PROBE };
         Box::pin(async move {
             let servers = endpoints.borrow().servers();
@@ -103,7 +89,7 @@ impl EnsembleSource for DialledEnsemble {
             }
             Err(last)
         })
-    }
+    })
 }
 
 /// To whom a node belongs: a scheme of ZooKeeper's access lists, and whom it is to let in.

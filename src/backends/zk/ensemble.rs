@@ -55,11 +55,11 @@ pub struct OpenedEnsemble {
     pub changes: mpsc::UnboundedReceiver<ToldChange>,
 }
 
-/// Connects to ensembles.
-pub trait EnsembleSource: Send + Sync {
-    /// Connects, and hears of all nodes below `root` from then on, which is made if it is not there.
-    fn open(&self, endpoints: &EndpointsReceiver, root: &str) -> BoxFuture<'static, Result<OpenedEnsemble, String>>;
-}
+/// A connection that is made; the error is a sentence.
+pub type OpeningEnsemble = BoxFuture<'static, Result<OpenedEnsemble, String>>;
+
+/// Connects, and hears of all nodes below a root from then on, which is made if it is not there.
+pub type ConnectEnsemble = Box<dyn Fn(&EndpointsReceiver, &str) -> OpeningEnsemble + Send + Sync>;
 
 impl NodeOwner {
     /// The session as owners are named.

@@ -1,10 +1,6 @@
 //! ZooKeeper: three servers that elect a leader; a lock is a node, and its contenders are nodes below it.
 
-use std::sync::Arc;
-
 use harness_workloads::{BackendId, KeyValue};
-
-use dialled::DialledEnsemble;
 
 use super::{Backend, Topology};
 use harness_proxy::tap::Protocol;
@@ -34,8 +30,8 @@ pub static BACKEND: Backend = Backend {
     keys: "/harness/{lock}",
     values: &[KeyValue::Sequential, KeyValue::Node],
     observe: Some(&|endpoints, keys, reach| {
-        let source = DialledEnsemble::of(reach, &keys);
-        Box::pin(observe(Arc::new(source), endpoints, keys))
+        let source = dialled::connect_by(reach, &keys);
+        Box::pin(observe(source, endpoints, keys))
     }),
     sweep: Some(|endpoints| Box::pin(LockSweeper::connect(endpoints))),
     data: &data::ZkData,

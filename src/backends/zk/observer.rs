@@ -7,7 +7,7 @@ use std::time::Duration;
 use harness_workloads::KeyValue;
 use harness_workloads::zk::sequence_of;
 
-use super::ensemble::{EnsembleSource, NodeChange, NodeOwner, OpenedEnsemble, ToldChange};
+use super::ensemble::{ConnectEnsemble, NodeChange, NodeOwner, OpenedEnsemble, ToldChange};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, Unasked, observing};
 use crate::backends::owners::{Contender, OwnerQueues};
@@ -22,7 +22,7 @@ const REOPEN: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_millis(300);
 
 struct ZkObserver {
-    source: Arc<dyn EnsembleSource>,
+    source: ConnectEnsemble,
     endpoints: EndpointsReceiver,
     nodes: LockNodes,
     ensemble: OpenedEnsemble,
@@ -79,12 +79,12 @@ impl LockNodes {
 
 /// Connects the observer of an ensemble that `source` connects to.
 pub async fn observe(
-    source: Arc<dyn EnsembleSource>,
+    source: ConnectEnsemble,
     endpoints: EndpointsReceiver,
     keys: LockKeys,
 ) -> Result<Observer, String> {
     let nodes = LockNodes::of(keys);
-    let ensemble = source.open(&endpoints, &nodes.root).await?;
+    let ensemble = source(&endpoints, &nodes.root).await?;
     let observer = ZkObserver {
         source,
         endpoints,
@@ -105,7 +105,7 @@ impl ZkObserver {
             log.lost(ENSEMBLE, heard);
             self.ahead.clear();
             self.ensemble = loop {
-                let opening = self.source.open(&self.endpoints, &self.nodes.root);
+                let opening = (self.source)(&self.endpoints, &self.nodes.root);
                 match log.clock.within(REOPEN, opening).await {
                     Some(Ok(opened)) => break opened,
                     _ => log.pause().await,
@@ -363,14 +363,6 @@ mod tests {
         }
     }
 
-    struct ClosedEnsemble;
-
-    impl EnsembleSource for ClosedEnsemble {
-        fn open(&self, _: &EndpointsReceiver, _: &str) -> BoxFuture<'static, Result<OpenedEnsemble, String>> {
-            Box::pin(std::future::pending())
-        }
-    }
-
     /// Since when the ensemble was out of hearing.
     #[derive(Default)]
     struct LostHearing(Mutex<Option<u64>>);
@@ -391,7 +383,7 @@ mod tests {
             proofs: AtomicU64::new(u64::MAX),
         });
         let observer = ZkObserver {
-            source: Arc::new(ClosedEnsemble),
+            source: Box::new(|_, _| Box::pin(std::future::pending())),
             endpoints,
             nodes: nodes("/harness/{lock}", KeyValue::Sequential),
             ensemble: OpenedEnsemble {

@@ -10,7 +10,7 @@ use harness_simulation::redis::{RedisKeyChange, SimulatedRedis};
 use tokio::sync::mpsc;
 
 use super::ground::server_at;
-use crate::backends::keyspace::{KeyChange, Keyspace, KeyspaceSource};
+use crate::backends::keyspace::{KeyChange, Keyspace, OpeningKeyspace};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::Unasked;
 use crate::cluster::BoxFuture;
@@ -55,10 +55,9 @@ impl ModelKeyspaces {
         let mut listening = self.listening.lock().expect("no one panics while telling of a change");
         listening.retain(|listener| listener.server != server);
     }
-}
 
-impl KeyspaceSource for ModelKeyspaces {
-    fn open(&self, server: SocketAddr, keys: &LockKeys) -> BoxFuture<'static, Result<Box<dyn Keyspace>, String>> {
+    /// The keys of the server at this address.
+    pub fn open(&self, server: SocketAddr, keys: &LockKeys) -> OpeningKeyspace {
         let number = server_at(server);
         let runs = number < self.redis.count() && self.redis.is_running(number);
         let opened = runs

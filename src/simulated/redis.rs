@@ -10,7 +10,7 @@ use harness_workloads::BackendId;
 use super::ground::{ServerModel, answering, server_at};
 use super::keyspaces::ModelKeyspaces;
 use super::links::FaultableLink;
-use crate::backends;
+use crate::backends::{self, keyspace::OpenKeyspace};
 use crate::clock::GroundClock;
 use crate::cluster::{BoxFuture, Cluster, Replication, ServerAccess};
 use crate::faults::Links;
@@ -76,13 +76,8 @@ impl ServerModel for RedisServersOfRun {
 
     fn observe(&self) -> ConnectObserver {
         let keyspaces = self.keyspaces.clone();
-        Box::new(move |endpoints, keys| {
-            Box::pin(backends::observe_keyspaces(
-                Arc::new(keyspaces.clone()),
-                endpoints,
-                keys,
-            ))
-        })
+        let source: OpenKeyspace = Arc::new(move |server, keys| keyspaces.open(server, keys));
+        Box::new(move |endpoints, keys| Box::pin(backends::observe_keyspaces(source.clone(), endpoints, keys)))
     }
 }
 

@@ -3,14 +3,13 @@
 //! sentinels there is one group; a cluster has one for each part of the keys.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::sync::watch;
 
 use super::connection::RespConnection;
-use super::keyspace::RedisServerKeyspaces;
+use super::keyspace::open_by;
 use super::observer::{OneMaster, RedisObserver};
 use super::resp::RespValue;
 use crate::backends::lock_keys::LockKeys;
@@ -211,8 +210,7 @@ impl ElectedMaster {
         let at_first = Endpoints::new(states.addresses(), Some(choice.watched));
         let (master, of_master) = watch::channel(at_first);
         let login = states.endpoints.borrow().login();
-        let reach = states.reach.clone();
-        let keyspaces = Arc::new(RedisServerKeyspaces { login, reach });
+        let keyspaces = open_by(states.reach.clone(), login);
         Ok(Self {
             observer: RedisObserver::connect(keyspaces, of_master, keys, watched).await?,
             states,

@@ -39,32 +39,23 @@ pub trait Keyspace: Send + Sync {
     fn held(&mut self) -> BoxFuture<'_, Result<Vec<(String, String)>, String>>;
 }
 
-/// Opens the keyspaces of servers.
-pub trait KeyspaceSource: Send + Sync {
-    /// The keys of locks on the server at this address; the error says why it cannot be asked.
-    fn open(&self, server: SocketAddr, keys: &LockKeys) -> BoxFuture<'static, Result<Box<dyn Keyspace>, String>>;
-}
+/// The keys of locks on a server; the error says why it cannot be asked.
+pub type OpeningKeyspace = BoxFuture<'static, Result<Box<dyn Keyspace>, String>>;
 
-/// Opens connections to Redis servers.
-pub struct RedisServerKeyspaces {
-    /// `None` where they let everyone in.
-    pub login: Option<Arc<Login>>,
-    pub reach: ReachedServers,
-}
+/// Opens the keyspace of the server at an address.
+pub type OpenKeyspace = Arc<dyn Fn(SocketAddr, &LockKeys) -> OpeningKeyspace + Send + Sync>;
 
-impl KeyspaceSource for RedisServerKeyspaces {
-    fn open(&self, server: SocketAddr, keys: &LockKeys) -> BoxFuture<'static, Result<Box<dyn Keyspace>, String>> {
-        let (keys, reach) = (keys.clone(), self.reach.clone());
-        let server = ServerAccess {
-            address: server,
-            login: self.login.clone(),
-        };
+/// Opens connections to Redis servers. `login`: `None` where they let everyone in.
+pub fn open_by(reach: ReachedServers, login: Option<Arc<Login>>) -> OpenKeyspace {
+    Arc::new(move |address, keys| {
+        let (keys, reach, login) = (keys.clone(), reach.clone(), login.clone());
+        let server = ServerAccess { address, login };
         Box::pin(async move {
             let connection = RespConnection::open_by(&reach, &server).await?;
             let keyspace = KeyspaceConnection::open(connection, keys).await?;
             Ok(Box::new(keyspace) as Box<dyn Keyspace>)
         })
-    }
+    })
 }
 
 struct KeyspaceConnection {
@@ -421,12 +412,9 @@ mod tests {
             server
         });
         let following = async {
-            let keyspaces = RedisServerKeyspaces {
-                login: None,
-                reach: ReachedServers::REAL,
-            };
+            let open = open_by(ReachedServers::REAL, None);
             let keys = keys("harness:{lock}", KeyValue::String);
-            let mut keyspace = keyspaces.open(address, &keys).await.unwrap();
+            let mut keyspace = open(address, &keys).await.unwrap();
             let mut told = Vec::new();
             for _ in 0..4 {
                 let (lock, change) = keyspace.event().await.unwrap();

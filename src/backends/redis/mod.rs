@@ -1,12 +1,10 @@
 //! Redis: one server, or several independent ones for Redlock; a lock is a key. `failover` adds a replica. In the other topology
 //! sentinels watch over a master and its replicas, or the keys are spread over the masters of a cluster.
 
-use std::sync::Arc;
-
 use harness_workloads::{BackendId, KeyValue};
 
 pub use control::RedisReplication;
-use keyspace::{KeyspaceSource, RedisServerKeyspaces};
+use keyspace::OpenKeyspace;
 
 use super::lock_keys::LockKeys;
 use super::observer::Observer;
@@ -70,12 +68,8 @@ pub const PLAIN: Backend = Backend {
     keys: "harness:{lock}",
     values: &[KeyValue::String, KeyValue::Hash, KeyValue::List],
     observe: Some(&|endpoints, keys, reach| {
-        let login = endpoints.borrow().login();
-        Box::pin(observe(
-            Arc::new(RedisServerKeyspaces { login, reach }),
-            endpoints,
-            keys,
-        ))
+        let source = keyspace::open_by(reach, endpoints.borrow().login());
+        Box::pin(observe(source, endpoints, keys))
     }),
     // a key goes with its holder
     sweep: None,
@@ -95,7 +89,7 @@ fn refuse(options: &BackendOptions) -> Option<String> {
 
 /// Connects the observer of servers whose keys `source` tells of.
 pub async fn observe(
-    source: Arc<dyn KeyspaceSource>,
+    source: OpenKeyspace,
     endpoints: EndpointsReceiver,
     keys: LockKeys,
 ) -> Result<Observer, String> {

@@ -4,12 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use harness_checkers::history::RevokeCause;
 
-use super::keyspace::{KeyChange, Keyspace, KeyspaceSource};
+use super::keyspace::{KeyChange, Keyspace, OpenKeyspace};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, Unasked, observing};
 use crate::backends::owners::{Contender, OwnerChange};
@@ -46,7 +45,7 @@ pub struct RedisObserver {
     endpoints: EndpointsReceiver,
     at: SocketAddr,
     keys: LockKeys,
-    source: Arc<dyn KeyspaceSource>,
+    source: OpenKeyspace,
     connection: Box<dyn Keyspace>,
     master: OneMaster,
     /// Whether the last answer was late.
@@ -76,13 +75,13 @@ impl KeyOwner {
 
 impl RedisObserver {
     pub async fn connect(
-        source: Arc<dyn KeyspaceSource>,
+        source: OpenKeyspace,
         endpoints: EndpointsReceiver,
         keys: LockKeys,
         master: OneMaster,
     ) -> Result<Observer, String> {
         let at = first(&endpoints);
-        let connection = source.open(at, &keys).await?;
+        let connection = source(at, &keys).await?;
         let observer = Self {
             endpoints,
             at,
@@ -112,7 +111,7 @@ impl RedisObserver {
             }
             loop {
                 self.at = first(&self.endpoints);
-                let opening = self.source.open(self.at, &self.keys);
+                let opening = (self.source)(self.at, &self.keys);
                 if let Some(Ok(connection)) = log.clock.within(REOPEN, opening).await {
                     self.connection = connection;
                     break;
@@ -301,7 +300,7 @@ fn first(endpoints: &EndpointsReceiver) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
-    use std::sync::Mutex;
+    use std::sync::{Arc, Mutex};
 
     use harness_checkers::history::event::Fields;
     use harness_simulation::World;
@@ -345,17 +344,15 @@ mod tests {
         }
     }
 
-    struct OnePlay(Vec<PlayedEvent>, GroundClock);
-
-    impl KeyspaceSource for OnePlay {
-        fn open(&self, _: SocketAddr, _: &LockKeys) -> BoxFuture<'static, Result<Box<dyn Keyspace>, String>> {
+    fn played(events: Vec<PlayedEvent>, clock: GroundClock) -> OpenKeyspace {
+        Arc::new(move |_, _| {
             let keyspace = PlayedKeyspace {
-                events: self.0.iter().copied().collect(),
+                events: events.iter().copied().collect(),
                 asked: None,
-                clock: self.1,
+                clock,
             };
             Box::pin(async move { Ok(Box::new(keyspace) as Box<dyn Keyspace>) })
-        }
+        })
     }
 
     #[derive(Default)]
@@ -385,11 +382,11 @@ mod tests {
             let (_endpoints, receiver) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
             let at = first(&receiver);
             let keys = LockKeys::default_of(backends::of(BackendId::Redis));
-            let source = Arc::new(OnePlay(events.to_vec(), clock));
+            let source = played(events.to_vec(), clock);
             let mut observer = RedisObserver {
                 endpoints: receiver,
                 at,
-                connection: source.open(at, &keys).await.unwrap(),
+                connection: source(at, &keys).await.unwrap(),
                 keys,
                 source,
                 master: OneMaster::fixed(),

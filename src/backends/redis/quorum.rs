@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::keyspace::{KeyChange, Keyspace, KeyspaceSource};
+use super::keyspace::{KeyChange, Keyspace, OpenKeyspace};
 use super::observer::REOPEN;
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, RECONNECT, Unasked, observing};
@@ -20,7 +20,7 @@ use crate::cluster::EndpointsReceiver;
 pub struct QuorumObserver {
     endpoints: EndpointsReceiver,
     keys: LockKeys,
-    source: Arc<dyn KeyspaceSource>,
+    source: OpenKeyspace,
     connections: Vec<Box<dyn Keyspace>>,
 }
 
@@ -39,14 +39,14 @@ enum MasterReport {
 
 impl QuorumObserver {
     pub async fn connect(
-        source: Arc<dyn KeyspaceSource>,
+        source: OpenKeyspace,
         endpoints: EndpointsReceiver,
         keys: LockKeys,
     ) -> Result<Observer, String> {
         let masters = endpoints.borrow().servers();
         let mut connections = Vec::new();
         for address in masters {
-            connections.push(source.open(address, &keys).await?);
+            connections.push(source(address, &keys).await?);
         }
         let observer = Self {
             endpoints,
@@ -93,7 +93,7 @@ struct MasterWatch {
     master: usize,
     keys: LockKeys,
     endpoints: EndpointsReceiver,
-    source: Arc<dyn KeyspaceSource>,
+    source: OpenKeyspace,
     clock: GroundClock,
     to: mpsc::Sender<(usize, MasterReport)>,
 }
@@ -112,7 +112,7 @@ impl MasterWatch {
                     return;
                 }
                 let address = self.endpoints.borrow().servers()[self.master];
-                let opening = self.source.open(address, &self.keys);
+                let opening = (self.source)(address, &self.keys);
                 if let Some(Ok(opened)) = self.clock.within(REOPEN, opening).await {
                     break opened;
                 }

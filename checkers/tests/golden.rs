@@ -252,7 +252,12 @@ fn an_overlap_is_proven_by_where_its_holds_begin_and_end() {
 
 #[test]
 fn a_token_that_is_given_out_again_is_a_break_each_time() {
-    assert_eq!(findings(&golden("hl003_token_twice")).of(Property::Hl003).violation_count, 3);
+    assert_eq!(
+        findings(&golden("hl003_token_twice"))
+            .of(Property::Hl003)
+            .violation_count,
+        3
+    );
 }
 
 #[test]

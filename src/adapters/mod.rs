@@ -17,7 +17,8 @@ use std::{fs, io};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::installing::{Installed, cache_folder, fill_once, is_filled, said_by};
+pub use crate::installing::Installed;
+use crate::installing::{cache_folder, fill_once, is_filled, said_by};
 use archive::Archive;
 
 const LIST: &str = include_str!("../../workloads/adapters/adapters.toml");

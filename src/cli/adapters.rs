@@ -4,10 +4,9 @@ use std::borrow::Cow;
 
 use super::Failure;
 use super::stdout::print;
-use crate::adapters::{self, Adapter};
+use crate::adapters::{self, Adapter, Installed};
 use crate::config::suggest::unknown_word;
 use crate::exit::Exit;
-use crate::installing::Installed;
 
 /// Installs these adapters, or those of a backend, or all. One that cannot be installed does not keep the others from it.
 pub fn install(names: &[String], backend: Option<&str>) -> Result<Exit, Failure> {

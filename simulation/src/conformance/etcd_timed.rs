@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Proxy;
-use harness_workloads::etcd::{EtcdConnect, EtcdServers, EtcdSession};
 use harness_workloads::TokioHost;
+use harness_workloads::etcd::{EtcdConnect, EtcdServers, EtcdSession};
 
 use super::servers::{etcd, open_request};
 use super::stage::{ModelStage, RealStage, Stage};

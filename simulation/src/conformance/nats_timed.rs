@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Proxy;
-use harness_workloads::nats::{NatsConnect, NatsServers, NatsSession};
 use harness_workloads::TokioHost;
+use harness_workloads::nats::{NatsConnect, NatsServers, NatsSession};
 
 use super::servers::{nats, open_request};
 use super::stage::{ModelStage, RealStage, Stage};

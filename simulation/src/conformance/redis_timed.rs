@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Proxy;
-use harness_workloads::redis::{CompareBy, RedisConnect, RedisServers, RedisSession};
 use harness_workloads::TokioHost;
+use harness_workloads::redis::{CompareBy, RedisConnect, RedisServers, RedisSession};
 
 use super::servers::{open_request, redis};
 use super::stage::{ModelStage, RealStage, Stage};
@@ -113,7 +113,9 @@ impl RedisPlay<'_> {
             IsBroken => self.session.is_broken().to_string(),
             Begin => {
                 let session = self.session.clone();
-                return self.told.ask_beside("Begin", async move { plain(session.get(KEY).await) });
+                return self
+                    .told
+                    .ask_beside("Begin", async move { plain(session.get(KEY).await) });
             }
             Sleep(ms) => return self.told.sleep(ms).await,
             Stall => return self.stage.stall(),

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Proxy;
-use harness_workloads::zk::{ConnectionState, WatchEvent, ZkConnect, ZkServers, ZkSession};
 use harness_workloads::TokioHost;
+use harness_workloads::zk::{ConnectionState, WatchEvent, ZkConnect, ZkServers, ZkSession};
 
 use super::servers::{open_request, zookeeper};
 use super::stage::{ModelStage, RealStage, Stage};

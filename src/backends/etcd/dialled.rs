@@ -107,7 +107,6 @@ fn watch_of(prefix: &str, start_revision: i64) -> WatchCreateRequest {
         key,
         range_end,
         start_revision,
-        ..WatchCreateRequest::default()
     }
 }
 

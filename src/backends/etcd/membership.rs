@@ -147,7 +147,9 @@ async fn admit(member: &ClusterMember) -> Result<(), Status> {
 
 async fn settle(member: &ClusterMember) -> Result<(), String> {
     let status = async |servers: &Endpoints| {
-        let asked = MaintenanceClient::new(plain_channel(servers)).status(StatusRequest {}).await;
+        let asked = MaintenanceClient::new(plain_channel(servers))
+            .status(StatusRequest {})
+            .await;
         asked.map(tonic::Response::into_inner).map_err(said)
     };
     let others = status(&member.others).await?;

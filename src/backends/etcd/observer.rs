@@ -33,11 +33,7 @@ struct WatchUpdate {
 }
 
 /// Connects the observer of a store that `source` watches.
-pub async fn observe(
-    source: WatchStore,
-    endpoints: EndpointsReceiver,
-    keys: LockKeys,
-) -> Result<Observer, String> {
+pub async fn observe(source: WatchStore, endpoints: EndpointsReceiver, keys: LockKeys) -> Result<Observer, String> {
     // what earlier runs did on these servers is not of this one
     let store = source(&endpoints, keys.pattern.before(), None).await?;
     let observer = EtcdObserver {

@@ -228,10 +228,7 @@ impl ElectedMaster {
             master,
             roles,
         } = self;
-        tokio::join!(
-            observer(log.clone()),
-            Self::follow(states, choice, master, &roles, log)
-        );
+        tokio::join!(observer(log.clone()), Self::follow(states, choice, master, &roles, log));
     }
 
     /// Follows the master from server to server, until it is dropped.

@@ -43,7 +43,7 @@ pub enum ReadinessQuestion {
         /// Reads all bytes answered so far, and whether the server has closed the connection.
         answer: fn(bytes: &[u8], closed: bool) -> Readiness,
     },
-    Probe(&'static dyn ServerProbe),
+    Probe(&'static ServerProbe),
 }
 
 impl ReadinessQuestion {
@@ -51,21 +51,15 @@ impl ReadinessQuestion {
     pub async fn ask(&self, server: &ProbedServer, reach: &ReachedServers) -> Result<Serving, String> {
         let (question, answer) = match self {
             Self::Bytes { question, answer } => (*question, *answer),
-            Self::Probe(_) if reach.dial.is_some() => {
-                return Err("it is not known how to ask it in virtual time".to_owned());
-            }
-            Self::Probe(probe) => return probe.ask(server).await,
+            Self::Probe(probe) => return probe(server.clone(), reach.clone()).await,
         };
         let asked = converse(question, answer, server, reach);
         reach.clock.answer_within(PROBE, asked).await
     }
 }
 
-/// Finds out whether a server serves. It bounds the time of its own questions.
-pub trait ServerProbe: Sync {
-    /// The error says why it does not serve.
-    fn ask<'a>(&'a self, server: &'a ProbedServer) -> BoxFuture<'a, Result<Serving, String>>;
-}
+/// Finds out whether a server serves; the error says why it does not. It bounds the time of its own questions.
+pub type ServerProbe = dyn Fn(ProbedServer, ReachedServers) -> BoxFuture<'static, Result<Serving, String>> + Sync;
 
 /// A server that is asked whether it serves.
 #[derive(Debug, Clone)]

@@ -1,7 +1,5 @@
 //! What cannot be run in virtual time, each with the reason and the way out.
 
-use harness_workloads::BackendId;
-
 use super::library;
 use crate::config::Config;
 
@@ -16,9 +14,8 @@ pub fn refusal(config: &Config) -> Option<String> {
     if let Some(why) = library::missing() {
         return Some(format!("--runtime virtual: {why}"));
     }
-    use BackendId::{Etcd, Postgres, Redis, Valkey, Zk};
-    if !matches!(config.backend.id, Some(Redis | Valkey | Zk | Etcd | Postgres)) {
-        return says("only servers of Redis, Valkey, ZooKeeper, etcd and PostgreSQL run in virtual time");
+    if config.backend.id.is_none() {
+        return says("it is not known how to ask the servers of a described store over the simulated network");
     }
     let missing = (config.backend.software.missing)();
     // those of a version are fetched

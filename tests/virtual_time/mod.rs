@@ -3,6 +3,8 @@
 mod clients;
 mod etcd;
 mod forks;
+mod mariadb;
+mod nats;
 mod postgres;
 mod redis;
 mod shrink;
@@ -236,7 +238,6 @@ fn a_replay_that_differs_says_where_and_has_an_exit_code_of_its_own() {
 fn what_cannot_run_in_virtual_time_is_refused_with_the_runtime_that_can() {
     let harness = Harness::new();
     for words in [
-        "--backend mariadb",
         "--backend redis --tls",
         "--backend postgres --fault failover",
         "--backend redis --fault slow-disk",
@@ -249,6 +250,9 @@ fn what_cannot_run_in_virtual_time_is_refused_with_the_runtime_that_can() {
             &["virtual", "--runtime local"],
         );
     }
+    let described = concat!(env!("CARGO_MANIFEST_DIR"), "/workloads/stores/kube-lease.toml");
+    let words = format!("run --runtime virtual --backend {described} --client true");
+    harness.assert_says(&words, 2, &["a described store", "--runtime local"]);
 }
 
 #[test]

@@ -11,8 +11,8 @@ use harness_proxy::tap::Protocol;
 
 use super::{Backend, Topology};
 use crate::cluster::{
-    ContainerSpec, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering, ReadinessQuestion, ServerSoftware,
-    find_program,
+    BoxFuture, ContainerSpec, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering, ReachedServers,
+    ReadinessQuestion, ServerSoftware, find_program,
 };
 
 mod commands;
@@ -22,7 +22,6 @@ mod probe;
 mod template;
 
 use data::DescribedData;
-use probe::DescribedProbe;
 pub use template::{PlaceValues, Template};
 
 /// Where files are in a container.
@@ -252,6 +251,7 @@ fn leaked<T>(value: T) -> &'static T {
 pub fn backend(description: StoreDescription) -> &'static Backend {
     let store = leaked(description);
     let images: Vec<&'static str> = store.docker.iter().map(|(image, _)| image.as_str()).collect();
+    let probe = move |server, _: ReachedServers| -> BoxFuture<'static, _> { Box::pin(probe::ask(store, server)) };
     let software = leaked(ServerSoftware {
         backend: &store.name,
         product: &store.product,
@@ -268,7 +268,7 @@ pub fn backend(description: StoreDescription) -> &'static Backend {
         launch: leaked(|setup: &NodeSetup| store.launch(setup)),
         confined: false,
         container: leaked(|setup: &NodeSetup| store.container(setup)),
-        question: ReadinessQuestion::Probe(leaked(DescribedProbe(store))),
+        question: ReadinessQuestion::Probe(leaked(probe)),
         guard: LoginGuard::Unknown,
         first_connection: None,
         membership: None,

@@ -5,7 +5,7 @@ use tokio::time::timeout;
 
 use super::commands::output;
 use super::{PlaceValues, ReadyWhen, StoreDescription, named, program_of_harness};
-use crate::cluster::{BoxFuture, ProbedServer, ServerProbe, Serving, image_name};
+use crate::cluster::{ProbedServer, Serving, image_name};
 use crate::limits::PROBE;
 
 /// The role of a server that has no other.
@@ -13,62 +13,52 @@ const ALONE: &str = "standalone";
 /// The role of one of several servers that are asked for none.
 const ONE_OF_SEVERAL: &str = "member";
 
-pub struct DescribedProbe(pub &'static StoreDescription);
-
-impl ServerProbe for DescribedProbe {
-    fn ask<'a>(&'a self, server: &'a ProbedServer) -> BoxFuture<'a, Result<Serving, String>> {
-        Box::pin(self.probe(server))
-    }
-}
-
-impl DescribedProbe {
-    async fn probe(&self, server: &ProbedServer) -> Result<Serving, String> {
-        let connected = timeout(PROBE, TcpStream::connect(server.address)).await;
-        let connected = connected.map_err(|_| "it does not answer".to_owned())?;
-        connected.map_err(|error| error.to_string())?;
-        let store = self.0;
-        match &store.ready {
-            ReadyWhen::Connects => {}
-            // the log of a server that was started again has the line of the first start
-            ReadyWhen::Log(_) if !server.first => {}
-            ReadyWhen::Log(text) => {
-                let log = std::fs::read(&server.log).unwrap_or_default();
-                if !String::from_utf8_lossy(&log).contains(text) {
-                    return Err(format!("its log has no {text:?} yet"));
-                }
-            }
-            ReadyWhen::Command(command) => {
-                output(&command.fill(&self.values(server)), store.folder()).await?;
+/// Whether a server of this store serves; the error says why not.
+pub async fn ask(store: &'static StoreDescription, server: ProbedServer) -> Result<Serving, String> {
+    let connected = timeout(PROBE, TcpStream::connect(server.address)).await;
+    let connected = connected.map_err(|_| "it does not answer".to_owned())?;
+    connected.map_err(|error| error.to_string())?;
+    match &store.ready {
+        ReadyWhen::Connects => {}
+        // the log of a server that was started again has the line of the first start
+        ReadyWhen::Log(_) if !server.first => {}
+        ReadyWhen::Log(text) => {
+            let log = std::fs::read(&server.log).unwrap_or_default();
+            if !String::from_utf8_lossy(&log).contains(text) {
+                return Err(format!("its log has no {text:?} yet"));
             }
         }
-        let (role, leads) = match &store.role {
-            None if server.nodes.len() == 1 => (ALONE.to_owned(), true),
-            None => (ONE_OF_SEVERAL.to_owned(), false),
-            Some(question) => {
-                let said = output(&question.command.fill(&self.values(server)), store.folder()).await?;
-                let role = said.split_whitespace().next().ok_or("it has no role yet")?.to_owned();
-                let leads = question.leads.contains(&role);
-                (role, leads)
-            }
-        };
-        let tag = store.docker.as_ref().and_then(|(image, _)| image_name::tag(image));
-        Ok(Serving {
-            role,
-            leads,
-            version: tag.unwrap_or("?").to_owned(),
-        })
+        ReadyWhen::Command(command) => {
+            output(&command.fill(&values(store, &server)), store.folder()).await?;
+        }
     }
+    let (role, leads) = match &store.role {
+        None if server.nodes.len() == 1 => (ALONE.to_owned(), true),
+        None => (ONE_OF_SEVERAL.to_owned(), false),
+        Some(question) => {
+            let said = output(&question.command.fill(&values(store, &server)), store.folder()).await?;
+            let role = said.split_whitespace().next().ok_or("it has no role yet")?.to_owned();
+            let leads = question.leads.contains(&role);
+            (role, leads)
+        }
+    };
+    let tag = store.docker.as_ref().and_then(|(image, _)| image_name::tag(image));
+    Ok(Serving {
+        role,
+        leads,
+        version: tag.unwrap_or("?").to_owned(),
+    })
+}
 
-    /// The values of a server as this machine reaches it.
-    fn values(&self, server: &ProbedServer) -> PlaceValues {
-        let mut values = self.0.of_server(&server.nodes, server.me);
-        values.extend(named([
-            ("container", server.nodes[server.me].host.clone()),
-            ("host", server.address.ip().to_string()),
-            ("port", server.address.port().to_string()),
-            ("store", self.0.folder().display().to_string()),
-            ("harness", program_of_harness()),
-        ]));
-        values
-    }
+/// The values of a server as this machine reaches it.
+fn values(store: &StoreDescription, server: &ProbedServer) -> PlaceValues {
+    let mut values = store.of_server(&server.nodes, server.me);
+    values.extend(named([
+        ("container", server.nodes[server.me].host.clone()),
+        ("host", server.address.ip().to_string()),
+        ("port", server.address.port().to_string()),
+        ("store", store.folder().display().to_string()),
+        ("harness", program_of_harness()),
+    ]));
+    values
 }

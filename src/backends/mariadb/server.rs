@@ -6,12 +6,11 @@ use std::net::SocketAddr;
 
 use harness_workloads::Login;
 use harness_workloads::mariadb::{MysqlConnection, MysqlError, literal};
-use tokio::time::timeout;
 
 use crate::clock::GroundClock;
 use crate::cluster::{
-    BoxFuture, ContainerSpec, Endpoints, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer,
-    ReadinessQuestion, ServerProbe, ServerSoftware, Serving, lacks, missing_program,
+    ContainerSpec, Endpoints, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer,
+    ReachedServers, ReadinessQuestion, ServerSoftware, Serving, lacks, missing_program,
 };
 use crate::limits::{PROBE, SERVER_BACK};
 
@@ -34,7 +33,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     launch: &launch,
     confined: true,
     container: &container,
-    question: ReadinessQuestion::Probe(&MariadbProbe),
+    question: ReadinessQuestion::Probe(&|server, reach| Box::pin(probe(server, reach))),
     guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
     first_connection: None,
     membership: None,
@@ -52,10 +51,15 @@ const USERS: &str = "CREATE USER IF NOT EXISTS root@'%';\nGRANT ALL PRIVILEGES O
 /// would undo that the server dies with harness. Servers need a `tmp` each: one that starts removes the temporary tables of
 /// the others.
 const START: &str = r#"as=
+# in virtual time nobody else ends a wait in the kernel
+aio=
+[ -z "$HARNESS_VIRTUAL_TIME" ] || aio=--innodb-use-native-aio=0
 if [ "$(id -u)" = 0 ]; then
   user=mysql
   id -u "$user" >/dev/null 2>&1 || user=nobody
   chown "$user" . && chmod o+x . .. || exit
+  # in virtual time it has sockets and a page of memory beside its folder
+  [ -z "$HARNESS_VIRTUAL_TIME" ] || chown "$user" .. "${HARNESS_VIRTUAL_TIME%.page}".* || exit
   as="setpriv --reuid=$user --regid=$(id -g "$user") --clear-groups --pdeathsig=KILL"
 fi
 data=$PWD/data
@@ -67,11 +71,11 @@ if [ ! -e made ]; then
   $as mkdir tmp || exit
   $as "$install" --no-defaults ${BASE:+"--basedir=$BASE"} --datadir="$data" --tmpdir="$PWD/tmp" \
     --auth-root-authentication-method=normal --skip-test-db \
-    --skip-name-resolve --debug-no-sync --innodb-log-file-size=8M --innodb-autoextend-increment=1 || exit
+    --skip-name-resolve --debug-no-sync --innodb-log-file-size=8M --innodb-autoextend-increment=1 $aio || exit
   $as touch made
 fi
 exec $as "$server" --no-defaults --datadir="$data" --tmpdir="$PWD/tmp" --init-file="$PWD/users.sql" \
-  --pid-file="$PWD/pid" "$@"
+  --pid-file="$PWD/pid" $aio "$@"
 "#;
 
 fn launch(setup: &NodeSetup) -> Launch {
@@ -134,20 +138,17 @@ fn arguments(setup: &NodeSetup) -> Vec<String> {
 }
 
 /// Logs in as clients do.
-struct MariadbProbe;
-
-impl ServerProbe for MariadbProbe {
-    fn ask<'a>(&'a self, server: &'a ProbedServer) -> BoxFuture<'a, Result<Serving, String>> {
-        Box::pin(async move {
-            let connected = timeout(PROBE, MysqlConnection::connect(server.address, server.login.as_deref())).await;
-            match connected.unwrap_or_else(|_| Err(MysqlError::Ended("it does not answer".into()))) {
-                Ok(connection) => Ok(serving(connection.version())),
-                // it wants another password, which it does when it serves
-                Err(MysqlError::Refused { code: DENIED, .. }) => Ok(serving("?")),
-                Err(error) => Err(error.to_string()),
-            }
-        })
-    }
+async fn probe(server: ProbedServer, reach: ReachedServers) -> Result<Serving, String> {
+    let asked = async {
+        let stream = reach.connect(server.address).await?;
+        match MysqlConnection::over(stream, server.login.as_deref()).await {
+            Ok((connection, _)) => Ok(serving(connection.version())),
+            // it wants another password, which it does when it serves
+            Err(MysqlError::Refused { code: DENIED, .. }) => Ok(serving("?")),
+            Err(error) => Err(error.to_string()),
+        }
+    };
+    reach.clock.answer_within(PROBE, asked).await
 }
 
 /// Makes the one user who may log in, with all rights. `root` stays, since every start makes it where it is not, and is locked.

@@ -45,7 +45,8 @@ async fn connect(
     login: Option<&Login>,
 ) -> Result<ServerConnection, String> {
     let stream = reach.connect(server).await?;
-    NatsConnection::greet(stream, login, u64::from(std::process::id())).await
+    // no two connections share a moment, and a run in virtual time has the same moments again
+    NatsConnection::greet(stream, login, reach.clock.now_ns()).await
 }
 
 /// Asks; the error is a sentence.

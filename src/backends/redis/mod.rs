@@ -88,11 +88,7 @@ fn refuse(options: &BackendOptions) -> Option<String> {
 }
 
 /// Connects the observer of servers whose keys `source` tells of.
-pub async fn observe(
-    source: OpenKeyspace,
-    endpoints: EndpointsReceiver,
-    keys: LockKeys,
-) -> Result<Observer, String> {
+pub async fn observe(source: OpenKeyspace, endpoints: EndpointsReceiver, keys: LockKeys) -> Result<Observer, String> {
     let servers = endpoints.borrow().servers().len();
     if servers > 1 {
         quorum::QuorumObserver::connect(source, endpoints, keys).await

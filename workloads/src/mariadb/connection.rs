@@ -6,8 +6,10 @@
 
 use std::borrow::Cow;
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Waker};
 
-use mysql_common::auth::plugins::{AuthProc, ChallengeResponsePlugin, Context};
+use mysql_common::auth::plugins::{self, AuthProc, ChallengeResponsePlugin};
 use mysql_common::constants::CapabilityFlags;
 use mysql_common::io::ParseBuf;
 use mysql_common::packets::{
@@ -15,8 +17,7 @@ use mysql_common::packets::{
 };
 use mysql_common::proto::MySerialize;
 use mysql_common::value::{TextValue, Value, ValueDeserializer};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::OwnedWriteHalf;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, ToSocketAddrs};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
@@ -84,9 +85,10 @@ impl MysqlAnswer {
 
 /// One connection; it ends when it is dropped.
 pub struct MysqlConnection {
-    writer: OwnedWriteHalf,
+    writer: Box<dyn AsyncWrite + Send + Sync + Unpin>,
     packets: mpsc::UnboundedReceiver<Vec<u8>>,
-    reader: AbortHandle,
+    /// Where it is a task of its own.
+    reader: Option<AbortHandle>,
     is_over: watch::Receiver<bool>,
     version: String,
     /// An answer has not come to its end.
@@ -97,9 +99,12 @@ impl Drop for MysqlConnection {
     fn drop(&mut self) {
         if !self.asking {
             // so that the server does not note an aborted connection; behind a statement it would be a part of that
-            let _ = self.writer.try_write(&[1, 0, 0, 0, COM_QUIT]);
+            let mut now = Context::from_waker(Waker::noop());
+            let _ = Pin::new(&mut self.writer).poll_write(&mut now, &[1, 0, 0, 0, COM_QUIT]);
         }
-        self.reader.abort();
+        if let Some(reader) = &self.reader {
+            reader.abort();
+        }
     }
 }
 
@@ -109,7 +114,7 @@ struct Challenge<'a> {
     nonce: &'a [u8],
 }
 
-impl Context for &Challenge<'_> {
+impl plugins::Context for &Challenge<'_> {
     fn pass(&self) -> &[u8] {
         self.password
     }
@@ -134,28 +139,39 @@ impl Context for &Challenge<'_> {
 impl MysqlConnection {
     /// Connects as `root` without a password, unless there is a login.
     pub async fn connect(address: impl ToSocketAddrs, login: Option<&Login>) -> Result<Self, MysqlError> {
-        let mut stream = TcpStream::connect(address).await.map_err(MysqlError::ended)?;
+        let stream = TcpStream::connect(address).await.map_err(MysqlError::ended)?;
         stream.set_nodelay(true).map_err(MysqlError::ended)?;
+        let (mut connection, reading) = Self::over(stream, login).await?;
+        connection.reader = Some(tokio::spawn(reading).abort_handle());
+        Ok(connection)
+    }
+
+    /// The same over a stream that is open, with the task that reads: the connection has no answers without it, and lasts as long as either.
+    pub async fn over<S: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static>(
+        mut stream: S,
+        login: Option<&Login>,
+    ) -> Result<(Self, impl Future<Output = ()> + Send + use<S>), MysqlError> {
         let version = log_in(&mut stream, login).await?;
-        let (mut from_server, writer) = stream.into_split();
+        let (mut from_server, writer) = tokio::io::split(stream);
         let (sender, packets) = mpsc::unbounded_channel();
         let (over, is_over) = watch::channel(false);
-        let reader = tokio::spawn(async move {
+        let reading = async move {
             while let Ok((_, packet)) = read_packet(&mut from_server).await {
                 if sender.send(packet).is_err() {
                     break;
                 }
             }
             let _ = over.send(true);
-        });
-        Ok(MysqlConnection {
-            writer,
+        };
+        let connection = MysqlConnection {
+            writer: Box::new(writer),
             packets,
-            reader: reader.abort_handle(),
+            reader: None,
             is_over,
             version,
             asking: false,
-        })
+        };
+        Ok((connection, reading))
     }
 
     /// Whether the server is a MariaDB, which differs from MySQL in a few functions.
@@ -254,7 +270,10 @@ impl MysqlConnection {
 }
 
 /// Logs in; answers the server's version.
-async fn log_in(stream: &mut TcpStream, login: Option<&Login>) -> Result<String, MysqlError> {
+async fn log_in(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    login: Option<&Login>,
+) -> Result<String, MysqlError> {
     let (user, password) = login.map_or(("root", ""), |login| (&login.user, &login.password));
     let (mut number, greeting) = read_packet(stream).await.map_err(MysqlError::ended)?;
     if greeting.first() == Some(&0xff) {
@@ -357,11 +376,7 @@ async fn read_packet(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<(u8, V
 }
 
 /// Writes a payload that is shorter than the longest packet.
-async fn write_packet(
-    stream: &mut (impl tokio::io::AsyncWrite + Unpin),
-    number: u8,
-    payload: &[u8],
-) -> Result<(), MysqlError> {
+async fn write_packet(stream: &mut (impl AsyncWrite + Unpin), number: u8, payload: &[u8]) -> Result<(), MysqlError> {
     if payload.len() >= LONGEST {
         return Err(MysqlError::Refused {
             code: 1153,

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use harness_checkers::{Model, ReadOptions};
 use harness_workloads::Policy;
 
+use super::debugger::{DebuggedProcess, GDB};
 use super::examples;
 use super::hunt_args::{HuntArgs, ShrinkArgs};
 use super::init::Language;
@@ -261,6 +262,15 @@ pub struct ReportArgs {
 pub struct ReplayArgs {
     /// A run in virtual time: `latest`, its folder or the start of its name
     pub wanted: String,
+    /// Stop the world before this event of the history, with a debugger on a process (--runtime virtual)
+    #[arg(long, value_name = "EVENT", requires = "debug", value_parser = clap::value_parser!(u64).range(2..))]
+    pub until: Option<u64>,
+    /// The client or server to debug: `c0`, `n1`
+    #[arg(long, value_name = "PROCESS", requires = "until")]
+    pub debug: Option<DebuggedProcess>,
+    /// The command of the debugger, with `{pid}` for the process; the run goes on when it lets the process go on, or ends
+    #[arg(long, value_name = "COMMAND", requires = "debug", default_value = GDB)]
+    pub debugger: String,
     /// Folder of all runs
     #[arg(long, value_name = "DIR", default_value = "results")]
     pub results: PathBuf,

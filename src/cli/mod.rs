@@ -9,6 +9,7 @@ mod client;
 mod client_check;
 mod compare;
 mod consent;
+mod debugger;
 mod discovery;
 mod doctor;
 mod examined;

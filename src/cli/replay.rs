@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::args::ReplayArgs;
+use super::debugger::Debugger;
 use super::examined::find;
 use super::experiment::{completed, options_of, set_option};
 use super::stdout::print;
@@ -15,9 +16,9 @@ use crate::cluster::Runtime;
 use crate::cluster::leftovers::claim::Claim;
 use crate::event::ProgressSender;
 use crate::exit::Exit;
-use crate::in_virtual_time;
+use crate::in_virtual_time::{self, Breakpoint};
 use crate::plan::kept_windows::planned;
-use crate::run::{RunFolder, RunSpec};
+use crate::run::{RunFolder, RunOutcome, RunSpec};
 use crate::simulated;
 use crate::store::RunInfo;
 
@@ -32,8 +33,17 @@ pub fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
     };
     let before = fs::read(&stored.history)
         .map_err(|error| Failure::environment(format!("could not read {}: {error}", stored.history.display())))?;
+    if args.until.is_some() && info.is_simulated() {
+        return Err(Failure::usage(
+            "--debug is for the programs of a run with --runtime virtual\nhint: a run on models is one process: rust-gdb --args harness replay RUN",
+        ));
+    }
+    let events = before.split(|byte| *byte == b'\n').count().saturating_sub(2) as u64;
+    if args.until.is_some_and(|event| event > events) {
+        return Err(Failure::usage(format!("the run has {events} events")));
+    }
     let claim = Claim::make("replay").map_err(Failure::environment)?;
-    let made = again(info, claim.folder());
+    let made = again(args, info, claim.folder());
     // what was made again is what there is already, or is told line by line
     drop(claim);
     let (same, told) = compared(&before, &made?);
@@ -64,7 +74,7 @@ const OTHER_PROGRAMS: &str = "a program, its libraries or its files may have cha
 does not control (docs/virtual.md)\n";
 
 /// Makes the run in `folder`; its history.
-fn again(info: &RunInfo, folder: &Path) -> Result<Vec<u8>, Failure> {
+fn again(args: &ReplayArgs, info: &RunInfo, folder: &Path) -> Result<Vec<u8>, Failure> {
     let mut options = options_of(&info.again);
     // one that fell to simulated servers does not name them
     set_option(&mut options, "runtime", Some(info.runtime.clone()));
@@ -83,13 +93,32 @@ fn again(info: &RunInfo, folder: &Path) -> Result<Vec<u8>, Failure> {
     };
     let history = spec.folder.history();
     let outcome = match spec.choice.runtime {
-        Runtime::Virtual => run_to_end(in_virtual_time::execute(spec, Arc::default())),
+        Runtime::Virtual => run_to_end(until_breakpoint(args, spec)),
         _ => simulated::execute_here(spec),
     };
     if let Some(error) = outcome.error {
         return Err(Failure::environment(error));
     }
     fs::read(&history).map_err(|error| Failure::environment(format!("could not read {}: {error}", history.display())))
+}
+
+/// Makes the run, and starts the debugger at its breakpoint, if there is one.
+async fn until_breakpoint(args: &ReplayArgs, spec: RunSpec) -> RunOutcome {
+    let (Some(before), Some(process)) = (args.until, args.debug) else {
+        return in_virtual_time::execute(spec, Arc::default()).await;
+    };
+    // it is for the debugger, which has the same terminal
+    tokio::spawn(async { while tokio::signal::ctrl_c().await.is_ok() {} });
+    let debugger = Arc::new(Debugger::of(&args.debugger));
+    let attached = Arc::clone(&debugger);
+    let breakpoint = Breakpoint {
+        before,
+        program: process.program(spec.config.per_process),
+        on_break: Box::new(move |pids| attached.attach(pids)),
+    };
+    let outcome = in_virtual_time::execute_until(Some(breakpoint), spec, Arc::default()).await;
+    debugger.end();
+    outcome
 }
 
 /// Whether two histories are the same, and a sentence that says so or shows the first line in which they differ.

@@ -113,6 +113,11 @@ impl Family {
         })
     }
 
+    /// Its processes, the first one first.
+    pub fn pids(&self) -> Vec<u32> {
+        self.processes.pids()
+    }
+
     /// Adds an end; what it says is given to `on_said` after each step.
     pub fn add_end(&self, descriptor: OwnedFd, on_said: Option<OnSaid>, connection: Option<u16>) -> EndNumber {
         let mut state = self.state.borrow_mut();

@@ -144,17 +144,21 @@ impl Patience {
             (seen.did, seen.acted, seen.computed_then) = (did, now, computed);
         }
         let spins = seen.acted.elapsed() > STEP && computed.saturating_sub(seen.computed_then) > LEAST;
-        if spins || computed.saturating_sub(seen.computed_before) > STEP {
+        let computes = spins || computed.saturating_sub(seen.computed_before) > STEP;
+        let waits = seen.moved.elapsed() > STEP;
+        if (computes || waits) && is_debugged(pid, thread) {
+            self.seen = None;
+            return Ok(());
+        }
+        if computes {
             return Err(Hindrance::Computes {
                 thread: in_words(pid, thread),
             });
         }
-        if seen.moved.elapsed() > STEP {
-            let call = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")).unwrap_or_default();
-            let number = call.split(' ').next().unwrap_or_default().trim().to_owned();
+        if waits {
             return Err(Hindrance::Waits {
                 thread: in_words(pid, thread),
-                call: format!("system call {number}"),
+                call: format!("system call {}", waiting_call(pid, thread)[0]),
             });
         }
         Ok(())
@@ -177,6 +181,29 @@ impl Patience {
             true => Err(Hindrance::Unloaded { program: name }),
             false => Ok(()),
         }
+    }
+}
+
+/// The words of the system call in which a thread waits, its number first.
+fn waiting_call(pid: u32, thread: u32) -> Vec<String> {
+    let call = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")).unwrap_or_default();
+    call.trim().split(' ').map(str::to_owned).collect()
+}
+
+/// Whether a debugger has a process, or a thread of it reads a terminal, as the debugger of an interpreter does: a user takes any time.
+fn is_debugged(pid: u32, thread: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+    if tracer.is_some_and(|tracer| tracer.trim() != "0") {
+        return true;
+    }
+    match &waiting_call(pid, thread)[..] {
+        [number, descriptor, ..] if number == "0" => {
+            let number = u32::from_str_radix(descriptor.trim_start_matches("0x"), 16).unwrap_or_default();
+            let file = fs::read_link(format!("/proc/{pid}/fd/{number}")).unwrap_or_default();
+            file.starts_with("/dev/pts") || file == Path::new("/dev/tty")
+        }
+        _ => false,
     }
 }
 

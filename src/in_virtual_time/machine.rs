@@ -110,6 +110,11 @@ impl WorldMachine {
         })
     }
 
+    /// Keeps the world from going on; the first reason is the one that is said.
+    pub fn fail(&self, why: String) {
+        fail(&self.failed, why);
+    }
+
     /// Says why the world cannot go on, once it cannot.
     pub fn failed(&self) -> watch::Receiver<Option<String>> {
         self.failed.subscribe()
@@ -233,16 +238,18 @@ impl WorldMachine {
                 (place.on_listen)(family);
                 take_dialled(family, &net, |to| (place.router)(to).or_else(|| own.way(family, to)));
             }),
-            on_hindrance: Box::new(move |why| {
-                failed.send_if_modified(|failed| {
-                    let first = failed.is_none();
-                    failed.get_or_insert(why);
-                    first
-                });
-            }),
+            on_hindrance: Box::new(move |why| fail(&failed, why)),
         });
         self.families.borrow_mut().push(Rc::downgrade(&family));
         Ok(StartedFamily { family, input, output })
+    }
+
+    /// The processes of the program of this name that runs, its first one first.
+    pub fn processes_of(&self, name: &str) -> Option<Vec<u32>> {
+        let families = self.families.borrow();
+        let mut families = families.iter().filter_map(std::rc::Weak::upgrade);
+        let family = families.rfind(|family| family.name == name && !family.is_over())?;
+        Some(family.pids())
     }
 
     /// Kills whatever still runs.
@@ -283,6 +290,14 @@ impl WorldMachine {
         connect(end.as_raw_fd(), &UnixAddr::new(&at).map_err(failed)?).map_err(failed)?;
         Ok(family.add_end(end, Some(on_said), Some(number)))
     }
+}
+
+fn fail(failed: &watch::Sender<Option<String>>, why: String) {
+    failed.send_if_modified(|failed| {
+        let first = failed.is_none();
+        failed.get_or_insert(why);
+        first
+    });
 }
 
 /// What a family is begun with.

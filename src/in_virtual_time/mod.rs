@@ -5,6 +5,7 @@
 //! programs: made twice, it has the same history, byte by byte. The network is the simulated one; the library that is loaded into each
 //! process is in `loaded/`, and what the two share is [`page`]. `docs/virtual.md` says what is real and what is not.
 
+mod breakpoint;
 mod client_check;
 mod clients;
 mod ends;
@@ -37,6 +38,7 @@ use std::time::Duration;
 use harness_simulation::World;
 use tokio::runtime::Handle;
 
+pub use breakpoint::Breakpoint;
 pub use client_check::check_client;
 pub use fork_server::ForkServer;
 pub use refusal::refusal;
@@ -47,7 +49,7 @@ use crate::cluster::{Cluster, ClusterError, ClusterParts, Node, NotWritten, Peer
 use crate::config::{Clients, Config};
 use crate::event::ProgressEvent;
 use crate::run::{
-    self, ClientPool, ClientPoolSpec, ConnectObserver, Ground, RunError, RunOutcome, RunSpec, ServersOfRun,
+    self, ClientPool, ClientPoolSpec, ConnectObserver, Ground, OnLine, RunError, RunOutcome, RunSpec, ServersOfRun,
 };
 use crate::wall_clock::WallClockControl;
 use clients::FamilySpawner;
@@ -64,20 +66,37 @@ const UPTIME: Duration = Duration::from_secs(100);
 /// Makes the run, on a thread of its own. The history is complete and on disk when this returns, and nothing of the run is left but the
 /// fork server, which may be that of several runs.
 pub async fn execute(spec: RunSpec, fork_server: Arc<ForkServer>) -> RunOutcome {
+    execute_until(None, spec, fork_server).await
+}
+
+/// Makes the run, which stops at a breakpoint.
+pub async fn execute_until(
+    breakpoint: Option<Breakpoint>,
+    spec: RunSpec,
+    fork_server: Arc<ForkServer>,
+) -> RunOutcome {
     let runtime = Handle::current();
     let seed = run::world_seed(&spec.config);
-    let made = run::on_a_thread(move || World::run(seed, |world| in_world(world, spec, runtime, fork_server))).await;
+    let in_world = move |world| in_world(world, breakpoint, spec, runtime, fork_server);
+    let made = run::on_a_thread(move || World::run(seed, in_world)).await;
     made.unwrap_or_else(RunOutcome::not_made)
 }
 
-async fn in_world(world: World, mut spec: RunSpec, runtime: Handle, fork_server: Arc<ForkServer>) -> RunOutcome {
+async fn in_world(
+    world: World,
+    breakpoint: Option<Breakpoint>,
+    mut spec: RunSpec,
+    runtime: Handle,
+    fork_server: Arc<ForkServer>,
+) -> RunOutcome {
     let mut outcome = RunOutcome::default();
     run::hear_interrupt(world, &mut spec);
     let machine = match machine(world, &spec.config, runtime, fork_server).await {
         Ok(machine) => machine,
         Err(error) => return RunOutcome::not_made(error),
     };
-    let made = unhindered(machine, attempt(world, machine, Arc::new(spec), &mut outcome)).await;
+    let on_line = breakpoint.map(|breakpoint| breakpoint.on_line(machine));
+    let made = unhindered(machine, attempt(world, machine, Arc::new(spec), on_line, &mut outcome)).await;
     outcome.error = made.err();
     let _ = std::mem::take(&mut outcome.teardown).run().await;
     machine.get().end();
@@ -120,12 +139,14 @@ async fn attempt(
     world: World,
     machine: KeptMachine,
     spec: Arc<RunSpec>,
+    on_line: Option<OnLine>,
     outcome: &mut RunOutcome,
 ) -> Result<(), RunError> {
     if let Some(why) = refusal(&spec.config) {
         return Err(RunError::Clients(why));
     }
     let (ground, cluster) = ground(world, machine, &spec).await?;
+    let ground = Ground { on_line, ..ground };
     let played = run::play(spec, ground, outcome).await;
     cluster.stop().await;
     played
@@ -180,6 +201,7 @@ async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(G
         sweep: None,
         exchange,
         notices,
+        on_line: None,
     };
     Ok((ground, cluster))
 }

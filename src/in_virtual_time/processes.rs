@@ -153,17 +153,18 @@ impl FamilyProcesses {
         self.pass_turn();
     }
 
+    /// All that run, the first one first.
+    pub fn pids(&self) -> Vec<u32> {
+        let first = self.group.as_raw() as u32;
+        let all = self.page.processes.iter().map(|process| process.pid.load(SeqCst));
+        let forked = all.filter(|pid| ![0, first].contains(pid));
+        std::iter::once(first).chain(forked).collect()
+    }
+
     /// Kills all of it, and waits until it has ended.
     pub fn end(&self) {
         let _ = killpg(self.group, Signal::SIGKILL);
-        let mut pids: Vec<u32> = self
-            .page
-            .processes
-            .iter()
-            .map(|process| process.pid.load(SeqCst))
-            .collect();
-        pids.push(self.group.as_raw() as u32);
-        for pid in pids.into_iter().filter(|pid| *pid != 0) {
+        for pid in self.pids() {
             if activity(pid) != Activity::Ending {
                 // one that left the group
                 let _ = kill(Pid::from_raw(pid as i32), Signal::SIGKILL);
@@ -171,6 +172,7 @@ impl FamilyProcesses {
             memory::await_end(pid, ENDS);
         }
     }
+
     pub fn pass_turn(&self) {
         if let Some(next) = self.page.pass_turn() {
             memory::wake(&self.page.slots[next].turn);

@@ -12,6 +12,7 @@ use super::context::RunContext;
 use super::observer::ConnectObserver;
 use super::online_check::OnlineCheck;
 use super::phases::PhaseRunner;
+use super::recorder::OnLine;
 use super::routes::Routes;
 use super::terms::Terms;
 use super::{RunError, RunOutcome, RunSpec, recorder, setup, taps};
@@ -44,6 +45,7 @@ pub struct Ground {
     /// What the taps of all links share, and what they notify of.
     pub exchange: Arc<TapHub>,
     pub notices: mpsc::Receiver<TapNotification>,
+    pub on_line: Option<OnLine>,
 }
 
 /// Servers that serve, as a run knows them.
@@ -93,7 +95,7 @@ pub async fn play(spec: Arc<RunSpec>, ground: Ground, outcome: &mut RunOutcome) 
         .transpose()
         .map_err(|error| RunError::Clients(error.to_string()))?;
     let (recorder, closer) = recorder::start(file, &header, clock).map_err(NotWritten::at(&path))?;
-    let recorder = recorder.with_check(check);
+    let recorder = recorder.with_check(check).telling(ground.on_line);
     let routes = Routes::new(&ground.links, &ground.servers.endpoints.borrow());
     let run = Arc::new(RunContext::new(spec, terms, recorder, ground.exchange, routes));
     let clients = Arc::new(ground.clients);

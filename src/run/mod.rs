@@ -59,6 +59,7 @@ use context::RunContext;
 pub use ground::{Ground, ServersOfRun, play};
 pub use observer::ConnectObserver;
 pub use peer_proxies::PeerLinks;
+pub use recorder::OnLine;
 pub use setup::attached::{consent_to, survey};
 use setup::{ClientLinks, WallClocks};
 pub use setup::{RunServers, client_command, exchange, opens};
@@ -254,6 +255,7 @@ async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), Run
         sweep: backend.sweep,
         exchange,
         notices,
+        on_line: None,
     };
     play(spec, ground, outcome).await
 }

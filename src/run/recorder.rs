@@ -28,6 +28,9 @@ enum RecorderSink {
     Memory(RecorderMemory),
 }
 
+/// Called with the number of each line, when it is recorded.
+pub type OnLine = Arc<dyn Fn(u64) + Send + Sync>;
+
 pub type RecorderMemory = Arc<Mutex<HistoryInMemory>>;
 
 /// A history that is in memory alone.
@@ -46,6 +49,7 @@ pub struct Recorder {
     clock: RunClock,
     /// Is given every line, where the run is checked while it goes on.
     check: Option<Arc<OnlineCheck>>,
+    on_line: Option<OnLine>,
 }
 
 /// The columns that every line has.
@@ -96,6 +100,7 @@ pub fn start(path: Option<&Path>, header: &Header, clock: RunClock) -> io::Resul
         sink,
         clock,
         check: None,
+        on_line: None,
     };
     Ok((recorder, closer))
 }
@@ -105,6 +110,10 @@ impl Recorder {
     pub fn with_check(self, check: Option<OnlineCheck>) -> Self {
         let check = check.map(Arc::new);
         Self { check, ..self }
+    }
+
+    pub fn telling(self, on_line: Option<OnLine>) -> Self {
+        Self { on_line, ..self }
     }
 
     /// The first violation that the check of the lines has seen, if there is a check.
@@ -198,11 +207,15 @@ impl Recorder {
             if let Some(check) = &self.check {
                 check.see(&line);
             }
+            if let Some(on_line) = &self.on_line {
+                on_line(index);
+            }
             line
         };
+        let is_told = self.check.is_some() || self.on_line.is_some();
         match &self.sink {
             RecorderSink::File(file) => file.add(stamp, line),
-            RecorderSink::Memory(history) if fact.is_none() && self.check.is_none() => lock(history)
+            RecorderSink::Memory(history) if fact.is_none() && !is_told => lock(history)
                 .add(stamp(), |builder, index, time| {
                     builder.push(&head.entry(index, time, fields))
                 }),

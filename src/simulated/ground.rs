@@ -104,6 +104,7 @@ pub fn ground<M: ServerModel>(
         sweep: None,
         exchange,
         notices,
+        on_line: None,
     };
     (ground, cluster)
 }

@@ -1,6 +1,7 @@
 //! The command in virtual time: real servers and real clients, the same run again, byte by byte, and what it refuses.
 
 mod clients;
+mod debugger;
 mod etcd;
 mod forks;
 mod mariadb;

@@ -1,0 +1,69 @@
+//! A debugger on a client, at an event of a run that is made again.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{CLIENT, harness_on};
+
+/// The acquires of which a history tells, by their number in it.
+fn acquires(history: &[u8]) -> Vec<u64> {
+    let lines = history.split(|byte| *byte == b'\n').skip(1);
+    let events = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    let acquires = events.filter(|event| event["f"] == "acquire" && event["type"] == "invoke");
+    acquires.map(|event| event["index"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn the_world_is_stopped_while_a_debugger_has_a_client_and_is_the_same_afterwards() {
+    let Some(harness) = harness_on("redis") else { return };
+    let tracer = harness.folder.path().join("tracer");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/virtual_time/tracer.c");
+    let built = Command::new("cc").arg("-o").arg(&tracer).arg(source).status();
+    assert!(built.unwrap().success());
+    // each acquire is a byte
+    let asked = harness.folder.path().join("asked");
+    let begin = "    def acquire(self, lock, wait_ms):\n";
+    let text = CLIENT.replace(begin, &format!("{begin}        open({asked:?}, 'a').write('x')\n"));
+    let client = harness.client(&text);
+    harness.virtual_time(&format!(
+        "{client} --clients 1 --fault none --grants 40 --time 10s --seed 1"
+    ));
+    let acquires = acquires(&harness.history());
+    fs::remove_file(&asked).unwrap();
+
+    let debugger = format!("'{} {{pid}} {}'", tracer.display(), asked.display());
+    let words = format!(
+        "replay latest --until {} --debug c0 --debugger {debugger}",
+        acquires[20]
+    );
+    let replayed = harness.output(&words);
+    let told = String::from_utf8_lossy(&replayed.stdout).into_owned();
+    assert_eq!(replayed.status.code(), Some(0), "{told}");
+    assert!(
+        told.contains("tracer 20 20 1\n") && told.contains("the same history"),
+        "{told}"
+    );
+}
+
+#[test]
+fn what_cannot_be_debugged_is_said_before_the_run_or_when_it_is_not_there() {
+    let Some(harness) = harness_on("redis") else { return };
+    let client = harness.client(CLIENT);
+    harness.virtual_time(&format!(
+        "{client} --clients 1 --fault none --grants 10 --time 5s --seed 1"
+    ));
+    harness.assert_says("replay latest --until 5 --debug l0", 2, &["`n1`"]);
+    harness.assert_says("replay latest --until 5", 2, &["--debug"]);
+    harness.assert_says("replay latest --until 100000 --debug c0", 2, &["events"]);
+    harness.assert_says(
+        "replay latest --until 5 --debug c7",
+        4,
+        &["client c7 does not run before event 5"],
+    );
+    let missing = "replay latest --until 5 --debug n1 --debugger no-such-debugger";
+    harness.assert_says(missing, 4, &["no-such-debugger", "hint: --debugger"]);
+    harness.run("--runtime simulated --backend redis --time 10s");
+    harness.assert_says("replay latest --until 5 --debug c0", 2, &["rust-gdb"]);
+}

@@ -76,11 +76,8 @@ impl fmt::Display for Hindrance {
 
 fn call_name(number: u32) -> String {
     let name = match number {
-        37 => "alarm",
         38 => "setitimer",
         202 => "a futex that inherits priorities",
-        222 => "timer_create",
-        283 => "timerfd_create",
         number => return format!("system call {number}"),
     };
     name.to_owned()

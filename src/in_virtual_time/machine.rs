@@ -7,7 +7,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -18,7 +18,6 @@ use harness_simulation::{Kept, SimulatedTask, World};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, bind, connect, recv, socket};
 use rand::Rng;
-use rand_chacha::ChaCha8Rng;
 use tokio::process::Command;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -27,12 +26,12 @@ use super::ends::{EndNumber, FamilySaid, OnSaid};
 use super::family::{Family, FamilyParts, OnNetwork};
 use super::fork_server::{ClientProgram, ForkServer, WantedFork};
 use super::library;
-use super::memory::{SharedPage, prepare, stay_on_one_processor};
+use super::memory::{SharedPage, stay_on_one_processor};
 use super::network::{ByteHook, BytePort, Chunk};
 use super::page::connection;
 use super::processes::FamilyProcesses;
 use super::routes::{ByteRoute, Router, WorldRoutes, address_of_client, as_itself};
-use super::startup::{FIRST_NUMBER, STARTUP_SEED, StartedProcess, family_path, page_of, show_startup, start_process};
+use super::startup::{FIRST_NUMBER, FamilyLot, STARTUP_SEED, StartedProcess, family_path, show_startup, start_process};
 use super::wall_clock::FamilyClock;
 use crate::cluster::leftovers::claim::Claim;
 use crate::run::ChildError;
@@ -298,32 +297,6 @@ fn fail(failed: &watch::Sender<Option<String>>, why: String) {
         failed.get_or_insert(why);
         first
     });
-}
-
-/// What a family is begun with.
-struct FamilyLot {
-    path: PathBuf,
-    /// Where its random numbers begin.
-    first_seed: u64,
-    /// Where they begin once its startup is over, if it has one.
-    startup: Option<u64>,
-    address: Ipv4Addr,
-    /// Where the numbers of its processes begin.
-    numbers: u32,
-    /// What the order of its threads is drawn from, or 0.
-    order: u64,
-    /// What else is drawn of it.
-    dice: ChaCha8Rng,
-}
-
-impl FamilyLot {
-    /// Its page.
-    fn lay_out(&self) -> Result<SharedPage, io::Error> {
-        let page = SharedPage::make(&page_of(&self.path))?;
-        prepare(&page, &self.path, (self.first_seed, self.address, self.numbers))?;
-        page.order.store(self.order, SeqCst);
-        Ok(page)
-    }
 }
 
 /// A family, and the pipes to its first process, where there are any.

@@ -58,6 +58,7 @@ use servers::{
     FamilyNodes, FamilyQueries, FamilyServers, FamilyServersHandle, ServerPorts, ServersWanted, address_of, ports_of,
     reached,
 };
+use startup::execute_static;
 use wall_clock::FamilyClock;
 
 /// How long a machine has been up when a run begins: programs take the time 0 for none.
@@ -70,11 +71,7 @@ pub async fn execute(spec: RunSpec, fork_server: Arc<ForkServer>) -> RunOutcome 
 }
 
 /// Makes the run, which stops at a breakpoint.
-pub async fn execute_until(
-    breakpoint: Option<Breakpoint>,
-    spec: RunSpec,
-    fork_server: Arc<ForkServer>,
-) -> RunOutcome {
+pub async fn execute_until(breakpoint: Option<Breakpoint>, spec: RunSpec, fork_server: Arc<ForkServer>) -> RunOutcome {
     let runtime = Handle::current();
     let seed = run::world_seed(&spec.config);
     let in_world = move |world| in_world(world, breakpoint, spec, runtime, fork_server);
@@ -298,11 +295,13 @@ fn client_pool(
     let forks = matches!(&config.who, Clients::Foreign { promise, .. } if promise.forks == Some(true));
     let clock = |first| (first, Arc::new(FamilyClock::new(epoch(world))));
     let clocks: BTreeMap<u32, Arc<FamilyClock>> = firsts.map(clock).collect();
+    let mut command = run::client_command(config, None, None)?;
+    execute_static(&mut command.program, &mut command.args);
     Ok(ClientPool::new(ClientPoolSpec {
         spawner: Arc::new(FamilySpawner {
             world,
             machine,
-            command: run::client_command(config, None, None)?,
+            command,
             served,
             clocks,
             steps_clocks: spec.plan.steps_clocks,

@@ -293,6 +293,10 @@ pub struct FamilyPage {
     pub awaited_process: AtomicU32,
     /// The process of harness: where it is gone, the family has nothing to wait for.
     pub harness: AtomicU32,
+    /// The signals that the next program blocks which takes the place of another one.
+    pub blocked: AtomicU64,
+    /// The file of the static program that is to take the place of one that begins, counted from 1; 0: there is none.
+    pub program: AtomicU32,
     /// Its own address, as a number in the order of the machine.
     pub address: AtomicU32,
     /// What the paths of its sockets begin with.

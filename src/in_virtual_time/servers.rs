@@ -18,6 +18,7 @@ use super::family::Family;
 use super::machine::{FamilyPlace, WorldMachine, serve};
 use super::network::{BytePort, START};
 use super::routes::{Router, address_of_server, as_client, undisturbed};
+use super::startup::execute_static;
 use super::streams::FamilyStream;
 use super::wall_clock::FamilyClock;
 use crate::backends::RedisReplication;
@@ -168,11 +169,10 @@ impl FamilyServers {
         let log = File::options().create(true).append(true).open(&server.log);
         let log = log.map_err(NotWritten::at(&server.log))?;
         let errors = log.try_clone().map_err(NotWritten::at(&server.log))?;
-        let mut command = Command::new(&launch.program);
-        command
-            .args(&launch.args)
-            .envs(launch.env)
-            .current_dir(&server.setup.data);
+        let (mut program, mut arguments) = (launch.program.display().to_string(), launch.args);
+        execute_static(&mut program, &mut arguments);
+        let mut command = Command::new(program);
+        command.args(arguments).envs(launch.env).current_dir(&server.setup.data);
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
         let name = format!("server {}", server.name);
         let started = self

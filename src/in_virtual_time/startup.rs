@@ -2,16 +2,19 @@
 //! and its random numbers are the same in each, so that it may as well be a fork of one that has begun before.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
 
+use rand_chacha::ChaCha8Rng;
 use tokio::process::Command;
 use tokio::runtime::Handle;
 
 use super::UPTIME;
+use super::hindrance::is_static;
 use super::library;
-use super::memory::{SharedPage, lie_still};
+use super::memory::{SharedPage, lie_still, prepare};
 use super::page::VARIABLE;
 use super::processes::FirstProcess;
 use crate::cluster::find_program;
@@ -38,6 +41,32 @@ pub fn show_startup(page: &SharedPage, epoch: i64) {
     page.epoch.store(epoch, SeqCst);
 }
 
+/// What a family is begun with.
+pub struct FamilyLot {
+    pub path: PathBuf,
+    /// Where its random numbers begin.
+    pub first_seed: u64,
+    /// Where they begin once its startup is over, if it has one.
+    pub startup: Option<u64>,
+    pub address: Ipv4Addr,
+    /// Where the numbers of its processes begin.
+    pub numbers: u32,
+    /// What the order of its threads is drawn from, or 0.
+    pub order: u64,
+    /// What else is drawn of it.
+    pub dice: ChaCha8Rng,
+}
+
+impl FamilyLot {
+    /// Its page.
+    pub fn lay_out(&self) -> Result<SharedPage, io::Error> {
+        let page = SharedPage::make(&page_of(&self.path))?;
+        prepare(&page, &self.path, (self.first_seed, self.address, self.numbers))?;
+        page.order.store(self.order, SeqCst);
+        Ok(page)
+    }
+}
+
 /// A process that was started or forked, and its pipes, where there are any.
 pub struct StartedProcess {
     pub first: FirstProcess,
@@ -45,6 +74,15 @@ pub struct StartedProcess {
     pub program: PathBuf,
     pub input: Option<OwnedFd>,
     pub output: Option<OwnedFd>,
+}
+
+/// Has a static program be executed by another one: the library is loaded into that, and leaves it for the static one.
+pub fn execute_static(program: &mut String, arguments: &mut Vec<String>) {
+    const EXECUTES: &str = "env";
+    let file = find_program(program);
+    if is_static(file.as_deref().unwrap_or(Path::new(program))) {
+        arguments.insert(0, std::mem::replace(program, EXECUTES.to_owned()));
+    }
 }
 
 /// Starts the first process of a family, with the library of this folder.

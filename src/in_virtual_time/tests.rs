@@ -18,6 +18,7 @@ use super::ends::{FamilySaid, OnSaid};
 use super::machine::{FamilyPlace, StartedFamily, WorldMachine};
 use super::page::connection;
 use super::routes::Router;
+use super::startup::execute_static;
 use super::wall_clock::FamilyClock;
 
 /// How a program ran.
@@ -37,12 +38,15 @@ fn run(program: &[&str], input: &str, folder: &Path) -> RanProgram {
 fn run_as(program: &[&str], input: &str, folder: &Path, threads_by_seed: bool) -> RanProgram {
     let runtime = Runtime::new().unwrap();
     let handle = runtime.handle().clone();
+    let (mut first, arguments) = (program[0].to_owned(), &program[1..]);
+    let mut arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+    execute_static(&mut first, &mut arguments);
     let ran = World::run(1, |world: World| async move {
         world.sleep(super::UPTIME).await;
         let machine = world.keep(WorldMachine::lay_out(world, (1, threads_by_seed), handle, Arc::default()).unwrap());
         let failed = machine.get().failed();
-        let mut command = Command::new(program[0]);
-        command.args(&program[1..]).current_dir(folder);
+        let mut command = Command::new(first);
+        command.args(arguments).current_dir(folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let clock = Arc::new(FamilyClock::new(super::epoch(world)));
         let nowhere: Router = Rc::new(|_| None);
@@ -106,8 +110,18 @@ fn compiled(source: &str, folder: &Path, arguments: &[&str]) -> PathBuf {
 
 #[test]
 fn every_call_that_is_replaced_answers_as_the_kernel_does() {
+    calls_are_answered_as_by_the_kernel(&[]);
+}
+
+#[test]
+fn so_are_the_calls_of_a_static_program() {
+    calls_are_answered_as_by_the_kernel(&["-static"]);
+}
+
+/// Of a program that is compiled so.
+fn calls_are_answered_as_by_the_kernel(arguments: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
-    let program = compiled("calls.c", folder.path(), &[]);
+    let program = compiled("calls.c", folder.path(), arguments);
     let mut child = std::process::Command::new(&program)
         .current_dir(folder.path())
         .stdin(Stdio::piped())
@@ -174,26 +188,50 @@ fn what_cannot_be_kept_in_virtual_time_is_said_with_the_way_out() {
         folder.path(),
         &["-static"],
     );
-    let ran = run(&[&name(&program)], "", folder.path());
+    let ran = run(&["env", "-i", &name(&program)], "", folder.path());
     assert!(
         ran.ended.contains("static program") && ran.ended.contains("--runtime local"),
         "{}",
         ran.ended
     );
-    let ran = run(&["sh", "-c", &format!("exec {}", name(&program))], "", folder.path());
-    assert!(ran.ended.contains("static program"), "{}", ran.ended);
     let ran = run(&["env", "-i", "/bin/sleep", "9"], "", folder.path());
     assert!(
         ran.ended.contains("did not load") && ran.ended.contains("/sleep"),
         "{}",
         ran.ended
     );
-    let program = compiled("int main(void) { return 3; }", folder.path(), &["-static"]);
-    let ran = run(&[&name(&program)], "", folder.path());
-    assert!(ran.ended.contains("static program"), "{}", ran.ended);
-    let timer = "#include <signal.h>\n#include <time.h>\nint main(void) { timer_t t; return timer_create(CLOCK_MONOTONIC, 0, &t); }";
+    let timer = "#include <sys/time.h>\nint main(void) { struct itimerval t = {{1, 0}, {1, 0}}; return setitimer(ITIMER_PROF, &t, 0); }";
     let ran = run(&[&name(&compiled(timer, folder.path(), &[]))], "", folder.path());
-    assert!(ran.ended.contains("timer_create"), "{}", ran.ended);
+    assert!(ran.ended.contains("setitimer"), "{}", ran.ended);
+}
+
+#[test]
+fn a_static_program_is_kept_however_it_is_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\nint never[5000];\n\
+                  int main(int count, char **words) { sleep(100); printf(\"%d %s %s %d\", count, words[1], getenv(\"TOLD\"), never[4999]); return 3; }";
+    for kind in ["-static", "-static-pie"] {
+        let program = compiled(source, folder.path(), &[kind]).display().to_string();
+        for shell in ["$0 one two", "TOLD=x exec $0 one two", "($0 one two) | cat; exit 3"] {
+            let ran = run(
+                &["sh", "-c", &format!("TOLD=x; export TOLD; {shell}"), &program],
+                "",
+                folder.path(),
+            );
+            assert_eq!(
+                (&*ran.output, &*ran.ended),
+                ("3 one x 0", "exit status: 3"),
+                "{kind} {shell}"
+            );
+            assert_eq!(ran.took.as_secs(), 100);
+        }
+        let ran = run(&[&program, "one", "two"], "", folder.path());
+        assert_eq!(
+            (&*ran.output, &*ran.ended),
+            ("3 one (null) 0", "exit status: 3"),
+            "{kind}"
+        );
+    }
 }
 
 #[test]

@@ -170,7 +170,7 @@ static void processes(void) {
     c = fork(); if (!c) joins(p); waitpid(c, &st, 0); say("joins while another process looks", WEXITSTATUS(st));
     c = vfork(); if (!c) { execlp("sh", "sh", "-c", "exit 6", (char *)0); _exit(1); } waitpid(c, &st, 0); say("vfork and exec", WEXITSTATUS(st));
     char *v[] = { "sh", "-c", "sleep 0.01; exit 7", 0 }; say("posix_spawn", posix_spawnp(&c, "sh", 0, 0, v, environ)); waitpid(c, &st, 0); say("status", WEXITSTATUS(st));
-    say("system", WEXITSTATUS(system("exit 8"))); FILE *f = popen("echo one; sleep 0.01; echo two", "r"); while (fgets(b, sizeof b, f)) fputs(b, stdout); say("pclose", pclose(f)); fflush(stdout);
+    say("system", WEXITSTATUS(system("exit 8"))); say("a program that was executed gets its signals", WEXITSTATUS(system("sh -c 'kill -TERM $$; exit 9'; exit $?"))); FILE *f = popen("echo one; sleep 0.01; echo two", "r"); while (fgets(b, sizeof b, f)) fputs(b, stdout); say("pclose", pclose(f)); fflush(stdout);
     int *shared = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0); sem_t *q = (sem_t *)(shared + 16); sem_init(q, 1, 0);
     c = fork(); if (!c) { usleep(1000); *shared = 11; sem_post(q); _exit(0); } say("a semaphore of two processes", sem_wait(q)); say("shared", *shared); wait(0);
 }

@@ -9,6 +9,7 @@ use super::cycles;
 use super::files;
 use super::gate::{close, system};
 use super::page::{VARIABLE, state};
+use super::program;
 use super::shared::{PID, READ_WRITE, map_page, open, page};
 use super::signals;
 use super::tasks;
@@ -49,7 +50,10 @@ extern "C" fn begin() {
         page().slots[slot].loaded.store(0, SeqCst);
         return;
     }
+    // the call by which it was executed was made where all are blocked
+    signals::block(page().blocked.load(SeqCst));
     cycles::trap();
+    program::give_place();
 }
 
 /// The slot of a program that took the place of another one, or of the first one of the family.

@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering::SeqCst;
 
 use super::call::{self, error};
+use super::elf::{DYNAMIC, ElfImage, LOAD};
 use super::gate::system;
 use super::page::{LOOK, NEVER};
 use super::turns::page;
@@ -170,31 +171,6 @@ fn replacement(number: usize) -> usize {
 }
 
 #[repr(C)]
-struct ElfHeader {
-    ident: [u8; 16],
-    _kind: [u16; 2],
-    _version: u32,
-    _entry: u64,
-    programs: u64,
-    _sections: u64,
-    _flags: u32,
-    _size: u16,
-    program_size: u16,
-    program_count: u16,
-}
-
-#[repr(C)]
-struct ProgramHeader {
-    kind: u32,
-    _flags: u32,
-    offset: u64,
-    address: u64,
-    _physical: u64,
-    _file_size: u64,
-    size: u64,
-}
-
-#[repr(C)]
 struct ElfSymbol {
     name: u32,
     _info: u16,
@@ -205,8 +181,6 @@ struct ElfSymbol {
 
 /// Replaces the functions of the vDSO at `base`. `false`: the kernel does not let it be changed.
 pub fn replace_vdso(base: usize) -> bool {
-    const LOAD: u32 = 1;
-    const DYNAMIC: u32 = 2;
     const STRINGS: u64 = 5;
     const SYMBOLS: u64 = 6;
     const READ_WRITE_EXECUTE: usize = 7;
@@ -217,20 +191,17 @@ pub fn replace_vdso(base: usize) -> bool {
     }
     // SAFETY: the kernel mapped this ELF image, which is whole.
     unsafe {
-        let header = &*(base as *const ElfHeader);
-        if header.ident[..4] != *b"\x7fELF" {
+        let Some(image) = ElfImage::at(base) else {
             return false;
-        }
+        };
         let (mut bias, mut dynamic, mut size) = (base, 0, 0);
-        for number in 0..usize::from(header.program_count) {
-            let at = base + header.programs as usize + number * usize::from(header.program_size);
-            let program = &*(at as *const ProgramHeader);
-            match program.kind {
+        for segment in image.programs() {
+            match segment.kind {
                 LOAD => {
-                    bias = base + program.offset as usize - program.address as usize;
-                    size = (program.size as usize).next_multiple_of(4096);
+                    bias = base + segment.offset as usize - segment.address as usize;
+                    size = (segment.size as usize).next_multiple_of(4096);
                 }
-                DYNAMIC => dynamic = base + program.offset as usize,
+                DYNAMIC => dynamic = base + segment.offset as usize,
                 _ => {}
             }
         }

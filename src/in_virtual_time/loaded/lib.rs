@@ -17,12 +17,14 @@ mod calls;
 mod clocks;
 mod cycles;
 mod descriptors;
+mod elf;
 mod files;
 mod fork_server;
 mod gate;
 #[expect(dead_code, reason = "harness uses one part of it, and the library another")]
 #[path = "../page.rs"]
 mod page;
+mod program;
 mod ready;
 mod shared;
 mod signals;

@@ -11,6 +11,7 @@ use super::descriptors;
 use super::fork_server;
 use super::gate::{Registers, ThreadStart, begin_thread, close, system};
 use super::page::{NEVER, SLOTS, about, state, why};
+use super::program;
 use super::shared::write_number;
 use super::signals::{self, is_signalled};
 use super::timers;
@@ -104,8 +105,9 @@ pub fn begin(call: &mut TrappedCall<'_>) -> isize {
         }
         fork_server::name_page(call.arguments[if call.number == call::EXECVE { 2 } else { 3 }]);
         slot.loaded.store(0, SeqCst);
+        page().blocked.store(call.context.mask, SeqCst);
         cycles::let_go();
-        let failed = call.ask_kernel();
+        let failed = program::execute(call);
         cycles::trap();
         slot.loaded.store(1, SeqCst);
         return failed;

@@ -1,0 +1,262 @@
+//! Static programs, into which nothing loads this library. Where a program executes one, it is executed again itself, with the library, and
+//! the library maps the static program in its place and begins it, as the kernel does (`fs/binfmt_elf.c`).
+
+use core::arch::asm;
+use core::sync::atomic::Ordering::SeqCst;
+
+use super::call;
+use super::elf::{ElfImage, INTERPRETER, LOAD, ProgramHeader};
+use super::gate::system;
+use super::page::VARIABLE;
+use super::shared::{open, page};
+use super::trap::TrappedCall;
+
+/// So much of a file is read: the header of a program, and those of its segments, which follow it.
+const HEAD: usize = 1024;
+const PAGE: u64 = 4096;
+
+#[repr(C, align(8))]
+struct Head([u8; HEAD]);
+
+impl Head {
+    /// Of the program in a file.
+    fn read(file: usize) -> Self {
+        let mut head = Self([0; HEAD]);
+        system(call::PREAD64, [file, head.0.as_mut_ptr() as usize, HEAD, 0]);
+        head
+    }
+
+    /// `None`: it is no program of this machine, or has headers elsewhere.
+    fn image(&self) -> Option<ElfImage> {
+        const MACHINE: [u8; 2] = [62, 0];
+        // SAFETY: no more is looked at than what is there, by the next line.
+        let image = unsafe { ElfImage::at(self.0.as_ptr() as usize) }?;
+        let header = image.header();
+        let end = header.programs + u64::from(header.program_size) * u64::from(header.program_count);
+        (self.0[18..20] == MACHINE && end <= HEAD as u64).then_some(image)
+    }
+}
+
+/// `execve` and `execveat`, which return where they fail.
+pub fn execute(call: &TrappedCall<'_>) -> isize {
+    let path = usize::from(call.number == call::EXECVEAT);
+    let environment = call.arguments[path + 2];
+    let is_loaded = [b"LD_PRELOAD".as_slice(), VARIABLE.as_bytes()]
+        .iter()
+        .all(|name| has_variable(environment, name));
+    let file = if is_loaded { static_program(call, path) } else { None };
+    let Some(file) = file else {
+        return call.ask_kernel();
+    };
+    page().program.store(file as u32 + 1, SeqCst);
+    let own = b"/proc/self/exe\0".as_ptr() as usize;
+    let failed = system(call::EXECVE, [own, call.arguments[path + 1], environment]);
+    page().program.store(0, SeqCst);
+    system(call::CLOSE, [file]);
+    failed
+}
+
+/// Whether a program is given a variable.
+fn has_variable(environment: usize, name: &[u8]) -> bool {
+    let mut entry = environment as *const *const u8;
+    // SAFETY: the program gave a list, ended by a null, of texts that end with a zero, at which the comparison stops at the latest.
+    unsafe {
+        while !entry.is_null() && !(*entry).is_null() {
+            let text = *entry;
+            if (0..name.len()).all(|place| *text.add(place) == name[place]) && *text.add(name.len()) == b'=' {
+                return true;
+            }
+            entry = entry.add(1);
+        }
+    }
+    false
+}
+
+/// Opens what a call executes, if it is a static program.
+fn static_program(call: &TrappedCall<'_>, path: usize) -> Option<usize> {
+    const HERE: isize = -100;
+    const EXECUTE: usize = 1;
+    let folder = if path == 0 { HERE as usize } else { call.arguments[0] };
+    let path = call.arguments[path];
+    if system(call::FACCESSAT, [folder, path, EXECUTE]) < 0 {
+        return None;
+    }
+    // open also in the program that is executed
+    let file = usize::try_from(system(call::OPENAT, [folder, path, 0, 0])).ok()?;
+    let head = Head::read(file);
+    let image = head.image();
+    let is_static = image.is_some_and(|image| image.programs().all(|segment| segment.kind != INTERPRETER));
+    if !is_static {
+        system(call::CLOSE, [file]);
+    }
+    is_static.then_some(file)
+}
+
+/// Leaves this program for the static one that is to take its place, if there is one.
+pub fn give_place() {
+    let Some(file) = page().program.swap(0, SeqCst).checked_sub(1) else {
+        return;
+    };
+    let mapped = map(file as usize);
+    system(call::CLOSE, [file as usize]);
+    if let (Some(program), Some(stack)) = (mapped, first_stack()) {
+        // SAFETY: the program is mapped, and nobody goes on in the one that is here.
+        unsafe { begin(&program, stack) }
+    }
+    const NOT_EXECUTED: usize = 126;
+    system(call::EXIT_GROUP, [NOT_EXECUTED]);
+}
+
+/// Where a program is that was mapped.
+struct MappedProgram {
+    entry: u64,
+    /// Of its segments.
+    headers: u64,
+    header_size: u16,
+    header_count: u16,
+}
+
+/// `None`: the kernel does not let it be mapped, or something else is there.
+fn map(file: usize) -> Option<MappedProgram> {
+    const RELOCATES_ITSELF: u16 = 3;
+    const ANYWHERE: u64 = 0x10_0000_0000;
+    let head = Head::read(file);
+    let image = head.image()?;
+    let header = image.header();
+    let bias = if header.kind == RELOCATES_ITSELF { ANYWHERE } else { 0 };
+    let mut headers = 0;
+    for segment in image.programs().filter(|segment| segment.kind == LOAD) {
+        map_segment(file, bias, segment)?;
+        if (segment.offset..segment.offset + segment.file_size).contains(&header.programs) {
+            headers = bias + segment.address + header.programs - segment.offset;
+        }
+    }
+    Some(MappedProgram {
+        entry: bias + header.entry,
+        headers,
+        header_size: header.program_size,
+        header_count: header.program_count,
+    })
+}
+
+fn map_segment(file: usize, bias: u64, segment: &ProgramHeader) -> Option<()> {
+    const WRITABLE: u32 = 2;
+    let begin = bias + segment.address;
+    let first = begin / PAGE * PAGE;
+    let (of_file, end) = (begin + segment.file_size, begin + segment.size);
+    let mut zeros = first;
+    if segment.file_size > 0 {
+        let offset = segment.offset - (begin - first);
+        map_pages(first, of_file - first, segment.flags, Some((file, offset)))?;
+        zeros = of_file.next_multiple_of(PAGE);
+        if segment.size > segment.file_size && segment.flags & WRITABLE != 0 {
+            // SAFETY: the rest of the last page that was mapped.
+            unsafe { core::ptr::write_bytes(of_file as *mut u8, 0, (zeros - of_file) as usize) };
+        }
+    }
+    if end > zeros {
+        map_pages(zeros, end - zeros, segment.flags, None)?;
+    }
+    Some(())
+}
+
+/// Maps a part of a file, or zeros.
+fn map_pages(at: u64, length: u64, flags: u32, file: Option<(usize, u64)>) -> Option<()> {
+    const PRIVATE: usize = 2;
+    const NO_FILE: usize = 0x20;
+    const HERE_WHERE_NOTHING_IS: usize = 0x10_0000;
+    // the bits of a segment stand in the other order
+    let access = (flags & 1) << 2 | flags & 2 | (flags & 4) >> 2;
+    let (kind, (file, offset)) = match file {
+        Some(part) => (0, part),
+        None => (NO_FILE, (usize::MAX, 0)),
+    };
+    let kind = kind | PRIVATE | HERE_WHERE_NOTHING_IS;
+    let arguments = [at as usize, length as usize, access as usize, kind, file, offset as usize];
+    (system(call::MMAP, arguments) == at as isize).then_some(())
+}
+
+/// Where the stack of this program began: the number of its arguments is there, and all that the kernel told it follows.
+fn first_stack() -> Option<usize> {
+    /// Fields of `/proc/PID/stat` behind the name: the 28th of all.
+    const FIELD: usize = 28 - 3;
+    let file = open(b"/proc/self/stat\0", 0);
+    let mut text = [0u8; 512];
+    let read = system(call::READ, [file as usize, text.as_mut_ptr() as usize, text.len()]);
+    system(call::CLOSE, [file as usize]);
+    let text = text.get(..usize::try_from(read).ok()?)?;
+    let name = text.iter().rposition(|byte| *byte == b')')?;
+    let field = text[name + 2..].split(|byte| *byte == b' ').nth(FIELD)?;
+    let digits = field.iter().map(|byte| usize::from(byte.wrapping_sub(b'0')));
+    let stack = digits.fold(0, |number: usize, digit| number.wrapping_mul(10).wrapping_add(digit));
+    (stack != 0).then_some(stack)
+}
+
+/// Begins a program on the stack of this one.
+///
+/// # Safety
+///
+/// It is mapped, and `stack` is where the stack began.
+unsafe fn begin(program: &MappedProgram, stack: usize) -> ! {
+    const SET_NAME: usize = 15;
+    const SET_LOCAL: usize = 0x1002;
+    // SAFETY: the number of arguments, their list, that of the environment, and pairs of words, each ended by a zero.
+    unsafe {
+        let stack = stack as *mut u64;
+        let name = *stack.add(1);
+        let mut place = stack.add(*stack as usize + 2);
+        while *place != 0 {
+            place = place.add(1);
+        }
+        place = place.add(1);
+        while *place != 0 {
+            let told = match *place {
+                3 => Some(program.headers),
+                4 => Some(program.header_size.into()),
+                5 => Some(program.header_count.into()),
+                // no loader
+                7 => Some(0),
+                9 => Some(program.entry),
+                31 => Some(name),
+                _ => None,
+            };
+            if let Some(told) = told {
+                *place.add(1) = told;
+            }
+            place = place.add(2);
+        }
+        system(call::PRCTL, [SET_NAME, last_part(name as *const u8) as usize]);
+    }
+    system(call::ARCH_PRCTL, [SET_LOCAL, 0]);
+    // SAFETY: the caller's.
+    unsafe {
+        asm!(
+            "mov rsp, {stack}",
+            "xor edx, edx",
+            "xor ebp, ebp",
+            "jmp {entry}",
+            stack = in(reg) stack,
+            entry = in(reg) program.entry,
+            options(noreturn),
+        )
+    }
+}
+
+/// What follows the last `/` of a path.
+///
+/// # Safety
+///
+/// It ends with a zero.
+unsafe fn last_part(path: *const u8) -> *const u8 {
+    let (mut part, mut place) = (path, path);
+    // SAFETY: the caller's.
+    unsafe {
+        while *place != 0 {
+            place = place.add(1);
+            if *place.sub(1) == b'/' {
+                part = place;
+            }
+        }
+    }
+    part
+}

@@ -1,4 +1,4 @@
-//! Clients of other runtimes than threads of Python: loops that wake through sockets, Node, and gRPC's core.
+//! Clients of other runtimes than threads of Python: loops that wake through sockets, Node, gRPC's core, C, Ruby and PHP.
 
 use std::path::Path;
 use std::process::Command;
@@ -32,7 +32,10 @@ fn is_judged(program: &str, file: &str) {
     let Some(harness) = harness_on("redis").filter(|_| is_here(program)) else {
         return;
     };
-    let client = harness.client_of(program, file);
+    judge(&harness, &harness.client_of(program, file));
+}
+
+fn judge(harness: &Harness, client: &str) {
     let words = format!("--runtime virtual --backend redis --clients 3 --grants 30 --time 15s --seed 1 {client}");
     let right = harness.run(&format!("{words} --fault reset"));
     right.assert_exit(0);
@@ -40,6 +43,20 @@ fn is_judged(program: &str, file: &str) {
     let wrong = harness.run(&format!("{words} --fault pause-holder"));
     wrong.assert_violates("HL001");
     harness.assert_replayed();
+}
+
+#[test]
+fn a_static_client_in_c_is_the_same_again() {
+    let Some(harness) = harness_on("redis") else { return };
+    let client = harness.folder.path().join("c-lock");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/virtual_time/clients/c_lock.c");
+    let built = Command::new("cc")
+        .args(["-static", "-o"])
+        .arg(&client)
+        .arg(source)
+        .status();
+    assert!(built.unwrap().success());
+    judge(&harness, &format!("--client={}", client.display()));
 }
 
 #[test]
@@ -59,4 +76,28 @@ fn a_client_of_grpcs_core_is_judged() {
     };
     let words = "--backend etcd --nodes 1 --client aetcd --fault latency --clients 2 --grants 30 --time 15s --seed 1";
     harness.run(&format!("--runtime virtual {words}")).assert_exit(0);
+}
+
+mod nightly {
+    use super::*;
+
+    #[test]
+    fn a_client_of_ruby_is_the_same_again() {
+        is_judged("ruby", "ruby_lock.rb");
+    }
+
+    #[test]
+    fn a_client_of_php_is_the_same_again() {
+        is_judged("php", "php_lock.php");
+    }
+
+    #[test]
+    fn a_client_of_gevent_is_the_same_again() {
+        let has_gevent = Command::new("python3").args(["-c", "import gevent"]).output();
+        if has_gevent.is_ok_and(|output| output.status.success()) {
+            is_judged("python3", "gevent_lock.py");
+        } else {
+            eprintln!("skipped: there is no gevent");
+        }
+    }
 }

@@ -5,7 +5,7 @@ use super::call::error::ENOSYS;
 use super::clocks;
 use super::gate::{Registers, leave};
 use super::trap::{TrapContext, TrappedCall};
-use super::turns::{progress, refuse};
+use super::turns::progress;
 use super::{descriptors, files, ready, signals, sockets, surroundings, tasks, timers, transfers, waits, words};
 
 /// The handler of `SIGSYS`.
@@ -80,13 +80,8 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::SIGALTSTACK => signals::alternate_stack(call),
         call::RT_SIGRETURN => leave(call.context.registers.0[Registers::SP] as usize),
         call::SETITIMER | call::GETITIMER | call::ALARM => timers::answer(call),
-        // it goes off in real time
-        call::TIMER_CREATE => {
-            refuse(call.number);
-            ENOSYS
-        }
         // programs do without
-        call::IO_URING_SETUP | call::TIMERFD_CREATE | call::RSEQ => ENOSYS,
+        call::IO_URING_SETUP | call::TIMERFD_CREATE | call::TIMER_CREATE | call::RSEQ => ENOSYS,
         _ => call.ask_kernel(),
     }
 }

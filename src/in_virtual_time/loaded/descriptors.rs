@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
 use super::gate::system;
-use super::page::{EPOLLS, LOCALS, about};
+use super::page::{EPOLLS, LOCALS, about, connection};
 use super::trap::TrappedCall;
 use super::turns::{page, touch, wrote, wrote_to_pipe};
 
@@ -340,5 +340,11 @@ pub fn changed(call: &TrappedCall<'_>) -> isize {
 
 /// What the page says of the connection of a socket.
 pub fn connection_of(descriptor: Descriptor) -> u8 {
-    page().connections[usize::from(descriptor.number)].load(SeqCst)
+    match descriptor.stage {
+        // it has no number yet
+        SocketStage::New | SocketStage::Listening => connection::DIALLING,
+        SocketStage::Dialling | SocketStage::Open => {
+            page().connections[usize::from(descriptor.number)].load(SeqCst)
+        }
+    }
 }

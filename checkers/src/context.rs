@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use crate::grants::{Grants, ServerGrant};
 use crate::history::event::Bounds;
 use crate::history::names::{FastSet, NONE, Symbol};
-use crate::history::{BusyTime, History, Mode, OrderBasis, Standstill, Window};
+use crate::history::{BusyTime, History, Mode, OrderBasis, Standstill, Window, is_client};
 use crate::holds::{Holds, LockHold};
 use crate::limits;
 use crate::model::Model;
@@ -181,7 +181,7 @@ impl<'a> Context<'a> {
     pub(crate) fn fault_near(&self, client: u32, from_ns: u64, to_ns: u64) -> bool {
         let concerns = |window: &Window| {
             let targets = &window.started.targets;
-            let others = !targets.is_empty() && targets.iter().all(|target| target.starts_with('c'));
+            let others = !targets.is_empty() && targets.iter().all(|target| is_client(target));
             // a clock that is wrong makes its client take over what another's lease still protects
             !others || window.names_client(client) || window.fault == "clock"
         };

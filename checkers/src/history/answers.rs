@@ -14,22 +14,21 @@ pub enum Refusal {
     Busy,
     /// The lock did not become free within the time that the caller gave: `timeout`.
     Timeout,
-    /// The caller did not hold the lock that it releases: `not held`. `not-held` is read as the same, and so is either
-    /// with a detail after a colon (`not held: own node is gone`).
+    /// The caller did not hold the lock that it releases: `not held`. `not-held` is read as the same.
     NotHeld,
     /// Any other reason, as it was written.
     Other(String),
 }
 
 impl Refusal {
-    /// The reason that a text gives. Keywords of Jepsen's histories (`:busy`) are read as their words.
+    /// The reason that a text gives, with or without a detail after a colon (`not held: own node is gone`). Keywords of Jepsen's
+    /// histories (`:busy`) are read as their words.
     pub fn parse(text: &str) -> Self {
-        let word = text.strip_prefix(':').unwrap_or(text);
-        match word {
+        let words = text.strip_prefix(':').unwrap_or(text);
+        match words.split_once(':').map_or(words, |(word, _)| word) {
             "busy" | "locked" | "already-locked" => Self::Busy,
             "timeout" => Self::Timeout,
             "not held" | "not-held" | "not-owner" | "not-locked" => Self::NotHeld,
-            _ if word.starts_with("not held:") || word.starts_with("not-held:") => Self::NotHeld,
             _ => Self::Other(text.to_owned()),
         }
     }
@@ -180,7 +179,9 @@ mod tests {
         ] {
             assert_eq!(Refusal::parse(text), Refusal::NotHeld, "{text}");
         }
-        for text in ["not heldover", "nothing", "held"] {
+        assert_eq!(Refusal::parse("busy: held by c3"), Refusal::Busy);
+        assert_eq!(Refusal::parse("timeout: not free in 1 s"), Refusal::Timeout);
+        for text in ["not heldover", "nothing", "held", "redis: busy"] {
             assert_eq!(Refusal::parse(text), Refusal::Other(text.to_owned()));
         }
         assert_eq!(

@@ -37,7 +37,7 @@ pub(super) fn read(input: impl BufRead, json: bool, options: &ReadOptions) -> Re
         options,
         open: BTreeMap::new(),
         renewals: Renewals::default(),
-        fault: None,
+        faults: Vec::new(),
         locks: false,
     };
     let stopped = reading.all(&mut data);
@@ -70,8 +70,8 @@ struct JepsenReading<'a> {
     /// The lock and mode of each process's open call: replies need not name them again.
     open: BTreeMap<u32, (String, Mode)>,
     renewals: Renewals,
-    /// The fault that is on.
-    fault: Option<String>,
+    /// The faults that are on.
+    faults: Vec<String>,
     locks: bool,
 }
 
@@ -303,22 +303,25 @@ impl JepsenReading<'_> {
 
     /// Jepsen writes each action of the nemesis twice, as it begins and as it ends, with one type: the first counts.
     fn phase(&mut self, name: &str) -> (String, &'static str) {
-        let starts = name.strip_prefix("start").map(|rest| rest.trim_start_matches('-'));
-        let stops = ["stop", "heal", "resume", "recover"]
-            .iter()
-            .any(|word| name.starts_with(word));
-        match (starts, self.fault.clone()) {
-            (Some(_), Some(fault)) => (fault, "note"),
-            (Some(rest), None) => {
-                let fault = if rest.is_empty() { "fault" } else { rest }.to_owned();
-                self.fault = Some(fault.clone());
-                (fault, "start")
+        let named = |word: &str| name.strip_prefix(word).map(|rest| rest.trim_start_matches('-'));
+        if let Some(rest) = named("start") {
+            let fault = if rest.is_empty() { "fault" } else { rest }.to_owned();
+            if self.faults.contains(&fault) {
+                return (fault, "note");
             }
-            (None, Some(fault)) if stops => {
-                self.fault = None;
-                (fault, "heal")
-            }
-            _ => (name.to_owned(), "note"),
+            self.faults.push(fault.clone());
+            return (fault, "start");
+        }
+        let healed = ["stop", "heal", "resume", "recover"].into_iter().find_map(named);
+        let place = healed.and_then(|rest| {
+            // a fault that is on alone may be healed by another name
+            let last = || (rest.is_empty() || self.faults.len() == 1).then(|| self.faults.len().checked_sub(1));
+            let place = self.faults.iter().position(|fault| fault == rest);
+            place.or_else(|| last().flatten())
+        });
+        match place {
+            Some(place) => (self.faults.remove(place), "heal"),
+            None => (name.to_owned(), "note"),
         }
     }
 }

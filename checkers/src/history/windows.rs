@@ -29,6 +29,12 @@ pub struct Window {
     pub healed: Option<WindowHeal>,
 }
 
+/// Whether this is the name of a client: `c3`. A server may have any name.
+pub(crate) fn is_client(name: &str) -> bool {
+    let number = name.strip_prefix('c');
+    number.is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
 impl Window {
     /// Its fault and its number, which not every recorder writes.
     pub(crate) fn name(&self) -> String {
@@ -56,11 +62,7 @@ impl Window {
         if !self.names_client(client) || healed.missed.is_some() || healed.left_trace == Some(false) {
             return false;
         }
-        let clients = |target: &&String| {
-            target
-                .strip_prefix('c')
-                .is_some_and(|number| number.parse::<u32>().is_ok())
-        };
+        let clients = |target: &&String| is_client(target);
         let alone = self.started.targets.iter().filter(clients).count() <= 1;
         alone || healed.left_trace.is_none() || self.is_done_to_each()
     }
@@ -74,7 +76,8 @@ impl Window {
 
     /// Whether all that it was done to are clients and links from clients.
     pub fn is_of_clients(&self) -> bool {
-        let is_a_client = |name: &String| name.starts_with('c');
+        // a link begins with the client that dials it
+        let is_a_client = |name: &String| is_client(name.split("->").next().unwrap_or(name));
         let cut = self.started.cut.iter().flatten();
         self.started.targets.iter().chain(cut).all(is_a_client)
     }
@@ -87,7 +90,9 @@ impl Window {
 
     /// Whether it is one that stops processes.
     pub fn stops(&self) -> bool {
-        self.fault.starts_with("pause")
+        ["pause", "freeze", "sigstop", "suspend"]
+            .iter()
+            .any(|fault| self.fault.starts_with(fault))
     }
 
     /// Whether it is one that ends servers, and starts them again.

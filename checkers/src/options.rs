@@ -18,8 +18,8 @@ pub struct Options {
     /// Add to the verdict on linearizability the order that proves it.
     pub certificate: bool,
     /// How far from the true time any stamp of a client may be, where the clients' clocks are not one: two events of different
-    /// processes are in order only where their stamps are more than twice that apart. Mutual exclusion, linearizability and
-    /// fencing tokens go by it.
+    /// processes are in order only where their stamps are more than twice that apart. Mutual exclusion, linearizability,
+    /// fencing tokens, silent and early losses go by it.
     pub clock_error: Duration,
     /// Where `check_us` and the time budget come from.
     pub clock: Clock,

@@ -57,7 +57,8 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> SilentLosses<'a> {
     for silence in context.holds.iter().filter_map(|hold| silence(context, hold)) {
         decided.taken += 1;
         decided.longest_ns = decided.longest_ns.max(silence.length_ns());
-        if context.busy.counted_ns(silence.since_ns, silence.to_ns) > decided.bound_ns {
+        let counted_ns = context.busy.counted_ns(silence.since_ns, silence.to_ns);
+        if counted_ns > decided.bound_ns.saturating_add(2 * context.clock_error_ns) {
             decided.silences.push(silence);
         }
     }
@@ -90,6 +91,12 @@ fn silence<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<Silence<'
     if let Some(went_on) = context.stopped_until(client, from, to_ns) {
         since_ns = since_ns.max(went_on);
     }
+    // what was told while the harness stood still, it read afterwards
+    let stood = context.standstills.iter().filter(|span| span.server.is_none());
+    let stood = stood
+        .filter(|span| span.touches(since_ns, to_ns))
+        .map(|span| span.to_ns);
+    since_ns = stood.fold(since_ns, u64::max);
     (to_ns > since_ns).then_some(Silence {
         hold,
         grant,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use crate::calm::{self, CalmSpan};
 use crate::context::Context;
 use crate::history::event::Kind;
-use crate::history::names::FastMap;
+use crate::history::names::{FastMap, NONE};
 use crate::history::{F, History, OrderBasis, PackedEvent, Refusal};
 use crate::limits;
 use crate::wait::{self, Wait};
@@ -78,7 +78,9 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
             let never = never(lock, *client, &asked[client]);
             let attempts = AttemptsInOrder::of(attempts);
             let of = |how: Starving, enough: u64| {
-                let stretches = calm.iter().flat_map(|span| stretches(history, attempts.during(span), span, how));
+                let stretches = calm
+                    .iter()
+                    .flat_map(|span| stretches(history, attempts.during(span), span, how));
                 let longest = stretches.max_by_key(|stretch| stretch.to_ns - stretch.from_ns)?;
                 let others = grants.all.but_to(*client, (longest.from_ns, longest.to_ns));
                 // a bound that was asked for says which wait is too long, whichever client has the lock meanwhile
@@ -86,7 +88,7 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
                     true => others,
                     false => grants.handed_over.but_to(*client, (longest.from_ns, longest.to_ns)),
                 };
-                let lasted = longest.to_ns - longest.from_ns > bound_ns;
+                let lasted = context.busy.counted_ns(longest.from_ns, longest.to_ns) > bound_ns;
                 (lasted && drawn >= enough).then_some(Starved {
                     lock,
                     others,
@@ -261,11 +263,13 @@ fn attempts(
 }
 
 /// Whether an acquire was answered with an error that does not say that the lock is taken, in any words: long before its wait was over.
+/// One that does not say how long it waits may be a try, and its error a word for a lock that is taken.
 fn is_refused(history: &History, call: PackedEvent) -> bool {
-    let Some(reply) = history.reply(call) else {
+    let wait_ms = history.wait_ms(call);
+    let Some(reply) = history.reply(call).filter(|_| wait_ms != NONE) else {
         return false;
     };
-    let wait_ns = limits::ns(u64::from(history.wait_ms(call)));
+    let wait_ns = limits::ns(u64::from(wait_ms));
     let error = history.error(reply).map(Refusal::parse);
     let is_taken = matches!(error, Some(Refusal::Busy | Refusal::Timeout));
     reply.kind != Kind::Ok && !is_taken && reply.time - call.time < wait_ns / 2

@@ -170,7 +170,11 @@ fn ended_before(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak
     let mut by_end = tickets.to_vec();
     by_end.sort_by_key(|ticket| ticket.hold.to);
     let ended = |earlier: &Ticket<'_>, later: &Ticket<'_>| {
-        earlier.hold.to.saturating_add(apart) <= later.hold.from && earlier.hold.got != later.hold.got
+        let (to, from) = (earlier.hold.to.saturating_add(apart), later.hold.from);
+        // two holds of one moment have no order
+        let is_moment = |ticket: &Ticket<'_>| ticket.hold.from == ticket.hold.to;
+        let is_before = to < from || to == from && !(is_moment(earlier) && is_moment(later));
+        is_before && earlier.hold.got != later.hold.got
     };
     not_above(context, &by_end, tickets, ended)
 }

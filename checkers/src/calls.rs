@@ -157,7 +157,7 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: 
     if context.not_watched.is_some() || context.model.is_reentrant() {
         return;
     }
-    let sight = ObserverSight::of(context);
+    let sight = context.sight();
     let serving = calm::serving(context);
     let mut denied = Vec::new();
     for hold in context.holds.iter().filter(|hold| hold.ended == Ended::Released) {
@@ -181,7 +181,7 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: 
         if reply.is_ok(F::Release) {
             decided
                 .late
-                .extend(release.stays(context, &sight, lag_ns, calm, &serving));
+                .extend(release.stays(context, sight, lag_ns, calm, &serving));
         } else if reply.kind == Kind::Fail
             && let Some(removed_ns) = release.carried_out_ns(context, lag_ns, calm)
         {

@@ -11,6 +11,7 @@ use crate::history::{BusyTime, History, Mode, OrderBasis, Standstill, Window, is
 use crate::holds::{Holds, LockHold};
 use crate::limits;
 use crate::model::Model;
+use crate::observer_sight::ObserverSight;
 use crate::options::Options;
 use crate::overlaps::{self, Conflict, Overlap};
 use crate::releases::Releases;
@@ -39,6 +40,7 @@ pub(crate) struct Context<'a> {
     /// The replies that began the holds of those overlaps.
     pub overlapping: FastSet<u32>,
     releases: OnceLock<Releases>,
+    sight: OnceLock<ObserverSight>,
     pub bounds: Bounds,
     pub lease_ns: u64,
     /// How far from the true time a stamp may be, in nanoseconds; 0 where the order of the file counts.
@@ -73,6 +75,7 @@ impl<'a> Context<'a> {
             conflicts: Vec::new(),
             overlapping: FastSet::default(),
             releases: OnceLock::new(),
+            sight: OnceLock::new(),
             bounds: Bounds {
                 herd: asked.herd.or(header.herd),
                 requests: asked.requests.or(header.requests),
@@ -143,6 +146,18 @@ impl<'a> Context<'a> {
     pub(crate) fn release_of_another(&self, hold: &LockHold, ns: u64, lag_ns: u64) -> Option<u32> {
         let releases = self.releases.get_or_init(|| Releases::of(self.history));
         releases.of_another(hold.lock(self.history), hold.process, ns, lag_ns)
+    }
+
+    /// What the observer can have seen.
+    pub(crate) fn sight(&self) -> &ObserverSight {
+        self.sight
+            .get_or_init(|| ObserverSight::of(self.history, (&self.holds, &self.grants), &self.standstills, &self.busy))
+    }
+
+    /// Whether the history says how long a lease is, or that there is none.
+    pub(crate) fn is_lease_known(&self) -> bool {
+        let header = &self.history.header;
+        header.lease_ms.is_some() || header.promises.lease == Some(false)
     }
 
     /// Until when a grant of a lock stood: until the observer told its end, or until another client had the lock to itself. Where the

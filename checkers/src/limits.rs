@@ -8,6 +8,8 @@ pub const HERD: u32 = 1;
 pub const PROGRESS_MS: u64 = 10_000;
 /// The lease when the history does not say: what most clients ask for.
 pub const LEASE_MS: u64 = 2_000;
+/// As short as this may be a lease of which a history does not say how long it is.
+pub const LEAST_LEASE_MS: u64 = 1000;
 /// How much later than it happened the observer may have seen something. Server lines prove nothing finer.
 pub const OBSERVER_LAG_NS: u64 = 250_000_000;
 /// So many processes that run or wait for each processor are borne: locks, servers and clients go on, if slowly. With more, time counts

@@ -141,7 +141,15 @@ impl Updates {
             return;
         }
         self.increments += 1;
-        if let Some(culprit) = last.filter(|last| increment.value <= last.value && last.process != increment.process) {
+        let history = context.history;
+        // values that do not count up are others after what was read
+        let was_read = |last: &Increment| {
+            let read = (increment.read != NONE).then(|| history.rare(history.event(increment.read)).value);
+            read.flatten() == Some(last.value)
+        };
+        let is_lost =
+            |last: &Increment| increment.value <= last.value && last.process != increment.process && !was_read(last);
+        if let Some(culprit) = last.filter(is_lost) {
             if culprit.got != NONE && !(context.is_excused(culprit.got) && context.is_excused(increment.got)) {
                 self.lost += 1;
                 self.damage.push(Damage::Lost {
@@ -153,7 +161,6 @@ impl Updates {
             return;
         }
         // No other process may have read between this increment's read and its write.
-        let history = context.history;
         for read in recent
             .iter()
             .filter(|read| increment.read != NONE && **read > increment.read)

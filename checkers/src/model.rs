@@ -3,7 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::history::event::Header;
+use crate::history::event::{Header, Kind};
+use crate::history::names::FastSet;
+use crate::history::{F, History};
 
 /// A lock model, or a register to prove the search by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -158,6 +160,22 @@ impl fmt::Display for Model {
     }
 }
 
+/// Whether any process acquires a lock that it has acquired already.
+fn is_nested(history: &History) -> bool {
+    let mut held = FastSet::default();
+    history.events.iter().any(|event| {
+        let hold = (event.process, event.lock);
+        match event.f {
+            F::Acquire => event.kind == Kind::Ok && !held.insert(hold),
+            F::Release | F::Lost => {
+                held.remove(&hold);
+                false
+            }
+            _ => false,
+        }
+    })
+}
+
 /// The name of a register with its value at the start.
 fn named(f: &mut fmt::Formatter<'_>, name: &str, start: Option<u64>) -> fmt::Result {
     match start {
@@ -167,10 +185,29 @@ fn named(f: &mut fmt::Formatter<'_>, name: &str, start: Option<u64>) -> fmt::Res
 }
 
 impl Model {
+    const REENTRANT: Self = Self::Reentrant { limit: REENTRANT_LIMIT };
+
     /// The model that a header asks for. There, `mutex` is the lock under test and so the owner-aware one: histories
     /// of ours name their owners. An unknown name is judged as that, too, and [`crate::check`] says so in a note.
     pub fn of_header(header: &Header) -> Self {
         Self::named_by(header).unwrap_or(Self::OwnerMutex)
+    }
+
+    /// The same of a whole history: a lock that promises to be reentrant, and is acquired by who has it, is one, where no model is named.
+    pub(crate) fn of_history(history: &History) -> Self {
+        let header = &history.header;
+        match Self::of_header(header) {
+            Self::OwnerMutex if header.promises.reentrant == Some(true) && is_nested(history) => Self::REENTRANT,
+            model => model,
+        }
+    }
+
+    /// The same of a history whose events are not known yet: it may be acquired again by who has it.
+    pub(crate) fn of_beginning(header: &Header) -> Self {
+        match Self::of_header(header) {
+            Self::OwnerMutex if header.promises.reentrant == Some(true) => Self::REENTRANT,
+            model => model,
+        }
     }
 
     /// As [`Self::of_header`], but `Err` for an unknown name.

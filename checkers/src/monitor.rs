@@ -60,7 +60,7 @@ impl Monitor {
     /// # Errors
     /// As [`Self::new`].
     pub fn of_header(header: Header) -> Result<Self, NotOnline> {
-        let model = Model::of_header(&header);
+        let model = Model::of_beginning(&header);
         Self::new(header, model)
     }
 

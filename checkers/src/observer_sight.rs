@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::context::Context;
-use crate::grants::ServerGrant;
-use crate::history::{BusyTime, NemesisFact, ObserverFact};
-use crate::holds::Ended;
+use crate::grants::{Grants, ServerGrant};
+use crate::history::{BusyTime, History, NemesisFact, ObserverFact, Standstill};
+use crate::holds::{Ended, Holds};
 use crate::limits;
 use crate::range_max::RangeMax;
 
@@ -35,14 +34,17 @@ pub(crate) struct ObserverSight {
 }
 
 impl ObserverSight {
-    pub(crate) fn of(context: &Context<'_>) -> Self {
-        let history = context.history;
-        let seen = context
-            .holds
+    pub(crate) fn of(
+        history: &History,
+        (holds, grants): (&Holds, &Grants),
+        standstills: &[Standstill],
+        busy: &BusyTime,
+    ) -> Self {
+        let seen = holds
             .iter()
-            .filter(|hold| context.grants.token_of(context.history, hold).is_some())
+            .filter(|hold| grants.token_of(history, hold).is_some() || grants.is_single(history, hold))
             .flat_map(|hold| {
-                let grant = context.grants.of_hold(history, hold);
+                let grant = grants.of_hold(history, hold);
                 let (from, to) = (history.ns(hold.from), history.ns(hold.to));
                 let granted = grant.and_then(|grant| grant.granted_ns(history));
                 // what expired did not end with the release
@@ -62,8 +64,8 @@ impl ObserverSight {
         Self {
             by_ns: RangeMax::of(delays.iter().map(|delay| delay.by_ns)),
             delays: delays.iter().map(|delay| delay.at_ns).collect(),
-            blind: blind(context),
-            busy: context.busy.clone(),
+            blind: blind(history, standstills),
+            busy: busy.clone(),
         }
     }
 
@@ -92,10 +94,10 @@ impl ObserverSight {
 }
 
 /// When an observer of this tool had lost a server that it listens to: what happens then is not told.
-fn blind(context: &Context<'_>) -> Vec<Span> {
+fn blind(history: &History, standstills: &[Standstill]) -> Vec<Span> {
     let mut lost: BTreeMap<String, u64> = BTreeMap::new();
     let mut blind = Vec::new();
-    for line in context.history.nemesis() {
+    for line in history.nemesis() {
         match &line.fact {
             NemesisFact::Observer(ObserverFact::Lost { watched, since_ns }) => {
                 lost.entry(watched.clone()).or_insert(since_ns.unwrap_or(line.time_ns));
@@ -108,7 +110,7 @@ fn blind(context: &Context<'_>) -> Vec<Span> {
         }
     }
     // what it was told while the harness stood still, it read afterwards
-    let stalls = context.standstills.iter().filter(|span| span.server.is_none());
+    let stalls = standstills.iter().filter(|span| span.server.is_none());
     blind.extend(stalls.map(|span| Span {
         from_ns: span.from_ns,
         to_ns: span.to_ns.saturating_add(limits::OBSERVER_GAP_NS),

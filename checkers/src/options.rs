@@ -36,7 +36,7 @@ impl Options {
 
     /// The model that a history is judged by.
     pub(crate) fn model_of(&self, history: &History) -> Model {
-        let model = self.model.unwrap_or_else(|| Model::of_header(&history.header));
+        let model = self.model.unwrap_or_else(|| Model::of_history(history));
         starting_at(model, history.initial)
     }
 }

@@ -80,14 +80,14 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
         return decided;
     }
     decided.verdict = Verdict::Inconclusive;
-    let sight = ObserverSight::of(context);
+    let sight = context.sight();
     let named = NamedGrants::of(context);
     let holds = context.holds.iter().inspect(|hold| {
         decided.joined += u64::from(context.grants.of_hold(context.history, hold).is_some());
     });
     let wrong =
-        holds.filter_map(|hold| phantom(context, &sight, &named, hold).or_else(|| foreign_release(context, hold)));
-    let orphans = orphans::of(context, &sight).into_iter().map(WrongGrant::Orphan);
+        holds.filter_map(|hold| phantom(context, sight, &named, hold).or_else(|| foreign_release(context, hold)));
+    let orphans = orphans::of(context, sight).into_iter().map(WrongGrant::Orphan);
     for wrong in wrong.chain(orphans) {
         decided.count += 1;
         if decided.wrong.len() < limits::MAX_VIOLATIONS {
@@ -319,7 +319,8 @@ pub(crate) fn foreign_release<'a>(context: &'a Context<'_>, hold: &'a LockHold) 
             answer,
         });
     }
-    if !inside || by_itself || may_be_an_expiry(context, hold, grant, removed_ns) {
+    let of_before = !named && is_of_a_hold_before(context, hold, grant, removed_ns);
+    if !inside || by_itself || of_before || may_be_an_expiry(context, hold, grant, removed_ns) {
         return None;
     }
     Some(match inner_release(context, hold, removed_ns) {
@@ -335,6 +336,21 @@ pub(crate) fn foreign_release<'a>(context: &'a Context<'_>, hold: &'a LockHold) 
             removed_ns,
         },
     })
+}
+
+/// Whether this may be the end of an earlier grant of the same name, told late: of as many ends as there were holds before, and no more.
+fn is_of_a_hold_before(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, removed_ns: u64) -> bool {
+    let history = context.history;
+    let lock = hold.lock(history);
+    let holds = context.holds.by_lock[lock]
+        .iter()
+        .take_while(|other| other.from < hold.from);
+    let before = holds
+        .filter(|other| other.owner(history) == hold.owner(history))
+        .count();
+    let of_name = context.grants.of_lock(lock).filter(|other| other.owner == grant.owner);
+    let ended = of_name.filter(|other| other.revoked_ns(history).is_some_and(|ns| ns <= removed_ns));
+    ended.count() <= before
 }
 
 /// The first of several releases by the owner itself, if it was called before the lock was removed.
@@ -360,7 +376,11 @@ fn may_be_an_expiry(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant,
         return false;
     }
     let asked = hold.asked_ns(history);
-    let old = removed.saturating_sub(asked) >= context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
+    let lease_ns = match context.is_lease_known() {
+        true => context.lease_ns,
+        false => limits::ns(limits::LEAST_LEASE_MS),
+    };
+    let old = removed.saturating_sub(asked) >= lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
     old || context
         .window_of_client(history.client_of(hold.process), asked, removed)
         .is_some()

@@ -41,7 +41,7 @@ pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<DoubleGrant<'a>> {
         Some((grant.first(), hold))
     });
     let holds: FastMap<u32, &LockHold> = named.collect();
-    let sight = ObserverSight::of(context);
+    let sight = context.sight();
     let mut found = Vec::new();
     for lock in 0..history.locks.len() {
         let grants: Vec<&ServerGrant> = context.grants.of_lock(lock).collect();
@@ -49,7 +49,7 @@ pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<DoubleGrant<'a>> {
             let before = &grants[place.saturating_sub(BEFORE)..place];
             let double = before
                 .iter()
-                .find_map(|first| stands(context, &sight, &holds, (first, second)));
+                .find_map(|first| stands(context, sight, &holds, (first, second)));
             found.extend(double);
         }
     }
@@ -77,7 +77,8 @@ fn stands<'a>(
     let apart = other.from >= held.to || held.from >= other.to;
     let two_clients = client != history.client_of(other.process);
     let not_given_back = granted_ns < until_ns;
-    let runs = granted_ns < held.asked_ns(history) + context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
+    let runs = context.is_lease_known()
+        && granted_ns < held.asked_ns(history) + context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
     let was_released = first.cause(history).is_some_and(|cause| cause.is_release());
     let disturbs = |window: &Window| !window.is_of_clients() || window.names_client(client);
     let calm = context.windows_in(first_ns, granted_ns).all(|window| !disturbs(window));

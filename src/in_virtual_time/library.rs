@@ -1,5 +1,7 @@
 //! The library that keeps a process in virtual time, which `build.rs` makes and harness carries along.
 
+use nix::sys::statvfs::{FsFlags, statvfs};
+
 use crate::cluster::leftovers::claim::Claim;
 
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/virtual_time.so"));
@@ -33,6 +35,13 @@ fn can_dispatch() -> bool {
 pub fn claim() -> Result<Claim, String> {
     // no more than that, so that what the environment says is as long each time
     let claim = Claim::make("virtual").map_err(|error| error.to_string())?;
+    let mounted = statvfs(claim.folder()).map_err(|error| format!("{}: {error}", claim.folder().display()))?;
+    if mounted.flags().contains(FsFlags::ST_NOEXEC) {
+        return Err(format!(
+            "no library can be loaded from {}, which is mounted with noexec\nhint: TMPDIR names another folder for temporary files",
+            std::env::temp_dir().display()
+        ));
+    }
     std::fs::write(claim.folder().join(NAME), LIBRARY)
         .map_err(|error| format!("could not write the library: {error}"))?;
     Ok(claim)

@@ -19,7 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use crate::command::{Answer, Harness, processes_of};
+use crate::command::{Answer, Harness, assert_says, processes_of};
 use crate::machine::write_program;
 
 /// A lock of a library that does not exist: SET NX PX over a socket, released by a script, with threads that wait.
@@ -254,6 +254,33 @@ fn what_cannot_run_in_virtual_time_is_refused_with_the_runtime_that_can() {
     let described = concat!(env!("CARGO_MANIFEST_DIR"), "/workloads/stores/kube-lease.toml");
     let words = format!("run --runtime virtual --backend {described} --client true");
     harness.assert_says(&words, 2, &["a described store", "--runtime local"]);
+}
+
+#[test]
+fn a_temporary_folder_from_which_nothing_is_loaded_is_said() {
+    let Some(harness) = harness_on("redis") else { return };
+    let folder = harness.folder.path().join("noexec");
+    fs::create_dir(&folder).unwrap();
+    let mounted = format!(
+        "mount -t tmpfs -o noexec,size=64m none {0} && TMPDIR={0}",
+        folder.display()
+    );
+    let unshared = |command: &str| {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--map-root-user", "--mount", "sh", "-c", command]);
+        unshare.current_dir(harness.folder.path());
+        unshare
+    };
+    let may_mount = unshared(&format!("{mounted} true")).output();
+    if !may_mount.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: no file system can be mounted here");
+        return;
+    }
+    let run = format!(
+        "{mounted} {} run --runtime virtual --backend redis --time 10s",
+        env!("CARGO_BIN_EXE_harness")
+    );
+    assert_says(&mut unshared(&run), 4, &["noexec", "hint: TMPDIR"]);
 }
 
 #[test]

@@ -182,6 +182,19 @@ pub fn lie_still(command: &mut Command, processor: Option<usize>) {
     }
 }
 
+/// Whether the kernel lets programs lie at the same addresses each time: filters of system calls in containers may not.
+#[expect(unsafe_code, reason = "as above")]
+pub fn may_lie_still() -> bool {
+    const AS_IT_IS: libc::c_ulong = 0xffff_ffff;
+    // SAFETY: flags of this thread, which are as before when this returns.
+    unsafe {
+        let before = libc::personality(AS_IT_IS);
+        let set = libc::personality(before as libc::c_ulong | libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
+        libc::personality(before as libc::c_ulong);
+        before >= 0 && set >= 0
+    }
+}
+
 /// Sets the size of a pipe's buffer, as far as the kernel lets it.
 pub fn widen(pipe: &impl AsRawFd, bytes: i32) {
     use nix::fcntl::{FcntlArg, fcntl};

@@ -64,6 +64,10 @@ use wall_clock::FamilyClock;
 /// How long a machine has been up when a run begins: programs take the time 0 for none.
 const UPTIME: Duration = Duration::from_secs(100);
 
+/// Told where programs may not choose their addresses.
+const ADDRESSES: &str = "the kernel draws the addresses of programs here, so a replay may differ; in Docker, \
+    --security-opt seccomp=unconfined keeps them";
+
 /// Makes the run, on a thread of its own. The history is complete and on disk when this returns, and nothing of the run is left but the
 /// fork server, which may be that of several runs.
 pub async fn execute(spec: RunSpec, fork_server: Arc<ForkServer>) -> RunOutcome {
@@ -141,6 +145,9 @@ async fn attempt(
 ) -> Result<(), RunError> {
     if let Some(why) = refusal(&spec.config) {
         return Err(RunError::Clients(why));
+    }
+    if !memory::may_lie_still() {
+        spec.progress.send(ProgressEvent::Note(ADDRESSES.to_owned()));
     }
     let (ground, cluster) = ground(world, machine, &spec).await?;
     let ground = Ground { on_line, ..ground };

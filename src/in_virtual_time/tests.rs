@@ -245,6 +245,22 @@ fn a_thread_that_spins_is_named() {
 }
 
 #[test]
+fn a_thread_that_looks_at_a_clock_until_a_time_gets_there_with_few_looks() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <stdio.h>\n#include <time.h>\n\
+                  int main(void) { long looks = 0; time_t end = time(0) + 20; struct timespec now; \
+                  do { looks++; clock_gettime(CLOCK_REALTIME, &now); } while (now.tv_sec < end); printf(\"%ld\", looks); return 0; }";
+    let ran = run(
+        &[&compiled(source, folder.path(), &[]).display().to_string()],
+        "",
+        folder.path(),
+    );
+    assert!((19..=20).contains(&ran.took.as_secs()), "{:?}", ran.took);
+    let looks: u64 = ran.output.parse().unwrap();
+    assert!((19_000_000..=20_100_000).contains(&looks), "{looks}");
+}
+
+#[test]
 fn threads_that_call_one_another_and_never_wait_for_time_do_not_stop_it() {
     let folder = tempfile::tempdir().unwrap();
     // one that polls, and two that pass a byte on for ever, until a third has slept

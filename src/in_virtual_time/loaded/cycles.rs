@@ -7,9 +7,8 @@ use core::cell::UnsafeCell;
 
 use super::actions::{Action, SET_SIZE, SIGSEGV, set_action};
 use super::call;
-use super::clocks::{now, spend};
+use super::clocks::{look, now};
 use super::gate::{Registers, system};
-use super::page::LOOK;
 use super::trap::TrapContext;
 
 /// `prctl`
@@ -56,7 +55,7 @@ extern "C" fn on_fault(signal: i32, about: *const [i32; 4], context: *mut TrapCo
     // SAFETY: the processor has just read this instruction.
     let length = if code == BY_KERNEL { unsafe { length_of_look(at) } } else { 0 };
     if length > 0 {
-        spend(LOOK);
+        look();
         let cycles = now();
         registers[Registers::AX] = cycles & 0xffff_ffff;
         registers[Registers::DX] = cycles >> 32;

@@ -18,6 +18,9 @@ pub static LEAVING: AtomicU64 = AtomicU64::new(0);
 /// Calls of this process since its threads waited, up to a limit.
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
+/// Looks at a clock since the last call, up to a limit.
+pub static LOOKS: AtomicU32 = AtomicU32::new(0);
+
 /// The slot of the thread that executes this: it has the turn.
 pub fn me() -> usize {
     page().owner.load(SeqCst).wrapping_sub(1) as usize % SLOTS
@@ -179,6 +182,7 @@ pub fn progress() {
     page.calls.store(made, Relaxed);
     let calls = CALLS.load(Relaxed) + 1;
     CALLS.store(calls % MANY, Relaxed);
+    LOOKS.store(0, Relaxed);
     if calls == MANY {
         let looked = page.looked.fetch_add(THEIR_TIME, SeqCst) + THEIR_TIME;
         page.end_due(page.now.load(SeqCst) + looked);

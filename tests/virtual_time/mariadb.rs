@@ -8,7 +8,6 @@ fn a_lease_in_a_row_is_right_and_a_lock_of_a_session_that_is_reset_is_not() {
     let words = "--runtime virtual --backend mariadb --clients 3 --time 15s --seed 1";
     let right = harness.run(&format!("{words} --fault partition=holder"));
     right.assert_stands_all_windows();
-    harness.assert_replayed();
     let wrong = harness.run(&format!("{words} --recipe mysql-get-lock --holder naive --fault reset"));
     wrong.assert_violates("HL001");
 }
@@ -17,11 +16,10 @@ mod nightly {
     use super::*;
 
     #[test]
-    fn a_server_that_is_killed_comes_back_on_its_files_and_the_run_is_the_same_again() {
+    fn a_server_that_is_killed_comes_back_on_its_files() {
         let Some(harness) = harness_on("mariadb") else { return };
         let killed = harness.run("--runtime virtual --backend mariadb --fault server-kill --time 20s --seed 2");
         killed.assert_exit(0);
         assert!(killed.window_sum("servers_back") > 0, "{}", killed.stderr);
-        harness.assert_replayed();
     }
 }

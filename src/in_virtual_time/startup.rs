@@ -114,6 +114,10 @@ fn surround(command: &mut Command, folder: &Path, page: &Path, processor: Option
     command
         .env("LD_PRELOAD", folder.join(library::NAME))
         .env(VARIABLE, page);
+    // what a shell says of itself is another thing each time, and moves all that lies behind the environment
+    for of_shell in ["_", "OLDPWD", "PWD", "SHLVL"] {
+        command.env_remove(of_shell);
+    }
     // the C library would read in its own memory which processor a thread is on
     command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
     // Go would interrupt its threads by the clock

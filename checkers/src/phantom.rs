@@ -319,8 +319,9 @@ pub(crate) fn foreign_release<'a>(context: &'a Context<'_>, hold: &'a LockHold) 
             answer,
         });
     }
-    let of_before = !named && is_of_a_hold_before(context, hold, grant, removed_ns);
-    if !inside || by_itself || of_before || may_be_an_expiry(context, hold, grant, removed_ns) {
+    // all holds of the lock are looked at, so only for an end that would count
+    let of_before = || !named && is_of_a_hold_before(context, hold, grant, removed_ns);
+    if !inside || by_itself || may_be_an_expiry(context, hold, grant, removed_ns) || of_before() {
         return None;
     }
     Some(match inner_release(context, hold, removed_ns) {

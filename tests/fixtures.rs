@@ -321,8 +321,9 @@ fn the_hunt_that_ends_last_merges_what_all_found() {
     assert_eq!(merged["counts"]["experiments"], 40);
     assert_eq!(merged["merged"].as_array().unwrap().len(), 2, "{merged}");
     let finds = merged["finds"].as_array().unwrap();
-    assert_eq!(finds[0]["property"], "HL005");
-    assert_eq!(finds[0]["count"], merged["counts"]["violated"], "{merged}");
+    assert!(finds.iter().all(|find| find["property"] == "HL005"), "{merged}");
+    let counted: u64 = finds.iter().map(|find| find["count"].as_u64().unwrap()).sum();
+    assert!(counted >= merged["counts"]["violated"].as_u64().unwrap(), "{merged}");
     assert!(
         folder
             .join(finds[0]["run"].as_str().unwrap())

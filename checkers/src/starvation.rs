@@ -56,7 +56,7 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
     // What starves a client is grants to others: of a lock with fewer, nothing need be known.
     let least = limits::STARVED_GRANTS.min(limits::GRANTS_BESIDE_A_REFUSED) as usize;
     let granted = context.holds.by_lock.iter().map(|holds| holds.len() >= least);
-    let asked = asked(history, &granted.collect::<Vec<bool>>());
+    let asked = asked(history, &died, &granted.collect::<Vec<bool>>());
     let last: Vec<LastGrants> = (0..asked.len()).map(|lock| LastGrants::of(context, lock)).collect();
     let never =
         |lock: usize, client: u32, asked: &AskedFor| last[lock].but_to(client).is_none_or(|ns| asked.acquired_ns > ns);
@@ -80,7 +80,7 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
             let of = |how: Starving, enough: u64| {
                 let stretches = calm
                     .iter()
-                    .flat_map(|span| stretches(history, attempts.during(span), span, how));
+                    .flat_map(|span| stretches(history, &died, attempts.during(span), span, how));
                 let longest = stretches.max_by_key(|stretch| stretch.to_ns - stretch.from_ns)?;
                 let others = grants.all.but_to(*client, (longest.from_ns, longest.to_ns));
                 // a bound that was asked for says which wait is too long, whichever client has the lock meanwhile
@@ -222,7 +222,7 @@ struct AskedFor {
 }
 
 /// The clients of all calls that count, of each lock that is looked at.
-fn asked(history: &History, looked_at: &[bool]) -> Vec<FastMap<u32, AskedFor>> {
+fn asked(history: &History, died: &[u64], looked_at: &[bool]) -> Vec<FastMap<u32, AskedFor>> {
     let mut all: Vec<FastMap<u32, AskedFor>> = vec![FastMap::default(); looked_at.len()];
     if !looked_at.contains(&true) {
         return all;
@@ -239,7 +239,7 @@ fn asked(history: &History, looked_at: &[bool]) -> Vec<FastMap<u32, AskedFor>> {
         });
         match answer {
             Some((Kind::Ok, ns)) => asked.acquired_ns = asked.acquired_ns.min(ns),
-            Some(_) => asked.refused = asked.refused || is_refused(history, call),
+            Some(_) => asked.refused = asked.refused || is_refused(history, died, call),
             None => {}
         }
     });
@@ -263,8 +263,9 @@ fn attempts(
 }
 
 /// Whether an acquire was answered with an error that does not say that the lock is taken, in any words: long before its wait was over.
-/// One that does not say how long it waits may be a try, and its error a word for a lock that is taken.
-fn is_refused(history: &History, call: PackedEvent) -> bool {
+/// One that does not say how long it waits may be a try, and its error a word for a lock that is taken. A process that is killed ends its
+/// acquire by that: nobody refused it.
+fn is_refused(history: &History, died: &[u64], call: PackedEvent) -> bool {
     let wait_ms = history.wait_ms(call);
     let Some(reply) = history.reply(call).filter(|_| wait_ms != NONE) else {
         return false;
@@ -272,7 +273,10 @@ fn is_refused(history: &History, call: PackedEvent) -> bool {
     let wait_ns = limits::ns(u64::from(wait_ms));
     let error = history.error(reply).map(Refusal::parse);
     let is_taken = matches!(error, Some(Refusal::Busy | Refusal::Timeout));
-    reply.kind != Kind::Ok && !is_taken && reply.time - call.time < wait_ns / 2
+    reply.kind != Kind::Ok
+        && !is_taken
+        && reply.time - call.time < wait_ns / 2
+        && reply.time < died[call.process as usize]
 }
 
 /// The attempts of one client, in the order of its calls.
@@ -298,11 +302,11 @@ impl<'a> AttemptsInOrder<'a> {
 }
 
 /// The stretches of a calm span in which a client asked all the time and got nothing, or was only refused.
-fn stretches(history: &History, attempts: &[Wait], span: &CalmSpan, how: Starving) -> Vec<Starved> {
+fn stretches(history: &History, died: &[u64], attempts: &[Wait], span: &CalmSpan, how: Starving) -> Vec<Starved> {
     let mut found: Vec<Starved> = Vec::new();
     let mut broken = true;
     for attempt in attempts {
-        if how == Starving::Refused && !is_refused(history, history.event(attempt.call)) {
+        if how == Starving::Refused && !is_refused(history, died, history.event(attempt.call)) {
             broken = true;
             continue;
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::stuck::Stuck;
+use super::waits::Stall;
 use crate::context::Context;
 use crate::history::event::Kind;
 use crate::history::names::NONE;
@@ -109,6 +110,23 @@ pub(super) fn left_by_ghost<'a>(
         by,
         said: said(ask),
     }
+}
+
+/// Whether an acquire of the lock ended without an outcome during a stall, or less than a lease before.
+pub(super) fn was_cut_off(context: &Context<'_>, stall: &Stall, lock: usize) -> bool {
+    let history = context.history;
+    let near = stall.from_ns.saturating_sub(context.lease_ns)..=stall.to_ns;
+    let died = history.deaths();
+    let mut was_cut_off = false;
+    history.events.each_call(F::Acquire, |_, call| {
+        let ended_ns = match history.events.answer(call.mate) {
+            Some((Kind::Info, ns)) => ns,
+            Some(_) => return,
+            None => died[call.process as usize],
+        };
+        was_cut_off |= call.lock == history.locks[lock] && near.contains(&ended_ns);
+    });
+    was_cut_off
 }
 
 /// How the hold ended that began with this reply.

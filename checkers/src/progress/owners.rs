@@ -7,9 +7,11 @@ use super::stuck::{Stuck, StuckClass, StuckOwner};
 use super::waits::{HoldsInOrder, Stall};
 use crate::context::Context;
 use crate::grants::ServerGrant;
+use crate::history::event::Kind;
 use crate::history::names::{FastMap, NONE};
 use crate::history::{F, PackedEvent};
 use crate::holds::{Ended, LockHold};
+use crate::limits;
 use crate::watched::NotWatched;
 
 /// Which processes go by which owner's name, and what is asked of them again and again.
@@ -82,15 +84,16 @@ impl<'a> OwnerNames<'a> {
         if !self.are_shown(lock) {
             return last_holder(context, holds, stall);
         }
-        // the owner for most of the time: the grant that ends a stall is not what it waited for
+        // the owner for the longest time, where there was one for most of it: the grant that ends a stall is not what it waited for
         let stood_ns = |grant: &ServerGrant| {
             let from = grant.granted_ns(history).unwrap_or(u64::MAX).max(stall.from_ns);
             let to = grant.revoked_ns(history).unwrap_or(u64::MAX).min(stall.to_ns);
             to.saturating_sub(from)
         };
         let half_ns = stall.to_ns.saturating_sub(stall.from_ns) / 2;
-        let mut grants = context.grants.of_lock(lock).rev();
-        let Some(grant) = grants.find(|grant| stood_ns(grant) > half_ns) else {
+        let owned_ns: u64 = context.grants.of_lock(lock).map(stood_ns).sum();
+        let longest = context.grants.of_lock(lock).max_by_key(|grant| stood_ns(grant));
+        let Some(grant) = longest.filter(|_| owned_ns > half_ns) else {
             return StuckOwner::Nobody;
         };
         let by_name = match context.not_watched {
@@ -99,7 +102,8 @@ impl<'a> OwnerNames<'a> {
         };
         match by_name {
             StuckOwner::Ghost { process: None, granted } => {
-                let process = self.process_on_the_wire(lock, grant);
+                let on_the_wire = self.process_on_the_wire(lock, grant);
+                let process = on_the_wire.or_else(|| self.killed_in_its_acquire(lock, grant));
                 process.map_or(StuckOwner::Ghost { process, granted }, |process| {
                     self.owner_of_process(lock, grant, stall.from_ns, process)
                 })
@@ -133,6 +137,32 @@ impl<'a> OwnerNames<'a> {
             }
         });
         process
+    }
+
+    /// The one process that was killed before its acquire was answered, where no other acquire ended without an outcome at that time.
+    fn killed_in_its_acquire(&self, lock: usize, grant: &ServerGrant) -> Option<u32> {
+        let history = self.context.history;
+        let granted_ns = grant.granted_ns(history)?;
+        let since_ns = granted_ns.saturating_sub(limits::AFTERMATH_NS);
+        let (mut killed, mut is_sure) = (BTreeSet::new(), true);
+        history.events.each_call(F::Acquire, |_, call| {
+            if call.lock != history.locks[lock] || call.time > granted_ns {
+                return;
+            }
+            let answer = history.events.answer(call.mate);
+            let died = self.died.get(&call.process);
+            let died_ns = died.map_or(u64::MAX, |died| history.event(*died).time);
+            match answer {
+                Some((Kind::Ok | Kind::Fail, ns)) if ns < died_ns => {}
+                Some((_, ns)) if ns < died_ns => is_sure &= ns < since_ns,
+                None if died.is_none() => is_sure = false,
+                _ if died_ns >= since_ns => {
+                    killed.insert(call.process);
+                }
+                _ => {}
+            }
+        });
+        killed.first().copied().filter(|_| is_sure && killed.len() == 1)
     }
 
     /// A grant that is not removed although its live owner neither holds nor asks.

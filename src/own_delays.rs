@@ -23,7 +23,7 @@ pub struct OwnDelays {
     /// How long a line of the history waited at most until the recorder gave it its time.
     #[serde(default)]
     pub recorder_ms: f64,
-    /// How often harness stood still for more than half a second.
+    /// How often harness did not run for more than half a second.
     pub stalls: u64,
     /// How many processes of the machine ran or waited for each processor, on average; `None` where the system does not say.
     pub per_processor: Option<f64>,

@@ -7,7 +7,7 @@ use crate::overlaps::Overlap;
 
 /// Why a property is not decided for such a lock.
 pub(crate) const REASON: &str =
-    "a lease ran out after harness stood still, and the overlap was no longer than that standstill";
+    "a lease ran out after harness was stopped for a while, and the overlap was no longer than that stop";
 
 /// Whether a standstill explains an overlap: it ended at most a lease before the first holder's grant expired, and lasted at least as
 /// long as both held.

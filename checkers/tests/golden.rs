@@ -309,7 +309,7 @@ fn a_holder_that_stood_still_is_not_told_to_stop_in_time() {
         let found = findings(&golden(name));
         found.of(Property::Hl001).violations[0].likely.clone().unwrap()
     };
-    assert!(likely("hl003_paused_holder").contains("stood still"));
+    assert!(likely("hl003_paused_holder").contains("was stopped while"));
     assert!(likely("hl001_stale_holder").contains("stop work"));
 }
 

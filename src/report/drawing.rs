@@ -509,7 +509,7 @@ mod tests {
     #[test]
     fn the_moments_of_a_sentence_are_found_and_its_lengths_are_not() {
         let of = |sentence: &str| moments_in(sentence).collect::<Vec<_>>();
-        let sentence = "c2 asked for it at 2.000s, and until 38.200s nobody got it, for 1.84s (limit 480ms).";
+        let sentence = "c2 asked for the lock at 2.000s, and no client had got it by 38.200s, for 1.84s (limit 480ms).";
         assert_eq!(of(sentence), [2_000_000_000, 38_200_000_000]);
         assert_eq!(
             of("version 1.2.345s, .123s, 1.s, 99999999999999999.000s"),

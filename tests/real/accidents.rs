@@ -82,7 +82,7 @@ fn stood_still(stopped: impl FnOnce(u32) -> u32, named: &str) {
 
 #[test]
 fn a_harness_that_stood_still_says_so_and_blames_no_lock() {
-    stood_still(|harness| harness, "harness stood still for");
+    stood_still(|harness| harness, "harness did not run for");
 }
 
 #[test]

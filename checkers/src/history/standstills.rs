@@ -39,7 +39,7 @@ impl Standstill {
         };
         match &self.server {
             None => {
-                format!("harness stood still {lasted} from {from:.1}s: the machine was overloaded, or stopped it")
+                format!("harness did not run {lasted} from {from:.1}s: the machine was overloaded, or stopped it")
             }
             Some(server) => {
                 format!("{server} did not serve {lasted} from {from:.1}s, and no fault of the plan explains it")
@@ -160,7 +160,7 @@ mod tests {
         assert!(
             found[0]
                 .in_words()
-                .starts_with("harness stood still for 10.0s from 2.0s")
+                .starts_with("harness did not run for 10.0s from 2.0s")
         );
     }
 

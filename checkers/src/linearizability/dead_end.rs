@@ -93,7 +93,7 @@ mod tests {
             told[0],
             "A legal order exists up to this point: c1 wrote 1. After it `l0` is 1."
         );
-        assert!(told[1].contains("c2 found another value than 1"), "{told:?}");
+        assert!(told[1].contains("c2 found a value other than 1"), "{told:?}");
     }
 
     #[test]

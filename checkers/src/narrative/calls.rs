@@ -23,7 +23,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &CallsInTime<'_>) -> Finding 
         Verdict::Violated => {
             let violations = decided.late.iter().map(|late| describe(context, late));
             let count = decided.late.len() as u64;
-            let evidence = format!("{count} of {judged} late or untrue ({limit})");
+            let evidence = format!("{count} of {judged} answered late or wrongly ({limit})");
             violated(Property::Hl011, evidence, violations, count)
         }
     }
@@ -187,6 +187,6 @@ fn denied(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, reply: u3
         at(removed_ns)
     );
     violation.say(history, text, &[grant.revoked]);
-    violation.likely = Some("the release reads the store's answer as a refusal".into());
+    violation.likely = Some("the library takes the store's answer to the release for a refusal".into());
     violation
 }

@@ -13,23 +13,23 @@ pub(crate) fn tell(context: &Context<'_>, decided: &EarlyLosses<'_>) -> Finding 
     let mut told = match decided.verdict {
         Verdict::NotApplicable | Verdict::Inconclusive => {
             return said(match () {
-                () if !context.has_acquires() => "nobody acquired the lock".to_owned(),
+                () if !context.has_acquires() => "no client acquired the lock".to_owned(),
                 () if context.history.header.lease_ms.is_none() => "the lease is not known".to_owned(),
                 () if context.history.header.promises.lease == Some(false) => "the lock has no lease".to_owned(),
                 () => "no hold without a fault".to_owned(),
             });
         }
-        Verdict::Holds if decided.given_up == 0 => {
-            said(format!("{undisturbed} without a fault, none ended before its lease"))
-        }
+        Verdict::Holds if decided.given_up == 0 => said(format!(
+            "{undisturbed} without a fault, none ended before its lease was over"
+        )),
         Verdict::Holds => said(format!(
-            "{} of {undisturbed} without a fault was given up before the lease, perhaps in doubt",
+            "{} of {undisturbed} without a fault was given up before the lease was over, perhaps in doubt",
             decided.given_up
         )),
         Verdict::Violated => {
             let violations = decided.losses.iter().map(|loss| describe(context, loss));
             let count = decided.losses.len() as u64;
-            let evidence = format!("{count} of {undisturbed} without a fault ended before the lease");
+            let evidence = format!("{count} of {undisturbed} without a fault ended before the lease was over");
             violated(Property::Hl010, evidence, violations, count)
         }
     };

@@ -30,7 +30,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion<'_>) -> Finding {
             let evidence = format!("{holds}, and none lasted");
             return finding(Property::Hl001, decided.verdict, evidence);
         }
-        Verdict::Inconclusive => return finding(Property::Hl001, decided.verdict, "nobody acquired the lock"),
+        Verdict::Inconclusive => return finding(Property::Hl001, decided.verdict, "no client acquired the lock"),
         Verdict::Holds => {
             let none = if context.model.capacity() > 1 {
                 "never more than the permits"
@@ -70,7 +70,7 @@ fn likely_of(class: OverlapClass) -> &'static str {
         }
         OverlapClass::ToldWithoutGrant => {
             "the server gave the lock to only one of the two: look for an acquire that is answered `ok` without a grant, \
-             such as a jump of the queue"
+             such as one that does not wait for its turn"
         }
         OverlapClass::ToldTwice => {
             "both acquires were answered `ok` within one lease: look at failover, at a lost key, or at an acquire that is \
@@ -78,7 +78,7 @@ fn likely_of(class: OverlapClass) -> &'static str {
         }
         OverlapClass::StaleHolder => {
             "the holder went on after its lease had run out: stop work when the connection is suspended, or let \
-             the store refuse tokens that go back"
+             the store refuse stale tokens"
         }
         OverlapClass::ForeignRelease => {
             "a client released a lock that it did not own: compare the owner and delete in one atomic step"
@@ -104,8 +104,8 @@ fn of_class(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> &'
     }
 }
 
-const STOOD_STILL: &str = "the holder stood still while its lease ran out, and no client can notice that in time: let the store refuse \
-     tokens that go back";
+const STOOD_STILL: &str = "the holder was stopped while its lease ran out, and no client can notice that in time: let the store \
+     refuse stale tokens";
 const EXTENDED_ANOTHERS: &str = "an `extend` was answered ok although another client had the lock by then: compare the owner and set the time \
      to live in one atomic step";
 const NOT_KNOWN: &str = "not known from this history: the owner on the server is not recorded; the server lost the lock, a client removed \
@@ -134,7 +134,7 @@ fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> Stri
         ),
         OverlapCause::Failover => {
             "the promoted replica did not have the lock: a lock on a single master does not survive a failover; ask a \
-             majority, or let the store refuse tokens that go back"
+             majority, or let the store refuse stale tokens"
                 .to_owned()
         }
         OverlapCause::ServerClock(window) => format!(
@@ -180,7 +180,7 @@ fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> Stri
         ),
         OverlapCause::CutOff { window, is_told } => format!(
             "the holder went on after its lease had run out under {}: stop work when the connection is suspended, or let the store \
-             refuse tokens that go back{}",
+             refuse stale tokens{}",
             window.name(),
             never_told(is_told)
         ),
@@ -215,7 +215,7 @@ fn granted_twice(context: &Context<'_>, double: &DoubleGrant<'_>) -> Violation {
     violation.overlap_ns = Some((given_ns, until_ns));
     let (a, b) = history.both(first.process, second.process);
     violation.summary = format!(
-        "the server gave `{}` to {b} while {a} had it, by its own record",
+        "the server's own record shows a grant of `{}` to {b} while {a} had it",
         violation.lock
     );
     violation.show(history, first.got, "got the lock");

@@ -21,7 +21,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fairness) -> Finding {
         decided.jain
     );
     let mut told = match decided.verdict {
-        Verdict::Inconclusive => return said("nobody acquired the lock".to_owned()),
+        Verdict::Inconclusive => return said("no client acquired the lock".to_owned()),
         Verdict::NotApplicable => said(format!("no order is promised; {statistic}")),
         Verdict::Holds if decided.ordered => {
             let grants = many(decided.total, "grant", "grants");
@@ -100,7 +100,7 @@ fn starvation(context: &Context<'_>, starved: &Starved) -> Violation {
             "the client keeps using a session, lease or connection that is over, and never opens another"
         }
         _ if take_turns(context, starved) => {
-            "the others took turns, and this client got none: look at how it loses its place in the queue, such as by a new call"
+            "the others took turns, and this client got no turn: look for an action by which it loses its place in the queue, such as a new call"
         }
         _ => {
             "the client that released last asks again before a waiter does: let waiters queue, or pause after a release"

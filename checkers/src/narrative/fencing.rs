@@ -15,10 +15,10 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fencing) -> Finding {
             return finding(
                 Property::Hl003,
                 decided.verdict,
-                "tokens are promised, and no grant had one",
+                "the contract promises tokens, and no grant had one",
             );
         }
-        Verdict::Inconclusive => return finding(Property::Hl003, decided.verdict, "nobody acquired the lock"),
+        Verdict::Inconclusive => return finding(Property::Hl003, decided.verdict, "no client acquired the lock"),
         Verdict::Violated => {
             let breaks = decided.breaks.iter().map(|broken| token_break(context, broken));
             let writes = decided.writes.wrong.iter().map(|write| wrong_write(context, write));

@@ -26,19 +26,19 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Herd) -> Finding {
 fn polls(context: &Context<'_>, decided: &Herd) -> Finding {
     let said = |evidence: String| finding(Property::Hl004, decided.verdict, evidence);
     let Some(cost) = decided.per_hand_over else {
-        return said("waiters poll, nobody is woken".to_owned());
+        return said("waiters poll, and none is woken".to_owned());
     };
     let costs = format!("{:.1} requests per hand-over", cost.requests);
     let limited = format!("{costs} (limit {})", context.bounds.requests.unwrap_or_default());
     let mut told = match decided.verdict {
-        Verdict::NotApplicable => said(format!("waiters poll, nobody is woken; {costs}")),
+        Verdict::NotApplicable => said(format!("waiters poll, and none is woken; {costs}")),
         Verdict::Violated => {
             let violation = too_busy(context, &limited);
             violated(Property::Hl004, format!("waiters poll: {limited}"), [violation], 1)
         }
         Verdict::Inconclusive => {
             let lost = many(decided.lost, "connection", "connections");
-            said(format!("taps lost their place on {lost}"))
+            said(format!("taps could not follow {lost}"))
         }
         Verdict::Holds => said(format!("waiters poll: {limited}")),
     };
@@ -50,7 +50,7 @@ fn polls(context: &Context<'_>, decided: &Herd) -> Finding {
 fn add_wire(told: &mut Finding, decided: &Herd, woken: u64) {
     if decided.lost > 0 {
         told.evidence += &format!(
-            "; the counts on the wire are not used: taps lost their place on {}",
+            "; the counts on the wire are not used: taps could not follow {}",
             many(decided.lost, "connection", "connections")
         );
     }

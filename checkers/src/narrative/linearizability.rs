@@ -79,8 +79,8 @@ fn difference(history: &History, of: &ReadingDifference) -> String {
     let (name, indices) = (history.lock_name(of.lock), indices.join(", "));
     if of.by == ReadBy::Answers {
         return format!(
-            "two readings of `{name}` differ: it is linearizable if failed operations, reads of nothing and the start prove \
-             nothing; it is not with `--model exact-cas-register`, where a failed compare-and-set found another value, a read of \
+            "two readings of `{name}` differ. It is linearizable if failed operations, reads of nothing and the initial value \
+             prove nothing. With `--model exact-cas-register` it is not: a failed compare-and-set found another value, a read of \
              nothing found none, and the register has no value at the start (operations: events {indices})"
         );
     }
@@ -95,8 +95,8 @@ fn difference(history: &History, of: &ReadingDifference) -> String {
         "operations"
     };
     format!(
-        "two readings of `{name}` differ: by default, where the call of a release ends its owner's hold whatever the answer, it is {ours}; \
-         with Jepsen's reading of a mutex (`harness check --model mutex`), where a failed release did not happen, it {theirs} \
+        "two readings of `{name}` differ. By default it is {ours}: the call of a release ends its owner's hold, whatever the answer. \
+         With Jepsen's reading of a mutex (`harness check --model mutex`) it {theirs}: a failed release did not happen \
          ({what}: events {indices})"
     )
 }
@@ -170,7 +170,9 @@ fn class(counterexample: &Counterexample) -> &'static str {
 
 fn summary(counterexample: &Counterexample, lock: &str) -> String {
     match counterexample {
-        Counterexample::Overlap { .. } => format!("two acquires of `{lock}` were answered with no release between"),
+        Counterexample::Overlap { .. } => {
+            format!("two acquires of `{lock}` were answered ok, with no release between them")
+        }
         Counterexample::Crowd { out, .. } => format!("{out} permits of `{lock}` were held at once"),
         Counterexample::AlreadyHeld { .. } => format!("`{lock}` was acquired again by its holder"),
         Counterexample::TooDeep { .. } => format!("`{lock}` was acquired more often than its limit"),
@@ -223,7 +225,7 @@ fn deed(history: &History, call: u32) -> String {
     let what = match event.f {
         F::Write => format!("wrote {}", value(asked.value)),
         F::Read => format!("read {}", value(answered.value)),
-        F::Cas if failed => format!("found another value than {}", value(asked.expected)),
+        F::Cas if failed => format!("found a value other than {}", value(asked.expected)),
         F::Cas => format!("replaced {} by {}", value(asked.expected), value(asked.value)),
         F::Acquire => "got the lock".to_owned(),
         F::Release => "released the lock".to_owned(),

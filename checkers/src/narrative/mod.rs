@@ -184,7 +184,7 @@ pub(crate) fn stands_up_to(context: &Context<'_>, violation: &mut Violation, ove
 /// Why nothing can be held against the observer's lines, as the evidence of the properties that rest on them.
 pub(crate) fn not_watched(context: &Context<'_>) -> &'static str {
     match context.not_watched {
-        None | Some(NotWatched::NoObserver) => "nobody watched the server",
+        None | Some(NotWatched::NoObserver) => "no observer watched the server",
         Some(NotWatched::Elsewhere) => "not watched: the observer does not know where the lock is kept",
         Some(NotWatched::NothingSeen) => "not watched: the observer saw no grant of these locks",
         Some(NotWatched::NoNames) => "not watched: no acquire named its token or owner",

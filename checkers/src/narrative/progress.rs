@@ -19,7 +19,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &ProgressOutcome) -> Finding 
             let evidence = "the recording does not say when its faults were healed";
             finding(Property::Hl005, Verdict::NotApplicable, evidence)
         }
-        ProgressOutcome::NobodyAsked => finding(Property::Hl005, Verdict::Inconclusive, "nobody asked for the lock"),
+        ProgressOutcome::NobodyAsked => finding(Property::Hl005, Verdict::Inconclusive, "no client asked for the lock"),
         ProgressOutcome::NeverHealed => finding(
             Property::Hl005,
             Verdict::Inconclusive,
@@ -38,7 +38,7 @@ fn after_heal(context: &Context<'_>, decided: &ProgressAfterHeal) -> Finding {
     let mut limit = format!("limit {}", length(decided.bound_ns));
     if decided.retransmission_ns > 0 {
         let again = length(decided.retransmission_ns);
-        limit += &format!(", of which {again} are for TCP to send dropped packets again");
+        limit += &format!(", of which {again} are for retransmissions by TCP");
     }
     let said = |evidence: String| finding(Property::Hl005, decided.verdict, evidence);
     let mut told = match decided.verdict {
@@ -63,10 +63,10 @@ fn after_heal(context: &Context<'_>, decided: &ProgressAfterHeal) -> Finding {
                 let stuck = length(stuck_ns);
                 format!("a lock was stuck for {stuck} on an overloaded machine ({limit})")
             }
-            None if decided.asked == 0 => format!("nobody asked for the lock{since}"),
+            None if decided.asked == 0 => format!("no client asked for the lock{since}"),
             None => {
                 let left = length(context.history.end_ns.saturating_sub(decided.healed_ns));
-                format!("nobody acquired{since}, and the history ends {left} later ({limit})")
+                format!("no client acquired{since}, and the history ends {left} later ({limit})")
             }
         }),
     };
@@ -114,7 +114,7 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
     if let Some(Wait { process, call, .. }) = stuck.waiter {
         let asked = at(history.event(call).time);
         let text = format!(
-            "{} asked for it at {asked}, and until {} nobody got it.",
+            "{} asked for the lock at {asked}, and no client had got it by {}.",
             history.who(process),
             at(stuck.to_ns)
         );
@@ -130,10 +130,12 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
 
 fn summary(class: StuckClass, lock: &str, waited: &str) -> String {
     match class {
-        StuckClass::Free => format!("nobody got `{lock}` for {waited}, though it was free and wanted"),
+        StuckClass::Free => {
+            format!("no client got `{lock}` for {waited}, although it was free and clients asked for it")
+        }
         StuckClass::Ghost => format!("the server shows an owner of `{lock}` that does not hold it, for {waited}"),
         StuckClass::Deadlock => format!("two clients waited for each other for {waited}, one of them for `{lock}`"),
-        StuckClass::DeadHolder => format!("nobody took the place of the dead holder of `{lock}` for {waited}"),
+        StuckClass::DeadHolder => format!("no client replaced the dead holder of `{lock}` for {waited}"),
     }
 }
 
@@ -274,7 +276,7 @@ fn likely(cause: StuckCause<'_>) -> String {
         }
         StuckCause::OnlyErrors(said) => format!(
             "every acquire was answered with an error, the last one with `{said}`: no request reached the lock, so look at how the \
-             clients connect again"
+             clients reconnect"
         ),
         StuckCause::MinorityAway { away, said } => format!(
             "{} {} kept a minority of the servers away ({}), and no client got the lock from the others{}: wait for one server for \
@@ -301,7 +303,7 @@ fn likely(cause: StuckCause<'_>) -> String {
              lost",
             at(ended_ns)
         ),
-        StuckCause::WakeUpLost => "the wake-up was lost: look again after setting the watch".to_owned(),
+        StuckCause::WakeUpLost => "the wake-up was lost: check the lock again after setting the watch".to_owned(),
         StuckCause::OwnLeftover { client } => format!(
             "c{client} waits for its own node or key: after a lost reply, compare the owner with the client's own name before the wait"
         ),
@@ -355,7 +357,7 @@ fn left(LeftBehind { client, by, said }: LeftBehind<'_>) -> String {
 fn not_known(between: NotKnown) -> String {
     let either = match between {
         NotKnown::StaysOrRefusal => "acquires are refused because a node or key stays, or although the lock is free",
-        NotKnown::StaysOrWakeUp => "a node or key stays, or the release woke nobody",
+        NotKnown::StaysOrWakeUp => "a node or key stays, or the release woke no waiter",
         NotKnown::ExpiryOrWakeUp => {
             "the node or key of the last holder stays, or it expired and no waiter was notified"
         }

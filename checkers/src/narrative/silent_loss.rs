@@ -12,7 +12,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &SilentLosses<'_>) -> Finding
     let said = |evidence: String| finding(Property::Hl009, decided.verdict, evidence);
     let mut told = match decided.verdict {
         Verdict::NotApplicable => return said(not_watched(context).to_owned()),
-        Verdict::Inconclusive => return said("nobody acquired the lock".to_owned()),
+        Verdict::Inconclusive => return said("no client acquired the lock".to_owned()),
         Verdict::Holds if decided.taken == 0 => said("no lock was taken from a holder that went on".to_owned()),
         Verdict::Holds => said(format!(
             "{} ended within {} of the loss ({limit})",
@@ -41,7 +41,7 @@ fn describe(context: &Context<'_>, silence: &Silence<'_>) -> Violation {
     let mut violation = context.violation("silent-loss", hold.lock(history), &[hold.process], silence.since_ns);
     let silent = length(silence.length_ns());
     violation.summary = format!(
-        "{who} was not told for at least {silent} that it had lost `{}`",
+        "{who} lost `{}`, and was not told for at least {silent}",
         violation.lock
     );
     violation.show(history, hold.got, "got the lock");
@@ -55,7 +55,7 @@ fn describe(context: &Context<'_>, silence: &Silence<'_>) -> Violation {
     let until = at(silence.to_ns);
     let text = match hold.ended {
         Ended::Lost => format!("{who} was told only at {until}."),
-        Ended::Died => format!("{who} knew nothing of it when it died at {until}."),
+        Ended::Died => format!("{who} had not been told when it died at {until}."),
         Ended::Open => format!("{who} had not been told when the history ended at {until}."),
         Ended::Released | Ended::Changed => format!("{who} went on until its own call at {until}."),
     };

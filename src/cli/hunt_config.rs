@@ -19,13 +19,13 @@ pub fn set_drawn(config: &mut Config, name: &str, value: &str) -> Result<(), Str
         "churn" => config.churn = Some(parse_duration(value)?),
         "window" => config.window = Some(parse_duration(value)?),
         "fault" => config.faults = faults(value),
-        _ => return Err(format!("`{name}` is no option that a hunt draws")),
+        _ => return Err(format!("`{name}` is not an option that a hunt draws")),
     }
     Ok(())
 }
 
 fn number<T: FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("`{text}` is no number"))
+    text.parse().map_err(|_| format!("`{text}` is not a number"))
 }
 
 fn faults(text: &str) -> Vec<FaultRequest> {

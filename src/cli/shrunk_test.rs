@@ -99,7 +99,7 @@ fn language_of(path: &Path) -> Result<&'static TestLanguage, String> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     if end == JAVA && (!class.chars().all(is_plain) || class.starts_with(|letter: char| letter.is_ascii_digit())) {
         return Err(format!(
-            "--as-test {named}: the file is named after its class, and {class} is no name of a class\nhint: LockTest.java"
+            "--as-test {named}: the file is named after its class, and {class} is not the name of a class\nhint: LockTest.java"
         ));
     }
     Ok(language)
@@ -201,6 +201,6 @@ mod tests {
         let ends = ".py (pytest), .sh (the shell), .java (JUnit 5), .mjs or .js (node --test), .rs (cargo test)";
         assert!(refused.ends_with(ends), "{refused}");
         let refused = accepts(Path::new("lock-test.java"), RuntimeRequest::Virtual).unwrap_err();
-        assert!(refused.contains("lock-test is no name of a class"), "{refused}");
+        assert!(refused.contains("lock-test is not the name of a class"), "{refused}");
     }
 }

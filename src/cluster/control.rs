@@ -251,7 +251,7 @@ fn unfit(command: NodeCommand, outages: &[Outages], node: usize) -> Option<&'sta
         ..
     } = outages[node];
     match command {
-        Kill | Restart | Pause | Leave | Upgrade if joins => Some("it is new and no member yet"),
+        Kill | Restart | Pause | Leave | Upgrade if joins => Some("it is new and not a member yet"),
         Leave if outages.iter().any(|other| other.left) => Some("a server has left and is not replaced yet"),
         Leave | Upgrade if killed > 0 || paused > 0 => Some("another fault has stopped it"),
         Join if left && killed > 1 => Some("another fault has stopped it"),

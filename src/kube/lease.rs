@@ -61,7 +61,7 @@ fn validate(name: &str, spec: &mut Map<String, Value>) -> Result<(), ApiRefusal>
         match value.as_i64().filter(|number| i32::try_from(*number).is_ok()) {
             None => {
                 return Err(ApiRefusal::bad_request(format!(
-                    "{field} is no 32-bit integer: {value}"
+                    "{field} is not a 32-bit integer: {value}"
                 )));
             }
             Some(number) if number < least => {
@@ -72,12 +72,14 @@ fn validate(name: &str, spec: &mut Map<String, Value>) -> Result<(), ApiRefusal>
         }
     }
     if let Some(holder) = spec.get("holderIdentity").filter(|holder| !holder.is_string()) {
-        return Err(ApiRefusal::bad_request(format!("holderIdentity is no text: {holder}")));
+        return Err(ApiRefusal::bad_request(format!(
+            "holderIdentity is not a string: {holder}"
+        )));
     }
     for field in ["acquireTime", "renewTime"] {
         if let Some(value) = spec.get_mut(field) {
             let time = value.as_str().and_then(micro_time);
-            let time = time.ok_or_else(|| ApiRefusal::bad_request(format!("{field} is no time of RFC 3339: {value}")));
+            let time = time.ok_or_else(|| ApiRefusal::bad_request(format!("{field} is not an RFC 3339 time: {value}")));
             *value = time?.into();
         }
     }

@@ -130,7 +130,7 @@ impl ApiCall {
 
     fn number(&self, name: &str) -> Result<Option<u64>, ApiRefusal> {
         let number = self.parameter(name).map(|value| {
-            let wrong = |_| ApiRefusal::bad_request(format!("{name} is no number of this server: {value:?}"));
+            let wrong = |_| ApiRefusal::bad_request(format!("{name} is not a number of this server: {value:?}"));
             value.parse().map_err(wrong)
         });
         number.transpose()
@@ -225,7 +225,7 @@ impl ApiCall {
             return Err(ApiRefusal::media_type(&self.content, &known));
         }
         let patch: Value = serde_json::from_slice(&self.body)
-            .map_err(|error| ApiRefusal::bad_request(format!("the patch is no JSON: {error}")))?;
+            .map_err(|error| ApiRefusal::bad_request(format!("the patch is not JSON: {error}")))?;
         let is_apply = self.content == APPLY;
         if is_apply {
             self.check_apply(&patch)?;
@@ -234,7 +234,7 @@ impl ApiCall {
             let mut object = Value::Object(is);
             lease::merge(&mut object, &patch);
             let Value::Object(object) = object else {
-                return Err(ApiRefusal::bad_request("the patch is no object"));
+                return Err(ApiRefusal::bad_request("the patch is not an object"));
             };
             lease::completed(object)
         })?;
@@ -270,7 +270,7 @@ impl ApiCall {
         let mut wanted = LeasePreconditions::default();
         if !self.body.is_empty() {
             let options: Value = serde_json::from_slice(&self.body)
-                .map_err(|error| ApiRefusal::bad_request(format!("the options are no JSON: {error}")))?;
+                .map_err(|error| ApiRefusal::bad_request(format!("the options are not JSON: {error}")))?;
             let given = json!({ "metadata": options["preconditions"] });
             if let Value::Object(given) = given {
                 wanted = LeasePreconditions::of(&given)?;

@@ -134,7 +134,7 @@ impl LeaseWatcher {
         let list = self.address.object(Method::GET, &self.path("limit=0")).await?;
         let version = list["metadata"]["resourceVersion"].as_str();
         let version =
-            version.ok_or_else(|| ApiCallError::refused(200, &Value::Null, b"the answer is no list of Leases"))?;
+            version.ok_or_else(|| ApiCallError::refused(200, &Value::Null, b"the answer is not a list of Leases"))?;
         self.version = Some(version.to_owned());
         Ok(LeaseNews::All(records(&list).collect()))
     }
@@ -145,7 +145,7 @@ impl LeaseWatcher {
         while let Some(end) = self.part.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.part.drain(..=end).collect();
             let event: Value = serde_json::from_slice(&line)
-                .map_err(|error| ApiCallError::Unreachable(format!("a line of its watch is no event: {error}")))?;
+                .map_err(|error| ApiCallError::Unreachable(format!("a line of its watch is not an event: {error}")))?;
             let object = &event["object"];
             let record = LeaseRecord::of(object);
             let version = record.version.clone();

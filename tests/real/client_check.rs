@@ -44,7 +44,7 @@ fn the_client_of_the_protocol_page_is_right_and_what_it_does_not_promise_is_not_
     let mut real = check("local");
     assert_eq!(
         real.pop().map(|(step, _)| step).as_deref(),
-        Some("an operation that there is not")
+        Some("an unknown operation")
     );
     real.retain(|(step, _)| step != "time of an operation");
     let mut in_virtual_time = check("virtual");
@@ -75,7 +75,7 @@ fn a_client_that_always_answers_ok_is_wrong_wherever_a_lock_says_no() {
         "a wait for a lock that stays taken",
         "release of what is not held",
         FOREIGN_RELEASE,
-        "an operation that there is not",
+        "an unknown operation",
     ];
     assert_eq!(marked(&marks, "wrong"), wrong);
     assert!(marked(&marks, "not-judged").contains(&"the lock on the servers"));

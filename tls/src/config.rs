@@ -160,7 +160,7 @@ fn certified(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, Priva
 }
 
 fn unreadable(error: pem::Error) -> String {
-    format!("a certificate or key is no PEM: {error}")
+    format!("a certificate or key is not PEM: {error}")
 }
 
 fn unusable(error: impl std::fmt::Display) -> String {

@@ -104,7 +104,7 @@ impl JepsenReading<'_> {
         let wrong = |found: String, expected: &str| ReadError::meaning(line, found, expected);
         if !matches!(operation, Datum::Map(_)) {
             return Err(wrong(
-                "a value that is no map".into(),
+                "a value that is not a map".into(),
                 "a map with :type, :f and :process",
             ));
         }

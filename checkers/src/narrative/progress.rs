@@ -166,7 +166,7 @@ fn owner_sentence(context: &Context<'_>, owner: &StuckOwner) -> (String, Vec<u32
             let since = at(time(granted));
             let text = match process.map(|process| history.who(process)) {
                 Some(who) => format!("The server shows {who} as the owner since {since}, and {who} does not hold it."),
-                None => format!("The server shows an owner since {since} that is no client of this history."),
+                None => format!("The server shows an owner since {since} that is not a client of this history."),
             };
             (text, vec![granted])
         }

@@ -26,7 +26,7 @@ pub(super) fn number(line: &[u8]) -> Result<i64, TapError> {
     let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
     number
         .filter(|number| (-1..=LONGEST).contains(number))
-        .ok_or(TapError("a length that is no number"))
+        .ok_or(TapError("a length that is not a number"))
 }
 
 pub(super) fn keep(word: &mut Vec<u8>, bytes: &[u8]) {

@@ -229,7 +229,7 @@ impl<'a> LineWords<'a> {
             .filter(|inboxes| *inboxes <= 1);
         inboxes.ok_or(TapError("a message of NATS with other words"))?;
         let length = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<u32>().ok();
-        let length = |word: &[u8]| length(word).ok_or(TapError("a length that is no number"));
+        let length = |word: &[u8]| length(word).ok_or(TapError("a length that is not a number"));
         let total = length(words[words.len() - 1])? as usize;
         let headers = if lengths == 2 {
             length(words[words.len() - 2])? as usize

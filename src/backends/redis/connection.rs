@@ -63,7 +63,7 @@ impl RespConnection {
         loop {
             let answer = self.ask(&["SCAN", &cursor, "MATCH", pattern, "COUNT", PORTION]).await?;
             let RespValue::Array(parts) = answer else {
-                return Err("its answer to SCAN is no list".into());
+                return Err("its answer to SCAN is not a list".into());
             };
             let mut parts = parts.into_iter();
             let next = parts.next().map(RespValue::texts).unwrap_or_default();

@@ -258,7 +258,7 @@ impl CheckedClient {
             }
             if !(self.started_ns..=now).contains(&signal.at) {
                 return Err(format!(
-                    "a signal has the time {}, which is no CLOCK_MONOTONIC of this machine in nanoseconds (now {now})",
+                    "a signal has the time {}, which is not a CLOCK_MONOTONIC time of this machine in nanoseconds (now {now})",
                     signal.at
                 ));
             }

@@ -7,7 +7,7 @@ use super::checked_client::{CheckRefusal, CheckedClient};
 use super::{CheckBench, CheckGround};
 
 /// Lines that ask for nothing, and their names.
-const NO_REQUESTS: [(&str, &str); 2] = [("a blank line", ""), ("a line that is no JSON", r#"{"id":"#)];
+const NO_REQUESTS: [(&str, &str); 2] = [("a blank line", ""), ("a line that is not JSON", r#"{"id":"#)];
 
 /// Plays them, each with a process of its own, since one may end by them.
 pub async fn check(bench: &CheckBench, ground: &CheckGround) {
@@ -33,7 +33,7 @@ pub async fn check(bench: &CheckBench, ground: &CheckGround) {
         return;
     };
     let answer = client.ask_for_nothing().await;
-    let (step, seen) = ("an operation that there is not", answer.in_words());
+    let (step, seen) = ("an unknown operation", answer.in_words());
     match &answer.answer {
         Ok(_) => bench.remarks.wrong(step, format!("{seen}; expected `fail`")),
         Err(CheckRefusal::None(_)) => bench

@@ -326,7 +326,7 @@ impl ClientProcess {
         };
         if !run.clock.is_of_this_run(signal.at) {
             return run.fail(format!(
-                "client c{} raised a signal at {}, which is no CLOCK_MONOTONIC of this run in nanoseconds",
+                "client c{} raised a signal at {}, which is not a CLOCK_MONOTONIC time of this run in nanoseconds",
                 signal.client, signal.at
             ));
         }

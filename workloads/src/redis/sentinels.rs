@@ -78,7 +78,7 @@ pub(super) async fn check_role(connection: &mut MultiplexedConnection) -> Result
     let answer = answer.map_err(|error| refused(error.to_string()))?;
     match is_master(&answer) {
         true => Ok(()),
-        false => Err(refused("the sentinels name a server that is no master".to_owned())),
+        false => Err(refused("the sentinels name a server that is not a master".to_owned())),
     }
 }
 

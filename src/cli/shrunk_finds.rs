@@ -74,6 +74,6 @@ pub async fn shrink(found: &FoundRun, place: &Path, stop: watch::Receiver<bool>)
             detected_after_ms,
             test,
         }),
-        None => Err("the violation did not come again".to_owned()),
+        None => Err("the violation did not occur again".to_owned()),
     }
 }

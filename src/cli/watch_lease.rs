@@ -166,6 +166,6 @@ fn tell(logs: &BTreeMap<String, LogSource>, terms: &[LeaderTerm]) {
         );
     }
     if !terms.is_empty() && !terms.iter().any(LeaderTerm::is_certain) {
-        eprintln!("hint: no line matched --stopped or --working late enough, so when a term ended is not known");
+        eprintln!("hint: no line matched --stopped or --working late enough, so the end of a term is not known");
     }
 }

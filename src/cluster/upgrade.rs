@@ -51,11 +51,11 @@ impl OtherVersion {
             (Self::Image(image), Runtime::Docker { .. }) => provide_image(image).await,
             (Self::Folder(folder), Runtime::Local) => look_into(folder, software),
             (Self::Image(image), _) => Err(format!(
-                "an upgrade to the image {image} is for containers, and the servers of this run are not in any\n\
+                "an upgrade to the image {image} is for containers, and the servers of this run do not run in containers\n\
                  hint: --runtime docker, or name the folder of their programs"
             )),
             (Self::Folder(folder), _) => Err(format!(
-                "an upgrade to the programs in {} is for local servers, and those of this run are not\n\
+                "an upgrade to the programs in {} is for local servers, and the servers of this run are not local\n\
                  hint: --runtime local, or name an image",
                 folder.display()
             )),

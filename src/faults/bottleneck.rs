@@ -55,7 +55,7 @@ impl Inject for ShareBandwidth {
     }
 
     fn toxics(&self) -> Result<Option<String>, String> {
-        Err("Toxiproxy limits the bandwidth of each connection alone".into())
+        Err("Toxiproxy limits the bandwidth of each connection separately".into())
     }
 
     async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {

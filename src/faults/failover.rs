@@ -85,7 +85,7 @@ impl Fault for Failover {
             }
             return match shape.lease < ELECTION_TAKES {
                 true => Err(format!(
-                    "an election takes up to {} s, and a lease of {} s is over before: no lock would be held by then\nhint: --lease 5s, or --fault failover=clean",
+                    "an election takes up to {} s, and a lease of {} s ends before that: no lock would be held by then\nhint: --lease 5s, or --fault failover=clean",
                     ELECTION_TAKES.as_secs(),
                     shape.lease.as_secs_f32()
                 )),

@@ -75,7 +75,7 @@ impl Fault for ServerUpgrade {
 fn version(argument: Option<&str>) -> Result<OtherVersion, String> {
     let Some(typed) = argument else {
         return Err(format!(
-            "{NAME} needs to know which version\n\
+            "{NAME} needs the other version\n\
              hint: {NAME}=IMAGE:TAG for containers, {NAME}=/FOLDER with the programs for local servers"
         ));
     };
@@ -278,7 +278,7 @@ mod tests {
                 ServerUpgrade
                     .applies(None, &shape)
                     .unwrap_err()
-                    .contains("which version")
+                    .contains("the other version")
             );
         }
     }

@@ -569,7 +569,7 @@ mod tests {
         let merged = super::super::merge(records.clone()).unwrap();
         assert_eq!((merged.is_complete(), merged.exit()), (true, Exit::Holds));
         let twice = [&records[0], &records[0]].map(HuntRecord::clone).to_vec();
-        assert!(super::super::merge(twice).unwrap_err().contains("there twice"));
+        assert!(super::super::merge(twice).unwrap_err().contains("named twice"));
         let mut other = records[1].clone();
         other.seed = "8".to_owned();
         let refused = super::super::merge(vec![records[0].clone(), other]).unwrap_err();

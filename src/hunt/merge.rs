@@ -25,7 +25,7 @@ pub fn merge(mut records: Vec<HuntRecord>) -> Result<HuntRecord, String> {
         }
         if all.merged.contains(&name(&other)) {
             return Err(format!(
-                "two hunts have the seed {}: is one of them there twice?",
+                "two hunts have the seed {}: was one of them named twice?",
                 name(&other)
             ));
         }
@@ -170,7 +170,7 @@ mod tests {
         let refused = merge(vec![hunt("1", 1), other]).unwrap_err();
         assert!(refused.contains("different options"), "{refused}");
         let refused = merge(vec![hunt("1", 1), hunt("1", 1)]).unwrap_err();
-        assert!(refused.contains("there twice"), "{refused}");
+        assert!(refused.contains("named twice"), "{refused}");
         let merged = merge(vec![hunt("1", 1), hunt("2", 1)]).unwrap();
         assert_eq!(merge(vec![merged.clone(), hunt("1", 1)]).unwrap().merged, ["1"]);
         assert!(merge(vec![merged]).is_err(), "nothing is left");

@@ -15,7 +15,7 @@ pub fn refusal(config: &Config) -> Option<String> {
         return Some(format!("--runtime virtual: {why}"));
     }
     if config.backend.id.is_none() {
-        return says("it is not known how to ask the servers of a described store over the simulated network");
+        return says("harness cannot ask the servers of a described store over the simulated network");
     }
     let missing = (config.backend.software.missing)();
     // those of a version are fetched

@@ -53,7 +53,7 @@ async fn run_lane(windows: Vec<WindowRun>, run: Arc<RunContext>) {
             break;
         }
         if due + window.window.length > over + LATE {
-            window.missed("earlier windows took its time");
+            window.missed("earlier windows left too little time for it");
             continue;
         }
         let heal = due + window.window.length;

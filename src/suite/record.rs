@@ -193,7 +193,7 @@ pub fn merge(records: Vec<Record>) -> Result<Record, String> {
         .find(|other| (&other.suite, &other.digest) != (&first.suite, &first.digest))
     {
         return Err(format!(
-            "{} and {} are not of the same suite, or of two versions of it",
+            "{} and {} are of different suites, or of different versions of one suite",
             name(first),
             name(other)
         ));
@@ -205,7 +205,7 @@ pub fn merge(records: Vec<Record>) -> Result<Record, String> {
     for row in records.iter().flat_map(|record| &record.rows) {
         if rows.insert(row.name.clone(), row.clone()).is_some() {
             return Err(format!(
-                "row `{}` is in two of the records: is one of them there twice?",
+                "row `{}` is in two of the records: was one of them named twice?",
                 row.name
             ));
         }

@@ -78,7 +78,7 @@ impl ToxiproxyDriver {
         let said: Value = serde_json::from_str(&text).unwrap_or_default();
         match (answer["version"].as_str(), said["version"].as_str()) {
             (Some(one), Some(other)) if one == other => Ok(one.to_owned()),
-            _ => Err(format!("it does not say what it is: {}", text.trim())),
+            _ => Err(format!("its answer names no version: {}", text.trim())),
         }
     }
 

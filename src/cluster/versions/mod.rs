@@ -73,7 +73,7 @@ impl AskedVersion {
         match told == UNTOLD || is_of(told, &self.asked) {
             true => Ok(()),
             false => Err(ClusterError::Nothing(format!(
-                "--server-version {}: the servers tell that they are {product} {told}",
+                "--server-version {}: the servers report {product} {told}",
                 self.asked
             ))),
         }
@@ -229,7 +229,7 @@ impl FetchedVersion {
         let told = said_by(Command::new(path).arg("--version")).map_err(failed)?;
         match is_of(&told, &self.is) {
             true => Ok(()),
-            false => Err(failed(format!("{program} tells another version: {}", told.trim_end()))),
+            false => Err(failed(format!("{program} has another version: {}", told.trim_end()))),
         }
     }
 }

@@ -63,7 +63,7 @@ async fn refusal(bench: &CheckBench, place: &CheckPlace, (server, endpoint): (Pr
             true
         }
         Err(CheckRefusal::None(why)) => {
-            let should = "answer `fail` with the reason within --open-limit, and stay";
+            let should = "answer `fail` with the reason within --open-limit, and keep running";
             let started = !why.contains("not found") && !why.contains("not of the client protocol");
             // a client that ends is restarted by a run: rude, and no reason to stop here
             remarks.wrong(step, format!("{why}\n{should}"));

@@ -41,7 +41,7 @@ pub enum ChildError {
     Spawn { command: String, why: String },
     #[error("{who} printed a line that is not of the client protocol: `{line}` ({why})")]
     Garbage { who: String, line: String, why: String },
-    #[error("{who} answered twice, or answered what nobody asked: `{line}`")]
+    #[error("{who} answered a request twice, or one that was not sent: `{line}`")]
     Unasked { who: String, line: String },
     #[error("{who} printed more than {} KiB without an end of line", CLIENT_LINE >> 10)]
     Endless { who: String },

@@ -319,7 +319,7 @@ impl ClientProcess {
     fn heard(&self, signal: &LockSignal, run: &RunContext) {
         let Some(client) = self.members.iter().find(|member| member.number == signal.client) else {
             return run.fail(format!(
-                "{} raised a signal for client {}, which it does not host",
+                "{} raised a signal for client {}, which it does not serve",
                 self.name(),
                 signal.client
             ));

@@ -46,7 +46,7 @@ pub fn consent_to(config: &Config, survey: &StoreSurvey) -> Option<String> {
     };
     Some(format!(
         "{product} at {servers} holds {holds}; harness changes only its own entries\n  \
-         this run: its clients make entries with `{mark}` in their names; these are {end}"
+         this run: the names of its entries contain `{mark}`; they are {end}"
     ))
 }
 
@@ -102,7 +102,7 @@ impl AttachedRun {
             // it stays for `harness doctor`
             std::mem::forget(self.claim);
             format!(
-                "what this run wrote to {} could not be removed: {why}\nhint: its entries have `{}` in their names; `harness doctor --clean` tries again",
+                "the entries of this run on {} could not be removed: {why}\nhint: their names contain `{}`; `harness doctor --clean` tries again",
                 config.backend.product(),
                 traces.mark
             )

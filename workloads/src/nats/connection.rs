@@ -77,7 +77,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> NatsConnection<S> {
             is_torn: false,
         };
         let ServerFrame::Info(info) = connection.next_frame().await? else {
-            return Err("it does not greet as NATS does".to_owned());
+            return Err("its greeting is not that of a NATS server".to_owned());
         };
         connection.server = serde_json::from_slice(&info).map_err(|error| error.to_string())?;
         if connection.server.tls_required {

@@ -93,7 +93,10 @@ pub fn sentence(answer: &BisectAnswer, versions: &[String], rate: HitRate) -> St
         }
         BisectAnswer::Between { holds, fails, .. } => {
             let began = versions[holds + 1..=fails].join(", ");
-            format!("one of these introduced it, and {} has it: {began}", versions[fails])
+            format!(
+                "one of these versions introduced it, and {} has it: {began}",
+                versions[fails]
+            )
         }
         BisectAnswer::NewestHolds => format!(
             "the newest version does not show it: {} held in {}; name a version that shows it as the last one",
@@ -102,7 +105,7 @@ pub fn sentence(answer: &BisectAnswer, versions: &[String], rate: HitRate) -> St
         ),
         BisectAnswer::NewestSkipped => format!("the runs of the newest version, {}, prove nothing", versions[newest]),
         BisectAnswer::TooRare { needed } => format!(
-            "the newest version shows it too rarely, in {rate}: {} must hold before a version counts as held; --bisect-runs {needed} allows them, and a longer --time may show it more often",
+            "the newest version shows it too rarely, in {rate}: a version counts as held only after {} without it; --bisect-runs {needed} allows them, and a longer --time may show it more often",
             many(needed.into(), "run")
         ),
         BisectAnswer::OldestFails { oldest } => {
@@ -124,7 +127,7 @@ pub fn summary(result: &BisectResult, folder: &Path, look: Look) -> String {
     lines.extend(result.wrong.map(|wrong| {
         let percent = (wrong * 1000.0).ceil() / 10.0;
         ScreenText::from(format!(
-            "  wrong     with {percent:.1} %: if an older version introduced it, and all runs that held missed it"
+            "  wrong     with a chance of {percent:.1} %: an older version introduced it, and its runs missed it"
         ))
     }));
     let rows = result.versions.iter().enumerate();
@@ -138,7 +141,7 @@ pub fn summary(result: &BisectResult, folder: &Path, look: Look) -> String {
             newest.hit_rate
         )));
         lines.push(ScreenText::from(format!(
-            "            so a version holds after {} without it; they would show it with 95 %",
+            "            so a version counts as held after {} without it: they would show it with a chance of 95 %",
             many(needed.into(), "run")
         )));
     }
@@ -222,13 +225,13 @@ mod tests {
         let screen = summary(&result(found), Path::new("results/b"), Look::PLAIN);
         let expected = "\
 x HL001 stale-holder  of 20261122-1048-redis-reset-5eed
-  answer    one of these introduced it, and redis:7.2 has it: redis:7.0, redis:7.2
-  wrong     with 0.5 %: if an older version introduced it, and all runs that held missed it
+  answer    one of these versions introduced it, and redis:7.2 has it: redis:7.0, redis:7.2
+  wrong     with a chance of 0.5 %: an older version introduced it, and its runs missed it
   versions  held      redis:6.2   0 of 4 runs
             skipped   redis:7.0   no image redis:7.0: denied
             violated  redis:7.2   5 of 5 runs
   hit rate  5 of 5 runs (57 % to 100 %) of the newest
-            so a version holds after 4 runs without it; they would show it with 95 %
+            so a version counts as held after 4 runs without it: they would show it with a chance of 95 %
   again     harness run --image redis:7.2
   see       harness check results/b/runs/20261122-1049
 ";

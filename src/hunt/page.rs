@@ -43,7 +43,7 @@ pub fn page(record: &HuntRecord) -> String {
             }
             @if record.counts.failed > 0 {
                 section.violation {
-                    h2 { (many(record.counts.failed, "experiment")) " could not be made" }
+                    h2 { (many(record.counts.failed, "experiment")) " failed" }
                     @if let Some(why) = &record.error { p { (prose(why)) } }
                 }
             }

@@ -343,7 +343,7 @@ fn message_points(all: &Struck) -> Vec<String> {
     if in_vain > 0 {
         let names: Vec<&str> = all.in_vain.keys().map(String::as_str).collect();
         lines.push(format!(
-            "{} had no message while a fault waited: {}",
+            "{} had no message while a fault waited for one: {}",
             many(in_vain, "more point"),
             names.join(", ")
         ));

@@ -91,7 +91,7 @@ impl Hint {
 
 /// A violation ended the run, and the whole history has none.
 const SEEN_BUT_NOT_FOUND: &str =
-    "the run ended at a violation, and its whole history has none: a late line has disproved it";
+    "a violation ended the run, but the whole history has none: a line that was written late disproves it";
 
 /// How long acquires took that were answered `ok`, in nanoseconds; from when they were due, where they came at a rate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

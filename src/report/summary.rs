@@ -44,7 +44,7 @@ pub fn sentence(diagnosis: &Diagnosis) -> String {
             .unwrap_or_else(|| "nothing is violated, and nothing is proved".to_owned()),
         Outcome::Error => error
             .and_then(|error| error.lines().next().map(str::to_owned))
-            .unwrap_or_else(|| "the run could not be made".to_owned()),
+            .unwrap_or_else(|| "the run failed".to_owned()),
     }
 }
 

@@ -229,7 +229,7 @@ pub struct CheckArgs {
     /// Largest error of a client's timestamps, if clients ran on several machines: HL001, HL002 and HL003 allow for it
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "0s")]
     pub clock_error: Duration,
-    /// Write a page to this file that draws the operations of each violation, and where no order of them was left
+    /// Write a page to this file that draws the operations of each violation, and the point at which no order of them is left
     #[arg(long, value_name = "FILE")]
     pub draw: Option<PathBuf>,
     /// Decide only HL002, while the history is read, and end at the first violation: needs little memory, reads pipes
@@ -268,7 +268,7 @@ pub struct ReplayArgs {
     /// The client or server to debug: `c0`, `n1`
     #[arg(long, value_name = "PROCESS", requires = "until")]
     pub debug: Option<DebuggedProcess>,
-    /// The command of the debugger, with `{pid}` for the process; the run goes on when it lets the process go on, or ends
+    /// Command of the debugger, with `{pid}` for the process; the run continues when the debugger resumes the process or ends
     #[arg(long, value_name = "COMMAND", requires = "debug", default_value = GDB)]
     pub debugger: String,
     /// Folder of all runs

@@ -23,16 +23,16 @@ pub struct WatchLeaseArgs {
     /// Log of a candidate: a file that it writes, or `command: LINE` for a command whose lines begin with their times; can be repeated
     #[arg(long, value_name = "NAME=FILE", required = true)]
     pub log: Vec<String>,
-    /// What a line contains that says that its candidate leads
+    /// Pattern of the lines that say that their candidate leads
     #[arg(long, value_name = "REGEX")]
     pub leading: Regex,
-    /// What a line contains that says that its candidate leads no more
+    /// Pattern of the lines that say that their candidate no longer leads
     #[arg(long, value_name = "REGEX")]
     pub stopped: Regex,
-    /// What a line contains that only a leader writes
+    /// Pattern of the lines that only a leader writes
     #[arg(long, value_name = "REGEX")]
     pub working: Option<Regex>,
-    /// Longest time from the end of leading, or from work, to the line that tells of it
+    /// Longest time from the end of leadership, or from the work of a leader, to its line in the log
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1s")]
     pub log_delay: Duration,
     /// Largest error of the times in the lines of commands

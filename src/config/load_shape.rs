@@ -16,7 +16,7 @@ const MAX_SKEW: f64 = 10.0;
 /// When clients ask, and for which lock.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Args)]
 pub struct LoadShape {
-    /// Time a client rests between two of its turns: between half and one and a half times this
+    /// Rest of a client between two of its turns, drawn from half of this to one and a half times this
     #[arg(long, help_heading = LOAD, value_name = "TIME", default_value = "0s", value_parser = parse_duration)]
     pub think: Duration,
     /// Acquires that fall due in a second, for all clients together [default: a client asks again when it has released]

@@ -199,13 +199,13 @@ pub struct Config {
     /// Number of lock clients
     #[arg(long, help_heading = LOAD, value_name = "N", default_value_t = 5, value_parser = from_one_to(MAX_CLIENTS))]
     pub clients: u32,
-    /// Clients in one process
+    /// Number of clients in one process
     #[arg(long, help_heading = LOAD, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub per_process: u32,
     /// Locks that the clients share
     #[arg(long, help_heading = LOAD, value_name = "N", default_value_t = 1, value_parser = from_one_to(MAX_LOCKS))]
     pub locks: u32,
-    /// Time a lock is held: between half and one and a half times this
+    /// Time of a hold, drawn from half of this to one and a half times this
     #[arg(long, help_heading = LOAD, value_name = "TIME", default_value = "10ms", value_parser = duration_within(Duration::ZERO, MAX_TIME))]
     pub hold: Duration,
     /// Time in which each client once holds its lock longer, and once rests. Completed by `RunArgs::config`.
@@ -253,7 +253,7 @@ pub struct Config {
     /// Length of every fault window [default: drawn, longer than the lease]
     #[arg(long, help_heading = FAULTS, value_name = "TIME", value_parser = duration_within(Duration::from_micros(1), MAX_TIME))]
     pub window: Option<Duration>,
-    /// Only these windows of the plan, by number, such as 3,7; each soon after the one before it
+    /// Inject only these windows of the plan, by number, such as 3,7, each soon after the one before it
     ///
     /// The plan is that of a run without this option and with the same --time. `harness shrink` finds the windows that a
     /// violation needs.
@@ -266,7 +266,7 @@ pub struct Config {
     /// How servers are started
     #[arg(long, help_heading = SERVERS, value_enum, default_value_t = RuntimeRequest::Auto)]
     pub runtime: RuntimeRequest,
-    /// In virtual time: number of the world, which decides latencies, elections and order under the plan of the seed
+    /// Number of the world, in virtual time: it decides latencies, elections and the order of events under the plan of the seed
     ///
     /// `harness shrink` looks for a world in which a smaller run shows the violation.
     #[arg(long, help_heading = SERVERS, value_name = "N", default_value_t = 0)]
@@ -292,7 +292,7 @@ pub struct Config {
     /// Clients get both in environment variables (docs/authentication.md). No output of the run contains the password.
     #[arg(long, help_heading = SERVERS)]
     pub auth: bool,
-    /// Have servers and clients speak TLS, with certificates made for the run, and refuse a peer without one
+    /// Have servers and clients speak TLS, with certificates made for the run, and refuse a peer without a certificate
     ///
     /// Links decrypt and encrypt again, so that faults can act on messages. Clients get the paths of their files in environment
     /// variables (docs/tls.md).
@@ -300,8 +300,8 @@ pub struct Config {
     pub tls: bool,
     /// Draw the order of threads from the seed: finds races within a process, with --runtime virtual
     ///
-    /// A thread that makes a system call may lose the processor, for up to 1 ms or until the others of its program have waited, and
-    /// any of those that can go on goes next.
+    /// A thread that makes a system call may lose the processor for up to 1 ms, or until the other threads of its program have waited.
+    /// Any thread that can run may be the next.
     #[arg(long, help_heading = SERVERS)]
     pub threads_by_seed: bool,
     /// Time for the servers to become ready

@@ -77,8 +77,8 @@ Examples:
   harness run --runtime simulated --backend redis --recipe redis-setnx --fault kill-holder
   harness replay latest
 
-Exit codes: 0 the same history, 5 a different one of real programs, 3 a different one of models, from another version \
-of harness, 70 from this version: a bug in harness, 2 bad arguments, 4 environment";
+Exit codes: 0 the same history, 5 a different history of real programs, 3 a different history of models that another \
+version of harness made, 70 a different history of models that this version made (a bug in harness), 2 bad arguments, 4 environment";
 
 pub const SUITE: &str = "\
 Examples:

@@ -22,7 +22,7 @@ pub(super) fn decisions_within(context: &Context<'_>) -> Vec<Decision> {
             let exact = decisions(history, &context.model, context.options.budget, context.options.clock);
             let within = |decision| match decision {
                 Decision::Illegal(_) => {
-                    Decision::Unknown("violated by its timestamps, and this model is not decided within a clock error")
+                    Decision::Unknown("violated without the clock error, and this model is not decided with one")
                 }
                 other => other,
             };

@@ -114,7 +114,7 @@ const NOT_KNOWN: &str = "not known from this history: the owner on the server is
 /// Why nobody saw it, and what would tell.
 fn not_seen(context: &Context<'_>) -> &'static str {
     match context.not_watched {
-        None | Some(NotWatched::NothingSeen) => "; no server answered the observer then",
+        None | Some(NotWatched::NothingSeen) => "; no server answered the observer at that time",
         Some(NotWatched::NoObserver) => "; an observer of the server would record it",
         Some(_) => "; with `keys` and `owner` in the contract, the observer records it",
     }

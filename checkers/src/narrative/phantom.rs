@@ -29,7 +29,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &PhantomGrants<'_>) -> Findin
                 .filter(|wrong| matches!(wrong, WrongGrant::Orphan(_)));
             let evidence = if orphans.count() == decided.wrong.len() {
                 format!(
-                    "{} held by no client, with {known}",
+                    "{} held by no client, beside {known}",
                     many(decided.count, "grant", "grants")
                 )
             } else {

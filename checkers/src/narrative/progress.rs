@@ -16,7 +16,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &ProgressOutcome) -> Finding 
     match decided {
         ProgressOutcome::NoLock => finding(Property::Hl005, Verdict::NotApplicable, "a register has no waiters"),
         ProgressOutcome::HealsUnknown => {
-            let evidence = "the recording does not say when its faults were healed";
+            let evidence = "the history does not say when its faults were healed";
             finding(Property::Hl005, Verdict::NotApplicable, evidence)
         }
         ProgressOutcome::NobodyAsked => finding(Property::Hl005, Verdict::Inconclusive, "no client asked for the lock"),

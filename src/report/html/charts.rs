@@ -42,7 +42,7 @@ pub fn latency(diagnosis: &Diagnosis, timeline: &Timeline) -> Markup {
     let height = |ns: u64| TALL * (1.0 - ((ns as f64).log10() - f64::from(bottom)) / f64::from(top - bottom));
     let kinds = [
         (AcquireAnswer::Ok, "ok", "acquired"),
-        (AcquireAnswer::No, "no", "surely not acquired"),
+        (AcquireAnswer::No, "no", "not acquired"),
         (AcquireAnswer::Unknown, "unknown", "unknown"),
     ];
     let kinds = kinds.map(|(answer, class, word)| {

@@ -1,6 +1,6 @@
 // Unpacks the data, and says times and numbers as the page does. `../html/data.rs` packs it: the two are one format.
 const FIELDS = 11;
-const ANSWERS = ["acquired", "surely not acquired", "unknown: acquired or not", "no answer in this history"];
+const ANSWERS = ["acquired", "not acquired", "unknown: acquired or not", "no answer in this history"];
 const ENDED = ["still held when the history ends", "its release call", "a notification that it is lost", "its process died", "changed its mode"];
 const OK = 0, NO = 1, UNKNOWN = 2;
 

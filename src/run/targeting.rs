@@ -44,7 +44,7 @@ impl GrantedSince {
     }
 }
 
-const NO_HOLDER: &str = "nobody held a lock";
+const NO_HOLDER: &str = "no client held a lock";
 
 /// What a holder must be that a window is aimed at.
 struct HolderAim<'a> {
@@ -78,7 +78,7 @@ impl HolderAim<'_> {
     }
 }
 
-/// Resolves the target of a window to concrete clients or servers. Fails with what was missing, e.g. `nobody held a lock`.
+/// Resolves the target of a window to concrete clients or servers. Fails with what was missing, e.g. `no client held a lock`.
 /// A holder that is targeted goes on working for [`PlannedWindow::holder_works`].
 pub async fn resolve(
     window: &PlannedWindow,
@@ -106,7 +106,7 @@ pub async fn resolve(
         Target::Waiter => {
             let waiter = run.holders.waiter(run.spec.config.per_process);
             let waiter = run.clock.within(AIM, waiter).await;
-            let (client, lock) = waiter.ok_or("nobody waited for a lock")?;
+            let (client, lock) = waiter.ok_or("no client waited for a lock")?;
             let title = format!("c{client} (waiting for {lock}): {planned}");
             (ResolvedTarget::Clients(vec![client]), title)
         }

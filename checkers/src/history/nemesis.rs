@@ -363,7 +363,7 @@ mod tests {
         r#"{"cut":["c3->n1"],"f":"partition","holder":"c3","holder_works_ms":2500,"phase":"start","targets":["c3"],"title":"holder | every server","window":1}"#,
         r#"{"f":"pause-holder","phase":"start","targets":[],"title":"holder","window":2}"#,
         r#"{"evidence":{"acquires":9,"held_bytes":7,"links":3,"locks_lost":1,"packets_marked":5,"unknown":0},"f":"partition","phase":"heal","window":1}"#,
-        r#"{"evidence":{},"f":"pause-holder","missed":"nobody held a lock","phase":"heal","window":2}"#,
+        r#"{"evidence":{},"f":"pause-holder","missed":"no client held a lock","phase":"heal","window":2}"#,
         r#"{"counters":[{"key":"servers_killed","noun":"server","outcome":"killed"}],"evidence":{},"f":"server-kill","no_effect_hint":"more servers","phase":"heal","window":3}"#,
         r#"{"f":"roles","phase":"seen","roles":{"n1":"leader","n2":"not serving","n3":"learner"}}"#,
         r#"{"f":"server","how":"signal 9","log":"nodes/n1/server.log","phase":"ended","server":"n1"}"#,
@@ -474,7 +474,7 @@ mod tests {
 
     #[test]
     fn a_window_that_missed_starts_and_heals_with_its_reason() {
-        let lines = NemesisFact::missed("pause-holder", 2, "holder", "nobody held a lock");
+        let lines = NemesisFact::missed("pause-holder", 2, "holder", "no client held a lock");
         let lines = lines.map(|line| serde_json::to_string(&line).unwrap());
         assert_eq!(lines, [LINES[8], LINES[10]]);
     }

@@ -448,7 +448,7 @@ impl OutputReader {
                 Ok(Ok(status)) => status.to_string(),
                 _ => "it closed its output".into(),
             },
-            None => "it was told to".into(),
+            None => "by harness".into(),
         };
         self.ended_with(how)
     }

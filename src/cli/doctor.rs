@@ -116,7 +116,7 @@ async fn about(software: &ServerSoftware) -> String {
         format!("no: {} not found; {}", missing.join(" and "), software.install_hint)
     };
     let docker = match image_present(software).await {
-        Ok(image) => format!("image {image} is there"),
+        Ok(image) => format!("image {image} is present"),
         Err(why) => format!("no: {why}"),
     };
     format!("{:<9}local   {local}\n{:<9}docker  {docker}\n", software.backend, "")

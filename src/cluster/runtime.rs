@@ -230,11 +230,11 @@ async fn docker(software: &ServerSoftware, asked: AskedServers<'_>) -> Result<Ru
     };
     for image in &candidates {
         if has_image(image).await {
-            return Ok(chosen(image, format!("an engine answers and {image} is there")));
+            return Ok(chosen(image, format!("an engine answers and has {image}")));
         }
     }
     match pull(wanted).await {
-        Ok(()) => Ok(chosen(wanted, format!("an engine answers and {wanted} was pulled"))),
+        Ok(()) => Ok(chosen(wanted, format!("an engine answers and pulled {wanted}"))),
         Err(error) => Err(format!(
             "no image {wanted}: {}\nhint: `make images` builds one from Debian packages, or name your own with --image",
             first_line(&error)

@@ -105,7 +105,7 @@ async fn provide(image: &str) -> Result<(), ClusterError> {
     pull(image).await.map_err(|why| {
         let why = why.lines().next().unwrap_or_default().to_owned();
         ClusterError::Nothing(format!(
-            "no image {image}: {why}\nhint: name one that is there with --proxy-image, or use one that runs: --proxy toxiproxy=HOST:PORT"
+            "no image {image}: {why}\nhint: name another image with --proxy-image, or use a running Toxiproxy: --proxy toxiproxy=HOST:PORT"
         ))
     })
 }

@@ -16,10 +16,10 @@ use crate::report::words::{date, many, quoted_words};
 /// A version of a lock, and what was found out.
 pub type Surveyed<'a> = (&'a SurveyedLock, &'a SurveyRecord);
 
-const INTRODUCTION: &str = "This survey shows which promises of known lock libraries hold, for their owners and for their users. \
-     The same hunts ran on each lock: a few clients hold locks for drawn times, under the faults that a column names. Servers and \
-     libraries are unmodified. They run in virtual time unless the row says otherwise, so a row can be made again with the same \
-     outcome. *Holds* means that so many experiments found no violation, not that there is none.";
+const INTRODUCTION: &str = "For owners and users of lock libraries: the promises that hold, and those that do not. The same hunts ran \
+     on each lock: a few clients hold locks for drawn times, under the faults that a column names. Servers and libraries are unmodified. \
+     They run in virtual time unless the row says otherwise, so a row can be made again with the same outcome. *Holds* means that so many \
+     experiments found no violation, not that there is none.";
 
 /// `n of m`, and how sure that is.
 fn cell(state: &PromiseState) -> String {

@@ -183,7 +183,9 @@ pub(crate) fn end_of_lease<'a>(context: &'a Context<'_>, overlap: &Overlap) -> O
     let renews = history.header.promises.renews != Some(false);
     let promised_ns = || (!renews).then(|| first.asked_ns(history) + context.lease_ns);
     let ended_ns = shown_ns.or_else(promised_ns).map(|ns| ns.min(from_ns));
-    let stopped = |window: &&Window| window.stops() && covers(context, window, ended_ns, from_ns);
+    // the observer's line of the end comes late and never early
+    let was_over = |window: &Window| shown_ns.is_some_and(|ns| ns + limits::OBSERVER_LAG_NS < window.start_ns);
+    let stopped = |window: &&Window| window.stops() && !was_over(window) && covers(context, window, ended_ns, from_ns);
     // a lease ends when its renewal was kept back for as long
     let until_ns = ended_ns.unwrap_or(from_ns);
     let near_ns = until_ns.saturating_sub(context.lease_ns + limits::OBSERVER_LAG_NS);

@@ -1,7 +1,9 @@
 //! How two clients came to hold one lock, as far as the history tells: by what was done to the first one until its lease ended, and by how
 //! the server says that its grant ended.
 
-use super::{OverlapClass, granted_after_ns};
+use std::iter;
+
+use super::{OverlapClass, beyond_permits, granted_after_ns};
 use crate::calm;
 use crate::context::Context;
 use crate::history::names::NONE;
@@ -100,14 +102,7 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, class: OverlapClass, overlap: 
             None if context.not_watched.is_some() => OverlapCause::NotKnown,
             None => OverlapCause::OfClass(class),
         },
-        OverlapClass::TooManyPermits => match at_the_end {
-            Some(window) if window.stops() => OverlapCause::StoodStill,
-            Some(window) => OverlapCause::CutOff {
-                window,
-                is_told: history.counts.lost > 0,
-            },
-            None => OverlapCause::OfClass(class),
-        },
+        OverlapClass::TooManyPermits => stale_permits(context, overlap).unwrap_or(OverlapCause::OfClass(class)),
         _ => OverlapCause::OfClass(class),
     }
 }
@@ -168,6 +163,28 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
         (Some((lasted_ns, lease_ms)), _) => OverlapCause::EndedEarly { lasted_ns, lease_ms },
         (None, Some(window)) => OverlapCause::CutOff { window, is_told },
         (None, None) => OverlapCause::PastItsLease { is_told },
+    }
+}
+
+/// Why one of those who held permits went on, where its lease may be over: which of them had one too many is not known.
+fn stale_permits<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<OverlapCause<'a>> {
+    let history = context.history;
+    let may_be_over = |hold: &&LockHold| {
+        let held_ns = history.ns(overlap.from()).saturating_sub(history.ns(hold.from));
+        history.header.lease_ms.is_some() && held_ns >= context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT
+    };
+    let holds = iter::once(&overlap.first).chain(beyond_permits(context, overlap));
+    let old: Vec<LockHold> = holds.filter(may_be_over).copied().collect();
+    let mut windows = old.iter().filter_map(|hold| {
+        let second = overlap.second;
+        end_of_lease(context, &Overlap { first: *hold, second })
+    });
+    let is_told = history.counts.lost > 0;
+    let ends_by_itself = !old.is_empty() && history.header.promises.renews == Some(false);
+    match windows.next() {
+        Some(window) if window.stops() => Some(OverlapCause::StoodStill),
+        Some(window) => Some(OverlapCause::CutOff { window, is_told }),
+        None => ends_by_itself.then_some(OverlapCause::PastItsLease { is_told }),
     }
 }
 

@@ -56,8 +56,8 @@ pub(crate) enum OverlapCause<'a> {
     CutOff { window: &'a Window, is_told: bool },
     /// Nothing was done to the first, and it went on after its lease.
     PastItsLease { is_told: bool },
-    /// Nobody saw whom the server gave the lock to.
-    NotKnown,
+    /// Nobody saw whom the server gave the lock to. `may_be_over`: it is renewed, and has been held for a lease.
+    NotKnown { may_be_over: bool },
 }
 
 /// How it came to an overlap of that class.
@@ -99,7 +99,7 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, class: OverlapClass, overlap: 
         OverlapClass::StaleHolder => stale(context, overlap, at_the_end),
         OverlapClass::ToldTwice => match ended_connection(context, overlap) {
             Some(window) => OverlapCause::ConnectionEnded { client, window },
-            None if context.not_watched.is_some() => OverlapCause::NotKnown,
+            None if context.not_watched.is_some() => OverlapCause::NotKnown { may_be_over: false },
             None => OverlapCause::OfClass(class),
         },
         OverlapClass::TooManyPermits => stale_permits(context, overlap).unwrap_or(OverlapCause::OfClass(class)),
@@ -143,7 +143,11 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     // of one that waited for it, and to which nothing was done since, the lease may be as young as its answer
     let may_run = at_the_end.is_none() && runs_since(history.ns(first.from));
     if ended_ns.is_none() && (runs || may_run) {
-        return OverlapCause::NotKnown;
+        return OverlapCause::NotKnown { may_be_over: false };
+    }
+    // nor where it is renewed, and nothing kept that back: then a hold of many leases is none past its lease
+    if ended_ns.is_none() && at_the_end.is_none() && history.header.promises.renews == Some(true) {
+        return OverlapCause::NotKnown { may_be_over: true };
     }
     let is_told = history.counts.lost > 0;
     // however late a renewal is, an acquire leaves more of a lease than that, and nothing that befalls its client shortens it

@@ -108,8 +108,19 @@ const STOOD_STILL: &str = "the holder stood still while its lease ran out, and n
      tokens that go back";
 const EXTENDED_ANOTHERS: &str = "an `extend` was answered ok although another client had the lock by then: compare the owner and set the time \
      to live in one atomic step";
-const NOT_KNOWN: &str = "not known from this history: the owner on the server is not recorded; the server lost the lock, a client removed \
-     it, or an acquire was answered `ok` without a grant";
+
+fn not_known(context: &Context<'_>, may_be_over: bool) -> String {
+    format!(
+        "not known from this history: the owner on the server is not recorded; the server lost the lock, a client removed it, {}or an \
+         acquire was answered `ok` without a grant{}",
+        if may_be_over {
+            "a renewal did not come in time, "
+        } else {
+            ""
+        },
+        not_seen(context)
+    )
+}
 
 /// Why nobody saw it, and what would tell.
 fn not_seen(context: &Context<'_>) -> &'static str {
@@ -187,7 +198,7 @@ fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> Stri
         OverlapCause::PastItsLease { is_told } => {
             format!("{}{}", likely_of(OverlapClass::StaleHolder), never_told(is_told))
         }
-        OverlapCause::NotKnown => format!("{NOT_KNOWN}{}", not_seen(context)),
+        OverlapCause::NotKnown { may_be_over } => not_known(context, may_be_over),
     }
 }
 

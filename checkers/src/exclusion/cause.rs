@@ -163,7 +163,12 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     if let Some(message) = at_the_end.and_then(|window| window.healed.as_ref()?.matched.as_ref()) {
         return OverlapCause::MessageKept(message);
     }
+    let renews = history.header.promises.renews != Some(false);
     match (early, at_the_end) {
+        // a lease that is renewed may be older than the acquire, and ends so soon when its renewal is kept back
+        (Some((lasted_ns, _)), Some(window)) if renews && lasted_ns >= far_too_early => {
+            OverlapCause::CutOff { window, is_told }
+        }
         (Some((lasted_ns, lease_ms)), _) => OverlapCause::EndedEarly { lasted_ns, lease_ms },
         (None, Some(window)) => OverlapCause::CutOff { window, is_told },
         (None, None) => OverlapCause::PastItsLease { is_told },

@@ -6,6 +6,7 @@ use std::iter;
 use super::{OverlapClass, beyond_permits, granted_after_ns};
 use crate::calm;
 use crate::context::Context;
+use crate::grants::ServerGrant;
 use crate::history::names::NONE;
 use crate::history::{MessageMatch, RevokeCause, Window};
 use crate::holds::{Ended, LockHold};
@@ -32,8 +33,8 @@ pub(crate) struct LateAnswer {
 pub(crate) enum OverlapCause<'a> {
     /// What its class says.
     OfClass(OverlapClass),
-    /// All servers came back without it.
-    Forgotten(&'a Window),
+    /// All servers came back without it. `may_be_over`: so late that its lease may have run out while they were away.
+    Forgotten { window: &'a Window, may_be_over: bool },
     /// A replica took over that did not have it.
     Failover,
     /// The wall clock of a server was stepped, by which it counts a time to live.
@@ -84,7 +85,10 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, class: OverlapClass, overlap: 
     }
     if let Some(window) = server_that_forgot(context, first, from_ns).filter(|_| class != OverlapClass::TooManyPermits)
     {
-        return OverlapCause::Forgotten(window);
+        // however late its last renewal was
+        let away_ns = from_ns.saturating_sub(window.start_ns);
+        let may_be_over = away_ns >= context.lease_ns / 100 * limits::RENEWED_SHARE_PERCENT;
+        return OverlapCause::Forgotten { window, may_be_over };
     }
     let mut both = [&overlap.second, first].into_iter();
     if let Some(late) = both.find_map(|hold| answered_too_late(context, hold)) {
@@ -107,12 +111,30 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, class: OverlapClass, overlap: 
     }
 }
 
+/// The grant of a hold; or, where its end was not told, the last one of its owner that is shown again before a time: that is the same grant.
+fn shown_last<'a>(context: &'a Context<'_>, hold: &LockHold, until_ns: u64) -> Option<&'a ServerGrant> {
+    let history = context.history;
+    let grant = context.grants.of_hold(history, hold)?;
+    let is_told = grant
+        .cause(history)
+        .is_some_and(|cause| cause != RevokeCause::OutOfSight);
+    if is_told || grant.revoked == NONE {
+        return Some(grant);
+    }
+    let is_again = |other: &&ServerGrant| {
+        let ns = other.granted_ns(history);
+        other.granted > grant.revoked && ns.is_some_and(|ns| ns <= until_ns)
+    };
+    let own = context.grants.of_owner(history, hold);
+    own.filter(is_again).last().or(Some(grant))
+}
+
 /// Why a holder went on without its lock: what was done to it, if anything, and how its grant ended.
 fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a Window>) -> OverlapCause<'a> {
     let history = context.history;
     let (first, from_ns) = (&overlap.first, history.ns(overlap.from()));
     let client = history.client_of(first.process);
-    let grant = context.grants.of_hold(history, first);
+    let grant = shown_last(context, first, from_ns);
     let cause = grant.and_then(|grant| grant.cause(history));
     if cause == Some(RevokeCause::Failover) {
         return OverlapCause::Failover;
@@ -203,7 +225,7 @@ pub(crate) fn end_of_lease<'a>(context: &'a Context<'_>, overlap: &Overlap) -> O
     let history = context.history;
     let (first, from_ns) = (&overlap.first, history.ns(overlap.from()));
     let client = history.client_of(first.process);
-    let grant = context.grants.of_hold(history, first);
+    let grant = shown_last(context, first, from_ns);
     let shown_ns = grant.and_then(|grant| grant.revoked_ns(history));
     // without the server's word, of one that is not renewed
     let renews = history.header.promises.renews != Some(false);
@@ -351,9 +373,13 @@ fn server_that_forgot<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u
     let grant = context.grants.of_hold(history, first)?;
     let ended_ns = grant.revoked_ns(history).unwrap_or(u64::MAX);
     let told = matches!(grant.cause(history), Some(cause) if cause.is_removal() || cause == RevokeCause::Expired);
+    // what is shown again after it, the servers had kept
+    let again = shown_last(context, first, from_ns).filter(|last| last.granted != grant.granted);
+    let again_ns = again.and_then(|last| last.granted_ns(history)).unwrap_or(0);
     let restarts = |window: &&Window| {
         let held = history.ns(first.from) <= window.start_ns && window.start_ns <= from_ns;
-        held && window.restarts_servers() && window.start_ns <= ended_ns && calm::takes_all_servers(context, window)
+        let restarts = window.restarts_servers() && calm::takes_all_servers(context, window);
+        held && restarts && window.start_ns <= ended_ns && again_ns <= window.start_ns
     };
     context.windows.iter().rev().filter(|_| !told).find(restarts)
 }

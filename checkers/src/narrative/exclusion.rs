@@ -109,6 +109,21 @@ const STOOD_STILL: &str = "the holder stood still while its lease ran out, and n
 const EXTENDED_ANOTHERS: &str = "an `extend` was answered ok although another client had the lock by then: compare the owner and set the time \
      to live in one atomic step";
 
+fn forgotten(window: &Window, may_be_over: bool) -> String {
+    format!(
+        "the lock was gone after {} {} of {}: a server that restarts without its data grants a held lock again{}; let it write to \
+         disk before it answers, or ask a majority of servers",
+        window.fault,
+        window.number,
+        window.started.targets.join(" "),
+        if may_be_over {
+            ", and by then the lease may have run out as well"
+        } else {
+            ""
+        }
+    )
+}
+
 fn not_known(context: &Context<'_>, may_be_over: bool) -> String {
     format!(
         "not known from this history: the owner on the server is not recorded; the server lost the lock, a client removed it, {}or an \
@@ -136,13 +151,7 @@ fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> Stri
     let cause = cause::cause(context, class, overlap);
     match cause {
         OverlapCause::OfClass(class) => of_class(context, class, overlap).to_owned(),
-        OverlapCause::Forgotten(window) => format!(
-            "the lock was gone after {} {} of {}: a server that restarts without its data grants a held lock again; let it \
-             write to disk before it answers, or ask a majority of servers",
-            window.fault,
-            window.number,
-            window.started.targets.join(" ")
-        ),
+        OverlapCause::Forgotten { window, may_be_over } => forgotten(window, may_be_over),
         OverlapCause::Failover => {
             "the promoted replica did not have the lock: a lock on a single master does not survive a failover; ask a \
              majority, or let the store refuse tokens that go back"

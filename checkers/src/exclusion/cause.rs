@@ -352,7 +352,10 @@ fn stepped_client<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<(u3
         let window = windows.find(|window| window.fault == "clock" && window.is_of_clients())?;
         Some((client, window))
     };
-    let second = stepped(&overlap.second, overlap.second.asked_ns(history));
+    // a grant that the server let run out, the clock of the next owner did not end
+    let first = context.grants.of_hold(history, &overlap.first);
+    let ran_out = first.is_some_and(|grant| grant.has_expired(history));
+    let second = stepped(&overlap.second, overlap.second.asked_ns(history)).filter(|_| !ran_out);
     second.or_else(|| stepped(&overlap.first, history.ns(overlap.first.from)))
 }
 

@@ -7,7 +7,7 @@ use crate::history::names::NONE;
 use crate::history::{F, MessageMatch, Window};
 use crate::progress::{
     self, DroppedMessage, LeftBehind, LeftBy, NotKnown, ProgressAfterHeal, ProgressOutcome, Stuck, StuckCause,
-    StuckClass, StuckOwner,
+    StuckClass, StuckOwner, Suspects,
 };
 use crate::wait::Wait;
 
@@ -334,6 +334,7 @@ fn left(LeftBehind { client, by, said }: LeftBehind<'_>) -> String {
             "an acquire of {whose} that gave up, or whose reply was lost{said}, left its node or key behind: find it again by a GUID, \
              and repeat the delete until the store confirms it"
         ),
+        LeftBy::OneOf(suspects) => one_of(suspects),
         LeftBy::ReleaseOk => format!(
             "the release of {whose} was answered ok, and did not remove its node or key: answer ok only after the store confirms \
              the removal"
@@ -350,6 +351,24 @@ fn left(LeftBehind { client, by, said }: LeftBehind<'_>) -> String {
                 .to_owned()
         }
     }
+}
+
+/// Who may have left a node or key that no client names.
+fn one_of(Suspects { ended, died, waits }: Suspects) -> String {
+    let all = [
+        // of one that waits it is not known either
+        (
+            ended || !died,
+            "an acquire that gave up, or whose reply was lost, left it behind",
+        ),
+        (died, "a client that died in its acquire left it without an expiry"),
+        (waits, "it is of an acquire that still waits and was not told"),
+    ];
+    let may_be = all.iter().filter(|(may_be, _)| *may_be).map(|(_, why)| *why);
+    format!(
+        "not known from this history: a node or key stays, and {}; an `owner` in each call would name it",
+        Vec::from_iter(may_be).join(", or ")
+    )
 }
 
 fn not_known(between: NotKnown) -> String {

@@ -3,7 +3,7 @@
 
 use super::answers::StallAnswers;
 use super::dropped::{DroppedMessage, dropped_message};
-use super::left::{LeftBehind, LeftBy, left_by_ghost, left_by_release};
+use super::left::{LeftBehind, LeftBy, Suspects, left_by_ghost, left_by_release};
 use super::stuck::{Stuck, StuckClass, StuckOwner};
 use crate::calm::{self, MinorityAway};
 use crate::context::Context;
@@ -134,7 +134,10 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
             }),
         },
         StuckOwner::Unsure { process, end } => StuckCause::Left(left_by_release(history, process, end)),
-        StuckOwner::Ghost { process, granted } => StuckCause::Left(left_by_ghost(context, stuck, process, granted)),
+        StuckOwner::Ghost { process, granted } => match left_by_ghost(context, stuck, process, granted) {
+            left if left.by == LeftBy::OneOf(Suspects::DIED) => StuckCause::NoExpiry,
+            left => StuckCause::Left(left),
+        },
         StuckOwner::WaitsInTurn { .. } => StuckCause::Order,
     }
 }

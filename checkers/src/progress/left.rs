@@ -29,6 +29,8 @@ pub(crate) enum LeftBy {
     Unanswered,
     /// By an acquire of one of these two kinds.
     Acquire,
+    /// By one of these, of which at least one is no such acquire.
+    OneOf(Suspects),
     /// By a release that was answered `ok`.
     ReleaseOk,
     /// By a release that was refused, or whose outcome is not known.
@@ -36,6 +38,45 @@ pub(crate) enum LeftBy {
     /// It was told that it had lost the lock, and did not remove what was its own.
     Loss,
     NotKnown,
+}
+
+/// Who may have left a node or key that no client names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Suspects {
+    /// An acquire that gave up, or whose reply was lost.
+    pub ended: bool,
+    /// A client that died in its acquire.
+    pub died: bool,
+    /// An acquire that was never answered: it may be the owner, and not know.
+    pub waits: bool,
+}
+
+impl Suspects {
+    /// Nobody but clients that died.
+    pub(super) const DIED: Self = Self {
+        ended: false,
+        died: true,
+        waits: false,
+    };
+
+    fn of(context: &Context<'_>, asks: &[AskBefore], granted_ns: u64) -> Self {
+        let deaths = context.history.deaths();
+        let since_ns = near_ns(context, granted_ns);
+        let mut suspects = Self {
+            ended: false,
+            died: false,
+            waits: false,
+        };
+        for ask in asks.iter().filter(|ask| ask.kind != Kind::Ok) {
+            let died_ns = deaths[ask.call.process as usize];
+            match ask.reply {
+                Some(reply) if reply.time < died_ns => suspects.ended |= reply.time >= since_ns,
+                None if died_ns == u64::MAX => suspects.waits = true,
+                _ => suspects.died |= died_ns >= since_ns,
+            }
+        }
+        suspects
+    }
 }
 
 /// What the last holder left that called its release at a position.
@@ -64,6 +105,14 @@ pub(super) fn left_by_ghost<'a>(
     let history = context.history;
     let granted_ns = history.event(granted).time;
     let asks = asks_before(history, stuck.lock, granted_ns);
+    let suspects = Suspects::of(context, &asks, granted_ns);
+    if process.is_none() && (suspects.died || suspects.waits) {
+        return LeftBehind {
+            client: None,
+            by: LeftBy::OneOf(suspects),
+            said: None,
+        };
+    }
     let client = process.map(|process| history.client_of(process));
     let client = client.or_else(|| only_client(context, &asks, granted_ns));
     let not_known = LeftBehind {
@@ -171,26 +220,24 @@ fn asks_before(history: &History, lock: usize, granted_ns: u64) -> Vec<AskBefore
     asks
 }
 
+/// Since when an acquire may have ended that left what the server shows since a grant.
+fn near_ns(context: &Context<'_>, granted_ns: u64) -> u64 {
+    granted_ns.saturating_sub(context.lease_ns + limits::AFTERMATH_NS)
+}
+
 /// The one client of which an acquire may have left what the server shows since a grant: one whose outcome is not known, since its request may
-/// arrive late; else one that gave up; else one without an answer.
+/// arrive late; else one that gave up.
 fn only_client(context: &Context<'_>, asks: &[AskBefore], granted_ns: u64) -> Option<u32> {
     let history = context.history;
-    let since_ns = granted_ns.saturating_sub(context.lease_ns + limits::AFTERMATH_NS);
-    let suspects = |is_one: &dyn Fn(&AskBefore) -> bool| {
+    let since_ns = near_ns(context, granted_ns);
+    let answered = |kind: Kind| {
         let near = asks
             .iter()
-            .filter(|ask| ask.reply.is_none_or(|reply| reply.time >= since_ns));
-        let clients = near
-            .filter(|ask| is_one(ask))
-            .map(|ask| history.client_of(ask.call.process));
+            .filter(|ask| ask.kind == kind && ask.reply.is_some_and(|reply| reply.time >= since_ns));
+        let clients = near.map(|ask| history.client_of(ask.call.process));
         clients.collect::<BTreeSet<u32>>()
     };
-    let answered = |kind| suspects(&|ask: &AskBefore| ask.reply.is_some() && ask.kind == kind);
-    let sorts = [
-        answered(Kind::Info),
-        answered(Kind::Fail),
-        suspects(&|ask: &AskBefore| ask.reply.is_none()),
-    ];
-    let clients = sorts.into_iter().find(|clients| !clients.is_empty())?;
+    let mut sorts = [answered(Kind::Info), answered(Kind::Fail)].into_iter();
+    let clients = sorts.find(|clients| !clients.is_empty())?;
     clients.first().copied().filter(|_| clients.len() == 1)
 }

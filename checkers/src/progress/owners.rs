@@ -7,9 +7,9 @@ use super::stuck::{Stuck, StuckClass, StuckOwner};
 use super::waits::{HoldsInOrder, Stall};
 use crate::context::Context;
 use crate::grants::ServerGrant;
-use crate::history::event::Kind;
+use crate::history::event::{Kind, Wakes};
 use crate::history::names::{FastMap, NONE};
-use crate::history::{F, PackedEvent};
+use crate::history::{F, History, PackedEvent, Refusal};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::watched::NotWatched;
@@ -153,7 +153,10 @@ impl<'a> OwnerNames<'a> {
             let died = self.died.get(&call.process);
             let died_ns = died.map_or(u64::MAX, |died| history.event(*died).time);
             match answer {
-                Some((Kind::Ok | Kind::Fail, ns)) if ns < died_ns => {}
+                Some((Kind::Ok, ns)) if ns < died_ns => {}
+                Some((Kind::Fail, ns)) if ns < died_ns => {
+                    is_sure &= ns < since_ns || !may_leave_something(history, call);
+                }
                 Some((_, ns)) if ns < died_ns => is_sure &= ns < since_ns,
                 None if died.is_none() => is_sure = false,
                 _ if died_ns >= since_ns => {
@@ -246,6 +249,14 @@ impl<'a> OwnerNames<'a> {
             }
         }
     }
+}
+
+/// Whether an acquire that was answered `fail` may have left a node or key: a place in a queue, or what it asked for before an error. One that
+/// polls, and was told that the lock is taken, has left nothing.
+fn may_leave_something(history: &History, call: PackedEvent) -> bool {
+    let said = history.reply(call).and_then(|reply| history.error(reply));
+    let is_taken = matches!(said.map(Refusal::parse), Some(Refusal::Busy | Refusal::Timeout));
+    !is_taken || history.header.promises.wakes != Some(Wakes::Polls)
 }
 
 /// Whose the grant of a lock is that did not move, where no client names the owners that the server shows: that of the hold which ended

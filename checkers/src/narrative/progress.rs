@@ -251,6 +251,14 @@ fn never_ends(context: &Context<'_>, stuck: &Stuck, cause: &StuckCause<'_>) -> S
     }
 }
 
+const END_NOT_NOTICED: &str = "the end of the last grant, which the observer did not see, was not noticed: the wake-up was lost, or the \
+     waiters wait for the wrong node";
+const NOT_ANSWERED: &str = "the server showed no owner, and no acquire was answered: a request without a time limit waits for an answer \
+     that was lost, or the library checks something other than the lock";
+const REFUSED_THOUGH_FREE: &str = "the server showed no owner, and new acquires were still refused: the library checks something other than \
+     the lock, such as a place in a queue, its own memory, or the late reply to an earlier request";
+const NOT_RECORDED: &str = "the owner on the server is not recorded; with `keys` in the contract, the observer records it";
+
 /// The likely cause, and how to mend it.
 fn likely(cause: StuckCause<'_>) -> String {
     match cause {
@@ -302,19 +310,31 @@ fn likely(cause: StuckCause<'_>) -> String {
             at(ended_ns)
         ),
         StuckCause::WakeUpLost => "the wake-up was lost: look again after setting the watch".to_owned(),
-        StuckCause::OwnLeftover { client } => format!(
-            "c{client} waits for its own node or key: after a lost reply, compare the owner with the client's own name before the wait"
-        ),
+        StuckCause::OwnLeftover { client, is_sure } => own_leftover(client, is_sure),
         StuckCause::ReleaseNotNoticed => {
             "the release was not noticed: the wake-up was lost, or the waiters wait for the wrong node".to_owned()
         }
-        StuckCause::RefusedThoughFree => {
-            "the server showed no owner, and new acquires were still refused: the library checks something other than the lock, such as \
-             a place in a queue, its own memory, or the late reply to an earlier request"
-                .to_owned()
-        }
-        StuckCause::NotKnown(between) => not_known(between),
+        StuckCause::EndNotNoticed => END_NOT_NOTICED.to_owned(),
+        StuckCause::NotAnswered => NOT_ANSWERED.to_owned(),
+        StuckCause::RefusedThoughFree => REFUSED_THOUGH_FREE.to_owned(),
+        StuckCause::NotKnown(between) => not_known(between, NOT_RECORDED),
+        StuckCause::NotSeen(between) => not_known(between, "the observer had lost sight of the server"),
     }
+}
+
+/// Of a client that the server shows as the owner, and that waits.
+fn own_leftover(client: u32, is_sure: bool) -> String {
+    let (or_what, limit) = match is_sure {
+        true => ("", ""),
+        false => (
+            ", or for an answer that was lost",
+            ", and limit the time of each request",
+        ),
+    };
+    format!(
+        "c{client} waits for its own node or key{or_what}: after a lost reply, compare the owner with the client's own name before the \
+         wait{limit}"
+    )
 }
 
 /// Whose node or key stays, and how that came.
@@ -371,7 +391,7 @@ fn one_of(Suspects { ended, died, waits }: Suspects) -> String {
     )
 }
 
-fn not_known(between: NotKnown) -> String {
+fn not_known(between: NotKnown, why: &str) -> String {
     let either = match between {
         NotKnown::StaysOrRefusal => "acquires are refused because a node or key stays, or although the lock is free",
         NotKnown::StaysOrWakeUp => "a node or key stays, or the release woke nobody",
@@ -379,8 +399,5 @@ fn not_known(between: NotKnown) -> String {
             "the node or key of the last holder stays, or it expired and no waiter was notified"
         }
     };
-    format!(
-        "not known from this history: {either}; the owner on the server is not recorded; with `keys` in the contract, the observer \
-         records it"
-    )
+    format!("not known from this history: {either}; {why}")
 }

@@ -362,6 +362,10 @@ fn left(LeftBehind { client, by, said }: LeftBehind<'_>) -> String {
         LeftBy::ReleaseFailed => format!(
             "the release of {whose} did not remove its node or key{said}: send it again until it is answered, and let the lock expire"
         ),
+        LeftBy::Again => format!(
+            "the node or key of {whose} had ended when it released the lock, and came back: a renewal that writes it anew, or a request \
+             that came late or was sent twice; let a renewal only prolong what is there, and end it before the release"
+        ),
         LeftBy::Loss => format!(
             "{whose} was told that it had lost the lock, and its node or key stays: remove it after a loss, and stop its renewal"
         ),

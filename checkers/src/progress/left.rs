@@ -35,6 +35,8 @@ pub(crate) enum LeftBy {
     ReleaseOk,
     /// By a release that was refused, or whose outcome is not known.
     ReleaseFailed,
+    /// It had ended with a hold that was released, and came back.
+    Again,
     /// It was told that it had lost the lock, and did not remove what was its own.
     Loss,
     NotKnown,
@@ -150,7 +152,8 @@ pub(super) fn left_by_ghost<'a>(
             Some(ask) => (LeftBy::GaveUp, *ask),
             None => {
                 let held = last_ok.and_then(|place| own[place].reply_position());
-                return held.map_or(not_known, |got| after_hold(context, stuck, got).unwrap_or(not_known));
+                let held = held.and_then(|got| after_hold(context, stuck.lock, got, granted));
+                return held.unwrap_or(not_known);
             }
         },
     };
@@ -178,13 +181,20 @@ pub(super) fn was_cut_off(context: &Context<'_>, stall: &Stall, lock: usize) -> 
     was_cut_off
 }
 
-/// How the hold ended that began with this reply.
-fn after_hold<'a>(context: &'a Context<'_>, stuck: &Stuck, got: u32) -> Option<LeftBehind<'a>> {
+/// How the hold ended that began with this reply, and of which the server shows an owner since a grant at a position.
+fn after_hold<'a>(context: &'a Context<'_>, lock: usize, got: u32, granted: u32) -> Option<LeftBehind<'a>> {
     let history = context.history;
-    let mut holds = context.holds.by_lock[stuck.lock].iter();
+    let mut holds = context.holds.by_lock[lock].iter();
     let hold = holds.find(|hold| hold.got == got).filter(|hold| hold.end != NONE)?;
     if history.event(hold.end).is_call(F::Release) {
-        return Some(left_by_release(history, hold.process, hold.end));
+        let left = left_by_release(history, hold.process, hold.end);
+        let own = context.grants.of_hold(history, hold);
+        let has_ended = own.is_some_and(|own| {
+            let since_release = own.revoked_ns(history).is_some_and(|ns| ns >= history.ns(hold.to));
+            since_release && own.revoked < granted && !own.is_out_of_sight(history)
+        });
+        let by = if has_ended { LeftBy::Again } else { left.by };
+        return Some(LeftBehind { by, ..left });
     }
     (history.event(hold.end).f == F::Lost).then(|| LeftBehind {
         client: Some(history.client_of(hold.process)),

@@ -280,10 +280,7 @@ fn likely(cause: StuckCause<'_>) -> String {
             };
             format!("`{message}` of {client} never reached the server: {advice}")
         }
-        StuckCause::OnlyErrors(said) => format!(
-            "every acquire was answered with an error, the last one with `{said}`: no request reached the lock, so look at how the \
-             clients connect again"
-        ),
+        StuckCause::OnlyErrors(said) => only_errors(said),
         StuckCause::MinorityAway { away, said } => format!(
             "{} {} kept a minority of the servers away ({}), and no client got the lock from the others{}: wait for one server for \
              much less than a lease, and count its error as one refusal",
@@ -293,15 +290,17 @@ fn likely(cause: StuckCause<'_>) -> String {
             in_brackets(said.map(|said| format!("last answer: `{said}`")))
         ),
         StuckCause::RefusedRenew(message) => format!(
-            "refused acquires send `{message}`, so a key that a client left never expires while others ask: let only the owner renew"
+            "refused acquires send `{message}`: if it is for the lock's own key, what a client left never expires while others ask; let only \
+             the owner renew"
         ),
         StuckCause::RenewalGoesOn(message) => format!(
-            "clients that neither hold the lock nor ask for it send `{message}`, so a key that a client left never expires: end the \
-             renewal with its hold, and let it compare the owner"
+            "clients that neither hold the lock nor ask for it send `{message}`: if it is for the lock's own key, what a client left never \
+             expires; end the renewal with its hold, and let it compare the owner"
         ),
         StuckCause::Left(leftover) => left(leftover),
         StuckCause::NoExpiry => {
-            "the lock has no expiry, or its expiry is set in a second step that did not happen".to_owned()
+            "the lock has no expiry, or one that is far longer than its lease, or its expiry is set in a second step that did not happen"
+                .to_owned()
         }
         StuckCause::EndNotTold { ended_ns } => format!(
             "the last grant ran out at {}, and no waiter was notified: some stores do not notify of an expiry (Redis without \
@@ -320,6 +319,21 @@ fn likely(cause: StuckCause<'_>) -> String {
         StuckCause::NotKnown(between) => not_known(between, NOT_RECORDED),
         StuckCause::NotSeen(between) => not_known(between, "the observer had lost sight of the server"),
     }
+}
+
+/// Words of errors whose reason is the connection to the store, in small letters.
+const OF_CONNECTIONS: [&str; 9] = [
+    "connect", "broken", "socket", "session", "closed", "reset", "eof", "timeout", "timed",
+];
+
+/// Of acquires that were answered with nothing but errors, the last one of which said this.
+fn only_errors(said: &str) -> String {
+    let words = said.to_lowercase();
+    let advice = match OF_CONNECTIONS.iter().any(|word| words.contains(word)) {
+        true => "no request reached the lock, so look at how the clients connect again",
+        false => "none says that the lock is taken, so look at where that error comes from, the store or the client",
+    };
+    format!("every acquire was answered with an error, the last one with `{said}`: {advice}")
 }
 
 /// Of a client that the server shows as the owner, and that waits.

@@ -12,7 +12,7 @@ use crate::history::event::Wakes;
 use crate::history::{F, TapTotals};
 
 /// Requests of Redis that say when a key ends, and nothing else.
-const RENEWALS: [&str; 4] = ["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"];
+pub(super) const RENEWALS: [&str; 4] = ["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"];
 /// How a tap names a client that waits, and one that neither holds nor asks.
 const WAITER: &str = "a waiter";
 const IDLE: &str = "idle";

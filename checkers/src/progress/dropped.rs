@@ -1,5 +1,6 @@
 //! The message that a fault dropped, and that left a lock with its owner: of an acquire or a release.
 
+use super::cause::RENEWALS;
 use super::stuck::{Stuck, StuckOwner};
 use crate::context::Context;
 use crate::history::{F, MessageMatch, Window};
@@ -62,7 +63,8 @@ pub(crate) fn dropped_message<'a>(context: &'a Context<'_>, stuck: &Stuck) -> Op
     );
     let (call, f) = call.filter(|_| !acquired)?;
     let left_the_owner = match f {
-        F::Release => owner.is_some(),
+        // a renewal that is sent meanwhile removes nothing
+        F::Release => owner.is_some() && !RENEWALS.contains(&message.message.as_str()),
         _ => granted.is_some_and(|granted| {
             let granted_ns = history.event(granted).time;
             let apart_ns = message.time_ns.abs_diff(granted_ns);

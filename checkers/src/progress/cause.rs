@@ -3,7 +3,7 @@
 
 use super::answers::StallAnswers;
 use super::dropped::{DroppedMessage, dropped_message};
-use super::left::{LeftBehind, LeftBy, Suspects, left_by_ghost, left_by_release};
+use super::left::{LeftBehind, LeftBy, Suspects, left_by_ghost, left_by_release, may_be_of_another};
 use super::stuck::{Stuck, StuckClass, StuckOwner};
 use crate::calm::{self, MinorityAway};
 use crate::context::Context;
@@ -94,8 +94,7 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
     let answers = StallAnswers::of(context, stuck);
     let only_errors = answers.only_errors(history);
     if only_errors.is_some() || matches!(stuck.owner, StuckOwner::Nobody) {
-        let away = calm::minority_away(context, stuck.from_ns, stuck.to_ns);
-        if let Some(away) = away {
+        if let Some(away) = calm::minority_away(context, stuck.from_ns, stuck.to_ns) {
             let said = answers.last(history);
             return StuckCause::MinorityAway { away, said };
         }
@@ -128,8 +127,10 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
         StuckOwner::Dead { .. } | StuckOwner::Unsure { .. } if !stuck.is_shown && !asked_anew => {
             StuckCause::NotKnown(NotKnown::ExpiryOrWakeUp)
         }
-        // a library may ask a memory of its own
-        StuckOwner::Dead { .. } | StuckOwner::Unsure { .. } if !stuck.is_shown && !polls => {
+        // a library may ask a memory of its own, and what stays may be of a later acquire
+        StuckOwner::Dead { .. } | StuckOwner::Unsure { .. }
+            if !stuck.is_shown && (!polls || may_be_of_another(context, stuck)) =>
+        {
             StuckCause::NotKnown(NotKnown::StaysOrRefusal)
         }
         StuckOwner::Dead { process, end, .. } => match history.events.get(end as usize) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::stuck::Stuck;
+use super::stuck::{Stuck, StuckOwner};
 use super::waits::Stall;
 use crate::context::Context;
 use crate::history::event::Kind;
@@ -179,6 +179,27 @@ pub(super) fn was_cut_off(context: &Context<'_>, stall: &Stall, lock: usize) -> 
         was_cut_off |= call.lock == history.locks[lock] && near.contains(&ended_ns);
     });
     was_cut_off
+}
+
+/// Whether what stays may be of an acquire of another process than the last holder's: of one whose outcome is not known, and that ended after
+/// that hold and was called before the lock was stuck.
+pub(super) fn may_be_of_another(context: &Context<'_>, stuck: &Stuck) -> bool {
+    let (StuckOwner::Dead { process, end, .. } | StuckOwner::Unsure { process, end }) = stuck.owner else {
+        return false;
+    };
+    let history = context.history;
+    let (ended_ns, died) = (history.event(end).time, history.deaths());
+    let mut may_be = false;
+    history.events.each_call(F::Acquire, |_, call| {
+        let over_ns = match history.events.answer(call.mate) {
+            Some((Kind::Info, ns)) => ns,
+            Some(_) => return,
+            None => died[call.process as usize],
+        };
+        let of_another = call.lock == history.locks[stuck.lock] && call.process != process;
+        may_be |= of_another && call.time <= stuck.from_ns && (ended_ns..u64::MAX).contains(&over_ns);
+    });
+    may_be
 }
 
 /// How the hold ended that began with this reply, and of which the server shows an owner since a grant at a position.

@@ -1,7 +1,9 @@
 //! HL001 in words: what an overlap is, how it came to that, and the likely cause.
 
 use super::extending::{REMOVED_BY_EXTENSION, got};
-use super::{EARLY_RELEASE, at, finding, in_brackets, length, many, thousands, violated};
+use super::{
+    EARLY_RELEASE, OVERWRITTEN, REMOVED_BY_A_REQUEST, at, finding, in_brackets, length, many, thousands, violated,
+};
 use crate::context::Context;
 use crate::exclusion::cause::{self, OverlapCause};
 use crate::exclusion::{DoubleGrant, Exclusion, OverlapClass, before_change, beyond_permits, given_up};
@@ -83,10 +85,7 @@ fn likely_of(class: OverlapClass) -> &'static str {
         OverlapClass::ForeignRelease => {
             "a client released a lock that it did not own: compare the owner and delete in one atomic step"
         }
-        OverlapClass::Overwritten => {
-            "an acquire wrote over the value of another owner: write it only where there is none (SET NX, a create, a \
-             transaction that compares)"
-        }
+        OverlapClass::Overwritten => OVERWRITTEN,
         OverlapClass::EarlyRelease => EARLY_RELEASE,
         OverlapClass::WrongExtension => REMOVED_BY_EXTENSION,
         OverlapClass::TooManyPermits => {
@@ -96,10 +95,18 @@ fn likely_of(class: OverlapClass) -> &'static str {
     }
 }
 
-/// The same where it depends on the second.
+/// Whether another client was releasing the lock when the grant of a hold was removed; taken as one where no grant is known.
+fn is_beside_a_release(context: &Context<'_>, hold: &LockHold) -> bool {
+    let grant = context.grants.of_hold(context.history, hold);
+    let removed_ns = grant.and_then(|grant| grant.revoked_ns(context.history));
+    removed_ns.is_none_or(|ns| context.release_of_another(hold, ns, limits::OBSERVER_LAG_NS).is_some())
+}
+
+/// The same where it depends on the two.
 fn of_class(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> &'static str {
     match class {
         OverlapClass::WrongExtension if extensions::began_again(context.history, &overlap.second) => EXTENDED_ANOTHERS,
+        OverlapClass::ForeignRelease if !is_beside_a_release(context, &overlap.first) => REMOVED_BY_A_REQUEST,
         class => likely_of(class),
     }
 }

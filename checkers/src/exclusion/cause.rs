@@ -112,7 +112,7 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, class: OverlapClass, overlap: 
 }
 
 /// The grant of a hold; or, where its end was not told, the last one of its owner that is shown again before a time: that is the same grant.
-fn shown_last<'a>(context: &'a Context<'_>, hold: &LockHold, until_ns: u64) -> Option<&'a ServerGrant> {
+pub(crate) fn shown_last<'a>(context: &'a Context<'_>, hold: &LockHold, until_ns: u64) -> Option<&'a ServerGrant> {
     let history = context.history;
     let grant = context.grants.of_hold(history, hold)?;
     let is_told = grant

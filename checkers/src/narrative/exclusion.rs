@@ -350,7 +350,7 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     let (a, b) = history.both(first.process, second.process);
     let token = |hold: &LockHold| in_brackets(hold.token(history).map(|token| format!("token {token}")));
     let grants = &context.grants;
-    let grant = grants.of_hold(history, first);
+    let grant = cause::shown_last(context, first, history.ns(overlap.from()));
     let by_the_server = [
         OverlapClass::ToldWithoutGrant,
         OverlapClass::ToldTwice,
@@ -359,7 +359,7 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     let before = overwritten_before_it_was_told(context, overlap, class);
     let is_by_the_server = by_the_server.contains(&class) || class == OverlapClass::TooManyPermits;
     let extended = extensions::began_again(history, second);
-    let taken = grant.filter(|_| !is_by_the_server && before.is_none() && !extended);
+    let taken = grant.filter(|own| !is_by_the_server && before.is_none() && !extended && !own.is_out_of_sight(history));
     let taken_ns = taken.and_then(|grant| grant.revoked_ns(history));
     let (first_ns, second_ns) = (history.ns(first.from), history.ns(second.from));
     let how = how_it_got_it(context, overlap, (&a, &token(first)), taken_ns);

@@ -251,6 +251,8 @@ fn never_ends(context: &Context<'_>, stuck: &Stuck, cause: &StuckCause<'_>) -> S
     }
 }
 
+/// How taps name requests that only remove, in small letters.
+const REMOVALS: [&str; 5] = ["del", "unl", "leaserevoke", "advisory_unlock", "release_lock"];
 const END_NOT_NOTICED: &str = "the end of the last grant, which the observer did not see, was not noticed: the wake-up was lost, or the \
      waiters wait for the wrong node";
 const NOT_ANSWERED: &str = "the server showed no owner, and no acquire was answered: a request without a time limit waits for an answer \
@@ -271,7 +273,7 @@ fn likely(cause: StuckCause<'_>) -> String {
         }
         StuckCause::Dropped(DroppedMessage { message, f, .. }) => {
             let MessageMatch { message, client, .. } = message;
-            let removes = message.to_lowercase().starts_with("del");
+            let removes = REMOVALS.iter().any(|name| message.to_lowercase().starts_with(name));
             let advice = if f == F::Release || removes {
                 "send the removal again until it is answered, and let the lock expire"
             } else {

@@ -6,6 +6,9 @@ use crate::context::Context;
 use crate::history::{F, MessageMatch, Window};
 use crate::limits;
 
+/// Messages that keep a session or a lease, and have no part in an acquire or a release.
+const KEEPS: [&str; 3] = ["ping", "PING", "LeaseKeepAlive"];
+
 /// A message that a fault dropped while its client asked for the lock that is stuck, or released it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DroppedMessage<'a> {
@@ -39,7 +42,8 @@ pub(crate) fn dropped_message<'a>(context: &'a Context<'_>, stuck: &Stuck) -> Op
         .iter()
         .filter(|window| window.fault.starts_with("drop-"));
     let drops = drops.filter_map(|window| Some((window, window.healed.as_ref()?.matched.as_ref()?)));
-    let before = drops.filter(|(_, message)| message.done && message.time_ns <= stuck.to_ns);
+    let matters = |message: &MessageMatch| message.done && !KEEPS.contains(&message.message.as_str());
+    let before = drops.filter(|(_, message)| matters(message) && message.time_ns <= stuck.to_ns);
     let (window, message) = before.max_by_key(|(_, message)| message.time_ns)?;
     let client: u32 = message.client.strip_prefix('c')?.parse().ok()?;
     if owner.is_some_and(|process| history.client_of(process) != client) {

@@ -1,6 +1,7 @@
 //! HL005 in words: which lock was stuck, since when, who owned it and who waited.
 
 use super::{at, finding, in_brackets, length, many, violated};
+use crate::calm::MinorityAway;
 use crate::context::Context;
 use crate::finding::{Because, Finding, Property, Verdict, Violation};
 use crate::history::names::NONE;
@@ -123,7 +124,7 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
     }
     let cause = progress::cause(context, stuck);
     let never_ends = never_ends(context, stuck, &cause);
-    violation.likely = Some(likely(cause) + &never_ends);
+    violation.likely = Some(likely(context, cause) + &never_ends);
     violation.figure("stuck_ms", (stuck.to_ns - stuck.from_ns) as f64 / 1e6);
     violation
 }
@@ -262,7 +263,7 @@ const REFUSED_THOUGH_FREE: &str = "the server showed no owner, and new acquires 
 const NOT_RECORDED: &str = "the owner on the server is not recorded; with `keys` in the contract, the observer records it";
 
 /// The likely cause, and how to mend it.
-fn likely(cause: StuckCause<'_>) -> String {
+fn likely(context: &Context<'_>, cause: StuckCause<'_>) -> String {
     match cause {
         StuckCause::NeverWorked(None) => "no acquire was ever answered".to_owned(),
         StuckCause::NeverWorked(Some(said)) => {
@@ -283,14 +284,7 @@ fn likely(cause: StuckCause<'_>) -> String {
             format!("`{message}` of {client} never reached the server: {advice}")
         }
         StuckCause::OnlyErrors(said) => only_errors(said),
-        StuckCause::MinorityAway { away, said } => format!(
-            "{} {} kept a minority of the servers away ({}), and no client got the lock from the others{}: wait for one server for \
-             much less than a lease, and count its error as one refusal",
-            away.window.fault,
-            away.window.number,
-            Vec::from_iter(away.servers).join(" "),
-            in_brackets(said.map(|said| format!("last answer: `{said}`")))
-        ),
+        StuckCause::MinorityAway { away, said } => minority_away(context, &away, said),
         StuckCause::RefusedRenew(message) => format!(
             "refused acquires send `{message}`: if it is for the lock's own key, what a client left never expires while others ask; let only \
              the owner renew"
@@ -321,6 +315,25 @@ fn likely(cause: StuckCause<'_>) -> String {
         StuckCause::NotKnown(between) => not_known(between, NOT_RECORDED),
         StuckCause::NotSeen(between) => not_known(between, "the observer had lost sight of the server"),
     }
+}
+
+/// Stores whose servers agree on each lock among themselves, so that a client needs one of them.
+const OF_ONE_CLUSTER: [&str; 3] = ["zk", "etcd", "nats"];
+
+/// Of a lock that nobody got while less than half of the servers were away.
+fn minority_away(context: &Context<'_>, away: &MinorityAway<'_>, said: Option<&str>) -> String {
+    let store = context.history.header.backend.as_deref();
+    let advice = match store.is_some_and(|store| OF_ONE_CLUSTER.contains(&store)) {
+        true => "limit the time of each request, and connect to another server when one does not answer",
+        false => "wait for one server for much less than a lease, and count its error as one refusal",
+    };
+    format!(
+        "{} {} kept a minority of the servers away ({}), and no client got the lock from the others{}: {advice}",
+        away.window.fault,
+        away.window.number,
+        Vec::from_iter(away.servers.iter().copied()).join(" "),
+        in_brackets(said.map(|said| format!("last answer: `{said}`")))
+    )
 }
 
 /// Words of errors whose reason is the connection to the store, in small letters.

@@ -415,7 +415,7 @@ fn one_of(Suspects { ended, died, waits }: Suspects) -> String {
             "an acquire that gave up, or whose reply was lost, left it behind",
         ),
         (died, "a client that died in its acquire left it without an expiry"),
-        (waits, "it is of an acquire that still waits and was not told"),
+        (waits, "it is of an acquire that went on waiting and was not told"),
     ];
     let may_be = all.iter().filter(|(may_be, _)| *may_be).map(|(_, why)| *why);
     format!(

@@ -49,7 +49,7 @@ pub(crate) struct Suspects {
     pub ended: bool,
     /// A client that died in its acquire.
     pub died: bool,
-    /// An acquire that was never answered: it may be the owner, and not know.
+    /// An acquire that was not answered, of a client that lived on: it may be the owner, and not know.
     pub waits: bool,
 }
 
@@ -73,7 +73,7 @@ impl Suspects {
             let died_ns = deaths[ask.call.process as usize];
             match ask.reply {
                 Some(reply) if reply.time < died_ns => suspects.ended |= reply.time >= since_ns,
-                None if died_ns == u64::MAX => suspects.waits = true,
+                _ if died_ns > granted_ns + limits::OBSERVER_LAG_NS => suspects.waits = true,
                 _ => suspects.died |= died_ns >= since_ns,
             }
         }

@@ -139,7 +139,8 @@ impl<'a> OwnerNames<'a> {
         process
     }
 
-    /// The one process that was killed before its acquire was answered, where no other acquire ended without an outcome at that time.
+    /// The one process that was killed before its acquire was answered, where no other acquire can be the one that was granted. Of clients that
+    /// share a process, the first that was killed with it.
     fn killed_in_its_acquire(&self, lock: usize, grant: &ServerGrant) -> Option<u32> {
         let history = self.context.history;
         let granted_ns = grant.granted_ns(history)?;
@@ -159,13 +160,20 @@ impl<'a> OwnerNames<'a> {
                 }
                 Some((_, ns)) if ns < died_ns => is_sure &= ns < since_ns,
                 None if died.is_none() => is_sure = false,
+                // one that lived on was there to be told
+                _ if died_ns > granted_ns + limits::OBSERVER_LAG_NS => is_sure = false,
                 _ if died_ns >= since_ns => {
                     killed.insert(call.process);
                 }
                 _ => {}
             }
         });
-        killed.first().copied().filter(|_| is_sure && killed.len() == 1)
+        let per_process = history.header.per_process.unwrap_or(1).max(1);
+        let shared: BTreeSet<u32> = killed
+            .iter()
+            .map(|process| history.client_of(*process) / per_process)
+            .collect();
+        killed.first().copied().filter(|_| is_sure && shared.len() == 1)
     }
 
     /// A grant that is not removed although its live owner neither holds nor asks.

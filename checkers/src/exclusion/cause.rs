@@ -1,9 +1,12 @@
 //! How two clients came to hold one lock, as far as the history tells: by what was done to the first one until its lease ended, and by how
 //! the server says that its grant ended.
 
-use super::{OverlapClass, granted_after_ns};
+use std::iter;
+
+use super::{OverlapClass, beyond_permits, granted_after_ns};
 use crate::calm;
 use crate::context::Context;
+use crate::grants::ServerGrant;
 use crate::history::names::NONE;
 use crate::history::{MessageMatch, RevokeCause, Window};
 use crate::holds::{Ended, LockHold};
@@ -30,8 +33,8 @@ pub(crate) struct LateAnswer {
 pub(crate) enum OverlapCause<'a> {
     /// What its class says.
     OfClass(OverlapClass),
-    /// All servers came back without it.
-    Forgotten(&'a Window),
+    /// All servers came back without it. `may_be_over`: so late that its lease may have run out while they were away.
+    Forgotten { window: &'a Window, may_be_over: bool },
     /// A replica took over that did not have it.
     Failover,
     /// The wall clock of a server was stepped, by which it counts a time to live.
@@ -54,8 +57,8 @@ pub(crate) enum OverlapCause<'a> {
     CutOff { window: &'a Window, is_told: bool },
     /// Nothing was done to the first, and it went on after its lease.
     PastItsLease { is_told: bool },
-    /// Nobody saw whom the server gave the lock to.
-    NotKnown,
+    /// Nobody saw whom the server gave the lock to. `may_be_over`: it is renewed, and has been held for a lease.
+    NotKnown { may_be_over: bool },
 }
 
 /// How it came to an overlap of that class.
@@ -82,7 +85,10 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, class: OverlapClass, overlap: 
     }
     if let Some(window) = server_that_forgot(context, first, from_ns).filter(|_| class != OverlapClass::TooManyPermits)
     {
-        return OverlapCause::Forgotten(window);
+        // however late its last renewal was
+        let away_ns = from_ns.saturating_sub(window.start_ns);
+        let may_be_over = away_ns >= context.lease_ns / 100 * limits::RENEWED_SHARE_PERCENT;
+        return OverlapCause::Forgotten { window, may_be_over };
     }
     let mut both = [&overlap.second, first].into_iter();
     if let Some(late) = both.find_map(|hold| answered_too_late(context, hold)) {
@@ -97,19 +103,30 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, class: OverlapClass, overlap: 
         OverlapClass::StaleHolder => stale(context, overlap, at_the_end),
         OverlapClass::ToldTwice => match ended_connection(context, overlap) {
             Some(window) => OverlapCause::ConnectionEnded { client, window },
-            None if context.not_watched.is_some() => OverlapCause::NotKnown,
+            None if context.not_watched.is_some() => OverlapCause::NotKnown { may_be_over: false },
             None => OverlapCause::OfClass(class),
         },
-        OverlapClass::TooManyPermits => match at_the_end {
-            Some(window) if window.stops() => OverlapCause::StoodStill,
-            Some(window) => OverlapCause::CutOff {
-                window,
-                is_told: history.counts.lost > 0,
-            },
-            None => OverlapCause::OfClass(class),
-        },
+        OverlapClass::TooManyPermits => stale_permits(context, overlap).unwrap_or(OverlapCause::OfClass(class)),
         _ => OverlapCause::OfClass(class),
     }
+}
+
+/// The grant of a hold; or, where its end was not told, the last one of its owner that is shown again before a time: that is the same grant.
+pub(crate) fn shown_last<'a>(context: &'a Context<'_>, hold: &LockHold, until_ns: u64) -> Option<&'a ServerGrant> {
+    let history = context.history;
+    let grant = context.grants.of_hold(history, hold)?;
+    let is_told = grant
+        .cause(history)
+        .is_some_and(|cause| cause != RevokeCause::OutOfSight);
+    if is_told || grant.revoked == NONE {
+        return Some(grant);
+    }
+    let is_again = |other: &&ServerGrant| {
+        let ns = other.granted_ns(history);
+        other.granted > grant.revoked && ns.is_some_and(|ns| ns <= until_ns)
+    };
+    let own = context.grants.of_owner(history, hold);
+    own.filter(is_again).last().or(Some(grant))
 }
 
 /// Why a holder went on without its lock: what was done to it, if anything, and how its grant ended.
@@ -117,7 +134,7 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     let history = context.history;
     let (first, from_ns) = (&overlap.first, history.ns(overlap.from()));
     let client = history.client_of(first.process);
-    let grant = context.grants.of_hold(history, first);
+    let grant = shown_last(context, first, from_ns);
     let cause = grant.and_then(|grant| grant.cause(history));
     if cause == Some(RevokeCause::Failover) {
         return OverlapCause::Failover;
@@ -148,7 +165,11 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     // of one that waited for it, and to which nothing was done since, the lease may be as young as its answer
     let may_run = at_the_end.is_none() && runs_since(history.ns(first.from));
     if ended_ns.is_none() && (runs || may_run) {
-        return OverlapCause::NotKnown;
+        return OverlapCause::NotKnown { may_be_over: false };
+    }
+    // nor where it is renewed, and nothing kept that back: then a hold of many leases is none past its lease
+    if ended_ns.is_none() && at_the_end.is_none() && history.header.promises.renews == Some(true) {
+        return OverlapCause::NotKnown { may_be_over: true };
     }
     let is_told = history.counts.lost > 0;
     // however late a renewal is, an acquire leaves more of a lease than that, and nothing that befalls its client shortens it
@@ -164,10 +185,37 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     if let Some(message) = at_the_end.and_then(|window| window.healed.as_ref()?.matched.as_ref()) {
         return OverlapCause::MessageKept(message);
     }
+    let renews = history.header.promises.renews != Some(false);
     match (early, at_the_end) {
+        // a lease that is renewed may be older than the acquire, and ends so soon when its renewal is kept back
+        (Some((lasted_ns, _)), Some(window)) if renews && lasted_ns >= far_too_early => {
+            OverlapCause::CutOff { window, is_told }
+        }
         (Some((lasted_ns, lease_ms)), _) => OverlapCause::EndedEarly { lasted_ns, lease_ms },
         (None, Some(window)) => OverlapCause::CutOff { window, is_told },
         (None, None) => OverlapCause::PastItsLease { is_told },
+    }
+}
+
+/// Why one of those who held permits went on, where its lease may be over: which of them had one too many is not known.
+fn stale_permits<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<OverlapCause<'a>> {
+    let history = context.history;
+    let may_be_over = |hold: &&LockHold| {
+        let held_ns = history.ns(overlap.from()).saturating_sub(history.ns(hold.from));
+        history.header.lease_ms.is_some() && held_ns >= context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT
+    };
+    let holds = iter::once(&overlap.first).chain(beyond_permits(context, overlap));
+    let old: Vec<LockHold> = holds.filter(may_be_over).copied().collect();
+    let mut windows = old.iter().filter_map(|hold| {
+        let second = overlap.second;
+        end_of_lease(context, &Overlap { first: *hold, second })
+    });
+    let is_told = history.counts.lost > 0;
+    let ends_by_itself = !old.is_empty() && history.header.promises.renews == Some(false);
+    match windows.next() {
+        Some(window) if window.stops() => Some(OverlapCause::StoodStill),
+        Some(window) => Some(OverlapCause::CutOff { window, is_told }),
+        None => ends_by_itself.then_some(OverlapCause::PastItsLease { is_told }),
     }
 }
 
@@ -177,13 +225,15 @@ pub(crate) fn end_of_lease<'a>(context: &'a Context<'_>, overlap: &Overlap) -> O
     let history = context.history;
     let (first, from_ns) = (&overlap.first, history.ns(overlap.from()));
     let client = history.client_of(first.process);
-    let grant = context.grants.of_hold(history, first);
+    let grant = shown_last(context, first, from_ns);
     let shown_ns = grant.and_then(|grant| grant.revoked_ns(history));
     // without the server's word, of one that is not renewed
     let renews = history.header.promises.renews != Some(false);
     let promised_ns = || (!renews).then(|| first.asked_ns(history) + context.lease_ns);
     let ended_ns = shown_ns.or_else(promised_ns).map(|ns| ns.min(from_ns));
-    let stopped = |window: &&Window| window.stops() && covers(context, window, ended_ns, from_ns);
+    // the observer's line of the end comes late and never early
+    let was_over = |window: &Window| shown_ns.is_some_and(|ns| ns + limits::OBSERVER_LAG_NS < window.start_ns);
+    let stopped = |window: &&Window| window.stops() && !was_over(window) && covers(context, window, ended_ns, from_ns);
     // a lease ends when its renewal was kept back for as long
     let until_ns = ended_ns.unwrap_or(from_ns);
     let near_ns = until_ns.saturating_sub(context.lease_ns + limits::OBSERVER_LAG_NS);
@@ -302,7 +352,10 @@ fn stepped_client<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<(u3
         let window = windows.find(|window| window.fault == "clock" && window.is_of_clients())?;
         Some((client, window))
     };
-    let second = stepped(&overlap.second, overlap.second.asked_ns(history));
+    // a grant that the server let run out, the clock of the next owner did not end
+    let first = context.grants.of_hold(history, &overlap.first);
+    let ran_out = first.is_some_and(|grant| grant.has_expired(history));
+    let second = stepped(&overlap.second, overlap.second.asked_ns(history)).filter(|_| !ran_out);
     second.or_else(|| stepped(&overlap.first, history.ns(overlap.first.from)))
 }
 
@@ -323,9 +376,13 @@ fn server_that_forgot<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u
     let grant = context.grants.of_hold(history, first)?;
     let ended_ns = grant.revoked_ns(history).unwrap_or(u64::MAX);
     let told = matches!(grant.cause(history), Some(cause) if cause.is_removal() || cause == RevokeCause::Expired);
+    // what is shown again after it, the servers had kept
+    let again = shown_last(context, first, from_ns).filter(|last| last.granted != grant.granted);
+    let again_ns = again.and_then(|last| last.granted_ns(history)).unwrap_or(0);
     let restarts = |window: &&Window| {
         let held = history.ns(first.from) <= window.start_ns && window.start_ns <= from_ns;
-        held && window.restarts_servers() && window.start_ns <= ended_ns && calm::takes_all_servers(context, window)
+        let restarts = window.restarts_servers() && calm::takes_all_servers(context, window);
+        held && restarts && window.start_ns <= ended_ns && again_ns <= window.start_ns
     };
     context.windows.iter().rev().filter(|_| !told).find(restarts)
 }

@@ -92,8 +92,13 @@ fn unanswered(context: &Context<'_>, late: UnansweredCall) -> Violation {
         None => "No answer came before the history ended or the process died.".to_owned(),
     };
     violation.say(history, text, reply.as_slice());
-    violation.likely =
-        Some("the library waits for an event that does not come, and does not keep its own time limit".into());
+    let likely = match reply {
+        None => "the library waits for an event that does not come, and does not keep its own time limit",
+        Some(_) => {
+            "the library does not keep its own time limit while it waits for an event, for an answer, or for another call of its process"
+        }
+    };
+    violation.likely = Some(likely.into());
     violation
 }
 

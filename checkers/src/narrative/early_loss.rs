@@ -88,23 +88,31 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
     };
     violation.show(history, end, role);
     violation.say(history, text, &[end]);
-    violation.likely = Some(
-        match loss.grant {
-            _ if extends => {
-                "an extension that is answered ok does not lengthen the lease on the server, or by less than a lease: look at the \
-                 time to live that it sets, and at the answer that it reads"
-            }
-            Some(_) => {
-                "the client sets a time to live that differs from the requested lease, or sets it in another unit than the \
-                 store's"
-            }
-            None => "the library reports a loss for another reason, such as an unknown message or a timer that is too short",
-        }
-        .to_owned(),
-    );
+    violation.likely = Some(likely(context, loss, extends, is_told).to_owned());
     violation.follows = context.root_of(hold.got);
     violation.figure("lasted_ms", loss.lasted_ns as f64 / 1e6);
     violation
+}
+
+/// Why a hold ended early. `extends`: it had been extended; `is_told`: its next extension was answered `not held`.
+fn likely(context: &Context<'_>, loss: &EarlyLoss<'_>, extends: bool, is_told: bool) -> &'static str {
+    match loss.grant {
+        _ if extends => {
+            "an extension that is answered ok does not lengthen the lease on the server, or by less than a lease: look at the time to live \
+             that it sets, and at the answer that it reads"
+        }
+        Some(_) if !context.grants.is_single(context.history, loss.hold) => {
+            "the client sets a time to live that differs from the requested lease, or in another unit than the store's, or renews too late \
+             the session that its locks belong to"
+        }
+        Some(_) => {
+            "the client sets a time to live that differs from the requested lease, or sets it in another unit than the store's"
+        }
+        None if is_told => {
+            "the client sets a time to live that is shorter than the requested lease, or another client removed the lock"
+        }
+        None => "the library reports a loss for another reason, such as an unknown message or a timer that is too short",
+    }
 }
 
 fn say_extension(context: &Context<'_>, who: &str, call: u32, violation: &mut Violation) {

@@ -1,7 +1,9 @@
 //! HL001 in words: what an overlap is, how it came to that, and the likely cause.
 
 use super::extending::{REMOVED_BY_EXTENSION, got};
-use super::{EARLY_RELEASE, at, finding, in_brackets, length, many, thousands, violated};
+use super::{
+    EARLY_RELEASE, OVERWRITTEN, REMOVED_BY_A_REQUEST, at, finding, in_brackets, length, many, thousands, violated,
+};
 use crate::context::Context;
 use crate::exclusion::cause::{self, OverlapCause};
 use crate::exclusion::{DoubleGrant, Exclusion, OverlapClass, before_change, beyond_permits, given_up};
@@ -83,10 +85,7 @@ fn likely_of(class: OverlapClass) -> &'static str {
         OverlapClass::ForeignRelease => {
             "a client released a lock that it did not own: compare the owner and delete in one atomic step"
         }
-        OverlapClass::Overwritten => {
-            "an acquire wrote over the value of another owner: write it only where there is none (SET NX, a create, a \
-             transaction that compares)"
-        }
+        OverlapClass::Overwritten => OVERWRITTEN,
         OverlapClass::EarlyRelease => EARLY_RELEASE,
         OverlapClass::WrongExtension => REMOVED_BY_EXTENSION,
         OverlapClass::TooManyPermits => {
@@ -96,10 +95,18 @@ fn likely_of(class: OverlapClass) -> &'static str {
     }
 }
 
-/// The same where it depends on the second.
+/// Whether another client was releasing the lock when the grant of a hold was removed; taken as one where no grant is known.
+fn is_beside_a_release(context: &Context<'_>, hold: &LockHold) -> bool {
+    let grant = context.grants.of_hold(context.history, hold);
+    let removed_ns = grant.and_then(|grant| grant.revoked_ns(context.history));
+    removed_ns.is_none_or(|ns| context.release_of_another(hold, ns, limits::OBSERVER_LAG_NS).is_some())
+}
+
+/// The same where it depends on the two.
 fn of_class(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> &'static str {
     match class {
         OverlapClass::WrongExtension if extensions::began_again(context.history, &overlap.second) => EXTENDED_ANOTHERS,
+        OverlapClass::ForeignRelease if !is_beside_a_release(context, &overlap.first) => REMOVED_BY_A_REQUEST,
         class => likely_of(class),
     }
 }
@@ -108,8 +115,34 @@ const STOOD_STILL: &str = "the holder was stopped while its lease ran out, and n
      refuse stale tokens";
 const EXTENDED_ANOTHERS: &str = "an `extend` was answered ok although another client had the lock by then: compare the owner and set the time \
      to live in one atomic step";
-const NOT_KNOWN: &str = "not known from this history: the owner on the server is not recorded; the server lost the lock, a client removed \
-     it, or an acquire was answered `ok` without a grant";
+
+fn forgotten(window: &Window, may_be_over: bool) -> String {
+    format!(
+        "the lock was gone after {} {} of {}: a server that restarts without its data grants a held lock again{}; let it write to \
+         disk before it answers, or ask a majority of servers",
+        window.fault,
+        window.number,
+        window.started.targets.join(" "),
+        if may_be_over {
+            ", and by then the lease may have run out as well"
+        } else {
+            ""
+        }
+    )
+}
+
+fn not_known(context: &Context<'_>, may_be_over: bool) -> String {
+    format!(
+        "not known from this history: the owner on the server is not recorded; the server lost the lock, a client removed it, {}or an \
+         acquire was answered `ok` without a grant{}",
+        if may_be_over {
+            "a renewal did not come in time, "
+        } else {
+            ""
+        },
+        not_seen(context)
+    )
+}
 
 /// Why nobody saw it, and what would tell.
 fn not_seen(context: &Context<'_>) -> &'static str {
@@ -125,13 +158,7 @@ fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> Stri
     let cause = cause::cause(context, class, overlap);
     match cause {
         OverlapCause::OfClass(class) => of_class(context, class, overlap).to_owned(),
-        OverlapCause::Forgotten(window) => format!(
-            "the lock was gone after {} {} of {}: a server that restarts without its data grants a held lock again; let it \
-             write to disk before it answers, or ask a majority of servers",
-            window.fault,
-            window.number,
-            window.started.targets.join(" ")
-        ),
+        OverlapCause::Forgotten { window, may_be_over } => forgotten(window, may_be_over),
         OverlapCause::Failover => {
             "the promoted replica did not have the lock: a lock on a single master does not survive a failover; ask a \
              majority, or let the store refuse stale tokens"
@@ -187,7 +214,7 @@ fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> Stri
         OverlapCause::PastItsLease { is_told } => {
             format!("{}{}", likely_of(OverlapClass::StaleHolder), never_told(is_told))
         }
-        OverlapCause::NotKnown => format!("{NOT_KNOWN}{}", not_seen(context)),
+        OverlapCause::NotKnown { may_be_over } => not_known(context, may_be_over),
     }
 }
 
@@ -323,7 +350,7 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     let (a, b) = history.both(first.process, second.process);
     let token = |hold: &LockHold| in_brackets(hold.token(history).map(|token| format!("token {token}")));
     let grants = &context.grants;
-    let grant = grants.of_hold(history, first);
+    let grant = cause::shown_last(context, first, history.ns(overlap.from()));
     let by_the_server = [
         OverlapClass::ToldWithoutGrant,
         OverlapClass::ToldTwice,
@@ -332,7 +359,7 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     let before = overwritten_before_it_was_told(context, overlap, class);
     let is_by_the_server = by_the_server.contains(&class) || class == OverlapClass::TooManyPermits;
     let extended = extensions::began_again(history, second);
-    let taken = grant.filter(|_| !is_by_the_server && before.is_none() && !extended);
+    let taken = grant.filter(|own| !is_by_the_server && before.is_none() && !extended && !own.is_out_of_sight(history));
     let taken_ns = taken.and_then(|grant| grant.revoked_ns(history));
     let (first_ns, second_ns) = (history.ns(first.from), history.ns(second.from));
     let how = how_it_got_it(context, overlap, (&a, &token(first)), taken_ns);

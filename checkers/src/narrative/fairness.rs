@@ -44,11 +44,12 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fairness) -> Finding {
     told
 }
 
-/// Of a hundred hand-overs, how many may be to the one that has just released where those who wait are served in turn.
-const TO_THE_SAME: usize = 5;
+/// Of a hundred hand-overs, how many may be to the one that has just released where those who wait are served in turn; and how many must be
+/// where that one is first each time.
+const TO_THE_SAME: [usize; 2] = [5, 50];
 
-/// Whether those who got the lock while one starved were hardly ever those who had just released it.
-fn take_turns(context: &Context<'_>, starved: &Starved) -> bool {
+/// Why one starved, by how often others got the lock that had just released it.
+fn served_instead(context: &Context<'_>, starved: &Starved) -> &'static str {
     let history = context.history;
     let within = |hold: &&LockHold| (starved.from_ns..=starved.to_ns).contains(&history.ns(hold.from));
     let holds: Vec<&LockHold> = context.holds.by_lock[starved.lock].iter().filter(within).collect();
@@ -57,8 +58,18 @@ fn take_turns(context: &Context<'_>, starved: &Starved) -> bool {
         .windows(2)
         .filter(|pair| client(pair[0]) == client(pair[1]))
         .count();
-    // of one client, each hand-over is to the same
-    holds.len() > 10 && same * 100 <= holds.len() * TO_THE_SAME
+    let [few, most] = TO_THE_SAME;
+    match same * 100 {
+        // of one client, each hand-over is to the same
+        same if holds.len() > 10 && same <= holds.len() * few => {
+            "the others took turns, and this client got no turn: look for an action by which it loses its place in the queue, such as a \
+             new call, or at how rarely it asks"
+        }
+        same if same >= holds.len() * most => {
+            "the client that released last asks again before a waiter does: let waiters queue, or pause after a release"
+        }
+        _ => "waiters do not get the lock in the order in which they asked for it: let waiters queue",
+    }
 }
 
 fn starvation(context: &Context<'_>, starved: &Starved) -> Violation {
@@ -97,14 +108,10 @@ fn starvation(context: &Context<'_>, starved: &Starved) -> Violation {
     violation.say(history, text, &[]);
     let likely = match starved.how {
         Starving::Refused => {
-            "the client keeps using a session, lease or connection that is over, and never opens another"
+            "each call of this client fails for a reason of its own: look at what it keeps after an error, such as a session, a lease or a \
+             connection that is over"
         }
-        _ if take_turns(context, starved) => {
-            "the others took turns, and this client got no turn: look for an action by which it loses its place in the queue, such as a new call"
-        }
-        _ => {
-            "the client that released last asks again before a waiter does: let waiters queue, or pause after a release"
-        }
+        _ => served_instead(context, starved),
     };
     violation.likely = Some(likely.into());
     violation.figure("starved_ms", (starved.to_ns - starved.from_ns) as f64 / 1e6);

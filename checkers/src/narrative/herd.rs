@@ -161,10 +161,12 @@ fn describe(context: &Context<'_>, hand_over: &HandOver, limit: u64) -> Violatio
     violation.say(history, text, &hand_over.woken);
     let text = format!("{} of them got the lock.", hand_over.useful);
     violation.say(history, text, &[]);
-    violation.likely = Some(
+    let likely = if woken * 4 < waiters * 3 {
+        "several waiters watch the same node or key, so one change wakes them; in a queue each watches only the one ahead"
+    } else {
         "every waiter watches the same node or key, so one change wakes all; in a queue each watches only the one ahead"
-            .into(),
-    );
+    };
+    violation.likely = Some(likely.into());
     violation.figure("woken", woken as f64);
     violation.figure("waiters", waiters as f64);
     violation.figure("useful", hand_over.useful as f64);

@@ -32,6 +32,14 @@ use crate::watched::NotWatched;
 pub(crate) const EARLY_RELEASE: &str =
     "the release does not count the acquires of its owner: free the lock only with the last release";
 
+/// The likely cause of a value that was overwritten while its owner held the lock.
+pub(crate) const OVERWRITTEN: &str = "an acquire wrote over the value of another owner: write it only where there is none (SET NX, a create, \
+     a transaction that compares)";
+
+/// The likely cause of a lock that a request removed while no other client was releasing it: a release that was lost or late may be that request.
+pub(crate) const REMOVED_BY_A_REQUEST: &str = "a request removed the lock of another client: look at a release that came late, at an acquire \
+     that gives up or takes over, and at a close; compare the owner and delete in one atomic step";
+
 /// A length of time for a person: `1.84s`, `840ms`, `8.4ms`, `120µs`.
 pub(crate) fn length(ns: u64) -> String {
     match ns {

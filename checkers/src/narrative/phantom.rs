@@ -1,10 +1,14 @@
 //! HL007 in words: grants that the server never gave, had taken back, that another process removed, or that no client was told of.
 
 use super::extending::REMOVED_BY_EXTENSION;
-use super::{EARLY_RELEASE, at, finding, in_brackets, length, many, not_watched, thousands, violated};
+use super::{
+    EARLY_RELEASE, OVERWRITTEN, REMOVED_BY_A_REQUEST, at, finding, in_brackets, length, many, not_watched, thousands,
+    violated,
+};
 use crate::context::Context;
 use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::grants::ServerGrant;
+use crate::history::RevokeCause;
 use crate::history::event::Kind;
 use crate::holds::LockHold;
 use crate::limits;
@@ -189,13 +193,19 @@ fn foreign_release(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, 
     let history = context.history;
     let who = history.who(hold.process);
     let mut violation = start(context, "foreign-release", hold, removed_ns);
+    let is_overwritten = grant.cause(history) == Some(RevokeCause::Overwritten);
+    let release = context.release_of_another(hold, removed_ns, limits::OBSERVER_LAG_NS);
+    let what = match release {
+        _ if is_overwritten => "overwritten",
+        Some(_) => "released",
+        None => "removed",
+    };
     violation.summary = format!(
-        "the lock `{}` was released by another client while {who} held it",
+        "the lock `{}` was {what} by another client while {who} held it",
         violation.lock
     );
     violation.show(history, grant.revoked, "removed on request");
     let cause = grant.cause(history).map(|cause| cause.to_string()).unwrap_or_default();
-    let release = context.release_of_another(hold, removed_ns, limits::OBSERVER_LAG_NS);
     match release {
         Some(call) => {
             let (by, called) = (history.who(history.event(call).process), at(history.event(call).time));
@@ -215,10 +225,14 @@ fn foreign_release(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, 
         at(history.ns(hold.to))
     );
     violation.say(history, text, &[hold.end]);
-    violation.likely = Some(
-        "a release that does not compare the owner, or compares and deletes in two steps, came late from an earlier holder"
-            .into(),
-    );
+    let likely = match release {
+        _ if is_overwritten => OVERWRITTEN,
+        Some(_) => {
+            "a release that does not compare the owner, or compares and deletes in two steps, came late from an earlier holder"
+        }
+        None => REMOVED_BY_A_REQUEST,
+    };
+    violation.likely = Some(likely.into());
     violation
 }
 

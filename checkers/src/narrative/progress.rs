@@ -1,13 +1,14 @@
 //! HL005 in words: which lock was stuck, since when, who owned it and who waited.
 
 use super::{at, finding, in_brackets, length, many, violated};
+use crate::calm::MinorityAway;
 use crate::context::Context;
 use crate::finding::{Because, Finding, Property, Verdict, Violation};
 use crate::history::names::NONE;
 use crate::history::{F, MessageMatch, Window};
 use crate::progress::{
     self, DroppedMessage, LeftBehind, LeftBy, NotKnown, ProgressAfterHeal, ProgressOutcome, Stuck, StuckCause,
-    StuckClass, StuckOwner,
+    StuckClass, StuckOwner, Suspects,
 };
 use crate::wait::Wait;
 
@@ -123,7 +124,7 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
     }
     let cause = progress::cause(context, stuck);
     let never_ends = never_ends(context, stuck, &cause);
-    violation.likely = Some(likely(cause) + &never_ends);
+    violation.likely = Some(likely(context, cause) + &never_ends);
     violation.figure("stuck_ms", (stuck.to_ns - stuck.from_ns) as f64 / 1e6);
     violation
 }
@@ -253,8 +254,18 @@ fn never_ends(context: &Context<'_>, stuck: &Stuck, cause: &StuckCause<'_>) -> S
     }
 }
 
+/// How taps name requests that only remove, in small letters.
+const REMOVALS: [&str; 5] = ["del", "unl", "leaserevoke", "advisory_unlock", "release_lock"];
+const END_NOT_NOTICED: &str = "the end of the last grant, which the observer did not see, was not noticed: the wake-up was lost, or the \
+     waiters wait for the wrong node";
+const NOT_ANSWERED: &str = "the server showed no owner, and no acquire was answered: a request without a time limit waits for an answer \
+     that was lost, or the library checks something other than the lock";
+const REFUSED_THOUGH_FREE: &str = "the server showed no owner, and new acquires were still refused: the library checks something other than \
+     the lock, such as a place in a queue, its own memory, or the late reply to an earlier request";
+const NOT_RECORDED: &str = "the owner on the server is not recorded; with `keys` in the contract, the observer records it";
+
 /// The likely cause, and how to mend it.
-fn likely(cause: StuckCause<'_>) -> String {
+fn likely(context: &Context<'_>, cause: StuckCause<'_>) -> String {
     match cause {
         StuckCause::NeverWorked(None) => "no acquire was ever answered".to_owned(),
         StuckCause::NeverWorked(Some(said)) => {
@@ -265,7 +276,7 @@ fn likely(cause: StuckCause<'_>) -> String {
         }
         StuckCause::Dropped(DroppedMessage { message, f, .. }) => {
             let MessageMatch { message, client, .. } = message;
-            let removes = message.to_lowercase().starts_with("del");
+            let removes = REMOVALS.iter().any(|name| message.to_lowercase().starts_with(name));
             let advice = if f == F::Release || removes {
                 "send the removal again until it is answered, and let the lock expire"
             } else {
@@ -274,28 +285,20 @@ fn likely(cause: StuckCause<'_>) -> String {
             };
             format!("`{message}` of {client} never reached the server: {advice}")
         }
-        StuckCause::OnlyErrors(said) => format!(
-            "every acquire was answered with an error, the last one with `{said}`: no request reached the lock, so look at how the \
-             clients reconnect"
-        ),
-        StuckCause::MinorityAway { away, said } => format!(
-            "{} {} kept a minority of the servers away ({}), and no client got the lock from the others{}: wait for one server for \
-             much less than a lease, and count its error as one refusal",
-            away.window.fault,
-            away.window.number,
-            Vec::from_iter(away.servers).join(" "),
-            in_brackets(said.map(|said| format!("last answer: `{said}`")))
-        ),
+        StuckCause::OnlyErrors(said) => only_errors(said),
+        StuckCause::MinorityAway { away, said } => minority_away(context, &away, said),
         StuckCause::RefusedRenew(message) => format!(
-            "refused acquires send `{message}`, so a key that a client left never expires while others ask: let only the owner renew"
+            "refused acquires send `{message}`: if it is for the lock's own key, what a client left never expires while others ask; let only \
+             the owner renew"
         ),
         StuckCause::RenewalGoesOn(message) => format!(
-            "clients that neither hold the lock nor ask for it send `{message}`, so a key that a client left never expires: end the \
-             renewal with its hold, and let it compare the owner"
+            "clients that neither hold the lock nor ask for it send `{message}`: if it is for the lock's own key, what a client left never \
+             expires; end the renewal with its hold, and let it compare the owner"
         ),
         StuckCause::Left(leftover) => left(leftover),
         StuckCause::NoExpiry => {
-            "the lock has no expiry, or its expiry is set in a second step that did not happen".to_owned()
+            "the lock has no expiry, or one that is far longer than its lease, or its expiry is set in a second step that did not happen"
+                .to_owned()
         }
         StuckCause::EndNotTold { ended_ns } => format!(
             "the last grant ran out at {}, and no waiter was notified: some stores do not notify of an expiry (Redis without \
@@ -304,19 +307,65 @@ fn likely(cause: StuckCause<'_>) -> String {
             at(ended_ns)
         ),
         StuckCause::WakeUpLost => "the wake-up was lost: check the lock again after setting the watch".to_owned(),
-        StuckCause::OwnLeftover { client } => format!(
-            "c{client} waits for its own node or key: after a lost reply, compare the owner with the client's own name before the wait"
-        ),
+        StuckCause::OwnLeftover { client, is_sure } => own_leftover(client, is_sure),
         StuckCause::ReleaseNotNoticed => {
             "the release was not noticed: the wake-up was lost, or the waiters wait for the wrong node".to_owned()
         }
-        StuckCause::RefusedThoughFree => {
-            "the server showed no owner, and new acquires were still refused: the library checks something other than the lock, such as \
-             a place in a queue, its own memory, or the late reply to an earlier request"
-                .to_owned()
-        }
-        StuckCause::NotKnown(between) => not_known(between),
+        StuckCause::EndNotNoticed => END_NOT_NOTICED.to_owned(),
+        StuckCause::NotAnswered => NOT_ANSWERED.to_owned(),
+        StuckCause::RefusedThoughFree => REFUSED_THOUGH_FREE.to_owned(),
+        StuckCause::NotKnown(between) => not_known(between, NOT_RECORDED),
+        StuckCause::NotSeen(between) => not_known(between, "the observer had lost sight of the server"),
     }
+}
+
+/// Stores whose servers agree on each lock among themselves, so that a client needs one of them.
+const OF_ONE_CLUSTER: [&str; 3] = ["zk", "etcd", "nats"];
+
+/// Of a lock that nobody got while less than half of the servers were away.
+fn minority_away(context: &Context<'_>, away: &MinorityAway<'_>, said: Option<&str>) -> String {
+    let store = context.history.header.backend.as_deref();
+    let advice = match store.is_some_and(|store| OF_ONE_CLUSTER.contains(&store)) {
+        true => "limit the time of each request, and connect to another server when one does not answer",
+        false => "wait for one server for much less than a lease, and count its error as one refusal",
+    };
+    format!(
+        "{} {} kept a minority of the servers away ({}), and no client got the lock from the others{}: {advice}",
+        away.window.fault,
+        away.window.number,
+        Vec::from_iter(away.servers.iter().copied()).join(" "),
+        in_brackets(said.map(|said| format!("last answer: `{said}`")))
+    )
+}
+
+/// Words of errors whose reason is the connection to the store, in small letters.
+const OF_CONNECTIONS: [&str; 9] = [
+    "connect", "broken", "socket", "session", "closed", "reset", "eof", "timeout", "timed",
+];
+
+/// Of acquires that were answered with nothing but errors, the last one of which said this.
+fn only_errors(said: &str) -> String {
+    let words = said.to_lowercase();
+    let advice = match OF_CONNECTIONS.iter().any(|word| words.contains(word)) {
+        true => "no request reached the lock, so look at how the clients reconnect",
+        false => "none says that the lock is taken, so look at where that error comes from, the store or the client",
+    };
+    format!("every acquire was answered with an error, the last one with `{said}`: {advice}")
+}
+
+/// Of a client that the server shows as the owner, and that waits.
+fn own_leftover(client: u32, is_sure: bool) -> String {
+    let (or_what, limit) = match is_sure {
+        true => ("", ""),
+        false => (
+            ", or for an answer that was lost",
+            ", and limit the time of each request",
+        ),
+    };
+    format!(
+        "c{client} waits for its own node or key{or_what}: after a lost reply, compare the owner with the client's own name before the \
+         wait{limit}"
+    )
 }
 
 /// Whose node or key stays, and how that came.
@@ -336,12 +385,17 @@ fn left(LeftBehind { client, by, said }: LeftBehind<'_>) -> String {
             "an acquire of {whose} that gave up, or whose reply was lost{said}, left its node or key behind: find it again by a GUID, \
              and repeat the delete until the store confirms it"
         ),
+        LeftBy::OneOf(suspects) => one_of(suspects),
         LeftBy::ReleaseOk => format!(
             "the release of {whose} was answered ok, and did not remove its node or key: answer ok only after the store confirms \
              the removal"
         ),
         LeftBy::ReleaseFailed => format!(
             "the release of {whose} did not remove its node or key{said}: send it again until it is answered, and let the lock expire"
+        ),
+        LeftBy::Again => format!(
+            "the node or key of {whose} had ended when it released the lock, and came back: a renewal that writes it anew, or a request \
+             that came late or was sent twice; let a renewal only prolong what is there, and end it before the release"
         ),
         LeftBy::Loss => format!(
             "{whose} was told that it had lost the lock, and its node or key stays: remove it after a loss, and stop its renewal"
@@ -354,7 +408,25 @@ fn left(LeftBehind { client, by, said }: LeftBehind<'_>) -> String {
     }
 }
 
-fn not_known(between: NotKnown) -> String {
+/// Who may have left a node or key that no client names.
+fn one_of(Suspects { ended, died, waits }: Suspects) -> String {
+    let all = [
+        // of one that waits it is not known either
+        (
+            ended || !died,
+            "an acquire that gave up, or whose reply was lost, left it behind",
+        ),
+        (died, "a client that died in its acquire left it without an expiry"),
+        (waits, "it is of an acquire that went on waiting and was not told"),
+    ];
+    let may_be = all.iter().filter(|(may_be, _)| *may_be).map(|(_, why)| *why);
+    format!(
+        "not known from this history: a node or key stays, and {}; an `owner` in each call would name it",
+        Vec::from_iter(may_be).join(", or ")
+    )
+}
+
+fn not_known(between: NotKnown, why: &str) -> String {
     let either = match between {
         NotKnown::StaysOrRefusal => "acquires are refused because a node or key stays, or although the lock is free",
         NotKnown::StaysOrWakeUp => "a node or key stays, or the release woke no waiter",
@@ -362,8 +434,5 @@ fn not_known(between: NotKnown) -> String {
             "the node or key of the last holder stays, or it expired and no waiter was notified"
         }
     };
-    format!(
-        "not known from this history: {either}; the owner on the server is not recorded; with `keys` in the contract, the observer \
-         records it"
-    )
+    format!("not known from this history: {either}; {why}")
 }

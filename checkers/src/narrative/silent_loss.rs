@@ -63,9 +63,22 @@ fn describe(context: &Context<'_>, silence: &Silence<'_>) -> Violation {
     if hold.ended != Ended::Open {
         violation.show(history, hold.end, "end of its hold");
     }
-    violation.likely =
-        Some("the client library has no signal for a lost lock, or the client does not listen to it".into());
+    violation.likely = Some(likely(context, hold.ended).into());
     violation.follows = context.root_of(hold.got);
     violation.figure("silent_ms", silence.length_ns() as f64 / 1e6);
     violation
+}
+
+/// Why a holder was not told, as far as the signals of the history tell.
+fn likely(context: &Context<'_>, ended: Ended) -> &'static str {
+    match ended {
+        Ended::Lost => {
+            "the client library notices a loss too late: measure the lease with a timer of its own, from before the request that took or \
+             renewed it"
+        }
+        _ if context.history.counts.lost > 0 => {
+            "the client library tells of other losses, and not of this one, or the client does not listen to it"
+        }
+        _ => "the client library has no signal for a lost lock, or the client does not listen to it",
+    }
 }

@@ -78,9 +78,14 @@ impl StallAnswers {
         !self.anew.is_empty() || context.history.header.promises.wakes == Some(Wakes::Polls)
     }
 
-    /// The same of one client.
-    pub(super) fn asks_anew(&self, context: &Context<'_>, client: u32) -> bool {
-        self.anew.contains(&client) || context.history.header.promises.wakes == Some(Wakes::Polls)
+    /// Whether a client called when the lock did not move already, and was refused.
+    pub(super) fn was_refused_anew(&self, client: u32) -> bool {
+        self.anew.contains(&client)
+    }
+
+    /// Whether no acquire was answered at all.
+    pub(super) fn are_none(&self) -> bool {
+        self.refused == 0 && self.errors == 0
     }
 }
 

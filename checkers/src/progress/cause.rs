@@ -3,7 +3,7 @@
 
 use super::answers::StallAnswers;
 use super::dropped::{DroppedMessage, dropped_message};
-use super::left::{LeftBehind, LeftBy, left_by_ghost, left_by_release};
+use super::left::{LeftBehind, LeftBy, Suspects, left_by_ghost, left_by_release, may_be_of_another};
 use super::stuck::{Stuck, StuckClass, StuckOwner};
 use crate::calm::{self, MinorityAway};
 use crate::context::Context;
@@ -12,7 +12,7 @@ use crate::history::event::Wakes;
 use crate::history::{F, TapTotals};
 
 /// Requests of Redis that say when a key ends, and nothing else.
-const RENEWALS: [&str; 4] = ["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"];
+pub(super) const RENEWALS: [&str; 4] = ["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"];
 /// How a tap names a client that waits, and one that neither holds nor asks.
 const WAITER: &str = "a waiter";
 const IDLE: &str = "idle";
@@ -49,15 +49,22 @@ pub(crate) enum StuckCause<'a> {
     },
     /// The server made a client the owner, which was not told.
     WakeUpLost,
-    /// The owner asks again, and is refused because of its own node or key.
+    /// The owner asks again, and is refused because of its own node or key; `is_sure`: no answer is outstanding that may have been lost.
     OwnLeftover {
         client: u32,
+        is_sure: bool,
     },
     /// Those who wait did not notice that the lock is free.
     ReleaseNotNoticed,
+    /// How the last grant ended the observer did not see, and those who wait did not notice it.
+    EndNotNoticed,
     /// Acquires that were called while the server showed no owner were refused.
     RefusedThoughFree,
+    /// Acquires that look at the lock again and again were not answered while the server showed no owner.
+    NotAnswered,
     NotKnown(NotKnown),
+    /// The same where the observer had lost sight of the server.
+    NotSeen(NotKnown),
 }
 
 /// Between which causes a history does not tell where nobody saw the server.
@@ -87,8 +94,7 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
     let answers = StallAnswers::of(context, stuck);
     let only_errors = answers.only_errors(history);
     if only_errors.is_some() || matches!(stuck.owner, StuckOwner::Nobody) {
-        let away = calm::minority_away(context, stuck.from_ns, stuck.to_ns);
-        if let Some(away) = away {
+        if let Some(away) = calm::minority_away(context, stuck.from_ns, stuck.to_ns) {
             let said = answers.last(history);
             return StuckCause::MinorityAway { away, said };
         }
@@ -98,31 +104,33 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
     }
     let asked_anew = answers.asked_anew(context);
     let polls = history.header.promises.wakes == Some(Wakes::Polls);
+    let is_free = matches!(stuck.owner, StuckOwner::Nobody) && stuck.is_shown && is_seen(context, stuck);
     if is_gone(context, stuck)
         && asked_anew
-        && !(stuck.is_shown && matches!(stuck.owner, StuckOwner::Nobody))
+        && !is_free
         && let Some(cause) = renewed_by_others(context)
     {
         return cause;
     }
     match stuck.owner {
-        StuckOwner::Nobody if stuck.is_shown => free(context, stuck, asked_anew),
-        StuckOwner::Nobody if asked_anew => StuckCause::NotKnown(NotKnown::StaysOrRefusal),
-        StuckOwner::Nobody => StuckCause::NotKnown(NotKnown::StaysOrWakeUp),
+        StuckOwner::Nobody if is_free => free(context, stuck, &answers),
+        StuckOwner::Nobody => nobody_known(stuck, asked_anew),
         StuckOwner::Waiting { process, .. } => {
             let client = history.client_of(process);
-            if dropped.is_some() || answers.asks_anew(context, client) {
-                StuckCause::OwnLeftover { client }
-            } else {
-                StuckCause::WakeUpLost
+            let is_sure = dropped.is_some() || answers.was_refused_anew(client);
+            match is_sure || polls {
+                true => StuckCause::OwnLeftover { client, is_sure },
+                false => StuckCause::WakeUpLost,
             }
         }
         // one that asks anew finds what is there; of one that waits since before it is not known what it waits for
         StuckOwner::Dead { .. } | StuckOwner::Unsure { .. } if !stuck.is_shown && !asked_anew => {
             StuckCause::NotKnown(NotKnown::ExpiryOrWakeUp)
         }
-        // a library may ask a memory of its own
-        StuckOwner::Dead { .. } | StuckOwner::Unsure { .. } if !stuck.is_shown && !polls => {
+        // a library may ask a memory of its own, and what stays may be of a later acquire
+        StuckOwner::Dead { .. } | StuckOwner::Unsure { .. }
+            if !stuck.is_shown && (!polls || may_be_of_another(context, stuck)) =>
+        {
             StuckCause::NotKnown(NotKnown::StaysOrRefusal)
         }
         StuckOwner::Dead { process, end, .. } => match history.events.get(end as usize) {
@@ -134,7 +142,10 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
             }),
         },
         StuckOwner::Unsure { process, end } => StuckCause::Left(left_by_release(history, process, end)),
-        StuckOwner::Ghost { process, granted } => StuckCause::Left(left_by_ghost(context, stuck, process, granted)),
+        StuckOwner::Ghost { process, granted } => match left_by_ghost(context, stuck, process, granted) {
+            left if left.by == LeftBy::OneOf(Suspects::DIED) => StuckCause::NoExpiry,
+            left => StuckCause::Left(left),
+        },
         StuckOwner::WaitsInTurn { .. } => StuckCause::Order,
     }
 }
@@ -163,11 +174,32 @@ fn never_worked<'a>(context: &Context<'a>) -> Option<Option<&'a str>> {
     Some(answers.find_map(|event| history.error(event)))
 }
 
+/// Whether the observer heard of the server for the second half of a stall: one that comes back tells whom it finds.
+fn is_seen(context: &Context<'_>, stuck: &Stuck) -> bool {
+    let half_ns = stuck.from_ns + (stuck.to_ns - stuck.from_ns) / 2;
+    context.sight().is_whole(half_ns, stuck.to_ns)
+}
+
+/// Of a lock whose owner on the server nobody saw.
+fn nobody_known(stuck: &Stuck, asked_anew: bool) -> StuckCause<'static> {
+    let between = match asked_anew {
+        true => NotKnown::StaysOrRefusal,
+        false => NotKnown::StaysOrWakeUp,
+    };
+    match stuck.is_shown {
+        true => StuckCause::NotSeen(between),
+        false => StuckCause::NotKnown(between),
+    }
+}
+
 /// Why nobody has a lock of which the server shows no owner.
-fn free(context: &Context<'_>, stuck: &Stuck, asked_anew: bool) -> StuckCause<'static> {
+fn free(context: &Context<'_>, stuck: &Stuck, answers: &StallAnswers) -> StuckCause<'static> {
     let history = context.history;
-    if asked_anew {
-        return StuckCause::RefusedThoughFree;
+    if answers.asked_anew(context) {
+        return match answers.are_none() {
+            true => StuckCause::NotAnswered,
+            false => StuckCause::RefusedThoughFree,
+        };
     }
     let ended = |grant: &&ServerGrant| {
         grant
@@ -178,6 +210,7 @@ fn free(context: &Context<'_>, stuck: &Stuck, asked_anew: bool) -> StuckCause<'s
     let ran_out = last.filter(|grant| grant.has_expired(history));
     match ran_out.and_then(|grant| grant.revoked_ns(history)) {
         Some(ended_ns) => StuckCause::EndNotTold { ended_ns },
+        None if last.is_some_and(|grant| grant.is_out_of_sight(history)) => StuckCause::EndNotNoticed,
         None => StuckCause::ReleaseNotNoticed,
     }
 }

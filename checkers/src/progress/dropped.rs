@@ -1,9 +1,13 @@
 //! The message that a fault dropped, and that left a lock with its owner: of an acquire or a release.
 
+use super::cause::RENEWALS;
 use super::stuck::{Stuck, StuckOwner};
 use crate::context::Context;
 use crate::history::{F, MessageMatch, Window};
 use crate::limits;
+
+/// Messages that keep a session or a lease, and have no part in an acquire or a release.
+const KEEPS: [&str; 3] = ["ping", "PING", "LeaseKeepAlive"];
 
 /// A message that a fault dropped while its client asked for the lock that is stuck, or released it.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +42,8 @@ pub(crate) fn dropped_message<'a>(context: &'a Context<'_>, stuck: &Stuck) -> Op
         .iter()
         .filter(|window| window.fault.starts_with("drop-"));
     let drops = drops.filter_map(|window| Some((window, window.healed.as_ref()?.matched.as_ref()?)));
-    let before = drops.filter(|(_, message)| message.done && message.time_ns <= stuck.to_ns);
+    let matters = |message: &MessageMatch| message.done && !KEEPS.contains(&message.message.as_str());
+    let before = drops.filter(|(_, message)| matters(message) && message.time_ns <= stuck.to_ns);
     let (window, message) = before.max_by_key(|(_, message)| message.time_ns)?;
     let client: u32 = message.client.strip_prefix('c')?.parse().ok()?;
     if owner.is_some_and(|process| history.client_of(process) != client) {
@@ -62,7 +67,8 @@ pub(crate) fn dropped_message<'a>(context: &'a Context<'_>, stuck: &Stuck) -> Op
     );
     let (call, f) = call.filter(|_| !acquired)?;
     let left_the_owner = match f {
-        F::Release => owner.is_some(),
+        // a renewal that is sent meanwhile removes nothing
+        F::Release => owner.is_some() && !RENEWALS.contains(&message.message.as_str()),
         _ => granted.is_some_and(|granted| {
             let granted_ns = history.event(granted).time;
             let apart_ns = message.time_ns.abs_diff(granted_ns);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::stuck::Stuck;
+use super::stuck::{Stuck, StuckOwner};
 use super::waits::Stall;
 use crate::context::Context;
 use crate::history::event::Kind;
@@ -29,13 +29,56 @@ pub(crate) enum LeftBy {
     Unanswered,
     /// By an acquire of one of these two kinds.
     Acquire,
+    /// By one of these, of which at least one is no such acquire.
+    OneOf(Suspects),
     /// By a release that was answered `ok`.
     ReleaseOk,
     /// By a release that was refused, or whose outcome is not known.
     ReleaseFailed,
+    /// It had ended with a hold that was released, and came back.
+    Again,
     /// It was told that it had lost the lock, and did not remove what was its own.
     Loss,
     NotKnown,
+}
+
+/// Who may have left a node or key that no client names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Suspects {
+    /// An acquire that gave up, or whose reply was lost.
+    pub ended: bool,
+    /// A client that died in its acquire.
+    pub died: bool,
+    /// An acquire that was not answered, of a client that lived on: it may be the owner, and not know.
+    pub waits: bool,
+}
+
+impl Suspects {
+    /// Nobody but clients that died.
+    pub(super) const DIED: Self = Self {
+        ended: false,
+        died: true,
+        waits: false,
+    };
+
+    fn of(context: &Context<'_>, asks: &[AskBefore], granted_ns: u64) -> Self {
+        let deaths = context.history.deaths();
+        let since_ns = near_ns(context, granted_ns);
+        let mut suspects = Self {
+            ended: false,
+            died: false,
+            waits: false,
+        };
+        for ask in asks.iter().filter(|ask| ask.kind != Kind::Ok) {
+            let died_ns = deaths[ask.call.process as usize];
+            match ask.reply {
+                Some(reply) if reply.time < died_ns => suspects.ended |= reply.time >= since_ns,
+                _ if died_ns > granted_ns + limits::OBSERVER_LAG_NS => suspects.waits = true,
+                _ => suspects.died |= died_ns >= since_ns,
+            }
+        }
+        suspects
+    }
 }
 
 /// What the last holder left that called its release at a position.
@@ -64,6 +107,14 @@ pub(super) fn left_by_ghost<'a>(
     let history = context.history;
     let granted_ns = history.event(granted).time;
     let asks = asks_before(history, stuck.lock, granted_ns);
+    let suspects = Suspects::of(context, &asks, granted_ns);
+    if process.is_none() && (suspects.died || suspects.waits) {
+        return LeftBehind {
+            client: None,
+            by: LeftBy::OneOf(suspects),
+            said: None,
+        };
+    }
     let client = process.map(|process| history.client_of(process));
     let client = client.or_else(|| only_client(context, &asks, granted_ns));
     let not_known = LeftBehind {
@@ -101,7 +152,8 @@ pub(super) fn left_by_ghost<'a>(
             Some(ask) => (LeftBy::GaveUp, *ask),
             None => {
                 let held = last_ok.and_then(|place| own[place].reply_position());
-                return held.map_or(not_known, |got| after_hold(context, stuck, got).unwrap_or(not_known));
+                let held = held.and_then(|got| after_hold(context, stuck.lock, got, granted));
+                return held.unwrap_or(not_known);
             }
         },
     };
@@ -129,13 +181,41 @@ pub(super) fn was_cut_off(context: &Context<'_>, stall: &Stall, lock: usize) -> 
     was_cut_off
 }
 
-/// How the hold ended that began with this reply.
-fn after_hold<'a>(context: &'a Context<'_>, stuck: &Stuck, got: u32) -> Option<LeftBehind<'a>> {
+/// Whether what stays may be of an acquire of another process than the last holder's: of one whose outcome is not known, and that ended after
+/// that hold and was called before the lock was stuck.
+pub(super) fn may_be_of_another(context: &Context<'_>, stuck: &Stuck) -> bool {
+    let (StuckOwner::Dead { process, end, .. } | StuckOwner::Unsure { process, end }) = stuck.owner else {
+        return false;
+    };
     let history = context.history;
-    let mut holds = context.holds.by_lock[stuck.lock].iter();
+    let (ended_ns, died) = (history.event(end).time, history.deaths());
+    let mut may_be = false;
+    history.events.each_call(F::Acquire, |_, call| {
+        let over_ns = match history.events.answer(call.mate) {
+            Some((Kind::Info, ns)) => ns,
+            Some(_) => return,
+            None => died[call.process as usize],
+        };
+        let of_another = call.lock == history.locks[stuck.lock] && call.process != process;
+        may_be |= of_another && call.time <= stuck.from_ns && (ended_ns..u64::MAX).contains(&over_ns);
+    });
+    may_be
+}
+
+/// How the hold ended that began with this reply, and of which the server shows an owner since a grant at a position.
+fn after_hold<'a>(context: &'a Context<'_>, lock: usize, got: u32, granted: u32) -> Option<LeftBehind<'a>> {
+    let history = context.history;
+    let mut holds = context.holds.by_lock[lock].iter();
     let hold = holds.find(|hold| hold.got == got).filter(|hold| hold.end != NONE)?;
     if history.event(hold.end).is_call(F::Release) {
-        return Some(left_by_release(history, hold.process, hold.end));
+        let left = left_by_release(history, hold.process, hold.end);
+        let own = context.grants.of_hold(history, hold);
+        let has_ended = own.is_some_and(|own| {
+            let since_release = own.revoked_ns(history).is_some_and(|ns| ns >= history.ns(hold.to));
+            since_release && own.revoked < granted && !own.is_out_of_sight(history)
+        });
+        let by = if has_ended { LeftBy::Again } else { left.by };
+        return Some(LeftBehind { by, ..left });
     }
     (history.event(hold.end).f == F::Lost).then(|| LeftBehind {
         client: Some(history.client_of(hold.process)),
@@ -171,26 +251,24 @@ fn asks_before(history: &History, lock: usize, granted_ns: u64) -> Vec<AskBefore
     asks
 }
 
+/// Since when an acquire may have ended that left what the server shows since a grant.
+fn near_ns(context: &Context<'_>, granted_ns: u64) -> u64 {
+    granted_ns.saturating_sub(context.lease_ns + limits::AFTERMATH_NS)
+}
+
 /// The one client of which an acquire may have left what the server shows since a grant: one whose outcome is not known, since its request may
-/// arrive late; else one that gave up; else one without an answer.
+/// arrive late; else one that gave up.
 fn only_client(context: &Context<'_>, asks: &[AskBefore], granted_ns: u64) -> Option<u32> {
     let history = context.history;
-    let since_ns = granted_ns.saturating_sub(context.lease_ns + limits::AFTERMATH_NS);
-    let suspects = |is_one: &dyn Fn(&AskBefore) -> bool| {
+    let since_ns = near_ns(context, granted_ns);
+    let answered = |kind: Kind| {
         let near = asks
             .iter()
-            .filter(|ask| ask.reply.is_none_or(|reply| reply.time >= since_ns));
-        let clients = near
-            .filter(|ask| is_one(ask))
-            .map(|ask| history.client_of(ask.call.process));
+            .filter(|ask| ask.kind == kind && ask.reply.is_some_and(|reply| reply.time >= since_ns));
+        let clients = near.map(|ask| history.client_of(ask.call.process));
         clients.collect::<BTreeSet<u32>>()
     };
-    let answered = |kind| suspects(&|ask: &AskBefore| ask.reply.is_some() && ask.kind == kind);
-    let sorts = [
-        answered(Kind::Info),
-        answered(Kind::Fail),
-        suspects(&|ask: &AskBefore| ask.reply.is_none()),
-    ];
-    let clients = sorts.into_iter().find(|clients| !clients.is_empty())?;
+    let mut sorts = [answered(Kind::Info), answered(Kind::Fail)].into_iter();
+    let clients = sorts.find(|clients| !clients.is_empty())?;
     clients.first().copied().filter(|_| clients.len() == 1)
 }

@@ -17,7 +17,7 @@ use crate::history::OrderBasis;
 pub(crate) use cause::{NotKnown, StuckCause, cause};
 use deadlock::LongHolds;
 pub(crate) use dropped::{DroppedMessage, dropped_message};
-pub(crate) use left::{LeftBehind, LeftBy};
+pub(crate) use left::{LeftBehind, LeftBy, Suspects};
 use owners::OwnerNames;
 pub(crate) use stuck::{Stuck, StuckClass, StuckOwner};
 use waits::{HoldsInOrder, Stall, Waits};

@@ -7,9 +7,9 @@ use super::stuck::{Stuck, StuckClass, StuckOwner};
 use super::waits::{HoldsInOrder, Stall};
 use crate::context::Context;
 use crate::grants::ServerGrant;
-use crate::history::event::Kind;
+use crate::history::event::{Kind, Wakes};
 use crate::history::names::{FastMap, NONE};
-use crate::history::{F, PackedEvent};
+use crate::history::{F, History, PackedEvent, Refusal};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::watched::NotWatched;
@@ -139,7 +139,8 @@ impl<'a> OwnerNames<'a> {
         process
     }
 
-    /// The one process that was killed before its acquire was answered, where no other acquire ended without an outcome at that time.
+    /// The one process that was killed before its acquire was answered, where no other acquire can be the one that was granted. Of clients that
+    /// share a process, the first that was killed with it.
     fn killed_in_its_acquire(&self, lock: usize, grant: &ServerGrant) -> Option<u32> {
         let history = self.context.history;
         let granted_ns = grant.granted_ns(history)?;
@@ -153,16 +154,26 @@ impl<'a> OwnerNames<'a> {
             let died = self.died.get(&call.process);
             let died_ns = died.map_or(u64::MAX, |died| history.event(*died).time);
             match answer {
-                Some((Kind::Ok | Kind::Fail, ns)) if ns < died_ns => {}
+                Some((Kind::Ok, ns)) if ns < died_ns => {}
+                Some((Kind::Fail, ns)) if ns < died_ns => {
+                    is_sure &= ns < since_ns || !may_leave_something(history, call);
+                }
                 Some((_, ns)) if ns < died_ns => is_sure &= ns < since_ns,
                 None if died.is_none() => is_sure = false,
+                // one that lived on was there to be told
+                _ if died_ns > granted_ns + limits::OBSERVER_LAG_NS => is_sure = false,
                 _ if died_ns >= since_ns => {
                     killed.insert(call.process);
                 }
                 _ => {}
             }
         });
-        killed.first().copied().filter(|_| is_sure && killed.len() == 1)
+        let per_process = history.header.per_process.unwrap_or(1).max(1);
+        let shared: BTreeSet<u32> = killed
+            .iter()
+            .map(|process| history.client_of(*process) / per_process)
+            .collect();
+        killed.first().copied().filter(|_| is_sure && shared.len() == 1)
     }
 
     /// A grant that is not removed although its live owner neither holds nor asks.
@@ -246,6 +257,14 @@ impl<'a> OwnerNames<'a> {
             }
         }
     }
+}
+
+/// Whether an acquire that was answered `fail` may have left a node or key: a place in a queue, or what it asked for before an error. One that
+/// polls, and was told that the lock is taken, has left nothing.
+fn may_leave_something(history: &History, call: PackedEvent) -> bool {
+    let said = history.reply(call).and_then(|reply| history.error(reply));
+    let is_taken = matches!(said.map(Refusal::parse), Some(Refusal::Busy | Refusal::Timeout));
+    !is_taken || history.header.promises.wakes != Some(Wakes::Polls)
 }
 
 /// Whose the grant of a lock is that did not move, where no client names the owners that the server shows: that of the hold which ended

@@ -180,6 +180,8 @@ fn blame(
     let (from_ns, to_ns) = (stall.from_ns, stall.to_ns);
     let lease = match class {
         StuckClass::DeadHolder | StuckClass::Ghost => context.lease_ns,
+        // the key of one that waits for an answer that was lost ends with its lease, however long it waits
+        StuckClass::Free if matches!(owner, StuckOwner::Waiting { .. }) => context.lease_ns,
         // of one that no client names it is not known whether its lease runs on
         _ if context.not_watched.is_some() && !left_cleanly(context, holds, stall) => context.lease_ns,
         // the server shows no owner, and what an acquire left may be in the way: keys at some of several servers, places in a queue

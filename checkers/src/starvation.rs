@@ -48,7 +48,6 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
     if history.order == OrderBasis::Position || !context.model.is_lock() {
         return Vec::new();
     }
-    let bound_ns = bound_ns(context);
     let calm = calm::spans(context, None);
     let mut found = Vec::new();
     let died = history.deaths();
@@ -78,18 +77,14 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
             let never = never(lock, *client, &asked[client]);
             let attempts = AttemptsInOrder::of(attempts);
             let of = |how: Starving, enough: u64| {
-                let stretches = calm
-                    .iter()
-                    .flat_map(|span| stretches(history, &died, attempts.during(span), span, how));
-                let longest = stretches.max_by_key(|stretch| stretch.to_ns - stretch.from_ns)?;
+                let longest = longest(context, &calm, &died, &attempts, how)?;
                 let others = grants.all.but_to(*client, (longest.from_ns, longest.to_ns));
                 // a bound that was asked for says which wait is too long, whichever client has the lock meanwhile
                 let drawn = match bounded || how == Starving::Refused {
                     true => others,
                     false => grants.handed_over.but_to(*client, (longest.from_ns, longest.to_ns)),
                 };
-                let lasted = context.busy.counted_ns(longest.from_ns, longest.to_ns) > bound_ns;
-                (lasted && drawn >= enough).then_some(Starved {
+                (drawn >= enough).then_some(Starved {
                     lock,
                     others,
                     ..longest
@@ -299,6 +294,24 @@ impl<'a> AttemptsInOrder<'a> {
         let to = self.attempts.partition_point(|attempt| attempt.from_ns < span.to_ns);
         &self.attempts[from.min(to)..to]
     }
+}
+
+/// The longest of the stretches that are longer than the bound, and than TCP may take to send again what a fault dropped.
+fn longest(
+    context: &Context<'_>,
+    calm: &[CalmSpan],
+    died: &[u64],
+    attempts: &AttemptsInOrder<'_>,
+    how: Starving,
+) -> Option<Starved> {
+    let bound_ns = bound_ns(context);
+    let long = calm.iter().flat_map(|span| {
+        let at_most_ns = bound_ns.saturating_add(span.retransmission_ns);
+        let lasted = move |found: &Starved| context.busy.counted_ns(found.from_ns, found.to_ns) > at_most_ns;
+        let all = stretches(context.history, died, attempts.during(span), span, how);
+        all.into_iter().filter(lasted)
+    });
+    long.max_by_key(|stretch| stretch.to_ns - stretch.from_ns)
 }
 
 /// The stretches of a calm span in which a client asked all the time and got nothing, or was only refused.

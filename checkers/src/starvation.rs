@@ -2,8 +2,9 @@
 //!
 //! A lock that promises no order may serve in any, and a client may have bad luck. One that was passed over twenty times as often
 //! as there are clients, and got nothing in the whole run, was not unlucky: by chance alone that happens once in 10^8. Only grants that
-//! go from one client to another count for that: who has just released is often the first to ask again, and no draw. Nor is one
-//! unlucky whose acquires are answered with errors for longer than the bound, though others get the lock and no fault is on.
+//! go from one client to another count for that: who has just released is often the first to ask again, and no draw; and only those
+//! at a time at which it asked: one that asks for 10 ms twice a second takes part in few of them. Nor is one unlucky whose acquires are
+//! answered with errors for longer than the bound, though others get the lock and no fault is on.
 
 use std::collections::BTreeMap;
 
@@ -80,9 +81,12 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
                 let longest = longest(context, &calm, &died, &attempts, how)?;
                 let others = grants.all.but_to(*client, (longest.from_ns, longest.to_ns));
                 // a bound that was asked for says which wait is too long, whichever client has the lock meanwhile
-                let drawn = match bounded || how == Starving::Refused {
+                let drawn: u64 = match bounded || how == Starving::Refused {
                     true => others,
-                    false => grants.handed_over.but_to(*client, (longest.from_ns, longest.to_ns)),
+                    false => attempts
+                        .on_within(longest.from_ns, longest.to_ns)
+                        .map(|on| grants.handed_over.but_to(*client, on))
+                        .sum(),
                 };
                 (drawn >= enough).then_some(Starved {
                     lock,
@@ -293,6 +297,16 @@ impl<'a> AttemptsInOrder<'a> {
         let from = self.over_ns.partition_point(|over_ns| *over_ns <= span.from_ns);
         let to = self.attempts.partition_point(|attempt| attempt.from_ns < span.to_ns);
         &self.attempts[from.min(to)..to]
+    }
+
+    /// When it asked, of the time between two: pauses between attempts are left out, and what two of them share counts once.
+    fn on_within(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = (u64, u64)> {
+        let mut over_ns = from_ns;
+        self.attempts.iter().filter_map(move |attempt| {
+            let on = (attempt.from_ns.max(over_ns), attempt.to_ns.min(to_ns));
+            over_ns = over_ns.max(on.1);
+            (on.0 < on.1).then_some(on)
+        })
     }
 }
 

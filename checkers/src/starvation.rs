@@ -265,17 +265,26 @@ fn attempts(
 /// One that does not say how long it waits may be a try, and its error a word for a lock that is taken. A process that is killed ends its
 /// acquire by that: nobody refused it.
 fn is_refused(history: &History, died: &[u64], call: PackedEvent) -> bool {
-    let wait_ms = history.wait_ms(call);
-    let Some(reply) = history.reply(call).filter(|_| wait_ms != NONE) else {
+    let Some(reply) = error_of(history, call) else {
         return false;
     };
-    let wait_ns = limits::ns(u64::from(wait_ms));
+    let wait_ns = limits::ns(u64::from(history.wait_ms(call)));
+    !may_be_taken(history, call) && reply.time - call.time < wait_ns / 2 && reply.time < died[call.process as usize]
+}
+
+/// The answer to an acquire that says how long it waits, if it is an error in words of its own.
+fn error_of(history: &History, call: PackedEvent) -> Option<PackedEvent> {
+    let reply = history.reply(call).filter(|_| history.wait_ms(call) != NONE)?;
     let error = history.error(reply).map(Refusal::parse);
     let is_taken = matches!(error, Some(Refusal::Busy | Refusal::Timeout));
-    reply.kind != Kind::Ok
-        && !is_taken
-        && reply.time - call.time < wait_ns / 2
-        && reply.time < died[call.process as usize]
+    (reply.kind != Kind::Ok && !is_taken).then_some(reply)
+}
+
+/// Whether such an error may be a word for a lock that is taken: an acquire that waits for less time than a library sleeps between two looks,
+/// or for less than the second in which it counts, gives up after the first look.
+fn may_be_taken(history: &History, call: PackedEvent) -> bool {
+    let is_short = limits::ns(u64::from(history.wait_ms(call))) <= limits::GIVEN_UP_NS;
+    is_short && error_of(history, call).is_some_and(|reply| reply.kind == Kind::Fail)
 }
 
 /// The attempts of one client, in the order of its calls.
@@ -333,8 +342,9 @@ fn stretches(history: &History, died: &[u64], attempts: &[Wait], span: &CalmSpan
     let mut found: Vec<Starved> = Vec::new();
     let mut broken = true;
     for attempt in attempts {
-        if how == Starving::Refused && !is_refused(history, died, history.event(attempt.call)) {
-            broken = true;
+        let call = history.event(attempt.call);
+        if how == Starving::Refused && !is_refused(history, died, call) {
+            broken |= !may_be_taken(history, call);
             continue;
         }
         let (from_ns, to_ns) = (attempt.from_ns.max(span.from_ns), attempt.to_ns.min(span.to_ns));

@@ -4,6 +4,7 @@
 use super::{OverlapClass, granted_after_ns};
 use crate::calm;
 use crate::context::Context;
+use crate::extensions;
 use crate::history::names::NONE;
 use crate::history::{MessageMatch, RevokeCause, Window};
 use crate::holds::{Ended, LockHold};
@@ -46,6 +47,8 @@ pub(crate) enum OverlapCause<'a> {
     RemovedEarly { lasted_ns: u64, lease_ms: u64 },
     /// The server ended the grant so early.
     EndedEarly { lasted_ns: u64, lease_ms: u64 },
+    /// It ended so soon after the call of an extension that was answered ok.
+    ExtendedInVain { lasted_ns: u64, lease_ms: u64 },
     /// The first stood still as its lease ended, or as the second got the lock.
     StoodStill,
     /// A fault kept this message back.
@@ -139,6 +142,11 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     if let Some(window) = ended_connection(context, overlap) {
         return OverlapCause::ConnectionEnded { client, window };
     }
+    if cause == Some(RevokeCause::Expired)
+        && let Some(in_vain) = ended_ns.and_then(|ended_ns| extended_in_vain(context, first, ended_ns))
+    {
+        return in_vain;
+    }
     // where nobody saw the grant end, and no lease can be over, the class goes by what was done to the first
     let runs_since = |ns: u64| {
         let held_ns = from_ns.saturating_sub(ns);
@@ -169,6 +177,18 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
         (None, Some(window)) => OverlapCause::CutOff { window, is_told },
         (None, None) => OverlapCause::PastItsLease { is_told },
     }
+}
+
+/// The last extension of a hold that was answered ok before its grant ran out, if a lease since its call was not over by then: nothing that
+/// befalls a client shortens that.
+fn extended_in_vain(context: &Context<'_>, first: &LockHold, ended_ns: u64) -> Option<OverlapCause<'static>> {
+    let history = context.history;
+    let lease_ms = history.header.lease_ms?;
+    let answers = extensions::answered_ok(history, first).map(|answer| history.event(answer));
+    let answer = answers.filter(|answer| answer.time <= ended_ns).last()?;
+    let lasted_ns = ended_ns.saturating_sub(history.event(answer.mate).time);
+    let is_early = lasted_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
+    is_early.then_some(OverlapCause::ExtendedInVain { lasted_ns, lease_ms })
 }
 
 /// The window that was on the first as its lease ended, or as the second got the lock: one that stopped it, if there is one, since

@@ -1,7 +1,7 @@
 //! How two clients came to hold one lock, as far as the history tells: by what was done to the first one until its lease ended, and by how
 //! the server says that its grant ended.
 
-use super::{OverlapClass, granted_after_ns};
+use super::{OverlapClass, leased_after_ns};
 use crate::calm;
 use crate::context::Context;
 use crate::extensions;
@@ -152,7 +152,7 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
         let held_ns = from_ns.saturating_sub(ns);
         history.header.lease_ms.is_some() && held_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT
     };
-    let runs = runs_since(granted_after_ns(context, first));
+    let runs = runs_since(leased_after_ns(context, first, from_ns));
     // of one that waited for it, and to which nothing was done since, the lease may be as young as its answer
     let may_run = at_the_end.is_none() && runs_since(history.ns(first.from));
     if ended_ns.is_none() && (runs || may_run) {

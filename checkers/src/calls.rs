@@ -18,6 +18,7 @@ use crate::history::names::NONE;
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::observer_sight::ObserverSight;
+use crate::phantom;
 pub(crate) use given_up::GivenUpCall;
 
 /// A call that was not done in time.
@@ -259,6 +260,7 @@ impl<'a> AnsweredRelease<'a> {
         });
         let meanwhile = |removed_ns: &u64| self.end.time <= *removed_ns && *removed_ns <= self.reply.time + lag_ns;
         let calm = || span_of(calm, self.end.time, self.reply.time).is_some();
-        removed.filter(meanwhile).filter(|_| calm())
+        let by_request = |removed_ns: &u64| !phantom::may_be_an_expiry(context, self.hold, self.grant, *removed_ns);
+        removed.filter(meanwhile).filter(|_| calm()).filter(by_request)
     }
 }

@@ -54,7 +54,7 @@ pub(crate) fn spans(context: &Context<'_>, healed_ns: Option<u64>) -> Vec<CalmSp
         .map(|(from_ns, to_ns)| CalmSpan {
             from_ns,
             to_ns,
-            patience_ns: if undisturbed { 0 } else { context.lease_ns },
+            patience_ns: if undisturbed { 0 } else { context.longest_lease_ns() },
             retransmission_ns: retransmissions.after(from_ns),
         })
         .collect();

@@ -160,6 +160,14 @@ impl<'a> Context<'a> {
         header.lease_ms.is_some() || header.promises.lease == Some(false)
     }
 
+    /// How long a lease may be, in nanoseconds: where the history does not say it, what ends by a lease has that much time.
+    pub(crate) fn longest_lease_ns(&self) -> u64 {
+        match self.is_lease_known() {
+            true => self.lease_ns,
+            false => limits::ns(limits::MOST_LEASE_MS),
+        }
+    }
+
     /// Until when a grant of a lock stood: until the observer told its end, or until another client had the lock to itself. Where the
     /// observer hears late, the first may come long after the second, or never.
     pub(crate) fn stood_until(&self, lock: usize, grant: &ServerGrant) -> u64 {

@@ -91,7 +91,9 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> Exclusion<'a> {
         Verdict::of(!context.overlaps.is_empty())
     };
     let described = context.conflicts.iter().take(limits::MAX_VIOLATIONS);
-    let early = context.overlaps.iter().filter(|overlap| !after_lease(context, overlap));
+    let since_ns = |overlap: &Overlap| granted_after_ns(context, &overlap.first);
+    let overlaps = context.overlaps.iter();
+    let early = overlaps.filter(|overlap| !after_lease(context, overlap, since_ns(overlap)));
     Exclusion {
         verdict,
         classes: described.map(|conflict| classify(context, &conflict.opening)).collect(),
@@ -156,7 +158,8 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
     let touched = context
         .window_that_touched(client, from, history.ns(overlap.from()))
         .is_some();
-    if after_lease(context, overlap) && history.header.lease_ms.is_some() || touched {
+    let since_ns = leased_after_ns(context, &overlap.first, history.ns(overlap.from()));
+    if after_lease(context, overlap, since_ns) && history.header.lease_ms.is_some() || touched {
         OverlapClass::StaleHolder
     } else {
         OverlapClass::ToldTwice
@@ -225,13 +228,20 @@ fn is_overwritten(context: &Context<'_>, first: &ServerGrant, second: Option<&Se
     matches!((ended, began), (Some(ended), Some(began)) if began == ended)
 }
 
-/// Whether the lease of the first may have run out before the second got the lock, without any renewal.
-fn after_lease(context: &Context<'_>, overlap: &Overlap) -> bool {
-    let held = context
-        .history
-        .ns(overlap.from())
-        .saturating_sub(granted_after_ns(context, &overlap.first));
+/// Whether the lease of the first, which began at that time, may have run out before the second got the lock, without any renewal.
+fn after_lease(context: &Context<'_>, overlap: &Overlap, since_ns: u64) -> bool {
+    let held = context.history.ns(overlap.from()).saturating_sub(since_ns);
     held >= context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT
+}
+
+/// When the lease of a hold began at the earliest that was on at a time: when it was granted, or when the last extension was called that was
+/// answered ok by then.
+fn leased_after_ns(context: &Context<'_>, hold: &LockHold, ns: u64) -> u64 {
+    let history = context.history;
+    let answers = extensions::answered_ok(history, hold).map(|answer| history.event(answer));
+    let extended = answers.filter(|answer| answer.time <= ns).last();
+    let extended_ns = extended.map_or(0, |answer| history.event(answer.mate).time);
+    granted_after_ns(context, hold).max(extended_ns)
 }
 
 /// Holds that began before one: the last of them to be released is among these.

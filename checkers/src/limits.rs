@@ -10,6 +10,8 @@ pub const PROGRESS_MS: u64 = 10_000;
 pub const LEASE_MS: u64 = 2_000;
 /// As short as this may be a lease of which a history does not say how long it is.
 pub const LEAST_LEASE_MS: u64 = 1000;
+/// And as long: sessions of etcd's clients last for a minute, unless they are told otherwise.
+pub const MOST_LEASE_MS: u64 = 60_000;
 /// How much later than it happened the observer may have seen something. Server lines prove nothing finer.
 pub const OBSERVER_LAG_NS: u64 = 250_000_000;
 /// So many processes that run or wait for each processor are borne: locks, servers and clients go on, if slowly. With more, time counts

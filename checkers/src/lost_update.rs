@@ -52,7 +52,7 @@ pub(crate) enum Damage {
 /// What was decided about HL008.
 #[derive(Debug)]
 pub(crate) struct Updates {
-    /// Not applicable without a register that a lock guards.
+    /// Not applicable without a register that a lock guards, and to a semaphore with several permits.
     pub verdict: Verdict,
     pub increments: u64,
     /// The sum of the largest values written, over all locks.
@@ -75,7 +75,9 @@ pub(crate) fn decide(context: &Context<'_>) -> Updates {
         two_inside: 0,
         damage: Vec::new(),
     };
-    if context.history.counts.writes > 0 && context.model.is_lock() {
+    // several holders of permits may be inside at once, and undo what the others wrote
+    let excludes = context.model.is_lock() && context.model.capacity() == 1;
+    if context.history.counts.writes > 0 && excludes {
         updates.walk(context);
         updates.verdict = Verdict::of(!updates.damage.is_empty());
     }

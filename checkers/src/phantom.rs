@@ -371,7 +371,7 @@ fn inner_release(context: &Context<'_>, hold: &LockHold, removed_ns: u64) -> Opt
 }
 
 /// "Deleted" is all that some stores say of an expiry, too: then it proves nothing once the lease may have run out.
-fn may_be_an_expiry(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, removed: u64) -> bool {
+pub(crate) fn may_be_an_expiry(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, removed: u64) -> bool {
     let history = context.history;
     if grant.cause(history).is_some_and(|cause| cause.is_release()) {
         return false;

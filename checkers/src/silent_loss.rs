@@ -42,7 +42,7 @@ pub(crate) struct SilentLosses<'a> {
 pub(crate) fn decide<'a>(context: &'a Context<'_>) -> SilentLosses<'a> {
     let mut decided = SilentLosses {
         verdict: Verdict::NotApplicable,
-        bound_ns: context.bounds.silent_ms.map_or(context.lease_ns, limits::ns),
+        bound_ns: context.bounds.silent_ms.map_or(context.longest_lease_ns(), limits::ns),
         taken: 0,
         longest_ns: 0,
         silences: Vec::new(),

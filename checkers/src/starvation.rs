@@ -2,8 +2,9 @@
 //!
 //! A lock that promises no order may serve in any, and a client may have bad luck. One that was passed over twenty times as often
 //! as there are clients, and got nothing in the whole run, was not unlucky: by chance alone that happens once in 10^8. Only grants that
-//! go from one client to another count for that: who has just released is often the first to ask again, and no draw. Nor is one
-//! unlucky whose acquires are answered with errors for longer than the bound, though others get the lock and no fault is on.
+//! go from one client to another count for that: who has just released is often the first to ask again, and no draw; and only those
+//! at a time at which it asked: one that asks for 10 ms twice a second takes part in few of them. Nor is one unlucky whose acquires are
+//! answered with errors for longer than the bound, though others get the lock and no fault is on.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +49,6 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
     if history.order == OrderBasis::Position || !context.model.is_lock() {
         return Vec::new();
     }
-    let bound_ns = bound_ns(context);
     let calm = calm::spans(context, None);
     let mut found = Vec::new();
     let died = history.deaths();
@@ -78,18 +78,17 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
             let never = never(lock, *client, &asked[client]);
             let attempts = AttemptsInOrder::of(attempts);
             let of = |how: Starving, enough: u64| {
-                let stretches = calm
-                    .iter()
-                    .flat_map(|span| stretches(history, &died, attempts.during(span), span, how));
-                let longest = stretches.max_by_key(|stretch| stretch.to_ns - stretch.from_ns)?;
+                let longest = longest(context, &calm, &died, &attempts, how)?;
                 let others = grants.all.but_to(*client, (longest.from_ns, longest.to_ns));
                 // a bound that was asked for says which wait is too long, whichever client has the lock meanwhile
-                let drawn = match bounded || how == Starving::Refused {
+                let drawn: u64 = match bounded || how == Starving::Refused {
                     true => others,
-                    false => grants.handed_over.but_to(*client, (longest.from_ns, longest.to_ns)),
+                    false => attempts
+                        .on_within(longest.from_ns, longest.to_ns)
+                        .map(|on| grants.handed_over.but_to(*client, on))
+                        .sum(),
                 };
-                let lasted = context.busy.counted_ns(longest.from_ns, longest.to_ns) > bound_ns;
-                (lasted && drawn >= enough).then_some(Starved {
+                (drawn >= enough).then_some(Starved {
                     lock,
                     others,
                     ..longest
@@ -266,17 +265,26 @@ fn attempts(
 /// One that does not say how long it waits may be a try, and its error a word for a lock that is taken. A process that is killed ends its
 /// acquire by that: nobody refused it.
 fn is_refused(history: &History, died: &[u64], call: PackedEvent) -> bool {
-    let wait_ms = history.wait_ms(call);
-    let Some(reply) = history.reply(call).filter(|_| wait_ms != NONE) else {
+    let Some(reply) = error_of(history, call) else {
         return false;
     };
-    let wait_ns = limits::ns(u64::from(wait_ms));
+    let wait_ns = limits::ns(u64::from(history.wait_ms(call)));
+    !may_be_taken(history, call) && reply.time - call.time < wait_ns / 2 && reply.time < died[call.process as usize]
+}
+
+/// The answer to an acquire that says how long it waits, if it is an error in words of its own.
+fn error_of(history: &History, call: PackedEvent) -> Option<PackedEvent> {
+    let reply = history.reply(call).filter(|_| history.wait_ms(call) != NONE)?;
     let error = history.error(reply).map(Refusal::parse);
     let is_taken = matches!(error, Some(Refusal::Busy | Refusal::Timeout));
-    reply.kind != Kind::Ok
-        && !is_taken
-        && reply.time - call.time < wait_ns / 2
-        && reply.time < died[call.process as usize]
+    (reply.kind != Kind::Ok && !is_taken).then_some(reply)
+}
+
+/// Whether such an error may be a word for a lock that is taken: an acquire that waits for less time than a library sleeps between two looks,
+/// or for less than the second in which it counts, gives up after the first look.
+fn may_be_taken(history: &History, call: PackedEvent) -> bool {
+    let is_short = limits::ns(u64::from(history.wait_ms(call))) <= limits::GIVEN_UP_NS;
+    is_short && error_of(history, call).is_some_and(|reply| reply.kind == Kind::Fail)
 }
 
 /// The attempts of one client, in the order of its calls.
@@ -299,6 +307,34 @@ impl<'a> AttemptsInOrder<'a> {
         let to = self.attempts.partition_point(|attempt| attempt.from_ns < span.to_ns);
         &self.attempts[from.min(to)..to]
     }
+
+    /// When it asked, of the time between two: pauses between attempts are left out, and what two of them share counts once.
+    fn on_within(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = (u64, u64)> {
+        let mut over_ns = from_ns;
+        self.attempts.iter().filter_map(move |attempt| {
+            let on = (attempt.from_ns.max(over_ns), attempt.to_ns.min(to_ns));
+            over_ns = over_ns.max(on.1);
+            (on.0 < on.1).then_some(on)
+        })
+    }
+}
+
+/// The longest of the stretches that are longer than the bound, and than TCP may take to send again what a fault dropped.
+fn longest(
+    context: &Context<'_>,
+    calm: &[CalmSpan],
+    died: &[u64],
+    attempts: &AttemptsInOrder<'_>,
+    how: Starving,
+) -> Option<Starved> {
+    let bound_ns = bound_ns(context);
+    let long = calm.iter().flat_map(|span| {
+        let at_most_ns = bound_ns.saturating_add(span.retransmission_ns);
+        let lasted = move |found: &Starved| context.busy.counted_ns(found.from_ns, found.to_ns) > at_most_ns;
+        let all = stretches(context.history, died, attempts.during(span), span, how);
+        all.into_iter().filter(lasted)
+    });
+    long.max_by_key(|stretch| stretch.to_ns - stretch.from_ns)
 }
 
 /// The stretches of a calm span in which a client asked all the time and got nothing, or was only refused.
@@ -306,8 +342,9 @@ fn stretches(history: &History, died: &[u64], attempts: &[Wait], span: &CalmSpan
     let mut found: Vec<Starved> = Vec::new();
     let mut broken = true;
     for attempt in attempts {
-        if how == Starving::Refused && !is_refused(history, died, history.event(attempt.call)) {
-            broken = true;
+        let call = history.event(attempt.call);
+        if how == Starving::Refused && !is_refused(history, died, call) {
+            broken |= !may_be_taken(history, call);
             continue;
         }
         let (from_ns, to_ns) = (attempt.from_ns.max(span.from_ns), attempt.to_ns.min(span.to_ns));

@@ -42,8 +42,10 @@ pub(super) fn of(context: &Context<'_>, calm: &[CalmSpan]) -> Vec<GivenUpCall> {
     let early: Vec<GivenUpCall> = refused.iter().filter(at_once).copied().collect();
     let (count, all) = (early.len() as u64, refused.len() as u64);
     let habit = count >= limits::GIVEN_UP && count * limits::GIVEN_UP_SHARE >= all;
-    let longest_ns = refused.iter().map(|call| call.waited_ns).max().unwrap_or(0);
-    let own_limit = count == all && longest_ns > limits::OWN_LIMIT_NS;
+    // with a limit of its own no acquire waits for longer, and one that was to wait for less is in time
+    let longest_ns = early.iter().map(|call| call.waited_ns).max().unwrap_or(0);
+    let is_within = |call: &GivenUpCall| call.waited_ns <= longest_ns + longest_ns / 4;
+    let own_limit = longest_ns > limits::OWN_LIMIT_NS && refused.iter().all(is_within);
     if habit && !own_limit { early } else { Vec::new() }
 }
 

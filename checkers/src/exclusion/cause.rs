@@ -3,9 +3,10 @@
 
 use std::iter;
 
-use super::{OverlapClass, beyond_permits, granted_after_ns};
+use super::{OverlapClass, beyond_permits, leased_after_ns};
 use crate::calm;
 use crate::context::Context;
+use crate::extensions;
 use crate::grants::ServerGrant;
 use crate::history::names::NONE;
 use crate::history::{MessageMatch, RevokeCause, Window};
@@ -49,6 +50,8 @@ pub(crate) enum OverlapCause<'a> {
     RemovedEarly { lasted_ns: u64, lease_ms: u64 },
     /// The server ended the grant so early.
     EndedEarly { lasted_ns: u64, lease_ms: u64 },
+    /// It ended so soon after the call of an extension that was answered ok.
+    ExtendedInVain { lasted_ns: u64, lease_ms: u64 },
     /// The first stood still as its lease ended, or as the second got the lock.
     StoodStill,
     /// A fault kept this message back.
@@ -156,12 +159,17 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     if let Some(window) = ended_connection(context, overlap) {
         return OverlapCause::ConnectionEnded { client, window };
     }
+    if cause == Some(RevokeCause::Expired)
+        && let Some(in_vain) = ended_ns.and_then(|ended_ns| extended_in_vain(context, first, ended_ns))
+    {
+        return in_vain;
+    }
     // where nobody saw the grant end, and no lease can be over, the class goes by what was done to the first
     let runs_since = |ns: u64| {
         let held_ns = from_ns.saturating_sub(ns);
         history.header.lease_ms.is_some() && held_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT
     };
-    let runs = runs_since(granted_after_ns(context, first));
+    let runs = runs_since(leased_after_ns(context, first, from_ns));
     // of one that waited for it, and to which nothing was done since, the lease may be as young as its answer
     let may_run = at_the_end.is_none() && runs_since(history.ns(first.from));
     if ended_ns.is_none() && (runs || may_run) {
@@ -217,6 +225,18 @@ fn stale_permits<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<Over
         Some(window) => Some(OverlapCause::CutOff { window, is_told }),
         None => ends_by_itself.then_some(OverlapCause::PastItsLease { is_told }),
     }
+}
+
+/// The last extension of a hold that was answered ok before its grant ran out, if a lease since its call was not over by then: nothing that
+/// befalls a client shortens that.
+fn extended_in_vain(context: &Context<'_>, first: &LockHold, ended_ns: u64) -> Option<OverlapCause<'static>> {
+    let history = context.history;
+    let lease_ms = history.header.lease_ms?;
+    let answers = extensions::answered_ok(history, first).map(|answer| history.event(answer));
+    let answer = answers.filter(|answer| answer.time <= ended_ns).last()?;
+    let lasted_ns = ended_ns.saturating_sub(history.event(answer.mate).time);
+    let is_early = lasted_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
+    is_early.then_some(OverlapCause::ExtendedInVain { lasted_ns, lease_ms })
 }
 
 /// The window that was on the first as its lease ended, or as the second got the lock: one that stopped it, if there is one, since

@@ -12,7 +12,7 @@ use super::names::{DenseNumbers, NONE, Names, Symbol};
 use super::nemesis::NemesisFact;
 use super::packed::{EventDetails, KeptDetails, MAX_RARE, PackedEvent};
 use super::{History, Nemesis, OrderBasis, ReplyNode, WireReading};
-use crate::limits::MAX_TIME_NS;
+use crate::limits::{self, MAX_TIME_NS};
 
 /// The largest number of events: positions are 32 bits, with a few values set aside.
 const MAX_EVENTS: usize = 4_294_967_000;
@@ -258,7 +258,7 @@ impl HistoryBuilder {
     fn is_disturbed(&self, call: Option<AnsweredCall>) -> bool {
         let healed = || {
             let called = call?.event.time;
-            let lease_ns = self.history.header.lease_ms.unwrap_or(0).saturating_mul(1_000_000);
+            let lease_ns = limits::ns(self.history.header.lease_ms.unwrap_or(limits::LEASE_MS));
             Some(self.healed_ns?.saturating_add(lease_ns) >= called)
         };
         self.open_windows > 0 || healed() == Some(true)

@@ -200,6 +200,7 @@ fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> Stri
             let asked = "look at the time to live that the client asked for";
             early("the server ended the grant", lasted_ns, lease_ms, asked)
         }
+        OverlapCause::ExtendedInVain { lasted_ns, lease_ms } => in_vain(lasted_ns, lease_ms),
         OverlapCause::StoodStill => STOOD_STILL.to_owned(),
         OverlapCause::MessageKept(message) => format!(
             "the fault kept back `{}` of {}: look at how the library handles a request or a reply that never arrives",
@@ -222,6 +223,15 @@ fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> Stri
 fn early(what: &str, lasted_ns: u64, lease_ms: u64, why: &str) -> String {
     let lasted = length(lasted_ns);
     format!("{what} {lasted} after it was asked for, before its lease of {lease_ms} ms was over: {why}")
+}
+
+/// The same of a lease that was extended.
+fn in_vain(lasted_ns: u64, lease_ms: u64) -> String {
+    format!(
+        "the server ended the grant {} after the call of an extension that was answered ok, before its lease of {lease_ms} ms was over: \
+         look at the time to live that the extension sets, and at the answer that it reads",
+        length(lasted_ns)
+    )
 }
 
 /// What is said of a library that never tells of a loss.

@@ -26,6 +26,9 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Updates) -> Finding {
         Verdict::NotApplicable if context.history.counts.writes == 0 => {
             return said("no guarded register in this history");
         }
+        Verdict::NotApplicable if context.model.is_lock() => {
+            return said("a semaphore with several permits does not guard the register");
+        }
         Verdict::NotApplicable => return said("the register is not guarded by a lock"),
         Verdict::Holds | Verdict::Inconclusive => {
             let mut evidence = format!("{increments}, register at {}", thousands(decided.last_value));

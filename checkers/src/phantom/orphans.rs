@@ -99,7 +99,7 @@ pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<Orp
         .map(|(grant, hold)| (grant.first(), next_not_before(context, grant, hold)))
         .collect();
     let asks = asks(context);
-    let clients = clients_by_owner(context);
+    let named = clients_by_owner(context);
     let sessions = sessions(context);
     let fresh = has_fresh_names(context);
     let calm = calm::spans(context, None);
@@ -119,8 +119,9 @@ pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<Orp
                     .and_then(|before| seen_to_end(context, sight, before))
                     .unwrap_or(0),
             );
+            let clients = clients_of(&named, grant.owner);
             // a request that was sent twice: it arrived again after the acquire that it was for was answered `ok`
-            let again = fresh && clients.contains_key(&grant.owner);
+            let again = fresh && !clients.is_empty();
             if before.is_some_and(|before| is_rewritten(context, before, grant)) {
                 continue;
             }
@@ -130,7 +131,7 @@ pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<Orp
                 calm: &calm,
                 asks,
                 asked_again: &asked_again,
-                client: clients.get(&grant.owner).copied(),
+                clients,
                 session: history.name(grant.owner).and_then(|name| sessions.get(name).copied()),
                 not_before_ns,
             };
@@ -190,12 +191,22 @@ fn asks(context: &Context<'_>) -> Vec<Vec<Ask>> {
     asks
 }
 
-/// Which client goes by which owner's name, where a name comes again: a session.
-fn clients_by_owner(context: &Context<'_>) -> FastMap<u32, u32> {
+/// The owners' names and the clients that go by them, in order: a session's name comes again, and clients of one process may share one.
+fn clients_by_owner(context: &Context<'_>) -> Vec<(u32, u32)> {
     let history = context.history;
     let named = history.events.iter().filter(|event| event.f == F::Acquire);
     let named = named.map(|event| (history.owner(event), history.client_of(event.process)));
-    named.filter(|(owner, _)| *owner != NONE).collect()
+    let mut named: Vec<(u32, u32)> = named.filter(|(owner, _)| *owner != NONE).collect();
+    named.sort_unstable();
+    named.dedup();
+    named
+}
+
+/// Those of one name.
+fn clients_of(named: &[(u32, u32)], owner: u32) -> &[(u32, u32)] {
+    let from = named.partition_point(|(name, _)| *name < owner);
+    let to = named.partition_point(|(name, _)| *name <= owner);
+    &named[from..to]
 }
 
 /// Whether each acquire has a name of its own, as a random value is: then a name that was answered `ok` is that acquire's and no
@@ -258,8 +269,8 @@ struct OrphanJudge<'j, 'a> {
     asks: &'j [Ask],
     /// Those of the whole history.
     asked_again: &'j [&'a AskedAgain],
-    /// The client that goes by the owner's name, if any acquire named it.
-    client: Option<u32>,
+    /// The owner's name and each client that goes by it, if any acquire named it.
+    clients: &'j [(u32, u32)],
     /// The owner's session, if the wire showed to whom it was given.
     session: Option<&'a ClientSession>,
     /// The server gave the lock no earlier than this, by what clients did with the grants before and by when the last of them ended.
@@ -280,21 +291,25 @@ impl<'a> OrphanJudge<'_, 'a> {
 
     /// The session where no acquire named its client, and that client.
     fn by_wire(&self) -> Option<(&'a ClientSession, u32)> {
-        let session = self.session.filter(|_| self.client.is_none())?;
+        let session = self.session.filter(|_| self.clients.is_empty())?;
         Some((session, client_number(&session.client)?))
     }
 
-    /// The client that the server gave the lock to, if it is known.
-    fn owner(&self) -> Option<u32> {
-        self.client.or(self.by_wire().map(|(_, client)| client))
+    /// Whether the server may have given the lock to a client; `None` where nothing tells to whom.
+    fn may_own(&self, client: u32) -> Option<bool> {
+        if self.clients.is_empty() {
+            return self.by_wire().map(|(_, owner)| owner == client);
+        }
+        Some(self.clients.iter().any(|(_, owner)| *owner == client))
     }
 
     /// The acquires that the owner of the grant may have made: none that was over when the owner's session began.
     fn own(&self) -> impl Iterator<Item = &Ask> {
-        let client = self.owner();
-        let of_it = |session: &&ClientSession| client.is_some() && client_number(&session.client) == client;
+        let of_it = |session: &&ClientSession| {
+            client_number(&session.client).is_some_and(|client| self.may_own(client) == Some(true))
+        };
         let since_ns = self.session.filter(of_it).map_or(0, |session| session.time_ns);
-        let is_own = move |ask: &&Ask| client.is_none_or(|client| ask.client == client) && ask.reply_ns >= since_ns;
+        let is_own = move |ask: &&Ask| self.may_own(ask.client) != Some(false) && ask.reply_ns >= since_ns;
         self.asks.iter().filter(is_own)
     }
 
@@ -336,7 +351,7 @@ impl<'a> OrphanJudge<'_, 'a> {
         let answered = struck.is_none() && self.own().any(may_be_its_answer);
         let calm = self.is_calm(granted_ns.saturating_sub(patience_ns), granted_ns);
         // a client whose name it is has been answered with another grant, or this one is its own
-        let by_another = answered && (self.client.is_some() || session.is_some() || !calm);
+        let by_another = answered && (!self.clients.is_empty() || session.is_some() || !calm);
         (!explained && !by_another).then_some(OrphanGrant {
             grant,
             call: meant.call,
@@ -367,9 +382,12 @@ impl<'a> OrphanJudge<'_, 'a> {
         };
         let name = self.context.history.name(grant.owner);
         let is_named = name.is_some_and(|name| refused.again.words.iter().any(|word| word == name));
-        let owner = self.owner();
-        let is_its_own =
-            is_named || owner.map_or_else(|| !self.asks.iter().any(may_be_of), |owner| owner == ask.client);
+        let is_its_own = is_named
+            || match self.may_own(ask.client) {
+                Some(false) => false,
+                Some(true) if self.clients.len() <= 1 => true,
+                _ => !self.asks.iter().any(may_be_of),
+            };
         is_its_own.then_some(OrphanGrant {
             grant,
             call: ask.call,
@@ -396,8 +414,7 @@ impl<'a> OrphanJudge<'_, 'a> {
                 && message.accepted
                 && self.not_before_ns <= at
                 && (at..=at.saturating_add(lag_ns)).contains(&granted_ns);
-            let owner = self.owner();
-            let of_a_grant = |ask: &&Ask| ask.kind == Kind::Fail && owner.is_none_or(|own| own == ask.client);
+            let of_a_grant = |ask: &&Ask| ask.kind == Kind::Fail && self.may_own(ask.client) != Some(false);
             let mut sent = self.asks.iter().filter(|ask| ask.sent(&message.client, at));
             sent.find(|ask| came_of_it && of_a_grant(ask))
         })

@@ -167,7 +167,7 @@ pub(super) fn left_by_ghost<'a>(
 /// Whether an acquire of the lock ended without an outcome during a stall, or less than a lease before.
 pub(super) fn was_cut_off(context: &Context<'_>, stall: &Stall, lock: usize) -> bool {
     let history = context.history;
-    let near = stall.from_ns.saturating_sub(context.lease_ns)..=stall.to_ns;
+    let near = stall.from_ns.saturating_sub(context.longest_lease_ns())..=stall.to_ns;
     let died = history.deaths();
     let mut was_cut_off = false;
     history.events.each_call(F::Acquire, |_, call| {

@@ -96,7 +96,7 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
             stuck.extend(new);
         }
         if let Some(healed_ns) = healed_ns.filter(|_| stuck.len() == before) {
-            stuck.extend(owners.ghost(lock, healed_ns, bound_ns + retransmission_ns + context.lease_ns));
+            stuck.extend(owners.ghost(lock, healed_ns, bound_ns + retransmission_ns + context.longest_lease_ns()));
         }
         if stuck.len() == before {
             stuck.extend(long_holds.deadlock(&waits, lock));
@@ -178,12 +178,15 @@ fn blame(
         StuckOwner::WaitsInTurn { .. } => StuckClass::Deadlock,
     };
     let (from_ns, to_ns) = (stall.from_ns, stall.to_ns);
+    let lease_ns = context.longest_lease_ns();
     let lease = match class {
-        StuckClass::DeadHolder | StuckClass::Ghost => context.lease_ns,
+        StuckClass::DeadHolder | StuckClass::Ghost => lease_ns,
+        // the key of one that waits for an answer that was lost ends with its lease, however long it waits
+        StuckClass::Free if matches!(owner, StuckOwner::Waiting { .. }) => lease_ns,
         // of one that no client names it is not known whether its lease runs on
-        _ if context.not_watched.is_some() && !left_cleanly(context, holds, stall) => context.lease_ns,
+        _ if context.not_watched.is_some() && !left_cleanly(context, holds, stall) => lease_ns,
         // the server shows no owner, and what an acquire left may be in the way: keys at some of several servers, places in a queue
-        StuckClass::Free if left::was_cut_off(context, stall, lock) => context.lease_ns,
+        StuckClass::Free if left::was_cut_off(context, stall, lock) => lease_ns,
         StuckClass::Free | StuckClass::Deadlock => 0,
     };
     let other = owner

@@ -196,8 +196,8 @@ impl<'a> Waits<'a> {
         stalls
     }
 
-    /// The longest span within a gap in which some client always asked, short pauses between attempts allowed; between attempts that
-    /// are refused, pauses of `refused_ns`.
+    /// The longest span within a gap in which some client always asked, short pauses between attempts allowed, which are no longer than
+    /// `refused_ns`; between attempts that are refused, all pauses of that length.
     fn waited(&self, lock: usize, from_ns: u64, to_ns: u64, refused_ns: u64) -> Option<Stall> {
         let mut longest: Option<Stall> = None;
         let mut current: Option<Stall> = None;
@@ -207,7 +207,7 @@ impl<'a> Waits<'a> {
             let (from, to) = (wait.from_ns.max(from_ns), wait.to_ns.min(to_ns));
             let both_refused = || last.is_some_and(|last| self.is_refused(&last) && self.is_refused(&wait));
             let goes_on = |run: &Stall| {
-                let soon = from <= run.to_ns.saturating_add(limits::RETRY_GAP_NS);
+                let soon = from <= run.to_ns.saturating_add(limits::RETRY_GAP_NS.min(refused_ns));
                 soon || from <= run.to_ns.saturating_add(refused_ns) && both_refused()
             };
             current = match current {

@@ -1,11 +1,10 @@
-//! HL001 in words: what an overlap is, how it came to that, and the likely cause.
+//! HL001 in words: what an overlap is, and how it came to that.
 
-use super::extending::{REMOVED_BY_EXTENSION, got};
-use super::{
-    EARLY_RELEASE, OVERWRITTEN, REMOVED_BY_A_REQUEST, at, finding, in_brackets, length, many, thousands, violated,
-};
+use super::extending::got;
+use super::overlap_cause::{likely, likely_of};
+use super::{at, finding, in_brackets, length, many, thousands, violated};
 use crate::context::Context;
-use crate::exclusion::cause::{self, OverlapCause};
+use crate::exclusion::cause;
 use crate::exclusion::{DoubleGrant, Exclusion, OverlapClass, before_change, beyond_permits, given_up};
 use crate::extensions;
 use crate::finding::{Because, Finding, Property, Verdict, Violation};
@@ -15,7 +14,6 @@ use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::overlaps::{Conflict, Overlap};
 use crate::standstill;
-use crate::watched::NotWatched;
 
 /// The finding of HL001.
 pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion<'_>) -> Finding {
@@ -61,186 +59,6 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion<'_>) -> Finding {
     told.figure("overlaps", overlaps.len() as f64);
     told.figure("overlaps_within_lease", decided.within_lease as f64);
     told
-}
-
-/// The likely cause of an overlap of that class, whatever the faults were.
-fn likely_of(class: OverlapClass) -> &'static str {
-    match class {
-        OverlapClass::GrantedTwice => {
-            "the server gave the lock to a second owner while the first still had it: look at failover, at a lost key, and \
-             at an acquire that does not ask whether the lock is free"
-        }
-        OverlapClass::ToldWithoutGrant => {
-            "the server gave the lock to only one of the two: look for an acquire that is answered `ok` without a grant, \
-             such as one that does not wait for its turn"
-        }
-        OverlapClass::ToldTwice => {
-            "both acquires were answered `ok` within one lease: look at failover, at a lost key, or at an acquire that is \
-             answered `ok` without a grant"
-        }
-        OverlapClass::StaleHolder => {
-            "the holder went on after its lease had run out: stop work when the connection is suspended, or let \
-             the store refuse stale tokens"
-        }
-        OverlapClass::ForeignRelease => {
-            "a client released a lock that it did not own: compare the owner and delete in one atomic step"
-        }
-        OverlapClass::Overwritten => OVERWRITTEN,
-        OverlapClass::EarlyRelease => EARLY_RELEASE,
-        OverlapClass::WrongExtension => REMOVED_BY_EXTENSION,
-        OverlapClass::TooManyPermits => {
-            "more permits were held than there are: look at how an acquire counts the held permits, and at releases that are \
-             counted twice"
-        }
-    }
-}
-
-/// Whether another client was releasing the lock when the grant of a hold was removed; taken as one where no grant is known.
-fn is_beside_a_release(context: &Context<'_>, hold: &LockHold) -> bool {
-    let grant = context.grants.of_hold(context.history, hold);
-    let removed_ns = grant.and_then(|grant| grant.revoked_ns(context.history));
-    removed_ns.is_none_or(|ns| context.release_of_another(hold, ns, limits::OBSERVER_LAG_NS).is_some())
-}
-
-/// The same where it depends on the two.
-fn of_class(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> &'static str {
-    match class {
-        OverlapClass::WrongExtension if extensions::began_again(context.history, &overlap.second) => EXTENDED_ANOTHERS,
-        OverlapClass::ForeignRelease if !is_beside_a_release(context, &overlap.first) => REMOVED_BY_A_REQUEST,
-        class => likely_of(class),
-    }
-}
-
-const STOOD_STILL: &str = "the holder was stopped while its lease ran out, and no client can notice that in time: let the store \
-     refuse stale tokens";
-const EXTENDED_ANOTHERS: &str = "an `extend` was answered ok although another client had the lock by then: compare the owner and set the time \
-     to live in one atomic step";
-
-fn forgotten(window: &Window, may_be_over: bool) -> String {
-    format!(
-        "the lock was gone after {} {} of {}: a server that restarts without its data grants a held lock again{}; let it write to \
-         disk before it answers, or ask a majority of servers",
-        window.fault,
-        window.number,
-        window.started.targets.join(" "),
-        if may_be_over {
-            ", and by then the lease may have run out as well"
-        } else {
-            ""
-        }
-    )
-}
-
-fn not_known(context: &Context<'_>, may_be_over: bool) -> String {
-    format!(
-        "not known from this history: the owner on the server is not recorded; the server lost the lock, a client removed it, {}or an \
-         acquire was answered `ok` without a grant{}",
-        if may_be_over {
-            "a renewal did not come in time, "
-        } else {
-            ""
-        },
-        not_seen(context)
-    )
-}
-
-/// Why nobody saw it, and what would tell.
-fn not_seen(context: &Context<'_>) -> &'static str {
-    match context.not_watched {
-        None | Some(NotWatched::NothingSeen) => "; no server answered the observer at that time",
-        Some(NotWatched::NoObserver) => "; an observer of the server would record it",
-        Some(_) => "; with `keys` and `owner` in the contract, the observer records it",
-    }
-}
-
-/// The likely cause, and how to mend it.
-fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overlap) -> String {
-    let cause = cause::cause(context, class, overlap);
-    match cause {
-        OverlapCause::OfClass(class) => of_class(context, class, overlap).to_owned(),
-        OverlapCause::Forgotten { window, may_be_over } => forgotten(window, may_be_over),
-        OverlapCause::Failover => {
-            "the promoted replica did not have the lock: a lock on a single master does not survive a failover; ask a \
-             majority, or let the store refuse stale tokens"
-                .to_owned()
-        }
-        OverlapCause::ServerClock(window) => format!(
-            "the wall clock of {} was stepped while c{} held the lock: a server that measures a time to live with its \
-             wall clock ends it early",
-            window.started.targets.join(" "),
-            context.history.client_of(overlap.first.process)
-        ),
-        OverlapCause::ClientClock { client, window } => format!(
-            "the wall clock of c{client} was stepped by {}: a client that checks the expiry of a lock with its own wall clock \
-             is wrong by the same amount; let the server check it, or use a monotonic clock",
-            window.name()
-        ),
-        OverlapCause::AnsweredTooLate(late) => format!(
-            "the acquire of c{} was answered {} after it was called, when its lease was over{}: check the time after the reply, and \
-             answer `fail` when the lease is over",
-            late.client,
-            length(late.after_ns),
-            if late.is_lost {
-                ", and was lost in the same instant"
-            } else {
-                ""
-            }
-        ),
-        OverlapCause::ConnectionEnded { client, window } => format!(
-            "{} ended connections of c{client} while it held the lock, and a lock of a connection (an advisory lock) ends with it: \
-             watch the connection, and stop work when it ends{}",
-            window.name(),
-            never_told(context.history.counts.lost > 0)
-        ),
-        OverlapCause::RemovedEarly { lasted_ns, lease_ms } => {
-            let request = "a request deleted its key, or revoked its lease";
-            early("the lock was removed", lasted_ns, lease_ms, request)
-        }
-        OverlapCause::EndedEarly { lasted_ns, lease_ms } => {
-            let asked = "look at the time to live that the client asked for";
-            early("the server ended the grant", lasted_ns, lease_ms, asked)
-        }
-        OverlapCause::ExtendedInVain { lasted_ns, lease_ms } => in_vain(lasted_ns, lease_ms),
-        OverlapCause::StoodStill => STOOD_STILL.to_owned(),
-        OverlapCause::MessageKept(message) => format!(
-            "the fault kept back `{}` of {}: look at how the library handles a request or a reply that never arrives",
-            message.message, message.client
-        ),
-        OverlapCause::CutOff { window, is_told } => format!(
-            "the holder went on after its lease had run out under {}: stop work when the connection is suspended, or let the store \
-             refuse stale tokens{}",
-            window.name(),
-            never_told(is_told)
-        ),
-        OverlapCause::PastItsLease { is_told } => {
-            format!("{}{}", likely_of(OverlapClass::StaleHolder), never_told(is_told))
-        }
-        OverlapCause::NotKnown { may_be_over } => not_known(context, may_be_over),
-    }
-}
-
-/// What ended so early, and why.
-fn early(what: &str, lasted_ns: u64, lease_ms: u64, why: &str) -> String {
-    let lasted = length(lasted_ns);
-    format!("{what} {lasted} after it was asked for, before its lease of {lease_ms} ms was over: {why}")
-}
-
-/// The same of a lease that was extended.
-fn in_vain(lasted_ns: u64, lease_ms: u64) -> String {
-    format!(
-        "the server ended the grant {} after the call of an extension that was answered ok, before its lease of {lease_ms} ms was over: \
-         look at the time to live that the extension sets, and at the answer that it reads",
-        length(lasted_ns)
-    )
-}
-
-/// What is said of a library that never tells of a loss.
-fn never_told(is_told: bool) -> &'static str {
-    if is_told {
-        ""
-    } else {
-        " (no client of this history ever said `lost`)"
-    }
 }
 
 /// A grant that the server gave while another one stood, by its own lines.

@@ -13,6 +13,7 @@ pub(crate) mod fencing;
 pub(crate) mod herd;
 pub(crate) mod linearizability;
 pub(crate) mod lost_update;
+mod overlap_cause;
 pub(crate) mod phantom;
 pub(crate) mod progress;
 pub(crate) mod silent_loss;

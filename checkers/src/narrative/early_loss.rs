@@ -111,7 +111,9 @@ fn likely(context: &Context<'_>, loss: &EarlyLoss<'_>, extends: bool, is_told: b
         None if is_told => {
             "the client sets a time to live that is shorter than the requested lease, or another client removed the lock"
         }
-        None => "the library reports a loss for another reason, such as an unknown message or a timer that is too short",
+        None => {
+            "the library reports a loss for another reason, such as an unknown message or a timer that is too short"
+        }
     }
 }
 

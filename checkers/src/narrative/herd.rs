@@ -98,7 +98,9 @@ fn wakes(context: &Context<'_>, decided: &Herd, judged: &HandOvers) -> Finding {
         Verdict::Holds | Verdict::NotApplicable => {
             let most = many(max, "waiter", "waiters");
             said(&if max > limit {
-                format!("{most} woken{wire} per release at most, not more than clients that left the queue (limit {limit})")
+                format!(
+                    "{most} woken{wire} per release at most, not more than clients that left the queue (limit {limit})"
+                )
             } else {
                 format!("{most} woken{wire} per release at most (limit {limit})")
             })

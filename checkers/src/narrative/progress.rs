@@ -262,7 +262,8 @@ const NOT_ANSWERED: &str = "the server showed no owner, and no acquire was answe
      that was lost, or the library checks something other than the lock";
 const REFUSED_THOUGH_FREE: &str = "the server showed no owner, and new acquires were still refused: the library checks something other than \
      the lock, such as a place in a queue, its own memory, or the late reply to an earlier request";
-const NOT_RECORDED: &str = "the owner on the server is not recorded; with `keys` in the contract, the observer records it";
+const NOT_RECORDED: &str =
+    "the owner on the server is not recorded; with `keys` in the contract, the observer records it";
 
 /// The likely cause, and how to mend it.
 fn likely(context: &Context<'_>, cause: StuckCause<'_>) -> String {

@@ -93,11 +93,11 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
     }
     let answers = StallAnswers::of(context, stuck);
     let only_errors = answers.only_errors(history);
-    if only_errors.is_some() || matches!(stuck.owner, StuckOwner::Nobody) {
-        if let Some(away) = calm::minority_away(context, stuck.from_ns, stuck.to_ns) {
-            let said = answers.last(history);
-            return StuckCause::MinorityAway { away, said };
-        }
+    if (only_errors.is_some() || matches!(stuck.owner, StuckOwner::Nobody))
+        && let Some(away) = calm::minority_away(context, stuck.from_ns, stuck.to_ns)
+    {
+        let said = answers.last(history);
+        return StuckCause::MinorityAway { away, said };
     }
     if let Some(said) = only_errors {
         return StuckCause::OnlyErrors(said);

@@ -194,10 +194,22 @@ fn ended_before(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, s
         && first.cause(history).is_some_and(|cause| cause.is_release())
         && ended_ns >= history.ns(overlap.first.to);
     match second.filter(|second| second.granted != NONE) {
-        _ if own => false,
+        _ if own || outlived(context, overlap, first, ended_ns) => false,
         Some(second) => first.revoked < second.granted,
         None => ended_ns <= history.ns(overlap.second.from) + limits::OBSERVER_LAG_NS,
     }
+}
+
+/// Whether the first grant ran out when the overlap was over, and so early that it cannot have run out before.
+fn outlived(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, ended_ns: u64) -> bool {
+    let history = context.history;
+    let (from_ns, over_ns) = (history.ns(overlap.from()), history.ns(overlap.to()) + limits::OBSERVER_LAG_NS);
+    let since_ns = leased_after_ns(context, &overlap.first, from_ns);
+    first.has_expired(history)
+        && ended_ns > over_ns
+        && context.grants.is_single(history, &overlap.first)
+        && !after_lease(context, overlap, since_ns)
+        && context.sight().is_whole(from_ns, over_ns)
 }
 
 /// Whether the observer would have shown a grant of this hold, and showed none, not even one whose owner it did not learn.

@@ -2,7 +2,7 @@
 //! what passed the wire. Where these do not tell it, no cause is named.
 
 use super::answers::StallAnswers;
-use super::dropped::{DroppedMessage, dropped_message};
+use super::dropped::{DroppedMessage, RENEWALS, dropped_message};
 use super::left::{LeftBehind, LeftBy, Suspects, left_by_ghost, left_by_release, may_be_of_another};
 use super::stuck::{Stuck, StuckClass, StuckOwner};
 use crate::calm::{self, MinorityAway};
@@ -11,8 +11,6 @@ use crate::grants::ServerGrant;
 use crate::history::event::Wakes;
 use crate::history::{F, TapTotals};
 
-/// Requests of Redis that say when a key ends, and nothing else.
-pub(super) const RENEWALS: [&str; 4] = ["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"];
 /// How a tap names a client that waits, and one that neither holds nor asks.
 const WAITER: &str = "a waiter";
 const IDLE: &str = "idle";

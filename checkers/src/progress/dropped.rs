@@ -1,11 +1,12 @@
 //! The message that a fault dropped, and that left a lock with its owner: of an acquire or a release.
 
-use super::cause::RENEWALS;
 use super::stuck::{Stuck, StuckOwner};
 use crate::context::Context;
 use crate::history::{F, MessageMatch, Window};
 use crate::limits;
 
+/// Requests of Redis that say when a key ends, and nothing else.
+pub(super) const RENEWALS: [&str; 4] = ["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"];
 /// Messages that keep a session or a lease, and have no part in an acquire or a release.
 const KEEPS: [&str; 3] = ["ping", "PING", "LeaseKeepAlive"];
 

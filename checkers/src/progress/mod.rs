@@ -96,11 +96,7 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
             stuck.extend(new);
         }
         if let Some(healed_ns) = healed_ns.filter(|_| stuck.len() == before) {
-            stuck.extend(owners.ghost(
-                lock,
-                healed_ns,
-                bound_ns + retransmission_ns + context.longest_lease_ns(),
-            ));
+            stuck.extend(owners.ghost(lock, healed_ns, bound_ns + retransmission_ns));
         }
         if stuck.len() == before {
             stuck.extend(long_holds.deadlock(&waits, lock));

@@ -176,13 +176,14 @@ impl<'a> OwnerNames<'a> {
         killed.first().copied().filter(|_| is_sure && shared.len() == 1)
     }
 
-    /// A grant that is not removed although its live owner neither holds nor asks.
+    /// A grant that is not removed although its live owner neither holds nor asks, for longer than the bound and a lease.
     pub(super) fn ghost(&self, lock: usize, healed_ns: u64, bound_ns: u64) -> Option<Stuck> {
         let context = self.context;
         let history = context.history;
         if context.not_watched.is_some() {
             return None;
         }
+        let bound_ns = bound_ns + context.longest_lease_ns();
         // what was not removed while a server or the harness stood still is not held against the lock
         let lasted_ns = |from_ns: u64, to_ns: u64| {
             let stood = context.standstills.iter().map(|span| span.within_ns(from_ns, to_ns));

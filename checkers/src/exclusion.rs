@@ -203,7 +203,10 @@ fn ended_before(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, s
 /// Whether the first grant ran out when the overlap was over, and so early that it cannot have run out before.
 fn outlived(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, ended_ns: u64) -> bool {
     let history = context.history;
-    let (from_ns, over_ns) = (history.ns(overlap.from()), history.ns(overlap.to()) + limits::OBSERVER_LAG_NS);
+    let (from_ns, over_ns) = (
+        history.ns(overlap.from()),
+        history.ns(overlap.to()) + limits::OBSERVER_LAG_NS,
+    );
     let since_ns = leased_after_ns(context, &overlap.first, from_ns);
     first.has_expired(history)
         && ended_ns > over_ns

@@ -138,6 +138,7 @@ fn calls_are_answered_as_by_the_kernel(arguments: &[&str]) {
         let (ran, again) = (run(), run());
         assert_eq!(ran.output, real);
         assert_eq!(ran.ended, "exit status: 13");
+        assert_eq!(again.ended, ran.ended, "after {}", again.output);
         assert_eq!((again.output, again.took), (ran.output, ran.took));
     }
 }

@@ -275,8 +275,8 @@ fn is_refused(history: &History, died: &[u64], call: PackedEvent) -> bool {
 /// The answer to an acquire that says how long it waits, if it is an error in words of its own.
 fn error_of(history: &History, call: PackedEvent) -> Option<PackedEvent> {
     let reply = history.reply(call).filter(|_| history.wait_ms(call) != NONE)?;
-    let error = history.error(reply).map(Refusal::parse);
-    let is_taken = matches!(error, Some(Refusal::Busy | Refusal::Timeout));
+    let said = history.error(reply);
+    let is_taken = said.is_some_and(|said| Refusal::parse(said).is_taken());
     (reply.kind != Kind::Ok && !is_taken).then_some(reply)
 }
 

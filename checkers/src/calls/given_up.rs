@@ -66,7 +66,7 @@ fn refused(context: &Context<'_>, calm: &[CalmSpan]) -> Vec<GivenUpCall> {
         };
         let says = history.rare(reply);
         let taken = history.name(says.error).map(Refusal::parse);
-        let is_taken = matches!(taken, Some(Refusal::Busy | Refusal::Timeout)) && !says.disturbed;
+        let is_taken = taken.is_some_and(|refusal| refusal.is_taken()) && !says.disturbed;
         // a wait as short as the margin says nothing
         let waits = wait_ms != NONE && limits::ns(u64::from(wait_ms)) > limits::GIVEN_UP_NS;
         let span = || calm::span_of(calm, call.time.saturating_sub(aftermath_ns), reply.time);

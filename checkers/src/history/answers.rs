@@ -33,6 +33,11 @@ impl Refusal {
         }
     }
 
+    /// Whether it says that the lock is taken: at some instant of the call, or until its wait was over.
+    pub(crate) fn is_taken(&self) -> bool {
+        matches!(self, Self::Busy | Self::Timeout)
+    }
+
     /// The one spelling in which it is written.
     pub fn name(&self) -> &str {
         match self {

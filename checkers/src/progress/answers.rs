@@ -95,7 +95,7 @@ fn is_error(context: &Context<'_>, call: PackedEvent, reply: PackedEvent) -> boo
     let history = context.history;
     let wait_ms = history.wait_ms(call);
     let taken = history.error(reply).map(Refusal::parse);
-    let in_words = !matches!(taken, None | Some(Refusal::Busy | Refusal::Timeout));
+    let in_words = taken.is_some_and(|refusal| !refusal.is_taken());
     if !in_words || wait_ms == NONE {
         return false;
     }

@@ -166,19 +166,8 @@ pub(super) fn left_by_ghost<'a>(
 
 /// Whether an acquire of the lock ended without an outcome during a stall, or less than a lease before.
 pub(super) fn was_cut_off(context: &Context<'_>, stall: &Stall, lock: usize) -> bool {
-    let history = context.history;
     let near = stall.from_ns.saturating_sub(context.longest_lease_ns())..=stall.to_ns;
-    let died = history.deaths();
-    let mut was_cut_off = false;
-    history.events.each_call(F::Acquire, |_, call| {
-        let ended_ns = match history.events.answer(call.mate) {
-            Some((Kind::Info, ns)) => ns,
-            Some(_) => return,
-            None => died[call.process as usize],
-        };
-        was_cut_off |= call.lock == history.locks[lock] && near.contains(&ended_ns);
-    });
-    was_cut_off
+    any_without_outcome(context.history, lock, |_, over_ns| near.contains(&over_ns))
 }
 
 /// Whether what stays may be of an acquire of another process than the last holder's: of one whose outcome is not known, and that ended after
@@ -187,19 +176,26 @@ pub(super) fn may_be_of_another(context: &Context<'_>, stuck: &Stuck) -> bool {
     let (StuckOwner::Dead { process, end, .. } | StuckOwner::Unsure { process, end }) = stuck.owner else {
         return false;
     };
-    let history = context.history;
-    let (ended_ns, died) = (history.event(end).time, history.deaths());
-    let mut may_be = false;
+    let ended_ns = context.history.event(end).time;
+    any_without_outcome(context.history, stuck.lock, |call, over_ns| {
+        call.process != process && call.time <= stuck.from_ns && over_ns >= ended_ns
+    })
+}
+
+/// Whether there is such an acquire of a lock among those whose outcome is not known, each with the time at which it was over.
+fn any_without_outcome(history: &History, lock: usize, is_one: impl Fn(PackedEvent, u64) -> bool) -> bool {
+    let died = history.deaths();
+    let mut found = false;
     history.events.each_call(F::Acquire, |_, call| {
         let over_ns = match history.events.answer(call.mate) {
             Some((Kind::Info, ns)) => ns,
             Some(_) => return,
             None => died[call.process as usize],
         };
-        let of_another = call.lock == history.locks[stuck.lock] && call.process != process;
-        may_be |= of_another && call.time <= stuck.from_ns && (ended_ns..u64::MAX).contains(&over_ns);
+        let is_over = over_ns < u64::MAX;
+        found |= call.lock == history.locks[lock] && is_over && is_one(call, over_ns);
     });
-    may_be
+    found
 }
 
 /// How the hold ended that began with this reply, and of which the server shows an owner since a grant at a position.

@@ -264,7 +264,7 @@ impl<'a> OwnerNames<'a> {
 /// polls, and was told that the lock is taken, has left nothing.
 fn may_leave_something(history: &History, call: PackedEvent) -> bool {
     let said = history.reply(call).and_then(|reply| history.error(reply));
-    let is_taken = matches!(said.map(Refusal::parse), Some(Refusal::Busy | Refusal::Timeout));
+    let is_taken = said.is_some_and(|said| Refusal::parse(said).is_taken());
     !is_taken || history.header.promises.wakes != Some(Wakes::Polls)
 }
 

@@ -157,7 +157,7 @@ impl<'a> Waits<'a> {
         let call = self.history.event(wait.call);
         let failed = self.history.reply(call).filter(|reply| reply.kind == Kind::Fail);
         let said = failed.and_then(|reply| self.history.error(reply));
-        let is_taken = matches!(said.map(Refusal::parse), Some(Refusal::Busy | Refusal::Timeout));
+        let is_taken = said.is_some_and(|said| Refusal::parse(said).is_taken());
         is_taken && self.history.wait_ms(call) != NONE
     }
 

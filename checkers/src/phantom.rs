@@ -382,7 +382,11 @@ pub(crate) fn may_be_an_expiry(context: &Context<'_>, hold: &LockHold, grant: &S
         false => limits::ns(limits::LEAST_LEASE_MS),
     };
     let old = removed.saturating_sub(asked) >= lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
-    old || context
-        .window_of_client(history.client_of(hold.process), asked, removed)
-        .is_some()
+    // so do observers of other recorders, of what a server lost
+    let by_a_server = || {
+        let mut windows = context.windows_in(asked, removed);
+        history.phases().is_empty() && windows.any(|window| !window.is_of_clients())
+    };
+    let of_its_client = || context.window_of_client(history.client_of(hold.process), asked, removed);
+    old || of_its_client().is_some() || by_a_server()
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::stuck::{Stuck, StuckClass, StuckOwner};
 use super::waits::{HoldsInOrder, Stall};
+use crate::calm;
 use crate::context::Context;
 use crate::grants::ServerGrant;
 use crate::history::event::{Kind, Wakes};
@@ -183,7 +184,7 @@ impl<'a> OwnerNames<'a> {
         if context.not_watched.is_some() {
             return None;
         }
-        let bound_ns = bound_ns + context.longest_lease_ns();
+        let bound_ns = bound_ns + context.longest_lease_ns() + calm::outlives_ns(context, healed_ns);
         // what was not removed while a server or the harness stood still is not held against the lock
         let lasted_ns = |from_ns: u64, to_ns: u64| {
             let stood = context.standstills.iter().map(|span| span.within_ns(from_ns, to_ns));

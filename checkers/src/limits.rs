@@ -51,6 +51,10 @@ pub const GIVEN_UP_SHARE: u64 = 10;
 pub const OWN_LIMIT_NS: u64 = 100_000_000;
 /// How long a grant may stand after its release was answered: releases that are sent and not waited for arrive by then.
 pub const RELEASE_NS: u64 = 1_000_000_000;
+/// Ends of other holds near one that must show how late the observer was for that one to count as late.
+pub const ENDS_BESIDE: u64 = 3;
+/// Grants that must have been removed long after their release was answered: the observer may have been late for a moment.
+pub const LATE_REMOVALS: u64 = 3;
 /// Releases that must have been answered `fail` though they freed the lock: the lock may have been removed by another client at the
 /// moment of one of them.
 pub const DENIED_RELEASES: u64 = 3;

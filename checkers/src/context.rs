@@ -168,14 +168,17 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Until when a grant of a lock stood: until the observer told its end, or until another client had the lock to itself. Where the
-    /// observer hears late, the first may come long after the second, or never.
+    /// Until when a grant of a lock surely stood: until the observer told its end, or until another client had the lock to itself. Where the
+    /// observer hears late, the first may come long after the second, or never; of one whose end it missed only the beginning is sure.
     pub(crate) fn stood_until(&self, lock: usize, grant: &ServerGrant) -> u64 {
         let history = self.history;
         let told_ns = grant.revoked_ns(history).unwrap_or(history.end_ns);
         let Some(granted_ns) = grant.granted_ns(history) else {
             return told_ns;
         };
+        if self.grants.is_end_missed(grant) {
+            return granted_ns;
+        }
         if matches!(self.model, Model::Semaphore { .. }) {
             return told_ns;
         }

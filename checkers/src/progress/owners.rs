@@ -91,8 +91,12 @@ impl<'a> OwnerNames<'a> {
             to.saturating_sub(from)
         };
         let half_ns = stall.to_ns.saturating_sub(stall.from_ns) / 2;
-        let owned_ns: u64 = context.grants.of_lock(lock).map(stood_ns).sum();
-        let longest = context.grants.of_lock(lock).max_by_key(|grant| stood_ns(grant));
+        let grants = || {
+            let all = context.grants.of_lock(lock);
+            all.filter(|grant| !context.grants.is_end_missed(grant))
+        };
+        let owned_ns: u64 = grants().map(stood_ns).sum();
+        let longest = grants().max_by_key(|grant| stood_ns(grant));
         let Some(grant) = longest.filter(|_| owned_ns > half_ns) else {
             return StuckOwner::Nobody;
         };

@@ -171,7 +171,7 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: 
         let Some(grant) = context.grants.of_hold(history, hold).filter(|_| named) else {
             continue;
         };
-        let lag_ns = sight.lag_ns(reply.time).max(limits::OBSERVER_LAG_NS);
+        let lag_ns = sight.lag_ns(reply.time).max(limits::OBSERVER_LAG_NS) + context.tick_ns;
         let release = AnsweredRelease {
             hold,
             grant,
@@ -242,7 +242,7 @@ impl<'a> AnsweredRelease<'a> {
         let after_ns = told_ns.saturating_sub(self.reply.time);
         let lag_ns = match self.is_told_removed(history) {
             // how late the observer was is measured by that end, too
-            true if after_ns > limits::RELEASE_NS => sight.lag_beside_ns(self.end.time, told_ns)?,
+            true if after_ns > limits::RELEASE_NS => sight.lag_beside_ns(self.end.time, told_ns)? + context.tick_ns,
             _ => lag_ns,
         };
         if after_ns <= lag_ns {

@@ -45,6 +45,8 @@ pub(crate) struct Context<'a> {
     pub lease_ns: u64,
     /// How far from the true time a stamp may be, in nanoseconds; 0 where the order of the file counts.
     pub clock_error_ns: u64,
+    /// By how much less than it seems may lie between two times, since the clock counts in such steps; 0 where they are fine.
+    pub tick_ns: u64,
 }
 
 impl<'a> Context<'a> {
@@ -89,6 +91,7 @@ impl<'a> Context<'a> {
                 OrderBasis::Time => limits::at_most_a_length(options.clock_error),
                 OrderBasis::Position => 0,
             },
+            tick_ns: tick_ns(history),
         };
         context.overlaps = match context.clock_error_ns {
             0 => overlaps::overlaps(history, &model, &context.holds),
@@ -261,4 +264,10 @@ impl<'a> Context<'a> {
     pub(crate) fn has_acquires(&self) -> bool {
         self.history.counts.acquires_ok > 0
     }
+}
+
+/// The largest step of a coarse clock of which all times are whole numbers.
+fn tick_ns(history: &History) -> u64 {
+    let are_whole = |tick: &u64| history.events.iter().all(|event| event.time.is_multiple_of(*tick));
+    limits::TICKS_NS.into_iter().find(are_whole).unwrap_or(0)
 }

@@ -142,7 +142,7 @@ fn early<'a>(
     }
     let since = extension.unwrap_or_else(|| hold.call(context.history));
     let lasted_ns = ended_ns.saturating_sub(context.history.event(since).time);
-    let at_most_ns = lasted_ns.saturating_add(2 * context.clock_error_ns);
+    let at_most_ns = lasted_ns.saturating_add(2 * context.clock_error_ns + context.tick_ns);
     (at_most_ns < context.lease_ns / 100 * percent).then_some(EarlyLoss {
         hold,
         grant: None,

@@ -12,6 +12,8 @@ pub const LEASE_MS: u64 = 2_000;
 pub const LEAST_LEASE_MS: u64 = 1000;
 /// And as long: sessions of etcd's clients last for a minute, unless they are told otherwise.
 pub const MOST_LEASE_MS: u64 = 60_000;
+/// Of which the times of a coarse clock are whole numbers, where they matter beside the margins: seconds, and tenths.
+pub const TICKS_NS: [u64; 2] = [1_000_000_000, 100_000_000];
 /// How much later than it happened the observer may have seen something. Server lines prove nothing finer.
 pub const OBSERVER_LAG_NS: u64 = 250_000_000;
 /// So many processes that run or wait for each processor are borne: locks, servers and clients go on, if slowly. With more, time counts

@@ -192,6 +192,7 @@ impl<'a> OwnerNames<'a> {
                 class: StuckClass::Ghost,
                 from_ns,
                 to_ns,
+                bound_ns,
                 waiter: None,
                 owner,
                 is_shown: true,

@@ -84,7 +84,8 @@ fn stands<'a>(
     let history = context.history;
     let (first_ns, granted_ns) = (first.granted_ns(history)?, second.granted_ns(history)?);
     let of_two = first.owner != second.owner && first.owner != NONE && second.owner != NONE;
-    let goes_on = first.revoked == NONE || first.revoked > second.granted;
+    // lines of one look have no order
+    let goes_on = first.revoked_ns(history).is_none_or(|ended_ns| ended_ns > granted_ns);
     if !of_two || !goes_on || first.granted > second.granted || first.is_out_of_sight(history) {
         return None;
     }

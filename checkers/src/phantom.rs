@@ -290,7 +290,10 @@ fn observed_around<'a>(
     let mut blind_since = None;
     let mut last_seen = 0;
     for grant in grants {
-        let lost_sight = grant.revoked_ns(history).filter(|_| grant.is_out_of_sight(history));
+        let lost_sight = match context.grants.is_end_missed(grant) {
+            true => grant.granted_ns(history),
+            false => grant.revoked_ns(history).filter(|_| grant.is_out_of_sight(history)),
+        };
         blind_since = blind_since.max(lost_sight.filter(|at| *at <= ns));
         for seen in [grant.granted_ns(history), grant.revoked_ns(history)]
             .into_iter()

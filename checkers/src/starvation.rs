@@ -4,7 +4,7 @@
 //! as there are clients, and got nothing in the whole run, was not unlucky: by chance alone that happens once in 10^8. Only grants that
 //! go from one client to another count for that: who has just released is often the first to ask again, and no draw; only those
 //! at a time at which it asked: one that asks for 10 ms twice a second takes part in few of them; and only those that it could have had: a
-//! lock may let readers in while others read, however long a writer waits. Nor is one unlucky whose acquires are
+//! lock may let readers in while others read, however long a writer waits, or prefer writers. Nor is one unlucky whose acquires are
 //! answered with errors for longer than the bound, though others get the lock and no fault is on.
 
 use std::collections::BTreeMap;
@@ -157,15 +157,21 @@ fn grants_of(context: &Context<'_>, lock: usize, is_one: impl Fn(&LockHold) -> b
 }
 
 /// The grants to another client than the one before that a client with these attempts could have had in their place. Where no order is
-/// promised, readers who come while others read take nothing from a writer, nor does a grant of fewer permits from one that asks for more.
+/// promised, a lock may prefer readers or writers, and let readers in while others read; nor does a grant of fewer permits take something
+/// from a client that asks for more.
 fn grants_in_its_place(context: &Context<'_>, lock: usize, attempts: &[Wait]) -> GrantTimes {
     let history = context.history;
     let calls = || attempts.iter().map(|attempt| history.event(attempt.call));
-    let writes = context.model == Model::ReadWrite && calls().all(|call| call.mode == Mode::Write);
+    let is_exclusive = context.model != Model::ReadWrite;
+    let asked = |mode: Mode| is_exclusive || calls().any(|call| call.mode == mode);
+    let (reads, writes) = (asked(Mode::Read), asked(Mode::Write));
     let permits = calls().map(|call| history.permits(call)).min().unwrap_or(1);
+    let is_alike = |hold: &LockHold| {
+        let asked = if hold.mode == Mode::Read { reads } else { writes };
+        asked && hold.permits >= permits
+    };
     let in_order = history.header.promises.fifo;
-    let takes_as_much = |hold: &LockHold| hold.permits >= permits && (hold.mode == Mode::Write || !writes);
-    let mut grants = grants_of(context, lock, |hold| in_order || takes_as_much(hold));
+    let mut grants = grants_of(context, lock, |hold| in_order || is_alike(hold));
     grants.dedup_by_key(|(_, client)| *client);
     GrantTimes::of(&grants)
 }

@@ -11,10 +11,9 @@ use crate::calm::{self, CalmSpan, span_of};
 use crate::context::Context;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
-use crate::history::F;
-use crate::history::PackedEvent;
 use crate::history::event::Kind;
 use crate::history::names::NONE;
+use crate::history::{F, History, PackedEvent};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::observer_sight::ObserverSight;
@@ -160,7 +159,7 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: 
     }
     let sight = context.sight();
     let serving = calm::serving(context);
-    let mut denied = Vec::new();
+    let (mut denied, mut removed_late) = (Vec::new(), Vec::new());
     for hold in context.holds.iter().filter(|hold| hold.ended == Ended::Released) {
         let end = history.event(hold.end);
         let Some(reply) = history.reply(end) else {
@@ -172,7 +171,7 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: 
         let Some(grant) = context.grants.of_hold(history, hold).filter(|_| named) else {
             continue;
         };
-        let lag_ns = sight.lag_ns(reply.time).max(limits::OBSERVER_LAG_NS);
+        let lag_ns = sight.lag_ns(reply.time).max(limits::OBSERVER_LAG_NS) + context.tick_ns;
         let release = AnsweredRelease {
             hold,
             grant,
@@ -180,9 +179,11 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: 
             reply,
         };
         if reply.is_ok(F::Release) {
-            decided
-                .late
-                .extend(release.stays(context, sight, lag_ns, calm, &serving));
+            let late = match release.is_told_removed(history) {
+                true => &mut removed_late,
+                false => &mut decided.late,
+            };
+            late.extend(release.stays(context, sight, lag_ns, calm, &serving));
         } else if reply.kind == Kind::Fail
             && let Some(removed_ns) = release.carried_out_ns(context, lag_ns, calm)
         {
@@ -193,6 +194,9 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: 
             };
             denied.push((call, hold, removed_ns, lag_ns));
         }
+    }
+    if removed_late.len() as u64 >= limits::LATE_REMOVALS {
+        decided.late.extend(removed_late);
     }
     // one that compares nothing removes what is another's
     let denied = denied.into_iter().filter(|(_, hold, removed_ns, lag_ns)| {
@@ -216,6 +220,11 @@ struct AnsweredRelease<'a> {
 }
 
 impl<'a> AnsweredRelease<'a> {
+    /// Whether the observer told that its grant ended, and not with its lease.
+    fn is_told_removed(self, history: &History) -> bool {
+        self.grant.revoked != NONE && !self.grant.has_expired(history)
+    }
+
     /// How its grant stayed although it was answered ok, if it did.
     ///
     /// A grant that expired was not removed by the release, and a client that was answered by the store knows that: a fault on
@@ -230,7 +239,13 @@ impl<'a> AnsweredRelease<'a> {
     ) -> Option<LateCall<'a>> {
         let (history, grant) = (context.history, self.grant);
         let told_ns = grant.revoked_ns(history).unwrap_or(history.end_ns);
-        if told_ns.saturating_sub(self.reply.time) <= lag_ns {
+        let after_ns = told_ns.saturating_sub(self.reply.time);
+        let lag_ns = match self.is_told_removed(history) {
+            // how late the observer was is measured by that end, too
+            true if after_ns > limits::RELEASE_NS => sight.lag_beside_ns(self.end.time, told_ns)? + context.tick_ns,
+            _ => lag_ns,
+        };
+        if after_ns <= lag_ns {
             return None;
         }
         let stays_until = context.stood_until(self.hold.lock(history), grant);
@@ -241,7 +256,8 @@ impl<'a> AnsweredRelease<'a> {
         let not_excused = if grant.has_expired(history) {
             stays_ns > lag_ns && serving.iter().any(is_within)
         } else {
-            stays_ns > limits::RELEASE_NS + lag_ns && span_of(calm, self.end.time, stays_until).is_some()
+            let counted_ns = context.busy.counted_ns(self.reply.time, stays_until);
+            counted_ns > limits::RELEASE_NS + lag_ns && span_of(calm, self.end.time, stays_until).is_some()
         };
         (seen && not_excused).then_some(LateCall::GrantStays {
             hold: self.hold,

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::context::Context;
 use crate::history::{EffectCounters, NemesisFact, Role, Window};
+use crate::limits;
 
 /// A span without an excuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +55,11 @@ pub(crate) fn spans(context: &Context<'_>, healed_ns: Option<u64>) -> Vec<CalmSp
         .map(|(from_ns, to_ns)| CalmSpan {
             from_ns,
             to_ns,
-            patience_ns: if undisturbed { 0 } else { context.longest_lease_ns() },
+            patience_ns: if undisturbed {
+                0
+            } else {
+                context.longest_lease_ns() + outlives_ns(context, from_ns)
+            },
             retransmission_ns: retransmissions.after(from_ns),
         })
         .collect();
@@ -67,11 +72,37 @@ pub(crate) fn spans(context: &Context<'_>, healed_ns: Option<u64>) -> Vec<CalmSp
             .map(|from_ns| CalmSpan {
                 from_ns,
                 to_ns: end_ns,
-                patience_ns: 0,
+                patience_ns: outlives_ns(context, from_ns),
                 retransmission_ns: retransmissions.after(from_ns),
             }),
     );
     spans
+}
+
+/// By how much an entry that is there at a time may outlive its lease, in nanoseconds: its deadline is late by as much as the wall clock of
+/// its server was ahead when it was made, if that was stepped back since.
+pub(crate) fn outlives_ns(context: &Context<'_>, ns: u64) -> u64 {
+    let recovery_ns = recovery_ns(context);
+    let windows = context.windows.iter();
+    let of_servers =
+        windows.filter(|window| window.fault == "clock" && !window.is_of_clients() && window.start_ns <= ns);
+    let until_ns = of_servers.filter_map(|window| Some(heal_ns(window, recovery_ns)?.saturating_add(ahead_ns(window))));
+    until_ns.max().unwrap_or(0).saturating_sub(ns)
+}
+
+/// How far a window stepped a clock forward, in nanoseconds: its title says `steps 4000 ms forward`. Where it says nothing, as far as a lease
+/// may be long.
+fn ahead_ns(window: &Window) -> u64 {
+    let mut words = window
+        .started
+        .title
+        .split(' ')
+        .skip_while(|word| *word != "steps")
+        .skip(1);
+    match (words.next().and_then(|ms| ms.parse().ok()), words.nth(1)) {
+        (Some(_), Some("back")) => 0,
+        (ms, _) => limits::ns(ms.unwrap_or(limits::MOST_LEASE_MS)),
+    }
 }
 
 /// The spans in which nothing was done to a server: what one answers there it goes on to know, whatever becomes of the answer.

@@ -45,6 +45,8 @@ pub(crate) struct Context<'a> {
     pub lease_ns: u64,
     /// How far from the true time a stamp may be, in nanoseconds; 0 where the order of the file counts.
     pub clock_error_ns: u64,
+    /// By how much less than it seems may lie between two times, since the clock counts in such steps; 0 where they are fine.
+    pub tick_ns: u64,
 }
 
 impl<'a> Context<'a> {
@@ -89,6 +91,7 @@ impl<'a> Context<'a> {
                 OrderBasis::Time => limits::at_most_a_length(options.clock_error),
                 OrderBasis::Position => 0,
             },
+            tick_ns: tick_ns(history),
         };
         context.overlaps = match context.clock_error_ns {
             0 => overlaps::overlaps(history, &model, &context.holds),
@@ -168,14 +171,17 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Until when a grant of a lock stood: until the observer told its end, or until another client had the lock to itself. Where the
-    /// observer hears late, the first may come long after the second, or never.
+    /// Until when a grant of a lock surely stood: until the observer told its end, or until another client had the lock to itself. Where the
+    /// observer hears late, the first may come long after the second, or never; of one whose end it missed only the beginning is sure.
     pub(crate) fn stood_until(&self, lock: usize, grant: &ServerGrant) -> u64 {
         let history = self.history;
         let told_ns = grant.revoked_ns(history).unwrap_or(history.end_ns);
         let Some(granted_ns) = grant.granted_ns(history) else {
             return told_ns;
         };
+        if self.grants.is_end_missed(grant) {
+            return granted_ns;
+        }
         if matches!(self.model, Model::Semaphore { .. }) {
             return told_ns;
         }
@@ -258,4 +264,10 @@ impl<'a> Context<'a> {
     pub(crate) fn has_acquires(&self) -> bool {
         self.history.counts.acquires_ok > 0
     }
+}
+
+/// The largest step of a coarse clock of which all times are whole numbers.
+fn tick_ns(history: &History) -> u64 {
+    let are_whole = |tick: &u64| history.events.iter().all(|event| event.time.is_multiple_of(*tick));
+    limits::TICKS_NS.into_iter().find(are_whole).unwrap_or(0)
 }

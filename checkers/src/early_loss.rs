@@ -22,9 +22,9 @@ pub(crate) struct EarlyLoss<'a> {
 
 /// What was decided about HL010.
 pub(crate) struct EarlyLosses<'a> {
-    /// Not applicable to a lock without a lease, or when no hold was without a fault.
+    /// Not applicable to a lock without a lease, or when no hold was undisturbed.
     pub verdict: Verdict,
-    /// Holds that no fault concerned.
+    /// Holds that no fault concerned, on a machine with time for them.
     pub undisturbed: u64,
     /// Those that the library gave up before their lease was over.
     pub given_up: u64,
@@ -45,13 +45,12 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> EarlyLosses<'a> {
     }
     let extended = ExtendedHolds::of(context);
     let mut given_up = Vec::new();
-    // A session that earlier grants were under began before the call, and may end soon after it where the client was slow
-    // to renew it. So may one whose owners have a new name each time, which a client on a busy machine renews late.
+    // a session that earlier grants were under began before the call, and may end soon after it where the client was slow to renew it
     let mut doubtful = Vec::new();
     for hold in context.holds.iter().filter(|hold| !is_disturbed(context, hold)) {
         decided.undisturbed += 1;
         let ran_out = ran_out(context, &extended, hold);
-        if context.grants.is_single(context.history, hold) && !is_on_a_busy_machine(context, hold) {
+        if context.grants.is_single(context.history, hold) {
             decided.losses.extend(ran_out);
         } else {
             doubtful.extend(ran_out);
@@ -73,14 +72,18 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> EarlyLosses<'a> {
     decided
 }
 
-/// Whether so many early ends among so many holds are more than doubts that a busy machine gives.
+/// Whether so many early ends among so many holds are more than doubts.
 fn is_habit(early: u64, undisturbed: u64) -> bool {
     early >= limits::EARLY_LOSSES && early * limits::EARLY_SHARE >= undisturbed
 }
 
-/// Whether a fault may be why a hold ended: one that was on since a lease and an aftermath before it was asked for.
+/// Whether a fault may be why a hold ended: one that was on since a lease and an aftermath before it was asked for. So may a machine on which
+/// a client renews late: it gives up in doubt, and a session ends soon after an acquire, whatever the names of its owners.
 fn is_disturbed(context: &Context<'_>, hold: &LockHold) -> bool {
     let history = context.history;
+    if is_on_a_busy_machine(context, hold) {
+        return true;
+    }
     if context.windows.is_empty() && context.standstills.is_empty() {
         return false;
     }
@@ -139,7 +142,7 @@ fn early<'a>(
     }
     let since = extension.unwrap_or_else(|| hold.call(context.history));
     let lasted_ns = ended_ns.saturating_sub(context.history.event(since).time);
-    let at_most_ns = lasted_ns.saturating_add(2 * context.clock_error_ns);
+    let at_most_ns = lasted_ns.saturating_add(2 * context.clock_error_ns + context.tick_ns);
     (at_most_ns < context.lease_ns / 100 * percent).then_some(EarlyLoss {
         hold,
         grant: None,

@@ -195,7 +195,8 @@ fn ended_before(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, s
         && ended_ns >= history.ns(overlap.first.to);
     match second.filter(|second| second.granted != NONE) {
         _ if own || outlived(context, overlap, first, ended_ns) => false,
-        Some(second) => first.revoked < second.granted,
+        // lines of one look have no order
+        Some(second) => first.revoked < second.granted || second.granted_ns(history) == Some(ended_ns),
         None => ended_ns <= history.ns(overlap.second.from) + limits::OBSERVER_LAG_NS,
     }
 }

@@ -210,6 +210,13 @@ impl Grants {
             .map(|place| &self.all[*place as usize])
     }
 
+    /// Whether the observer missed how and when a grant ended, as one that connects again may: it told no end, and showed another grant later, of a
+    /// lock that one client has at a time.
+    pub(crate) fn is_end_missed(&self, grant: &ServerGrant) -> bool {
+        let is_last = || self.of_lock(grant.lock as usize).next_back().map(ServerGrant::first) == Some(grant.first());
+        grant.revoked == NONE && self.sharing == Sharing::Nobody && !is_last()
+    }
+
     fn grant(&mut self, lock: u32, owner: u32, token: Option<u64>, position: u32) {
         // An observer that came back names the owner again: still the same grant, and with its token surely so.
         if let Some(place) = self.by_lock[lock as usize].last()

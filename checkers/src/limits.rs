@@ -12,6 +12,8 @@ pub const LEASE_MS: u64 = 2_000;
 pub const LEAST_LEASE_MS: u64 = 1000;
 /// And as long: sessions of etcd's clients last for a minute, unless they are told otherwise.
 pub const MOST_LEASE_MS: u64 = 60_000;
+/// Of which the times of a coarse clock are whole numbers, where they matter beside the margins: seconds, and tenths.
+pub const TICKS_NS: [u64; 2] = [1_000_000_000, 100_000_000];
 /// How much later than it happened the observer may have seen something. Server lines prove nothing finer.
 pub const OBSERVER_LAG_NS: u64 = 250_000_000;
 /// So many processes that run or wait for each processor are borne: locks, servers and clients go on, if slowly. With more, time counts
@@ -51,6 +53,10 @@ pub const GIVEN_UP_SHARE: u64 = 10;
 pub const OWN_LIMIT_NS: u64 = 100_000_000;
 /// How long a grant may stand after its release was answered: releases that are sent and not waited for arrive by then.
 pub const RELEASE_NS: u64 = 1_000_000_000;
+/// Ends of other holds near one that must show how late the observer was for that one to count as late.
+pub const ENDS_BESIDE: u64 = 3;
+/// Grants that must have been removed long after their release was answered: the observer may have been late for a moment.
+pub const LATE_REMOVALS: u64 = 3;
 /// Releases that must have been answered `fail` though they freed the lock: the lock may have been removed by another client at the
 /// moment of one of them.
 pub const DENIED_RELEASES: u64 = 3;

@@ -1,6 +1,7 @@
 //! What the observer can have seen: when it heard nothing, and how late it was.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::grants::{Grants, ServerGrant};
 use crate::history::{BusyTime, History, NemesisFact, ObserverFact, Standstill};
@@ -8,10 +9,22 @@ use crate::holds::{Ended, Holds};
 use crate::limits;
 use crate::range_max::RangeMax;
 
-/// How much later than it happened, at that time, the observer saw something.
+/// How much later than it happened, at that time, the observer saw a grant or its end.
+#[derive(PartialEq)]
 struct Delay {
     at_ns: u64,
     by_ns: u64,
+    is_end: bool,
+}
+
+impl Delay {
+    fn of(at_ns: u64, seen_ns: u64, is_end: bool) -> Self {
+        Self {
+            at_ns,
+            by_ns: seen_ns.saturating_sub(at_ns),
+            is_end,
+        }
+    }
 }
 
 /// A span of time, in nanoseconds of the history.
@@ -24,8 +37,8 @@ struct Span {
 /// by the ends that it saw after their owners had asked for them. On a machine that has too much to do it may be a second
 /// late, and then sees some grants not at all.
 pub(crate) struct ObserverSight {
-    /// By time, each with how late it was.
-    delays: Vec<u64>,
+    /// By time.
+    delays: Vec<Delay>,
     by_ns: RangeMax,
     /// When it heard nothing of a server, by its own word.
     blind: Vec<Span>,
@@ -51,19 +64,15 @@ impl ObserverSight {
                 let told = |grant: &&ServerGrant| !grant.is_out_of_sight(history) && !grant.has_expired(history);
                 let ended = grant.filter(|grant| hold.ended == Ended::Released && told(grant));
                 let ended = ended.and_then(|grant| grant.revoked_ns(history));
-                let delay = |at_ns: u64, seen: Option<u64>| {
-                    seen.map(|seen| Delay {
-                        at_ns,
-                        by_ns: seen.saturating_sub(at_ns),
-                    })
-                };
-                [delay(from, granted), delay(to, ended)].into_iter().flatten()
+                let granted = granted.map(|seen| Delay::of(from, seen, false));
+                let ended = ended.map(|seen| Delay::of(to, seen, true));
+                [granted, ended].into_iter().flatten()
             });
         let mut delays: Vec<Delay> = seen.collect();
         delays.sort_unstable_by_key(|delay| delay.at_ns);
         Self {
             by_ns: RangeMax::of(delays.iter().map(|delay| delay.by_ns)),
-            delays: delays.iter().map(|delay| delay.at_ns).collect(),
+            delays,
             blind: blind(history, standstills),
             busy: busy.clone(),
         }
@@ -77,19 +86,41 @@ impl ObserverSight {
     /// How late it may have been about a time: twice as late as it is seen to have been near it, and later than usual on a machine with
     /// far too much to do.
     pub(crate) fn lag_ns(&self, ns: u64) -> u64 {
-        let usual = limits::OBSERVER_LAG_NS as f64 * self.busy.times_about(ns);
-        self.measured_ns(ns).unwrap_or(0).max(usual as u64)
+        self.measured_ns(ns).unwrap_or(0).max(self.usual_ns(ns))
     }
 
     /// The same, by nothing but what the history shows; `None` where it shows nothing near that time.
     pub(crate) fn measured_ns(&self, ns: u64) -> Option<u64> {
+        let near = self.near(ns);
+        (!near.is_empty()).then(|| self.by_ns.within(near) * 2)
+    }
+
+    /// How late it may have been about the end of one hold, which was asked for at a time and seen at another, by all that is near but that
+    /// end; `None` where too few others ended there.
+    pub(crate) fn lag_beside_ns(&self, asked_ns: u64, seen_ns: u64) -> Option<u64> {
+        let near = &self.delays[self.near(asked_ns)];
+        let own = near
+            .iter()
+            .position(|delay| *delay == Delay::of(asked_ns, seen_ns, true));
+        let others = || near.iter().enumerate().filter(move |(place, _)| Some(*place) != own);
+        let ends = others().filter(|(_, delay)| delay.is_end).count() as u64;
+        let latest_ns = others().map(|(_, delay)| delay.by_ns).max().unwrap_or(0);
+        (ends >= limits::ENDS_BESIDE).then(|| self.usual_ns(asked_ns).max(latest_ns * 2))
+    }
+
+    fn usual_ns(&self, ns: u64) -> u64 {
+        (limits::OBSERVER_LAG_NS as f64 * self.busy.times_about(ns)) as u64
+    }
+
+    /// The places of the delays near a time.
+    fn near(&self, ns: u64) -> Range<usize> {
         let from = self
             .delays
-            .partition_point(|at_ns| at_ns + limits::OBSERVER_GAP_NS < ns);
+            .partition_point(|delay| delay.at_ns + limits::OBSERVER_GAP_NS < ns);
         let to = self
             .delays
-            .partition_point(|at_ns| *at_ns < ns + limits::OBSERVER_GAP_NS);
-        (from < to).then(|| self.by_ns.within(from..to) * 2)
+            .partition_point(|delay| delay.at_ns < ns + limits::OBSERVER_GAP_NS);
+        from..to
     }
 }
 

@@ -164,14 +164,21 @@ fn phantom<'a>(
         .then_some(WrongGrant::NeverGiven { hold, covering })
 }
 
-/// Whether the client stood still while its grant ended, and answered as soon as it went on: no library can answer earlier, and
-/// none can know in that instant that its time is over.
+/// Whether the client stood still while its grant ended, or harness before it read the answer, and it came as soon as that went on: no library
+/// can answer earlier, and none can know in that instant that its time is over. So it is on a machine with so much to do that with less the
+/// answer would have come within a lease.
 fn was_stopped_meanwhile(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant) -> bool {
     let history = context.history;
     let granted = grant.granted_ns(history).unwrap_or(0);
     let revoked = grant.revoked_ns(history).unwrap_or(u64::MAX);
-    let went_on = context.stopped_until(history.client_of(hold.process), granted, revoked);
-    went_on.is_some_and(|went_on| history.ns(hold.from) <= went_on.saturating_add(limits::AFTERMATH_NS))
+    let from = history.ns(hold.from);
+    let stopped = context.stopped_until(history.client_of(hold.process), granted, revoked);
+    let stood = context.standstills.iter().filter(|span| span.server.is_none());
+    let stood = stood.filter(|span| span.touches(granted, from)).map(|span| span.to_ns);
+    let mut went_on = stopped.into_iter().chain(stood);
+    let in_time_ns = from.saturating_sub(granted).min(context.lease_ns);
+    went_on.any(|went_on| from <= went_on.saturating_add(limits::AFTERMATH_NS))
+        || context.busy.counted_ns(granted, from) < in_time_ns
 }
 
 /// What the observer showed of a lock while a client believed that it held it.
@@ -283,7 +290,10 @@ fn observed_around<'a>(
     let mut blind_since = None;
     let mut last_seen = 0;
     for grant in grants {
-        let lost_sight = grant.revoked_ns(history).filter(|_| grant.is_out_of_sight(history));
+        let lost_sight = match context.grants.is_end_missed(grant) {
+            true => grant.granted_ns(history),
+            false => grant.revoked_ns(history).filter(|_| grant.is_out_of_sight(history)),
+        };
         blind_since = blind_since.max(lost_sight.filter(|at| *at <= ns));
         for seen in [grant.granted_ns(history), grant.revoked_ns(history)]
             .into_iter()
@@ -382,7 +392,11 @@ pub(crate) fn may_be_an_expiry(context: &Context<'_>, hold: &LockHold, grant: &S
         false => limits::ns(limits::LEAST_LEASE_MS),
     };
     let old = removed.saturating_sub(asked) >= lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
-    old || context
-        .window_of_client(history.client_of(hold.process), asked, removed)
-        .is_some()
+    // so do observers of other recorders, of what a server lost
+    let by_a_server = || {
+        let mut windows = context.windows_in(asked, removed);
+        history.phases().is_empty() && windows.any(|window| !window.is_of_clients())
+    };
+    let of_its_client = || context.window_of_client(history.client_of(hold.process), asked, removed);
+    old || of_its_client().is_some() || by_a_server()
 }

@@ -2,8 +2,9 @@
 //!
 //! A lock that promises no order may serve in any, and a client may have bad luck. One that was passed over twenty times as often
 //! as there are clients, and got nothing in the whole run, was not unlucky: by chance alone that happens once in 10^8. Only grants that
-//! go from one client to another count for that: who has just released is often the first to ask again, and no draw; and only those
-//! at a time at which it asked: one that asks for 10 ms twice a second takes part in few of them. Nor is one unlucky whose acquires are
+//! go from one client to another count for that: who has just released is often the first to ask again, and no draw; only those
+//! at a time at which it asked: one that asks for 10 ms twice a second takes part in few of them; and only those that it could have had: a
+//! lock may let readers in while others read, however long a writer waits, or prefer writers. Nor is one unlucky whose acquires are
 //! answered with errors for longer than the bound, though others get the lock and no fault is on.
 
 use std::collections::BTreeMap;
@@ -12,8 +13,10 @@ use crate::calm::{self, CalmSpan};
 use crate::context::Context;
 use crate::history::event::Kind;
 use crate::history::names::{FastMap, NONE};
-use crate::history::{F, History, OrderBasis, PackedEvent, Refusal};
+use crate::history::{F, History, Mode, OrderBasis, PackedEvent, Refusal};
+use crate::holds::LockHold;
 use crate::limits;
+use crate::model::Model;
 use crate::wait::{self, Wait};
 
 /// A client that did not get a lock.
@@ -73,20 +76,21 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
         let enough = (asked.len() as u64 * limits::PASSED_BY_CHANCE).max(limits::STARVED_GRANTS);
         let clients = asked.iter().filter(|asked| is_judged(lock, *asked));
         let clients = clients.map(|(client, _)| (*client, Vec::new())).collect();
-        let grants = LockGrantTimes::of(context, lock);
+        let grants = GrantTimes::of(&grants_of(context, lock, |_| true));
         for (client, attempts) in &attempts(history, &died, &calls, clients) {
             let never = never(lock, *client, &asked[client]);
             let attempts = AttemptsInOrder::of(attempts);
             let of = |how: Starving, enough: u64| {
                 let longest = longest(context, &calm, &died, &attempts, how)?;
-                let others = grants.all.but_to(*client, (longest.from_ns, longest.to_ns));
+                let others = grants.but_to(*client, (longest.from_ns, longest.to_ns));
                 // a bound that was asked for says which wait is too long, whichever client has the lock meanwhile
                 let drawn: u64 = match bounded || how == Starving::Refused {
                     true => others,
-                    false => attempts
-                        .on_within(longest.from_ns, longest.to_ns)
-                        .map(|on| grants.handed_over.but_to(*client, on))
-                        .sum(),
+                    false => {
+                        let in_its_place = grants_in_its_place(context, lock, attempts.attempts);
+                        let on = attempts.on_within(longest.from_ns, longest.to_ns);
+                        on.map(|on| in_its_place.but_to(*client, on)).sum()
+                    }
                 };
                 (drawn >= enough).then_some(Starved {
                     lock,
@@ -142,25 +146,34 @@ impl LastGrants {
     }
 }
 
-/// The grants of a lock.
-struct LockGrantTimes {
-    all: GrantTimes,
-    /// Those to another client than the grant before.
-    handed_over: GrantTimes,
+/// The grants of a lock that are of one kind, by time, each with its client.
+fn grants_of(context: &Context<'_>, lock: usize, is_one: impl Fn(&LockHold) -> bool) -> Vec<(u64, u32)> {
+    let history = context.history;
+    let holds = context.holds.by_lock[lock].iter().filter(|hold| is_one(hold));
+    let grants = holds.map(|hold| (history.ns(hold.from), history.client_of(hold.process)));
+    let mut grants: Vec<(u64, u32)> = grants.collect();
+    grants.sort_unstable();
+    grants
 }
 
-impl LockGrantTimes {
-    fn of(context: &Context<'_>, lock: usize) -> Self {
-        let history = context.history;
-        let holds = context.holds.by_lock[lock].iter();
-        let grants = holds.map(|hold| (history.ns(hold.from), history.client_of(hold.process)));
-        let mut grants: Vec<(u64, u32)> = grants.collect();
-        grants.sort_unstable();
-        let all = GrantTimes::of(&grants);
-        grants.dedup_by_key(|(_, client)| *client);
-        let handed_over = GrantTimes::of(&grants);
-        Self { all, handed_over }
-    }
+/// The grants to another client than the one before that a client with these attempts could have had in their place. Where no order is
+/// promised, a lock may prefer readers or writers, and let readers in while others read; nor does a grant of fewer permits take something
+/// from a client that asks for more.
+fn grants_in_its_place(context: &Context<'_>, lock: usize, attempts: &[Wait]) -> GrantTimes {
+    let history = context.history;
+    let calls = || attempts.iter().map(|attempt| history.event(attempt.call));
+    let is_exclusive = context.model != Model::ReadWrite;
+    let asked = |mode: Mode| is_exclusive || calls().any(|call| call.mode == mode);
+    let (reads, writes) = (asked(Mode::Read), asked(Mode::Write));
+    let permits = calls().map(|call| history.permits(call)).min().unwrap_or(1);
+    let is_alike = |hold: &LockHold| {
+        let asked = if hold.mode == Mode::Read { reads } else { writes };
+        asked && hold.permits >= permits
+    };
+    let in_order = history.header.promises.fifo;
+    let mut grants = grants_of(context, lock, |hold| in_order || is_alike(hold));
+    grants.dedup_by_key(|(_, client)| *client);
+    GrantTimes::of(&grants)
 }
 
 /// The times of grants, and those of each client.

@@ -2,7 +2,7 @@
 //!
 //! A lock whose contract says nothing of how its waiters learn that it is free may be one that only tries, and a library may have a limit of
 //! its own: it waits for that long and no longer. One that was told that it has the lock when too little of the lease was left gives it back,
-//! and says the same. These are no faults.
+//! and says the same. Nor does one wait that would wait for itself. These are no faults.
 
 use crate::calm::{self, CalmSpan};
 use crate::context::Context;
@@ -70,7 +70,7 @@ fn refused(context: &Context<'_>, calm: &[CalmSpan]) -> Vec<GivenUpCall> {
         // a wait as short as the margin says nothing
         let waits = wait_ms != NONE && limits::ns(u64::from(wait_ms)) > limits::GIVEN_UP_NS;
         let span = || calm::span_of(calm, call.time.saturating_sub(aftermath_ns), reply.time);
-        if is_taken && waits && span().is_some() {
+        if is_taken && waits && span().is_some() && !has_it(context, lock, position) {
             refused.push(GivenUpCall {
                 lock,
                 call: position,
@@ -81,4 +81,16 @@ fn refused(context: &Context<'_>, calm: &[CalmSpan]) -> Vec<GivenUpCall> {
         }
     });
     refused
+}
+
+/// Holds before a call among which is that of its own process, if there is one.
+const BEFORE: usize = 64;
+
+/// Whether the process of a call had the lock: one that cannot be taken twice refuses that at once, and so does one that lets no reader write.
+fn has_it(context: &Context<'_>, lock: usize, call: u32) -> bool {
+    let (instant, process) = (context.history.instant(call), context.history.event(call).process);
+    let holds = &context.holds.by_lock[lock];
+    let before = holds.partition_point(|hold| hold.from <= instant);
+    let mut near = holds[before.saturating_sub(BEFORE)..before].iter();
+    near.any(|hold| hold.process == process && hold.to > instant)
 }

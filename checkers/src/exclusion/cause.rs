@@ -90,7 +90,7 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, class: OverlapClass, overlap: 
     {
         // however late its last renewal was
         let away_ns = from_ns.saturating_sub(window.start_ns);
-        let may_be_over = away_ns >= context.lease_ns / 100 * limits::RENEWED_SHARE_PERCENT;
+        let may_be_over = away_ns >= surely_left_ns(context);
         return OverlapCause::Forgotten { window, may_be_over };
     }
     let mut both = [&overlap.second, first].into_iter();
@@ -175,13 +175,13 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     if ended_ns.is_none() && (runs || may_run) {
         return OverlapCause::NotKnown { may_be_over: false };
     }
-    // nor where it is renewed, and nothing kept that back: then a hold of many leases is none past its lease
-    if ended_ns.is_none() && at_the_end.is_none() && history.header.promises.renews == Some(true) {
+    // nor where it may be renewed, and nothing kept that back for so long: then a hold of many leases is none past its lease
+    let renews = history.header.promises.renews != Some(false);
+    if ended_ns.is_none() && renews && !at_the_end.is_some_and(|window| may_end_a_lease(context, window, from_ns)) {
         return OverlapCause::NotKnown { may_be_over: true };
     }
     let is_told = history.counts.lost > 0;
-    // however late a renewal is, an acquire leaves more of a lease than that, and nothing that befalls its client shortens it
-    let far_too_early = context.lease_ns / 100 * limits::RENEWED_SHARE_PERCENT;
+    let far_too_early = surely_left_ns(context);
     if let (Some((lasted_ns, lease_ms)), Some(RevokeCause::Expired)) = (early, &cause)
         && lasted_ns < far_too_early
     {
@@ -193,7 +193,6 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     if let Some(message) = at_the_end.and_then(|window| window.healed.as_ref()?.matched.as_ref()) {
         return OverlapCause::MessageKept(message);
     }
-    let renews = history.header.promises.renews != Some(false);
     match (early, at_the_end) {
         // a lease that is renewed may be older than the acquire, and ends so soon when its renewal is kept back
         (Some((lasted_ns, _)), Some(window)) if renews && lasted_ns >= far_too_early => {
@@ -203,6 +202,17 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
         (None, Some(window)) => OverlapCause::CutOff { window, is_told },
         (None, None) => OverlapCause::PastItsLease { is_told },
     }
+}
+
+/// However late a renewal is, it and an acquire leave more of a lease than that, and nothing that befalls a client shortens it.
+fn surely_left_ns(context: &Context<'_>) -> u64 {
+    context.lease_ns / 100 * limits::RENEWED_SHARE_PERCENT
+}
+
+/// Whether a window that was on its holder may be why a lease that is renewed was over at a time, where nobody saw its end.
+fn may_end_a_lease(context: &Context<'_>, window: &Window, ns: u64) -> bool {
+    let is_of_a_message = window.healed.as_ref().is_some_and(|healed| healed.matched.is_some());
+    window.stops() || is_of_a_message || ns.saturating_sub(window.start_ns) >= surely_left_ns(context)
 }
 
 /// Why one of those who held permits went on, where its lease may be over: which of them had one too many is not known.

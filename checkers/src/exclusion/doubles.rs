@@ -6,7 +6,7 @@
 
 use crate::context::Context;
 use crate::grants::ServerGrant;
-use crate::history::names::{FastMap, NONE};
+use crate::history::names::{FastMap, NONE, Symbol};
 use crate::history::{OrderBasis, Window};
 use crate::holds::LockHold;
 use crate::limits;
@@ -34,14 +34,8 @@ pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<DoubleGrant<'a>> {
     if context.not_watched.is_some() || !exclusive || !in_order {
         return Vec::new();
     }
-    // a name that comes again does not say which of its grants is a hold's
-    let named = context.holds.iter().filter_map(|hold| {
-        let sure = context.grants.token_of(history, hold).is_some() || context.grants.is_single(history, hold);
-        let grant = context.grants.of_hold(history, hold).filter(|_| sure)?;
-        Some((grant.first(), hold))
-    });
-    let holds: FastMap<u32, &LockHold> = named.collect();
     let sight = context.sight();
+    let holds = holds_of_grants(context, sight);
     let mut found = Vec::new();
     for lock in 0..history.locks.len() {
         let grants: Vec<&ServerGrant> = context.grants.of_lock(lock).collect();
@@ -56,6 +50,30 @@ pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<DoubleGrant<'a>> {
     found
 }
 
+/// The holds of which it is known which grant they rest on, by the first line of that. Of a name that comes again it is one whose line came
+/// while the hold was asked for or lasted, and too late to be that of the hold before.
+fn holds_of_grants<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> FastMap<u32, &'a LockHold> {
+    let (history, grants) = (context.history, &context.grants);
+    let mut got_ns: FastMap<(usize, Symbol), u64> = FastMap::default();
+    let mut holds = FastMap::default();
+    for (lock, hold) in context.holds.with_locks() {
+        let from_ns = history.ns(hold.from);
+        let before_ns = got_ns.insert((lock, hold.owner(history)), from_ns);
+        let Some(grant) = grants.of_hold(history, hold) else {
+            continue;
+        };
+        let is_its_own = |ns: u64| {
+            let is_later = before_ns.is_none_or(|before_ns| before_ns.saturating_add(sight.lag_ns(ns)) < ns);
+            is_later && (hold.asked_ns(history)..=history.ns(hold.to)).contains(&ns)
+        };
+        let is_named = grants.token_of(history, hold).is_some() || grants.is_single(history, hold);
+        if is_named || grant.granted_ns(history).is_some_and(is_its_own) {
+            holds.insert(grant.first(), hold);
+        }
+    }
+    holds
+}
+
 /// The second of two grants, if the first surely stood when it was given.
 fn stands<'a>(
     context: &'a Context<'_>,
@@ -66,7 +84,8 @@ fn stands<'a>(
     let history = context.history;
     let (first_ns, granted_ns) = (first.granted_ns(history)?, second.granted_ns(history)?);
     let of_two = first.owner != second.owner && first.owner != NONE && second.owner != NONE;
-    let goes_on = first.revoked == NONE || first.revoked > second.granted;
+    // lines of one look have no order
+    let goes_on = first.revoked_ns(history).is_none_or(|ended_ns| ended_ns > granted_ns);
     if !of_two || !goes_on || first.granted > second.granted || first.is_out_of_sight(history) {
         return None;
     }

@@ -5,7 +5,7 @@
 use crate::context::Context;
 use crate::history::event::Kind;
 use crate::history::names::FastSet;
-use crate::history::{F, PackedEvent};
+use crate::history::{F, PackedEvent, Standstill};
 use crate::holds::Ended;
 use crate::limits;
 use crate::span_ends::SpanEnds;
@@ -66,10 +66,13 @@ impl Departures {
     fn attempt(&mut self, context: &Context<'_>, call: PackedEvent, expiry: u64) {
         let history = context.history;
         let reply = history.reply(call);
+        let until = reply.map_or(u64::MAX, |reply| reply.time);
         if reply.is_some_and(|reply| reply.kind == Kind::Ok) {
+            if let Some(since_ns) = lost_its_place(context, call, until) {
+                self.add(since_ns, until);
+            }
             return;
         }
-        let until = reply.map_or(u64::MAX, |reply| reply.time);
         let touched = context
             .windows
             .iter()
@@ -84,6 +87,22 @@ impl Departures {
             None => {}
         }
     }
+}
+
+/// Since when an acquire that got the lock may have lost its place, and have queued again within the same call: since something was done to its
+/// client for as long as a session may need to end.
+fn lost_its_place(context: &Context<'_>, call: PackedEvent, until_ns: u64) -> Option<u64> {
+    let client = context.history.client_of(call.process);
+    let windows = context.windows_in(call.time, until_ns);
+    let concerns = windows.filter(|window| !window.is_of_clients() || window.names_client(client));
+    let stood = context.standstills.iter();
+    let stood = stood.filter(|span| span.touches(call.time, until_ns));
+    let since_ns = concerns
+        .map(|window| window.start_ns)
+        .chain(stood.map(Standstill::earliest_ns));
+    let since_ns = since_ns.min()?.max(call.time);
+    let least_ns = context.lease_ns / 100 * limits::RENEWED_SHARE_PERCENT;
+    (until_ns.saturating_sub(since_ns) >= least_ns).then_some(since_ns)
 }
 
 /// Acquires that did not end in a grant, processes that died or lost their session.

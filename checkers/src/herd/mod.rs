@@ -227,8 +227,10 @@ impl Judge<'_> {
             let end = traffic.wakes.partition_point(|wake| wake.ns < to_ns);
             let mut hand_over = self.hand_over(*release, &traffic.wakes[start.min(end)..end]);
             let others = self.departures.between(release.ns, to_ns);
-            // a wake that got the lock was a separate hand-over, whatever made way for it
-            let allowed = self.limit.saturating_mul(hand_over.useful.max(1) + others);
+            let history = self.context.history;
+            let permits = u64::from(history.permits(history.event(release.position)));
+            // a wake that got the lock was a separate hand-over, whatever made way for it; and each permit may be one more's
+            let allowed = self.limit.saturating_mul(hand_over.useful.max(permits).max(1) + others);
             hand_over.allowed = allowed;
             hand_over.guilty = hand_over.counted > allowed && !self.explained_since_fault(release.ns, to_ns);
             hand_over.guilty &= !is_late_wake(&judged, &hand_over);

@@ -16,6 +16,9 @@ pub(crate) fn tell(context: &Context<'_>, decided: &EarlyLosses<'_>) -> Finding 
                 () if !context.has_acquires() => "no client acquired the lock".to_owned(),
                 () if context.history.header.lease_ms.is_none() => "the lease is not known".to_owned(),
                 () if context.history.header.promises.lease == Some(false) => "the lock has no lease".to_owned(),
+                () if context.busy.counted_ns(0, context.history.end_ns) < context.history.end_ns => {
+                    "no hold without a fault on a machine that had time for it".to_owned()
+                }
                 () => "no hold without a fault".to_owned(),
             });
         }

@@ -284,7 +284,8 @@ impl<'a> OrphanJudge<'_, 'a> {
         let granted_ns = grant.granted_ns(history)?;
         let ended_ns = grant.revoked_ns(history).unwrap_or(history.end_ns);
         let lag_ns = self.sight.lag_ns(granted_ns).max(self.sight.lag_ns(ended_ns));
-        let by_itself = grant.revoked == NONE || grant.cause(history) == Some(RevokeCause::Expired);
+        let goes_on = grant.revoked == NONE && !self.context.grants.is_end_missed(grant);
+        let by_itself = goes_on || grant.cause(history) == Some(RevokeCause::Expired);
         let whole = self.sight.is_whole(granted_ns.saturating_sub(lag_ns), ended_ns);
         (grant.owner != NONE && by_itself && whole).then_some((granted_ns, ended_ns, lag_ns))
     }

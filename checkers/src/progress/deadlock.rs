@@ -86,6 +86,7 @@ impl<'a> LongHolds<'a> {
                         class: StuckClass::Deadlock,
                         from_ns,
                         to_ns,
+                        bound_ns: self.bound_ns,
                         waiter: Some(wait),
                         owner: StuckOwner::WaitsInTurn {
                             process: back.process,

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use super::stuck::{Stuck, StuckOwner};
 use super::waits::Stall;
 use crate::context::Context;
-use crate::history::event::Kind;
+use crate::history::event::{Kind, Wakes};
 use crate::history::names::NONE;
-use crate::history::{F, History, PackedEvent};
+use crate::history::{F, History, PackedEvent, Refusal};
 use crate::limits;
 
 /// A node or key that a client left on the server.
@@ -60,25 +60,40 @@ impl Suspects {
         died: true,
         waits: false,
     };
+}
 
-    fn of(context: &Context<'_>, asks: &[AskBefore], granted_ns: u64) -> Self {
-        let deaths = context.history.deaths();
-        let since_ns = near_ns(context, granted_ns);
-        let mut suspects = Self {
-            ended: false,
-            died: false,
-            waits: false,
-        };
-        for ask in asks.iter().filter(|ask| ask.kind != Kind::Ok) {
-            let died_ns = deaths[ask.call.process as usize];
-            match ask.reply {
-                Some(reply) if reply.time < died_ns => suspects.ended |= reply.time >= since_ns,
-                _ if died_ns > granted_ns + limits::OBSERVER_LAG_NS => suspects.waits = true,
-                _ => suspects.died |= died_ns >= since_ns,
+/// Who may have left what the server shows of a lock since a grant, of acquires that were called by then; and the processes that died in
+/// theirs.
+pub(super) fn suspects(context: &Context<'_>, lock: usize, granted_ns: u64) -> (Suspects, BTreeSet<u32>) {
+    let history = context.history;
+    let (deaths, since_ns) = (history.deaths(), near_ns(context, granted_ns));
+    let (mut ended, mut waits, mut killed) = (false, false, BTreeSet::new());
+    for ask in asks_before(history, lock, granted_ns) {
+        let process = ask.call.process;
+        let died_ns = deaths[process as usize];
+        match ask.reply {
+            _ if ask.kind == Kind::Ok => {}
+            Some(reply) if reply.time < died_ns => {
+                ended |= reply.time >= since_ns && may_leave_something(history, &ask);
             }
+            // one that lived on was there to be told
+            _ if died_ns > granted_ns + limits::OBSERVER_LAG_NS => waits = true,
+            _ if died_ns >= since_ns => {
+                killed.insert(process);
+            }
+            _ => {}
         }
-        suspects
     }
+    let died = !killed.is_empty();
+    (Suspects { ended, died, waits }, killed)
+}
+
+/// Whether an acquire that was answered may have left a node or key: a place in a queue, or what it asked for before an error. One that polls,
+/// and was told that the lock is taken, has left nothing.
+fn may_leave_something(history: &History, ask: &AskBefore) -> bool {
+    let said = ask.reply.and_then(|reply| history.error(reply));
+    let is_taken = said.is_some_and(|said| Refusal::parse(said).is_taken());
+    ask.kind != Kind::Fail || !is_taken || history.header.promises.wakes != Some(Wakes::Polls)
 }
 
 /// What the last holder left that called its release at a position.
@@ -107,7 +122,7 @@ pub(super) fn left_by_ghost<'a>(
     let history = context.history;
     let granted_ns = history.event(granted).time;
     let asks = asks_before(history, stuck.lock, granted_ns);
-    let suspects = Suspects::of(context, &asks, granted_ns);
+    let (suspects, _) = suspects(context, stuck.lock, granted_ns);
     if process.is_none() && (suspects.died || suspects.waits) {
         return LeftBehind {
             client: None,

@@ -106,7 +106,7 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
     if healed_ns.is_none() && stuck.is_empty() {
         return ProgressOutcome::NeverHealed;
     }
-    let counts = |stuck: &Stuck| context.busy.counted_ns(stuck.from_ns, stuck.to_ns) > bound_ns;
+    let counts = |stuck: &Stuck| context.busy.counted_ns(stuck.from_ns, stuck.to_ns) > stuck.bound_ns;
     let (promised, stuck) = promised::apart(context, stuck);
     let (stuck, excused): (Vec<Stuck>, Vec<Stuck>) = stuck.into_iter().partition(counts);
     let excused_ns = excused.iter().map(|stuck| stuck.to_ns - stuck.from_ns).max();
@@ -189,15 +189,17 @@ fn blame(
         StuckClass::Free if left::was_cut_off(context, stall, lock) => lease_ns,
         StuckClass::Free | StuckClass::Deadlock => 0,
     };
+    let bound_ns = bound_ns + lease;
     let other = owner
         .process()
         .and_then(|process| waits.besides(context, lock, stall, context.history.client_of(process)));
     let waiter = other.or(Some(stall.waiter));
-    (to_ns - from_ns > bound_ns + lease).then_some(Stuck {
+    (to_ns - from_ns > bound_ns).then_some(Stuck {
         lock,
         class,
         from_ns,
         to_ns,
+        bound_ns,
         waiter,
         owner,
         is_shown: owners.are_shown(lock),

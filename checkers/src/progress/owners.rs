@@ -3,15 +3,15 @@
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
+use super::left::{self, Suspects};
 use super::stuck::{Stuck, StuckClass, StuckOwner};
 use super::waits::{HoldsInOrder, Stall};
+use crate::calm;
 use crate::context::Context;
 use crate::grants::ServerGrant;
-use crate::history::event::{Kind, Wakes};
 use crate::history::names::{FastMap, NONE};
-use crate::history::{F, History, PackedEvent, Refusal};
+use crate::history::{F, PackedEvent};
 use crate::holds::{Ended, LockHold};
-use crate::limits;
 use crate::watched::NotWatched;
 
 /// Which processes go by which owner's name, and what is asked of them again and again.
@@ -91,8 +91,12 @@ impl<'a> OwnerNames<'a> {
             to.saturating_sub(from)
         };
         let half_ns = stall.to_ns.saturating_sub(stall.from_ns) / 2;
-        let owned_ns: u64 = context.grants.of_lock(lock).map(stood_ns).sum();
-        let longest = context.grants.of_lock(lock).max_by_key(|grant| stood_ns(grant));
+        let grants = || {
+            let all = context.grants.of_lock(lock);
+            all.filter(|grant| !context.grants.is_end_missed(grant))
+        };
+        let owned_ns: u64 = grants().map(stood_ns).sum();
+        let longest = grants().max_by_key(|grant| stood_ns(grant));
         let Some(grant) = longest.filter(|_| owned_ns > half_ns) else {
             return StuckOwner::Nobody;
         };
@@ -143,37 +147,14 @@ impl<'a> OwnerNames<'a> {
     /// share a process, the first that was killed with it.
     fn killed_in_its_acquire(&self, lock: usize, grant: &ServerGrant) -> Option<u32> {
         let history = self.context.history;
-        let granted_ns = grant.granted_ns(history)?;
-        let since_ns = granted_ns.saturating_sub(limits::AFTERMATH_NS);
-        let (mut killed, mut is_sure) = (BTreeSet::new(), true);
-        history.events.each_call(F::Acquire, |_, call| {
-            if call.lock != history.locks[lock] || call.time > granted_ns {
-                return;
-            }
-            let answer = history.events.answer(call.mate);
-            let died = self.died.get(&call.process);
-            let died_ns = died.map_or(u64::MAX, |died| history.event(*died).time);
-            match answer {
-                Some((Kind::Ok, ns)) if ns < died_ns => {}
-                Some((Kind::Fail, ns)) if ns < died_ns => {
-                    is_sure &= ns < since_ns || !may_leave_something(history, call);
-                }
-                Some((_, ns)) if ns < died_ns => is_sure &= ns < since_ns,
-                None if died.is_none() => is_sure = false,
-                // one that lived on was there to be told
-                _ if died_ns > granted_ns + limits::OBSERVER_LAG_NS => is_sure = false,
-                _ if died_ns >= since_ns => {
-                    killed.insert(call.process);
-                }
-                _ => {}
-            }
-        });
+        let (suspects, killed) = left::suspects(self.context, lock, grant.granted_ns(history)?);
         let per_process = history.header.per_process.unwrap_or(1).max(1);
-        let shared: BTreeSet<u32> = killed
-            .iter()
-            .map(|process| history.client_of(*process) / per_process)
-            .collect();
-        killed.first().copied().filter(|_| is_sure && shared.len() == 1)
+        let processes = killed.iter().map(|process| history.client_of(*process) / per_process);
+        let shared: BTreeSet<u32> = processes.collect();
+        killed
+            .first()
+            .copied()
+            .filter(|_| suspects == Suspects::DIED && shared.len() == 1)
     }
 
     /// A grant that is not removed although its live owner neither holds nor asks, for longer than the bound and a lease.
@@ -183,7 +164,7 @@ impl<'a> OwnerNames<'a> {
         if context.not_watched.is_some() {
             return None;
         }
-        let bound_ns = bound_ns + context.longest_lease_ns();
+        let bound_ns = bound_ns + context.longest_lease_ns() + calm::outlives_ns(context, healed_ns);
         // what was not removed while a server or the harness stood still is not held against the lock
         let lasted_ns = |from_ns: u64, to_ns: u64| {
             let stood = context.standstills.iter().map(|span| span.within_ns(from_ns, to_ns));
@@ -211,6 +192,7 @@ impl<'a> OwnerNames<'a> {
                 class: StuckClass::Ghost,
                 from_ns,
                 to_ns,
+                bound_ns,
                 waiter: None,
                 owner,
                 is_shown: true,
@@ -258,14 +240,6 @@ impl<'a> OwnerNames<'a> {
             }
         }
     }
-}
-
-/// Whether an acquire that was answered `fail` may have left a node or key: a place in a queue, or what it asked for before an error. One that
-/// polls, and was told that the lock is taken, has left nothing.
-fn may_leave_something(history: &History, call: PackedEvent) -> bool {
-    let said = history.reply(call).and_then(|reply| history.error(reply));
-    let is_taken = said.is_some_and(|said| Refusal::parse(said).is_taken());
-    !is_taken || history.header.promises.wakes != Some(Wakes::Polls)
 }
 
 /// Whose the grant of a lock is that did not move, where no client names the owners that the server shows: that of the hold which ended

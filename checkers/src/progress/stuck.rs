@@ -35,6 +35,8 @@ pub(crate) struct Stuck {
     pub class: StuckClass,
     pub from_ns: u64,
     pub to_ns: u64,
+    /// How long it may be so, with what was done before, and with the lease of its owner.
+    pub bound_ns: u64,
     pub waiter: Option<Wait>,
     pub owner: StuckOwner,
     /// Whether the server's lines show who owned it.

@@ -60,7 +60,7 @@ impl Setting {
         let name = &option.name;
         if !option.switch && matches!(at.value, TomlValue::Switch(_)) {
             let sentence = format!("`{name}` takes a value, not true or false");
-            return Err(TomlError::at(at.line, sentence));
+            return Err(at.error(sentence));
         }
         let value = match option.switch {
             true => at.switch(name)?.to_string(),
@@ -115,7 +115,7 @@ fn text(name: &str, at: &At<TomlValue>) -> Result<String, TomlError> {
             let words: Result<Vec<String>, TomlError> = items.iter().map(|item| text(name, item)).collect();
             Ok(words?.join(","))
         }
-        TomlValue::Table(_) => Err(TomlError::at(at.line, format!("`{name}` takes a value, not a table"))),
+        TomlValue::Table(_) => Err(at.error(format!("`{name}` takes a value, not a table"))),
     }
 }
 

@@ -102,13 +102,23 @@ pub fn refuse_unknown<'a>(table: &TomlTable, known: impl IntoIterator<Item = &'a
     let unknown = table.iter().filter(|(key, _)| !known.contains(&key.as_str()));
     match unknown.min_by_key(|(_, at)| at.line) {
         None => Ok(()),
-        Some((key, at)) => Err(TomlError::at(at.line, unknown_word("key", key, known, ""))),
+        Some((key, at)) => Err(at.error(unknown_word("key", key, known, ""))),
     }
 }
 
+/// Whether a switch is there, and on.
+pub fn is_on(table: &TomlTable, key: &str) -> Result<bool, TomlError> {
+    table.get(key).map_or(Ok(false), |at| at.switch(key))
+}
+
 impl At<TomlValue> {
+    /// What is wrong with it.
+    pub fn error(&self, sentence: impl Into<String>) -> TomlError {
+        TomlError::at(self.line, sentence)
+    }
+
     fn wrong(&self, key: &str, expected: &str) -> TomlError {
-        TomlError::at(self.line, format!("`{key}` must be {expected}"))
+        self.error(format!("`{key}` must be {expected}"))
     }
 
     pub fn text(&self, key: &str) -> Result<&str, TomlError> {

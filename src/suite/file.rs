@@ -26,7 +26,7 @@ use super::{Expectation, Expected, Suite, SuiteRow};
 use crate::config::setting::{OptionName, Setting, SettingOrigin, over, settings};
 use crate::config::shard::stable_hash;
 use crate::config::suggest::unknown_word;
-use crate::config::toml::{At, TomlError, TomlTable, TomlValue, read as read_toml, refuse_unknown};
+use crate::config::toml::{At, TomlError, TomlTable, TomlValue, is_on, read as read_toml, refuse_unknown};
 use crate::report::diagnosis::Outcome;
 
 /// Keys of a row besides the options of `harness run`.
@@ -116,12 +116,7 @@ fn factors(product: &At<TomlValue>) -> Result<Vec<At<TomlValue>>, TomlError> {
             match &value.value {
                 TomlValue::Text(text) | TomlValue::Number(text) => name.push(text.clone()),
                 TomlValue::Switch(switch) => name.push(format!("{key}={switch}")),
-                _ => {
-                    return Err(TomlError::at(
-                        value.line,
-                        format!("`{key}` takes values, and no lists or tables"),
-                    ));
-                }
+                _ => return Err(value.error(format!("`{key}` takes values, and no lists or tables"))),
             }
             Ok((row, name))
         };
@@ -149,20 +144,19 @@ fn row(at: &At<TomlValue>, common: &Common, options: &[OptionName]) -> Result<Su
     let table = at.table("row")?;
     refuse_unknown(table, names(options).chain(ROW_KEYS))?;
     let Common { settings, retries } = common.with(table, options)?;
-    let canary = table.get("canary").map_or(Ok(false), |at| at.switch("canary"))?;
+    let canary = is_on(table, "canary")?;
     let expect = expectation(table)?;
     let violated = expect.outcome == Outcome::Fail;
     if canary && violated {
         let sentence = "a canary expects what its lock cannot keep: the row is in order when that expectation fails";
-        return Err(TomlError::at(at.line, sentence));
+        return Err(at.error(sentence));
     }
     let name = match table.get("name") {
         Some(at) => match at.text("name")?.trim() {
-            "" => return Err(TomlError::at(at.line, "a name has at least one letter")),
+            "" => return Err(at.error("a name has at least one letter")),
             name => name.to_owned(),
         },
-        None => name_of(&settings)
-            .ok_or_else(|| TomlError::at(at.line, "a row without a recipe or a client needs a name"))?,
+        None => name_of(&settings).ok_or_else(|| at.error("a row without a recipe or a client needs a name"))?,
     };
     Ok(SuiteRow {
         name,
@@ -195,8 +189,8 @@ fn expectation(row: &TomlTable) -> Result<Expectation, TomlError> {
         for (id, at) in at.table("expect")? {
             let property = Property::ALL.into_iter().find(|property| property.id() == id);
             let ids = Property::ALL.map(Property::id);
-            let property =
-                property.ok_or_else(|| TomlError::at(at.line, unknown_word("property", id, ids, "HL001 to HL011")))?;
+            let unknown = || at.error(unknown_word("property", id, ids, "HL001 to HL011"));
+            let property = property.ok_or_else(unknown)?;
             verdicts.insert(property, expected(id, at)?);
         }
     }
@@ -213,15 +207,13 @@ fn expectation(row: &TomlTable) -> Result<Expectation, TomlError> {
         "fail" => Outcome::Fail,
         "unsure" => Outcome::Unsure,
         other => {
-            return Err(TomlError::at(
-                at.line,
-                unknown_word("outcome", other, ["pass", "fail", "unsure"], "pass, fail or unsure"),
-            ));
+            let why = unknown_word("outcome", other, ["pass", "fail", "unsure"], "pass, fail or unsure");
+            return Err(at.error(why));
         }
     };
     if (outcome == Outcome::Fail) != violated {
         let sentence = "a row fails exactly when `expect` has a property that is \"violated\"";
-        return Err(TomlError::at(at.line, sentence));
+        return Err(at.error(sentence));
     }
     Ok(Expectation { outcome, verdicts })
 }
@@ -230,7 +222,7 @@ fn expected(id: &str, at: &At<TomlValue>) -> Result<Expected, TomlError> {
     let typed = at.text(id)?;
     let words = Expected::ALL.map(Expected::word);
     let known = Expected::ALL.into_iter().find(|expected| expected.word() == typed);
-    known.ok_or_else(|| TomlError::at(at.line, unknown_word("verdict", typed, words, &words.join(", "))))
+    known.ok_or_else(|| at.error(unknown_word("verdict", typed, words, &words.join(", "))))
 }
 
 /// Two rows of one name would be one case when two nights are compared.

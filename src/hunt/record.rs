@@ -270,7 +270,7 @@ pub mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::evidence::Evidence;
+    use crate::report::test_diagnosis::diagnosis;
 
     pub fn record() -> HuntRecord {
         serde_json::from_value(json!({
@@ -283,32 +283,11 @@ pub mod tests {
 
     /// An experiment with these windows (fault, effect) and violations (property, class, what it follows).
     pub fn result(index: u64, windows: &[(&str, bool)], violations: &[(&str, &str, Option<&str>)]) -> ExperimentResult {
-        let findings: Vec<_> = violations
-            .iter()
-            .enumerate()
-            .map(|(number, (property, class, follows))| {
-                json!({ "property": property, "verdict": "violated", "evidence": "e", "violations": [{
-                    "id": format!("{property}-{number}"), "class": class, "lock": "l0", "processes": [], "clients": [],
-                    "at_ns": 1, "summary": format!("{property} broke"), "events": [], "follows": follows,
-                }] })
-            })
-            .collect();
         let outcome = if violations.is_empty() { "PASS" } else { "FAIL" };
-        let shown: Vec<_> = windows
-            .iter()
-            .map(|(fault, effect)| {
-                json!({ "number": 1, "fault": name(fault), "title": "t", "start_ns": 0, "heal_ns": 1,
-                        "had_effect": effect, "targets": [], "locks_lost": 0, "acquires": 0, "expired": 0,
-                        "evidence": Evidence::default() })
-            })
-            .collect();
-        let diagnosis: Diagnosis = serde_json::from_value(json!({
-            "schema": "harness-diagnosis/1", "outcome": outcome, "exit": 0, "run": null, "path": "p", "model": "mutex",
-            "findings": findings, "drawings": {}, "effect": { "windows": shown, "evidence": "", "too_little": null },
-            "notes": [], "events": 1, "operations": 1, "acquires": 1, "clients": 1, "locks": ["l0"],
-            "latency": { "p50_ns": 0, "p99_ns": 0, "max_ns": 0, "max_window": null }, "length_ns": 1, "check_ns": 1,
-        }))
-        .unwrap();
+        let findings = violations.iter();
+        let findings = findings.map(|(property, class, follows)| (*property, "violated", *class, *follows));
+        let shown: Vec<_> = windows.iter().map(|(fault, effect)| (name(fault), *effect)).collect();
+        let diagnosis = diagnosis(outcome, &findings.collect::<Vec<_>>(), &shown);
         ExperimentResult {
             index,
             faults: windows.iter().map(|(fault, _)| (*fault).to_owned()).collect(),

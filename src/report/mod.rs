@@ -25,6 +25,8 @@ pub mod screen;
 pub mod summary;
 pub mod terminal;
 #[cfg(test)]
+pub(crate) mod test_diagnosis;
+#[cfg(test)]
 mod test_history;
 pub mod timeline;
 pub mod trend;

@@ -122,7 +122,7 @@ fn tokens(diagnosis: &Diagnosis, violation: &Violation) -> Option<String> {
 }
 
 pub fn verdict_of(diagnosis: &Diagnosis, property: Property) -> Verdict {
-    let found = diagnosis.findings.iter().find(|finding| finding.property == property);
+    let found = diagnosis.finding(property);
     found.map_or(Verdict::NotApplicable, |finding| finding.verdict)
 }
 
@@ -133,7 +133,7 @@ fn damage(diagnosis: &Diagnosis, violation: &Violation) -> String {
     }
     let mut parts = Vec::new();
     for property in [Property::Hl008, Property::Hl003] {
-        let Some(finding) = diagnosis.findings.iter().find(|finding| finding.property == property) else {
+        let Some(finding) = diagnosis.finding(property) else {
             continue;
         };
         let worth_telling = match property {

@@ -163,7 +163,7 @@ fn other_than_expected(expect: &Expectation, diagnosis: &Diagnosis) -> Judgement
     let mut judged = RowOutcome::AsExpected;
     let mut why = Vec::new();
     for (property, expected) in &expect.verdicts {
-        let finding = diagnosis.findings.iter().find(|finding| finding.property == *property);
+        let finding = diagnosis.finding(*property);
         let verdict = finding.map_or(Verdict::NotApplicable, |finding| finding.verdict);
         if expected.is(verdict) {
             continue;

@@ -27,7 +27,6 @@ use super::{Failure, look, run_to_end};
 use crate::cluster::{Runtime, RuntimeRequest};
 use crate::config::heading::describes_experiment;
 use crate::config::setting::Setting;
-use crate::evidence::SentUnderFaults;
 use crate::exit::Exit;
 use crate::hunt::exhaustive::Exhaustive;
 use crate::hunt::record::{self, ExperimentOutcome};
@@ -324,15 +323,7 @@ async fn collect(
 /// Takes one experiment in: its run is kept if it shows something new, or if all are kept.
 async fn take_in(step: JobStep, state: &HuntState, folder: &Path, screen: &HuntScreen) -> Result<(), Failure> {
     let JobStep { index, draw, step } = step;
-    let mut result = ExperimentResult {
-        index,
-        faults: draw.faults().map(str::to_owned).collect(),
-        came_to: ExperimentOutcome::Stopped,
-        at_ms: state.elapsed_ms(),
-        gap_ms: None,
-        took_ms: 0,
-        sent: SentUnderFaults::default(),
-    };
+    let mut result = ExperimentResult::of(index, &draw, state.elapsed_ms());
     let mut ended = None;
     match step {
         SeriesStep::Stopped => {}

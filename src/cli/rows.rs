@@ -165,7 +165,14 @@ async fn with_seeds(
     let attempt = match decisive {
         None => failed(RowOutcome::Interrupted, "not all seeds were tried".into(), took_ms()),
         Some(decisive) if decisive.judgement.judged == RowOutcome::AsExpected => {
-            told(decisive.diagnosis, nothing(RowOutcome::AsExpected))
+            let judged = RowOutcome::AsExpected;
+            told(
+                decisive.diagnosis,
+                RowAttempt {
+                    judged,
+                    ..RowAttempt::default()
+                },
+            )
         }
         Some(decisive) => with_files(job, decisive, place, stop).await,
     };
@@ -222,7 +229,7 @@ async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) 
             .as_ref()
             .and_then(|diagnosis| diagnosis.run.as_ref())
             .map(|run| format!("{}/{}", place.runs, run.run)),
-        ..told(diagnosis, nothing(RowOutcome::NotRun))
+        ..told(diagnosis, RowAttempt::default())
     }
 }
 
@@ -243,24 +250,10 @@ fn told(diagnosis: Option<Diagnosis>, attempt: RowAttempt) -> RowAttempt {
 /// An attempt without a verdict; `sentence` says why.
 fn failed(judged: RowOutcome, sentence: String, took_ms: u64) -> RowAttempt {
     RowAttempt {
+        judged,
         why: vec![sentence],
         took_ms,
-        ..nothing(judged)
-    }
-}
-
-/// An attempt of which nothing else is known.
-fn nothing(judged: RowOutcome) -> RowAttempt {
-    RowAttempt {
-        judged,
-        why: Vec::new(),
-        exit: None,
-        outcome: None,
-        verdicts: Default::default(),
-        effect: String::new(),
-        took_ms: 0,
-        run: None,
-        again: Vec::new(),
+        ..RowAttempt::default()
     }
 }
 

@@ -6,7 +6,7 @@ use harness_workloads::Contract;
 use serde::{Deserialize, Serialize};
 
 use super::coverage::HuntCoverage;
-use super::draw::what_it_strikes;
+use super::draw::{HuntDraw, what_it_strikes};
 use super::exhaustive::{Exhaustive, NextExperiment};
 use super::find::{HuntFind, causes};
 use super::states::HuntStates;
@@ -25,7 +25,7 @@ const PATIENCE: u32 = 2;
 const ERRORS_IN_A_ROW: u32 = 3;
 
 /// One experiment that ended.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ExperimentResult {
     /// From 0.
     pub index: u64,
@@ -40,13 +40,14 @@ pub struct ExperimentResult {
     pub sent: SentUnderFaults,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub enum ExperimentOutcome {
     /// It came to a diagnosis; its run's folder.
     Decided(Box<Diagnosis>, String),
     /// It could not be made or go on; why.
     Failed(String),
     /// It was stopped before it came to one.
+    #[default]
     Stopped,
 }
 
@@ -120,6 +121,18 @@ pub struct HuntRecord {
     /// The seeds of the hunts that it was merged from; none in the record of one hunt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<String>,
+}
+
+impl ExperimentResult {
+    /// An experiment that has come to nothing yet.
+    pub fn of(index: u64, draw: &HuntDraw, at_ms: u64) -> Self {
+        Self {
+            index,
+            faults: draw.faults().map(str::to_owned).collect(),
+            at_ms,
+            ..Self::default()
+        }
+    }
 }
 
 impl HuntRecord {
@@ -295,7 +308,7 @@ pub mod tests {
             at_ms: index * 1000,
             gap_ms: Some(40),
             took_ms: 900,
-            sent: SentUnderFaults::default(),
+            ..ExperimentResult::default()
         }
     }
 

@@ -10,7 +10,7 @@ use crate::report::diagnosis::Outcome;
 use crate::report::summary::verdict_word;
 
 /// What became of a run's expectation, from the one that wins to the one that yields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RowOutcome {
     /// A property is violated that should not be.
@@ -25,6 +25,7 @@ pub enum RowOutcome {
     Environment,
     Interrupted,
     /// Its row was never run.
+    #[default]
     NotRun,
     /// It proves nothing: a fault without effect, a checker out of budget.
     Unsure,

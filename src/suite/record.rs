@@ -15,7 +15,7 @@ use crate::report::words::many;
 pub const SCHEMA: &str = "harness-suite/1";
 
 /// One run of a row.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RowAttempt {
     pub judged: RowOutcome,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

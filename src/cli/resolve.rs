@@ -264,24 +264,13 @@ fn is_fault(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use clap::ArgMatches;
-
     use super::*;
-    use crate::cli::settings::{command, run_args};
+    use crate::cli::settings::{command, typed_run};
 
     /// `harness run --no-config` with these words.
     fn typed(words: &str) -> RunArgs {
-        parsed(
-            format!("harness run --no-config {words}")
-                .split(' ')
-                .map(str::to_owned)
-                .collect(),
-        )
-    }
-
-    fn parsed(words: Vec<String>) -> RunArgs {
-        let matches: ArgMatches = command().try_get_matches_from(words).expect("it parses");
-        run_args(matches.subcommand_matches("run").expect("it is a run")).expect("it is complete")
+        let line = format!("harness run --no-config {words}");
+        typed_run(line.split(' ').map(str::to_owned).collect())
     }
 
     #[test]
@@ -308,7 +297,7 @@ mod tests {
         for line in lines {
             let args = typed(line);
             let config = args.config(0x5eed).unwrap();
-            let again = parsed(args.again(&config));
+            let again = typed_run(args.again(&config));
             let repeated = again.config(again.seed.expect("the seed is among the words")).unwrap();
             assert_eq!(format!("{config:?}"), format!("{repeated:?}"), "{line}");
         }
@@ -323,65 +312,44 @@ mod tests {
 
     #[test]
     fn a_combination_that_cannot_be_run_is_refused_with_what_to_do() {
-        let refused = [
-            ("--backend etcd --lease 1s", "--lease 2s"),
-            ("--backend etcd --lease 2500ms", "--lease 2s"),
-            ("--backend redis --nodes 3", "--nodes 1"),
-            ("--backend zk --recipe redis-setnx", "--backend redis"),
-            ("--backend redis --recipe valkey-ifeq", "--backend valkey"),
-            ("--backend zk --client redis-py", "--backend redis"),
-            (
-                "--backend zk --recipe zk-predecesor-watch",
-                "did you mean `zk-predecessor-watch`",
-            ),
-            ("--backend zk --recipe mine", "hint: `harness list recipes`"),
-            (
-                "--backend zk --fault latency,partiton=holder",
-                "did you mean `partition`",
-            ),
-            ("--backend zk --fault gamma-rays", "hint: `harness list faults`"),
-            ("--backend zk --fault none=5", "--fault none"),
-            ("--backend zk --runtime local --image x", "--runtime docker"),
-            ("--backend zk --runtime local --world 2", "--runtime simulated"),
-            ("--backend zk --runtime docker --port-base 21000", "--runtime local"),
-            ("--backend zk --port-base 65530", "--port-base"),
-            ("--backend zk --each 1 --fault partition", "--each"),
-            ("--backend zk --until fail", "--repeat"),
-            ("--backend zk --reads 50", "zk-read-write"),
-            ("--backend zk --tries 50 --reentrant", "--tries"),
-            (
-                "--backend zk --recipe zk-read-write --reads 50 --reentrant",
-                "--reentrant",
-            ),
-            ("--backend zk --hold 10h", "hint: a shorter --hold, or a longer --time"),
-            ("--backend zk --hold 20s --time 20s", "no lock would be released"),
-            ("--backend zk --churn 1s", "--locks 4"),
-            ("--backend zk --skew 1", "--locks 10"),
-            ("--backend zk --ramp 20s --time 20s", "hint: a shorter --ramp"),
-            ("--backend zk --clients 1001", "hint: --per-process 3"),
-            ("--backend zk --churn 1s --locks 4 --each 2", "--each"),
-            ("--backend zk --proxy-image x", "--proxy toxiproxy"),
-            ("--backend zk --servers h:1,h:2,h:3 --runtime docker", "--runtime"),
-            ("--backend redis --servers h:1,h:2,h:3", "single-server"),
-            (
-                "--backend zk --runtime local --fault server-upgrade=zookeeper:3.9",
-                "--runtime docker",
-            ),
-            (
-                "--backend zk --runtime docker --fault server-upgrade=/opt/zookeeper",
-                "--runtime local",
-            ),
-            (
-                "--backend zk --fault server-upgrade=zookeeper:3.8,server-upgrade=zookeeper:3.9",
-                "named twice",
-            ),
-            ("--backend zk --proxy toxiproxy=h:1 --advertise h", "--advertise"),
-            (
-                "--backend zk --proxy toxiproxy=h:1 --proxy-api 127.0.0.1:8474",
-                "--proxy-api",
-            ),
-        ];
-        for (words, named) in refused {
+        let refused = "\
+            --backend etcd --lease 1s => --lease 2s
+            --backend etcd --lease 2500ms => --lease 2s
+            --backend redis --nodes 3 => --nodes 1
+            --backend zk --recipe redis-setnx => --backend redis
+            --backend redis --recipe valkey-ifeq => --backend valkey
+            --backend zk --client redis-py => --backend redis
+            --backend zk --recipe zk-predecesor-watch => did you mean `zk-predecessor-watch`
+            --backend zk --recipe mine => hint: `harness list recipes`
+            --backend zk --fault latency,partiton=holder => did you mean `partition`
+            --backend zk --fault gamma-rays => hint: `harness list faults`
+            --backend zk --fault none=5 => --fault none
+            --backend zk --runtime local --image x => --runtime docker
+            --backend zk --runtime local --world 2 => --runtime simulated
+            --backend zk --runtime docker --port-base 21000 => --runtime local
+            --backend zk --port-base 65530 => --port-base
+            --backend zk --each 1 --fault partition => --each
+            --backend zk --until fail => --repeat
+            --backend zk --reads 50 => zk-read-write
+            --backend zk --tries 50 --reentrant => --tries
+            --backend zk --recipe zk-read-write --reads 50 --reentrant => --reentrant
+            --backend zk --hold 10h => hint: a shorter --hold, or a longer --time
+            --backend zk --hold 20s --time 20s => no lock would be released
+            --backend zk --churn 1s => --locks 4
+            --backend zk --skew 1 => --locks 10
+            --backend zk --ramp 20s --time 20s => hint: a shorter --ramp
+            --backend zk --clients 1001 => hint: --per-process 3
+            --backend zk --churn 1s --locks 4 --each 2 => --each
+            --backend zk --proxy-image x => --proxy toxiproxy
+            --backend zk --servers h:1,h:2,h:3 --runtime docker => --runtime
+            --backend redis --servers h:1,h:2,h:3 => single-server
+            --backend zk --runtime local --fault server-upgrade=zookeeper:3.9 => --runtime docker
+            --backend zk --runtime docker --fault server-upgrade=/opt/zookeeper => --runtime local
+            --backend zk --fault server-upgrade=zookeeper:3.8,server-upgrade=zookeeper:3.9 => named twice
+            --backend zk --proxy toxiproxy=h:1 --advertise h => --advertise
+            --backend zk --proxy toxiproxy=h:1 --proxy-api 127.0.0.1:8474 => --proxy-api";
+        for line in refused.lines() {
+            let (words, named) = line.trim().split_once(" => ").unwrap();
             let sentence = typed(words).config(1).unwrap_err();
             assert!(sentence.contains(named), "{words}: {sentence}");
         }

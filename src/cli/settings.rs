@@ -340,6 +340,13 @@ fn default(option: OptionName, argument: &Arg) -> Setting {
     }
 }
 
+/// The run that a command line asks for.
+#[cfg(test)]
+pub fn typed_run(words: Vec<String>) -> RunArgs {
+    let matches = command().try_get_matches_from(words).expect("it parses");
+    run_args(matches.subcommand_matches("run").expect("it is a run")).expect("it is complete")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

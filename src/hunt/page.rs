@@ -124,32 +124,27 @@ fn searched(record: &HuntRecord, search: &Exhaustive) -> Markup {
 mod tests {
     use super::super::record::tests::{record, result};
     use super::*;
+    use crate::report::test_text::assert_has;
 
     #[test]
     fn each_find_leads_to_its_report_and_says_how_to_make_it_again() {
         let mut record = record();
         record.add(&result(0, &[("drop-reply=<b>:1", true)], &[("HL005", "ghost", None)]));
-        let page = page(&record);
-        for part in [
+        let parts = [
             "FAIL",
             "1 cause of violations in 1 experiment",
             "href=\"runs/0/report.html\"",
             "HL005 ghost",
             "drop-reply=&lt;b&gt;:1",
-        ] {
-            assert!(page.contains(part), "{part}\n{page}");
-        }
+        ];
+        assert_has(&page(&record), &parts);
     }
 
     #[test]
     fn a_search_that_was_not_ended_is_not_complete_on_its_page() {
         let mut record = record();
         record.exhaustive = Some(Exhaustive::new(1, vec!["drop-reply=any:#".to_owned()]));
-        let page = page(&record);
-        assert!(
-            page.contains("not complete: 0 placements of up to 1 fault were tried"),
-            "{page}"
-        );
-        assert!(page.contains("UNSURE") && page.contains("drop-reply=any:#"), "{page}");
+        let told = "not complete: 0 placements of up to 1 fault were tried";
+        assert_has(&page(&record), &[told, "UNSURE", "drop-reply=any:#"]);
     }
 }

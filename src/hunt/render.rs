@@ -364,6 +364,7 @@ mod tests {
     use super::super::record::tests::{record, result};
     use super::*;
     use crate::evidence::SentUnderFaults;
+    use crate::report::test_text::assert_has;
 
     const PLAIN: Look = Look::PLAIN;
 
@@ -381,10 +382,8 @@ mod tests {
             came_to: ExperimentOutcome::Failed("no server\nlog".into()),
             ..result(2, &[], &[])
         };
-        assert!(
-            line(&failed, false, PLAIN).contains("ERROR     none")
-                && line(&failed, false, PLAIN).ends_with("no server\n")
-        );
+        let line = line(&failed, false, PLAIN);
+        assert!(line.contains("ERROR     none") && line.ends_with("no server\n"));
     }
 
     #[test]
@@ -400,7 +399,7 @@ mod tests {
         }
         record.add(&result(3, &[("reset", true)], &[]));
         let text = summary(&record, "results/h", PLAIN);
-        for part in [
+        let parts = [
             "FAIL  hunt redis   seed 7, 1m 02s, 3.9 experiments a minute",
             "4 experiments: 1 held, 3 violated",
             "4 of 7 fault windows had an effect, of 2 faults",
@@ -409,9 +408,8 @@ mod tests {
             "harness check results/h/runs/0",
             "harness shrink results/h/runs/0",
             "harness hunt --continue results/h",
-        ] {
-            assert!(text.contains(part), "{part}\n{text}");
-        }
+        ];
+        assert_has(&text, &parts);
     }
 
     #[test]
@@ -442,25 +440,18 @@ mod tests {
         ended(&mut record, &[("drop-reply=any:1", true)]);
         record.took_ms = 60_000;
         let block = block(&record, &[], PLAIN);
-        assert!(
-            block.contains("2 of 3 placements of up to 1 fault   about 30s left"),
-            "{block}"
-        );
-        let text = summary(&record, "results/h", PLAIN);
-        assert!(
-            text.contains("not complete: 2 of 3 placements of up to 1 fault were tried"),
-            "{text}"
-        );
+        assert_has(&block, &["2 of 3 placements of up to 1 fault   about 30s left"]);
+        let told = "not complete: 2 of 3 placements of up to 1 fault were tried";
+        assert_has(&summary(&record, "results/h", PLAIN), &[told]);
         ended(&mut record, &[("drop-reply=any:2", false)]);
         let text = summary(&record, "results/h", PLAIN);
-        for part in [
+        let parts = [
             "PASS  hunt redis",
             "complete: all 3 placements of up to 1 fault were tried",
             "1 without a fault",
             "2 with 1 fault, 1 of them without an effect of the last fault",
-        ] {
-            assert!(text.contains(part), "{part}\n{text}");
-        }
+        ];
+        assert_has(&text, &parts);
     }
 
     #[test]
@@ -469,13 +460,12 @@ mod tests {
         record.took_ms = 30_000;
         record.add(&result(0, &[("reset", true)], &[("HL001", "granted-twice", None)]));
         let text = block(&record, &["experiment 2: faults".into()], PLAIN);
-        for part in [
+        let parts = [
             "30s of 10m 00s   2.0 experiments a minute",
             "1 experiment: 1 violated",
             "HL001 granted-twice ×1",
             "now     experiment 2: faults",
-        ] {
-            assert!(text.contains(part), "{part}\n{text}");
-        }
+        ];
+        assert_has(&text, &parts);
     }
 }

@@ -28,6 +28,8 @@ pub mod terminal;
 pub(crate) mod test_diagnosis;
 #[cfg(test)]
 mod test_history;
+#[cfg(test)]
+pub(crate) mod test_text;
 pub mod timeline;
 pub mod trend;
 pub(crate) mod words;

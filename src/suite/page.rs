@@ -198,6 +198,7 @@ fn left_out(rows: &[RowLeftOut]) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::test_text::assert_has;
     use crate::suite::record::tests::record;
 
     const OK: &[RowOutcome] = &[RowOutcome::AsExpected];
@@ -214,24 +215,17 @@ mod tests {
 
     #[test]
     fn what_is_wrong_comes_first_with_its_reason_its_report_and_what_to_type() {
-        let now = record(
-            None,
-            &[],
-            &[
-                ("a <b>", &[RowOutcome::Unsure, RowOutcome::Unexpected]),
-                ("c", OK),
-                ("d", &[]),
-            ],
-        );
+        let wrong: &[RowOutcome] = &[RowOutcome::Unsure, RowOutcome::Unexpected];
+        let now = record(None, &[], &[("a <b>", wrong), ("c", OK), ("d", &[])]);
         let page = page(&now, None);
         let (above, table) = page.split_once("All rows").unwrap();
-        assert!(
-            above.contains(r#"<a href="runs/20261121-0645-zk-none-5eed/report.html">a &lt;b&gt;</a>"#),
-            "{above}"
-        );
-        assert!(above.contains("run 2</span> a reason &lt;VIOLATED&gt;"), "{above}");
-        assert!(above.contains("--client 'python3 my lock.py'"), "{above}");
-        assert!(above.contains("no machine has run this row"), "{above}");
+        let parts = [
+            r#"<a href="runs/20261121-0645-zk-none-5eed/report.html">a &lt;b&gt;</a>"#,
+            "run 2</span> a reason &lt;VIOLATED&gt;",
+            "--client 'python3 my lock.py'",
+            "no machine has run this row",
+        ];
+        assert_has(above, &parts);
         assert_eq!(table.matches("<tr data-outcome=").count(), 3);
         assert!(!page.contains("<h2>Since") && !page.contains("<h2>Left out"));
     }
@@ -245,24 +239,16 @@ mod tests {
         }];
         let page = page(&now, None);
         let (_, below) = page.split_once("<h2>Left out</h2>").unwrap();
-        assert!(
-            below.contains(r#"<td class="head">b &lt;c&gt;</td><td>no model</td>"#),
-            "{below}"
-        );
+        assert_has(below, &[r#"<td class="head">b &lt;c&gt;</td><td>no model</td>"#]);
     }
 
     #[test]
     fn the_time_before_is_named_and_led_to() {
-        let (before, now) = (
-            record(None, &[], &[("a", OK)]),
-            record(None, &[], &[("a", &[RowOutcome::Missing])]),
-        );
+        let before = record(None, &[], &[("a", OK)]);
+        let now = record(None, &[], &[("a", &[RowOutcome::Missing])]);
         let page = page(&now, Some(("20261120-0645-suite-nightly", &before)));
-        assert!(
-            page.contains(r#"<a href="../20261120-0645-suite-nightly/index.html">"#),
-            "{page}"
-        );
-        assert!(page.contains(r#"<li><b class="fail">new</b> a</li>"#), "{page}");
+        let link = r#"<a href="../20261120-0645-suite-nightly/index.html">"#;
+        assert_has(&page, &[link, r#"<li><b class="fail">new</b> a</li>"#]);
     }
 
     #[test]

@@ -362,8 +362,8 @@ impl Exhaustive {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::tests::{record, result};
-    use super::super::record::{ExperimentOutcome, ExperimentResult, HuntRecord};
+    use super::super::record::tests::{diagnosis_of, record, result};
+    use super::super::record::{ExperimentResult, HuntRecord};
     use super::*;
     use crate::evidence::SentUnderFaults;
     use crate::exit::Exit;
@@ -420,14 +420,6 @@ mod tests {
     fn begun(record: &mut HuntRecord) -> u64 {
         match record.begin() {
             NextExperiment::Number(number) => number,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// The diagnosis of an experiment, to change it.
-    fn diagnosis(result: &mut ExperimentResult) -> &mut Diagnosis {
-        match &mut result.came_to {
-            ExperimentOutcome::Decided(diagnosis, _) => diagnosis,
             other => panic!("{other:?}"),
         }
     }
@@ -587,13 +579,13 @@ mod tests {
         let mut unsure = hunt(1, None);
         let number = begun(&mut unsure);
         let (_, mut result) = ended(&unsure, number);
-        diagnosis(&mut result).outcome = Outcome::Unsure;
+        diagnosis_of(&mut result).outcome = Outcome::Unsure;
         result.sent = SentUnderFaults::default();
         unsure.add(&result);
         // nothing says that a fault had no effect
         assert_eq!(search(&unsure).tried[0].undecided, 1);
         assert_eq!((unsure.begin(), unsure.is_complete()), (NextExperiment::Over, false));
-        let (diagnosis, in_vain) = (diagnosis(&mut result), "an act found nothing".to_owned());
+        let (diagnosis, in_vain) = (diagnosis_of(&mut result), "an act found nothing".to_owned());
         diagnosis.effect.too_little = Some(in_vain.clone());
         diagnosis.unsure = vec![in_vain];
         // no placement at all is no proof

@@ -312,27 +312,28 @@ pub mod tests {
         }
     }
 
+    /// The diagnosis of an experiment, to change it.
+    pub fn diagnosis_of(result: &mut ExperimentResult) -> &mut Diagnosis {
+        match &mut result.came_to {
+            ExperimentOutcome::Decided(diagnosis, _) => diagnosis,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn finds_are_sorted_by_their_cause_and_the_first_run_of_each_is_kept() {
         let mut record = record();
         let stale = [("HL001", "stale-holder", None), ("HL008", "lost", Some("HL001-0"))];
         assert!(record.add(&result(4, &[("partition=holder", true)], &stale)));
-        assert!(
-            !record.add(&result(5, &[("partition=holder", true)], &stale)),
-            "the same cause again"
-        );
+        // the same cause again
+        assert!(!record.add(&result(5, &[("partition=holder", true)], &stale)));
         assert!(record.add(&result(6, &[("reset", true)], &[("HL001", "granted-twice", None)])));
         assert!(!record.add(&result(7, &[("reset", true)], &[])));
-        let finds: Vec<(&str, u64, &str)> = record
-            .finds
-            .iter()
-            .map(|find| (find.class.as_str(), find.count, find.run.as_str()))
-            .collect();
-        assert_eq!(
-            finds,
-            [("stale-holder", 2, "runs/4"), ("granted-twice", 1, "runs/6")],
-            "and none for what follows"
-        );
+        let finds = record.finds.iter();
+        let finds = finds.map(|find| (find.class.as_str(), find.count, find.run.as_str()));
+        // and none for what follows
+        let expected = [("stale-holder", 2, "runs/4"), ("granted-twice", 1, "runs/6")];
+        assert_eq!(finds.collect::<Vec<_>>(), expected);
         assert_eq!((record.counts.violated, record.counts.held), (3, 1));
         assert_eq!(record.exit(), Exit::Violated);
     }
@@ -342,10 +343,7 @@ pub mod tests {
         let mut record = record();
         assert_eq!(record.exit(), Exit::Inconclusive);
         let mut unsure = result(0, &[("reset", false)], &[]);
-        let ExperimentOutcome::Decided(diagnosis, _) = &mut unsure.came_to else {
-            unreachable!()
-        };
-        diagnosis.outcome = Outcome::Unsure;
+        diagnosis_of(&mut unsure).outcome = Outcome::Unsure;
         record.add(&unsure);
         assert_eq!(record.exit(), Exit::Inconclusive);
         record.add(&result(1, &[("reset", true)], &[]));
@@ -396,22 +394,15 @@ pub mod tests {
             record.add(&result(index, &[("drop-reply=SET:1", index == 4)], &[]));
         }
         assert_eq!(record.left_out, BTreeSet::from(["EVAL".to_owned()]));
-        assert_eq!(
-            record.faults["drop-reply=SET"],
-            FaultCount {
-                windows: 6,
-                with_effect: 1
-            }
-        );
+        let drops = record.faults["drop-reply=SET"];
+        assert_eq!((drops.windows, drops.with_effect), (6, 1));
         let seen = super::super::coverage::tests::experiment("GET:waiter", 500, &[]);
         record.coverage.add(&seen, &[]);
         for index in 9..12 {
             record.add(&result(index, &[("drop-reply=GET:1:holder", false)], &[]));
         }
-        assert!(
-            !record.left_out.contains("GET"),
-            "it was awaited of a holder, and waiters send it"
-        );
+        // it was awaited of a holder, and waiters send it
+        assert!(!record.left_out.contains("GET"));
     }
 
     #[test]

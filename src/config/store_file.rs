@@ -305,67 +305,49 @@ mod tests {
     #[test]
     fn the_shortest_file_is_a_store_of_one_server() {
         let store = described(LEAST).unwrap();
-        assert_eq!(
-            (store.name.as_str(), store.product.as_str(), store.nodes),
-            ("my-store", "my-store", 1)
-        );
-        assert_eq!(
-            (store.ready, store.keeps_data, store.kill),
-            (ReadyWhen::Connects, false, KillSignal::Kill)
-        );
+        assert_eq!([store.name.as_str(), store.product.as_str()], ["my-store"; 2]);
+        assert_eq!((store.nodes, store.keeps_data), (1, false));
+        assert_eq!((store.ready, store.kill), (ReadyWhen::Connects, KillSignal::Kill));
     }
 
     #[test]
     fn what_is_wrong_is_named_with_its_line_and_what_was_meant() {
-        for (text, named) in [
-            ("", "`ports`"),
-            ("ports = [80]", "[local] command or a [docker] image"),
-            (
-                "ports = [80]\nkeeps-data = \"yes\"\n[local]\ncommand = \"x\"",
-                "line 2: `keeps-data` must be true or false",
-            ),
+        let refused = |text: &str, named: &str| {
+            let sentence = described(text).unwrap_err();
+            assert!(sentence.contains(named), "{text}: {sentence}");
+        };
+        refused("", "`ports`");
+        refused("ports = [80]", "[local] command or a [docker] image");
+        for (line, named) in [
+            ("keeps-data = \"yes\"", "line 1: `keeps-data` must be true or false"),
             (
                 "prots = [80]",
                 "line 1: there is no key `prots`\nhint: did you mean `ports`?",
             ),
+            ("name = \"My Store\"", "small letters"),
+            ("nodes = 30", "from 1 to 9"),
+            ("kill = \"SIGHUP\"", "SIGKILL or SIGTERM"),
+        ] {
+            refused(&format!("{line}\n{LEAST}"), named);
+        }
+        for (lines, named) in [
+            ("[local]\ncomand = \"x\"", "line 3: there is no key `comand`"),
             (
-                "ports = [80]\n[local]\ncomand = \"x\"",
-                "line 3: there is no key `comand`",
-            ),
-            (
-                "ports = [80]\n[local]\ncommand = \"x {prot}\"",
+                "[local]\ncommand = \"x {prot}\"",
                 "line 3: there is no placeholder `{prot}`\nhint: did you mean `{port}`?",
             ),
-            (
-                "ports = [80]\n[docker]\ncommand = \"x\"",
-                "line 2: [docker] has no `image`",
-            ),
-            ("ports = [80, 0]\n[local]\ncommand = \"x\"", "one to three ports"),
-            ("name = \"My Store\"\nports = [80]", "small letters"),
-            ("nodes = 30\nports = [80]\n[local]\ncommand = \"x\"", "from 1 to 9"),
-            (
-                "kill = \"SIGHUP\"\nports = [80]\n[local]\ncommand = \"x\"",
-                "SIGKILL or SIGTERM",
-            ),
-            (
-                "ports = [80]\n[local]\ncommand = \"x\"\n[ready]\nlog = \"a\"\ncommand = \"b\"",
-                "either `log` or `command`",
-            ),
-            (
-                "ports = [80]\n[local]\ncommand = \"x\"\n[files]\n\"../x\" = \"\"",
-                "line 5: the file \"../x\"",
-            ),
-            (
-                "ports = [80]\n[local]\ncommand = \"x\"\n[members]\nport = { each = \"{host}\" }",
-                "`port` cannot name a list",
-            ),
-            (
-                "ports = [80]\n[local]\ncommand = \"x\"\n[observer]\ncommand = \"watch {node}\"",
-                "`{node}`",
-            ),
+            ("[docker]\ncommand = \"x\"", "line 2: [docker] has no `image`"),
         ] {
-            let sentence = described(text).unwrap_err();
-            assert!(sentence.contains(named), "{text}: {sentence}");
+            refused(&format!("ports = [80]\n{lines}"), named);
+        }
+        refused(&LEAST.replace("[80]", "[80, 0]"), "one to three ports");
+        for (lines, named) in [
+            ("[ready]\nlog = \"a\"\ncommand = \"b\"", "either `log` or `command`"),
+            ("[files]\n\"../x\" = \"\"", "line 5: the file \"../x\""),
+            ("[members]\nport = { each = \"{host}\" }", "`port` cannot name a list"),
+            ("[observer]\ncommand = \"watch {node}\"", "`{node}`"),
+        ] {
+            refused(&format!("{LEAST}{lines}"), named);
         }
     }
 
@@ -375,27 +357,15 @@ mod tests {
         let mut names = Vec::new();
         for samples in ["workloads/stores", "workloads/stores/not-run", "tests/stores"] {
             let entries = std::fs::read_dir(folder.join(samples)).unwrap().flatten();
-            for path in entries
-                .map(|entry| entry.path())
-                .filter(|path| path.extension().is_some_and(|is| is == "toml"))
-            {
+            let paths = entries.map(|entry| entry.path());
+            for path in paths.filter(|path| path.extension().is_some_and(|is| is == "toml")) {
                 let text = std::fs::read_to_string(&path).unwrap();
                 let store = describe(&text, &path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
                 names.push(store.name);
             }
         }
         names.sort();
-        assert_eq!(
-            names,
-            [
-                "consul",
-                "hazelcast",
-                "http-lock",
-                "kube-lease",
-                "kube-lease",
-                "mongodb",
-                "postgres"
-            ]
-        );
+        let expected = "consul hazelcast http-lock kube-lease kube-lease mongodb postgres";
+        assert_eq!(names.join(" "), expected);
     }
 }

@@ -255,6 +255,10 @@ mod tests {
         read(text, "nightly", &options()).map_err(|error| error.to_string())
     }
 
+    fn names(suite: &Suite) -> Vec<&str> {
+        suite.rows.iter().map(|row| row.name.as_str()).collect()
+    }
+
     const GOOD: &str = r#"
 [defaults]
 lease = "1s"
@@ -278,16 +282,12 @@ retries = 0
     #[test]
     fn a_row_has_what_its_group_and_the_defaults_say_and_its_own_word_wins() {
         let suite = suite(GOOD).unwrap();
-        let names: Vec<&str> = suite.rows.iter().map(|row| row.name.as_str()).collect();
-        assert_eq!(
-            names,
-            ["zk-polling / none", "zk-polling naive / partition=holder", "canary"]
-        );
+        let expected = ["zk-polling / none", "zk-polling naive / partition=holder", "canary"];
+        assert_eq!(names(&suite), expected);
         let words = suite.rows[1].words();
-        assert!(
-            words.contains(&"--lease=2s".into()) && words.contains(&"--backend=zk".into()),
-            "{words:?}"
-        );
+        for word in ["--lease=2s", "--backend=zk"] {
+            assert!(words.contains(&word.into()), "{words:?}");
+        }
         assert_eq!(words.len(), 5);
         assert_eq!(suite.rows[1].expect.outcome, Outcome::Fail);
         assert_eq!(suite.rows[1].expect.verdicts[&Property::Hl003], Expected::Holds);
@@ -297,37 +297,29 @@ retries = 0
 
     #[test]
     fn what_is_wrong_with_a_file_is_said_with_its_line() {
-        let wrong = [
-            (
-                "[[row]]\nrecipe = \"a\"\nleese = \"1s\"",
-                "line 3",
-                "did you mean `lease`",
-            ),
-            ("[[rows]]\nrecipe = \"a\"", "line 1", "did you mean `row`"),
-            ("[defaults]\nname = \"a\"", "line 2", "no key `name`"),
-            (
-                "[[row]]\nrecipe = \"a\"\nexpect = { HL01 = \"holds\" }",
-                "line 3",
-                "no property `HL01`",
-            ),
-            (
-                "[[row]]\nrecipe = \"a\"\nexpect = { HL001 = \"hold\" }",
-                "line 3",
-                "did you mean `holds`",
-            ),
-            ("[[row]]\nrecipe = \"a\"\noutcome = \"fail\"", "line 3", "violated"),
-            ("[[row]]\nclients = 3", "line 1", "needs a name"),
-            ("[[row]]\nrecipe = \"a\"\nname = \" \"", "line 3", "at least one letter"),
-            ("[[row]]\nrecipe = \"a\"\n[[row]]\nrecipe = \"a\"", "line 3", "already"),
-            (
-                "[[row]]\nrecipe = \"a\"\ncanary = true\nexpect = { HL001 = \"violated\" }",
-                "line 1",
-                "canary",
-            ),
-        ];
-        for (text, line, words) in wrong {
+        let refused = |text: &str, line: &str, words: &str| {
             let error = suite(text).unwrap_err();
             assert!(error.starts_with(line) && error.contains(words), "{text}: {error}");
+        };
+        for (text, line, words) in [
+            ("[[rows]]\nrecipe = \"a\"", "line 1", "did you mean `row`"),
+            ("[defaults]\nname = \"a\"", "line 2", "no key `name`"),
+            ("[[row]]\nclients = 3", "line 1", "needs a name"),
+        ] {
+            refused(text, line, words);
+        }
+        const ROW: &str = "[[row]]\nrecipe = \"a\"\n";
+        refused(&ROW.repeat(2), "line 3", "already");
+        let canary = format!("{ROW}canary = true\nexpect = {{ HL001 = \"violated\" }}");
+        refused(&canary, "line 1", "canary");
+        for (key, words) in [
+            ("leese = \"1s\"", "did you mean `lease`"),
+            ("expect = { HL01 = \"holds\" }", "no property `HL01`"),
+            ("expect = { HL001 = \"hold\" }", "did you mean `holds`"),
+            ("outcome = \"fail\"", "violated"),
+            ("name = \" \"", "at least one letter"),
+        ] {
+            refused(&format!("{ROW}{key}"), "line 3", words);
         }
     }
 
@@ -349,26 +341,10 @@ name = "long"
 backend = ["zk", "redis"]
 "#;
         let suite = suite(text).unwrap();
-        let names: Vec<&str> = suite.rows.iter().map(|row| row.name.as_str()).collect();
-        assert_eq!(
-            names,
-            [
-                "none / a",
-                "none / b",
-                "reset / a",
-                "reset / b",
-                "long / zk",
-                "long / redis"
-            ]
-        );
+        let expected = "none / a, none / b, reset / a, reset / b, long / zk, long / redis";
+        assert_eq!(names(&suite).join(", "), expected);
         let words = suite.rows[2].words();
-        for word in [
-            "--recipe=a",
-            "--fault=reset",
-            "--backend=redis",
-            "--clients=3",
-            "--lease=1s",
-        ] {
+        for word in "--recipe=a --fault=reset --backend=redis --clients=3 --lease=1s".split(' ') {
             assert!(words.contains(&word.into()), "{words:?}");
         }
         assert_eq!(suite.rows[3].expect.verdicts[&Property::Hl001], Expected::Holds);
@@ -378,9 +354,7 @@ backend = ["zk", "redis"]
 
     #[test]
     fn two_versions_of_a_file_have_two_digests() {
-        assert_ne!(
-            suite(GOOD).unwrap().digest,
-            suite(&GOOD.replace("1s", "3s")).unwrap().digest
-        );
+        let changed = suite(&GOOD.replace("1s", "3s")).unwrap();
+        assert_ne!(suite(GOOD).unwrap().digest, changed.digest);
     }
 }

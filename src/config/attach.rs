@@ -151,16 +151,7 @@ mod tests {
         for right in ["10.0.0.5:6379", "db-1.example.org:5432", "[::1]:2181"] {
             assert_eq!(host_and_port(right).as_deref(), Ok(right));
         }
-        for wrong in [
-            "",
-            "6379",
-            "host",
-            "host:",
-            ":6379",
-            "host:0",
-            "host:70000",
-            "redis://h:x",
-        ] {
+        for wrong in ",6379,host,host:,:6379,host:0,host:70000,redis://h:x".split(',') {
             assert!(host_and_port(wrong).is_err(), "{wrong}");
         }
     }
@@ -173,9 +164,7 @@ mod tests {
             ..Attach::default()
         };
         assert_eq!(attached.stored("l0"), "harness-1a2b3c4d-l0");
-        assert_eq!(
-            (attached.plain("harness-1a2b3c4d-l0"), attached.plain("l7")),
-            ("l0", "l7")
-        );
+        let plain = ["harness-1a2b3c4d-l0", "l7"].map(|stored| attached.plain(stored));
+        assert_eq!(plain, ["l0", "l7"]);
     }
 }

@@ -14,23 +14,7 @@ use crate::backends::described::{
 };
 use crate::cluster::KillSignal;
 
-const KEYS: &[&str] = &[
-    "name",
-    "product",
-    "nodes",
-    "ports",
-    "keeps-data",
-    "kill",
-    "local",
-    "docker",
-    "env",
-    "files",
-    "members",
-    "ready",
-    "role",
-    "observer",
-    "data",
-];
+const KEYS: &str = "name product nodes ports keeps-data kill local docker env files members ready role observer data";
 
 /// How a backend is told from a file.
 const EXTENSION: &str = ".toml";
@@ -66,7 +50,7 @@ pub fn built_in() -> &'static [&'static Backend] {
 /// Reads the text of the file at `file`.
 fn describe(text: &str, file: &Path) -> Result<StoreDescription, TomlError> {
     let table = read(text)?;
-    refuse_unknown(&table, KEYS.iter().copied())?;
+    refuse_unknown(&table, KEYS.split(' '))?;
     let stem = || file.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
     let name = text_of(&table, "name")?.unwrap_or_else(stem);
     if name.is_empty() || !name.chars().all(is_plain) {

@@ -131,12 +131,7 @@ pub fn outcome_of(ended: &RunOutcome, info: RunInfo) -> RunInfo {
 pub fn exit_of_error(error: &RunError) -> Exit {
     match error {
         RunError::Stopped => Exit::Interrupted,
-        RunError::Cluster(_)
-        | RunError::Clients(_)
-        | RunError::NoLock(_)
-        | RunError::ServerEnded(_)
-        | RunError::Write(_)
-        | RunError::Proxy(_) => Exit::Environment,
+        _ => Exit::Environment,
     }
 }
 

@@ -64,6 +64,18 @@ pub struct HuntCounts {
     pub failed: u64,
 }
 
+impl HuntCounts {
+    /// The outcomes in words, each with its number.
+    pub fn by_outcome(self) -> [(&'static str, u64); 4] {
+        [
+            ("held", self.held),
+            ("violated", self.violated),
+            ("unsure", self.unsure),
+            ("failed", self.failed),
+        ]
+    }
+}
+
 /// What one fault did in all experiments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultCount {

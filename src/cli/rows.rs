@@ -164,16 +164,10 @@ async fn with_seeds(
     let decisive = examined.decisive().filter(|_| counts.made == seeds.count);
     let attempt = match decisive {
         None => failed(RowOutcome::Interrupted, "not all seeds were tried".into(), took_ms()),
-        Some(decisive) if decisive.judgement.judged == RowOutcome::AsExpected => {
-            let judged = RowOutcome::AsExpected;
-            told(
-                decisive.diagnosis,
-                RowAttempt {
-                    judged,
-                    ..RowAttempt::default()
-                },
-            )
-        }
+        Some(decisive) if decisive.judgement.judged == RowOutcome::AsExpected => RowAttempt {
+            judged: RowOutcome::AsExpected,
+            ..told(decisive.diagnosis)
+        },
         Some(decisive) => with_files(job, decisive, place, stop).await,
     };
     let took_ms = took_ms();
@@ -220,22 +214,22 @@ async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) 
     if why.is_empty() && judged != RowOutcome::AsExpected {
         why.extend(last_words(&place.log));
     }
+    let run = diagnosis.as_ref().and_then(|diagnosis| diagnosis.run.as_ref());
     RowAttempt {
         judged,
         why,
         exit: code.and_then(|code| u8::try_from(code).ok()),
         took_ms,
-        run: diagnosis
-            .as_ref()
-            .and_then(|diagnosis| diagnosis.run.as_ref())
-            .map(|run| format!("{}/{}", place.runs, run.run)),
-        ..told(diagnosis, RowAttempt::default())
+        run: run.map(|run| format!("{}/{}", place.runs, run.run)),
+        ..told(diagnosis)
     }
 }
 
-/// `attempt` with what the diagnosis says, if there is one.
-fn told(diagnosis: Option<Diagnosis>, attempt: RowAttempt) -> RowAttempt {
-    let Some(diagnosis) = diagnosis else { return attempt };
+/// What a diagnosis says of an attempt, if there is one.
+fn told(diagnosis: Option<Diagnosis>) -> RowAttempt {
+    let Some(diagnosis) = diagnosis else {
+        return RowAttempt::default();
+    };
     let findings = diagnosis.findings.iter();
     RowAttempt {
         exit: Some(exit_of(&diagnosis).code()),
@@ -243,7 +237,7 @@ fn told(diagnosis: Option<Diagnosis>, attempt: RowAttempt) -> RowAttempt {
         verdicts: findings.map(|finding| (finding.property, finding.verdict)).collect(),
         effect: diagnosis.effect.evidence,
         again: diagnosis.run.map(|run| run.again).unwrap_or_default(),
-        ..attempt
+        ..RowAttempt::default()
     }
 }
 

@@ -29,16 +29,7 @@ pub fn page(record: &HuntRecord) -> String {
                 section {
                     h2 { "States" }
                     p { (words) ". A state is a request of a client, the activity of that client, and the activities of the others." }
-                    div.scroll {
-                        table {
-                            thead { tr { th { "experiments" } th { "states seen" } } }
-                            tbody {
-                                @for (experiments, states) in record.states.curve() {
-                                    tr { td { (thousands(experiments)) } td { (thousands(states)) } }
-                                }
-                            }
-                        }
-                    }
+                    (html::table(&["experiments", "states seen"], &curve(record)))
                 }
             }
             @if record.counts.failed > 0 {
@@ -92,27 +83,30 @@ fn find(find: &HuntFind, experiments: u64) -> Markup {
     }
 }
 
+/// How many states were seen in how many experiments.
+fn curve(record: &HuntRecord) -> Markup {
+    html! {
+        @for (experiments, states) in record.states.curve() {
+            tr { td { (thousands(experiments)) } td { (thousands(states)) } }
+        }
+    }
+}
+
 /// How many placements there were by their number of faults, and which faults were placed.
 fn searched(record: &HuntRecord, search: &Exhaustive) -> Markup {
+    let rows = html! {
+        @for (acts, counts) in search.tried.iter().enumerate() {
+            tr {
+                td { (acts) }
+                @for count in [counts.tried, counts.without_effect, counts.undecided] { td { (thousands(count)) } }
+            }
+        }
+    };
     html! {
         section {
             h2 { "Every placement of up to " (many(u64::from(search.acts), "fault")) }
             p { (completeness(record, search)) }
-            div.scroll {
-                table {
-                    thead { tr { th { "faults" } th { "tried" } th { "last fault without effect" } th { "undecided" } } }
-                    tbody {
-                        @for (acts, counts) in search.tried.iter().enumerate() {
-                            tr {
-                                td { (acts) }
-                                td { (thousands(counts.tried)) }
-                                td { (thousands(counts.without_effect)) }
-                                td { (thousands(counts.undecided)) }
-                            }
-                        }
-                    }
-                }
-            }
+            (html::table(&["faults", "tried", "last fault without effect", "undecided"], &rows))
             @if let Some((faults, why)) = &search.undecided { p { "Undecided, for example: " code { (faults) } ": " (prose(why)) } }
             p { "Placed on each message: " @for kind in &search.kinds { code { (kind) } " " } }
             p { "Not placed: faults that neither act on one message nor begin with one, and faults on the messages that open the first sessions." }

@@ -7,7 +7,7 @@ use super::judge::RowOutcome;
 use super::record::{Record, RowLeftOut, RowRecord};
 use super::render::{again, outcome, sum, verdicts};
 use super::since::Since;
-use super::versions;
+use super::versions::{self, linked};
 use crate::report::diagnosis::Outcome;
 use crate::report::html::text::{address, prose};
 use crate::report::html::{self, spans};
@@ -88,23 +88,12 @@ fn what(record: &Record) -> Markup {
     ])
 }
 
-/// The report of a row's last run, if it came to one.
-fn report(row: &RowRecord) -> Markup {
-    let run = row.last().and_then(|attempt| attempt.run.as_deref());
-    html! {
-        @match run {
-            Some(run) => { a href={ (address(run)) "/report.html" } { (row.name) } }
-            None => { (row.name) }
-        }
-    }
-}
-
 /// A row that is not as expected: why, run by run, and the line that makes its plan again.
 fn wrong(row: &RowRecord) -> Markup {
     let again = row.last().map(again).filter(|again| !again.is_empty());
     html! {
         section.violation {
-            h2 { span.judged { (row.judged.word()) } " " (report(row)) }
+            h2 { span.judged { (row.judged.word()) } " " (linked(row, &row.name)) }
             ul.why {
                 @for (number, attempt) in (1..).zip(&row.attempts) {
                     @for why in &attempt.why {
@@ -172,7 +161,7 @@ fn row(row: &RowRecord) -> Markup {
     html! {
         tr data-outcome=(word) {
             td.head.(class) { (sign) " " (word) }
-            td.head { (report(row)) }
+            td.head { (linked(row, &row.name)) }
             td data-label="verdicts" { (verdicts(row).trim()) @if wanted { ", as expected" } }
             td { (row.last().map_or("", |attempt| &attempt.effect)) }
             td.number data-label="runs" { (row.runs()) }
@@ -182,17 +171,8 @@ fn row(row: &RowRecord) -> Markup {
 }
 
 fn left_out(rows: &[RowLeftOut]) -> Markup {
-    html! {
-        section {
-            h2 { "Left out" }
-            div.scroll {
-                table {
-                    thead { tr { th { "row" } th { "why" } } }
-                    tbody { @for row in rows { tr { td.head { (row.name) } td { (row.why) } } } }
-                }
-            }
-        }
-    }
+    let rows = html! { @for row in rows { tr { td.head { (row.name) } td { (row.why) } } } };
+    html! { section { h2 { "Left out" } (html::table(&["row", "why"], &rows)) } }
 }
 
 #[cfg(test)]

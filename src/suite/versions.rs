@@ -7,6 +7,7 @@ use maud::{Markup, html};
 
 use super::judge::RowOutcome;
 use super::record::{Record, RowRecord};
+use crate::report::html;
 use crate::report::html::text::address;
 use crate::report::markdown::plain;
 
@@ -108,35 +109,34 @@ pub(super) fn sections(record: &Record) -> Markup {
             RowOutcome::Unsure | RowOutcome::Interrupted | RowOutcome::NotRun => "unsure",
             _ => "fail",
         };
-        let run = row.last().and_then(|attempt| attempt.run.as_deref());
+        html! { td.(class) { (linked(row, &outcome(row))) } }
+    };
+    let rows = |table: &VersionTable<'_>| {
         html! {
-            td.(class) {
-                @match run {
-                    Some(run) => { a href={ (address(run)) "/report.html" } { (outcome(row)) } }
-                    None => { (outcome(row)) }
+            @for line in &table.lines {
+                tr {
+                    td.head { (line.lock_and_fault().0) }
+                    td { (line.lock_and_fault().1) }
+                    @for version in &table.versions { (cell(line.of(version))) }
                 }
             }
         }
     };
     html! {
         @for table in tables(record) {
-            section {
-                h2 { "By version: " (table.backend) }
-                div.scroll {
-                    table {
-                        thead { tr { th { "lock" } th { "fault" } @for version in &table.versions { th { (version) } } } }
-                        tbody {
-                            @for line in &table.lines {
-                                tr {
-                                    td.head { (line.lock_and_fault().0) }
-                                    td { (line.lock_and_fault().1) }
-                                    @for version in &table.versions { (cell(line.of(version))) }
-                                }
-                            }
-                        }
-                    }
-                }
-            }
+            @let heads = [&["lock", "fault"][..], &table.versions[..]].concat();
+            section { h2 { "By version: " (table.backend) } (html::table(&heads, &rows(&table))) }
+        }
+    }
+}
+
+/// A text about a row that leads to the report of its last run, if it came to one.
+pub(super) fn linked(row: &RowRecord, text: &str) -> Markup {
+    let run = row.last().and_then(|attempt| attempt.run.as_deref());
+    html! {
+        @match run {
+            Some(run) => { a href={ (address(run)) "/report.html" } { (text) } }
+            None => { (text) }
         }
     }
 }

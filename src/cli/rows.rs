@@ -12,7 +12,7 @@ use super::examined::exit_of;
 use super::interrupt::interrupted;
 use super::own_command::{self, last_words, own_command};
 use super::row_seeds::{RowSeeds, SEED, SeedExamined, examine};
-use crate::config::setting::{OptionName, Setting, SettingOrigin};
+use crate::config::setting::{Setting, SettingOrigin};
 use crate::exit::Exit;
 use crate::report::Diagnosis;
 use crate::report::terminal::Look;
@@ -38,14 +38,8 @@ impl Job {
     /// The same as one run with this seed.
     fn with_seed(&self, seed: u64) -> Self {
         let mut row = self.row.clone();
-        row.settings.push(Setting {
-            option: OptionName {
-                name: SEED.to_owned(),
-                switch: false,
-            },
-            value: Some(format!("{seed:08x}")),
-            origin: SettingOrigin::Flag,
-        });
+        let seed = Setting::of(SEED, format!("{seed:08x}"), SettingOrigin::Flag);
+        row.settings.push(seed);
         Self {
             row,
             time: self.time,

@@ -51,6 +51,16 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// The value of an option that takes one.
+    pub fn of(name: &str, value: String, origin: SettingOrigin) -> Self {
+        let (name, switch) = (name.to_owned(), false);
+        Self {
+            option: OptionName { name, switch },
+            value: Some(value),
+            origin,
+        }
+    }
+
     /// Reads the value of an option in a file; the line of `at` is where it is written.
     fn read(
         option: &OptionName,

@@ -316,8 +316,7 @@ impl<'a> Comparing<'a> {
 
 /// Why a run says nothing about violations of a property.
 fn why_unsure(diagnosis: &Diagnosis, property: Property) -> String {
-    let of = diagnosis.findings.iter().find(|finding| finding.property == property);
-    match (diagnosis.unsure.first(), of) {
+    match (diagnosis.unsure.first(), diagnosis.finding(property)) {
         (Some(why), _) => why.clone(),
         (None, Some(finding)) if finding.verdict == Verdict::Violated => {
             format!("{} is violated, in another way", property.id())

@@ -92,11 +92,8 @@ pub fn sentence(answer: &BisectAnswer, versions: &[String], rate: HitRate) -> St
             format!("{} introduced it", versions[fails])
         }
         BisectAnswer::Between { holds, fails, .. } => {
-            let began = versions[holds + 1..=fails].join(", ");
-            format!(
-                "one of these versions introduced it, and {} has it: {began}",
-                versions[fails]
-            )
+            let (began, last) = (versions[holds + 1..=fails].join(", "), &versions[fails]);
+            format!("one of these versions introduced it, and {last} has it: {began}")
         }
         BisectAnswer::NewestHolds => format!(
             "the newest version does not show it: {} held in {}; name a version that shows it as the last one",
@@ -109,10 +106,8 @@ pub fn sentence(answer: &BisectAnswer, versions: &[String], rate: HitRate) -> St
             many(needed.into(), "run")
         ),
         BisectAnswer::OldestFails { oldest } => {
-            format!(
-                "{}, the oldest of these that can be run, has it already: name older versions",
-                versions[oldest]
-            )
+            let oldest = &versions[oldest];
+            format!("{oldest}, the oldest of these that can be run, has it already: name older versions")
         }
         BisectAnswer::NoneToCompare => "only the newest version can be run".to_owned(),
         BisectAnswer::Unfinished => "no answer within the time of --limit".to_owned(),
@@ -136,10 +131,8 @@ pub fn summary(result: &BisectResult, folder: &Path, look: Look) -> String {
         ScreenText::from(label) + version_row(version)
     }));
     if let (Some(needed), Some(newest)) = (result.needed, result.versions.last()) {
-        lines.push(ScreenText::from(format!(
-            "  hit rate  {} of the newest",
-            newest.hit_rate
-        )));
+        let rate = newest.hit_rate;
+        lines.push(ScreenText::from(format!("  hit rate  {rate} of the newest")));
         lines.push(ScreenText::from(format!(
             "            so a version counts as held after {} without it: they would show it with a chance of 95 %",
             many(needed.into(), "run")
@@ -201,15 +194,10 @@ mod tests {
             began: names[1..]
                 .iter()
                 .filter(|_| is_found)
-                .map(|name| (*name).to_owned())
+                .map(ToString::to_string)
                 .collect(),
             wrong: is_found.then_some(0.0047),
-            again: vec![
-                "harness".to_owned(),
-                "run".to_owned(),
-                "--image".to_owned(),
-                names[2].to_owned(),
-            ],
+            again: ["harness", "run", "--image", names[2]].map(str::to_owned).to_vec(),
             kept: Some("runs/20261122-1049".to_owned()),
             interrupted: false,
         }

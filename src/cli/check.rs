@@ -42,13 +42,8 @@ pub fn check(args: &CheckArgs, look: Look) -> Result<Exit, Failure> {
 fn page_of(stored: &Stored, examined: &Examined) -> String {
     let model = examined.diagnosis.model.parse();
     let model = model.unwrap_or_else(|_| Model::of_header(examined.history.header()));
-    let violations = examined
-        .diagnosis
-        .findings
-        .iter()
-        .flat_map(|finding| &finding.violations);
-    let drawings = violations.filter_map(|violation| OrderDrawing::of_violation(&examined.history, &model, violation));
-    let drawings: Vec<OrderDrawing> = drawings.collect();
+    let drawn = |violation| OrderDrawing::of_violation(&examined.history, &model, violation);
+    let drawings: Vec<OrderDrawing> = examined.diagnosis.violations().filter_map(drawn).collect();
     OrderDrawing::page(&stored.history.display().to_string(), &drawings)
 }
 

@@ -131,12 +131,7 @@ pub fn outcome_of(ended: &RunOutcome, info: RunInfo) -> RunInfo {
 pub fn exit_of_error(error: &RunError) -> Exit {
     match error {
         RunError::Stopped => Exit::Interrupted,
-        RunError::Cluster(_)
-        | RunError::Clients(_)
-        | RunError::NoLock(_)
-        | RunError::ServerEnded(_)
-        | RunError::Write(_)
-        | RunError::Proxy(_) => Exit::Environment,
+        _ => Exit::Environment,
     }
 }
 
@@ -248,6 +243,15 @@ pub fn options_of(again: &[String]) -> Vec<(String, String)> {
     options
 }
 
+/// Options as they are typed.
+#[cfg(test)]
+pub fn typed_options(options: &[(&str, &str)]) -> Vec<(String, String)> {
+    let typed = options.iter();
+    typed
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,49 +261,34 @@ mod tests {
         let line = "harness run --backend redis --client=-x --reentrant --fault drop-reply=SET:1,reset --windows 3,7 --seed 7 --no-config";
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let options = options_of(&words);
-        let of = |name: &str| {
-            options
-                .iter()
-                .find(|(known, _)| known == name)
-                .map(|(_, value)| value.as_str())
-        };
-        assert_eq!(of("client"), Some("-x"));
-        assert_eq!(of("reentrant"), Some("true"));
-        assert_eq!(
-            (of("windows"), of("fault")),
-            (Some("3,7"), Some("drop-reply=SET:1,reset"))
-        );
-        assert_eq!((options.len(), of("no-config")), (6, None));
+        let expected = [
+            ("backend", "redis"),
+            ("client", "-x"),
+            ("reentrant", "true"),
+            ("fault", "drop-reply=SET:1,reset"),
+            ("windows", "3,7"),
+            ("seed", "7"),
+        ];
+        assert_eq!(options, typed_options(&expected));
     }
 
     #[test]
     fn options_that_were_drawn_make_the_run_that_would_have_been_typed() {
-        let options = [
+        let options = typed_options(&[
             ("backend", "redis"),
             ("lease", "1s"),
             ("windows", "2"),
             ("fault", "reset"),
             ("seed", "7"),
-        ];
-        let options: Vec<(String, String)> = options
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .to_vec();
+        ]);
         let args = run_args(&options, Path::new("here")).unwrap();
         let config = args.config(7).unwrap();
-        assert_eq!(
-            (config.windows.as_slice(), args.results.as_path()),
-            (&[2][..], Path::new("here"))
-        );
+        assert_eq!(config.windows, [2]);
+        assert_eq!(args.results, Path::new("here"));
         let again = options_of(&args.again(&config));
-        assert_eq!(
-            again.iter().filter(|option| options.contains(option)).count(),
-            4,
-            "{again:?}"
-        );
-        let wrong = [
-            ("backend".to_owned(), "redis".to_owned()),
-            ("lease".to_owned(), "1ms".to_owned()),
-        ];
+        let same = again.iter().filter(|option| options.contains(option));
+        assert_eq!(same.count(), 4, "{again:?}");
+        let wrong = typed_options(&[("backend", "redis"), ("lease", "1ms")]);
         assert!(run_args(&wrong, Path::new("")).unwrap_err().contains("500ms"));
     }
 }

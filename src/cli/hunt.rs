@@ -20,14 +20,13 @@ use super::merging;
 use super::metrics::Metrics;
 use super::records::{HUNT_RECORD, PAGE, in_folder_name};
 use super::seeds::fresh_seed;
-use super::series::{self, ExperimentSeries, Experimented, SeriesPlace, SeriesStep};
+use super::series::{self, ExperimentSeries, SeriesPlace, SeriesStep};
 use super::settings::{run_options, set, warn_of_variables};
 use super::stdout::{print, print_json};
 use super::{Failure, look, run_to_end};
 use crate::cluster::{Runtime, RuntimeRequest};
 use crate::config::heading::describes_experiment;
 use crate::config::setting::Setting;
-use crate::evidence::SentUnderFaults;
 use crate::exit::Exit;
 use crate::hunt::exhaustive::Exhaustive;
 use crate::hunt::record::{self, ExperimentOutcome};
@@ -45,9 +44,9 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
         return merge(args, color);
     }
     warn_of_variables("hunt");
-    let (mut record, folder) = match &args.go_on {
+    let mut record = match &args.go_on {
         Some(folder) => resumed(args, folder)?,
-        None => (begun(args)?, PathBuf::new()),
+        None => begun(args)?,
     };
     let is_exhaustive = args.exhaustive.is_some() || record.exhaustive.is_some();
     let space = SpaceOfHunt::of(&record, args.until, is_exhaustive)?;
@@ -57,10 +56,9 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
         (search.without_reduction, search.shard) = (args.without_reduction, args.shard);
         record.exhaustive = Some(search);
     }
-    let folder = if args.go_on.is_some() {
-        folder
-    } else {
-        made(args, &record, &space)?
+    let folder = match &args.go_on {
+        Some(folder) => folder.clone(),
+        None => made(args, &record, &space)?,
     };
     record.interrupted = false;
     let looks = look(color, &io::stderr());
@@ -119,10 +117,8 @@ fn begun(args: &HuntArgs) -> Result<HuntRecord, Failure> {
         ("runtime", &args.runtime),
         ("server-version", &args.server_version),
     ];
-    let typed = typed
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)));
-    let mut options: Vec<(String, String)> = typed.collect();
+    let option = |(name, value): (&str, &Option<String>)| Some((name.to_owned(), value.clone()?));
+    let mut options: Vec<(String, String)> = typed.into_iter().filter_map(option).collect();
     for Setting { option, value, .. } in set(&args.set, &run_options(describes_experiment))? {
         if option.name == "seed" {
             let why = "--set seed: every experiment of a hunt has its own seed\nhint: --seed sets the seed of the hunt";
@@ -133,27 +129,22 @@ fn begun(args: &HuntArgs) -> Result<HuntRecord, Failure> {
     if !args.faults.is_empty() {
         options.push(("fault".to_owned(), args.faults.join(",")));
     }
+    let has_end = args.experiments.is_some() || args.exhaustive.is_some();
+    let length = args.length.unwrap_or(if has_end { MAX_TIME } else { LENGTH });
     Ok(HuntRecord {
         schema: record::SCHEMA.to_owned(),
         harness: env!("CARGO_PKG_VERSION").to_owned(),
         started: store::minute_now(),
         options,
         seed: format!("{:08x}", args.seed.unwrap_or_else(fresh_seed)),
-        for_ms: args
-            .length
-            .unwrap_or(if args.experiments.is_some() || args.exhaustive.is_some() {
-                MAX_TIME
-            } else {
-                LENGTH
-            })
-            .as_millis() as u64,
+        for_ms: length.as_millis() as u64,
         at_most: args.experiments,
         ..HuntRecord::default()
     })
 }
 
 /// The record of a hunt that goes on. One whose time is over goes on for as long again, or for as long as `--for` says.
-fn resumed(args: &HuntArgs, folder: &Path) -> Result<(HuntRecord, PathBuf), Failure> {
+fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
     let path = folder.join(HUNT_RECORD);
     let text = fs::read(&path).map_err(|error| {
         let hint = "hint: the folder of a hunt in results/, such as results/20261122-0930-hunt-redis";
@@ -170,11 +161,8 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<(HuntRecord, PathBuf), Fail
         return Err(Failure::usage(why));
     }
     let left = record.for_ms.saturating_sub(record.took_ms);
-    let more = args
-        .length
-        .map_or(if left == 0 { record.for_ms } else { left }, |more| {
-            more.as_millis() as u64
-        });
+    let usual = if left == 0 { record.for_ms } else { left };
+    let more = args.length.map_or(usual, |more| more.as_millis() as u64);
     record.for_ms = record.took_ms + more;
     if let Some(search) = &mut record.exhaustive {
         search.resume();
@@ -184,18 +172,14 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<(HuntRecord, PathBuf), Fail
     if let Some(runtime) = &args.runtime {
         set_option(&mut record.options, "runtime", Some(runtime.clone()));
     }
-    Ok((record, folder.to_owned()))
+    Ok(record)
 }
 
 /// Makes the folder of a hunt: `results/20261122-0930-hunt-redis-redis-setnx`.
 fn made(args: &HuntArgs, record: &HuntRecord, space: &SpaceOfHunt) -> Result<PathBuf, Failure> {
     let lock: String = in_folder_name(space.config.recipe_name()).chars().take(30).collect();
-    let name = format!(
-        "{}-hunt-{}-{}",
-        record.started,
-        space.config.backend,
-        lock.trim_matches('-')
-    );
+    let (backend, lock) = (space.config.backend, lock.trim_matches('-'));
+    let name = format!("{}-hunt-{backend}-{lock}", record.started);
     let (_, folder) = store::create(&args.results, &name).map_err(Failure::environment)?;
     keep(&folder, record)?;
     Ok(folder)
@@ -302,14 +286,7 @@ async fn collect(
                     keep(folder, &record)?;
                 }
                 if let Some(board) = state.metrics.board() {
-                    let counts = &record.counts;
-                    let by_outcome = vec![
-                        ("held", counts.held),
-                        ("violated", counts.violated),
-                        ("unsure", counts.unsure),
-                        ("failed", counts.failed),
-                    ];
-                    board.experiments(by_outcome, record.finds.len() as u64);
+                    board.experiments(record.counts.by_outcome().to_vec(), record.finds.len() as u64);
                 }
                 if let Some(count) = render::placement_count(&record).filter(|_| !is_counted) {
                     is_counted = true;
@@ -324,38 +301,24 @@ async fn collect(
 /// Takes one experiment in: its run is kept if it shows something new, or if all are kept.
 async fn take_in(step: JobStep, state: &HuntState, folder: &Path, screen: &HuntScreen) -> Result<(), Failure> {
     let JobStep { index, draw, step } = step;
-    let mut result = ExperimentResult {
-        index,
-        faults: draw.faults().map(str::to_owned).collect(),
-        came_to: ExperimentOutcome::Stopped,
-        at_ms: state.elapsed_ms(),
-        gap_ms: None,
-        took_ms: 0,
-        sent: SentUnderFaults::default(),
-    };
+    let mut result = ExperimentResult::of(index, &draw, state.elapsed_ms());
     let mut ended = None;
     match step {
         SeriesStep::Stopped => {}
         SeriesStep::Failed(why) => result.came_to = ExperimentOutcome::Failed(why),
         SeriesStep::Ended(experimented) => {
-            let Experimented {
-                contract,
-                decision,
-                gap,
-                took,
-                sent,
-            } = *experimented;
-            result.sent = sent;
-            let decision = decision.await.expect("deciding a history does not panic");
-            result.gap_ms = gap.map(|gap| gap.as_millis() as u64);
-            result.took_ms = took.as_millis() as u64;
+            let experimented = *experimented;
+            let decision = experimented.decision.await.expect("deciding a history does not panic");
+            result.sent = experimented.sent;
+            result.gap_ms = experimented.gap.map(|gap| gap.as_millis() as u64);
+            result.took_ms = experimented.took.as_millis() as u64;
             result.came_to = match &decision.examined {
                 Ok(examined) => {
                     ExperimentOutcome::Decided(Box::new(examined.diagnosis.clone()), series::run_name(&decision.folder))
                 }
                 Err(why) => ExperimentOutcome::Failed(why.clone()),
             };
-            ended = Some((contract, decision));
+            ended = Some((experimented.contract, decision));
         }
     }
     let is_new = {

@@ -114,15 +114,13 @@ impl HuntJob {
                     ExperimentOutcome::Failed(_) | ExperimentOutcome::Stopped => true,
                 };
                 if !is_new {
-                    self.state.record().add(&ExperimentResult {
-                        index,
-                        faults: draw.faults().map(str::to_owned).collect(),
+                    let result = ExperimentResult {
                         came_to,
-                        at_ms: self.state.elapsed_ms(),
-                        gap_ms: None,
                         took_ms: began.elapsed().as_millis() as u64,
                         sent,
-                    });
+                        ..ExperimentResult::of(index, &draw, self.state.elapsed_ms())
+                    };
+                    self.state.record().add(&result);
                     continue;
                 }
             }

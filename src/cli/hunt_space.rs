@@ -353,6 +353,18 @@ mod tests {
     use harness_workloads::Contract;
 
     use super::*;
+    use crate::cli::experiment::typed_options;
+
+    /// A hunt with these options, and what its experiments are drawn from.
+    fn hunt(options: &[(&str, &str)]) -> (HuntRecord, SpaceOfHunt) {
+        let record = HuntRecord {
+            options: typed_options(options),
+            seed: "7".to_owned(),
+            ..HuntRecord::default()
+        };
+        let space = SpaceOfHunt::of(&record, HuntUntil::First, false);
+        (record, space.map_err(|failure| failure.sentence).unwrap())
+    }
 
     #[test]
     fn a_draw_has_the_configuration_that_it_would_have_if_it_were_typed() {
@@ -363,25 +375,12 @@ mod tests {
             ("redis", "redis-watchdog", vec![("hold", "7ms"), ("grants", "60")]),
         ] {
             let typed = [("backend", backend), ("recipe", recipe), ("runtime", "simulated")];
-            let options = typed.into_iter().chain(more);
-            let record = HuntRecord {
-                options: options
-                    .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                    .collect(),
-                seed: "7".to_owned(),
-                ..HuntRecord::default()
-            };
-            let space = SpaceOfHunt::of(&record, HuntUntil::First, false)
-                .map_err(|failure| failure.sentence)
-                .unwrap();
+            let (record, space) = hunt(&[&typed[..], &more[..]].concat());
             for index in 0..40 {
                 let draw = space.draw(&record, index);
+                let drawn = space.config(&draw).unwrap();
                 let typed = space.args(&draw, Path::new("")).unwrap().config(draw.seed).unwrap();
-                assert_eq!(
-                    format!("{:?}", space.config(&draw).unwrap()),
-                    format!("{typed:?}"),
-                    "{draw:?}"
-                );
+                assert_eq!(format!("{drawn:?}"), format!("{typed:?}"), "{draw:?}");
             }
         }
     }
@@ -389,22 +388,12 @@ mod tests {
     #[test]
     fn the_clock_of_a_client_is_stepped_once_it_is_known_to_compare_times_of_day() {
         let options = [("backend", "redis"), ("client", "./my-lock"), ("runtime", "virtual")];
-        let mut record = HuntRecord {
-            options: options
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .to_vec(),
-            seed: "7".to_owned(),
-            ..HuntRecord::default()
-        };
-        let space = SpaceOfHunt::of(&record, HuntUntil::First, false)
-            .map_err(|failure| failure.sentence)
-            .unwrap();
+        let (mut record, space) = hunt(&options);
         let mut clocks = |contract: Option<Contract>| {
             record.contract = contract;
             let draws = (0..80).map(|index| space.draw(&record, index));
-            draws
-                .filter(|draw| draw.faults().any(|fault| name(fault) == "clock"))
-                .count()
+            let on_clocks = draws.filter(|draw| draw.faults().any(|fault| name(fault) == "clock"));
+            on_clocks.count()
         };
         let with = |wall_clock| {
             Some(Contract {

@@ -33,22 +33,10 @@ struct Skeleton {
     ignored: &'static str,
 }
 
+/// A file of `workloads/`: of the skeletons, or what a skeleton shares with the adapters in its language, the client protocol.
 macro_rules! skeleton_file {
     ($folder:literal, $name:literal) => {
-        (
-            $name,
-            include_str!(concat!("../../workloads/skeletons/", $folder, "/", $name)),
-        )
-    };
-}
-
-/// What a skeleton shares with the adapters in its language: the client protocol.
-macro_rules! library {
-    ($folder:literal, $name:literal) => {
-        (
-            $name,
-            include_str!(concat!("../../workloads/adapters/", $folder, "/", $name)),
-        )
+        ($name, include_str!(concat!("../../workloads/", $folder, "/", $name)))
     };
 }
 
@@ -60,8 +48,8 @@ impl Language {
         match self {
             Self::Python => Skeleton {
                 files: &[
-                    skeleton_file!("python", "my_lock.py"),
-                    library!("python", "harness_client.py"),
+                    skeleton_file!("skeletons/python", "my_lock.py"),
+                    skeleton_file!("adapters/python", "harness_client.py"),
                 ],
                 build: None,
                 command: "python3 my_lock.py",
@@ -69,29 +57,32 @@ impl Language {
             },
             Self::Java => Skeleton {
                 files: &[
-                    skeleton_file!("java", "MyLock.java"),
-                    library!("java", "HarnessClient.java"),
+                    skeleton_file!("skeletons/java", "MyLock.java"),
+                    skeleton_file!("adapters/java", "HarnessClient.java"),
                 ],
                 build: Some("javac MyLock.java"),
                 command: "java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC MyLock",
                 ignored: "*.class",
             },
             Self::Go => Skeleton {
-                files: &[skeleton_file!("go", "go.mod"), skeleton_file!("go", "my_lock.go")],
+                files: &[
+                    skeleton_file!("skeletons/go", "go.mod"),
+                    skeleton_file!("skeletons/go", "my_lock.go"),
+                ],
                 build: Some("go build -o my-lock ."),
                 command: "./my-lock",
                 ignored: "/my-lock",
             },
             Self::Node => Skeleton {
-                files: &[skeleton_file!("node", "my_lock.mjs")],
+                files: &[skeleton_file!("skeletons/node", "my_lock.mjs")],
                 build: None,
                 command: "node my_lock.mjs",
                 ignored: "/node_modules/",
             },
             Self::Rust => Skeleton {
                 files: &[
-                    skeleton_file!("rust", "Cargo.toml"),
-                    skeleton_file!("rust", "src/main.rs"),
+                    skeleton_file!("skeletons/rust", "Cargo.toml"),
+                    skeleton_file!("skeletons/rust", "src/main.rs"),
                 ],
                 build: Some("cargo build --release"),
                 command: "./target/release/my-lock",
@@ -260,6 +251,7 @@ fn said(skeleton: &Skeleton, folder: &Path, files: &[(PathBuf, String)]) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::test_text::assert_has;
 
     #[test]
     fn the_client_of_the_protocol_page_is_the_skeleton_in_python() {
@@ -280,12 +272,13 @@ mod tests {
         };
         assert_eq!(place.workflow(), Path::new("/repo/.github/workflows/-b--c-.yml"));
         let text = workflow(&Language::Java.skeleton(), &place);
-        assert!(text.contains(r#"working-directory: "a/\"b: c\"""#), "{text}");
-        assert!(text.contains(r#"paths: ["a/\"b: c\"/**"]"#), "{text}");
-        assert!(text.contains("run: javac MyLock.java\n"), "{text}");
-        assert!(
-            !text.contains("@YAML_") && !text.contains("@BUILD@") && !text.contains("@NAME@"),
-            "{text}"
-        );
+        let parts = [
+            r#"working-directory: "a/\"b: c\"""#,
+            r#"paths: ["a/\"b: c\"/**"]"#,
+            "run: javac MyLock.java\n",
+        ];
+        assert_has(&text, &parts);
+        let mut marks = ["@YAML_", "@BUILD@", "@NAME@"].into_iter();
+        assert_eq!(marks.find(|mark| text.contains(mark)), None);
     }
 }

@@ -27,6 +27,13 @@ struct ListEntry {
     facts: Value,
 }
 
+impl ListEntry {
+    fn of(name: impl Into<String>, about: impl Into<String>, facts: Value) -> Self {
+        let (name, about) = (name.into(), about.into());
+        Self { name, about, facts }
+    }
+}
+
 /// Columns of a list where stdout is not a terminal.
 const COLUMNS: usize = 80;
 /// Columns of a list at most: longer lines are hard to read.
@@ -89,73 +96,52 @@ fn backends() -> Vec<ListEntry> {
         let software = backend.software;
         let image = software.images.first().copied().unwrap_or("none");
         let default = backend.default_recipe.unwrap_or("none");
-        ListEntry {
-            name: backend.to_string(),
-            about: format!(
-                "{}, {}, image {image}, default recipe {default}",
-                software.product,
-                many(software.nodes.into(), "server")
-            ),
-            facts: json!({ "product": software.product, "nodes": software.nodes, "image": image, "recipe": default }),
-        }
+        let (product, nodes) = (software.product, software.nodes);
+        let servers = many(nodes.into(), "server");
+        let about = format!("{product}, {servers}, image {image}, default recipe {default}");
+        let facts = json!({ "product": product, "nodes": nodes, "image": image, "recipe": default });
+        ListEntry::of(backend.to_string(), about, facts)
     };
     config::named_backends().map(row).collect()
 }
 
 fn recipes() -> Vec<ListEntry> {
-    let row = |recipe: &harness_workloads::Recipe| ListEntry {
-        name: recipe.name.to_owned(),
-        about: recipe.summary.to_owned(),
-        facts: json!({
-            "backend": recipe.backend.name(),
-            "attitudes": recipe.policies,
-            "guid": recipe.guid,
-            "wall_clock": recipe.wall_clock,
-            "wakes": match recipe.wakeup {
-                Wakeup::Notified => "notified",
-                Wakeup::Polling => "polls",
-                Wakeup::Unreported => "unsaid",
-            },
-            "tokens": recipe.tokens,
-            "fifo": recipe.fifo,
+    let row = |recipe: &harness_workloads::Recipe| {
+        let wakes = match recipe.wakeup {
+            Wakeup::Notified => "notified",
+            Wakeup::Polling => "polls",
+            Wakeup::Unreported => "unsaid",
+        };
+        let facts = json!({
+            "backend": recipe.backend.name(), "attitudes": recipe.policies, "guid": recipe.guid,
+            "wall_clock": recipe.wall_clock, "wakes": wakes, "tokens": recipe.tokens, "fifo": recipe.fifo,
             "lease": recipe.lease,
-        }),
+        });
+        ListEntry::of(recipe.name, recipe.summary, facts)
     };
     harness_workloads::recipes().map(row).collect()
 }
 
 fn clients() -> Vec<ListEntry> {
-    let row = |adapter: &Adapter| ListEntry {
-        name: adapter.name.clone(),
-        about: format!(
-            "{}, on {}{}",
-            adapter.library,
-            adapter.backend,
-            if adapter.is_installed() { "" } else { "; not installed" }
-        ),
-        facts: json!({ "backend": adapter.backend, "library": adapter.library, "installed": adapter.is_installed() }),
+    let row = |adapter: &Adapter| {
+        let (library, backend, installed) = (&adapter.library, &adapter.backend, adapter.is_installed());
+        let how = if installed { "" } else { "; not installed" };
+        let facts = json!({ "backend": backend, "library": library, "installed": installed });
+        ListEntry::of(&adapter.name, format!("{library}, on {backend}{how}"), facts)
     };
     adapters::all().iter().map(row).collect()
 }
 
 fn faults() -> Vec<ListEntry> {
-    let none = ListEntry {
-        name: NO_FAULT.into(),
-        about: "no fault".into(),
-        facts: json!({}),
-    };
-    let any = ListEntry {
-        name: ANY_FAULT.into(),
-        about: "every fault below that a lock with a lease withstands, by turns".into(),
-        facts: json!({}),
-    };
-    let row = |fault: &&dyn crate::faults::Fault| ListEntry {
-        name: fault.name().to_owned(),
-        about: match fault.argument() {
+    let none = ListEntry::of(NO_FAULT, "no fault", json!({}));
+    let any = "every fault below that a lock with a lease withstands, by turns";
+    let any = ListEntry::of(ANY_FAULT, any, json!({}));
+    let row = |fault: &&dyn crate::faults::Fault| {
+        let about = match fault.argument() {
             "" => fault.summary().to_owned(),
             argument => format!("{}\n={argument}", fault.summary()),
-        },
-        facts: json!({ "argument": fault.argument() }),
+        };
+        ListEntry::of(fault.name(), about, json!({ "argument": fault.argument() }))
     };
     [none, any].into_iter().chain(FAULTS.iter().map(row)).collect()
 }
@@ -163,45 +149,38 @@ fn faults() -> Vec<ListEntry> {
 fn messages() -> Vec<ListEntry> {
     let row = |backend: &Backend| {
         let names = backend.protocol.names();
-        ListEntry {
-            name: backend.to_string(),
-            about: if names.is_empty() {
-                "no messages are read".into()
-            } else {
-                names.join(", ")
-            },
-            facts: json!({ "messages": names }),
-        }
+        let about = match names.is_empty() {
+            true => "no messages are read".to_owned(),
+            false => names.join(", "),
+        };
+        ListEntry::of(backend.to_string(), about, json!({ "messages": names }))
     };
     backends::all().map(row).collect()
 }
 
 fn checkers() -> Vec<ListEntry> {
-    let row = |property: Property| ListEntry {
-        name: property.id().to_owned(),
-        about: format!("{}\n{}", property.name(), super::explain::sentence(property)),
-        facts: json!({ "property": property.name() }),
+    let row = |property: Property| {
+        let about = format!("{}\n{}", property.name(), super::explain::sentence(property));
+        ListEntry::of(property.id(), about, json!({ "property": property.name() }))
     };
     Property::ALL.into_iter().map(row).collect()
 }
 
 fn reports() -> Vec<ListEntry> {
-    let row = |format: &ReportFormat| ListEntry {
-        name: format.name.to_owned(),
-        about: match format.file {
+    let row = |format: &ReportFormat| {
+        let about = match format.file {
             Some(file) => format!("{}; {file}", format.about),
             None => format.about.to_owned(),
-        },
-        facts: json!({ "file": format.file }),
+        };
+        ListEntry::of(format.name, about, json!({ "file": format.file }))
     };
     FORMATS.iter().map(row).collect()
 }
 
 fn exits() -> Vec<ListEntry> {
-    let row = |exit: Exit| ListEntry {
-        name: exit.code().to_string(),
-        about: exit.meaning().to_owned(),
-        facts: json!({ "code": exit.code() }),
+    let row = |exit: Exit| {
+        let code = exit.code();
+        ListEntry::of(code.to_string(), exit.meaning(), json!({ "code": code }))
     };
     Exit::ALL.into_iter().map(row).collect()
 }
@@ -215,25 +194,16 @@ fn runs(args: &ListArgs) -> Vec<ListEntry> {
         let status = info.as_ref().map_or("no verdict", |info| info.status.word());
         let outcome = summary.as_ref().map_or(status, |summary| summary.outcome.word());
         let what = info.as_ref().map(|info| format!("{} / {}", info.recipe, info.fault));
-        let broken: Vec<&str> = summary
-            .iter()
-            .flat_map(RunSummary::broken)
-            .map(|(_, worst)| worst.summary.as_str())
-            .collect();
+        let broken = summary.iter().flat_map(RunSummary::broken);
+        let broken: Vec<&str> = broken.map(|(_, worst)| worst.summary.as_str()).collect();
         let more = match broken.len() {
             0 | 1 => String::new(),
             all => format!(", and {} more", all - 1),
         };
         let first = broken.first().map(|summary| format!(": {summary}{more}"));
-        ListEntry {
-            about: format!(
-                "{outcome:<11} {}{}",
-                what.unwrap_or_default(),
-                first.unwrap_or_default()
-            ),
-            facts: json!({ "outcome": outcome, "broken": broken, "info": info }),
-            name,
-        }
+        let (what, first) = (what.unwrap_or_default(), first.unwrap_or_default());
+        let facts = json!({ "outcome": outcome, "broken": broken, "info": info });
+        ListEntry::of(name, format!("{outcome:<11} {what}{first}"), facts)
     };
     store::runs(&args.results).into_iter().map(row).collect()
 }
@@ -244,11 +214,10 @@ fn versions() -> Vec<ListEntry> {
         let (name, source) = (backend.name(), version.source());
         let fetched = version.is_here(name);
         let image = image_of(backend.software, &version.is);
-        ListEntry {
-            name: format!("{name} {}", version.is),
-            about: format!("{source}{}", if fetched { ", fetched" } else { "" }),
-            facts: json!({ "backend": name, "version": version.is, "source": source, "fetched": fetched, "image": image }),
-        }
+        let about = format!("{source}{}", if fetched { ", fetched" } else { "" });
+        let facts =
+            json!({ "backend": name, "version": version.is, "source": source, "fetched": fetched, "image": image });
+        ListEntry::of(format!("{name} {}", version.is), about, facts)
     };
     let of_backend = |backend: &'static Backend| {
         let known = fetched_versions(backend.name()).iter();
@@ -274,14 +243,11 @@ mod tests {
             versions(),
         ] {
             let table = table(&rows, COLUMNS);
-            let wide: Vec<&str> = table.lines().filter(|line| line.chars().count() > COLUMNS).collect();
-            assert!(wide.is_empty(), "{wide:#?}");
+            let wide = table.lines().find(|line| line.chars().count() > COLUMNS);
+            assert_eq!(wide, None);
             let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-            let all: Vec<String> = rows
-                .iter()
-                .flat_map(|row| words(&format!("{} {}", row.name, row.about)))
-                .collect();
-            assert_eq!(words(&table), all);
+            let all = rows.iter().map(|row| format!("{} {}", row.name, row.about));
+            assert_eq!(words(&table), words(&all.collect::<Vec<_>>().join(" ")));
         }
     }
 }

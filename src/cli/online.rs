@@ -13,6 +13,7 @@ use super::args::CheckArgs;
 use super::examined::{STDIN, unreadable};
 use super::stdout::{print_json, print_plain};
 use crate::exit::Exit;
+use crate::report::diagnosis::Outcome;
 use crate::report::escape::line;
 use crate::store::Stored;
 
@@ -58,11 +59,7 @@ pub fn check(stored: &Stored, args: &CheckArgs) -> Result<Exit, Failure> {
         None => Exit::Holds,
     };
     let verdict = OnlineVerdict {
-        outcome: match exit {
-            Exit::Violated => "FAIL",
-            Exit::Holds => "PASS",
-            _ => "UNSURE",
-        },
+        outcome: Outcome::of(exit).word(),
         exit: exit.code(),
         model: model.to_string(),
         events,

@@ -75,10 +75,8 @@ mod tests {
     #[test]
     fn the_way_to_a_path_leads_there() {
         let way = |from: &str, to: &str| relative(Path::new(from), Path::new(to)).display().to_string();
-        assert_eq!(
-            way("/a/results/joined", "/a/shards/1/runs/001"),
-            "../../shards/1/runs/001"
-        );
+        let of_shard = "/a/shards/1/runs/001";
+        assert_eq!(way("/a/results/joined", of_shard), "../../shards/1/runs/001");
         assert_eq!(way("/a/b", "/a/b/runs/001"), "runs/001");
         assert_eq!(way("/a", "/b"), "../b");
     }
@@ -106,16 +104,13 @@ mod tests {
             fs::write(path.join(SUITE_RECORD), serde_json::to_string(&record).unwrap()).unwrap();
         }
         fs::create_dir(folder.path().join("20261121-0645-zk-none-1234")).unwrap();
-        let of = |name: &str, record: &Record| before(folder.path(), name, record).map(|(name, _)| name);
-        assert_eq!(
-            of("20261122-suite-a", &record("a", None)).as_deref(),
-            Some("20261120-suite-a")
-        );
-        assert_eq!(of("20261119-suite-a", &record("a", None)), None);
-        assert_eq!(
-            of("20261122-suite-a-1of2", &record("a", Some("1/2"))).as_deref(),
-            Some("20261120-suite-a-1of2")
-        );
+        let of = |name: &str, shard: Option<&str>| {
+            let found = before(folder.path(), name, &record("a", shard));
+            found.map_or(String::new(), |(name, _)| name)
+        };
+        assert_eq!(of("20261122-suite-a", None), "20261120-suite-a");
+        assert_eq!(of("20261119-suite-a", None), "");
+        assert_eq!(of("20261122-suite-a-1of2", Some("1/2")), "20261120-suite-a-1of2");
         assert_eq!(suites(folder.path()).len(), 6);
     }
 }

@@ -83,19 +83,14 @@ impl RunArgs {
             false => RARELY,
         });
         config.seed = seed;
-        let mut rules = self
-            .combinations(&config)
-            .into_iter()
-            .chain(self.servers_and_proxy(&config))
-            .chain(config.refused_of_attach())
-            .chain(config.refused_of_auth())
-            .chain(config.refused_of_tls())
-            .chain(config.refused_of_upgrade())
-            .chain(config.refused_of_version());
-        match rules.find(|(broken, _)| *broken) {
-            Some((_, sentence)) => Err(sentence),
-            None => Ok(config),
-        }
+        self.check_combinations(&config)?;
+        self.check_servers_and_proxy(&config)?;
+        config.check_attach()?;
+        config.check_auth()?;
+        config.check_tls()?;
+        config.check_upgrade()?;
+        config.check_version()?;
+        Ok(config)
     }
 
     /// Whether the client that is named is an adapter, and of this backend.
@@ -141,125 +136,99 @@ impl RunArgs {
         }
     }
 
-    /// Combinations that are refused.
-    fn combinations(&self, config: &Config) -> Vec<(bool, String)> {
-        let refused = (config.backend.refuse)(&BackendOptions {
-            nodes: config.nodes,
-            lease: config.lease,
-            recipe: match &config.who {
-                Clients::Recipe(options) => Some(options.recipe),
-                Clients::Foreign { .. } => None,
-            },
-        });
-        let known = match &config.who {
-            Clients::Recipe(options) => options.contract(),
-            Clients::Foreign { promise, .. } => promise.clone(),
+    /// Refuses combinations that cannot be run.
+    fn check_combinations(&self, config: &Config) -> Result<(), String> {
+        let (recipe, known) = match &config.who {
+            Clients::Recipe(options) => (Some(options.recipe), options.contract()),
+            Clients::Foreign { promise, .. } => (None, promise.clone()),
         };
-        let demand = Demand::of(config, &known).err();
-        let asked = &self.config.faults;
-        vec![
-            (refused.is_some(), refused.unwrap_or_default()),
-            (demand.is_some(), demand.unwrap_or_default()),
-            (
-                config.each.is_some() && !config.faults.is_empty(),
-                "--each cannot be combined with faults\nhint: --fault none".into(),
-            ),
-            (
-                self.until.is_some() && self.repeat < 2,
-                "--until needs --repeat\nhint: --repeat 10".into(),
-            ),
-            (
-                config.hold >= config.time,
-                format!(
-                    "--hold {}s is as long as the whole run of {}s, so no lock would be released\nhint: a shorter --hold, or a longer --time",
-                    config.hold.as_secs_f32(),
-                    config.time.as_secs_f32()
-                ),
-            ),
-            (
-                config.load.ramp >= config.time,
-                format!(
-                    "--ramp {}s is as long as the whole run of {}s\nhint: a shorter --ramp, or a longer --time",
-                    config.load.ramp.as_secs_f32(),
-                    config.time.as_secs_f32()
-                ),
-            ),
-            (
-                config.load.skew > 0.0 && config.locks < 2,
-                "--skew needs at least two locks\nhint: --locks 10".into(),
-            ),
-            (
-                config.processes() > MAX_PROCESSES,
-                format!(
-                    "{} clients would be {} processes, more than {MAX_PROCESSES}\nhint: --per-process {}",
-                    config.clients,
-                    config.processes(),
-                    config.clients.div_ceil(MAX_PROCESSES)
-                ),
-            ),
-            (
-                config.churn.is_some() && config.locks < 2,
-                "--churn needs at least two locks\nhint: --locks 4".into(),
-            ),
-            (
-                config.churn.is_some() && config.each.is_some(),
-                "--churn cannot be combined with --each: a client may never find a lock in use".into(),
-            ),
-            (
-                asked
-                    .iter()
-                    .any(|fault| fault.name == NO_FAULT && fault.argument.is_some()),
-                "--fault none takes no argument".into(),
-            ),
-        ]
+        let (nodes, lease) = (config.nodes, config.lease);
+        if let Some(why) = (config.backend.refuse)(&BackendOptions { nodes, lease, recipe }) {
+            return Err(why);
+        }
+        Demand::of(config, &known)?;
+        if config.each.is_some() && !config.faults.is_empty() {
+            return Err("--each cannot be combined with faults\nhint: --fault none".into());
+        }
+        if self.until.is_some() && self.repeat < 2 {
+            return Err("--until needs --repeat\nhint: --repeat 10".into());
+        }
+        let time = config.time.as_secs_f32();
+        if config.hold >= config.time {
+            return Err(format!(
+                "--hold {}s is as long as the whole run of {time}s, so no lock would be released\nhint: a shorter --hold, or a longer --time",
+                config.hold.as_secs_f32()
+            ));
+        }
+        if config.load.ramp >= config.time {
+            return Err(format!(
+                "--ramp {}s is as long as the whole run of {time}s\nhint: a shorter --ramp, or a longer --time",
+                config.load.ramp.as_secs_f32()
+            ));
+        }
+        if config.load.skew > 0.0 && config.locks < 2 {
+            return Err("--skew needs at least two locks\nhint: --locks 10".into());
+        }
+        let (clients, processes) = (config.clients, config.processes());
+        if processes > MAX_PROCESSES {
+            return Err(format!(
+                "{clients} clients would be {processes} processes, more than {MAX_PROCESSES}\nhint: --per-process {}",
+                clients.div_ceil(MAX_PROCESSES)
+            ));
+        }
+        if config.churn.is_some() && config.locks < 2 {
+            return Err("--churn needs at least two locks\nhint: --locks 4".into());
+        }
+        if config.churn.is_some() && config.each.is_some() {
+            return Err("--churn cannot be combined with --each: a client may never find a lock in use".into());
+        }
+        let mut asked = self.config.faults.iter();
+        if asked.any(|fault| fault.name == NO_FAULT && fault.argument.is_some()) {
+            return Err("--fault none takes no argument".into());
+        }
+        Ok(())
     }
 
-    /// Options of servers and of the proxy that cannot be combined, or that this build does not have.
-    fn servers_and_proxy(&self, config: &Config) -> Vec<(bool, String)> {
+    /// Refuses options of servers and of the proxy that cannot be combined, or that this build does not have.
+    fn check_servers_and_proxy(&self, config: &Config) -> Result<(), String> {
+        let runtime = config.runtime;
+        if runtime == RuntimeRequest::Local && config.image.is_some() {
+            return Err("--image needs containers\nhint: --runtime docker".into());
+        }
+        if runtime == RuntimeRequest::Docker && config.port_base.is_some() {
+            let why = "--port-base needs local servers: containers have their own addresses\nhint: --runtime local";
+            return Err(why.into());
+        }
+        if config.world > 0 && !matches!(runtime, RuntimeRequest::Simulated | RuntimeRequest::Virtual) {
+            return Err("--world needs virtual time\nhint: --runtime simulated or virtual".into());
+        }
+        if config.threads_by_seed && runtime != RuntimeRequest::Virtual {
+            let why = "--threads-by-seed needs virtual time: elsewhere the kernel decides which thread goes next\nhint: --runtime virtual";
+            return Err(why.into());
+        }
         let ports = config.backend.software.ports.len() * config.nodes as usize;
-        let (local, docker) = (
-            config.runtime == RuntimeRequest::Local,
-            config.runtime == RuntimeRequest::Docker,
-        );
-        let room = config
-            .port_base
-            .is_none_or(|base| usize::from(base) + ports <= usize::from(u16::MAX));
+        let is_too_high = |base: u16| usize::from(base) + ports > usize::from(u16::MAX);
+        if config.port_base.is_some_and(is_too_high) {
+            return Err(format!("--port-base leaves too few ports: {ports} are needed"));
+        }
         let starts_toxiproxy = matches!(config.proxy, ProxyChoice::Toxiproxy { .. });
-        vec![
-            (
-                local && config.image.is_some(),
-                "--image needs containers\nhint: --runtime docker".into(),
-            ),
-            (
-                docker && config.port_base.is_some(),
-                "--port-base needs local servers: containers have their own addresses\nhint: --runtime local".into(),
-            ),
-            (
-                config.world > 0 && !matches!(config.runtime, RuntimeRequest::Simulated | RuntimeRequest::Virtual),
-                "--world needs virtual time\nhint: --runtime simulated or virtual".into(),
-            ),
-            (
-                config.threads_by_seed && config.runtime != RuntimeRequest::Virtual,
-                "--threads-by-seed needs virtual time: elsewhere the kernel decides which thread goes next\nhint: --runtime virtual".into(),
-            ),
-            (!room, format!("--port-base leaves too few ports: {ports} are needed")),
-            (
-                self.proxy_image.is_some() && !starts_toxiproxy,
-                "--proxy-image needs a container of Toxiproxy\nhint: --proxy toxiproxy".into(),
-            ),
-            (
-                config.proxy_api.is_some() && config.proxy.is_toxiproxy(),
-                "--proxy-api serves the API of the built-in proxy; Toxiproxy serves its own\nhint: --proxy builtin".into(),
-            ),
-            (
-                config.tls && !cfg!(feature = "tls"),
-                "this harness was built without TLS (--no-default-features)\nhint: cargo build --features tls".into(),
-            ),
-            (
-                starts_toxiproxy && !cfg!(feature = "docker"),
-                "this harness was built without docker, so it cannot start a Toxiproxy\nhint: --proxy toxiproxy=HOST:PORT".into(),
-            ),
-        ]
+        if self.proxy_image.is_some() && !starts_toxiproxy {
+            return Err("--proxy-image needs a container of Toxiproxy\nhint: --proxy toxiproxy".into());
+        }
+        if config.proxy_api.is_some() && config.proxy.is_toxiproxy() {
+            let why =
+                "--proxy-api serves the API of the built-in proxy; Toxiproxy serves its own\nhint: --proxy builtin";
+            return Err(why.into());
+        }
+        if config.tls && !cfg!(feature = "tls") {
+            let why = "this harness was built without TLS (--no-default-features)\nhint: cargo build --features tls";
+            return Err(why.into());
+        }
+        if starts_toxiproxy && !cfg!(feature = "docker") {
+            let why = "this harness was built without docker, so it cannot start a Toxiproxy\nhint: --proxy toxiproxy=HOST:PORT";
+            return Err(why.into());
+        }
+        Ok(())
     }
 
     /// The command that repeats a run with the same plan: all settings that describe the experiment, as they were given,
@@ -295,24 +264,13 @@ fn is_fault(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use clap::ArgMatches;
-
     use super::*;
-    use crate::cli::settings::{command, run_args};
+    use crate::cli::settings::{command, typed_run};
 
     /// `harness run --no-config` with these words.
     fn typed(words: &str) -> RunArgs {
-        parsed(
-            format!("harness run --no-config {words}")
-                .split(' ')
-                .map(str::to_owned)
-                .collect(),
-        )
-    }
-
-    fn parsed(words: Vec<String>) -> RunArgs {
-        let matches: ArgMatches = command().try_get_matches_from(words).expect("it parses");
-        run_args(matches.subcommand_matches("run").expect("it is a run")).expect("it is complete")
+        let line = format!("harness run --no-config {words}");
+        typed_run(line.split(' ').map(str::to_owned).collect())
     }
 
     #[test]
@@ -339,7 +297,7 @@ mod tests {
         for line in lines {
             let args = typed(line);
             let config = args.config(0x5eed).unwrap();
-            let again = parsed(args.again(&config));
+            let again = typed_run(args.again(&config));
             let repeated = again.config(again.seed.expect("the seed is among the words")).unwrap();
             assert_eq!(format!("{config:?}"), format!("{repeated:?}"), "{line}");
         }
@@ -354,65 +312,44 @@ mod tests {
 
     #[test]
     fn a_combination_that_cannot_be_run_is_refused_with_what_to_do() {
-        let refused = [
-            ("--backend etcd --lease 1s", "--lease 2s"),
-            ("--backend etcd --lease 2500ms", "--lease 2s"),
-            ("--backend redis --nodes 3", "--nodes 1"),
-            ("--backend zk --recipe redis-setnx", "--backend redis"),
-            ("--backend redis --recipe valkey-ifeq", "--backend valkey"),
-            ("--backend zk --client redis-py", "--backend redis"),
-            (
-                "--backend zk --recipe zk-predecesor-watch",
-                "did you mean `zk-predecessor-watch`",
-            ),
-            ("--backend zk --recipe mine", "hint: `harness list recipes`"),
-            (
-                "--backend zk --fault latency,partiton=holder",
-                "did you mean `partition`",
-            ),
-            ("--backend zk --fault gamma-rays", "hint: `harness list faults`"),
-            ("--backend zk --fault none=5", "--fault none"),
-            ("--backend zk --runtime local --image x", "--runtime docker"),
-            ("--backend zk --runtime local --world 2", "--runtime simulated"),
-            ("--backend zk --runtime docker --port-base 21000", "--runtime local"),
-            ("--backend zk --port-base 65530", "--port-base"),
-            ("--backend zk --each 1 --fault partition", "--each"),
-            ("--backend zk --until fail", "--repeat"),
-            ("--backend zk --reads 50", "zk-read-write"),
-            ("--backend zk --tries 50 --reentrant", "--tries"),
-            (
-                "--backend zk --recipe zk-read-write --reads 50 --reentrant",
-                "--reentrant",
-            ),
-            ("--backend zk --hold 10h", "hint: a shorter --hold, or a longer --time"),
-            ("--backend zk --hold 20s --time 20s", "no lock would be released"),
-            ("--backend zk --churn 1s", "--locks 4"),
-            ("--backend zk --skew 1", "--locks 10"),
-            ("--backend zk --ramp 20s --time 20s", "hint: a shorter --ramp"),
-            ("--backend zk --clients 1001", "hint: --per-process 3"),
-            ("--backend zk --churn 1s --locks 4 --each 2", "--each"),
-            ("--backend zk --proxy-image x", "--proxy toxiproxy"),
-            ("--backend zk --servers h:1,h:2,h:3 --runtime docker", "--runtime"),
-            ("--backend redis --servers h:1,h:2,h:3", "single-server"),
-            (
-                "--backend zk --runtime local --fault server-upgrade=zookeeper:3.9",
-                "--runtime docker",
-            ),
-            (
-                "--backend zk --runtime docker --fault server-upgrade=/opt/zookeeper",
-                "--runtime local",
-            ),
-            (
-                "--backend zk --fault server-upgrade=zookeeper:3.8,server-upgrade=zookeeper:3.9",
-                "named twice",
-            ),
-            ("--backend zk --proxy toxiproxy=h:1 --advertise h", "--advertise"),
-            (
-                "--backend zk --proxy toxiproxy=h:1 --proxy-api 127.0.0.1:8474",
-                "--proxy-api",
-            ),
-        ];
-        for (words, named) in refused {
+        let refused = "\
+            --backend etcd --lease 1s => --lease 2s
+            --backend etcd --lease 2500ms => --lease 2s
+            --backend redis --nodes 3 => --nodes 1
+            --backend zk --recipe redis-setnx => --backend redis
+            --backend redis --recipe valkey-ifeq => --backend valkey
+            --backend zk --client redis-py => --backend redis
+            --backend zk --recipe zk-predecesor-watch => did you mean `zk-predecessor-watch`
+            --backend zk --recipe mine => hint: `harness list recipes`
+            --backend zk --fault latency,partiton=holder => did you mean `partition`
+            --backend zk --fault gamma-rays => hint: `harness list faults`
+            --backend zk --fault none=5 => --fault none
+            --backend zk --runtime local --image x => --runtime docker
+            --backend zk --runtime local --world 2 => --runtime simulated
+            --backend zk --runtime docker --port-base 21000 => --runtime local
+            --backend zk --port-base 65530 => --port-base
+            --backend zk --each 1 --fault partition => --each
+            --backend zk --until fail => --repeat
+            --backend zk --reads 50 => zk-read-write
+            --backend zk --tries 50 --reentrant => --tries
+            --backend zk --recipe zk-read-write --reads 50 --reentrant => --reentrant
+            --backend zk --hold 10h => hint: a shorter --hold, or a longer --time
+            --backend zk --hold 20s --time 20s => no lock would be released
+            --backend zk --churn 1s => --locks 4
+            --backend zk --skew 1 => --locks 10
+            --backend zk --ramp 20s --time 20s => hint: a shorter --ramp
+            --backend zk --clients 1001 => hint: --per-process 3
+            --backend zk --churn 1s --locks 4 --each 2 => --each
+            --backend zk --proxy-image x => --proxy toxiproxy
+            --backend zk --servers h:1,h:2,h:3 --runtime docker => --runtime
+            --backend redis --servers h:1,h:2,h:3 => single-server
+            --backend zk --runtime local --fault server-upgrade=zookeeper:3.9 => --runtime docker
+            --backend zk --runtime docker --fault server-upgrade=/opt/zookeeper => --runtime local
+            --backend zk --fault server-upgrade=zookeeper:3.8,server-upgrade=zookeeper:3.9 => named twice
+            --backend zk --proxy toxiproxy=h:1 --advertise h => --advertise
+            --backend zk --proxy toxiproxy=h:1 --proxy-api 127.0.0.1:8474 => --proxy-api";
+        for line in refused.lines() {
+            let (words, named) = line.trim().split_once(" => ").unwrap();
             let sentence = typed(words).config(1).unwrap_err();
             assert!(sentence.contains(named), "{words}: {sentence}");
         }

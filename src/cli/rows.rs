@@ -12,7 +12,7 @@ use super::examined::exit_of;
 use super::interrupt::interrupted;
 use super::own_command::{self, last_words, own_command};
 use super::row_seeds::{RowSeeds, SEED, SeedExamined, examine};
-use crate::config::setting::{OptionName, Setting, SettingOrigin};
+use crate::config::setting::{Setting, SettingOrigin};
 use crate::exit::Exit;
 use crate::report::Diagnosis;
 use crate::report::terminal::Look;
@@ -38,14 +38,8 @@ impl Job {
     /// The same as one run with this seed.
     fn with_seed(&self, seed: u64) -> Self {
         let mut row = self.row.clone();
-        row.settings.push(Setting {
-            option: OptionName {
-                name: SEED.to_owned(),
-                switch: false,
-            },
-            value: Some(format!("{seed:08x}")),
-            origin: SettingOrigin::Flag,
-        });
+        let seed = Setting::of(SEED, format!("{seed:08x}"), SettingOrigin::Flag);
+        row.settings.push(seed);
         Self {
             row,
             time: self.time,
@@ -164,9 +158,10 @@ async fn with_seeds(
     let decisive = examined.decisive().filter(|_| counts.made == seeds.count);
     let attempt = match decisive {
         None => failed(RowOutcome::Interrupted, "not all seeds were tried".into(), took_ms()),
-        Some(decisive) if decisive.judgement.judged == RowOutcome::AsExpected => {
-            told(decisive.diagnosis, nothing(RowOutcome::AsExpected))
-        }
+        Some(decisive) if decisive.judgement.judged == RowOutcome::AsExpected => RowAttempt {
+            judged: RowOutcome::AsExpected,
+            ..told(decisive.diagnosis)
+        },
         Some(decisive) => with_files(job, decisive, place, stop).await,
     };
     let took_ms = took_ms();
@@ -213,22 +208,22 @@ async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) 
     if why.is_empty() && judged != RowOutcome::AsExpected {
         why.extend(last_words(&place.log));
     }
+    let run = diagnosis.as_ref().and_then(|diagnosis| diagnosis.run.as_ref());
     RowAttempt {
         judged,
         why,
         exit: code.and_then(|code| u8::try_from(code).ok()),
         took_ms,
-        run: diagnosis
-            .as_ref()
-            .and_then(|diagnosis| diagnosis.run.as_ref())
-            .map(|run| format!("{}/{}", place.runs, run.run)),
-        ..told(diagnosis, nothing(RowOutcome::NotRun))
+        run: run.map(|run| format!("{}/{}", place.runs, run.run)),
+        ..told(diagnosis)
     }
 }
 
-/// `attempt` with what the diagnosis says, if there is one.
-fn told(diagnosis: Option<Diagnosis>, attempt: RowAttempt) -> RowAttempt {
-    let Some(diagnosis) = diagnosis else { return attempt };
+/// What a diagnosis says of an attempt, if there is one.
+fn told(diagnosis: Option<Diagnosis>) -> RowAttempt {
+    let Some(diagnosis) = diagnosis else {
+        return RowAttempt::default();
+    };
     let findings = diagnosis.findings.iter();
     RowAttempt {
         exit: Some(exit_of(&diagnosis).code()),
@@ -236,31 +231,17 @@ fn told(diagnosis: Option<Diagnosis>, attempt: RowAttempt) -> RowAttempt {
         verdicts: findings.map(|finding| (finding.property, finding.verdict)).collect(),
         effect: diagnosis.effect.evidence,
         again: diagnosis.run.map(|run| run.again).unwrap_or_default(),
-        ..attempt
+        ..RowAttempt::default()
     }
 }
 
 /// An attempt without a verdict; `sentence` says why.
 fn failed(judged: RowOutcome, sentence: String, took_ms: u64) -> RowAttempt {
     RowAttempt {
+        judged,
         why: vec![sentence],
         took_ms,
-        ..nothing(judged)
-    }
-}
-
-/// An attempt of which nothing else is known.
-fn nothing(judged: RowOutcome) -> RowAttempt {
-    RowAttempt {
-        judged,
-        why: Vec::new(),
-        exit: None,
-        outcome: None,
-        verdicts: Default::default(),
-        effect: String::new(),
-        took_ms: 0,
-        run: None,
-        again: Vec::new(),
+        ..RowAttempt::default()
     }
 }
 

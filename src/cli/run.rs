@@ -38,8 +38,14 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How long the choice of a runtime may take without a word.
 const UNSAID: Duration = Duration::from_secs(1);
 
-/// When to use colours, and where figures are served.
-type Shown<'a> = (ColorWhen, &'a Metrics);
+/// One call of `harness run`, with what all of its runs share.
+struct RunCommand {
+    args: RunArgs,
+    color: ColorWhen,
+    metrics: Metrics,
+    github: Option<Github>,
+    interrupt: watch::Receiver<bool>,
+}
 
 pub fn run(args: &RunArgs, color: ColorWhen) -> Result<Exit, Failure> {
     let first = args.seed.unwrap_or_else(fresh_seed);
@@ -47,70 +53,208 @@ pub fn run(args: &RunArgs, color: ColorWhen) -> Result<Exit, Failure> {
         let interrupt = interrupted();
         let args = consent::asked(args, first).await?;
         let metrics = Metrics::serve(args.metrics.filter(|_| !args.dry_run), args.quiet)?;
-        Ok::<_, Failure>(repeat(&args, first, (color, &metrics), &interrupt).await)
-    })
-}
-
-async fn repeat(args: &RunArgs, first: u64, shown: Shown<'_>, interrupt: &watch::Receiver<bool>) -> Exit {
-    let mut worst = Exit::Holds;
-    let (mut fails, mut decided, mut errors_in_a_row) = (0, 0, 0);
-    for (number, seed) in seeds(first, args.repeat).enumerate() {
-        let exit = one(args, seed, shown, interrupt).await;
-        let exit = exit.unwrap_or_else(|failure| complain(failure.exit, failure.sentence));
-        worst = worst.and(exit);
-        fails += u32::from(exit == Exit::Violated);
-        let failed = matches!(exit, Exit::Interrupted | Exit::Environment | Exit::Usage | Exit::Bug);
-        decided += u32::from(!failed);
-        errors_in_a_row = if failed { errors_in_a_row + 1 } else { 0 };
-        if args.repeat > 1 {
-            eprintln!(
-                "run {} of {}: exit {} ({} violated so far)",
-                number + 1,
-                args.repeat,
-                exit.code(),
-                fails
-            );
-        }
-        let enough = match args.until {
-            Some(Until::Fail) => exit == Exit::Violated,
-            Some(Until::Pass) => exit == Exit::Holds,
-            None => false,
+        let command = RunCommand {
+            args,
+            color,
+            metrics,
+            github: Github::noticed(),
+            interrupt,
         };
-        // a client that did not open once, on a busy machine, is no reason to end a night
-        let hopeless = failed && (exit != Exit::Environment || decided == 0 || errors_in_a_row > 1);
-        if enough || hopeless || *interrupt.borrow() {
-            break;
-        }
-    }
-    if args.repeat > 1 && decided > 0 {
-        eprintln!("hit rate: {fails} of {decided} runs violated a property");
-    }
-    worst
+        Ok::<_, Failure>(command.repeat(first).await)
+    })
 }
 
-async fn one(args: &RunArgs, seed: u64, shown: Shown<'_>, interrupt: &watch::Receiver<bool>) -> Result<Exit, Failure> {
-    let config = args.config(seed).map_err(Failure::usage)?;
-    let plan = possible(&config).map_err(Failure::usage)?;
-    if args.dry_run {
-        dry_run(args, &config, &plan);
-        return Ok(Exit::Holds);
+impl RunCommand {
+    async fn repeat(&self, first: u64) -> Exit {
+        let args = &self.args;
+        let mut worst = Exit::Holds;
+        let (mut fails, mut decided, mut errors_in_a_row) = (0, 0, 0);
+        for (number, seed) in seeds(first, args.repeat).enumerate() {
+            let exit = self.one(seed).await;
+            let exit = exit.unwrap_or_else(|failure| complain(failure.exit, failure.sentence));
+            worst = worst.and(exit);
+            fails += u32::from(exit == Exit::Violated);
+            let failed = matches!(exit, Exit::Interrupted | Exit::Environment | Exit::Usage | Exit::Bug);
+            decided += u32::from(!failed);
+            errors_in_a_row = if failed { errors_in_a_row + 1 } else { 0 };
+            if args.repeat > 1 {
+                eprintln!(
+                    "run {} of {}: exit {} ({} violated so far)",
+                    number + 1,
+                    args.repeat,
+                    exit.code(),
+                    fails
+                );
+            }
+            let enough = match args.until {
+                Some(Until::Fail) => exit == Exit::Violated,
+                Some(Until::Pass) => exit == Exit::Holds,
+                None => false,
+            };
+            // a client that did not open once, on a busy machine, is no reason to end a night
+            let hopeless = failed && (exit != Exit::Environment || decided == 0 || errors_in_a_row > 1);
+            if enough || hopeless || *self.interrupt.borrow() {
+                break;
+            }
+        }
+        if args.repeat > 1 && decided > 0 {
+            eprintln!("hit rate: {fails} of {decided} runs violated a property");
+        }
+        worst
     }
-    if let Some(client) = &args.client {
-        adapters::shell_command(client).map_err(Failure::environment)?;
+
+    async fn one(&self, seed: u64) -> Result<Exit, Failure> {
+        let args = &self.args;
+        let config = args.config(seed).map_err(Failure::usage)?;
+        let plan = possible(&config).map_err(Failure::usage)?;
+        if args.dry_run {
+            dry_run(args, &config, &plan);
+            return Ok(Exit::Holds);
+        }
+        if let Some(client) = &args.client {
+            adapters::shell_command(client).map_err(Failure::environment)?;
+        }
+        let exit = self.experiment(config, plan).await?;
+        // the interrupt may arrive while the verdict is computed
+        Ok(match *self.interrupt.borrow() {
+            true => exit.and(Exit::Interrupted),
+            false => exit,
+        })
     }
-    let exit = experiment(args, config, plan, shown, interrupt.clone()).await?;
-    // the interrupt may arrive while the verdict is computed
-    Ok(match *interrupt.borrow() {
-        true => exit.and(Exit::Interrupted),
-        false => exit,
-    })
+
+    /// The [`choice`], or `None` where the user interrupts it. That it takes long is said once: what follows has its own lines.
+    async fn chosen(&self, config: Config, plan: Plan) -> Result<Option<(RuntimeChoice, Config, Plan)>, Failure> {
+        let product = config.backend.product();
+        let mut is_said = self.args.quiet;
+        let mut interrupt = self.interrupt.clone();
+        let mut choosing = pin!(choice(config, plan));
+        loop {
+            tokio::select! {
+                biased;
+                _ = interrupt.wait_for(|wanted| *wanted) => return Ok(None),
+                chosen = &mut choosing => return chosen.map(Some).map_err(Failure::environment),
+                () = sleep(UNSAID), if !is_said => {
+                    eprintln!("looking for servers of {product}; what is missing is fetched");
+                    is_said = true;
+                }
+            }
+        }
+    }
+
+    /// Runs one experiment, from the choice of a runtime to the verdict.
+    async fn experiment(&self, config: Config, plan: Plan) -> Result<Exit, Failure> {
+        let Some((choice, config, plan)) = self.chosen(config, plan).await? else {
+            return Ok(Exit::Interrupted);
+        };
+        let args = &self.args;
+        let digest = choice.runtime.digest().await;
+        store::check_latest(&args.results).map_err(Failure::environment)?;
+        let (run, folder, info) = begin(args, &config, &plan, &choice, digest).map_err(Failure::environment)?;
+        store::point_latest(&args.results, &run).map_err(Failure::environment)?;
+        // where the file system has no locks, a run that goes on looks killed to others
+        let _held = store::hold(&folder).ok();
+        let (folder, title) = (RunFolder(folder), title(&config, Some(&choice)));
+        let log = report::Log::of(&folder.0);
+        let (progress, showing) = self.show_progress(&title, &log);
+        progress.send(ProgressEvent::Begin {
+            title,
+            plan: plan_in_words(&config, &plan),
+        });
+        progress.send(ProgressEvent::Chosen {
+            name: choice.runtime.name(),
+            why: choice.why.clone(),
+        });
+        let spec = RunSpec {
+            config,
+            plan,
+            name: run,
+            folder: folder.clone(),
+            in_memory: false,
+            choice,
+            progress: progress.clone(),
+            interrupt: self.interrupt.clone(),
+        };
+        let ended = match spec.choice.runtime {
+            cluster::Runtime::Simulated => simulated::execute(spec).await,
+            cluster::Runtime::Virtual => in_virtual_time::execute(spec, Arc::default()).await,
+            _ => run::execute(spec).await,
+        };
+        progress.send(ProgressEvent::End);
+        // a blocked terminal must not delay the verdict
+        let _ = timeout(LAST_WORDS, showing).await;
+        if let Some(github) = self.github.as_ref().filter(|_| !args.quiet) {
+            github.end();
+        }
+        let exit = self.judge(&folder, outcome_of(&ended, info), log);
+        let exit = match ended.teardown.run().await {
+            Ok(()) => exit,
+            Err(left) => complain(exit.and(Exit::Environment), left),
+        };
+        match ended.error {
+            Some(error) => Err(Failure::of(exit.and(exit_of_error(&error)), error)),
+            None => Ok(exit),
+        }
+    }
+
+    /// Starts the progress display, in a group on GitHub.
+    fn show_progress(&self, title: &str, log: &report::Log) -> (ProgressSender, JoinHandle<()>) {
+        let (progress, events) = ProgressSender::channel();
+        let source = self.metrics.board().map(|board| board.begin());
+        let terminal = std::io::stderr().is_terminal();
+        let how = match (self.args.quiet, terminal && std::env::var_os("CI").is_none()) {
+            (true, _) => Show::Nothing,
+            (false, true) => Show::Live,
+            (false, false) => Show::Plain,
+        };
+        if let Some(github) = self.github.as_ref().filter(|_| !self.args.quiet) {
+            github.begin(title);
+        }
+        let look = look(self.color, &std::io::stderr());
+        let log = log.clone();
+        let showing = tokio::task::spawn_blocking(move || ui::show(events, (how, look), log, source));
+        (progress, showing)
+    }
+
+    /// Checks the recorded history as `harness check` does, and writes the reports.
+    fn judge(&self, folder: &RunFolder, info: RunInfo, mut log: report::Log) -> Exit {
+        let interrupted = info.status == RunStatus::Interrupted;
+        let (stored, examined, told) = decided(folder, info);
+        let told = told.map_or_else(|error| complain(Exit::Environment, error), |()| Exit::Holds);
+        let mut examined = match examined {
+            Ok(examined) => examined,
+            Err(error) => return complain(Exit::Bug, error),
+        };
+        let began = stored.history.is_file();
+        let written = report::write(&stored, &mut examined);
+        if let Err(error) = report::tidy_up(&self.args.results, self.args.keep) {
+            eprintln!("warning: {error}");
+        }
+        let diagnosis = examined.diagnosis;
+        log.verdict(&diagnosis);
+        if let Some(github) = &self.github {
+            github.tell(&diagnosis);
+        }
+        let exit = match (began, interrupted) {
+            (true, _) => exit_of(&diagnosis),
+            (false, true) => Exit::Interrupted,
+            (false, false) => Exit::Environment,
+        };
+        // a run that recorded nothing has only its error to show, which the caller prints
+        if began {
+            show(&diagnosis, self.args.json, look(self.color, &std::io::stdout()));
+        }
+        match written {
+            Ok(_) => exit.and(told),
+            Err(error) => complain(exit.and(Exit::Environment), error),
+        }
+    }
 }
 
 fn dry_run(args: &RunArgs, config: &Config, plan: &Plan) {
     if args.json {
         return print_json(plan);
     }
-    let mut lines = vec![title(config, None, None), plan_in_words(config, plan)];
+    let mut lines = vec![title(config, None), plan_in_words(config, plan)];
     if plan.servers_through_proxy {
         let text = "      the servers reach each other through the proxy: the plan has faults between them";
         lines.push(text.to_owned());
@@ -132,17 +276,13 @@ fn dry_run(args: &RunArgs, config: &Config, plan: &Plan) {
     print_table(&lines.join("\n"));
 }
 
-fn title(config: &Config, version: Option<&str>, choice: Option<&RuntimeChoice>) -> String {
-    let attitude = config
-        .attitude()
-        .map(|attitude| format!(" {attitude}"))
-        .unwrap_or_default();
-    let runtime = choice
-        .map(|choice| format!(" {}", choice.runtime.in_words()))
-        .unwrap_or_default();
-    let version = version.map(|version| format!(" {version}")).unwrap_or_default();
+fn title(config: &Config, choice: Option<&RuntimeChoice>) -> String {
+    let attitude = config.attitude().map(|attitude| format!(" {attitude}"));
+    let attitude = attitude.unwrap_or_default();
+    let runtime = choice.map(|choice| format!(" {}", choice.runtime.in_words()));
+    let runtime = runtime.unwrap_or_default();
     format!(
-        "harness {}   {}{version} ×{}{runtime}   recipe {}{attitude}   fault {}   seed {}",
+        "harness {}   {} ×{}{runtime}   recipe {}{attitude}   fault {}   seed {}",
         env!("CARGO_PKG_VERSION"),
         config.backend,
         config.nodes,
@@ -194,156 +334,7 @@ async fn choice(config: Config, plan: Plan) -> Result<(RuntimeChoice, Config, Pl
     }
 }
 
-/// The [`choice`], or `None` where the user interrupts it. That it takes long is said once: what follows has its own lines.
-async fn chosen(
-    args: &RunArgs,
-    config: Config,
-    plan: Plan,
-    interrupt: &mut watch::Receiver<bool>,
-) -> Result<Option<(RuntimeChoice, Config, Plan)>, Failure> {
-    let product = config.backend.product();
-    let mut is_said = args.quiet;
-    let mut choosing = pin!(choice(config, plan));
-    loop {
-        tokio::select! {
-            biased;
-            _ = interrupt.wait_for(|wanted| *wanted) => return Ok(None),
-            chosen = &mut choosing => return chosen.map(Some).map_err(Failure::environment),
-            () = sleep(UNSAID), if !is_said => {
-                eprintln!("looking for servers of {product}; what is missing is fetched");
-                is_said = true;
-            }
-        }
-    }
-}
-
 /// Whether a user reads what is printed while the run goes on.
 fn at_a_terminal() -> bool {
     std::io::stdout().is_terminal() && std::io::stderr().is_terminal() && std::env::var_os("CI").is_none()
-}
-
-/// Runs one experiment, from the choice of a runtime to the verdict.
-async fn experiment(
-    args: &RunArgs,
-    config: Config,
-    plan: Plan,
-    (color, metrics): Shown<'_>,
-    mut interrupt: watch::Receiver<bool>,
-) -> Result<Exit, Failure> {
-    let Some((choice, config, plan)) = chosen(args, config, plan, &mut interrupt).await? else {
-        return Ok(Exit::Interrupted);
-    };
-    let digest = choice.runtime.digest().await;
-    store::check_latest(&args.results).map_err(Failure::environment)?;
-    let (run, folder, info) = begin(args, &config, &plan, &choice, digest).map_err(Failure::environment)?;
-    store::point_latest(&args.results, &run).map_err(Failure::environment)?;
-    // where the file system has no locks, a run that goes on looks killed to others
-    let _held = store::hold(&folder).ok();
-    let (folder, title) = (RunFolder(folder), title(&config, None, Some(&choice)));
-    let github = Github::noticed();
-    let log = report::Log::of(&folder.0);
-    let (progress, showing) = show_progress(args, (color, metrics), github.as_ref(), (&title, &log));
-    progress.send(ProgressEvent::Begin {
-        title,
-        plan: plan_in_words(&config, &plan),
-    });
-    progress.send(ProgressEvent::Chosen {
-        name: choice.runtime.name(),
-        why: choice.why.clone(),
-    });
-    let spec = RunSpec {
-        config,
-        plan,
-        name: run,
-        folder: folder.clone(),
-        in_memory: false,
-        choice,
-        progress: progress.clone(),
-        interrupt,
-    };
-    let ended = match spec.choice.runtime {
-        cluster::Runtime::Simulated => simulated::execute(spec).await,
-        cluster::Runtime::Virtual => in_virtual_time::execute(spec, Arc::default()).await,
-        _ => run::execute(spec).await,
-    };
-    progress.send(ProgressEvent::End);
-    // a blocked terminal must not delay the verdict
-    let _ = timeout(LAST_WORDS, showing).await;
-    if let Some(github) = github.as_ref().filter(|_| !args.quiet) {
-        github.end();
-    }
-    let exit = judge(&folder, outcome_of(&ended, info), args, color, log, github.as_ref());
-    let exit = match ended.teardown.run().await {
-        Ok(()) => exit,
-        Err(left) => complain(exit.and(Exit::Environment), left),
-    };
-    match ended.error {
-        Some(error) => Err(Failure::of(exit.and(exit_of_error(&error)), error)),
-        None => Ok(exit),
-    }
-}
-
-/// Starts the progress display, in a group on GitHub.
-fn show_progress(
-    args: &RunArgs,
-    (color, metrics): Shown<'_>,
-    github: Option<&Github>,
-    (title, log): (&str, &report::Log),
-) -> (ProgressSender, JoinHandle<()>) {
-    let (progress, events) = ProgressSender::channel();
-    let source = metrics.board().map(|board| board.begin());
-    let terminal = std::io::stderr().is_terminal();
-    let how = match (args.quiet, terminal && std::env::var_os("CI").is_none()) {
-        (true, _) => Show::Nothing,
-        (false, true) => Show::Live,
-        (false, false) => Show::Plain,
-    };
-    if let Some(github) = github.filter(|_| !args.quiet) {
-        github.begin(title);
-    }
-    let look = look(color, &std::io::stderr());
-    let log = log.clone();
-    let showing = tokio::task::spawn_blocking(move || ui::show(events, (how, look), log, source));
-    (progress, showing)
-}
-
-/// Checks the recorded history as `harness check` does, and writes the reports.
-fn judge(
-    folder: &RunFolder,
-    info: RunInfo,
-    args: &RunArgs,
-    color: ColorWhen,
-    mut log: report::Log,
-    github: Option<&Github>,
-) -> Exit {
-    let interrupted = info.status == RunStatus::Interrupted;
-    let (stored, examined, told) = decided(folder, info);
-    let told = told.map_or_else(|error| complain(Exit::Environment, error), |()| Exit::Holds);
-    let mut examined = match examined {
-        Ok(examined) => examined,
-        Err(error) => return complain(Exit::Bug, error),
-    };
-    let began = stored.history.is_file();
-    let written = report::write(&stored, &mut examined);
-    if let Err(error) = report::tidy_up(&args.results, args.keep) {
-        eprintln!("warning: {error}");
-    }
-    let diagnosis = examined.diagnosis;
-    log.verdict(&diagnosis);
-    if let Some(github) = github {
-        github.tell(&diagnosis);
-    }
-    let exit = match (began, interrupted) {
-        (true, _) => exit_of(&diagnosis),
-        (false, true) => Exit::Interrupted,
-        (false, false) => Exit::Environment,
-    };
-    // a run that recorded nothing has only its error to show, which the caller prints
-    if began {
-        show(&diagnosis, args.json, look(color, &std::io::stdout()));
-    }
-    match written {
-        Ok(_) => exit.and(told),
-        Err(error) => complain(exit.and(Exit::Environment), error),
-    }
 }

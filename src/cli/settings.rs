@@ -340,6 +340,13 @@ fn default(option: OptionName, argument: &Arg) -> Setting {
     }
 }
 
+/// The run that a command line asks for.
+#[cfg(test)]
+pub fn typed_run(words: Vec<String>) -> RunArgs {
+    let matches = command().try_get_matches_from(words).expect("it parses");
+    run_args(matches.subcommand_matches("run").expect("it is a run")).expect("it is complete")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -411,32 +418,26 @@ mod tests {
 
     #[test]
     fn what_is_wrong_in_a_file_or_the_environment_is_said_with_its_place() {
-        let refused = |line: &str, environment: &[(&str, &str)], file| set(line, environment, file).unwrap_err();
-        let run = "harness run";
-        let nightly = "harness run --profile nightly";
+        let in_file = |text: &str| set("harness run", &[], Some(text)).unwrap_err();
+        let variable = |name: &str, value: &str| set("harness run", &[(name, value)], None).unwrap_err();
+        let profile = |name: &str, file| set(&format!("harness run --profile {name}"), &[], file).unwrap_err();
         for (sentence, words) in [
             (
-                refused(run, &[], Some("leese = 1")),
+                in_file("leese = 1"),
                 "harness.toml: line 1: there is no key `leese`\nhint: did you mean `lease`?",
             ),
-            (refused(run, &[], Some("[profile.a]\nleese = 1")), "line 2"),
+            (in_file("[profile.a]\nleese = 1"), "line 2"),
+            (in_file("[profil.a]\nlease = 1"), "did you mean `profile`"),
+            (in_file("dry-run = true"), "there is no key `dry-run`"),
+            (profile("nihgtly", Some(TOML)), "did you mean `nightly`"),
+            (profile("nightly", None), "no harness.toml"),
+            (variable("HARNESS_REENTRANT", "maybe"), "1 or 0"),
             (
-                refused(run, &[], Some("[profil.a]\nlease = 1")),
-                "did you mean `profile`",
-            ),
-            (refused(run, &[], Some("dry-run = true")), "there is no key `dry-run`"),
-            (
-                refused("harness run --profile nihgtly", &[], Some(TOML)),
-                "did you mean `nightly`",
-            ),
-            (refused(nightly, &[], None), "no harness.toml"),
-            (refused(run, &[("HARNESS_REENTRANT", "maybe")], None), "1 or 0"),
-            (
-                refused(run, &[("HARNESS_LEESE", "1s")], None),
+                variable("HARNESS_LEESE", "1s"),
                 "there is no variable `HARNESS_LEESE`\nhint: did you mean `HARNESS_LEASE`?",
             ),
             (
-                refused(run, &[("HARNESS_XYZ", "1")], None),
+                variable("HARNESS_XYZ", "1"),
                 "there is no variable `HARNESS_XYZ`\nhint: `harness run --show-config` lists",
             ),
         ] {
@@ -461,14 +462,7 @@ mod tests {
 
     #[test]
     fn a_value_that_is_refused_is_traced_to_its_origin() {
-        let setting = |name: &str, origin| Setting {
-            option: OptionName {
-                name: name.into(),
-                switch: false,
-            },
-            value: Some("never".into()),
-            origin,
-        };
+        let setting = |name: &str, origin| Setting::of(name, "never".to_owned(), origin);
         let error = parse_run(["--backend=zk", "--time=never"].map(String::from)).unwrap_err();
         let variable = || SettingOrigin::Environment {
             name: "HARNESS_TIME".into(),

@@ -74,12 +74,11 @@ fn typed(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::settings::{command, run_args};
+    use crate::cli::settings::typed_run;
 
     fn shown_of(words: &str) -> BTreeMap<String, String> {
         let words = format!("harness run --no-config {words}");
-        let typed = command().try_get_matches_from(words.split(' ')).unwrap();
-        let args = run_args(typed.subcommand_matches("run").unwrap()).unwrap();
+        let args = typed_run(words.split(' ').map(str::to_owned).collect());
         let values = shown(&args).into_iter();
         values
             .map(|setting| (setting.option.name, setting.value.unwrap_or_default()))

@@ -178,15 +178,14 @@ async fn cut_down(args: &ShrinkArgs, original: &Original, folder: &Path, looks: 
 
 impl Shrinker<'_> {
     async fn search(&mut self) -> Result<ShrinkResult, Failure> {
-        let given = self.original.options.iter().map(|(name, _)| name.as_str());
-        let given: Vec<&str> = given.collect();
+        let given: Vec<&str> = self.original.options.iter().map(|(name, _)| name.as_str()).collect();
         let most = self.args.runs.unwrap_or(match self.ground {
             ShrinkGround::Servers => RUNS_ON_SERVERS,
             ShrinkGround::Processes => RUNS_OF_PROCESSES,
             ShrinkGround::Models => RUNS_ON_MODELS,
         });
-        let Original { suspect, .. } = self.original;
-        let mut search = Shrinking::of(self.ground, self.original.whole(), *suspect, &given, most);
+        let (whole, suspect) = (self.original.whole(), self.original.suspect);
+        let mut search = Shrinking::of(self.ground, whole, suspect, &given, most);
         while let Some(candidate) = search.candidate().filter(|_| !self.is_over()) {
             let config = self.config(&candidate)?;
             let failed = match self.ground {
@@ -309,10 +308,9 @@ impl Shrinker<'_> {
     }
 
     fn say(&self, left: &ShrinkCandidate, failed: bool, took: Duration) {
-        if self.args.quiet {
-            return;
+        if !self.args.quiet {
+            eprintln!("{}", progress_line(self.number, left, failed, took, self.look));
         }
-        eprintln!("{}", progress_line(self.number, left, failed, took, self.look));
     }
 
     fn result(
@@ -322,27 +320,20 @@ impl Shrinker<'_> {
         hit_rate: HitRate,
         detected: Option<Duration>,
     ) -> Result<ShrinkResult, Failure> {
-        let Original {
-            name,
-            property,
-            windows,
-            config,
-            plan,
-            ..
-        } = self.original;
-        let (args, left) = completed(&self.original.options(best), &self.args.results)?;
+        let original = self.original;
+        let (args, left) = completed(&original.options(best), &self.args.results)?;
         let length =
             |phases: &Phases| (phases.control + phases.warm_up + phases.faults + phases.recovery).as_millis() as u64;
         Ok(ShrinkResult {
             schema: SHRINK_SCHEMA,
-            run: name.clone(),
-            property: *property,
-            class: self.class.clone().unwrap_or_else(|| self.original.class().to_owned()),
-            windows_before: windows.len(),
-            clients_before: config.clients,
-            locks_before: config.locks,
+            run: original.name.clone(),
+            property: original.property,
+            class: self.class.clone().unwrap_or_else(|| original.class().to_owned()),
+            windows_before: original.windows.len(),
+            clients_before: original.config.clients,
+            locks_before: original.config.locks,
             left: best.clone(),
-            length_before_ms: length(&plan.phases),
+            length_before_ms: length(&original.plan.phases),
             length_ms: length(&planned(&left).map_err(Failure::usage)?.phases),
             tried,
             hit_rate,

@@ -72,24 +72,18 @@ fn in_words(left: &ShrinkCandidate) -> String {
         _ => format!("windows {}", numbers.join(" ")),
     };
     let (clients, locks) = (many(left.clients.into(), "client"), many(left.locks.into(), "lock"));
-    let without: Vec<String> = left
-        .without
-        .iter()
-        .map(|option| format!("without --{option}"))
-        .collect();
+    let without = left.without.iter().map(|option| format!("without --{option}"));
     let grants = left.grants.map(|grants| many(grants.into(), "grant"));
     let wait = left.wait.map(|wait| format!("wait {}", span(wait.as_nanos() as u64)));
     let world = (left.world > 0).then(|| format!("world {}", left.world));
     let more = grants.into_iter().chain(wait).chain(world).chain(without);
-    [windows, clients, locks]
-        .into_iter()
-        .chain(more)
-        .collect::<Vec<_>>()
-        .join(", ")
+    let all = [windows, clients, locks].into_iter().chain(more);
+    all.collect::<Vec<_>>().join(", ")
 }
 
 pub fn summary(result: &ShrinkResult, folder: &Path, look: Look) -> String {
     let seconds = |ms: u64| ms as f64 / 1000.0;
+    let length = seconds(result.length_ms);
     let before = format!(
         "from {}, {}, {} and {:.0}s, in {}",
         many(result.windows_before as u64, "window"),
@@ -104,19 +98,12 @@ pub fn summary(result: &ShrinkResult, folder: &Path, look: Look) -> String {
     };
     let mut lines = vec![
         headline(result.property, &result.class, &result.run, look),
-        ScreenText::from(format!(
-            "  left      {}, {:.0}s",
-            in_words(&result.left),
-            seconds(result.length_ms)
-        )),
+        ScreenText::from(format!("  left      {}, {length:.0}s", in_words(&result.left))),
         ScreenText::from(format!("            {before}")),
         ScreenText::from(format!("  hit rate  {}{worlds}", result.hit_rate)),
     ];
-    lines.extend(
-        result
-            .detected_after_ms
-            .map(|ms| ScreenText::from(format!("  detected  after {}{times}", span(ms * 1_000_000)))),
-    );
+    let after = result.detected_after_ms.map(|ms| span(ms * 1_000_000));
+    lines.extend(after.map(|after| ScreenText::from(format!("  detected  after {after}{times}"))));
     if result.detected_after_ms.is_none() && result.hit_rate.runs > 0 {
         lines.push(ScreenText::from(
             "  No run showed the violation: it is rare, or depends on the timing of this machine. More runs: --confirm 20.",

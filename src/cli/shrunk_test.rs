@@ -187,14 +187,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_name_decides_the_language() {
-        for name in [
-            "a.py",
-            "a.sh",
-            "LockTest.java",
-            "lock.test.mjs",
-            "lock.js",
-            "tests/a.rs",
-        ] {
+        for name in "a.py a.sh LockTest.java lock.test.mjs lock.js tests/a.rs".split(' ') {
             assert_eq!(accepts(Path::new(name), RuntimeRequest::Virtual), Ok(()), "{name}");
         }
         let refused = accepts(Path::new("lock.rb"), RuntimeRequest::Virtual).unwrap_err();

@@ -301,25 +301,30 @@ mod tests {
     use crate::cli::args::{Cli, CliCommand};
     use crate::cluster::versions::fetched_versions;
 
-    fn ready_from(text: &str, words: &[&str]) -> Result<Ready, String> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("nightly.toml");
-        fs::write(&path, text).unwrap();
-        let words = ["harness", "suite", path.to_str().unwrap()]
-            .into_iter()
-            .chain(words.iter().copied());
+    /// What `harness suite` makes of these words.
+    fn ready_with(words: &[&str]) -> Result<Ready, String> {
+        let words = [&["harness", "suite"][..], words].concat();
         let CliCommand::Suite(args) = Cli::try_parse_from(words).unwrap().command else {
             panic!("it is a suite")
         };
         ready(&args).map_err(|failure| failure.sentence)
     }
 
+    fn ready_from(text: &str, words: &[&str]) -> Result<Ready, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("nightly.toml");
+        fs::write(&path, text).unwrap();
+        ready_with(&[&[path.to_str().unwrap()][..], words].concat())
+    }
+
+    /// Why a file is refused.
+    fn refused(text: &str, words: &[&str]) -> String {
+        ready_from(text, words).err().unwrap_or_default()
+    }
+
     #[test]
     fn the_matrix_of_versions_can_be_run_and_has_each_version_that_can_be_fetched() {
-        let CliCommand::Suite(args) = Cli::try_parse_from(["harness", "suite", "--versions"]).unwrap().command else {
-            panic!("it is a suite")
-        };
-        let ready = ready(&args).map_err(|failure| failure.sentence).unwrap();
+        let ready = ready_with(&["--versions"]).unwrap();
         for backend in backends::all() {
             for version in fetched_versions(backend.name()) {
                 let is_of = |job: &&Job| {
@@ -337,25 +342,18 @@ mod tests {
 
     #[test]
     fn a_row_that_run_would_refuse_is_refused_before_anything_starts() {
+        let row = "[[row]]\nbackend = \"zk\"\nrecipe = \"zk-polling\"\n";
+        let of_row = |more: &str| format!("{row}{more}");
         let wrong = [
-            ("[[row]]\nname = \"a\"", "--backend"),
-            ("[[row]]\nbackend = \"zk\"\nrecipe = \"zk-poling\"", "zk-polling"),
-            (
-                "[[row]]\nbackend = \"zk\"\nrecipe = \"zk-polling\"\ntime = \"3\"",
-                "not a duration",
-            ),
-            (
-                "[[row]]\nbackend = \"zk\"\nrecipe = \"zk-polling\"\nfault = \"partition\"\ntime = \"5s\"",
-                "too short",
-            ),
-            (
-                "[[row]]\nbackend = \"zk\"\nrecipe = \"zk-polling\"\nresults = \"x\"",
-                "no key `results`",
-            ),
-            ("name = \"nothing\"", "no row"),
+            ("[[row]]\nname = \"a\"".to_owned(), "--backend"),
+            (row.replace("polling", "poling"), "zk-polling"),
+            (of_row("time = \"3\""), "not a duration"),
+            (of_row("fault = \"partition\"\ntime = \"5s\""), "too short"),
+            (of_row("results = \"x\""), "no key `results`"),
+            ("name = \"nothing\"".to_owned(), "no row"),
         ];
         for (text, words) in wrong {
-            let sentence = ready_from(text, &[]).err().unwrap_or_default();
+            let sentence = refused(&text, &[]);
             assert!(sentence.contains(words), "{text}: {sentence}");
         }
     }
@@ -379,7 +377,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let results = folder.path().to_str().unwrap();
         let words = ["--results", results, "--rerun-unsure"];
-        assert!(ready_from(TWO, &words).err().unwrap().contains("no record"));
+        assert!(refused(TWO, &words).contains("no record"));
         let mut record = ready_from(TWO, &[]).unwrap().record;
         let keep = |record: &Record| {
             let suite = folder.path().join("20261122-0700-nightly");
@@ -394,7 +392,7 @@ mod tests {
         assert_eq!(again.jobs.len(), 1);
         record.rows[1].judged = RowOutcome::AsExpected;
         keep(&record);
-        assert!(ready_from(TWO, &words).err().unwrap().contains("nothing to run again"));
+        assert!(refused(TWO, &words).contains("nothing to run again"));
     }
 
     #[test]
@@ -412,22 +410,15 @@ mod tests {
 
         // what no runtime takes is wrong, and so is a row that asks for models itself
         let wrong = MIXED.replace("zk-curator", "zk-courator");
-        assert!(ready_from(&wrong, &models).err().unwrap().contains("zk-courator"));
+        assert!(refused(&wrong, &models).contains("zk-courator"));
         let own = MIXED.replace("\"local\"", "\"simulated\"");
-        assert!(ready_from(&own, &[]).err().unwrap().contains("zk-curator"));
+        assert!(refused(&own, &[]).contains("zk-curator"));
         let virtual_time = ready_from(MIXED, &["--set", "runtime=virtual"]).unwrap().record;
         assert_eq!(virtual_time.wanted, ["zk-polling / none", "zk-curator / none"]);
-        assert!(
-            virtual_time.left_out[0].why.starts_with("server-replace"),
-            "{:?}",
-            virtual_time.left_out
-        );
-        let none = ready_from(MIXED, &["--set", "runtime=simulated", "--filter", "curator"]);
-        assert!(
-            none.err()
-                .unwrap()
-                .contains("no row with such a name that the runtime of --set can run: zk-curator is")
-        );
+        let left = &virtual_time.left_out;
+        assert!(left[0].why.starts_with("server-replace"), "{left:?}");
+        let none = refused(MIXED, &["--set", "runtime=simulated", "--filter", "curator"]);
+        assert!(none.contains("no row with such a name that the runtime of --set can run: zk-curator is"));
     }
 
     #[test]
@@ -435,6 +426,6 @@ mod tests {
         let set = ready_from(TWO, &["--set", "time=9s", "--set", "reentrant=true"]).unwrap();
         assert!(set.jobs.iter().all(|job| job.time == Duration::from_secs(9)));
         assert!(set.jobs[0].row.words().contains(&"--reentrant".into()));
-        assert!(ready_from(TWO, &["--set", "tyme=9s"]).err().unwrap().contains("`time`"));
+        assert!(refused(TWO, &["--set", "tyme=9s"]).contains("`time`"));
     }
 }

@@ -91,8 +91,8 @@ impl Version {
     }
 
     /// The folder of its hunts.
-    fn place(&self, folder: &Path) -> PathBuf {
-        folder.join(self.file.file_stem().unwrap_or_default())
+    fn place(&self) -> PathBuf {
+        self.file.with_extension("")
     }
 
     fn keep(&self) -> Result<(), Failure> {
@@ -124,9 +124,9 @@ pub fn survey(args: &SurveyArgs) -> Result<Exit, Failure> {
             }
             versions.push(begun(args, &folder, &locks, (lock, version))?);
         }
-        hunt_all(args, &folder, &versions, &stop).await?;
+        hunt_all(args, &versions, &stop).await?;
         if args.shrink {
-            shrink_all(args, &folder, &versions, &stop).await?;
+            shrink_all(args, &versions, &stop).await?;
         }
         Ok(*stop.borrow())
     })?;
@@ -230,10 +230,8 @@ fn begun(
             }
         }
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            return Err(Failure::environment(format!(
-                "could not read {}: {error}",
-                file.display()
-            )));
+            let why = format!("could not read {}: {error}", file.display());
+            return Err(Failure::environment(why));
         }
         _ => {}
     }
@@ -248,12 +246,7 @@ fn begun(
 }
 
 /// Makes all hunts that are missing.
-async fn hunt_all(
-    args: &SurveyArgs,
-    folder: &Path,
-    versions: &[Version],
-    stop: &watch::Receiver<bool>,
-) -> Result<(), Failure> {
+async fn hunt_all(args: &SurveyArgs, versions: &[Version], stop: &watch::Receiver<bool>) -> Result<(), Failure> {
     let mut jobs = Vec::new();
     for version in versions.iter().filter(|version| version.client.is_some()) {
         for promise in PROMISES {
@@ -268,7 +261,7 @@ async fn hunt_all(
     }
     let (all, began) = (jobs.len(), Instant::now());
     let mut done = stream::iter(jobs)
-        .map(|job| hunt(folder, job, stop.clone()))
+        .map(|job| hunt(job, stop.clone()))
         .buffer_unordered(args.jobs.into());
     let mut count: u32 = 0;
     while let Some(made) = done.next().await {
@@ -287,21 +280,16 @@ async fn hunt_all(
 }
 
 /// Cuts down all finds that are not.
-async fn shrink_all(
-    args: &SurveyArgs,
-    folder: &Path,
-    versions: &[Version],
-    stop: &watch::Receiver<bool>,
-) -> Result<(), Failure> {
+async fn shrink_all(args: &SurveyArgs, versions: &[Version], stop: &watch::Receiver<bool>) -> Result<(), Failure> {
     let mut jobs = Vec::new();
     for version in versions.iter().filter(|version| version.lock.runtime() == "virtual") {
-        let left = shrunk_finds::left(&version.record(), &version.place(folder));
+        let left = shrunk_finds::left(&version.record(), &version.place());
         jobs.extend(left.into_iter().map(|found| (version, found)));
     }
     let all = jobs.len();
     let shrink = |(version, found): (_, FoundRun)| async move {
         let version: &Version = version;
-        let result = shrunk_finds::shrink(&found, &version.place(folder), stop.clone()).await;
+        let result = shrunk_finds::shrink(&found, &version.place(), stop.clone()).await;
         (version, found, result)
     };
     let mut done = stream::iter(jobs).map(shrink).buffer_unordered(args.jobs.into());
@@ -330,16 +318,12 @@ async fn shrink_all(
 }
 
 /// One hunt, as a user would type it. `None`: it was interrupted, or does not concern the lock.
-async fn hunt<'a>(
-    folder: &Path,
-    job: SurveyJob<'a>,
-    stop: watch::Receiver<bool>,
-) -> Result<Option<(&'a Version, SurveyHunt)>, Failure> {
+async fn hunt(job: SurveyJob<'_>, stop: watch::Receiver<bool>) -> Result<Option<(&Version, SurveyHunt)>, Failure> {
     let SurveyJob { version, promise, with } = job;
     if *stop.borrow() || !version.record().concerns(&promise, &version.lock) {
         return Ok(None);
     }
-    let place = version.place(folder).join(promise.name);
+    let place = version.place().join(promise.name);
     if place.exists() {
         fs::remove_dir_all(&place).map_err(|error| Failure::environment(format!("{}: {error}", place.display())))?;
     }
@@ -377,11 +361,9 @@ async fn hunt<'a>(
 }
 
 fn progress(version: &Version, hunt: &SurveyHunt) -> String {
-    let finds: Vec<String> = hunt
-        .finds
-        .iter()
-        .map(|find| format!("{} ({})", find.name(), find.count))
-        .collect();
+    let finds = hunt.finds.iter();
+    let finds = finds.map(|find| format!("{} ({})", find.name(), find.count));
+    let finds: Vec<String> = finds.collect();
     let found = match (&hunt.error, finds.is_empty()) {
         (Some(error), true) if hunt.counts.held == 0 => error.lines().next().unwrap_or_default().to_owned(),
         (_, true) => format!("nothing in {} of {}", hunt.counts.held, hunt.counts.experiments),

@@ -118,31 +118,27 @@ impl Config {
         })
     }
 
-    /// What cannot be combined with these options, each with what to do.
-    pub fn refused_of_attach(&self) -> Vec<(bool, String)> {
+    /// Refuses what cannot be combined with these options, each with what to do.
+    pub fn check_attach(&self) -> Result<(), String> {
         let attach = &self.attach;
-        vec![
-            (
-                attach.is_attached() && self.runtime != RuntimeRequest::Auto,
-                "--servers are running already, so --runtime has nothing to start\nhint: leave --runtime out".into(),
-            ),
-            (
-                attach.servers.len() > MAX_NODES as usize,
-                format!(
-                    "--servers has {} servers; a run has at most {MAX_NODES}",
-                    attach.servers.len()
-                ),
-            ),
-            (
-                attach.advertise.is_some() && self.proxy.is_toxiproxy(),
-                "--advertise is for the built-in proxy; a Toxiproxy has its own addresses\nhint: --proxy builtin"
-                    .into(),
-            ),
-            (
-                attach.advertise.is_some() && self.runtime == RuntimeRequest::Simulated,
-                "--advertise is for clients on other hosts, and simulated servers have none".into(),
-            ),
-        ]
+        if attach.is_attached() && self.runtime != RuntimeRequest::Auto {
+            let why = "--servers are running already, so --runtime has nothing to start\nhint: leave --runtime out";
+            return Err(why.into());
+        }
+        let servers = attach.servers.len();
+        if servers > MAX_NODES as usize {
+            return Err(format!(
+                "--servers has {servers} servers; a run has at most {MAX_NODES}"
+            ));
+        }
+        if attach.advertise.is_some() && self.proxy.is_toxiproxy() {
+            let why = "--advertise is for the built-in proxy; a Toxiproxy has its own addresses\nhint: --proxy builtin";
+            return Err(why.into());
+        }
+        if attach.advertise.is_some() && self.runtime == RuntimeRequest::Simulated {
+            return Err("--advertise is for clients on other hosts, and simulated servers have none".into());
+        }
+        Ok(())
     }
 }
 
@@ -155,16 +151,7 @@ mod tests {
         for right in ["10.0.0.5:6379", "db-1.example.org:5432", "[::1]:2181"] {
             assert_eq!(host_and_port(right).as_deref(), Ok(right));
         }
-        for wrong in [
-            "",
-            "6379",
-            "host",
-            "host:",
-            ":6379",
-            "host:0",
-            "host:70000",
-            "redis://h:x",
-        ] {
+        for wrong in ",6379,host,host:,:6379,host:0,host:70000,redis://h:x".split(',') {
             assert!(host_and_port(wrong).is_err(), "{wrong}");
         }
     }
@@ -177,9 +164,7 @@ mod tests {
             ..Attach::default()
         };
         assert_eq!(attached.stored("l0"), "harness-1a2b3c4d-l0");
-        assert_eq!(
-            (attached.plain("harness-1a2b3c4d-l0"), attached.plain("l7")),
-            ("l0", "l7")
-        );
+        let plain = ["harness-1a2b3c4d-l0", "l7"].map(|stored| attached.plain(stored));
+        assert_eq!(plain, ["l0", "l7"]);
     }
 }

@@ -76,36 +76,29 @@ impl Demand {
         let usual = if config.has_any_fault() && has_tries { TRIES } else { 0 };
         let tries = config.mix.tries.unwrap_or(usual);
         let who = config.recipe_name();
-        let refused = [
-            (
-                reads > 0 && contract.read == Some(false),
-                format!(
-                    "--reads needs a read mode, and {who} has none\nhint: --recipe zk-read-write, or a --client that promises read=true"
-                ),
-            ),
-            (
-                reads > 0 && contract.permits.is_some(),
-                format!("--reads needs a lock with modes, and {who} has permits: no model has both"),
-            ),
-            (
-                tries > 0 && contract.tries == Some(false),
-                format!("--tries needs a try-lock, and {who} promises tries=false"),
-            ),
-            (
-                tries > 0 && (is_shared || (reentrant && !foreign)),
+        if reads > 0 && contract.read == Some(false) {
+            return Err(format!(
+                "--reads needs a read mode, and {who} has none\nhint: --recipe zk-read-write, or a --client that promises read=true"
+            ));
+        }
+        if reads > 0 && contract.permits.is_some() {
+            return Err(format!(
+                "--reads needs a lock with modes, and {who} has permits: no model has both"
+            ));
+        }
+        if tries > 0 && contract.tries == Some(false) {
+            return Err(format!("--tries needs a try-lock, and {who} promises tries=false"));
+        }
+        if tries > 0 && (is_shared || (reentrant && !foreign)) {
+            return Err(
                 "--tries needs an exclusive lock: no model has `busy` answers of shared or reentrant locks".into(),
-            ),
-            (
-                reads > 0 && reentrant && !foreign,
-                "--reentrant cannot be combined with --reads: no model has both".into(),
-            ),
-            (
-                contract.permits == Some(0),
-                format!("{who} promises permits=0: a lock that no client can hold"),
-            ),
-        ];
-        if let Some((_, sentence)) = refused.into_iter().find(|(refused, _)| *refused) {
-            return Err(sentence);
+            );
+        }
+        if reads > 0 && reentrant && !foreign {
+            return Err("--reentrant cannot be combined with --reads: no model has both".into());
+        }
+        if contract.permits == Some(0) {
+            return Err(format!("{who} promises permits=0: a lock that no client can hold"));
         }
         Ok(Self {
             reads,

@@ -47,55 +47,54 @@ impl Config {
         )
     }
 
-    /// What cannot be combined with `--tls`, each with what to do.
-    pub fn refused_of_tls(&self) -> Vec<(bool, String)> {
-        vec![
-            (
-                self.tls && self.attach.is_attached(),
-                "--tls is for servers that harness starts: it has no certificates for those of --servers\nhint: leave --tls out; clients can speak TLS through the links, which then cannot read messages".to_owned(),
-            ),
-            (
-                self.tls && self.topology != Topology::Plain,
-                "--tls does not work with --topology sentinel and cluster yet: sentinels and replicas would not speak it\nhint: leave one of the two out".to_owned(),
-            ),
-            (
-                self.tls && !self.attach.is_attached() && !self.backend.software.speaks_tls,
-                format!(
-                    "--tls is for {}, and not for {} yet",
-                    backends::names(" and ", |backend| backend.software.speaks_tls),
-                    self.backend
-                ),
-            ),
-        ]
+    /// Refuses what cannot be combined with `--tls`, each with what to do.
+    pub fn check_tls(&self) -> Result<(), String> {
+        if !self.tls {
+            return Ok(());
+        }
+        if self.attach.is_attached() {
+            return Err("--tls is for servers that harness starts: it has no certificates for those of --servers\nhint: leave --tls out; clients can speak TLS through the links, which then cannot read messages".into());
+        }
+        if self.topology != Topology::Plain {
+            return Err("--tls does not work with --topology sentinel and cluster yet: sentinels and replicas would not speak it\nhint: leave one of the two out".into());
+        }
+        if !self.backend.software.speaks_tls {
+            return Err(format!(
+                "--tls is for {}, and not for {} yet",
+                backends::names(" and ", |backend| backend.software.speaks_tls),
+                self.backend
+            ));
+        }
+        Ok(())
     }
 
-    /// What cannot be combined with `--auth`, each with what to do.
-    pub fn refused_of_auth(&self) -> Vec<(bool, String)> {
-        let unknown = matches!(self.backend.software.guard, LoginGuard::Unknown);
-        let variables = self.backend.id.map_or(String::new(), |id| {
-            let variables = id.login_variables();
-            format!(
-                "\nhint: leave --auth out, and set {} and {}",
-                variables.user, variables.password
-            )
-        });
-        vec![
-            (
-                self.auth && self.attach.is_attached(),
-                format!("--auth is for servers that harness starts; those of --servers have their own logins{variables}"),
-            ),
-            (
-                self.auth && self.topology != Topology::Plain,
-                "--auth does not work with --topology sentinel and cluster yet: sentinels and replicas would not log in\nhint: leave one of the two out".to_owned(),
-            ),
-            (
-                self.auth && !self.attach.is_attached() && unknown,
+    /// Refuses what cannot be combined with `--auth`, each with what to do.
+    pub fn check_auth(&self) -> Result<(), String> {
+        if !self.auth {
+            return Ok(());
+        }
+        if self.attach.is_attached() {
+            let variables = self.backend.id.map_or(String::new(), |id| {
+                let variables = id.login_variables();
                 format!(
-                    "--auth is for the stores of harness; {} is described in a file, which cannot say how logins are made",
-                    self.backend
-                ),
-            ),
-        ]
+                    "\nhint: leave --auth out, and set {} and {}",
+                    variables.user, variables.password
+                )
+            });
+            return Err(format!(
+                "--auth is for servers that harness starts; those of --servers have their own logins{variables}"
+            ));
+        }
+        if self.topology != Topology::Plain {
+            return Err("--auth does not work with --topology sentinel and cluster yet: sentinels and replicas would not log in\nhint: leave one of the two out".into());
+        }
+        if matches!(self.backend.software.guard, LoginGuard::Unknown) {
+            return Err(format!(
+                "--auth is for the stores of harness; {} is described in a file, which cannot say how logins are made",
+                self.backend
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -119,11 +118,7 @@ mod tests {
         config.auth = true;
         assert!(config.login().is_some() && config.login() != config.login());
         config.attach.servers = vec!["h:1".into()];
-        let refused: Vec<String> = config
-            .refused_of_auth()
-            .into_iter()
-            .filter_map(|(is, why)| is.then_some(why))
-            .collect();
-        assert!(refused.len() == 1 && refused[0].contains("ZK_PASSWORD"), "{refused:?}");
+        let refused = config.check_auth().unwrap_err();
+        assert!(refused.contains("ZK_PASSWORD"), "{refused}");
     }
 }

@@ -14,12 +14,14 @@ pub fn read(text: &str) -> Result<String, String> {
 }
 
 impl Config {
-    /// Versions of which there are no programs, for runs that need programs.
-    pub fn refused_of_version(&self) -> Vec<(bool, String)> {
+    /// Refuses versions of which there are no programs, for runs that need programs.
+    pub fn check_version(&self) -> Result<(), String> {
         let needs_programs = matches!(self.runtime, RuntimeRequest::Local | RuntimeRequest::Virtual);
         let asked = self.server_version.as_deref().filter(|_| needs_programs);
-        let unknown = asked.and_then(|version| unknown_version(self.backend.software, version));
-        unknown.map(|why| (true, why)).into_iter().collect()
+        match asked.and_then(|version| unknown_version(self.backend.software, version)) {
+            Some(why) => Err(why),
+            None => Ok(()),
+        }
     }
 }
 
@@ -47,7 +49,7 @@ mod tests {
                 runtime,
                 ..Config::example()
             };
-            config.refused_of_version().into_iter().map(|(_, why)| why).next()
+            config.check_version().err()
         };
         assert_eq!(refused(RuntimeRequest::Local, "6.2"), None);
         assert_eq!(refused(RuntimeRequest::Docker, "6.3"), None);

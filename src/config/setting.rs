@@ -51,6 +51,16 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// The value of an option that takes one.
+    pub fn of(name: &str, value: String, origin: SettingOrigin) -> Self {
+        let (name, switch) = (name.to_owned(), false);
+        Self {
+            option: OptionName { name, switch },
+            value: Some(value),
+            origin,
+        }
+    }
+
     /// Reads the value of an option in a file; the line of `at` is where it is written.
     fn read(
         option: &OptionName,
@@ -60,7 +70,7 @@ impl Setting {
         let name = &option.name;
         if !option.switch && matches!(at.value, TomlValue::Switch(_)) {
             let sentence = format!("`{name}` takes a value, not true or false");
-            return Err(TomlError::at(at.line, sentence));
+            return Err(at.error(sentence));
         }
         let value = match option.switch {
             true => at.switch(name)?.to_string(),
@@ -115,7 +125,7 @@ fn text(name: &str, at: &At<TomlValue>) -> Result<String, TomlError> {
             let words: Result<Vec<String>, TomlError> = items.iter().map(|item| text(name, item)).collect();
             Ok(words?.join(","))
         }
-        TomlValue::Table(_) => Err(TomlError::at(at.line, format!("`{name}` takes a value, not a table"))),
+        TomlValue::Table(_) => Err(at.error(format!("`{name}` takes a value, not a table"))),
     }
 }
 

@@ -4,8 +4,9 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
+use super::attach::MAX_NODES;
 use super::suggest::unknown_word;
-use super::toml::{At, TomlError, TomlTable, TomlValue, read, refuse_unknown};
+use super::toml::{At, TomlError, TomlTable, TomlValue, is_on, read, refuse_unknown};
 use crate::backends::Backend;
 use crate::backends::described::{
     self, MemberList, OF_A_QUESTION, OF_A_SERVER, OF_ALL_SERVERS, OF_ITS_START, ReadyWhen, RoleQuestion, StoreCommand,
@@ -13,23 +14,7 @@ use crate::backends::described::{
 };
 use crate::cluster::KillSignal;
 
-const KEYS: &[&str] = &[
-    "name",
-    "product",
-    "nodes",
-    "ports",
-    "keeps-data",
-    "kill",
-    "local",
-    "docker",
-    "env",
-    "files",
-    "members",
-    "ready",
-    "role",
-    "observer",
-    "data",
-];
+const KEYS: &str = "name product nodes ports keeps-data kill local docker env files members ready role observer data";
 
 /// How a backend is told from a file.
 const EXTENSION: &str = ".toml";
@@ -65,29 +50,27 @@ pub fn built_in() -> &'static [&'static Backend] {
 /// Reads the text of the file at `file`.
 fn describe(text: &str, file: &Path) -> Result<StoreDescription, TomlError> {
     let table = read(text)?;
-    refuse_unknown(&table, KEYS.iter().copied())?;
-    let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let name = match table.get("name") {
-        Some(at) => at.text("name")?.to_owned(),
-        None => stem.to_lowercase(),
-    };
-    if name.is_empty()
-        || !name
-            .chars()
-            .all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-')
-    {
+    refuse_unknown(&table, KEYS.split(' '))?;
+    let stem = || file.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
+    let name = text_of(&table, "name")?.unwrap_or_else(stem);
+    if name.is_empty() || !name.chars().all(is_plain) {
         let line = table.get("name").map_or(1, |at| at.line);
         let sentence = format!("`name` is {name:?}; it takes small letters, digits and dashes");
         return Err(TomlError::at(line, sentence));
     }
     let lists = member_lists(&table)?;
-    let names: Vec<String> = lists.iter().map(|list| list.name.clone()).collect();
-    let lists_named: Vec<&str> = names.iter().map(String::as_str).collect();
+    let lists_named: Vec<String> = lists.iter().map(|list| list.name.clone()).collect();
+    let lists_named: Vec<&str> = lists_named.iter().map(String::as_str).collect();
     let of_start = places(&[OF_A_SERVER, OF_ITS_START, &lists_named]);
     let of_question = places(&[OF_A_SERVER, OF_A_QUESTION, &lists_named]);
     let of_all = places(&[OF_ALL_SERVERS]);
     let ports = ports(&table)?;
-    let (local, docker) = runtimes(&table, &of_start)?;
+    let local = inner(&table, "local", &["command"])?;
+    let local = local
+        .map(|at| command(required(at, "local", "command")?, &of_start))
+        .transpose()?;
+    let docker = inner(&table, "docker", &["image", "command"])?;
+    let docker = docker.map(|at| docker_server(at, &of_start)).transpose()?;
     if local.is_none() && docker.is_none() {
         let sentence = "a store needs a [local] command or a [docker] image\nhint: docs/stores.md";
         return Err(TomlError::at(1, sentence));
@@ -98,9 +81,7 @@ fn describe(text: &str, file: &Path) -> Result<StoreDescription, TomlError> {
         file: Some(file.to_owned()),
         nodes: nodes(&table)?,
         ports,
-        keeps_data: table
-            .get("keeps-data")
-            .map_or(Ok(false), |at| at.switch("keeps-data"))?,
+        keeps_data: is_on(&table, "keeps-data")?,
         kill: kill(&table)?,
         local,
         docker,
@@ -110,11 +91,16 @@ fn describe(text: &str, file: &Path) -> Result<StoreDescription, TomlError> {
         ready: ready(&table, &of_question)?,
         role: role(&table, &of_question)?,
         observer: inner(&table, "observer", &["command"])?
-            .map(|inner| required(inner, "observer", "command", &of_all))
+            .map(|at| template(required(at, "observer", "command")?, "command", &of_all))
             .transpose()?,
         holds: in_data(&table, "holds", &of_all)?,
         remove: in_data(&table, "remove", &of_all)?,
     })
+}
+
+/// Whether a letter can be part of a name.
+fn is_plain(letter: char) -> bool {
+    matches!(letter, 'a'..='z' | '0'..='9' | '-')
 }
 
 /// Placeholders that are known in one place.
@@ -126,17 +112,10 @@ fn places<'a>(groups: &[&[&'a str]]) -> Vec<&'a str> {
 fn template(at: &At<TomlValue>, key: &str, known: &[&str]) -> Result<Template, TomlError> {
     Template::read(at.text(key)?, |name| known.contains(&name)).map_err(|name| {
         let all: Vec<String> = known.iter().map(|name| format!("{{{name}}}")).collect();
-        let otherwise = format!(
-            "a literal brace is written twice; the placeholders here are {}",
-            all.join(" ")
-        );
-        let sentence = unknown_word(
-            "placeholder",
-            &format!("{{{name}}}"),
-            all.iter().map(String::as_str),
-            &otherwise,
-        );
-        TomlError::at(at.line, sentence)
+        let places = all.join(" ");
+        let otherwise = format!("a literal brace is written twice; the placeholders here are {places}");
+        let (typed, all) = (format!("{{{name}}}"), all.iter().map(String::as_str));
+        at.error(unknown_word("placeholder", &typed, all, &otherwise))
     })
 }
 
@@ -147,12 +126,10 @@ fn inner<'a>(table: &'a TomlTable, key: &str, keys: &[&'static str]) -> Result<O
     Ok(Some(at))
 }
 
-/// A text that a table must have.
-fn required(at: &At<TomlValue>, table: &str, key: &str, known: &[&str]) -> Result<Template, TomlError> {
-    match at.table(table)?.get(key) {
-        Some(text) => template(text, key, known),
-        None => Err(TomlError::at(at.line, format!("[{table}] has no `{key}`"))),
-    }
+/// The value of a key that a table must have.
+fn required<'a>(at: &'a At<TomlValue>, table: &str, key: &str) -> Result<&'a At<TomlValue>, TomlError> {
+    let value = at.table(table)?.get(key);
+    value.ok_or_else(|| at.error(format!("[{table}] has no `{key}`")))
 }
 
 fn text_of(table: &TomlTable, key: &str) -> Result<Option<String>, TomlError> {
@@ -162,22 +139,15 @@ fn text_of(table: &TomlTable, key: &str) -> Result<Option<String>, TomlError> {
 fn nodes(table: &TomlTable) -> Result<u32, TomlError> {
     let Some(at) = table.get("nodes") else { return Ok(1) };
     match at.count("nodes")? {
-        nodes @ 1..=super::attach::MAX_NODES => Ok(nodes),
-        _ => Err(TomlError::at(
-            at.line,
-            format!("`nodes` is from 1 to {}", super::attach::MAX_NODES),
-        )),
+        nodes @ 1..=MAX_NODES => Ok(nodes),
+        _ => Err(at.error(format!("`nodes` is from 1 to {MAX_NODES}"))),
     }
 }
 
 fn ports(table: &TomlTable) -> Result<Vec<u16>, TomlError> {
     let line = table.get("ports").map_or(1, |at| at.line);
-    let wrong = || {
-        TomlError::at(
-            line,
-            "`ports` is a list of one to three ports; the first one serves clients",
-        )
-    };
+    let sentence = "`ports` is a list of one to three ports; the first one serves clients";
+    let wrong = || TomlError::at(line, sentence);
     let list = table.get("ports").ok_or_else(wrong)?.list("ports")?;
     let port = |at: &At<TomlValue>| u16::try_from(at.count("ports")?).map_err(|_| wrong());
     let ports = list.iter().map(port).collect::<Result<Vec<u16>, TomlError>>()?;
@@ -194,10 +164,7 @@ fn kill(table: &TomlTable) -> Result<KillSignal, TomlError> {
     match at.text("kill")? {
         "SIGKILL" => Ok(KillSignal::Kill),
         "SIGTERM" => Ok(KillSignal::Terminate),
-        other => Err(TomlError::at(
-            at.line,
-            format!("`kill` is SIGKILL or SIGTERM, and not {other}"),
-        )),
+        other => Err(at.error(format!("`kill` is SIGKILL or SIGTERM, and not {other}"))),
     }
 }
 
@@ -208,34 +175,14 @@ fn command(at: &At<TomlValue>, known: &[&str]) -> Result<StoreCommand, TomlError
             let words = words.iter().map(|word| template(word, "command", known));
             words.collect::<Result<_, _>>().map(StoreCommand::Words)
         }
-        _ => Err(TomlError::at(
-            at.line,
-            "`command` is a line for the shell, or a list of words",
-        )),
+        _ => Err(at.error("`command` is a line for the shell, or a list of words")),
     }
 }
 
-type DockerServer = (String, Option<StoreCommand>);
-
-fn runtimes(table: &TomlTable, known: &[&str]) -> Result<(Option<StoreCommand>, Option<DockerServer>), TomlError> {
-    let local = match inner(table, "local", &["command"])? {
-        None => None,
-        Some(at) => match at.table("local")?.get("command") {
-            Some(words) => Some(command(words, known)?),
-            None => return Err(TomlError::at(at.line, "[local] has no `command`")),
-        },
-    };
-    let docker = match inner(table, "docker", &["image", "command"])? {
-        None => None,
-        Some(at) => {
-            let inner = at.table("docker")?;
-            let image = text_of(inner, "image")?;
-            let image = image.ok_or_else(|| TomlError::at(at.line, "[docker] has no `image`"))?;
-            let words = inner.get("command").map(|words| command(words, known)).transpose()?;
-            Some((image, words))
-        }
-    };
-    Ok((local, docker))
+fn docker_server(at: &At<TomlValue>, known: &[&str]) -> Result<(String, Option<StoreCommand>), TomlError> {
+    let image = required(at, "docker", "image")?.text("image")?.to_owned();
+    let words = at.table("docker")?.get("command").map(|words| command(words, known));
+    Ok((image, words.transpose()?))
 }
 
 /// A table whose keys are names.
@@ -255,11 +202,10 @@ fn files(table: &TomlTable, known: &[&str]) -> Result<Vec<(String, Template)>, T
     match files.iter().find(|(path, _)| leads_out(path)) {
         None => Ok(files),
         Some((path, _)) => {
-            let line = table["files"].table("files")?[path].line;
-            let sentence = format!(
+            let at = &table["files"].table("files")?[path];
+            Err(at.error(format!(
                 "the file {path:?} is not in the server's folder\nhint: `conf/server.conf` is {{folder}}/conf/server.conf"
-            );
-            Err(TomlError::at(line, sentence))
+            )))
         }
     }
 }
@@ -270,20 +216,19 @@ fn member_lists(table: &TomlTable) -> Result<Vec<MemberList>, TomlError> {
     };
     let mut lists = Vec::new();
     for (name, at) in at.table("members")? {
-        let letters =
-            |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-' || letter == '_';
+        let letters = |letter| is_plain(letter) || letter == '_';
         let taken = places(&[OF_A_SERVER, OF_ITS_START, OF_A_QUESTION]).contains(&name.as_str());
         if taken || !name.starts_with(|letter: char| letter.is_ascii_lowercase()) || !name.chars().all(letters) {
             let sentence = format!("`{name}` cannot name a list of members: the name is a new word of small letters");
-            return Err(TomlError::at(at.line, sentence));
+            return Err(at.error(sentence));
         }
         let list = at.table(name)?;
         refuse_unknown(list, ["each", "between", "others"])?;
         lists.push(MemberList {
             name: name.clone(),
-            each: required(at, name, "each", OF_A_SERVER)?,
+            each: template(required(at, name, "each")?, "each", OF_A_SERVER)?,
             between: text_of(list, "between")?.unwrap_or_else(|| ",".to_owned()),
-            others: list.get("others").map_or(Ok(false), |at| at.switch("others"))?,
+            others: is_on(list, "others")?,
         });
     }
     Ok(lists)
@@ -297,7 +242,7 @@ fn ready(table: &TomlTable, known: &[&str]) -> Result<ReadyWhen, TomlError> {
     match (inner.get("log"), inner.get("command")) {
         (Some(log), None) => Ok(ReadyWhen::Log(log.text("log")?.to_owned())),
         (None, Some(command)) => template(command, "command", known).map(ReadyWhen::Command),
-        _ => Err(TomlError::at(at.line, "[ready] has either `log` or `command`")),
+        _ => Err(at.error("[ready] has either `log` or `command`")),
     }
 }
 
@@ -316,7 +261,7 @@ fn role(table: &TomlTable, known: &[&str]) -> Result<Option<RoleQuestion>, TomlE
         }
     };
     Ok(Some(RoleQuestion {
-        command: required(at, "role", "command", known)?,
+        command: template(required(at, "role", "command")?, "command", known)?,
         leads,
     }))
 }
@@ -344,67 +289,49 @@ mod tests {
     #[test]
     fn the_shortest_file_is_a_store_of_one_server() {
         let store = described(LEAST).unwrap();
-        assert_eq!(
-            (store.name.as_str(), store.product.as_str(), store.nodes),
-            ("my-store", "my-store", 1)
-        );
-        assert_eq!(
-            (store.ready, store.keeps_data, store.kill),
-            (ReadyWhen::Connects, false, KillSignal::Kill)
-        );
+        assert_eq!([store.name.as_str(), store.product.as_str()], ["my-store"; 2]);
+        assert_eq!((store.nodes, store.keeps_data), (1, false));
+        assert_eq!((store.ready, store.kill), (ReadyWhen::Connects, KillSignal::Kill));
     }
 
     #[test]
     fn what_is_wrong_is_named_with_its_line_and_what_was_meant() {
-        for (text, named) in [
-            ("", "`ports`"),
-            ("ports = [80]", "[local] command or a [docker] image"),
-            (
-                "ports = [80]\nkeeps-data = \"yes\"\n[local]\ncommand = \"x\"",
-                "line 2: `keeps-data` must be true or false",
-            ),
+        let refused = |text: &str, named: &str| {
+            let sentence = described(text).unwrap_err();
+            assert!(sentence.contains(named), "{text}: {sentence}");
+        };
+        refused("", "`ports`");
+        refused("ports = [80]", "[local] command or a [docker] image");
+        for (line, named) in [
+            ("keeps-data = \"yes\"", "line 1: `keeps-data` must be true or false"),
             (
                 "prots = [80]",
                 "line 1: there is no key `prots`\nhint: did you mean `ports`?",
             ),
+            ("name = \"My Store\"", "small letters"),
+            ("nodes = 30", "from 1 to 9"),
+            ("kill = \"SIGHUP\"", "SIGKILL or SIGTERM"),
+        ] {
+            refused(&format!("{line}\n{LEAST}"), named);
+        }
+        for (lines, named) in [
+            ("[local]\ncomand = \"x\"", "line 3: there is no key `comand`"),
             (
-                "ports = [80]\n[local]\ncomand = \"x\"",
-                "line 3: there is no key `comand`",
-            ),
-            (
-                "ports = [80]\n[local]\ncommand = \"x {prot}\"",
+                "[local]\ncommand = \"x {prot}\"",
                 "line 3: there is no placeholder `{prot}`\nhint: did you mean `{port}`?",
             ),
-            (
-                "ports = [80]\n[docker]\ncommand = \"x\"",
-                "line 2: [docker] has no `image`",
-            ),
-            ("ports = [80, 0]\n[local]\ncommand = \"x\"", "one to three ports"),
-            ("name = \"My Store\"\nports = [80]", "small letters"),
-            ("nodes = 30\nports = [80]\n[local]\ncommand = \"x\"", "from 1 to 9"),
-            (
-                "kill = \"SIGHUP\"\nports = [80]\n[local]\ncommand = \"x\"",
-                "SIGKILL or SIGTERM",
-            ),
-            (
-                "ports = [80]\n[local]\ncommand = \"x\"\n[ready]\nlog = \"a\"\ncommand = \"b\"",
-                "either `log` or `command`",
-            ),
-            (
-                "ports = [80]\n[local]\ncommand = \"x\"\n[files]\n\"../x\" = \"\"",
-                "line 5: the file \"../x\"",
-            ),
-            (
-                "ports = [80]\n[local]\ncommand = \"x\"\n[members]\nport = { each = \"{host}\" }",
-                "`port` cannot name a list",
-            ),
-            (
-                "ports = [80]\n[local]\ncommand = \"x\"\n[observer]\ncommand = \"watch {node}\"",
-                "`{node}`",
-            ),
+            ("[docker]\ncommand = \"x\"", "line 2: [docker] has no `image`"),
         ] {
-            let sentence = described(text).unwrap_err();
-            assert!(sentence.contains(named), "{text}: {sentence}");
+            refused(&format!("ports = [80]\n{lines}"), named);
+        }
+        refused(&LEAST.replace("[80]", "[80, 0]"), "one to three ports");
+        for (lines, named) in [
+            ("[ready]\nlog = \"a\"\ncommand = \"b\"", "either `log` or `command`"),
+            ("[files]\n\"../x\" = \"\"", "line 5: the file \"../x\""),
+            ("[members]\nport = { each = \"{host}\" }", "`port` cannot name a list"),
+            ("[observer]\ncommand = \"watch {node}\"", "`{node}`"),
+        ] {
+            refused(&format!("{LEAST}{lines}"), named);
         }
     }
 
@@ -414,27 +341,15 @@ mod tests {
         let mut names = Vec::new();
         for samples in ["workloads/stores", "workloads/stores/not-run", "tests/stores"] {
             let entries = std::fs::read_dir(folder.join(samples)).unwrap().flatten();
-            for path in entries
-                .map(|entry| entry.path())
-                .filter(|path| path.extension().is_some_and(|is| is == "toml"))
-            {
+            let paths = entries.map(|entry| entry.path());
+            for path in paths.filter(|path| path.extension().is_some_and(|is| is == "toml")) {
                 let text = std::fs::read_to_string(&path).unwrap();
                 let store = describe(&text, &path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
                 names.push(store.name);
             }
         }
         names.sort();
-        assert_eq!(
-            names,
-            [
-                "consul",
-                "hazelcast",
-                "http-lock",
-                "kube-lease",
-                "kube-lease",
-                "mongodb",
-                "postgres"
-            ]
-        );
+        let expected = "consul hazelcast http-lock kube-lease kube-lease mongodb postgres";
+        assert_eq!(names.join(" "), expected);
     }
 }

@@ -102,13 +102,23 @@ pub fn refuse_unknown<'a>(table: &TomlTable, known: impl IntoIterator<Item = &'a
     let unknown = table.iter().filter(|(key, _)| !known.contains(&key.as_str()));
     match unknown.min_by_key(|(_, at)| at.line) {
         None => Ok(()),
-        Some((key, at)) => Err(TomlError::at(at.line, unknown_word("key", key, known, ""))),
+        Some((key, at)) => Err(at.error(unknown_word("key", key, known, ""))),
     }
 }
 
+/// Whether a switch is there, and on.
+pub fn is_on(table: &TomlTable, key: &str) -> Result<bool, TomlError> {
+    table.get(key).map_or(Ok(false), |at| at.switch(key))
+}
+
 impl At<TomlValue> {
+    /// What is wrong with it.
+    pub fn error(&self, sentence: impl Into<String>) -> TomlError {
+        TomlError::at(self.line, sentence)
+    }
+
     fn wrong(&self, key: &str, expected: &str) -> TomlError {
-        TomlError::at(self.line, format!("`{key}` must be {expected}"))
+        self.error(format!("`{key}` must be {expected}"))
     }
 
     pub fn text(&self, key: &str) -> Result<&str, TomlError> {
@@ -156,10 +166,8 @@ mod tests {
     fn an_unknown_key_is_answered_with_its_line_and_the_nearest() {
         let table = read("time = \"10s\"\n\nleese = \"1s\"\n").unwrap();
         let error = refuse_unknown(&table, ["lease", "time"]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "line 3: there is no key `leese`\nhint: did you mean `lease`?"
-        );
+        let told = "line 3: there is no key `leese`\nhint: did you mean `lease`?";
+        assert_eq!(error.to_string(), told);
         assert!(refuse_unknown(&table, ["leese", "time"]).is_ok());
     }
 
@@ -181,13 +189,9 @@ mod tests {
     #[test]
     fn a_value_of_another_kind_is_refused_with_what_it_should_be() {
         let table = read("retries = \"many\"").unwrap();
-        assert!(
-            table["retries"]
-                .count("retries")
-                .unwrap_err()
-                .sentence
-                .contains("whole number")
-        );
-        assert!(table["retries"].switch("retries").is_err());
+        let retries = &table["retries"];
+        let error = retries.count("retries").unwrap_err();
+        assert!(error.sentence.contains("whole number"));
+        assert!(retries.switch("retries").is_err());
     }
 }

@@ -14,32 +14,25 @@ impl Config {
         OtherVersion::read(version).ok()
     }
 
-    /// What cannot be combined with it, each with what to do.
-    pub fn refused_of_upgrade(&self) -> Vec<(bool, String)> {
+    /// Refuses what cannot be combined with it, each with what to do.
+    pub fn check_upgrade(&self) -> Result<(), String> {
         let asked = self.faults.iter().filter(|fault| fault.name == UPGRADE_FAULT);
-        let version = self.upgrade();
-        vec![
-            (
-                asked.count() > 1,
-                format!(
-                    "{UPGRADE_FAULT} is named twice, and a run upgrades its servers only once\n\
-                     hint: make a run for each version; --image NEW with {UPGRADE_FAULT}=OLD is a downgrade"
-                ),
-            ),
-            (
-                self.runtime == RuntimeRequest::Local && matches!(version, Some(OtherVersion::Image(_))),
-                format!(
-                    "{UPGRADE_FAULT} to an image needs containers\n\
-                     hint: --runtime docker, or {UPGRADE_FAULT}=/FOLDER with the programs of local servers"
-                ),
-            ),
-            (
-                self.runtime == RuntimeRequest::Docker && matches!(version, Some(OtherVersion::Folder(_))),
-                format!(
-                    "{UPGRADE_FAULT} to the programs in a folder needs local servers\n\
-                     hint: --runtime local, or {UPGRADE_FAULT}=IMAGE:TAG for containers"
-                ),
-            ),
-        ]
+        if asked.count() > 1 {
+            return Err(format!(
+                "{UPGRADE_FAULT} is named twice, and a run upgrades its servers only once\n\
+                 hint: make a run for each version; --image NEW with {UPGRADE_FAULT}=OLD is a downgrade"
+            ));
+        }
+        match (self.runtime, self.upgrade()) {
+            (RuntimeRequest::Local, Some(OtherVersion::Image(_))) => Err(format!(
+                "{UPGRADE_FAULT} to an image needs containers\n\
+                 hint: --runtime docker, or {UPGRADE_FAULT}=/FOLDER with the programs of local servers"
+            )),
+            (RuntimeRequest::Docker, Some(OtherVersion::Folder(_))) => Err(format!(
+                "{UPGRADE_FAULT} to the programs in a folder needs local servers\n\
+                 hint: --runtime local, or {UPGRADE_FAULT}=IMAGE:TAG for containers"
+            )),
+            _ => Ok(()),
+        }
     }
 }

@@ -312,8 +312,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::hunt::record::ExperimentOutcome;
-    use crate::hunt::record::tests::result;
+    use crate::hunt::record::tests::{diagnosis_of, result};
 
     const LIMITS: BisectLimits = BisectLimits { confirm: 5, runs: 30 };
 
@@ -348,10 +347,8 @@ mod tests {
                 assert_eq!((holds, fails), (began - 1, began), "{versions} versions");
                 assert!(wrong > 0.0 && wrong < 0.05, "{wrong}");
                 // five of the newest, four of each that holds
-                assert!(
-                    runs <= 5 + 4 + 4 * versions.ilog2() + 4,
-                    "{runs} runs of {versions} versions"
-                );
+                let most = 5 + 4 + 4 * versions.ilog2() + 4;
+                assert!(runs <= most, "{runs} runs of {versions} versions");
             }
         }
     }
@@ -366,10 +363,8 @@ mod tests {
             }
             assert_eq!(bisecting.needed(), Some(needed));
             for _ in 0..needed {
-                assert_eq!(
-                    (bisecting.candidate(), bisecting.answer()),
-                    (Some(0), BisectAnswer::Unfinished)
-                );
+                assert_eq!(bisecting.candidate(), Some(0));
+                assert_eq!(bisecting.answer(), BisectAnswer::Unfinished);
                 bisecting.came_to(0, VersionRun::Held);
             }
             assert_eq!(bisecting.candidate(), None);
@@ -378,39 +373,28 @@ mod tests {
 
     #[test]
     fn ends_that_are_not_as_they_should_be_give_no_version() {
-        let mut holds = Bisecting::of(3, LIMITS);
-        assert_eq!(search(&mut holds, |_| VersionRun::Held), 30);
-        assert_eq!(holds.answer(), BisectAnswer::NewestHolds);
-
-        let mut fails = Bisecting::of(3, LIMITS);
-        assert_eq!(search(&mut fails, |_| VersionRun::Showed), 6);
-        assert_eq!(fails.answer(), BisectAnswer::OldestFails { oldest: 0 });
-
-        let mut rare = Bisecting::of(3, LIMITS);
+        let ended = |run: &mut dyn FnMut(usize) -> VersionRun| {
+            let mut bisecting = Bisecting::of(3, LIMITS);
+            (search(&mut bisecting, run), bisecting.answer())
+        };
+        assert_eq!(ended(&mut |_| VersionRun::Held), (30, BisectAnswer::NewestHolds));
+        let oldest = BisectAnswer::OldestFails { oldest: 0 };
+        assert_eq!(ended(&mut |_| VersionRun::Showed), (6, oldest));
+        assert_eq!(ended(&mut |_| VersionRun::NoStart), (1, BisectAnswer::NewestSkipped));
         let mut run = 0;
-        search(&mut rare, |_| {
+        let (_, rare) = ended(&mut |_| {
             run += 1;
             showed(run == 9)
         });
         assert!(
-            matches!(rare.answer(), BisectAnswer::TooRare { needed } if needed > 30),
-            "{:?}",
-            rare.answer()
+            matches!(rare, BisectAnswer::TooRare { needed } if needed > 30),
+            "{rare:?}"
         );
-
-        let mut gone = Bisecting::of(3, LIMITS);
-        assert_eq!(search(&mut gone, |_| VersionRun::NoStart), 1);
-        assert_eq!(gone.answer(), BisectAnswer::NewestSkipped);
-
-        let mut alone = Bisecting::of(3, LIMITS);
-        search(&mut alone, |version| {
-            if version == 2 {
-                VersionRun::Showed
-            } else {
-                VersionRun::NoStart
-            }
+        let (_, alone) = ended(&mut |version| match version {
+            2 => VersionRun::Showed,
+            _ => VersionRun::NoStart,
         });
-        assert_eq!(alone.answer(), BisectAnswer::NoneToCompare);
+        assert_eq!(alone, BisectAnswer::NoneToCompare);
     }
 
     #[test]
@@ -462,14 +446,13 @@ mod tests {
     #[test]
     fn a_run_speaks_of_one_property_in_one_class() {
         let run = |outcome, verdict: Option<&str>, violations: &[(&str, &str, Option<&str>)]| {
-            let ExperimentOutcome::Decided(mut diagnosis, _) = result(0, &[], violations).came_to else {
-                unreachable!()
-            };
+            let mut result = result(0, &[], violations);
+            let diagnosis = diagnosis_of(&mut result);
             diagnosis.outcome = outcome;
             let finding = |verdict| json!({ "property": "HL001", "verdict": verdict, "evidence": "e" });
             let findings = verdict.map(|verdict| serde_json::from_value(finding(verdict)).unwrap());
             diagnosis.findings.extend(findings);
-            VersionRun::of(&diagnosis, Property::Hl001, "stale-holder")
+            VersionRun::of(diagnosis, Property::Hl001, "stale-holder")
         };
         let it = ("HL001", "stale-holder", None);
         let other_class = ("HL001", "granted-twice", None);
@@ -482,10 +465,8 @@ mod tests {
         // whatever else broke may hide it, and what proves nothing is no evidence
         assert_eq!(run(Outcome::Fail, None, &[other_class]), VersionRun::Unsure);
         assert_eq!(run(Outcome::Fail, None, &[follows]), VersionRun::Unsure);
-        assert_eq!(
-            run(Outcome::Fail, Some("inconclusive"), &[other_property]),
-            VersionRun::Unsure
-        );
+        let inconclusive = run(Outcome::Fail, Some("inconclusive"), &[other_property]);
+        assert_eq!(inconclusive, VersionRun::Unsure);
         assert_eq!(run(Outcome::Unsure, Some("holds"), &[]), VersionRun::Unsure);
         assert_eq!(run(Outcome::Error, None, &[]), VersionRun::Unsure);
     }

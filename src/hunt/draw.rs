@@ -426,7 +426,7 @@ fn ms(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::parse_duration;
+    use crate::config::{FaultRequest, parse_duration};
     use crate::faults::Shape;
     use crate::hunt::typed_fault::without_number_or_time;
 
@@ -444,43 +444,42 @@ mod tests {
         }
     }
 
-    fn fault_of(draw: &HuntDraw) -> &str {
-        let fault = draw.options.iter().find(|(option, _)| *option == "fault");
-        fault
-            .map(|(_, value)| value.as_str())
-            .expect("every experiment has one")
+    /// Draws this many experiments, from the first on.
+    fn draws(space: &HuntSpace, seed: u64, experiments: u64) -> Vec<HuntDraw> {
+        let draw = |index| space.draw(seed, index, &BTreeSet::new());
+        (0..experiments).map(draw).collect()
+    }
+
+    fn option<'a>(draw: &'a HuntDraw, name: &str) -> &'a str {
+        let found = draw.options.iter().find(|(option, _)| *option == name);
+        found.map(|(_, value)| value.as_str()).expect("it is an option")
     }
 
     #[test]
     fn an_experiment_is_a_function_of_the_seed_and_its_number() {
-        let (space, none) = (space(), BTreeSet::new());
-        for index in 0..50 {
-            assert_eq!(space.draw(7, index, &none), space.draw(7, index, &none));
-            assert_ne!(space.draw(7, index, &none), space.draw(8, index, &none));
-            assert_ne!(space.draw(7, index, &none).seed, space.draw(7, index + 1, &none).seed);
-        }
+        let space = space();
+        let (drawn, other) = (draws(&space, 7, 50), draws(&space, 8, 50));
+        assert_eq!(drawn, draws(&space, 7, 50));
+        assert!(drawn.iter().zip(&other).all(|(one, other)| one != other));
+        assert!(drawn.windows(2).all(|pair| pair[0].seed != pair[1].seed));
     }
 
     #[test]
     fn the_turns_come_one_after_the_other_and_all_faults_come_in_time() {
-        let (space, none) = (space(), BTreeSet::new());
+        let space = space();
         let mut seen = BTreeSet::new();
-        for index in 0..3000 {
-            let draw = space.draw(1, index, &none);
-            assert_eq!(draw.turn, HuntTurn::ALL[index as usize % 4]);
-            seen.extend(
-                fault_of(&draw)
-                    .split(',')
-                    .map(|fault| what_it_strikes(fault).to_owned()),
-            );
+        for (index, draw) in draws(&space, 1, 3000).iter().enumerate() {
+            assert_eq!(draw.turn, HuntTurn::ALL[index % 4]);
+            let faults = option(draw, "fault").split(',');
+            seen.extend(faults.map(|fault| what_it_strikes(fault).to_owned()));
         }
-        let all = space
-            .faults
-            .aimed
-            .iter()
-            .chain(&space.faults.on_messages)
-            .chain(&space.faults.mild);
-        for fault in all {
+        let HuntFaults {
+            aimed,
+            on_messages,
+            mild,
+            ..
+        } = &space.faults;
+        for fault in aimed.iter().chain(on_messages).chain(mild) {
             assert!(seen.contains(what_it_strikes(fault)), "{fault} was never drawn");
         }
         assert!(seen.contains(NO_FAULT));
@@ -492,17 +491,13 @@ mod tests {
         let left_out = BTreeSet::from(["SET".to_owned(), "partition=half".to_owned()]);
         for index in 0..500 {
             let draw = space.draw(3, index, &left_out);
-            assert!(
-                !fault_of(&draw)
-                    .split(',')
-                    .any(|fault| left_out.contains(what_it_strikes(fault))),
-                "{draw:?}"
-            );
+            let mut struck = draw.faults().map(what_it_strikes);
+            assert!(!struck.any(|what| left_out.contains(what)), "{draw:?}");
         }
         space.faults = HuntFaults::typed(&["partition=holder".into()]);
         space.faultless = false;
-        for index in 0..30 {
-            assert_eq!(fault_of(&space.draw(3, index, &BTreeSet::new())), "partition=holder");
+        for draw in draws(&space, 3, 30) {
+            assert_eq!(option(&draw, "fault"), "partition=holder");
         }
     }
 
@@ -517,7 +512,7 @@ mod tests {
         };
         space.faults.cells = (0..CELLS).map(cell).collect();
         let lease = space.lease;
-        let mut draws = (0..40).map(|index| space.draw(5, index, &BTreeSet::new()));
+        let mut draws = draws(&space, 5, 40).into_iter();
         let draw = draws.find(|draw| draw.turn == HuntTurn::Message).expect("there is one");
         let times = draw.faults().map(|fault| fault.split(':').nth(3).map(parse_duration));
         let (said, unsaid): (Vec<_>, Vec<_>) = times.partition(Option::is_some);
@@ -540,56 +535,38 @@ mod tests {
         };
         let often: Vec<MessageCell> = (0..20).map(|number| cell(&format!("M{number}"), 1, false)).collect();
         space.faults.cells = [often, vec![cell("GET", 0, false)]].concat();
-        let message_turn = (0..12).map(|index| space.draw(5, index, &BTreeSet::new()));
-        let draws: Vec<HuntDraw> = message_turn
-            .filter(|draw| draw.turn == HuntTurn::Message)
-            .step_by(2)
-            .collect();
-        for draw in &draws {
+        let of_messages = draws(&space, 5, 12).into_iter();
+        let of_messages = of_messages.filter(|draw| draw.turn == HuntTurn::Message);
+        let of_messages: Vec<HuntDraw> = of_messages.step_by(2).collect();
+        for draw in &of_messages {
             assert_eq!((draw.faults().count(), draw.windows), (CELLS, CELLS * 2), "{draw:?}");
-            assert!(
-                draw.faults()
-                    .next()
-                    .is_some_and(|first| first.starts_with("drop-reply=GET:")),
-                "{draw:?}"
-            );
+            let first = draw.faults().next().unwrap_or_default();
+            assert!(first.starts_with("drop-reply=GET:"), "{draw:?}");
         }
         let chosen = |draw: &HuntDraw| draw.faults().map(str::to_owned).collect::<BTreeSet<_>>();
-        assert_ne!(
-            chosen(&draws[0]),
-            chosen(&draws[1]),
-            "those that were tried as often as each other take turns"
-        );
+        // those that were tried as often as each other take turns
+        assert_ne!(chosen(&of_messages[0]), chosen(&of_messages[1]));
         space.faults.cells[7].open = true;
-        let again = space.draw(5, 1, &BTreeSet::new());
-        assert!(
-            again.faults().any(|fault| fault.starts_with("drop-reply=M7:")),
-            "it was awaited in vain: {again:?}"
-        );
+        let again = draws(&space, 5, 2).remove(1);
+        let is_seven = |fault: &str| fault.starts_with("drop-reply=M7:");
+        assert!(again.faults().any(is_seven), "it was awaited in vain: {again:?}");
         space.faults.cells.push(cell("SCRIPT", 0, true));
-        let draw = space.draw(5, 1, &BTreeSet::new());
+        let draw = draws(&space, 5, 2).remove(1);
         let faults: Vec<&str> = draw.faults().collect();
         assert_eq!(faults[0], "drop-reply=SCRIPT:1:waiter", "it is awaited the longest");
-        let lane: Vec<&&str> = faults.iter().skip(LANES - 1).step_by(LANES).collect();
-        assert!(
-            lane.len() > 4
-                && lane
-                    .iter()
-                    .enumerate()
-                    .all(|(place, fault)| **fault == BRINGS_SESSIONS[place % 2]),
-            "{faults:?}"
-        );
-        assert_eq!(
-            faults.iter().filter(|fault| BRINGS_SESSIONS.contains(*fault)).count(),
-            lane.len()
-        );
+        let lane = faults.iter().skip(LANES - 1).step_by(LANES);
+        let lane: Vec<&str> = lane.copied().collect();
+        let by_turns = BRINGS_SESSIONS.into_iter().cycle().take(lane.len());
+        assert_eq!(lane, by_turns.collect::<Vec<_>>());
+        let bring = faults.iter().filter(|fault| BRINGS_SESSIONS.contains(*fault));
+        assert_eq!((bring.count(), lane.len() > 4), (lane.len(), true));
     }
 
     #[test]
     fn one_of_several_independent_servers_is_away_for_longer_than_a_lock_may_stand_still() {
         let mut space = space();
         let minorities = |space: &HuntSpace| {
-            let draws = (0..30).map(|index| space.draw(5, index, &BTreeSet::new()));
+            let draws = draws(space, 5, 30).into_iter();
             draws.filter(|draw| draw.turn == HuntTurn::Minority).collect::<Vec<_>>()
         };
         assert!(minorities(&space).is_empty());
@@ -600,13 +577,10 @@ mod tests {
         let drawn = minorities(&space);
         assert_eq!(drawn.len(), 6, "one of five turns");
         for draw in &drawn {
-            let window = draw.options.iter().find(|(name, _)| *name == "window").unwrap();
-            let window = parse_duration(&window.1).unwrap();
+            let window = parse_duration(option(draw, "window")).unwrap();
             assert!(window > space.progress_bound + space.lease * 2, "{window:?}");
-            assert!(
-                draw.faults()
-                    .all(|fault| space.faults.minority.iter().any(|one| one == fault))
-            );
+            let mut faults = draw.faults().map(str::to_owned);
+            assert!(faults.all(|fault| space.faults.minority.contains(&fault)));
         }
     }
 
@@ -649,23 +623,12 @@ mod tests {
             time
         };
         assert!(without_windows(2) > Duration::from_secs(SHORTEST) && without_windows(9) > without_windows(2));
-        config.faults = vec![crate::config::FaultRequest {
-            name: "partition".into(),
-            argument: None,
-        }];
-        let one = length(&config, 1);
-        assert!(one <= Duration::from_secs(12), "{one:?}");
-        assert!(
-            plan(&Config {
-                time: one,
-                ..config.clone()
-            })
-            .is_ok()
-        );
+        config.faults = vec![FaultRequest::plain("partition")];
+        config.time = length(&config, 1);
+        assert!(config.time <= Duration::from_secs(12), "{:?}", config.time);
+        assert!(plan(&config).is_ok());
+        // one window of a long lease
         config.lease = Duration::from_secs(20);
-        assert!(
-            length(&config, 1) > Duration::from_secs(LONGEST),
-            "one window of a long lease"
-        );
+        assert!(length(&config, 1) > Duration::from_secs(LONGEST));
     }
 }

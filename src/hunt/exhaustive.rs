@@ -362,12 +362,12 @@ impl Exhaustive {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ExperimentResult;
-    use super::super::record::HuntRecord;
-    use super::super::record::tests::{record, result};
+    use super::super::record::tests::{diagnosis_of, record, result};
+    use super::super::record::{ExperimentResult, HuntRecord};
     use super::*;
     use crate::evidence::SentUnderFaults;
     use crate::exit::Exit;
+    use crate::hunt::merge;
 
     type Acts = Vec<(u64, &'static str)>;
 
@@ -412,8 +412,20 @@ mod tests {
         }
     }
 
+    fn search(record: &HuntRecord) -> &Exhaustive {
+        record.exhaustive.as_ref().unwrap()
+    }
+
+    /// The number of the next experiment, which begins.
+    fn begun(record: &mut HuntRecord) -> u64 {
+        match record.begin() {
+            NextExperiment::Number(number) => number,
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn ended(record: &HuntRecord, number: u64) -> (Acts, ExperimentResult) {
-        let faults = record.exhaustive.as_ref().unwrap().faults(number).unwrap();
+        let faults = search(record).faults(number).unwrap();
         let act = |fault: &String| {
             let (name, number) = fault.split_once("=any:").unwrap();
             let kind = KINDS.into_iter().find(|kind| *kind == name).unwrap();
@@ -448,11 +460,8 @@ mod tests {
                 assert_eq!(next, NextExperiment::Over);
                 return tried;
             }
-            assert_eq!(
-                record.exit(),
-                Exit::Inconclusive,
-                "it is not complete before its last experiment"
-            );
+            // it is not complete before its last experiment
+            assert_eq!(record.exit(), Exit::Inconclusive);
             let (acts, result) = ended(record, going.remove(going.len() / 2));
             record.add(&result);
             tried.push(acts);
@@ -474,17 +483,11 @@ mod tests {
                 let fewer_first = tried.windows(2).all(|pair| pair[0].len() <= pair[1].len());
                 assert!(jobs > 1 || fewer_first, "{tried:?}");
                 assert_eq!(sorted(tried), sorted(wanted.clone()), "{acts} acts, {jobs} at a time");
-                let search = record.exhaustive.as_ref().unwrap();
-                assert_eq!(search.about(), search.total());
-                assert_eq!(
-                    (search.total(), search.wanted()),
-                    (Some(wanted.len() as u64), Some(wanted.len() as u64))
-                );
+                let (search, all) = (search(&record), Some(wanted.len() as u64));
+                assert_eq!([search.about(), search.total(), search.wanted()], [all; 3]);
                 let without = wanted.iter().filter(|acts| !has_effect(acts)).count() as u64;
-                assert_eq!(
-                    search.tried.iter().map(|counts| counts.without_effect).sum::<u64>(),
-                    without
-                );
+                let counted = search.tried.iter().map(|counts| counts.without_effect);
+                assert_eq!(counted.sum::<u64>(), without);
                 assert!(record.is_complete());
                 assert_eq!(record.exit(), Exit::Holds);
             }
@@ -494,30 +497,27 @@ mod tests {
     #[test]
     fn a_search_says_about_how_many_placements_there_are_once_it_knows_one_run() {
         let mut record = hunt(2, None);
-        assert_eq!(record.exhaustive.as_ref().unwrap().about(), None);
+        assert_eq!(search(&record).about(), None);
         record.begin();
         let (_, root) = ended(&record, 0);
         record.add(&root);
         // three messages: one run without an act, 3 × 4 with one, and 4 × 4 for each of three pairs
-        assert_eq!(record.exhaustive.as_ref().unwrap().about(), Some(1 + 12 + 3 * 16));
+        assert_eq!(search(&record).about(), Some(1 + 12 + 3 * 16));
     }
 
     #[test]
     fn without_reduction_a_placement_without_an_effect_is_extended_as_any_other() {
-        let mut record = hunt(2, None);
-        record.exhaustive.as_mut().unwrap().without_reduction = true;
-        let tried = make(&mut record, 1);
-        let without = |acts: &&Acts| acts.len() == 2 && !has_effect(&acts[..1].to_vec());
-        assert_eq!(
-            tried.iter().filter(without).count(),
-            0,
-            "the run without acts has three messages"
-        );
-        let mut record = hunt(3, None);
-        record.exhaustive.as_mut().unwrap().without_reduction = true;
-        let more = make(&mut record, 1);
-        let without = |acts: &&Acts| acts.len() == 3 && !has_effect(&acts[..2].to_vec());
-        assert!(more.iter().any(|acts| without(&acts)), "{more:?}");
+        let tried = |acts| {
+            let mut record = hunt(acts, None);
+            record.exhaustive.as_mut().unwrap().without_reduction = true;
+            make(&mut record, 1)
+        };
+        // the run without acts has three messages
+        let without = |acts: &Acts| acts.len() == 2 && !has_effect(&acts[..1].to_vec());
+        assert!(!tried(2).iter().any(without));
+        let more = tried(3);
+        let without = |acts: &Acts| acts.len() == 3 && !has_effect(&acts[..2].to_vec());
+        assert!(more.iter().any(without), "{more:?}");
         let reduced = all(Vec::new(), 3);
         assert!(reduced.iter().all(|acts| more.contains(acts)));
     }
@@ -527,9 +527,7 @@ mod tests {
         let mut record = hunt(2, None);
         let mut tried = Vec::new();
         for _ in 0..9 {
-            let NextExperiment::Number(number) = record.begin() else {
-                panic!("there are more")
-            };
+            let number = begun(&mut record);
             let (acts, result) = ended(&record, number);
             record.add(&result);
             tried.push(acts);
@@ -553,26 +551,23 @@ mod tests {
         for number in 1..=3 {
             let mut record = hunt(2, Some(Shard { number, of: 3 }));
             let tried = make(&mut record, 1);
-            assert_eq!(record.exhaustive.as_ref().unwrap().wanted(), Some(tried.len() as u64));
-            let fewer = tried.iter().filter(|acts| !is_last(acts)).count();
-            assert_eq!(
-                fewer,
-                whole.len() - whole.iter().filter(is_last).count(),
-                "they are needed to go on"
-            );
+            assert_eq!(search(&record).wanted(), Some(tried.len() as u64));
+            // those with fewer are needed to go on
+            let fewer = |all: &[Acts]| all.iter().filter(|acts| !is_last(acts)).count();
+            assert_eq!(fewer(&tried), fewer(&whole));
             of_all.extend(tried.into_iter().filter(|acts| acts.len() == 2));
             records.push(record);
         }
         assert_eq!(sorted(of_all), sorted(whole.iter().filter(is_last).cloned().collect()));
-        let some = super::super::merge(records[1..].to_vec()).unwrap();
+        let some = merge(records[1..].to_vec()).unwrap();
         assert_eq!((some.is_complete(), some.exit()), (false, Exit::Inconclusive));
-        let merged = super::super::merge(records.clone()).unwrap();
+        let merged = merge(records.clone()).unwrap();
         assert_eq!((merged.is_complete(), merged.exit()), (true, Exit::Holds));
         let twice = [&records[0], &records[0]].map(HuntRecord::clone).to_vec();
-        assert!(super::super::merge(twice).unwrap_err().contains("named twice"));
+        assert!(merge(twice).unwrap_err().contains("named twice"));
         let mut other = records[1].clone();
         other.seed = "8".to_owned();
-        let refused = super::super::merge(vec![records[0].clone(), other]).unwrap_err();
+        let refused = merge(vec![records[0].clone(), other]).unwrap_err();
         assert!(refused.contains("the same scenario"), "{refused}");
     }
 
@@ -582,37 +577,28 @@ mod tests {
         make(&mut record, 1);
         assert!(record.is_complete());
         let mut unsure = hunt(1, None);
-        let NextExperiment::Number(number) = unsure.begin() else {
-            panic!("it is the first")
-        };
+        let number = begun(&mut unsure);
         let (_, mut result) = ended(&unsure, number);
-        if let super::super::record::ExperimentOutcome::Decided(diagnosis, _) = &mut result.came_to {
-            diagnosis.outcome = Outcome::Unsure;
-        }
+        diagnosis_of(&mut result).outcome = Outcome::Unsure;
         result.sent = SentUnderFaults::default();
         unsure.add(&result);
         // nothing says that a fault had no effect
-        assert_eq!(unsure.exhaustive.as_ref().unwrap().tried[0].undecided, 1);
+        assert_eq!(search(&unsure).tried[0].undecided, 1);
         assert_eq!((unsure.begin(), unsure.is_complete()), (NextExperiment::Over, false));
-        let in_vain = "an act found nothing".to_owned();
-        if let super::super::record::ExperimentOutcome::Decided(diagnosis, _) = &mut result.came_to {
-            diagnosis.effect.too_little = Some(in_vain.clone());
-            diagnosis.unsure = vec![in_vain];
-        }
+        let (diagnosis, in_vain) = (diagnosis_of(&mut result), "an act found nothing".to_owned());
+        diagnosis.effect.too_little = Some(in_vain.clone());
+        diagnosis.unsure = vec![in_vain];
         // no placement at all is no proof
         let mut silent = hunt(1, None);
         silent.begin();
         silent.add(&result);
-        assert_eq!(
-            silent.exhaustive.as_ref().unwrap().undecided.as_ref().unwrap().1,
-            NO_MESSAGES
-        );
+        assert_eq!(search(&silent).undecided.as_ref().unwrap().1, NO_MESSAGES);
         assert!(!silent.is_complete());
         result.sent = ended(&silent, number).1.sent;
         let mut in_vain = hunt(1, None);
         in_vain.begin();
         in_vain.add(&result);
-        assert_eq!(in_vain.exhaustive.as_ref().unwrap().tried[0].undecided, 0);
+        assert_eq!(search(&in_vain).tried[0].undecided, 0);
         record.counts.failed = 1;
         assert_eq!((record.is_complete(), record.exit()), (false, Exit::Inconclusive));
     }

@@ -9,39 +9,25 @@ use super::typed_fault::{ON_MESSAGES, name};
 use crate::faults::{Shape, fault_named};
 
 /// Faults on the network, the servers and the clients, with the arguments that make their kinds.
-const AIMED: &[(&str, &[&str])] = &[
+const AIMED: &[(&str, &str)] = &[
     (
         "partition",
-        &[
-            "holder",
-            "client",
-            "half",
-            "server",
-            "to-server",
-            "to-client",
-            "leader",
-            "leader-alone",
-            "leader-to-servers",
-            "servers-to-leader",
-            "minority",
-            "servers-halves",
-            "ring",
-            "bridge",
-        ],
+        "holder client half server to-server to-client leader leader-alone leader-to-servers \
+         servers-to-leader minority servers-halves ring bridge",
     ),
-    ("latency", &[]),
-    ("bursts", &[]),
-    ("loss", &[]),
-    ("reset", &[]),
-    ("flaky", &[]),
-    ("forget-idle", &[]),
-    ("pause-waiter", &[]),
-    ("kill-holder", &[]),
-    ("kill", &[]),
-    ("clock", &["waiter", "holder", "client"]),
-    ("server-pause", &["one", "leader"]),
-    ("server-kill", &["one", "leader", "majority"]),
-    ("server-restart", &[]),
+    ("latency", ""),
+    ("bursts", ""),
+    ("loss", ""),
+    ("reset", ""),
+    ("flaky", ""),
+    ("forget-idle", ""),
+    ("pause-waiter", ""),
+    ("kill-holder", ""),
+    ("kill", ""),
+    ("clock", "waiter holder client"),
+    ("server-pause", "one leader"),
+    ("server-kill", "one leader majority"),
+    ("server-restart", ""),
 ];
 
 /// What takes one server away, for so long that no client may be without the lock: where a lock is on a majority of servers that know nothing
@@ -57,44 +43,17 @@ const MILD: &[&str] = &["latency", "bursts", "loss", "reset", "flaky"];
 const WHOSE: &[&str] = &["", "", ":waiter", ":holder", ":worker", ":releaser"];
 
 /// Messages of which locks are made: what a hunt begins with, before it has seen what this lock sends.
-fn messages(protocol: Protocol) -> &'static [&'static str] {
-    match protocol {
-        Protocol::Zk => &["create", "delete", "getChildren", "exists", "getData", "ping"],
-        Protocol::Resp => &[
-            "SET", "DEL", "EVAL", "GET", "EXPIRE", "GETSET", "HSET", "PTTL", "RPUSH", "PUBLISH",
-        ],
-        Protocol::Grpc => &[
-            "Txn",
-            "Range",
-            "LeaseGrant",
-            "LeaseKeepAlive",
-            "DeleteRange",
-            "Lock",
-            "Unlock",
-            "Campaign",
-        ],
-        Protocol::Postgres => &[
-            "SELECT",
-            "INSERT",
-            "UPDATE",
-            "BEGIN",
-            "COMMIT",
-            "ROLLBACK",
-            "advisory_lock",
-            "advisory_unlock",
-        ],
-        Protocol::Mysql => &[
-            "SELECT",
-            "INSERT",
-            "UPDATE",
-            "GET_LOCK",
-            "RELEASE_LOCK",
-            "BEGIN",
-            "COMMIT",
-        ],
-        Protocol::Nats => &["create", "update", "delete", "read", "put"],
-        Protocol::Opaque => &[],
-    }
+fn messages(protocol: Protocol) -> Vec<&'static str> {
+    let names = match protocol {
+        Protocol::Zk => "create delete getChildren exists getData ping",
+        Protocol::Resp => "SET DEL EVAL GET EXPIRE GETSET HSET PTTL RPUSH PUBLISH",
+        Protocol::Grpc => "Txn Range LeaseGrant LeaseKeepAlive DeleteRange Lock Unlock Campaign",
+        Protocol::Postgres => "SELECT INSERT UPDATE BEGIN COMMIT ROLLBACK advisory_lock advisory_unlock",
+        Protocol::Mysql => "SELECT INSERT UPDATE GET_LOCK RELEASE_LOCK BEGIN COMMIT",
+        Protocol::Nats => "create update delete read put",
+        Protocol::Opaque => "",
+    };
+    names.split_whitespace().collect()
 }
 
 /// The faults of a hunt, by what an experiment does with them; each as it is typed after `--fault`.
@@ -114,9 +73,9 @@ impl HuntFaults {
     /// All that apply to a cluster of this shape and that a correct lock withstands there.
     pub fn withstood(shape: &Shape) -> Self {
         let aimed = AIMED.iter().filter(|(name, _)| withstood(name, shape));
-        let kinds = aimed.flat_map(|(name, kinds)| match kinds {
-            [] => vec![(*name).to_owned()],
-            kinds => kinds.iter().map(|kind| format!("{name}={kind}")).collect(),
+        let kinds = aimed.flat_map(|(name, kinds)| match *kinds {
+            "" => vec![(*name).to_owned()],
+            kinds => kinds.split(' ').map(|kind| format!("{name}={kind}")).collect(),
         });
         // a fault without a message goes through all that this lock sends, and is as frequent as those with one together
         let messages = messages(shape.protocol);
@@ -198,27 +157,20 @@ mod tests {
         let redis = HuntFaults::withstood(&Shape::one_redis());
         let zk = HuntFaults::withstood(&Shape::example());
         for fault in ["pause-holder", "pause", "failover"] {
-            assert!(
-                !redis.aimed.iter().chain(&zk.aimed).any(|text| name(text) == fault),
-                "{fault}"
-            );
+            let mut aimed = redis.aimed.iter().chain(&zk.aimed);
+            assert!(!aimed.any(|text| name(text) == fault), "{fault}");
         }
         let kills = |faults: &HuntFaults| faults.aimed.iter().filter(|text| name(text) == "server-kill").count();
-        assert_eq!(
-            (kills(&redis), kills(&zk)),
-            (0, 3),
-            "a master without a disk forgets its locks"
-        );
+        // a master without a disk forgets its locks
+        assert_eq!((kills(&redis), kills(&zk)), (0, 3));
     }
 
     #[test]
     fn what_does_not_apply_is_left_out_and_what_does_can_be_planned() {
         let redis = HuntFaults::withstood(&Shape::one_redis());
         assert!(!redis.aimed.contains(&"partition=ring".to_owned()));
-        assert!(
-            redis.on_messages.contains(&"drop-reply=SET:waiter".to_owned()),
-            "{redis:?}"
-        );
+        let waiters = "drop-reply=SET:waiter".to_owned();
+        assert!(redis.on_messages.contains(&waiters), "{redis:?}");
         let zk = HuntFaults::withstood(&Shape::example());
         assert!(zk.aimed.contains(&"partition=ring".to_owned()));
         assert!(zk.on_messages.iter().all(|text| !text.contains("SET")));
@@ -241,10 +193,8 @@ mod tests {
         let of = |servers, shape: Shape| HuntFaults::withstood(&Shape { servers, ..shape }).minority;
         assert_eq!(of(3, Shape::one_redis()), MINORITY);
         assert!(of(1, Shape::one_redis()).is_empty() && of(2, Shape::one_redis()).is_empty());
-        assert!(
-            of(3, Shape::example()).is_empty(),
-            "servers of ZooKeeper elect a leader"
-        );
+        // servers of ZooKeeper elect a leader
+        assert!(of(3, Shape::example()).is_empty());
     }
 
     #[test]

@@ -128,32 +128,23 @@ mod tests {
         one.add(&result(9, &[("partition=holder", true)], &stale));
         one.add(&result(10, &[("drop-reply=SET:1", false)], &[("HL005", "lost", None)]));
         one.add(&result(11, &[("drop-reply=SET:1", false)], &[]));
-        one.coverage
-            .add(&coverage::tests::experiment("SET:waiter", 500, &[]), &[]);
+        let seen = coverage::tests::experiment("SET:waiter", 500, &[]);
+        one.coverage.add(&seen, &[]);
         let mut other = hunt("2", 60_000);
         other.add(&result(3, &[("reset", true)], &stale));
         other.add(&result(4, &[("drop-reply=SET:1", true)], &[]));
-        other
-            .coverage
-            .add(&coverage::tests::experiment("SET:waiter", 500, &[]), &[]);
+        other.coverage.add(&seen, &[]);
         let separate = (one.coverage.clone(), other.coverage.clone());
         assert!(one.left_out.contains("SET") && other.left_out.is_empty());
 
         let all = merge(vec![one, other]).unwrap();
-        assert_eq!(
-            (all.counts.experiments, all.counts.violated, all.counts.held),
-            (5, 3, 2)
-        );
-        assert_eq!(
-            (all.took_ms, all.seed.as_str(), all.exit()),
-            (60_000, "1, 2", Exit::Violated)
-        );
-        let finds: Vec<_> = all
-            .finds
-            .iter()
-            .map(|find| (find.class.as_str(), find.count, find.experiment))
-            .collect();
-        assert_eq!(finds, [("stale-holder", 2, 3), ("lost", 1, 10)]);
+        let counts = [all.counts.experiments, all.counts.violated, all.counts.held];
+        assert_eq!(counts, [5, 3, 2]);
+        assert_eq!((all.took_ms, all.seed.as_str()), (60_000, "1, 2"));
+        assert_eq!(all.exit(), Exit::Violated);
+        let finds = all.finds.iter();
+        let finds = finds.map(|find| (find.class.as_str(), find.count, find.experiment));
+        assert_eq!(finds.collect::<Vec<_>>(), [("stale-holder", 2, 3), ("lost", 1, 10)]);
         let drops = all.faults["drop-reply=SET"];
         assert_eq!((drops.windows, drops.with_effect), (3, 1));
         assert!(all.left_out.is_empty(), "one of them struck it");

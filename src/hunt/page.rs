@@ -29,16 +29,7 @@ pub fn page(record: &HuntRecord) -> String {
                 section {
                     h2 { "States" }
                     p { (words) ". A state is a request of a client, the activity of that client, and the activities of the others." }
-                    div.scroll {
-                        table {
-                            thead { tr { th { "experiments" } th { "states seen" } } }
-                            tbody {
-                                @for (experiments, states) in record.states.curve() {
-                                    tr { td { (thousands(experiments)) } td { (thousands(states)) } }
-                                }
-                            }
-                        }
-                    }
+                    (html::table(&["experiments", "states seen"], &curve(record)))
                 }
             }
             @if record.counts.failed > 0 {
@@ -92,27 +83,30 @@ fn find(find: &HuntFind, experiments: u64) -> Markup {
     }
 }
 
+/// How many states were seen in how many experiments.
+fn curve(record: &HuntRecord) -> Markup {
+    html! {
+        @for (experiments, states) in record.states.curve() {
+            tr { td { (thousands(experiments)) } td { (thousands(states)) } }
+        }
+    }
+}
+
 /// How many placements there were by their number of faults, and which faults were placed.
 fn searched(record: &HuntRecord, search: &Exhaustive) -> Markup {
+    let rows = html! {
+        @for (acts, counts) in search.tried.iter().enumerate() {
+            tr {
+                td { (acts) }
+                @for count in [counts.tried, counts.without_effect, counts.undecided] { td { (thousands(count)) } }
+            }
+        }
+    };
     html! {
         section {
             h2 { "Every placement of up to " (many(u64::from(search.acts), "fault")) }
             p { (completeness(record, search)) }
-            div.scroll {
-                table {
-                    thead { tr { th { "faults" } th { "tried" } th { "last fault without effect" } th { "undecided" } } }
-                    tbody {
-                        @for (acts, counts) in search.tried.iter().enumerate() {
-                            tr {
-                                td { (acts) }
-                                td { (thousands(counts.tried)) }
-                                td { (thousands(counts.without_effect)) }
-                                td { (thousands(counts.undecided)) }
-                            }
-                        }
-                    }
-                }
-            }
+            (html::table(&["faults", "tried", "last fault without effect", "undecided"], &rows))
             @if let Some((faults, why)) = &search.undecided { p { "Undecided, for example: " code { (faults) } ": " (prose(why)) } }
             p { "Placed on each message: " @for kind in &search.kinds { code { (kind) } " " } }
             p { "Not placed: faults that neither act on one message nor begin with one, and faults on the messages that open the first sessions." }
@@ -124,32 +118,27 @@ fn searched(record: &HuntRecord, search: &Exhaustive) -> Markup {
 mod tests {
     use super::super::record::tests::{record, result};
     use super::*;
+    use crate::report::test_text::assert_has;
 
     #[test]
     fn each_find_leads_to_its_report_and_says_how_to_make_it_again() {
         let mut record = record();
         record.add(&result(0, &[("drop-reply=<b>:1", true)], &[("HL005", "ghost", None)]));
-        let page = page(&record);
-        for part in [
+        let parts = [
             "FAIL",
             "1 cause of violations in 1 experiment",
             "href=\"runs/0/report.html\"",
             "HL005 ghost",
             "drop-reply=&lt;b&gt;:1",
-        ] {
-            assert!(page.contains(part), "{part}\n{page}");
-        }
+        ];
+        assert_has(&page(&record), &parts);
     }
 
     #[test]
     fn a_search_that_was_not_ended_is_not_complete_on_its_page() {
         let mut record = record();
         record.exhaustive = Some(Exhaustive::new(1, vec!["drop-reply=any:#".to_owned()]));
-        let page = page(&record);
-        assert!(
-            page.contains("not complete: 0 placements of up to 1 fault were tried"),
-            "{page}"
-        );
-        assert!(page.contains("UNSURE") && page.contains("drop-reply=any:#"), "{page}");
+        let told = "not complete: 0 placements of up to 1 fault were tried";
+        assert_has(&page(&record), &[told, "UNSURE", "drop-reply=any:#"]);
     }
 }

@@ -6,7 +6,7 @@ use harness_workloads::Contract;
 use serde::{Deserialize, Serialize};
 
 use super::coverage::HuntCoverage;
-use super::draw::what_it_strikes;
+use super::draw::{HuntDraw, what_it_strikes};
 use super::exhaustive::{Exhaustive, NextExperiment};
 use super::find::{HuntFind, causes};
 use super::states::HuntStates;
@@ -25,7 +25,7 @@ const PATIENCE: u32 = 2;
 const ERRORS_IN_A_ROW: u32 = 3;
 
 /// One experiment that ended.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ExperimentResult {
     /// From 0.
     pub index: u64,
@@ -40,13 +40,14 @@ pub struct ExperimentResult {
     pub sent: SentUnderFaults,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub enum ExperimentOutcome {
     /// It came to a diagnosis; its run's folder.
     Decided(Box<Diagnosis>, String),
     /// It could not be made or go on; why.
     Failed(String),
     /// It was stopped before it came to one.
+    #[default]
     Stopped,
 }
 
@@ -61,6 +62,18 @@ pub struct HuntCounts {
     pub unsure: u64,
     /// They could not be made or go on.
     pub failed: u64,
+}
+
+impl HuntCounts {
+    /// The outcomes in words, each with its number.
+    pub fn by_outcome(self) -> [(&'static str, u64); 4] {
+        [
+            ("held", self.held),
+            ("violated", self.violated),
+            ("unsure", self.unsure),
+            ("failed", self.failed),
+        ]
+    }
 }
 
 /// What one fault did in all experiments.
@@ -120,6 +133,18 @@ pub struct HuntRecord {
     /// The seeds of the hunts that it was merged from; none in the record of one hunt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<String>,
+}
+
+impl ExperimentResult {
+    /// An experiment that has come to nothing yet.
+    pub fn of(index: u64, draw: &HuntDraw, at_ms: u64) -> Self {
+        Self {
+            index,
+            faults: draw.faults().map(str::to_owned).collect(),
+            at_ms,
+            ..Self::default()
+        }
+    }
 }
 
 impl HuntRecord {
@@ -270,7 +295,7 @@ pub mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::evidence::Evidence;
+    use crate::report::test_diagnosis::diagnosis;
 
     pub fn record() -> HuntRecord {
         serde_json::from_value(json!({
@@ -283,32 +308,11 @@ pub mod tests {
 
     /// An experiment with these windows (fault, effect) and violations (property, class, what it follows).
     pub fn result(index: u64, windows: &[(&str, bool)], violations: &[(&str, &str, Option<&str>)]) -> ExperimentResult {
-        let findings: Vec<_> = violations
-            .iter()
-            .enumerate()
-            .map(|(number, (property, class, follows))| {
-                json!({ "property": property, "verdict": "violated", "evidence": "e", "violations": [{
-                    "id": format!("{property}-{number}"), "class": class, "lock": "l0", "processes": [], "clients": [],
-                    "at_ns": 1, "summary": format!("{property} broke"), "events": [], "follows": follows,
-                }] })
-            })
-            .collect();
         let outcome = if violations.is_empty() { "PASS" } else { "FAIL" };
-        let shown: Vec<_> = windows
-            .iter()
-            .map(|(fault, effect)| {
-                json!({ "number": 1, "fault": name(fault), "title": "t", "start_ns": 0, "heal_ns": 1,
-                        "had_effect": effect, "targets": [], "locks_lost": 0, "acquires": 0, "expired": 0,
-                        "evidence": Evidence::default() })
-            })
-            .collect();
-        let diagnosis: Diagnosis = serde_json::from_value(json!({
-            "schema": "harness-diagnosis/1", "outcome": outcome, "exit": 0, "run": null, "path": "p", "model": "mutex",
-            "findings": findings, "drawings": {}, "effect": { "windows": shown, "evidence": "", "too_little": null },
-            "notes": [], "events": 1, "operations": 1, "acquires": 1, "clients": 1, "locks": ["l0"],
-            "latency": { "p50_ns": 0, "p99_ns": 0, "max_ns": 0, "max_window": null }, "length_ns": 1, "check_ns": 1,
-        }))
-        .unwrap();
+        let findings = violations.iter();
+        let findings = findings.map(|(property, class, follows)| (*property, "violated", *class, *follows));
+        let shown: Vec<_> = windows.iter().map(|(fault, effect)| (name(fault), *effect)).collect();
+        let diagnosis = diagnosis(outcome, &findings.collect::<Vec<_>>(), &shown);
         ExperimentResult {
             index,
             faults: windows.iter().map(|(fault, _)| (*fault).to_owned()).collect(),
@@ -316,7 +320,15 @@ pub mod tests {
             at_ms: index * 1000,
             gap_ms: Some(40),
             took_ms: 900,
-            sent: SentUnderFaults::default(),
+            ..ExperimentResult::default()
+        }
+    }
+
+    /// The diagnosis of an experiment, to change it.
+    pub fn diagnosis_of(result: &mut ExperimentResult) -> &mut Diagnosis {
+        match &mut result.came_to {
+            ExperimentOutcome::Decided(diagnosis, _) => diagnosis,
+            other => panic!("{other:?}"),
         }
     }
 
@@ -325,22 +337,15 @@ pub mod tests {
         let mut record = record();
         let stale = [("HL001", "stale-holder", None), ("HL008", "lost", Some("HL001-0"))];
         assert!(record.add(&result(4, &[("partition=holder", true)], &stale)));
-        assert!(
-            !record.add(&result(5, &[("partition=holder", true)], &stale)),
-            "the same cause again"
-        );
+        // the same cause again
+        assert!(!record.add(&result(5, &[("partition=holder", true)], &stale)));
         assert!(record.add(&result(6, &[("reset", true)], &[("HL001", "granted-twice", None)])));
         assert!(!record.add(&result(7, &[("reset", true)], &[])));
-        let finds: Vec<(&str, u64, &str)> = record
-            .finds
-            .iter()
-            .map(|find| (find.class.as_str(), find.count, find.run.as_str()))
-            .collect();
-        assert_eq!(
-            finds,
-            [("stale-holder", 2, "runs/4"), ("granted-twice", 1, "runs/6")],
-            "and none for what follows"
-        );
+        let finds = record.finds.iter();
+        let finds = finds.map(|find| (find.class.as_str(), find.count, find.run.as_str()));
+        // and none for what follows
+        let expected = [("stale-holder", 2, "runs/4"), ("granted-twice", 1, "runs/6")];
+        assert_eq!(finds.collect::<Vec<_>>(), expected);
         assert_eq!((record.counts.violated, record.counts.held), (3, 1));
         assert_eq!(record.exit(), Exit::Violated);
     }
@@ -350,10 +355,7 @@ pub mod tests {
         let mut record = record();
         assert_eq!(record.exit(), Exit::Inconclusive);
         let mut unsure = result(0, &[("reset", false)], &[]);
-        let ExperimentOutcome::Decided(diagnosis, _) = &mut unsure.came_to else {
-            unreachable!()
-        };
-        diagnosis.outcome = Outcome::Unsure;
+        diagnosis_of(&mut unsure).outcome = Outcome::Unsure;
         record.add(&unsure);
         assert_eq!(record.exit(), Exit::Inconclusive);
         record.add(&result(1, &[("reset", true)], &[]));
@@ -404,22 +406,15 @@ pub mod tests {
             record.add(&result(index, &[("drop-reply=SET:1", index == 4)], &[]));
         }
         assert_eq!(record.left_out, BTreeSet::from(["EVAL".to_owned()]));
-        assert_eq!(
-            record.faults["drop-reply=SET"],
-            FaultCount {
-                windows: 6,
-                with_effect: 1
-            }
-        );
+        let drops = record.faults["drop-reply=SET"];
+        assert_eq!((drops.windows, drops.with_effect), (6, 1));
         let seen = super::super::coverage::tests::experiment("GET:waiter", 500, &[]);
         record.coverage.add(&seen, &[]);
         for index in 9..12 {
             record.add(&result(index, &[("drop-reply=GET:1:holder", false)], &[]));
         }
-        assert!(
-            !record.left_out.contains("GET"),
-            "it was awaited of a holder, and waiters send it"
-        );
+        // it was awaited of a holder, and waiters send it
+        assert!(!record.left_out.contains("GET"));
     }
 
     #[test]

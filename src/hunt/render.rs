@@ -1,5 +1,7 @@
 //! A hunt as people see it: a line an experiment, the block of a live screen, and the summary at its end.
 
+use std::collections::BTreeSet;
+
 use super::coverage::Struck;
 use super::exhaustive::Exhaustive;
 use super::find::{HuntFind, cause_name, causes};
@@ -52,16 +54,9 @@ pub fn line(result: &ExperimentResult, is_new: bool, look: Look) -> String {
 
 /// The block of a live screen; `now` are the experiments that go on, a line each.
 pub fn block(record: &HuntRecord, now: &[String], look: Look) -> String {
+    let (took, length) = (clock(record.took_ms), clock(record.for_ms));
     let mut rows = vec![
-        (
-            "hunt",
-            format!(
-                "{} of {}   {}",
-                clock(record.took_ms),
-                clock(record.for_ms),
-                rate(record)
-            ),
-        ),
+        ("hunt", format!("{took} of {length}   {}", rate(record))),
         ("so far", counts(record)),
         ("finds", finds(record)),
     ];
@@ -101,23 +96,14 @@ fn tries(record: &HuntRecord, search: &Exhaustive) -> String {
 /// Whether every placement was tried, or how many were.
 pub fn completeness(record: &HuntRecord, search: &Exhaustive) -> String {
     let of = many(u64::from(search.acts), "fault");
-    let of_shard = search
-        .shard
-        .map(|shard| format!("part {shard} of "))
-        .unwrap_or_default();
-    let tried = search.all_tried();
-    match (record.is_complete(), search.wanted()) {
-        (true, _) => format!(
-            "complete: {of_shard}all {} placements of up to {of} were tried",
-            thousands(tried)
-        ),
-        (false, Some(wanted)) => format!(
-            "not complete: {} of {of_shard}{} placements of up to {of} were tried",
-            thousands(tried),
-            thousands(wanted)
-        ),
-        (false, None) => format!("not complete: {} placements of up to {of} were tried", thousands(tried)),
-    }
+    let of_shard = search.shard.map(|shard| format!("part {shard} of "));
+    let (of_shard, tried) = (of_shard.unwrap_or_default(), thousands(search.all_tried()));
+    let amount = match (record.is_complete(), search.wanted()) {
+        (true, _) => format!("complete: {of_shard}all {tried}"),
+        (false, Some(wanted)) => format!("not complete: {tried} of {of_shard}{}", thousands(wanted)),
+        (false, None) => format!("not complete: {tried}"),
+    };
+    format!("{amount} placements of up to {of} were tried")
 }
 
 /// What a search for every placement came to.
@@ -128,33 +114,25 @@ fn placements(record: &HuntRecord, search: &Exhaustive) -> Vec<String> {
             0 => "without a fault".to_owned(),
             acts => format!("with {}", many(acts as u64, "fault")),
         };
-        let mut line = format!("{} {of}", thousands(counts.tried));
-        if counts.without_effect > 0 {
-            line += &format!(
-                ", {} of them without an effect of the last fault",
-                thousands(counts.without_effect)
-            );
+        let mut line = format!("  {} {of}", thousands(counts.tried));
+        for (count, what) in [
+            (counts.without_effect, "without an effect of the last fault"),
+            (counts.undecided, "undecided"),
+        ] {
+            if count > 0 {
+                line += &format!(", {} of them {what}", thousands(count));
+            }
         }
-        if counts.undecided > 0 {
-            line += &format!(", {} of them undecided", thousands(counts.undecided));
-        }
-        lines.push(format!("  {line}"));
+        lines.push(line);
     }
-    lines.extend(
-        search
-            .undecided
-            .iter()
-            .map(|(faults, why)| format!("    undecided, for example: {faults}: {why}")),
-    );
+    let example = |(faults, why): &(String, String)| format!("    undecided, for example: {faults}: {why}");
+    lines.extend(search.undecided.as_ref().map(example));
     lines
 }
 
 fn finds(record: &HuntRecord) -> String {
-    let finds = record
-        .finds
-        .iter()
-        .map(|find| format!("{} ×{}", find.name(), find.count));
-    let finds: Vec<String> = finds.collect();
+    let find = |find: &HuntFind| format!("{} ×{}", find.name(), find.count);
+    let finds: Vec<String> = record.finds.iter().map(find).collect();
     if finds.is_empty() {
         "none".to_owned()
     } else {
@@ -164,16 +142,9 @@ fn finds(record: &HuntRecord) -> String {
 
 /// `300 experiments: 174 held, 105 violated, 21 unsure`
 pub fn counts(record: &HuntRecord) -> String {
-    let counts = record.counts;
-    let parts = [
-        (counts.held, "held"),
-        (counts.violated, "violated"),
-        (counts.unsure, "unsure"),
-        (counts.failed, "failed"),
-    ];
-    let some = parts.into_iter().filter(|(count, _)| *count > 0);
-    let some: Vec<String> = some.map(|(count, word)| format!("{count} {word}")).collect();
-    let all = many(counts.experiments, "experiment");
+    let some = record.counts.by_outcome().into_iter().filter(|(_, count)| *count > 0);
+    let some: Vec<String> = some.map(|(word, count)| format!("{count} {word}")).collect();
+    let all = many(record.counts.experiments, "experiment");
     if some.is_empty() {
         all
     } else {
@@ -183,14 +154,9 @@ pub fn counts(record: &HuntRecord) -> String {
 
 fn rate(record: &HuntRecord) -> String {
     let minutes = record.took_ms as f64 / 60_000.0;
-    format!(
-        "{:.1} experiments a minute",
-        if minutes > 0.0 {
-            record.counts.experiments as f64 / minutes
-        } else {
-            0.0
-        }
-    )
+    let experiments = record.counts.experiments as f64;
+    let rate = if minutes > 0.0 { experiments / minutes } else { 0.0 };
+    format!("{rate:.1} experiments a minute")
 }
 
 /// `redis / redis-set-px-lua`
@@ -220,13 +186,8 @@ pub fn summary(record: &HuntRecord, folder: &str, look: Look) -> String {
     let searched = record.exhaustive.iter().flat_map(|search| placements(record, search));
     lines.extend(searched.map(|line| ScreenText::from("  ") + line));
     lines.extend(effects(record).into_iter().map(|line| ScreenText::from("  ") + line));
-    lines.extend(
-        record
-            .error
-            .iter()
-            .filter(|_| record.counts.failed > 0)
-            .map(|why| ScreenText::from("  error  ") + why),
-    );
+    let error = record.error.as_ref().filter(|_| record.counts.failed > 0);
+    lines.extend(error.map(|why| ScreenText::from("  error  ") + why));
     for find in &record.finds {
         lines.extend([ScreenText::default(), look.bold("x") + " " + look.bold(&find.name())]);
         lines.extend(details(find, record.counts.experiments));
@@ -264,12 +225,12 @@ fn details(find: &HuntFind, experiments: u64) -> Vec<ScreenText> {
             find.under()
         ),
     ];
-    lines.extend(find.likely.iter().map(|likely| {
-        format!(
-            "likely   {likely}   (a guess; `harness explain {}`)",
-            find.property.id()
-        )
-    }));
+    let explain = format!("(a guess; `harness explain {}`)", find.property.id());
+    lines.extend(
+        find.likely
+            .iter()
+            .map(|likely| format!("likely   {likely}   {explain}")),
+    );
     lines.into_iter().map(|line| ScreenText::from("    ") + line).collect()
 }
 
@@ -281,10 +242,8 @@ fn commands(find: &HuntFind, folder: &str, look: Look) -> Vec<ScreenText> {
         ("    cut down ", on_run("shrink", &path)),
         ("    again    ", quoted_words(&find.again)),
     ];
-    let lines = all.iter();
-    lines
-        .flat_map(|(label, words)| ScreenText::command(label, words, look.columns))
-        .collect()
+    let lines = |(label, words): &(&str, Vec<String>)| ScreenText::command(label, words, look.columns);
+    all.iter().flat_map(lines).collect()
 }
 
 /// How many windows of which faults had an effect, and which faults never had one.
@@ -294,14 +253,8 @@ pub fn effects(record: &HuntRecord) -> Vec<String> {
     if windows == 0 {
         return Vec::new();
     }
-    let mut families: Vec<&str> = record
-        .faults
-        .iter()
-        .filter(|(_, count)| count.with_effect > 0)
-        .map(|(fault, _)| name(fault))
-        .collect();
-    families.sort_unstable();
-    families.dedup();
+    let effective = record.faults.iter().filter(|(_, count)| count.with_effect > 0);
+    let families: BTreeSet<&str> = effective.map(|(fault, _)| name(fault)).collect();
     let mut lines = vec![format!(
         "{} of {} had an effect, of {}",
         sum(|count| count.with_effect),
@@ -314,11 +267,9 @@ pub fn effects(record: &HuntRecord) -> Vec<String> {
     }
     let left_out: Vec<&str> = record.left_out.iter().map(String::as_str).collect();
     if !left_out.is_empty() {
-        let more = left_out.len().saturating_sub(NAMED);
-        let more = if more > 0 {
-            format!(" and {more} more")
-        } else {
-            String::new()
+        let more = match left_out.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
         };
         lines.push(format!(
             "left out, since no window on it had an effect: {}{more}",
@@ -350,9 +301,9 @@ fn message_points(all: &Struck) -> Vec<String> {
     }
     if !all.by_chance.is_empty() {
         let names: Vec<&str> = all.by_chance.iter().map(String::as_str).collect();
+        let names = names.join(", ");
         lines.push(format!(
-            "not counted, sent in few experiments and never struck: {}",
-            names.join(", ")
+            "not counted, sent in few experiments and never struck: {names}"
         ));
     }
     lines
@@ -364,6 +315,7 @@ mod tests {
     use super::super::record::tests::{record, result};
     use super::*;
     use crate::evidence::SentUnderFaults;
+    use crate::report::test_text::assert_has;
 
     const PLAIN: Look = Look::PLAIN;
 
@@ -381,10 +333,8 @@ mod tests {
             came_to: ExperimentOutcome::Failed("no server\nlog".into()),
             ..result(2, &[], &[])
         };
-        assert!(
-            line(&failed, false, PLAIN).contains("ERROR     none")
-                && line(&failed, false, PLAIN).ends_with("no server\n")
-        );
+        let line = line(&failed, false, PLAIN);
+        assert!(line.contains("ERROR     none") && line.ends_with("no server\n"));
     }
 
     #[test]
@@ -400,7 +350,7 @@ mod tests {
         }
         record.add(&result(3, &[("reset", true)], &[]));
         let text = summary(&record, "results/h", PLAIN);
-        for part in [
+        let parts = [
             "FAIL  hunt redis   seed 7, 1m 02s, 3.9 experiments a minute",
             "4 experiments: 1 held, 3 violated",
             "4 of 7 fault windows had an effect, of 2 faults",
@@ -409,9 +359,8 @@ mod tests {
             "harness check results/h/runs/0",
             "harness shrink results/h/runs/0",
             "harness hunt --continue results/h",
-        ] {
-            assert!(text.contains(part), "{part}\n{text}");
-        }
+        ];
+        assert_has(&text, &parts);
     }
 
     #[test]
@@ -442,25 +391,18 @@ mod tests {
         ended(&mut record, &[("drop-reply=any:1", true)]);
         record.took_ms = 60_000;
         let block = block(&record, &[], PLAIN);
-        assert!(
-            block.contains("2 of 3 placements of up to 1 fault   about 30s left"),
-            "{block}"
-        );
-        let text = summary(&record, "results/h", PLAIN);
-        assert!(
-            text.contains("not complete: 2 of 3 placements of up to 1 fault were tried"),
-            "{text}"
-        );
+        assert_has(&block, &["2 of 3 placements of up to 1 fault   about 30s left"]);
+        let told = "not complete: 2 of 3 placements of up to 1 fault were tried";
+        assert_has(&summary(&record, "results/h", PLAIN), &[told]);
         ended(&mut record, &[("drop-reply=any:2", false)]);
         let text = summary(&record, "results/h", PLAIN);
-        for part in [
+        let parts = [
             "PASS  hunt redis",
             "complete: all 3 placements of up to 1 fault were tried",
             "1 without a fault",
             "2 with 1 fault, 1 of them without an effect of the last fault",
-        ] {
-            assert!(text.contains(part), "{part}\n{text}");
-        }
+        ];
+        assert_has(&text, &parts);
     }
 
     #[test]
@@ -469,13 +411,12 @@ mod tests {
         record.took_ms = 30_000;
         record.add(&result(0, &[("reset", true)], &[("HL001", "granted-twice", None)]));
         let text = block(&record, &["experiment 2: faults".into()], PLAIN);
-        for part in [
+        let parts = [
             "30s of 10m 00s   2.0 experiments a minute",
             "1 experiment: 1 violated",
             "HL001 granted-twice ×1",
             "now     experiment 2: faults",
-        ] {
-            assert!(text.contains(part), "{part}\n{text}");
-        }
+        ];
+        assert_has(&text, &parts);
     }
 }

@@ -169,19 +169,15 @@ pub fn render(comparison: &Comparison, (before, after): (&RunSummary, &RunSummar
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::report::test_diagnosis::diagnosis;
 
     fn summary(kinds: &[(&str, &str)]) -> RunSummary {
-        let finding = |(property, class): &(&str, &str)| {
-            json!({ "property": property, "verdict": "violated", "evidence": "", "violations": [{
-                "id": format!("{property}-1"), "class": class, "lock": "l0", "processes": [], "clients": [], "at_ns": 1,
-                "summary": "it broke", "events": [],
-            }]})
-        };
-        let findings: Vec<_> = kinds.iter().map(finding).collect();
-        let summary =
-            json!({ "outcome": "FAIL", "run": null, "findings": findings, "length_ns": 1, "more": "is passed over" });
-        serde_json::from_value(summary).unwrap()
+        let findings = kinds
+            .iter()
+            .map(|(property, class)| (*property, "violated", *class, None));
+        let diagnosis = diagnosis("FAIL", &findings.collect::<Vec<_>>(), &[]);
+        // the rest of it is passed over
+        serde_json::from_value(serde_json::json!(diagnosis)).unwrap()
     }
 
     #[test]

@@ -275,13 +275,8 @@ mod tests {
             ),
         ];
         let coverage = Coverage::of(&history_of((1_u64..).zip(&lines))).unwrap();
-        let points: Vec<&str> = coverage
-            .clients
-            .points
-            .iter()
-            .map(|point| point.point.as_str())
-            .collect();
-        assert_eq!(points, ["holding", "idle", "waiting"]);
+        let points = coverage.clients.points.iter().map(|point| point.point.as_str());
+        assert_eq!(points.collect::<Vec<_>>(), ["holding", "idle", "waiting"]);
         assert_eq!(coverage.clients.faults, ["kill", "pause"]);
     }
 

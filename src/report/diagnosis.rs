@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use harness_checkers::history::event::Kind;
 use harness_checkers::history::{NemesisFact, PhaseFact, SeenViolation, Standstill};
-use harness_checkers::{Counts, Finding, Findings, History, Verdict};
+use harness_checkers::{Counts, Finding, Findings, History, Property, Verdict, Violation};
 use serde::{Deserialize, Serialize};
 
 use super::churn::Churn;
@@ -49,44 +49,19 @@ impl Outcome {
     }
 }
 
-/// What to do about a run that proves nothing.
-enum Hint {
-    ServerEnded,
-    ServerDidNotServe,
-    StoodStill,
-    EndedEarly,
-    Unfinished,
-    Partial,
-    Unbroken,
-    Undecided,
-}
-
-impl Hint {
-    fn of_standstills(standstills: &[Standstill]) -> Self {
-        match standstills.iter().any(|span| span.server.is_some()) {
-            true => Self::ServerDidNotServe,
-            false => Self::StoodStill,
-        }
-    }
-
-    fn text(&self) -> &'static str {
-        match self {
-            Self::ServerEnded => "read its log, and run it again: the events after its end say nothing about the lock",
-            Self::ServerDidNotServe => {
-                "read that server's log for that time, and run it again: harness does not judge that time"
-            }
-            Self::StoodStill => "run it again on a machine with less load: harness does not judge that time",
-            Self::EndedEarly => "run it again without --stop-on-violation",
-            Self::Partial => "run it again to its end: the missing part may have a violation",
-            Self::Unbroken => {
-                "let a fault last longer than the lease of a holder while others wait: --clients 6 --locks 1, a longer --window, or another --seed"
-            }
-            Self::Undecided => {
-                "run it longer (--time), or with fewer --clients and --locks: the evidence says why it is not decided"
-            }
-            Self::Unfinished => "give each client its turn: more --time, fewer --clients, or shorter holds (--hold)",
-        }
-    }
+/// What to do about a run that proves nothing, by what is wrong with it.
+mod hint {
+    pub const SERVER_ENDED: &str =
+        "read its log, and run it again: the events after its end say nothing about the lock";
+    pub const SERVER_DID_NOT_SERVE: &str =
+        "read that server's log for that time, and run it again: harness does not judge that time";
+    pub const STOOD_STILL: &str = "run it again on a machine with less load: harness does not judge that time";
+    pub const ENDED_EARLY: &str = "run it again without --stop-on-violation";
+    pub const PARTIAL: &str = "run it again to its end: the missing part may have a violation";
+    pub const UNBROKEN: &str = "let a fault last longer than the lease of a holder while others wait: --clients 6 --locks 1, a longer --window, or another --seed";
+    pub const UNDECIDED: &str =
+        "run it longer (--time), or with fewer --clients and --locks: the evidence says why it is not decided";
+    pub const UNFINISHED: &str = "give each client its turn: more --time, fewer --clients, or shorter holds (--hold)";
 }
 
 /// A violation ended the run, and the whole history has none.
@@ -162,6 +137,16 @@ pub struct Diagnosis {
     pub check_ns: u64,
 }
 
+impl Diagnosis {
+    pub fn finding(&self, property: Property) -> Option<&Finding> {
+        self.findings.iter().find(|finding| finding.property == property)
+    }
+
+    pub fn violations(&self) -> impl Iterator<Item = &Violation> {
+        self.findings.iter().flat_map(|finding| &finding.violations)
+    }
+}
+
 /// What is known of a run next to its history.
 pub struct KnownRun {
     pub info: Option<RunInfo>,
@@ -186,14 +171,12 @@ impl KnownRun {
 }
 
 /// The hint for what is unsure for no reason that has one of its own.
-fn rest_hint(history: &History, findings: &Findings, effect: &RunEffect, unsure: &[String]) -> Option<String> {
-    let hint = match () {
-        () if unsure.is_empty() => return None,
-        () if history.partial().is_some() => Hint::Partial,
-        () if unbroken(effect, findings, history).is_some() => Hint::Unbroken,
-        () => Hint::Undecided,
-    };
-    Some(hint.text().to_owned())
+fn rest_hint(history: &History, findings: &Findings, effect: &RunEffect) -> &'static str {
+    match () {
+        () if history.partial().is_some() => hint::PARTIAL,
+        () if unbroken(effect, findings, history).is_some() => hint::UNBROKEN,
+        () => hint::UNDECIDED,
+    }
 }
 
 /// What stood still for longer than a lease: shorter ones are what locks are made to stand.
@@ -212,16 +195,18 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
     let unfinished = unfinished(history);
     let ended_early = seen_violation(history).map(ended_early);
     let hint = match () {
-        () if !server_ends.is_empty() => Some(Hint::ServerEnded),
-        () if !standstills.is_empty() => Some(Hint::of_standstills(&standstills)),
-        () if ended_early.is_some() => Some(Hint::EndedEarly),
-        () => Some(Hint::Unfinished).filter(|_| !unfinished.is_empty() && effect.hint.is_none()),
+        () if !server_ends.is_empty() => Some(hint::SERVER_ENDED),
+        () if standstills.iter().any(|span| span.server.is_some()) => Some(hint::SERVER_DID_NOT_SERVE),
+        () if !standstills.is_empty() => Some(hint::STOOD_STILL),
+        () if ended_early.is_some() => Some(hint::ENDED_EARLY),
+        () => Some(hint::UNFINISHED).filter(|_| !unfinished.is_empty() && effect.hint.is_none()),
     };
-    effect.hint = hint.map(|hint| hint.text().to_owned()).or(effect.hint);
+    effect.hint = hint.map(str::to_owned).or(effect.hint);
     let churn = Churn::of(history);
     let mut unsure = unsure(history, &findings, &effect, churn, &unfinished);
-    let rest = rest_hint(history, &findings, &effect, &unsure);
-    effect.hint = effect.hint.or(rest);
+    if effect.hint.is_none() && !unsure.is_empty() {
+        effect.hint = Some(rest_hint(history, &findings, &effect).to_owned());
+    }
     unsure.splice(0..0, standstills.iter().map(Standstill::in_words));
     unsure.splice(0..0, server_ends.iter().map(|(at_ns, end)| end.in_words(*at_ns)));
     // the history itself says why that run failed
@@ -462,6 +447,6 @@ mod tests {
         let other = ended_at(5, 8);
         assert_eq!((other.outcome, other.exit), (Outcome::Unsure, 3));
         assert_eq!(other.unsure, [SEEN_BUT_NOT_FOUND]);
-        assert_eq!(other.effect.hint.as_deref(), Some(Hint::EndedEarly.text()));
+        assert_eq!(other.effect.hint.as_deref(), Some(hint::ENDED_EARLY));
     }
 }

@@ -148,8 +148,7 @@ fn choose(all: &[Candidate], room: usize) -> (Vec<usize>, Option<u64>) {
 
 /// Times of violations and of starts and heals, ascending.
 fn edges(diagnosis: &Diagnosis) -> Vec<u64> {
-    let violations = diagnosis.findings.iter().flat_map(|finding| &finding.violations);
-    let violated = violations.flat_map(|violation| {
+    let violated = diagnosis.violations().flat_map(|violation| {
         let overlap = violation.overlap_ns.map(|(from, to)| [from, to]);
         [violation.at_ns].into_iter().chain(overlap.into_iter().flatten())
     });

@@ -383,7 +383,7 @@ mod tests {
     use harness_checkers::ReadOptions;
 
     use super::*;
-    use crate::report::test_history::history_of;
+    use crate::report::test_history::{history_of, history_with};
 
     fn history(windows: &[(&str, &str)]) -> History {
         let mut lines = vec![r#""f":"phase","phase":"faults","windows":2"#.to_owned()];
@@ -408,14 +408,16 @@ mod tests {
     }
 
     fn paused_holder(promises: &str) -> History {
+        let pause = r#""process":"nemesis","type":"info","f":"pause-holder","window":1"#;
         let lines = [
-            format!(r#"{{"format":"harness-history","version":1,"locks":["l0"],"promises":{{{promises}}}}}"#),
-            r#"{"index":1,"time":1,"process":0,"type":"invoke","f":"acquire","lock":"l0"}"#.to_owned(),
-            r#"{"index":2,"time":2,"process":0,"type":"ok","f":"acquire","lock":"l0"}"#.to_owned(),
-            r#"{"index":3,"time":3,"process":"nemesis","type":"info","f":"pause-holder","window":1,"phase":"start","targets":["c0"]}"#.to_owned(),
-            r#"{"index":4,"time":4,"process":"nemesis","type":"info","f":"pause-holder","window":1,"phase":"heal","demand":{"stopped_ms":1,"breaks":"HL001"},"evidence":{"clients_stopped":1,"stopped_ms":9}}"#.to_owned(),
+            r#""process":0,"type":"invoke","f":"acquire","lock":"l0""#.to_owned(),
+            r#""process":0,"type":"ok","f":"acquire","lock":"l0""#.to_owned(),
+            format!(r#"{pause},"phase":"start","targets":["c0"]"#),
+            format!(
+                r#"{pause},"phase":"heal","demand":{{"stopped_ms":1,"breaks":"HL001"}},"evidence":{{"clients_stopped":1,"stopped_ms":9}}"#
+            ),
         ];
-        History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap()
+        history_with(promises, (1_u64..).zip(lines))
     }
 
     #[test]
@@ -439,47 +441,40 @@ mod tests {
 
     /// One window under which an acquire fails, and an acquire before and after it.
     fn tried(promises: &str, heal: &str) -> RunEffect {
+        let acquire =
+            |process: u32, kind: &str| format!(r#""process":{process},"type":"{kind}","f":"acquire","lock":"l0""#);
+        let nemesis = |fact: &str| format!(r#""process":"nemesis","type":"info",{fact}"#);
+        let partition = |fact: &str| nemesis(&format!(r#""f":"partition","window":1,{fact}"#));
         let lines = [
-            format!(r#"{{"format":"harness-history","version":1,"locks":["l0"],"promises":{{{promises}}}}}"#),
-            r#"{"index":1,"time":1,"process":"nemesis","type":"info","f":"phase","phase":"faults","windows":1}"#.into(),
-            r#"{"index":2,"time":2,"process":0,"type":"invoke","f":"acquire","lock":"l0"}"#.into(),
-            r#"{"index":3,"time":3,"process":0,"type":"ok","f":"acquire","lock":"l0"}"#.into(),
-            r#"{"index":4,"time":4,"process":"nemesis","type":"info","f":"partition","window":1,"phase":"start","targets":["n1"]}"#.into(),
-            r#"{"index":5,"time":5,"process":1,"type":"invoke","f":"acquire","lock":"l0"}"#.into(),
-            r#"{"index":6,"time":6,"process":1,"type":"fail","f":"acquire","lock":"l0","error":"timeout"}"#.into(),
-            format!(r#"{{"index":7,"time":7,"process":"nemesis","type":"info","f":"partition","window":1,"phase":"heal","left_trace":true,{heal}}}"#),
-            r#"{"index":8,"time":8,"process":1,"type":"invoke","f":"acquire","lock":"l0"}"#.into(),
-            r#"{"index":9,"time":9,"process":1,"type":"ok","f":"acquire","lock":"l0"}"#.into(),
+            nemesis(r#""f":"phase","phase":"faults","windows":1"#),
+            acquire(0, "invoke"),
+            acquire(0, "ok"),
+            partition(r#""phase":"start","targets":["n1"]"#),
+            acquire(1, "invoke"),
+            acquire(1, "fail") + r#","error":"timeout""#,
+            partition(&format!(r#""phase":"heal","left_trace":true,{heal}"#)),
+            acquire(1, "invoke"),
+            acquire(1, "ok"),
         ];
-        let history = History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap();
-        effect_of(&history, 1)
+        effect_of(&history_with(promises, (1_u64..).zip(lines)), 1)
     }
 
     #[test]
     fn a_fault_under_which_every_acquire_failed_is_too_little_unless_it_must_be_so() {
         let none = r#""acquires_meanwhile":"go-on","evidence":{"held_bytes":9,"acquires":0}"#;
-        let why = tried("", none).in_vain;
-        assert_eq!(
-            why.as_deref(),
-            Some("0 acquires in 1 fault window, and 1 attempt failed")
-        );
-        for (promises, heal) in [
-            (
-                "",
-                r#""acquires_meanwhile":"stop","evidence":{"held_bytes":9,"acquires":0}"#,
-            ),
-            (
-                "",
-                r#""acquires_meanwhile":"go-on","evidence":{"held_bytes":9,"acquires":1}"#,
-            ),
+        let why = "0 acquires in 1 fault window, and 1 attempt failed";
+        assert_eq!(tried("", none).in_vain.as_deref(), Some(why));
+        for heal in [
+            r#""acquires_meanwhile":"stop","evidence":{"held_bytes":9,"acquires":0}"#,
+            r#""acquires_meanwhile":"go-on","evidence":{"held_bytes":9,"acquires":1}"#,
             // who recorded it counted no acquires, or did not say what to expect of them
-            ("", r#""acquires_meanwhile":"go-on","evidence":{"held_bytes":9}"#),
-            ("", r#""evidence":{"held_bytes":9,"acquires":0}"#),
-            // it stays with the holder that was cut off
-            (r#""lease":false"#, none),
+            r#""acquires_meanwhile":"go-on","evidence":{"held_bytes":9}"#,
+            r#""evidence":{"held_bytes":9,"acquires":0}"#,
         ] {
-            assert_eq!(tried(promises, heal).in_vain, None, "{promises} {heal}");
+            assert_eq!(tried("", heal).in_vain, None, "{heal}");
         }
+        // it stays with the holder that was cut off
+        assert_eq!(tried(r#""lease":false"#, none).in_vain, None);
     }
 
     #[test]

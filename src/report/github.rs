@@ -13,27 +13,17 @@ pub fn annotations(diagnosis: &Diagnosis) -> Vec<String> {
         Outcome::Pass => Vec::new(),
         Outcome::Fail => summary::roots(&diagnosis.findings)
             .map(|(_, violation)| {
-                let mut text = violation.summary.clone();
-                for because in &violation.because {
-                    text += "\n";
-                    text += &because.text;
-                }
-                if let Some(again) = summary::again(diagnosis) {
-                    text += &format!("\nagain: {}", again.join(" "));
-                }
-                command("error", &format!("{} {title}", violation.id), &text)
+                let mut text = vec![violation.summary.clone()];
+                text.extend(violation.because.iter().map(|because| because.text.clone()));
+                text.extend(summary::again(diagnosis).map(|again| format!("again: {}", again.join(" "))));
+                command("error", &format!("{} {title}", violation.id), &text.join("\n"))
             })
             .collect(),
-        Outcome::Unsure => vec![command(
-            "warning",
-            &format!("UNSURE {title}"),
-            &summary::sentence(diagnosis),
-        )],
-        Outcome::Error => vec![command(
-            "error",
-            &format!("ERROR {title}"),
-            &summary::sentence(diagnosis),
-        )],
+        outcome @ (Outcome::Unsure | Outcome::Error) => {
+            let level = if outcome == Outcome::Unsure { "warning" } else { "error" };
+            let title = format!("{} {title}", outcome.word());
+            vec![command(level, &title, &summary::sentence(diagnosis))]
+        }
     };
     lines.into_iter().take(MAX_ANNOTATIONS).collect()
 }

@@ -48,10 +48,8 @@ mod tests {
     fn every_change_is_reported_and_none_is_a_window_of_the_plan() {
         assert_eq!(manual_changes(&history(0)), None);
         let told = manual_changes(&history(1)).unwrap();
-        assert!(
-            told.contains("c0->n1 toxic put on (latency_downstream) at 1.00s"),
-            "{told}"
-        );
+        let change = "c0->n1 toxic put on (latency_downstream) at 1.00s";
+        assert!(told.contains(change), "{told}");
         assert!(manual_changes(&history(7)).unwrap().contains("7 manual changes came"));
         assert!(manual_changes(&history(7)).unwrap().ends_with("and 2 more"));
         assert!(history(1).windows().is_empty());

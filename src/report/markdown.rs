@@ -202,10 +202,7 @@ mod tests {
         let long = format!("a\n```\n{}", "0123456789\n".repeat(10_000));
         let kept = cut(long);
         assert!(kept.len() <= MAX_SUMMARY);
-        assert!(
-            kept.ends_with(&format!("0123456789\n```\n{CUT}")),
-            "{}",
-            &kept[kept.len() - 80..]
-        );
+        let end = format!("0123456789\n```\n{CUT}");
+        assert!(kept.ends_with(&end), "{}", &kept[kept.len() - 80..]);
     }
 }

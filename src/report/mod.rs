@@ -25,7 +25,11 @@ pub mod screen;
 pub mod summary;
 pub mod terminal;
 #[cfg(test)]
+pub(crate) mod test_diagnosis;
+#[cfg(test)]
 mod test_history;
+#[cfg(test)]
+pub(crate) mod test_text;
 pub mod timeline;
 pub mod trend;
 pub(crate) mod words;
@@ -102,10 +106,8 @@ pub fn json(diagnosis: &Diagnosis) -> String {
 
 /// The indices of the events that proofs name: their lines are worth reading again.
 pub fn proven(diagnosis: &Diagnosis) -> Vec<u64> {
-    let violations = diagnosis.findings.iter().flat_map(|finding| &finding.violations);
-    let mut indices: Vec<u64> = violations
-        .flat_map(|violation| violation.events.iter().map(|step| step.index))
-        .collect();
+    let events = diagnosis.violations().flat_map(|violation| &violation.events);
+    let mut indices: Vec<u64> = events.map(|step| step.index).collect();
     indices.sort_unstable();
     indices.dedup();
     indices

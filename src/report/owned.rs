@@ -59,28 +59,15 @@ mod tests {
 
     #[test]
     fn a_grant_lasts_until_it_is_taken_and_has_the_client_that_said_whose_it_is() {
+        let acquire = |kind: &str| format!(r#""process":0,"client":0,"type":"{kind}","f":"acquire","lock":"l0""#);
+        let server = |fact: &str| format!(r#""process":"server","type":"signal","f":{fact}"#);
         let history = history_of([
-            (
-                10,
-                r#""process":0,"client":0,"type":"invoke","f":"acquire","lock":"l0""#,
-            ),
-            (
-                20,
-                r#""process":"server","type":"signal","f":"granted","lock":"l0","owner":"s0""#,
-            ),
-            (
-                30,
-                r#""process":0,"client":0,"type":"ok","f":"acquire","lock":"l0","owner":"s0""#,
-            ),
-            (
-                90,
-                r#""process":"server","type":"signal","f":"revoked","lock":"l0","owner":"s0","cause":"expired""#,
-            ),
-            (
-                95,
-                r#""process":"server","type":"signal","f":"granted","lock":"l0","owner":"s9""#,
-            ),
-            (99, r#""process":"server","type":"signal","f":"granted","lock":"l1""#),
+            (10, acquire("invoke")),
+            (20, server(r#""granted","lock":"l0","owner":"s0""#)),
+            (30, acquire("ok") + r#","owner":"s0""#),
+            (90, server(r#""revoked","lock":"l0","owner":"s0","cause":"expired""#)),
+            (95, server(r#""granted","lock":"l0","owner":"s9""#)),
+            (99, server(r#""granted","lock":"l1""#)),
         ]);
         let bars = owned(&history);
         let of = |client, from_ns, to_ns| OwnedBar {

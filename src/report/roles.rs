@@ -126,10 +126,8 @@ mod tests {
         assert_eq!(downsampled(&bands, 400_000, 12), (bands.to_vec(), None));
         let (kept, left_out) = downsampled(&bands, 400_000, 4);
         // the tenth and what follows it are long; the first is where the band begins
-        assert_eq!(
-            kept[0].spells,
-            [spell(10, "follower"), spell(100, "leader"), spell(300, "follower")]
-        );
+        let spells = [spell(10, "follower"), spell(100, "leader"), spell(300, "follower")];
+        assert_eq!(kept[0].spells, spells);
         assert_eq!(left_out, Some(10_001));
     }
 }

@@ -186,12 +186,9 @@ mod tests {
         // a word that is wider than the terminal is left to it
         let lines = text.clone().wrapped(Some(4), 1);
         assert_eq!(lines.len(), 4, "{lines:?}");
+        let whole = std::slice::from_ref(&text);
         for columns in [None, Some(19), Some(100)] {
-            assert_eq!(
-                text.clone().wrapped(columns, 4),
-                std::slice::from_ref(&text),
-                "{columns:?}"
-            );
+            assert_eq!(text.clone().wrapped(columns, 4), whole, "{columns:?}");
         }
     }
 
@@ -202,16 +199,11 @@ mod tests {
         assert_eq!(lines(34), "still   HL005   it is stuck for\n                60s");
         assert_eq!(lines(20), "still   HL005   it\n        is stuck for\n        60s");
         assert_eq!(lines(35), line.to_string());
-        let apart = ScreenText::from("a     b     c d e f g h");
-        assert_eq!(
-            ScreenText::join(&apart.in_columns(Some(18))),
-            "a     b     c d e\n      f g h"
-        );
-        let plain = ScreenText::from("no table, only a sentence");
-        assert_eq!(
-            ScreenText::join(&plain.in_columns(Some(12))),
-            "no table,\n      only a\n      sentence"
-        );
+        let lines = |text: &str, columns| ScreenText::join(&ScreenText::from(text).in_columns(Some(columns)));
+        let apart = lines("a     b     c d e f g h", 18);
+        assert_eq!(apart, "a     b     c d e\n      f g h");
+        let plain = lines("no table, only a sentence", 12);
+        assert_eq!(plain, "no table,\n      only a\n      sentence");
     }
 
     #[test]
@@ -229,10 +221,8 @@ mod tests {
             ..Look::PLAIN
         };
         let text = ScreenText::from("a\x1b[2J") + color.bold("b\x1b]0;x\x07") + "\n::error::c";
-        assert_eq!(
-            text.to_string(),
-            "a\\u{1b}[2J\x1b[1mb\\u{1b}]0;x\\u{7}\x1b[0m\\n::error::c"
-        );
+        let shown = "a\\u{1b}[2J\x1b[1mb\\u{1b}]0;x\\u{7}\x1b[0m\\n::error::c";
+        assert_eq!(text.to_string(), shown);
         assert_eq!(ScreenText::join(&[Look::PLAIN.bold("  ::error::c")]), "  \\::error::c");
     }
 }

@@ -30,31 +30,23 @@ pub fn lock(diagnosis: &Diagnosis) -> String {
 
 /// What came out, in one sentence.
 pub fn sentence(diagnosis: &Diagnosis) -> String {
-    let error = diagnosis.run.as_ref().and_then(|run| run.error.clone());
-    match diagnosis.outcome {
-        Outcome::Fail => shown(diagnosis)
-            .first()
-            .map_or_else(|| "a property is violated".to_owned(), |(_, v)| v.summary.clone()),
-        Outcome::Pass if diagnosis.effect.windows.is_empty() => "every property that applies holds".to_owned(),
-        Outcome::Pass => "every property that applies holds, and the faults had an effect".to_owned(),
-        Outcome::Unsure => diagnosis
-            .unsure
-            .first()
-            .cloned()
-            .unwrap_or_else(|| "nothing is violated, and nothing is proved".to_owned()),
-        Outcome::Error => error
-            .and_then(|error| error.lines().next().map(str::to_owned))
-            .unwrap_or_else(|| "the run failed".to_owned()),
-    }
+    let error = diagnosis.run.as_ref().and_then(|run| run.error.as_deref());
+    let error = error.and_then(|error| error.lines().next());
+    let (root, unsure) = (roots(&diagnosis.findings).next(), diagnosis.unsure.first());
+    let sentence = match diagnosis.outcome {
+        Outcome::Fail => root.map_or("a property is violated", |(_, violation)| violation.summary.as_str()),
+        Outcome::Pass if diagnosis.effect.windows.is_empty() => "every property that applies holds",
+        Outcome::Pass => "every property that applies holds, and the faults had an effect",
+        Outcome::Unsure => unsure.map_or("nothing is violated, and nothing is proved", String::as_str),
+        Outcome::Error => error.unwrap_or("the run failed"),
+    };
+    sentence.to_owned()
 }
 
 /// Why windows had no target or missed, for some of them where it is so of many.
 pub fn missed(effect: &RunEffect) -> Vec<String> {
-    let all: Vec<String> = effect
-        .windows
-        .iter()
-        .filter_map(WindowEffect::missed_in_words)
-        .collect();
+    let missed = effect.windows.iter().filter_map(WindowEffect::missed_in_words);
+    let all: Vec<String> = missed.collect();
     let more = all.len().saturating_sub(SHOWN);
     let mut missed: Vec<String> = all.into_iter().take(SHOWN).collect();
     if more > 0 {
@@ -95,10 +87,8 @@ pub fn remarks(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation) 
         remarks.push(("likely", format!("{likely}   (a guess; `harness explain {id}`)")));
     }
     if finding.property == Property::Hl004 && verdict_of(diagnosis, Property::Hl001) == Verdict::Holds {
-        remarks.push((
-            "safe?",
-            "yes: mutual exclusion holds. This is a load defect.".to_owned(),
-        ));
+        let safe = "yes: mutual exclusion holds. This is a load defect.";
+        remarks.push(("safe?", safe.to_owned()));
     }
     remarks
 }
@@ -111,18 +101,16 @@ fn tokens(diagnosis: &Diagnosis, violation: &Violation) -> Option<String> {
     }
     let holds = drawing.tokens();
     let (_, first, _) = *holds.first()?;
-    let told = holds
-        .iter()
-        .take(TOKENS)
-        .map(|(_, token, client)| match i128::from(*token) - i128::from(first) {
-            0 => format!("{client} {token}"),
-            more => format!("{client} {token} ({more:+})"),
-        });
+    let tell = |(_, token, client): &(u64, u64, &str)| match i128::from(*token) - i128::from(first) {
+        0 => format!("{client} {token}"),
+        more => format!("{client} {token} ({more:+})"),
+    };
+    let told = holds.iter().take(TOKENS).map(tell);
     Some(told.collect::<Vec<_>>().join(", "))
 }
 
 pub fn verdict_of(diagnosis: &Diagnosis, property: Property) -> Verdict {
-    let found = diagnosis.findings.iter().find(|finding| finding.property == property);
+    let found = diagnosis.finding(property);
     found.map_or(Verdict::NotApplicable, |finding| finding.verdict)
 }
 
@@ -133,7 +121,7 @@ fn damage(diagnosis: &Diagnosis, violation: &Violation) -> String {
     }
     let mut parts = Vec::new();
     for property in [Property::Hl008, Property::Hl003] {
-        let Some(finding) = diagnosis.findings.iter().find(|finding| finding.property == property) else {
+        let Some(finding) = diagnosis.finding(property) else {
             continue;
         };
         let worth_telling = match property {
@@ -171,10 +159,8 @@ pub fn verdict_word(verdict: Verdict) -> &'static str {
 /// `acquire p50 3.0ms  p99 44ms  max 10.2s (window 2)`; `None` when there was no acquire.
 pub fn latency(diagnosis: &Diagnosis) -> Option<String> {
     let latency = diagnosis.latency;
-    let slowest = latency
-        .max_window
-        .map(|window| format!(" (window {window})"))
-        .unwrap_or_default();
+    let slowest = latency.max_window.map(|window| format!(" (window {window})"));
+    let slowest = slowest.unwrap_or_default();
     let late = match latency.late {
         0 => String::new(),
         late => format!(
@@ -239,34 +225,28 @@ pub fn made_again(diagnosis: &Diagnosis) -> &'static str {
 
 /// The command that checks the same history again.
 pub fn exact(diagnosis: &Diagnosis) -> Option<String> {
-    diagnosis
-        .run
-        .as_ref()
-        .map(|_| format!("harness check {}", quoted(&diagnosis.path)))
+    let check = || format!("harness check {}", quoted(&diagnosis.path));
+    diagnosis.run.is_some().then(check)
 }
 
 /// The page, at the first violation that is shown.
 pub fn page(diagnosis: &Diagnosis) -> Option<String> {
     let page = diagnosis.page.as_ref()?;
-    let anchor = shown(diagnosis)
-        .first()
-        .map(|(_, violation)| format!("#{}", violation.id))
-        .unwrap_or_default();
-    Some(format!("{page}{anchor}"))
+    Some(match roots(&diagnosis.findings).next() {
+        Some((_, violation)) => format!("{page}#{}", violation.id),
+        None => page.clone(),
+    })
 }
 
 /// How many violations are not shown here, and where they are.
 pub fn more(diagnosis: &Diagnosis) -> Option<String> {
     let hidden = hidden(diagnosis);
-    let whereabouts = if diagnosis.page.is_some() {
-        "the report has them"
-    } else {
-        "--json lists them"
+    let whereabouts = match diagnosis.page {
+        Some(_) => "the report has them",
+        None => "--json lists them",
     };
-    (hidden > 0).then(|| {
-        format!(
-            "{} more, like these or following from them: {whereabouts}",
-            thousands(hidden)
-        )
-    })
+    let hidden = Some(hidden).filter(|hidden| *hidden > 0).map(thousands)?;
+    Some(format!(
+        "{hidden} more, like these or following from them: {whereabouts}"
+    ))
 }

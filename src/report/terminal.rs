@@ -56,16 +56,10 @@ pub fn render(diagnosis: &Diagnosis, look: Look) -> String {
 }
 
 fn headline(diagnosis: &Diagnosis, look: Look) -> ScreenText {
-    let runtime = diagnosis
-        .run
-        .as_ref()
-        .map(|run| format!("{}, ", run.servers_were()))
-        .unwrap_or_default();
-    let times = format!(
-        "{runtime}{} run, {} check",
-        span(diagnosis.length_ns),
-        span(diagnosis.check_ns)
-    );
+    let run = diagnosis.run.as_ref();
+    let runtime = run.map_or(String::new(), |run| format!("{}, ", run.servers_were()));
+    let (length, check) = (span(diagnosis.length_ns), span(diagnosis.check_ns));
+    let times = format!("{runtime}{length} run, {check} check");
     let title = look.bold(&summary::title(diagnosis));
     look.outcome(diagnosis.outcome) + "  " + title + "   " + look.dim(&times)
 }
@@ -112,10 +106,8 @@ fn draw(drawing: &Drawing, look: Look) -> Vec<ScreenText> {
     let column = |ns: u64| (drawing.place(ns) * (width - 1) as f64).round() as usize;
     let mut lines = vec![look.dim(&axis_line(drawing, look, column))];
     // a lane of marks alone says nothing where marks are not drawn
-    let lanes = drawing
-        .lanes
-        .iter()
-        .filter(|lane| drawing.overlaps_ns.is_empty() || !lane.bars.is_empty());
+    let is_drawn = |lane: &&DrawingLane| drawing.overlaps_ns.is_empty() || !lane.bars.is_empty();
+    let lanes = drawing.lanes.iter().filter(is_drawn);
     lines.extend(lanes.map(|lane| draw_lane(lane, drawing, width, column)));
     let Some((_, _, text)) = drawing.both_hold() else {
         return lines;
@@ -205,13 +197,10 @@ fn herd(violation: &Violation, look: Look) -> Vec<ScreenText> {
     let figure = |name: &str| violation.figures.get(name).map(|figure| *figure as usize);
     let bar = |count: usize| "#".repeat(count.min(axis_width(look)));
     let mut lines = Vec::new();
-    for (label, name) in [("woken", "woken"), ("useful", "useful")] {
+    for (label, name) in [("woken", "woken"), ("useful", "useful"), ("waiting", "waiters")] {
         if let Some(count) = figure(name) {
             lines.push(format!("   {label:<9}{} {count}", bar(count)).into());
         }
-    }
-    if let Some(waiters) = figure("waiters") {
-        lines.push(format!("   {:<9}{} {waiters}", "waiting", bar(waiters)).into());
     }
     if let Some(messages) = violation.figures.get("messages_per_hand_over") {
         let retries = violation.figures.get("retries_per_hand_over").copied().unwrap_or(0.0);
@@ -225,10 +214,8 @@ fn table(diagnosis: &Diagnosis, look: Look) -> Vec<ScreenText> {
     let mut lines = vec![look.dim(&format!("  {:<19}{:<13}{}", "property", "verdict", "evidence"))];
     for finding in &diagnosis.findings {
         let width = 2 + 19 + 13;
-        let wrapped = wrap(
-            &summary::evidence(finding),
-            look.at_most(WIDTH + 16).saturating_sub(width),
-        );
+        let room = look.at_most(WIDTH + 16).saturating_sub(width);
+        let wrapped = wrap(&summary::evidence(finding), room);
         for (number, line) in wrapped.iter().enumerate() {
             lines.push(match number {
                 0 => {
@@ -301,9 +288,8 @@ fn pointers(diagnosis: &Diagnosis, look: Look) -> Vec<ScreenText> {
 }
 
 fn history_path(diagnosis: &Diagnosis) -> String {
-    if diagnosis.run.is_some() {
-        format!("{}/history.jsonl", diagnosis.path)
-    } else {
-        diagnosis.path.clone()
+    match &diagnosis.run {
+        Some(_) => format!("{}/history.jsonl", diagnosis.path),
+        None => diagnosis.path.clone(),
     }
 }

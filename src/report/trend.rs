@@ -118,6 +118,7 @@ fn table_row(row: &RowTrend) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::test_text::assert_has;
 
     fn night(rows: &[(&str, Outcome)]) -> ListedSuite {
         ListedSuite {
@@ -162,10 +163,7 @@ mod tests {
         assert_eq!(rows[1].changes(), (2, 0), "an error is no verdict");
         assert!(rows[3].flaky_rate() < 1e-9);
         let page = over_time(&[], &nights).into_string();
-        assert!(
-            page.contains("flaky 100 % (2 of 2)") && page.contains("1 of 3 failed"),
-            "{page}"
-        );
+        assert_has(&page, &["flaky 100 % (2 of 2)", "1 of 3 failed"]);
         assert!(
             over_time(&[], &nights[..1]).into_string().is_empty(),
             "nothing was run twice"

@@ -26,7 +26,7 @@ use super::{Expectation, Expected, Suite, SuiteRow};
 use crate::config::setting::{OptionName, Setting, SettingOrigin, over, settings};
 use crate::config::shard::stable_hash;
 use crate::config::suggest::unknown_word;
-use crate::config::toml::{At, TomlError, TomlTable, TomlValue, read as read_toml, refuse_unknown};
+use crate::config::toml::{At, TomlError, TomlTable, TomlValue, is_on, read as read_toml, refuse_unknown};
 use crate::report::diagnosis::Outcome;
 
 /// Keys of a row besides the options of `harness run`.
@@ -116,12 +116,7 @@ fn factors(product: &At<TomlValue>) -> Result<Vec<At<TomlValue>>, TomlError> {
             match &value.value {
                 TomlValue::Text(text) | TomlValue::Number(text) => name.push(text.clone()),
                 TomlValue::Switch(switch) => name.push(format!("{key}={switch}")),
-                _ => {
-                    return Err(TomlError::at(
-                        value.line,
-                        format!("`{key}` takes values, and no lists or tables"),
-                    ));
-                }
+                _ => return Err(value.error(format!("`{key}` takes values, and no lists or tables"))),
             }
             Ok((row, name))
         };
@@ -149,20 +144,19 @@ fn row(at: &At<TomlValue>, common: &Common, options: &[OptionName]) -> Result<Su
     let table = at.table("row")?;
     refuse_unknown(table, names(options).chain(ROW_KEYS))?;
     let Common { settings, retries } = common.with(table, options)?;
-    let canary = table.get("canary").map_or(Ok(false), |at| at.switch("canary"))?;
+    let canary = is_on(table, "canary")?;
     let expect = expectation(table)?;
     let violated = expect.outcome == Outcome::Fail;
     if canary && violated {
         let sentence = "a canary expects what its lock cannot keep: the row is in order when that expectation fails";
-        return Err(TomlError::at(at.line, sentence));
+        return Err(at.error(sentence));
     }
     let name = match table.get("name") {
         Some(at) => match at.text("name")?.trim() {
-            "" => return Err(TomlError::at(at.line, "a name has at least one letter")),
+            "" => return Err(at.error("a name has at least one letter")),
             name => name.to_owned(),
         },
-        None => name_of(&settings)
-            .ok_or_else(|| TomlError::at(at.line, "a row without a recipe or a client needs a name"))?,
+        None => name_of(&settings).ok_or_else(|| at.error("a row without a recipe or a client needs a name"))?,
     };
     Ok(SuiteRow {
         name,
@@ -195,8 +189,8 @@ fn expectation(row: &TomlTable) -> Result<Expectation, TomlError> {
         for (id, at) in at.table("expect")? {
             let property = Property::ALL.into_iter().find(|property| property.id() == id);
             let ids = Property::ALL.map(Property::id);
-            let property =
-                property.ok_or_else(|| TomlError::at(at.line, unknown_word("property", id, ids, "HL001 to HL011")))?;
+            let unknown = || at.error(unknown_word("property", id, ids, "HL001 to HL011"));
+            let property = property.ok_or_else(unknown)?;
             verdicts.insert(property, expected(id, at)?);
         }
     }
@@ -213,15 +207,13 @@ fn expectation(row: &TomlTable) -> Result<Expectation, TomlError> {
         "fail" => Outcome::Fail,
         "unsure" => Outcome::Unsure,
         other => {
-            return Err(TomlError::at(
-                at.line,
-                unknown_word("outcome", other, ["pass", "fail", "unsure"], "pass, fail or unsure"),
-            ));
+            let why = unknown_word("outcome", other, ["pass", "fail", "unsure"], "pass, fail or unsure");
+            return Err(at.error(why));
         }
     };
     if (outcome == Outcome::Fail) != violated {
         let sentence = "a row fails exactly when `expect` has a property that is \"violated\"";
-        return Err(TomlError::at(at.line, sentence));
+        return Err(at.error(sentence));
     }
     Ok(Expectation { outcome, verdicts })
 }
@@ -230,7 +222,7 @@ fn expected(id: &str, at: &At<TomlValue>) -> Result<Expected, TomlError> {
     let typed = at.text(id)?;
     let words = Expected::ALL.map(Expected::word);
     let known = Expected::ALL.into_iter().find(|expected| expected.word() == typed);
-    known.ok_or_else(|| TomlError::at(at.line, unknown_word("verdict", typed, words, &words.join(", "))))
+    known.ok_or_else(|| at.error(unknown_word("verdict", typed, words, &words.join(", "))))
 }
 
 /// Two rows of one name would be one case when two nights are compared.
@@ -263,6 +255,10 @@ mod tests {
         read(text, "nightly", &options()).map_err(|error| error.to_string())
     }
 
+    fn names(suite: &Suite) -> Vec<&str> {
+        suite.rows.iter().map(|row| row.name.as_str()).collect()
+    }
+
     const GOOD: &str = r#"
 [defaults]
 lease = "1s"
@@ -286,16 +282,12 @@ retries = 0
     #[test]
     fn a_row_has_what_its_group_and_the_defaults_say_and_its_own_word_wins() {
         let suite = suite(GOOD).unwrap();
-        let names: Vec<&str> = suite.rows.iter().map(|row| row.name.as_str()).collect();
-        assert_eq!(
-            names,
-            ["zk-polling / none", "zk-polling naive / partition=holder", "canary"]
-        );
+        let expected = ["zk-polling / none", "zk-polling naive / partition=holder", "canary"];
+        assert_eq!(names(&suite), expected);
         let words = suite.rows[1].words();
-        assert!(
-            words.contains(&"--lease=2s".into()) && words.contains(&"--backend=zk".into()),
-            "{words:?}"
-        );
+        for word in ["--lease=2s", "--backend=zk"] {
+            assert!(words.contains(&word.into()), "{words:?}");
+        }
         assert_eq!(words.len(), 5);
         assert_eq!(suite.rows[1].expect.outcome, Outcome::Fail);
         assert_eq!(suite.rows[1].expect.verdicts[&Property::Hl003], Expected::Holds);
@@ -305,37 +297,29 @@ retries = 0
 
     #[test]
     fn what_is_wrong_with_a_file_is_said_with_its_line() {
-        let wrong = [
-            (
-                "[[row]]\nrecipe = \"a\"\nleese = \"1s\"",
-                "line 3",
-                "did you mean `lease`",
-            ),
-            ("[[rows]]\nrecipe = \"a\"", "line 1", "did you mean `row`"),
-            ("[defaults]\nname = \"a\"", "line 2", "no key `name`"),
-            (
-                "[[row]]\nrecipe = \"a\"\nexpect = { HL01 = \"holds\" }",
-                "line 3",
-                "no property `HL01`",
-            ),
-            (
-                "[[row]]\nrecipe = \"a\"\nexpect = { HL001 = \"hold\" }",
-                "line 3",
-                "did you mean `holds`",
-            ),
-            ("[[row]]\nrecipe = \"a\"\noutcome = \"fail\"", "line 3", "violated"),
-            ("[[row]]\nclients = 3", "line 1", "needs a name"),
-            ("[[row]]\nrecipe = \"a\"\nname = \" \"", "line 3", "at least one letter"),
-            ("[[row]]\nrecipe = \"a\"\n[[row]]\nrecipe = \"a\"", "line 3", "already"),
-            (
-                "[[row]]\nrecipe = \"a\"\ncanary = true\nexpect = { HL001 = \"violated\" }",
-                "line 1",
-                "canary",
-            ),
-        ];
-        for (text, line, words) in wrong {
+        let refused = |text: &str, line: &str, words: &str| {
             let error = suite(text).unwrap_err();
             assert!(error.starts_with(line) && error.contains(words), "{text}: {error}");
+        };
+        for (text, line, words) in [
+            ("[[rows]]\nrecipe = \"a\"", "line 1", "did you mean `row`"),
+            ("[defaults]\nname = \"a\"", "line 2", "no key `name`"),
+            ("[[row]]\nclients = 3", "line 1", "needs a name"),
+        ] {
+            refused(text, line, words);
+        }
+        const ROW: &str = "[[row]]\nrecipe = \"a\"\n";
+        refused(&ROW.repeat(2), "line 3", "already");
+        let canary = format!("{ROW}canary = true\nexpect = {{ HL001 = \"violated\" }}");
+        refused(&canary, "line 1", "canary");
+        for (key, words) in [
+            ("leese = \"1s\"", "did you mean `lease`"),
+            ("expect = { HL01 = \"holds\" }", "no property `HL01`"),
+            ("expect = { HL001 = \"hold\" }", "did you mean `holds`"),
+            ("outcome = \"fail\"", "violated"),
+            ("name = \" \"", "at least one letter"),
+        ] {
+            refused(&format!("{ROW}{key}"), "line 3", words);
         }
     }
 
@@ -357,26 +341,10 @@ name = "long"
 backend = ["zk", "redis"]
 "#;
         let suite = suite(text).unwrap();
-        let names: Vec<&str> = suite.rows.iter().map(|row| row.name.as_str()).collect();
-        assert_eq!(
-            names,
-            [
-                "none / a",
-                "none / b",
-                "reset / a",
-                "reset / b",
-                "long / zk",
-                "long / redis"
-            ]
-        );
+        let expected = "none / a, none / b, reset / a, reset / b, long / zk, long / redis";
+        assert_eq!(names(&suite).join(", "), expected);
         let words = suite.rows[2].words();
-        for word in [
-            "--recipe=a",
-            "--fault=reset",
-            "--backend=redis",
-            "--clients=3",
-            "--lease=1s",
-        ] {
+        for word in "--recipe=a --fault=reset --backend=redis --clients=3 --lease=1s".split(' ') {
             assert!(words.contains(&word.into()), "{words:?}");
         }
         assert_eq!(suite.rows[3].expect.verdicts[&Property::Hl001], Expected::Holds);
@@ -386,9 +354,7 @@ backend = ["zk", "redis"]
 
     #[test]
     fn two_versions_of_a_file_have_two_digests() {
-        assert_ne!(
-            suite(GOOD).unwrap().digest,
-            suite(&GOOD.replace("1s", "3s")).unwrap().digest
-        );
+        let changed = suite(&GOOD.replace("1s", "3s")).unwrap();
+        assert_ne!(suite(GOOD).unwrap().digest, changed.digest);
     }
 }

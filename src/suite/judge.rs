@@ -10,7 +10,7 @@ use crate::report::diagnosis::Outcome;
 use crate::report::summary::verdict_word;
 
 /// What became of a run's expectation, from the one that wins to the one that yields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RowOutcome {
     /// A property is violated that should not be.
@@ -25,6 +25,7 @@ pub enum RowOutcome {
     Environment,
     Interrupted,
     /// Its row was never run.
+    #[default]
     NotRun,
     /// It proves nothing: a fault without effect, a checker out of budget.
     Unsure,
@@ -163,7 +164,7 @@ fn other_than_expected(expect: &Expectation, diagnosis: &Diagnosis) -> Judgement
     let mut judged = RowOutcome::AsExpected;
     let mut why = Vec::new();
     for (property, expected) in &expect.verdicts {
-        let finding = diagnosis.findings.iter().find(|finding| finding.property == *property);
+        let finding = diagnosis.finding(*property);
         let verdict = finding.map_or(Verdict::NotApplicable, |finding| finding.verdict);
         if expected.is(verdict) {
             continue;
@@ -214,140 +215,101 @@ fn judge_canary(judgement: Judgement) -> Judgement {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use serde_json::json;
-
     use super::*;
+    use crate::report::test_diagnosis;
 
-    /// A diagnosis with these findings: (property, verdict, what its violation follows).
-    pub fn diagnosis(outcome: &str, findings: &[(&str, &str, Option<&str>)], too_little: Option<&str>) -> Diagnosis {
-        let findings: Vec<_> = findings
-            .iter()
-            .map(|(property, verdict, follows)| {
-                let violation = json!({
-                    "id": format!("{property}-1"), "class": "c", "lock": "l0", "processes": [], "clients": [], "at_ns": 1,
-                    "summary": "two clients held it", "events": [], "follows": follows,
-                });
-                let violations = if *verdict == "violated" { vec![violation] } else { Vec::new() };
-                json!({ "property": property, "verdict": verdict, "evidence": "as seen", "violations": violations })
-            })
-            .collect();
-        serde_json::from_value(json!({
-            "schema": "harness-diagnosis/1", "outcome": outcome, "exit": 0, "run": null, "path": "p", "model": "mutex",
-            "findings": findings, "drawings": {}, "effect": { "windows": [], "evidence": "", "too_little": too_little },
-            "notes": [], "events": 1, "operations": 1, "acquires": 1, "clients": 1, "locks": ["l0"],
-            "latency": { "p50_ns": 0, "p99_ns": 0, "max_ns": 0, "max_window": null }, "length_ns": 1, "check_ns": 1,
-        }))
-        .unwrap()
+    /// A diagnosis with these findings: `HL001 holds`, or `HL008 violated HL001-1` where a violation follows another.
+    fn diagnosis(outcome: &str, findings: &[&str]) -> Diagnosis {
+        let findings = findings.iter().map(|finding| {
+            let mut words = finding.split(' ');
+            let mut word = || words.next().unwrap();
+            (word(), word(), "c", words.next())
+        });
+        test_diagnosis::diagnosis(outcome, &findings.collect::<Vec<_>>(), &[])
+    }
+
+    fn without_effect(mut diagnosis: Diagnosis) -> Diagnosis {
+        diagnosis.effect.too_little = Some("0 of 2 windows".to_owned());
+        diagnosis
     }
 
     fn expect(outcome: Outcome, verdicts: &[(Property, Expected)]) -> Expectation {
-        Expectation {
-            outcome,
-            verdicts: verdicts.iter().copied().collect::<BTreeMap<_, _>>(),
-        }
+        let verdicts = verdicts.iter().copied().collect();
+        Expectation { outcome, verdicts }
     }
 
-    fn judged(expect: &Expectation, exit: Exit, diagnosis: &Diagnosis) -> RowOutcome {
-        judge(expect, Some(exit), Some(diagnosis)).judged
+    /// How a run is judged that ended as its outcome says.
+    fn judgement(expect: &Expectation, diagnosis: &Diagnosis) -> Judgement {
+        let mut exits = Exit::ALL.into_iter();
+        let exit = exits.find(|exit| Outcome::of(*exit) == diagnosis.outcome);
+        judge(expect, exit, Some(diagnosis))
+    }
+
+    fn judged(expect: &Expectation, outcome: &str, findings: &[&str]) -> RowOutcome {
+        judgement(expect, &diagnosis(outcome, findings)).judged
     }
 
     fn broken() -> Expectation {
-        expect(
-            Outcome::Fail,
-            &[
-                (Property::Hl001, Expected::Violated),
-                (Property::Hl003, Expected::Holds),
-            ],
-        )
+        let verdicts = [
+            (Property::Hl001, Expected::Violated),
+            (Property::Hl003, Expected::Holds),
+        ];
+        expect(Outcome::Fail, &verdicts)
     }
 
     #[test]
     fn an_expected_violation_is_in_order_and_so_is_what_follows_from_it() {
-        let found = [
-            ("HL001", "violated", None),
-            ("HL003", "holds", None),
-            ("HL008", "violated", Some("HL001-1")),
-        ];
-        assert_eq!(
-            judged(&broken(), Exit::Violated, &diagnosis("FAIL", &found, None)),
-            RowOutcome::AsExpected
-        );
+        let found = ["HL001 violated", "HL003 holds", "HL008 violated HL001-1"];
+        assert_eq!(judged(&broken(), "FAIL", &found), RowOutcome::AsExpected);
     }
 
     #[test]
     fn an_expected_violation_that_is_not_found_fails_the_row() {
-        let found = [("HL001", "holds", None), ("HL003", "holds", None)];
-        let judgement = judge(&broken(), Some(Exit::Holds), Some(&diagnosis("PASS", &found, None)));
-        assert_eq!(judgement.judged, RowOutcome::Missing);
-        assert!(
-            judgement.why[0].contains("HL001: expected verdict violated, found holds"),
-            "{:?}",
-            judgement.why
-        );
+        let found = diagnosis("PASS", &["HL001 holds", "HL003 holds"]);
+        let Judgement { judged, why } = judgement(&broken(), &found);
+        assert_eq!(judged, RowOutcome::Missing);
+        let said = "HL001: expected verdict violated, found holds";
+        assert!(why[0].contains(said), "{why:?}");
     }
 
     #[test]
     fn an_unexpected_violation_fails_the_row_whatever_else_is_as_expected() {
         let hold = expect(Outcome::Pass, &[(Property::Hl001, Expected::Holds)]);
-        let found = [("HL001", "violated", None)];
-        assert_eq!(
-            judged(&hold, Exit::Violated, &diagnosis("FAIL", &found, None)),
-            RowOutcome::Unexpected
-        );
-        let root_of_its_own = [
-            ("HL001", "violated", None),
-            ("HL003", "holds", None),
-            ("HL007", "violated", None),
-        ];
-        assert_eq!(
-            judged(&broken(), Exit::Violated, &diagnosis("FAIL", &root_of_its_own, None)),
-            RowOutcome::Unexpected
-        );
-        let follows_another = [
-            ("HL001", "violated", None),
-            ("HL003", "holds", None),
-            ("HL008", "violated", Some("HL007-1")),
-        ];
-        assert_eq!(
-            judged(&broken(), Exit::Violated, &diagnosis("FAIL", &follows_another, None)),
-            RowOutcome::Unexpected
-        );
+        assert_eq!(judged(&hold, "FAIL", &["HL001 violated"]), RowOutcome::Unexpected);
+        let root_of_its_own = ["HL001 violated", "HL003 holds", "HL007 violated"];
+        assert_eq!(judged(&broken(), "FAIL", &root_of_its_own), RowOutcome::Unexpected);
+        let follows_another = ["HL001 violated", "HL003 holds", "HL008 violated HL007-1"];
+        assert_eq!(judged(&broken(), "FAIL", &follows_another), RowOutcome::Unexpected);
     }
 
     #[test]
     fn a_violation_counts_also_where_the_run_was_interrupted_or_its_fault_had_no_effect() {
         let hold = expect(Outcome::Pass, &[]);
-        let found = diagnosis("FAIL", &[("HL001", "violated", None)], Some("0 of 1 window"));
+        let found = without_effect(diagnosis("FAIL", &["HL001 violated"]));
         for exit in [Exit::Violated, Exit::Interrupted, Exit::Environment] {
-            assert_eq!(judged(&hold, exit, &found), RowOutcome::Unexpected);
+            assert_eq!(judge(&hold, Some(exit), Some(&found)).judged, RowOutcome::Unexpected);
         }
     }
 
     #[test]
     fn a_fault_without_effect_fails_the_row_whatever_was_found() {
-        let found = [("HL001", "violated", None), ("HL003", "holds", None)];
-        let judgement = judge(
-            &broken(),
-            Some(Exit::Violated),
-            Some(&diagnosis("FAIL", &found, Some("0 of 2 windows"))),
-        );
+        let found = without_effect(diagnosis("FAIL", &["HL001 violated", "HL003 holds"]));
+        let judgement = judgement(&broken(), &found);
         assert_eq!(judgement.judged, RowOutcome::Unsure);
         assert!(judgement.why[0].contains("had no effect"));
     }
 
     #[test]
     fn a_violation_that_was_expected_counts_though_no_client_acquired_meanwhile() {
-        let mut stuck = diagnosis("FAIL", &[("HL001", "violated", None), ("HL003", "holds", None)], None);
+        let mut stuck = diagnosis("FAIL", &["HL001 violated", "HL003 holds"]);
         stuck.effect.in_vain = Some("0 acquires in 2 fault windows, and 12 attempts failed".into());
-        assert_eq!(judged(&broken(), Exit::Violated, &stuck), RowOutcome::AsExpected);
+        assert_eq!(judgement(&broken(), &stuck).judged, RowOutcome::AsExpected);
     }
 
     #[test]
     fn a_run_that_proves_nothing_is_unsure_and_only_such_a_run_is_made_again() {
-        let unsure = diagnosis("UNSURE", &[("HL001", "holds", None), ("HL003", "holds", None)], None);
-        assert_eq!(judged(&broken(), Exit::Inconclusive, &unsure), RowOutcome::Unsure);
+        let unsure = judged(&broken(), "UNSURE", &["HL001 holds", "HL003 holds"]);
+        assert_eq!(unsure, RowOutcome::Unsure);
         assert!(RowOutcome::Unsure.proves_nothing() && RowOutcome::Environment.proves_nothing());
         for found in [
             RowOutcome::Unexpected,
@@ -363,61 +325,41 @@ mod tests {
     #[test]
     fn a_verdict_that_is_not_the_expected_one_fails_the_row() {
         let tokens = expect(Outcome::Pass, &[(Property::Hl003, Expected::Holds)]);
-        let none = diagnosis("PASS", &[("HL003", "not-applicable", None)], None);
-        assert_eq!(judged(&tokens, Exit::Holds, &none), RowOutcome::Missing);
+        let none = ["HL003 not-applicable"];
+        assert_eq!(judged(&tokens, "PASS", &none), RowOutcome::Missing);
         let any = expect(Outcome::Pass, &[(Property::Hl003, Expected::Any)]);
-        assert_eq!(judged(&any, Exit::Holds, &none), RowOutcome::AsExpected);
+        assert_eq!(judged(&any, "PASS", &none), RowOutcome::AsExpected);
     }
 
     #[test]
     fn what_may_be_violated_may_and_so_may_what_follows_from_it() {
         let may = expect(Outcome::Pass, &[(Property::Hl001, Expected::Any)]);
-        let found = [("HL001", "violated", None), ("HL008", "violated", Some("HL001-1"))];
-        assert_eq!(
-            judged(&may, Exit::Violated, &diagnosis("FAIL", &found, None)),
-            RowOutcome::AsExpected
-        );
-        assert_eq!(
-            judged(&may, Exit::Holds, &diagnosis("PASS", &[("HL001", "holds", None)], None)),
-            RowOutcome::AsExpected
-        );
-        let another = [("HL001", "violated", None), ("HL007", "violated", None)];
-        assert_eq!(
-            judged(&may, Exit::Violated, &diagnosis("FAIL", &another, None)),
-            RowOutcome::Unexpected
-        );
+        let follows = ["HL001 violated", "HL008 violated HL001-1"];
+        assert_eq!(judged(&may, "FAIL", &follows), RowOutcome::AsExpected);
+        assert_eq!(judged(&may, "PASS", &["HL001 holds"]), RowOutcome::AsExpected);
+        let another = ["HL001 violated", "HL007 violated"];
+        assert_eq!(judged(&may, "FAIL", &another), RowOutcome::Unexpected);
     }
 
     #[test]
     fn a_row_that_should_prove_nothing_fails_when_it_proves_something() {
         let unsure = expect(Outcome::Unsure, &[]);
-        assert_eq!(
-            judged(&unsure, Exit::Inconclusive, &diagnosis("UNSURE", &[], Some("0 of 1"))),
-            RowOutcome::AsExpected
-        );
-        assert_eq!(
-            judged(&unsure, Exit::Holds, &diagnosis("PASS", &[], None)),
-            RowOutcome::Missing
-        );
+        let proves_nothing = without_effect(diagnosis("UNSURE", &[]));
+        assert_eq!(judgement(&unsure, &proves_nothing).judged, RowOutcome::AsExpected);
+        assert_eq!(judged(&unsure, "PASS", &[]), RowOutcome::Missing);
     }
 
     #[test]
     fn a_canary_is_in_order_only_when_its_alarm_goes_off() {
         let hold = expect(Outcome::Pass, &[(Property::Hl001, Expected::Holds)]);
-        let canary = |exit, diagnosis: &Diagnosis| judge_canary(judge(&hold, Some(exit), Some(diagnosis))).judged;
-        let sings = diagnosis("FAIL", &[("HL001", "violated", None)], None);
-        assert_eq!(canary(Exit::Violated, &sings), RowOutcome::AsExpected);
-        let silent = diagnosis("PASS", &[("HL001", "holds", None)], None);
-        assert_eq!(canary(Exit::Holds, &silent), RowOutcome::Silent);
-        let unsure = diagnosis("UNSURE", &[("HL001", "holds", None)], Some("0 of 1 window"));
-        assert_eq!(
-            canary(Exit::Inconclusive, &unsure),
-            RowOutcome::Unsure,
-            "no song, and no silence either"
-        );
-        assert_eq!(
-            judge_canary(judge(&hold, Some(Exit::Environment), None)).judged,
-            RowOutcome::Environment
-        );
+        let canary = |diagnosis: &Diagnosis| judge_canary(judgement(&hold, diagnosis)).judged;
+        let sings = diagnosis("FAIL", &["HL001 violated"]);
+        assert_eq!(canary(&sings), RowOutcome::AsExpected);
+        let silent = diagnosis("PASS", &["HL001 holds"]);
+        assert_eq!(canary(&silent), RowOutcome::Silent);
+        let unsure = without_effect(diagnosis("UNSURE", &["HL001 holds"]));
+        assert_eq!(canary(&unsure), RowOutcome::Unsure, "no song, and no silence either");
+        let failed = judge_canary(judge(&hold, Some(Exit::Environment), None));
+        assert_eq!(failed.judged, RowOutcome::Environment);
     }
 }

@@ -55,21 +55,18 @@ fn status(judged: RowOutcome, reasons: &[&str]) -> TestCaseStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::test_text::assert_has;
     use crate::suite::record::tests::record;
 
     #[test]
     fn a_row_is_a_case_and_says_failure_or_error_as_it_is() {
-        let record = record(
-            None,
-            &[],
-            &[
-                ("a", &[RowOutcome::AsExpected]),
-                ("b \"&\u{1}", &[RowOutcome::Unexpected]),
-                ("c", &[RowOutcome::Unsure, RowOutcome::Unsure]),
-                ("d", &[]),
-            ],
-        );
-        let text = junit(&record);
+        let rows: &[(&str, &[RowOutcome])] = &[
+            ("a", &[RowOutcome::AsExpected]),
+            ("b \"&\u{1}", &[RowOutcome::Unexpected]),
+            ("c", &[RowOutcome::Unsure, RowOutcome::Unsure]),
+            ("d", &[]),
+        ];
+        let text = junit(&record(None, &[], rows));
         let document = roxmltree::Document::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         let suite = document.root_element().first_element_child().unwrap();
         for (attribute, count) in [("tests", "4"), ("failures", "1"), ("errors", "2"), ("skipped", "0")] {
@@ -94,19 +91,14 @@ mod tests {
             name: "b".into(),
             why: "no model of it".into(),
         }];
-        let text = junit(&record);
-        assert!(text.contains(r#"tests="2" skipped="1""#), "{text}");
-        assert!(text.contains(r#"<skipped message="no model of it"/>"#), "{text}");
+        let skipped = r#"<skipped message="no model of it"/>"#;
+        assert_has(&junit(&record), &[r#"tests="2" skipped="1""#, skipped]);
     }
 
     #[test]
     fn a_case_that_needed_two_runs_says_so_also_where_it_passed() {
-        let text = junit(&record(
-            None,
-            &[],
-            &[("a", &[RowOutcome::Unsure, RowOutcome::AsExpected])],
-        ));
-        assert!(text.contains("2 runs"), "{text}");
-        assert!(text.contains("errors=\"0\" failures=\"0\""), "{text}");
+        let rows: &[(&str, &[RowOutcome])] = &[("a", &[RowOutcome::Unsure, RowOutcome::AsExpected])];
+        let text = junit(&record(None, &[], rows));
+        assert_has(&text, &["2 runs", "errors=\"0\" failures=\"0\""]);
     }
 }

@@ -7,7 +7,7 @@ use super::judge::RowOutcome;
 use super::record::{Record, RowLeftOut, RowRecord};
 use super::render::{again, outcome, sum, verdicts};
 use super::since::Since;
-use super::versions;
+use super::versions::{self, linked};
 use crate::report::diagnosis::Outcome;
 use crate::report::html::text::{address, prose};
 use crate::report::html::{self, spans};
@@ -88,23 +88,12 @@ fn what(record: &Record) -> Markup {
     ])
 }
 
-/// The report of a row's last run, if it came to one.
-fn report(row: &RowRecord) -> Markup {
-    let run = row.last().and_then(|attempt| attempt.run.as_deref());
-    html! {
-        @match run {
-            Some(run) => { a href={ (address(run)) "/report.html" } { (row.name) } }
-            None => { (row.name) }
-        }
-    }
-}
-
 /// A row that is not as expected: why, run by run, and the line that makes its plan again.
 fn wrong(row: &RowRecord) -> Markup {
     let again = row.last().map(again).filter(|again| !again.is_empty());
     html! {
         section.violation {
-            h2 { span.judged { (row.judged.word()) } " " (report(row)) }
+            h2 { span.judged { (row.judged.word()) } " " (linked(row, &row.name)) }
             ul.why {
                 @for (number, attempt) in (1..).zip(&row.attempts) {
                     @for why in &attempt.why {
@@ -172,7 +161,7 @@ fn row(row: &RowRecord) -> Markup {
     html! {
         tr data-outcome=(word) {
             td.head.(class) { (sign) " " (word) }
-            td.head { (report(row)) }
+            td.head { (linked(row, &row.name)) }
             td data-label="verdicts" { (verdicts(row).trim()) @if wanted { ", as expected" } }
             td { (row.last().map_or("", |attempt| &attempt.effect)) }
             td.number data-label="runs" { (row.runs()) }
@@ -182,22 +171,14 @@ fn row(row: &RowRecord) -> Markup {
 }
 
 fn left_out(rows: &[RowLeftOut]) -> Markup {
-    html! {
-        section {
-            h2 { "Left out" }
-            div.scroll {
-                table {
-                    thead { tr { th { "row" } th { "why" } } }
-                    tbody { @for row in rows { tr { td.head { (row.name) } td { (row.why) } } } }
-                }
-            }
-        }
-    }
+    let rows = html! { @for row in rows { tr { td.head { (row.name) } td { (row.why) } } } };
+    html! { section { h2 { "Left out" } (html::table(&["row", "why"], &rows)) } }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::test_text::assert_has;
     use crate::suite::record::tests::record;
 
     const OK: &[RowOutcome] = &[RowOutcome::AsExpected];
@@ -214,24 +195,17 @@ mod tests {
 
     #[test]
     fn what_is_wrong_comes_first_with_its_reason_its_report_and_what_to_type() {
-        let now = record(
-            None,
-            &[],
-            &[
-                ("a <b>", &[RowOutcome::Unsure, RowOutcome::Unexpected]),
-                ("c", OK),
-                ("d", &[]),
-            ],
-        );
+        let wrong: &[RowOutcome] = &[RowOutcome::Unsure, RowOutcome::Unexpected];
+        let now = record(None, &[], &[("a <b>", wrong), ("c", OK), ("d", &[])]);
         let page = page(&now, None);
         let (above, table) = page.split_once("All rows").unwrap();
-        assert!(
-            above.contains(r#"<a href="runs/20261121-0645-zk-none-5eed/report.html">a &lt;b&gt;</a>"#),
-            "{above}"
-        );
-        assert!(above.contains("run 2</span> a reason &lt;VIOLATED&gt;"), "{above}");
-        assert!(above.contains("--client 'python3 my lock.py'"), "{above}");
-        assert!(above.contains("no machine has run this row"), "{above}");
+        let parts = [
+            r#"<a href="runs/20261121-0645-zk-none-5eed/report.html">a &lt;b&gt;</a>"#,
+            "run 2</span> a reason &lt;VIOLATED&gt;",
+            "--client 'python3 my lock.py'",
+            "no machine has run this row",
+        ];
+        assert_has(above, &parts);
         assert_eq!(table.matches("<tr data-outcome=").count(), 3);
         assert!(!page.contains("<h2>Since") && !page.contains("<h2>Left out"));
     }
@@ -245,24 +219,16 @@ mod tests {
         }];
         let page = page(&now, None);
         let (_, below) = page.split_once("<h2>Left out</h2>").unwrap();
-        assert!(
-            below.contains(r#"<td class="head">b &lt;c&gt;</td><td>no model</td>"#),
-            "{below}"
-        );
+        assert_has(below, &[r#"<td class="head">b &lt;c&gt;</td><td>no model</td>"#]);
     }
 
     #[test]
     fn the_time_before_is_named_and_led_to() {
-        let (before, now) = (
-            record(None, &[], &[("a", OK)]),
-            record(None, &[], &[("a", &[RowOutcome::Missing])]),
-        );
+        let before = record(None, &[], &[("a", OK)]);
+        let now = record(None, &[], &[("a", &[RowOutcome::Missing])]);
         let page = page(&now, Some(("20261120-0645-suite-nightly", &before)));
-        assert!(
-            page.contains(r#"<a href="../20261120-0645-suite-nightly/index.html">"#),
-            "{page}"
-        );
-        assert!(page.contains(r#"<li><b class="fail">new</b> a</li>"#), "{page}");
+        let link = r#"<a href="../20261120-0645-suite-nightly/index.html">"#;
+        assert_has(&page, &[link, r#"<li><b class="fail">new</b> a</li>"#]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::report::words::many;
 pub const SCHEMA: &str = "harness-suite/1";
 
 /// One run of a row.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RowAttempt {
     pub judged: RowOutcome,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -156,10 +156,8 @@ pub struct Record {
 impl Record {
     /// The one exit code: that of the row that went worst.
     pub fn exit(&self) -> Exit {
-        self.rows
-            .iter()
-            .map(|row| row.judged.exit())
-            .fold(Exit::Holds, Exit::and)
+        let exits = self.rows.iter().map(|row| row.judged.exit());
+        exits.fold(Exit::Holds, Exit::and)
     }
 
     pub fn retries(&self) -> usize {
@@ -188,10 +186,8 @@ pub fn merge(records: Vec<Record>) -> Result<Record, String> {
         Some(shard) => format!("shard {shard} of `{}`", record.suite),
         None => format!("`{}`", record.suite),
     };
-    if let Some(other) = records
-        .iter()
-        .find(|other| (&other.suite, &other.digest) != (&first.suite, &first.digest))
-    {
+    let is_other = |other: &&Record| (&other.suite, &other.digest) != (&first.suite, &first.digest);
+    if let Some(other) = records.iter().find(is_other) {
         return Err(format!(
             "{} and {} are of different suites, or of different versions of one suite",
             name(first),
@@ -214,19 +210,14 @@ pub fn merge(records: Vec<Record>) -> Result<Record, String> {
     if let Some(stranger) = rows.keys().find(|row| !known.contains(row)) {
         return Err(format!("row `{stranger}` is not in the suite"));
     }
-    let in_order = first
-        .wanted
-        .iter()
-        .map(|name| rows.remove(name).unwrap_or_else(|| missing(name)));
+    let row = |name: &String| rows.remove(name).unwrap_or_else(|| missing(name));
+    let in_order = first.wanted.iter().map(row);
+    let started = records.iter().map(|record| &record.started).min();
     let mut joined = Record {
         shard: None,
         rows: in_order.collect(),
         took_ms: records.iter().map(|record| record.took_ms).max().unwrap_or(0),
-        started: records
-            .iter()
-            .map(|record| record.started.clone())
-            .min()
-            .unwrap_or_default(),
+        started: started.cloned().unwrap_or_default(),
         exit: 0,
         ..first.clone()
     };
@@ -254,19 +245,14 @@ pub mod tests {
     use super::*;
 
     pub fn attempt(judged: RowOutcome, took_ms: u64) -> RowAttempt {
-        let violated = judged == RowOutcome::Unexpected;
-        let (outcome, verdict) = if violated {
-            (Outcome::Fail, Verdict::Violated)
-        } else {
-            (Outcome::Pass, Verdict::Holds)
+        let (outcome, verdict) = match judged {
+            RowOutcome::Unexpected => (Outcome::Fail, Verdict::Violated),
+            _ => (Outcome::Pass, Verdict::Holds),
         };
+        let reason = (judged != RowOutcome::AsExpected).then(|| format!("a reason <{}>", judged.word()));
         RowAttempt {
             judged,
-            why: if judged == RowOutcome::AsExpected {
-                Vec::new()
-            } else {
-                vec![format!("a reason <{}>", judged.word())]
-            },
+            why: reason.into_iter().collect(),
             exit: Some(judged.exit().code()),
             outcome: Some(outcome),
             verdicts: [(Property::Hl001, verdict)].into(),

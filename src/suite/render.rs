@@ -282,6 +282,7 @@ pub(super) fn again(attempt: &RowAttempt) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::test_text::assert_has;
     use crate::suite::RowLeftOut;
     use crate::suite::record::tests::record;
 
@@ -311,23 +312,15 @@ mod tests {
     fn the_table_has_a_line_a_row_its_reasons_and_one_sum() {
         let text = table(&mixed(), "results/suite", LOOK);
         assert!(text.starts_with("FAIL  suite nightly shard 1/2\n"), "{text}");
-        assert!(
-            text.contains("  ok         zk-polling / none   PASS    HL001 holds   (2 runs)\n"),
-            "{text}"
-        );
-        assert!(text.contains("HL001 violated (not holds)"), "{text}");
-        assert!(
-            text.contains("x redis-setnx / kill\n    a reason <VIOLATED>\n"),
-            "{text}"
-        );
-        assert!(text.contains("harness check results/suite/runs/2026"), "{text}");
-        assert!(text.contains("--client 'python3 my lock.py'"), "{text}");
-        assert!(
-            text.contains(
-                "1 as expected, 1 with an unexpected violation, 1 silent canary, 1 not run, 4 rows, 1 retry, 1m 01s"
-            ),
-            "{text}"
-        );
+        let parts = [
+            "  ok         zk-polling / none   PASS    HL001 holds   (2 runs)\n",
+            "HL001 violated (not holds)",
+            "x redis-setnx / kill\n    a reason <VIOLATED>\n",
+            "harness check results/suite/runs/2026",
+            "--client 'python3 my lock.py'",
+            "1 as expected, 1 with an unexpected violation, 1 silent canary, 1 not run, 4 rows, 1 retry, 1m 01s",
+        ];
+        assert_has(&text, &parts);
     }
 
     #[test]
@@ -337,24 +330,20 @@ mod tests {
             name: "zk-curator / none | a long name".into(),
             why: "it makes its own connections".into(),
         }];
-        let text = table(&left, "results/suite", LOOK);
         let line = "  left out   zk-curator / none | a long name  it makes its own connections\n";
-        assert!(text.contains(line), "{text}");
-        assert!(text.contains("1 not run, 1 left out, 4 rows"), "{text}");
-        let text = markdown(&left);
+        let text = table(&left, "results/suite", LOOK);
+        assert_has(&text, &[line, "1 not run, 1 left out, 4 rows"]);
         let line = "| left out | zk-curator / none \\| a long name | it makes its own connections | | |\n";
-        assert!(text.contains(line), "{text}");
+        assert_has(&markdown(&left), &[line]);
     }
 
     #[test]
     fn a_shard_without_a_row_says_so() {
         let of = |names: &[&str], rows| table(&record(Some("2/4"), names, rows), "results/suite", LOOK);
         let text = of(&["a"], &[]);
-        assert!(
-            text.starts_with("PASS  suite nightly shard 2/4   this shard has no rows\n"),
-            "{text}"
-        );
-        assert!(text.contains("\n0 rows, no retry"), "{text}");
+        let title = "PASS  suite nightly shard 2/4   this shard has no rows\n";
+        assert!(text.starts_with(title), "{text}");
+        assert_has(&text, &["\n0 rows, no retry"]);
         let text = of(&["a"], &[("a", &[RowOutcome::AsExpected])]);
         assert!(text.starts_with("PASS  suite nightly shard 2/4\n"), "{text}");
     }
@@ -369,15 +358,12 @@ mod tests {
         let line = progress(&mixed().rows[0], &place, LOOK);
         assert!(line.starts_with("[ 2/12] ok "), "{line}");
         assert!(line.ends_with("22.8s   (2 runs)   1m 15s left\n"), "{line}");
-        let last = progress(
-            &mixed().rows[1],
-            &SuiteProgress {
-                done: 12,
-                of: 12,
-                left_ms: 0,
-            },
-            LOOK,
-        );
+        let place = SuiteProgress {
+            done: 12,
+            of: 12,
+            left_ms: 0,
+        };
+        let last = progress(&mixed().rows[1], &place, LOOK);
         assert!(last.contains("a reason") && !last.contains("left"), "{last}");
     }
 
@@ -386,21 +372,14 @@ mod tests {
         let mut mixed = mixed();
         mixed.rows[1].attempts[0].why = vec!["a reason ".repeat(SUMMARY_BYTES / 9)];
         let text = markdown(&mixed);
-        assert!(
-            text.len() <= SUMMARY_BYTES && text.contains("reasons of 1 more rows"),
-            "{}",
-            text.len()
-        );
+        assert!(text.len() <= SUMMARY_BYTES, "{}", text.len());
+        assert_has(&text, &["reasons of 1 more rows"]);
     }
 
     #[test]
     fn markdown_escapes_what_would_break_its_table() {
         let mut mixed = mixed();
         mixed.rows[0].name = "a | b <i>".into();
-        assert!(
-            markdown(&mixed).contains("| ok | a \\| b &lt;i&gt; |"),
-            "{}",
-            markdown(&mixed)
-        );
+        assert_has(&markdown(&mixed), &["| ok | a \\| b &lt;i&gt; |"]);
     }
 }

@@ -180,8 +180,7 @@ fn chart(
 
 /// How many were woken by one release, by how many waited.
 pub fn herd(diagnosis: &Diagnosis) -> Markup {
-    let mut findings = diagnosis.findings.iter();
-    let Some(finding) = findings.find(|finding| finding.property == Property::Hl004) else {
+    let Some(finding) = diagnosis.finding(Property::Hl004) else {
         return html! {};
     };
     let figures = finding.figures.iter().filter_map(|(name, woken)| {

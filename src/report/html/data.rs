@@ -145,7 +145,6 @@ fn windows(report: &Report<'_>) -> Vec<Value> {
 }
 
 fn violations(report: &Report<'_>) -> Vec<Value> {
-    let violations = report.diagnosis.findings.iter().flat_map(|finding| &finding.violations);
     let violation = |violation: &harness_checkers::Violation| {
         let drawing = report.diagnosis.drawings.get(&violation.id);
         let times = violation.events.iter().map(|step| step.time_ns);
@@ -162,7 +161,7 @@ fn violations(report: &Report<'_>) -> Vec<Value> {
             "overlaps": overlaps(violation, drawing),
         })
     };
-    violations.map(violation).collect()
+    report.diagnosis.violations().map(violation).collect()
 }
 
 /// The stretches in which more than one held, those that touch as one.

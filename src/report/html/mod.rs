@@ -109,6 +109,13 @@ pub(crate) fn badge(outcome: Outcome) -> String {
     format!("{} {}", sign(outcome), outcome.word())
 }
 
+/// A table that scrolls where it is wide.
+pub(crate) fn table(heads: &[&str], rows: &Markup) -> Markup {
+    html! {
+        div.scroll { table { thead { tr { @for head in heads { th { (head) } } } } tbody { (rows) } } }
+    }
+}
+
 /// A whole document with a style and a script of ours, and a policy that allows no other.
 pub(crate) fn page(title: &str, style: &str, script: &str, body: &Markup) -> String {
     whole(html! {

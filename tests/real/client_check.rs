@@ -8,15 +8,16 @@ use crate::command::Harness;
 const FOREIGN_RELEASE: &str = "a release of what another client has by now";
 
 /// The exit code, and each step with its mark.
-fn checked(harness: &Harness, runtime: &str, client: &str) -> (Option<i32>, Vec<(String, String)>) {
+fn checked(harness: &Harness, runtime: &str, client: &str) -> (i32, Vec<(String, String)>) {
     let words = format!("client-check --json --runtime {runtime} --backend redis --lease 2s '{client}'");
-    let output = harness.output(&words);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    let printed: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
+    let answer = harness.answer(&words);
     let of = |remark: &Value, key: &str| remark[key].as_str().unwrap().to_owned();
-    let remarks = printed["remarks"].as_array().unwrap();
-    let marks = remarks.iter().map(|remark| (of(remark, "step"), of(remark, "mark")));
-    (output.status.code(), marks.collect())
+    let remarks = answer.diagnosis["remarks"].as_array();
+    let remarks = remarks
+        .unwrap_or_else(|| panic!("no remarks: {}", answer.said()))
+        .iter();
+    let marks = remarks.map(|remark| (of(remark, "step"), of(remark, "mark")));
+    (answer.exit, marks.collect())
 }
 
 fn marked<'a>(marks: &'a [(String, String)], wanted: &str) -> Vec<&'a str> {
@@ -30,7 +31,7 @@ fn the_client_of_the_protocol_page_is_right_and_what_it_does_not_promise_is_not_
     let check = |runtime| {
         let (exit, marks) = checked(&harness, runtime, &page_client(&harness, &[]));
         assert_eq!(marked(&marks, "wrong"), Vec::<&str>::new());
-        assert_eq!(exit, Some(0));
+        assert_eq!(exit, 0);
         let not_judged = [
             "open at a server of another kind",
             "order of waiters (HL006)",
@@ -59,7 +60,7 @@ fn a_client_that_virtual_time_cannot_run_is_checked_in_real_time() {
     let client = page_client(&harness, &[]);
     let client = format!("env -u LD_PRELOAD {client}");
     let (exit, marks) = checked(&harness, "auto", &client);
-    assert_eq!((exit, marked(&marks, "wrong")), (Some(0), vec![]));
+    assert_eq!((exit, marked(&marks, "wrong")), (0, vec![]));
     assert!(marked(&marks, "right").contains(&"time of an operation"), "{marks:?}");
 }
 
@@ -68,7 +69,7 @@ fn a_client_that_always_answers_ok_is_wrong_wherever_a_lock_says_no() {
     let harness = Harness::new();
     let client = harness.python("everybody.py", EVERYBODY);
     let (exit, marks) = checked(&harness, "virtual", &client);
-    assert_eq!(exit, Some(1));
+    assert_eq!(exit, 1);
     let wrong = [
         "open without a server",
         "a try-lock of a taken lock",
@@ -98,7 +99,7 @@ fn a_contract_that_does_not_fit_is_wrong_in_its_own_line() {
             scope.spawn(move || {
                 let harness = Harness::new();
                 let (exit, marks) = checked(&harness, "virtual", &page_client(&harness, &[(from, to)]));
-                assert_eq!((exit, marked(&marks, "wrong")), (Some(1), vec![step]), "{to}");
+                assert_eq!((exit, marked(&marks, "wrong")), (1, vec![step]), "{to}");
             });
         }
     });
@@ -110,7 +111,7 @@ fn a_release_that_compares_nothing_frees_what_another_client_has() {
     let compares = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
     let deletes = [(compares, "return redis.call('del',KEYS[1])")];
     let (exit, marks) = checked(&harness, "virtual", &page_client(&harness, &deletes));
-    assert_eq!((exit, marked(&marks, "wrong")), (Some(1), vec![FOREIGN_RELEASE]));
+    assert_eq!((exit, marked(&marks, "wrong")), (1, vec![FOREIGN_RELEASE]));
 }
 
 #[test]
@@ -118,7 +119,7 @@ fn a_client_whose_signals_have_the_time_of_day_is_wrong() {
     let harness = Harness::new();
     let client = page_client(&harness, &[("clock_gettime_ns(time.CLOCK_MONOTONIC)", "time_ns()")]);
     let (exit, marks) = checked(&harness, "virtual", &client);
-    assert_eq!(exit, Some(1));
+    assert_eq!(exit, 1);
     assert!(marked(&marks, "wrong").contains(&"the signals"), "{marks:?}");
 }
 
@@ -126,10 +127,7 @@ fn a_client_whose_signals_have_the_time_of_day_is_wrong() {
 fn a_client_that_cannot_be_started_is_the_only_thing_that_is_wrong() {
     let harness = Harness::new();
     let (exit, marks) = checked(&harness, "virtual", "no-such-program-anywhere");
-    assert_eq!(
-        (exit, marked(&marks, "wrong")),
-        (Some(1), vec!["open without a server"])
-    );
+    assert_eq!((exit, marked(&marks, "wrong")), (1, vec!["open without a server"]));
     assert_eq!(marks.len(), 1);
 }
 
@@ -139,10 +137,7 @@ fn nothing_is_said_of_a_client_after_a_request_that_it_does_not_answer() {
     let hangs = [(r#"raise Fail("timeout" if wait_ms else "busy")"#, "time.sleep(60)")];
     let client = page_client(&harness, &hangs);
     let (exit, marks) = checked(&harness, "virtual", &client);
-    assert_eq!(
-        (exit, marked(&marks, "wrong")),
-        (Some(1), vec!["a try-lock of a taken lock"])
-    );
+    assert_eq!((exit, marked(&marks, "wrong")), (1, vec!["a try-lock of a taken lock"]));
     assert_eq!(marks.last().unwrap().0, "all that follows");
 }
 
@@ -151,7 +146,7 @@ fn a_client_that_ends_its_process_before_its_lease_is_right() {
     let harness = Harness::new();
     let exits = [(r#"self._signal("lost", lock, cause)"#, "os.kill(os.getpid(), 9)")];
     let (exit, marks) = checked(&harness, "virtual", &page_client(&harness, &exits));
-    assert_eq!((exit, marked(&marks, "wrong")), (Some(0), vec![]));
+    assert_eq!((exit, marked(&marks, "wrong")), (0, vec![]));
     assert!(marked(&marks, "right").contains(&"a hold of two leases"), "{marks:?}");
     assert!(
         marked(&marks, "right").contains(&"the end of its input"),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::command::{Answer, Harness, on_runtimes};
+use crate::command::{Answer, Harness, assert_has, assert_lacks, on_runtimes, texts};
 
 /// A run in which nobody waits long: a lock that is stuck is seen to be stuck soon.
 const SHORT: &str = "--seed 5eed --progress-bound 4s";
@@ -168,11 +168,7 @@ fn a_renewal_that_dies_of_one_error_is_caught_in_anybodys_client(runtime: &str) 
     ));
     answer.assert_violates("HL001");
     // its plain DEL frees others' locks as well, and which of the overlaps is the longest is chance
-    let violations = answer.finding("HL001")["violations"].as_array().unwrap();
-    let classes: Vec<&str> = violations
-        .iter()
-        .filter_map(|violation| violation["class"].as_str())
-        .collect();
+    let classes = texts(&answer.finding("HL001")["violations"], "class");
     assert!(classes.contains(&"stale-holder"), "{classes:?}");
     assert!(answer.window_sum("messages_dropped") > 0);
 }
@@ -197,7 +193,7 @@ fn a_message_that_never_comes_is_a_miss_with_what_came_instead(runtime: &str) {
     );
     answer.assert_exit(3);
     let missed = answer.windows()[0]["missed"].as_str().unwrap();
-    assert!(missed.contains("`BLPOP`") && missed.contains("SET ×"), "{missed}");
+    assert_has(missed, &["`BLPOP`", "SET ×"]);
 }
 
 fn the_wire_counts_what_a_hand_over_costs(runtime: &str) {
@@ -212,11 +208,7 @@ fn the_wire_counts_what_a_hand_over_costs(runtime: &str) {
                 .unwrap_or_else(|| panic!("{name}: {finding:#}"))
         };
         assert!(figure("notified") > 0.0 && figure("messages_per_hand_over") > 4.0);
-        let evidence = finding["evidence"].as_str().unwrap();
-        assert!(
-            !evidence.contains("disagree") && !evidence.contains("are not used"),
-            "{evidence}"
-        );
+        assert_lacks(finding["evidence"].as_str().unwrap(), &["disagree", "are not used"]);
         figure("messages_per_hand_over")
     };
     let (predecessor, parent) = std::thread::scope(|scope| {

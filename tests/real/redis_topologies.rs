@@ -107,14 +107,13 @@ fn told(topology: &str) -> Vec<serde_json::Value> {
     let client = harness.python("curious.py", CURIOUS);
     let folder = harness.folder.path().display();
     // that it is no lock is no part of this
-    let run = harness.output(&format!(
+    let run = harness.answer(&format!(
         "{topology} --runtime local --clients 2 --lease 1s --time 6s --quiet --client 'cd {folder} && exec {client}'"
     ));
     let told = std::fs::read_to_string(harness.folder.path().join("told")).unwrap_or_default();
     let opens: Vec<serde_json::Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     // one is opened before the run as well
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert!(opens.len() > 2, "{} opens, and then:\n{said}", opens.len());
+    assert!(opens.len() > 2, "{} opens, and then:\n{}", opens.len(), run.stderr);
     opens
 }
 

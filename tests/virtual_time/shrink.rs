@@ -18,8 +18,7 @@ fn is_cut_down_to(name: &str) {
     ));
     found.assert_violates("HL005");
     let words = "shrink latest --runs 2 --confirm 2 --json --as-test";
-    let (exit, result, stderr) = harness.printed(&format!("{words} {name}"));
-    assert_eq!(exit, 1, "{stderr}");
+    let result = harness.printed(&format!("{words} {name}"), 1);
     assert_eq!(result["hit_rate"]["hits"], result["hit_rate"]["runs"], "{result}");
     let Some(mut test) = written_test(harness.folder.path(), name) else {
         return;

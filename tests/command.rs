@@ -261,6 +261,11 @@ impl Answer {
     }
 }
 
+/// A run on this runtime, with results of its own.
+pub fn run_on(runtime: &str, words: &str) -> Answer {
+    Harness::new().run(&format!("--runtime {runtime} {words}"))
+}
+
 /// Starts a command with pipes for what it says.
 pub fn started(command: &mut Command) -> Child {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();

@@ -1,11 +1,11 @@
 //! Every fault, biting: it leaves its own trace in the evidence, and a lock that is careful stands it.
 
-use crate::command::{Answer, Harness, on_runtimes};
+use crate::command::{Answer, on_runtimes, run_on};
 
 /// What a fault must have counted as evidence.
 fn has_effect(runtime: &str, backend: &str, fault: &str, counter: &str) -> Answer {
-    let words = format!("--runtime {runtime} --backend {backend} --fault {fault} --lease 1s --time 14s --seed b17e");
-    let answer = Harness::new().run(&words);
+    let words = format!("--backend {backend} --fault {fault} --lease 1s --time 14s --seed b17e");
+    let answer = run_on(runtime, &words);
     answer.assert_exit(0);
     assert!(
         answer.window_sum(counter) > 0,
@@ -81,18 +81,13 @@ fn every_kind_of_partition_drops_packets_or_leaves_connects_unanswered(runtime: 
     for kind in ["client", "server", "half", "to-server", "to-client"] {
         // so many that some surely speak to the server that is cut off
         let clients = if kind == "server" { 20 } else { 5 };
-        let words = format!(
-            "--runtime {runtime} --backend zk --fault partition={kind} --lease 1s --time 12s --seed b17e --clients {clients}"
-        );
-        let answer = Harness::new().run(&words);
-        answer.assert_stands_all_windows();
+        let words = format!("--backend zk --fault partition={kind} --lease 1s --time 12s --clients {clients}");
+        run_on(runtime, &format!("{words} --seed b17e")).assert_stands_all_windows();
     }
 }
 
 fn no_fault_is_a_choice_and_leaves_no_trace(runtime: &str) {
-    let answer = Harness::new().run(&format!(
-        "--runtime {runtime} --backend redis --fault none --lease 1s --time 7s"
-    ));
+    let answer = run_on(runtime, "--backend redis --fault none --lease 1s --time 7s");
     answer.assert_exit(0);
     assert_eq!(answer.windows().len(), 0);
     assert!(answer.diagnosis["acquires"].as_u64() > Some(50));
@@ -105,8 +100,8 @@ type Biting = (&'static str, &'static str, &'static [&'static str]);
 fn all_of_them_bite(runtime: &str, faults: &[Biting], words: &str) {
     let list: Vec<&str> = faults.iter().map(|(_, fault, _)| *fault).collect();
     let list = list.join(",");
-    let words = format!("--runtime {runtime} --backend redis --fault {list} --lease 1s {words} --seed b17e");
-    let answer = Harness::new().run(&words);
+    let words = format!("--backend redis --fault {list} --lease 1s {words} --seed b17e");
+    let answer = run_on(runtime, &words);
     answer.assert_exit(0);
     let windows = answer.windows();
     for (name, _, counters) in faults {

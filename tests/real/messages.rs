@@ -4,14 +4,14 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::command::{Answer, Harness, assert_has, assert_lacks, on_runtimes, texts};
+use crate::command::{Answer, Harness, assert_has, assert_lacks, on_runtimes, run_on, texts};
 
 /// A run in which nobody waits long: a lock that is stuck is seen to be stuck soon.
 const SHORT: &str = "--seed 5eed --progress-bound 4s";
 
 fn run(runtime: &str, words: &str) -> Answer {
     let time = if words.contains("--time") { "" } else { "--time 16s" };
-    Harness::new().run(&format!("--runtime {runtime} {SHORT} --wait 3s {time} {words}"))
+    run_on(runtime, &format!("{SHORT} --wait 3s {time} {words}"))
 }
 
 /// The message that the first window of a run in `results` struck, as the history has it.
@@ -199,7 +199,7 @@ fn a_message_that_never_comes_is_a_miss_with_what_came_instead(runtime: &str) {
 fn the_wire_counts_what_a_hand_over_costs(runtime: &str) {
     let herd = |recipe: &str, verdict: &str| {
         let words = format!("--backend zk --recipe {recipe} --nodes 1 --clients 8 --fault none --lease 2s --time 8s");
-        let answer = Harness::new().run(&format!("--runtime {runtime} {words}"));
+        let answer = run_on(runtime, &words);
         let finding = answer.finding("HL004").clone();
         assert_eq!(finding["verdict"], verdict, "{recipe}: {finding:#}");
         let figure = |name: &str| {

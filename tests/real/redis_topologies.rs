@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use crate::command::Harness;
+use crate::command::{Harness, run_on};
 
 const SENTINEL: &str = "run --backend redis --topology sentinel";
 const CLUSTER: &str = "run --backend redis --topology cluster";
@@ -156,8 +156,8 @@ fn a_stranger_is_told_of_the_servers_of_a_cluster_and_of_its_own_links_to_all() 
 }
 
 fn keeps_the_lock_apart_on_slow_links(topology: &str) {
-    let words = "--runtime local --lease 1s --time 10s --fault latency=80ms+20ms --seed 5eed";
-    let answer = Harness::new().run(&format!("--backend redis --topology {topology} {words}"));
+    let words = "--lease 1s --time 10s --fault latency=80ms+20ms --seed 5eed";
+    let answer = run_on("local", &format!("--backend redis --topology {topology} {words}"));
     answer.assert_exit(0);
     answer.assert_verdict("HL001", "holds");
     answer.assert_verdict("HL007", "holds");
@@ -192,9 +192,10 @@ mod nightly {
     #[test]
     fn a_cluster_goes_on_when_one_of_its_masters_dies() {
         let words = "--recipe redis-watchdog --locks 6 --lease 1s --window 6s --time 24s --fault server-kill=leader";
-        let answer = Harness::new().run(&format!(
-            "--runtime local --backend redis --topology cluster {words} --seed 5eed"
-        ));
+        let answer = run_on(
+            "local",
+            &format!("--backend redis --topology cluster {words} --seed 5eed"),
+        );
         answer.assert_exit(0);
         answer.assert_verdict("HL001", "holds");
         assert_ne!(answer.verdict("HL006"), "violated");

@@ -6,21 +6,7 @@ use serde_json::json;
 
 use super::chromium::BrowserPage;
 use super::sample::{Sample, hostile, long, long_tokens, many_locks};
-
-const HISTORIES: [&str; 12] = [
-    "hl001_granted_twice",
-    "hl001_holds",
-    "hl001_stale_holder",
-    "hl003_token_goes_back",
-    "hl004_herd",
-    "hl004_polls",
-    "hl005_free",
-    "hl005_ghost",
-    "hl005_too_short",
-    "hl007_foreign_release",
-    "hl008_holds_after_loss",
-    "recorded_zk_parent_watch",
-];
+use crate::screens::HISTORIES;
 
 /// Whether the script drew something on the timeline.
 const DRAWN: &str = "(() => { const c = document.getElementById('canvas'); if (!c || !c.width || !c.height) return false; \
@@ -37,8 +23,8 @@ impl BrowserPage {
 #[test]
 fn every_page_is_drawn_without_a_complaint_and_asks_for_nothing() {
     let mut page = BrowserPage::new();
-    for name in HISTORIES {
-        let file = page.file(&format!("{name}.html"), &Sample::golden(name).page());
+    for name in HISTORIES.into_iter().chain(["recorded_zk_parent_watch"]) {
+        let file = page.file(&format!("{name}.html"), &Sample::stored(name).page());
         page.open_drawn(&file, "");
         page.shoot(name);
         page.assert_quiet();
@@ -55,7 +41,7 @@ fn assert_headings(page: &mut BrowserPage) {
 fn a_heading_says_what_no_other_says_and_what_is_needed_last_comes_last() {
     let mut page = BrowserPage::new();
     for name in ["hl001_stale_holder", "hl001_holds", "hl005_ghost"] {
-        let file = page.file("page.html", &Sample::golden(name).page());
+        let file = page.file("page.html", &Sample::stored(name).page());
         page.open(&file, "");
         assert_headings(&mut page);
         let twice = "[...document.querySelectorAll('h1, h2, h3, .lead')].map((one) => one.innerText).filter((one, at, all) => all.indexOf(one) < at).length";
@@ -148,7 +134,7 @@ fn the_timeline_shows_the_owner_that_the_server_has_under_the_clients_of_the_loc
 #[test]
 fn the_policy_lets_nothing_out() {
     let mut page = BrowserPage::new();
-    let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
+    let file = page.file("page.html", &Sample::stored("hl001_stale_holder").page());
     page.open(&file, "");
     page.assert_quiet();
     let asked = "new Promise((done) => { const i = new Image(); i.onload = i.onerror = (e) => done(e.type); i.src = 'http://127.0.0.1:9/x.png'; })";
@@ -167,7 +153,7 @@ fn the_policy_lets_nothing_out() {
 #[test]
 fn keys_go_through_violations_and_move_the_timeline() {
     let mut page = BrowserPage::new();
-    let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
+    let file = page.file("page.html", &Sample::stored("hl001_stale_holder").page());
     page.open_drawn(&file, "");
     page.press("n");
     page.wait("location.hash === '#HL001-1' && document.querySelector('.current').id === 'HL001-1'");
@@ -208,7 +194,7 @@ fn keys_go_through_violations_and_move_the_timeline() {
 #[test]
 fn links_lead_to_a_violation_and_to_a_stretch_of_time() {
     let mut page = BrowserPage::new();
-    let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
+    let file = page.file("page.html", &Sample::stored("hl001_stale_holder").page());
     page.open(&file, "#HL002-1");
     page.wait("document.querySelector('.current').id === 'HL002-1' && document.getElementById('HL002-1').open");
     page.open_drawn(&file, "#t=12.0-16.0");
@@ -222,7 +208,7 @@ fn links_lead_to_a_violation_and_to_a_stretch_of_time() {
 #[test]
 fn the_pointer_is_told_call_reply_token_and_line() {
     let mut page = BrowserPage::new();
-    let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
+    let file = page.file("page.html", &Sample::stored("hl001_stale_holder").page());
     page.open_drawn(&file, "#HL001-1");
     let told = point_until(&mut page, "token   41");
     for part in ["c3 on l0", "call    ", "reply   11.620s", "line ", "its release call"] {
@@ -246,7 +232,7 @@ fn point_until(page: &mut BrowserPage, wanted: &str) -> String {
 #[test]
 fn servers_have_a_band_with_their_roles_and_acquires_the_server_that_they_went_through() {
     let mut page = BrowserPage::new();
-    let file = page.file("page.html", &Sample::leader_killed().page());
+    let file = page.file("page.html", &Sample::stored("leader_killed").page());
     for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
         page.resize(width, 900);
         page.prefer(scheme);
@@ -273,7 +259,7 @@ fn servers_have_a_band_with_their_roles_and_acquires_the_server_that_they_went_t
     page.press("2");
     page.wait("document.getElementById('found').textContent === '1 found'");
     // and where no history has roles there is no band
-    let file = page.file("without.html", &Sample::golden("hl001_stale_holder").page());
+    let file = page.file("without.html", &Sample::stored("hl001_stale_holder").page());
     page.open_drawn(&file, "");
     assert_eq!(page.value("document.getElementById('roles').hidden"), true);
     page.assert_quiet();
@@ -283,7 +269,7 @@ fn servers_have_a_band_with_their_roles_and_acquires_the_server_that_they_went_t
 fn without_scripts_the_answer_its_proof_and_the_tables_are_there() {
     let mut page = BrowserPage::new();
     page.without_scripts();
-    let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
+    let file = page.file("page.html", &Sample::stored("hl001_stale_holder").page());
     page.open(&file, "");
     let text = page.text("document.body.innerText");
     for part in [
@@ -314,7 +300,7 @@ fn without_scripts_the_answer_its_proof_and_the_tables_are_there() {
 fn a_page_fits_a_phone_and_a_desk_in_light_and_dark() {
     let mut page = BrowserPage::new();
     for name in ["hl001_stale_holder", "recorded_zk_parent_watch", "hl001_holds"] {
-        let file = page.file("page.html", &Sample::golden(name).page());
+        let file = page.file("page.html", &Sample::stored(name).page());
         let mut grounds = Vec::new();
         for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
             page.resize(width, 900);
@@ -369,7 +355,7 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
     use harness::report::index::render;
     use harness::report::listed::{Listed, ListedFind, ListedHunt, ListedSuite};
     let listed = |name: &str, sample: &str| {
-        let diagnosis = Sample::golden(sample).diagnosis;
+        let diagnosis = Sample::stored(sample).diagnosis;
         Listed {
             name: name.into(),
             summary: serde_json::from_value(json!(diagnosis)).unwrap(),

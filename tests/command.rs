@@ -35,6 +35,14 @@ macro_rules! on_runtimes {
 }
 pub(crate) use on_runtimes;
 
+/// Makes a function that takes a runtime of each row: a name, and what another function is given after the runtime.
+macro_rules! rows {
+    ($function:ident: $($name:ident($($argument:expr),*))*) => {
+        $(fn $name(runtime: &str) { $function(runtime, $($argument),*); })*
+    };
+}
+pub(crate) use rows;
+
 /// `harness` with a results folder of its own.
 pub struct Harness {
     pub folder: TempDir,

@@ -1,6 +1,6 @@
 //! Every fault, biting: it leaves its own trace in the evidence, and a lock that is careful stands it.
 
-use crate::command::{Answer, on_runtimes, run_on};
+use crate::command::{Answer, on_runtimes, rows, run_on};
 
 /// What a fault must have counted as evidence.
 fn has_effect(runtime: &str, backend: &str, fault: &str, counter: &str) -> Answer {
@@ -24,16 +24,17 @@ fn latency_delays(runtime: &str) {
     );
 }
 
-fn slow_delays(runtime: &str) {
-    has_effect(runtime, "redis", "slow=2k", "delayed_bytes");
-}
-
-fn reset_resets(runtime: &str) {
-    has_effect(runtime, "zk", "reset", "resets");
-}
-
-fn lost_packets_delay_what_they_carry(runtime: &str) {
-    has_effect(runtime, "redis", "loss=20%", "delayed_bytes");
+rows! {
+    has_effect:
+        slow_delays("redis", "slow=2k", "delayed_bytes")
+        reset_resets("zk", "reset", "resets")
+        lost_packets_delay_what_they_carry("redis", "loss=20%", "delayed_bytes")
+        a_bottleneck_delays("redis", "bottleneck=20k", "delayed_bytes")
+        idle_connections_are_forgotten("redis", "forget-idle=20ms", "resets")
+        flaky_cuts_connections_in_the_middle("redis", "flaky=2000", "resets")
+        a_partition_drops_packets("redis", "partition=holder", "dropped_packets")
+        // that none succeeds is no reason to doubt the pass
+        a_partition_of_the_only_server_must_stop_every_acquire("redis", "partition=server", "dropped_packets")
 }
 
 fn bursts_delay(runtime: &str) {
@@ -49,32 +50,11 @@ fn bursts_delay(runtime: &str) {
     );
 }
 
-fn a_bottleneck_delays(runtime: &str) {
-    has_effect(runtime, "redis", "bottleneck=20k", "delayed_bytes");
-}
-
-fn idle_connections_are_forgotten(runtime: &str) {
-    has_effect(runtime, "redis", "forget-idle=20ms", "resets");
-}
-
-fn flaky_cuts_connections_in_the_middle(runtime: &str) {
-    has_effect(runtime, "redis", "flaky=2000", "resets");
-}
-
 fn latency_and_reset_together_heal_one_by_one(runtime: &str) {
     let answer = has_effect(runtime, "redis", "latency=20ms,reset=500ms", "resets");
     answer.assert_all_windows_had_effect();
     let windows = answer.windows();
     assert!(windows.iter().all(|window| window["heal_ns"].is_u64()), "{windows:#?}");
-}
-
-fn a_partition_drops_packets(runtime: &str) {
-    has_effect(runtime, "redis", "partition=holder", "dropped_packets");
-}
-
-fn a_partition_of_the_only_server_must_stop_every_acquire(runtime: &str) {
-    // that none succeeds is no reason to doubt the pass
-    has_effect(runtime, "redis", "partition=server", "dropped_packets");
 }
 
 fn every_kind_of_partition_drops_packets_or_leaves_connects_unanswered(runtime: &str) {

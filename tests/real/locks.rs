@@ -1,6 +1,6 @@
 //! Locks that hold and locks that break, under the same plan, on every runtime.
 
-use crate::command::{Answer, on_runtimes, run_on};
+use crate::command::{Answer, on_runtimes, rows, run_on};
 use crate::machine::has_no_valkey;
 
 /// A window longer than the lease and a calm end. etcd grants no shorter lease; with one of a second, a client that is woken
@@ -54,34 +54,20 @@ fn naive_is_caught(runtime: &str, backend: &str, recipe: &str, time: &str) -> An
     answer
 }
 
-fn a_careful_zookeeper_queue_holds_while_its_holder_is_cut_off(runtime: &str) {
-    careful_holds_while_its_holder_is_cut_off(runtime, "zk");
-}
-
-fn a_careful_etcd_mutex_holds_while_its_holder_is_cut_off(runtime: &str) {
-    careful_holds_while_its_holder_is_cut_off(runtime, "etcd");
-}
-
-fn a_careful_redis_lock_holds_while_its_holder_is_cut_off(runtime: &str) {
-    careful_holds_while_its_holder_is_cut_off(runtime, "redis");
+rows! {
+    careful_holds_while_its_holder_is_cut_off:
+        a_careful_zookeeper_queue_holds_while_its_holder_is_cut_off("zk")
+        a_careful_etcd_mutex_holds_while_its_holder_is_cut_off("etcd")
+        a_careful_redis_lock_holds_while_its_holder_is_cut_off("redis")
+        a_careful_postgres_lease_holds_while_its_holder_is_cut_off("postgres")
+        a_careful_mariadb_lease_holds_while_its_holder_is_cut_off("mariadb")
+        a_careful_nats_key_holds_while_its_holder_is_cut_off("nats")
 }
 
 fn a_careful_valkey_lock_holds_while_its_holder_is_cut_off(runtime: &str) {
     if runtime != "local" || !has_no_valkey() {
         careful_holds_while_its_holder_is_cut_off(runtime, "valkey");
     }
-}
-
-fn a_careful_postgres_lease_holds_while_its_holder_is_cut_off(runtime: &str) {
-    careful_holds_while_its_holder_is_cut_off(runtime, "postgres");
-}
-
-fn a_careful_mariadb_lease_holds_while_its_holder_is_cut_off(runtime: &str) {
-    careful_holds_while_its_holder_is_cut_off(runtime, "mariadb");
-}
-
-fn a_careful_nats_key_holds_while_its_holder_is_cut_off(runtime: &str) {
-    careful_holds_while_its_holder_is_cut_off(runtime, "nats");
 }
 
 fn a_nats_key_that_is_put_without_a_revision_has_two_holders(runtime: &str) {

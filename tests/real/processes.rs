@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::command::{Harness, on_runtimes, processes_of, run_on};
+use crate::command::{Harness, on_runtimes, processes_of, rows, run_on};
 
 /// Short enough for a test; every window is longer than the lease.
 const SHORT: &str = "--lease 1s --window 2500ms --time 9s --seed 5eed";
@@ -114,12 +114,10 @@ fn a_queue_stands_the_end_of_its_leader(runtime: &str, backend: &str) {
     }));
 }
 
-fn a_zookeeper_queue_stands_the_end_of_its_leader(runtime: &str) {
-    a_queue_stands_the_end_of_its_leader(runtime, "zk");
-}
-
-fn an_etcd_mutex_stands_the_end_of_its_leader(runtime: &str) {
-    a_queue_stands_the_end_of_its_leader(runtime, "etcd");
+rows! {
+    a_queue_stands_the_end_of_its_leader:
+        a_zookeeper_queue_stands_the_end_of_its_leader("zk")
+        an_etcd_mutex_stands_the_end_of_its_leader("etcd")
 }
 
 fn a_paused_leader_is_another_leaders_chance(runtime: &str) {

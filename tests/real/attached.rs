@@ -152,7 +152,7 @@ fn a_running_server_that_dies_is_named_and_no_lock_is_blamed() {
     // what cannot be removed from a dead server stays noted there
     let child = started(command.env("TMPDIR", harness.folder.path()));
     harness.until_history_has(r#""phase":"faults""#);
-    redis.child.kill().unwrap();
+    redis.child.0.kill().unwrap();
     let answer = Answer::of_child(child);
     let blamed = "n1 did not serve to the end from";
     let advised = "read that server's log for that time";

@@ -3,14 +3,13 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::process::Child;
 
 use crate::command::{Answer, Harness, assert_has};
-use crate::machine::{free_address, http, until};
+use crate::machine::{KilledAtDrop, free_address, http, until};
 
 /// `harness proxy`, and where its API is.
 pub struct ProxyProcess {
-    child: Child,
+    child: KilledAtDrop,
     pub api: SocketAddr,
 }
 
@@ -24,23 +23,17 @@ impl ProxyProcess {
             .expect("it says where it is");
         let api = line.trim().rsplit_once("http://").and_then(|(_, at)| at.parse().ok());
         let api = api.unwrap_or_else(|| panic!("it says where it is: {line}"));
+        let child = KilledAtDrop(child);
         Self { child, api }
     }
 
     /// Ends it; what it said on stderr.
     pub fn end(mut self) -> String {
-        self.child.kill().expect("it runs");
+        self.child.0.kill().expect("it runs");
         let mut said = String::new();
-        let stderr = self.child.stderr.as_mut().expect("it is piped");
+        let stderr = self.child.0.stderr.as_mut().expect("it is piped");
         stderr.read_to_string(&mut said).expect("text");
         said
-    }
-}
-
-impl Drop for ProxyProcess {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -17,7 +17,7 @@ mod zk;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 
 use crate::command::{Answer, Harness, assert_has, assert_says, processes_of};
 use crate::machine::write_program;
@@ -138,25 +138,6 @@ fn events(history: &[u8]) -> &[u8] {
         .position(|byte| *byte == b'\n')
         .expect("a history has a header");
     &history[end..]
-}
-
-/// Processes that have too much to do, until this is dropped.
-struct BusyMachine(Vec<Child>);
-
-impl BusyMachine {
-    fn with(count: usize) -> Self {
-        let busy = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
-        Self((0..count).map(|_| busy()).collect())
-    }
-}
-
-impl Drop for BusyMachine {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
 }
 
 /// A harness where this machine has the programs of a backend, as its list of packages says; `None`, which is told, where it lacks any.
@@ -292,6 +273,7 @@ fn a_client_that_keeps_the_world_from_going_on_ends_the_run_with_its_name() {
 
 mod nightly {
     use super::*;
+    use crate::machine::KilledAtDrop;
 
     #[test]
     fn the_same_seed_is_the_same_history_also_on_a_busy_machine() {
@@ -305,7 +287,8 @@ mod nightly {
             assert!([0, 1, 3].contains(&one.exit), "{}", one.stderr);
             let history = harness.history();
             assert!(events(&history).len() > 20_000, "{}", String::from_utf8_lossy(&history));
-            let busy = BusyMachine::with(8);
+            let busy = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn();
+            let busy: Vec<_> = (0..8).map(|_| KilledAtDrop(busy().unwrap())).collect();
             harness.assert_replayed();
             drop(busy);
             let other = harness.virtual_time(&words.replace("--seed ", "--seed 1"));

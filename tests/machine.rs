@@ -58,7 +58,7 @@ pub fn http(server: impl ToSocketAddrs, head: &str, body: &str) -> io::Result<St
 }
 
 /// All that a program printed.
-pub fn said(output: &Output) -> String {
+fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 

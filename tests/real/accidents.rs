@@ -11,7 +11,8 @@ use serde_json::Value;
 use crate::command::{Answer, Harness, assert_has, assert_lacks, assert_says, give_away, processes_of, started};
 use crate::machine::{send, succeeds, until, write_program};
 
-const LONG: &str = "run --runtime local --backend redis --fault partition --lease 1s --time 60s --results results";
+/// Its first window opens after four seconds.
+const LONG: &str = "run --runtime local --backend redis --fault partition --lease 1s --time 24s --results results";
 
 /// Starts a long run and waits until it has acquired and struck.
 fn in_the_middle(harness: &Harness) -> Child {
@@ -157,7 +158,7 @@ fn with_neither_docker_nor_programs_it_says_what_to_install() {
 #[test]
 fn a_broken_line_of_a_history_is_named_by_its_number() {
     let harness = Harness::new();
-    let run = harness.run("--runtime local --backend redis --fault none --lease 1s --time 7s");
+    let run = harness.run("--runtime simulated --backend redis --fault none --lease 1s --time 20s");
     run.assert_exit(0);
     let path = harness.results().join("latest/history.jsonl");
     let text = std::fs::read_to_string(&path).unwrap();
@@ -172,11 +173,11 @@ fn a_broken_line_of_a_history_is_named_by_its_number() {
     assert_eq!(checked.stderr.trim().lines().count(), 1, "one sentence");
 }
 
-#[test]
-fn a_stored_run_is_decided_again_as_it_was_decided_live() {
+/// The history in the folder of a run with violations.
+fn is_decided_again_as_it_was_decided_live(words: &str) {
     let harness = Harness::new();
-    let words = "--backend redis --recipe redis-set-px-del --holder naive --fault partition=holder --lease 1s --window 2500ms --time 12s --seed 16";
-    let live = harness.run(&format!("--runtime local {words}"));
+    let words = format!("--backend redis --recipe redis-set-px-del --holder naive --fault partition=holder {words}");
+    let live = harness.run(&words);
     live.assert_exit(1);
     let again = harness.answer("check latest --json");
     again.assert_exit(1);
@@ -186,6 +187,19 @@ fn a_stored_run_is_decided_again_as_it_was_decided_live() {
             again.finding(property)["violations"],
             "{property}"
         );
+    }
+}
+
+#[test]
+fn a_stored_run_on_models_is_decided_again_as_it_was_decided_live() {
+    is_decided_again_as_it_was_decided_live("--runtime simulated --clients 10 --hold 100ms --seed 4");
+}
+
+mod nightly {
+    #[test]
+    fn a_stored_run_is_decided_again_as_it_was_decided_live() {
+        let words = "--runtime local --lease 1s --window 2500ms --time 12s --seed 16";
+        super::is_decided_again_as_it_was_decided_live(words);
     }
 }
 

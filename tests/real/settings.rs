@@ -13,7 +13,7 @@ fn with_file(text: &str) -> Harness {
 }
 
 const TOML: &str =
-    "backend = \"redis\"\nruntime = \"local\"\nlease = \"1s\"\n\n[profile.short]\ntime = \"7s\"\nclients = 3\n";
+    "backend = \"redis\"\nruntime = \"simulated\"\nlease = \"1s\"\n\n[profile.short]\ntime = \"7s\"\nclients = 3\n";
 
 #[test]
 fn every_value_is_shown_with_where_it_comes_from() {

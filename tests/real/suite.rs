@@ -57,7 +57,7 @@ fn a_violation_that_is_not_expected_fails_the_suite_and_a_canary_that_sings_does
     );
     assert_has(&ended.stderr, &["HL004 is violated"]);
 
-    let file = two_rows(&harness, "local", "expect = { HL004 = \"holds\" }\ncanary = true");
+    let file = two_rows(&harness, "simulated", "expect = { HL004 = \"holds\" }\ncanary = true");
     harness.printed(&format!("suite --json {file} --filter herd"), 0);
 }
 

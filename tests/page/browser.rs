@@ -6,17 +6,35 @@ use serde_json::json;
 
 use super::chromium::BrowserPage;
 use super::sample::{Sample, hostile, long, long_tokens, many_locks};
+use crate::command::{assert_has, assert_lacks};
 use crate::screens::HISTORIES;
 
 /// Whether the script drew something on the timeline.
 const DRAWN: &str = "(() => { const c = document.getElementById('canvas'); if (!c || !c.width || !c.height) return false; \
     const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; return d.some((v) => v > 0); })()";
 
+/// A desk and a phone, each in light and in dark.
+const LOOKS: [(u32, &str); 4] = [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")];
+
 impl BrowserPage {
     /// Opens a page, and waits until its timeline is drawn.
     fn open_drawn(&mut self, file: &Path, place: &str) {
         self.open(file, place);
         self.wait(DRAWN);
+    }
+
+    /// Turns to a width and a colour scheme, at which the next page is opened.
+    fn look(&mut self, width: u32, scheme: &str) {
+        self.resize(width, 900);
+        self.prefer(scheme);
+    }
+
+    /// Types a text into the search, and waits for what it says.
+    fn find(&mut self, text: &str, said: &str) {
+        self.press("/");
+        self.wait("document.activeElement.id === 'find'");
+        text.chars().for_each(|key| self.press(&key.to_string()));
+        self.wait(&format!("document.getElementById('found').textContent === '{said}'"));
     }
 }
 
@@ -99,9 +117,8 @@ fn the_timeline_opens_at_the_rows_of_the_first_violation() {
 fn long_tokens_are_told_apart_and_no_number_is_cut() {
     let mut page = BrowserPage::new();
     let file = page.file("page.html", &long_tokens().page());
-    for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
-        page.resize(width, 900);
-        page.prefer(scheme);
+    for (width, scheme) in LOOKS {
+        page.look(width, scheme);
         page.open_drawn(&file, "");
         page.shoot(&format!("long_tokens-{width}-{scheme}"));
         let text = page.text("document.getElementById('HL001-1').innerText");
@@ -124,10 +141,8 @@ fn the_timeline_shows_the_owner_that_the_server_has_under_the_clients_of_the_loc
     let file = page.file("page.html", &long_tokens().page());
     page.open_drawn(&file, "");
     let told = point_until(&mut page, "owner on the server: c3");
-    for part in ["from    1.010s", "until   3.000s", "after 1.99s"] {
-        assert!(told.contains(part), "{part} is not in {told}");
-    }
-    assert!(point_until(&mut page, "owner on the server: c7").contains("from    3.010s"));
+    assert_has(&told, &["from    1.010s", "until   3.000s", "after 1.99s"]);
+    assert_has(&point_until(&mut page, "owner on the server: c7"), &["from    3.010s"]);
     page.assert_quiet();
 }
 
@@ -159,11 +174,8 @@ fn keys_go_through_violations_and_move_the_timeline() {
     page.wait("location.hash === '#HL001-1' && document.querySelector('.current').id === 'HL001-1'");
     page.press("n");
     page.wait("document.querySelector('.current').id === 'HL002-1' && document.getElementById('HL002-1').open");
-    assert_eq!(
-        page.value("document.getElementById('HL002-1').offsetHeight > 0"),
-        true,
-        "what it is folded in is open"
-    );
+    // what it is folded in is open
+    page.wait("document.getElementById('HL002-1').offsetHeight > 0");
     page.press("p");
     page.wait("location.hash === '#HL001-1'");
     page.press("f");
@@ -181,11 +193,7 @@ fn keys_go_through_violations_and_move_the_timeline() {
     page.wait("document.getElementById('help').open");
     page.press("?");
     page.wait("!document.getElementById('help').open");
-    page.press("/");
-    page.wait("document.activeElement.id === 'find'");
-    page.press("4");
-    page.press("2");
-    page.wait("document.getElementById('found').textContent === '1 found'");
+    page.find("42", "1 found");
     page.press("Enter");
     page.wait("document.getElementById('found').textContent === '1 of 1' && location.hash.startsWith('#t=')");
     page.assert_quiet();
@@ -211,9 +219,10 @@ fn the_pointer_is_told_call_reply_token_and_line() {
     let file = page.file("page.html", &Sample::stored("hl001_stale_holder").page());
     page.open_drawn(&file, "#HL001-1");
     let told = point_until(&mut page, "token   41");
-    for part in ["c3 on l0", "call    ", "reply   11.620s", "line ", "its release call"] {
-        assert!(told.contains(part), "{part} is not in {told}");
-    }
+    assert_has(
+        &told,
+        &["c3 on l0", "call    ", "reply   11.620s", "line ", "its release call"],
+    );
 }
 
 /// Moves the pointer over the canvas, row by row at these shares of its width, until the tip says this.
@@ -233,31 +242,20 @@ fn point_until(page: &mut BrowserPage, wanted: &str) -> String {
 fn servers_have_a_band_with_their_roles_and_acquires_the_server_that_they_went_through() {
     let mut page = BrowserPage::new();
     let file = page.file("page.html", &Sample::stored("leader_killed").page());
-    for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
-        page.resize(width, 900);
-        page.prefer(scheme);
+    for (width, scheme) in LOOKS {
+        page.look(width, scheme);
         page.open_drawn(&file, "");
         page.shoot(&format!("leader_killed-{width}-{scheme}"));
     }
     assert_eq!(page.value("document.getElementById('roles').hidden"), false);
     let led = point_until(&mut page, "n2 leader");
-    for part in ["seen    3.020s", "line 11", "until   6.000s"] {
-        assert!(led.contains(part), "{part} is not in {led}");
-    }
-    assert!(point_until(&mut page, "n3 not serving").contains("until   5.040s"));
-    let acquired = point_until(&mut page, "token   27");
-    assert!(acquired.contains("node    n2"), "{acquired}");
-    let elsewhere = point_until(&mut page, "token   31");
-    assert!(
-        !elsewhere.contains("node"),
-        "what nobody knows is not said: {elsewhere}"
-    );
+    assert_has(&led, &["seen    3.020s", "line 11", "until   6.000s"]);
+    assert_has(&point_until(&mut page, "n3 not serving"), &["until   5.040s"]);
+    assert_has(&point_until(&mut page, "token   27"), &["node    n2"]);
+    // what nobody knows is not said
+    assert_lacks(&point_until(&mut page, "token   31"), &["node"]);
     // a server is found by its name
-    page.press("/");
-    page.wait("document.activeElement.id === 'find'");
-    page.press("n");
-    page.press("2");
-    page.wait("document.getElementById('found').textContent === '1 found'");
+    page.find("n2", "1 found");
     // and where no history has roles there is no band
     let file = page.file("without.html", &Sample::stored("hl001_stale_holder").page());
     page.open_drawn(&file, "");
@@ -272,7 +270,7 @@ fn without_scripts_the_answer_its_proof_and_the_tables_are_there() {
     let file = page.file("page.html", &Sample::stored("hl001_stale_holder").page());
     page.open(&file, "");
     let text = page.text("document.body.innerText");
-    for part in [
+    let parts = [
         "FAIL",
         "two clients held l0 at the same time, for at least 1.84s",
         "The server took it from c3 at 13.880s",
@@ -281,13 +279,9 @@ fn without_scripts_the_answer_its_proof_and_the_tables_are_there() {
         "mutual exclusion",
         "1 update lost of 2 increments",
         "A script draws the timeline",
-    ] {
-        assert!(text.contains(part), "{part} is not in\n{text}");
-    }
-    assert_eq!(
-        page.value("document.querySelectorAll('#HL001-1 svg rect.hold').length > 1"),
-        true
-    );
+    ];
+    assert_has(&text, &parts);
+    page.wait("document.querySelectorAll('#HL001-1 svg rect.hold').length > 1");
     assert_eq!(
         page.value("document.getElementById('board').offsetHeight"),
         0,
@@ -302,9 +296,8 @@ fn a_page_fits_a_phone_and_a_desk_in_light_and_dark() {
     for name in ["hl001_stale_holder", "recorded_zk_parent_watch", "hl001_holds"] {
         let file = page.file("page.html", &Sample::stored(name).page());
         let mut grounds = Vec::new();
-        for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
-            page.resize(width, 900);
-            page.prefer(scheme);
+        for (width, scheme) in LOOKS {
+            page.look(width, scheme);
             page.open_drawn(&file, "");
             page.shoot(&format!("{name}-{width}-{scheme}"));
             let overflow = page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth");
@@ -329,12 +322,7 @@ fn a_long_run_fits_and_says_what_it_leaves_out() {
     let said = page.text("document.querySelector('.left-out').innerText");
     assert!(said.contains("of 100,000 acquires: all acquires within "), "{said}");
     // what the proof is about is there: the last two tokens
-    page.press("/");
-    page.wait("document.activeElement.id === 'find'");
-    for key in "100999".chars() {
-        page.press(&key.to_string());
-    }
-    page.wait("document.getElementById('found').textContent === '1 found'");
+    page.find("100999", "1 found");
     page.assert_quiet();
 }
 
@@ -460,10 +448,7 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
         "Object.assign(document.querySelector('input[value=NONE]'), { checked: false })",
     ));
     assert_eq!(page.value(shown), 1);
-    assert_eq!(
-        page.value("document.querySelector('.left-out').innerText.startsWith('7 older runs')"),
-        true
-    );
+    page.wait("document.querySelector('.left-out').innerText.startsWith('7 older runs')");
     page.assert_quiet();
 }
 
@@ -503,9 +488,8 @@ fn the_page_of_a_suite_tells_what_is_wrong_first_and_filters_its_rows() {
         "index.html",
         &render(&now, Some(("20261120-0645-suite-nightly", &before))),
     );
-    for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
-        page.resize(width, 900);
-        page.prefer(scheme);
+    for (width, scheme) in LOOKS {
+        page.look(width, scheme);
         page.open(&file, "");
         page.shoot(&format!("suite-{width}-{scheme}"));
         let overflow = page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth");
@@ -513,15 +497,14 @@ fn the_page_of_a_suite_tells_what_is_wrong_first_and_filters_its_rows() {
         assert_headings(&mut page);
     }
     let text = page.text("document.body.innerText");
-    for part in [
+    let parts = [
         "1 of 2 rows is not as expected: my <b>lock</b>",
         "two clients held l0 at the same time, for at least 1.84s",
         "new my <b>lock</b>",
         "mended zk / partition",
         "--fault partition=holder --seed 8f3a21c4",
-    ] {
-        assert!(text.contains(part), "{part} is not in\n{text}");
-    }
+    ];
+    assert_has(&text, &parts);
     assert_eq!(
         page.value("document.querySelector('section.violation a').getAttribute('href')"),
         "runs/001/a%20run/report.html"

@@ -50,6 +50,8 @@ pub struct Harness {
 
 /// What a command answered.
 pub struct Answer {
+    /// As it was typed; empty for a child.
+    command: String,
     pub exit: i32,
     pub stdout: String,
     /// The JSON that it printed, for a run its diagnosis; null where it printed none.
@@ -169,6 +171,7 @@ impl Answer {
     pub fn of(output: &Output) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self {
+            command: String::new(),
             exit: output.status.code().unwrap_or(-1),
             stdout: text(&output.stdout),
             diagnosis: serde_json::from_slice(&output.stdout).unwrap_or(Value::Null),
@@ -178,7 +181,11 @@ impl Answer {
 
     pub fn to(command: &mut Command) -> Self {
         let output = command.output();
-        Self::of(&output.unwrap_or_else(|error| panic!("{command:?}: {error}")))
+        let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        Self {
+            command: format!("{command:?}"),
+            ..Self::of(&output)
+        }
     }
 
     /// What a child with pipes has answered when it ends.
@@ -265,7 +272,11 @@ impl Answer {
 
     /// Everything that is needed to understand a test that failed.
     pub fn assert_exit(&self, expected: i32) {
-        assert_eq!(self.exit, expected, "{}\n{}", self.stderr, self.stdout);
+        assert_eq!(
+            self.exit, expected,
+            "{}\n{}\n{}",
+            self.command, self.stderr, self.stdout
+        );
     }
 }
 

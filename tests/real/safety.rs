@@ -83,10 +83,11 @@ fn a_run_warns_of_an_api_that_others_reach() {
     assert_lacks(&quiet, &["warning"]);
 }
 
-/// A client that starts a process in a session of its own, with or without its environment, and is a lock that every client always gets.
+/// A client that starts two processes in sessions of their own, the second without its environment, and is a lock that every client always gets.
 const PARENT: &str = r#"
 import json, subprocess, sys
-subprocess.Popen([*sys.argv[2:], "setsid", "sleep", sys.argv[1]], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+for words, length in zip([[], ["env", "-i"]], sys.argv[1:]):
+    subprocess.Popen([*words, "setsid", "sleep", length], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 for line in sys.stdin:
     request = json.loads(line)
     print(json.dumps({"type": "ok", "id": request["id"]}), flush=True)
@@ -103,41 +104,36 @@ fn alive(command: &str) -> Vec<u32> {
     numbers.filter(is_it).collect()
 }
 
-/// A run with such clients, and the command line of what they start.
-fn parents(harness: &Harness, time: &str, sleep: u32, by: &str) -> (Child, String) {
+/// A run with such clients, and the command lines of what they start.
+fn parents(harness: &Harness, time: &str, sleeps: &[u32]) -> (Child, Vec<String>) {
     let client = harness.python("parent.py", PARENT);
     // no other test has the same
-    let length = format!("{sleep}.{}", std::process::id());
+    let length = |sleep: &u32| format!("{sleep}.{}", std::process::id());
+    let lengths: Vec<String> = sleeps.iter().map(length).collect();
     let words = format!("run --quiet --runtime local --backend redis --lease 1s --time {time} --clients 2");
-    let mut command = harness.command(&format!("{words} --client '{client} {length} {by}'"));
+    let mut command = harness.command(&format!("{words} --client '{client} {}'", lengths.join(" ")));
     command.env("TMPDIR", harness.folder.path());
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    (child, format!("sleep {length}"))
+    let sleeps = lengths.iter().map(|length| format!("sleep {length}"));
+    (child, sleeps.collect())
 }
 
-/// What such clients start is there while the run goes on, and not afterwards.
-fn ends_with_the_run(sleep: u32, by: &str) {
+#[test]
+fn what_clients_start_with_and_without_their_environment_ends_with_the_run() {
     let harness = Harness::new();
-    let (mut child, sleeps) = parents(&harness, "7s", sleep, by);
-    until("the start", || !alive(&sleeps).is_empty());
+    let (mut child, sleeps) = parents(&harness, "7s", &[901, 903]);
+    until("the start", || sleeps.iter().all(|sleep| !alive(sleep).is_empty()));
     child.wait().unwrap();
-    assert_eq!(alive(&sleeps), Vec::<u32>::new());
-}
-
-#[test]
-fn what_clients_start_ends_with_the_run() {
-    ends_with_the_run(901, "");
-}
-
-#[test]
-fn what_clients_start_without_their_environment_ends_with_the_run() {
-    ends_with_the_run(903, "env -i");
+    for sleep in sleeps {
+        assert_eq!(alive(&sleep), Vec::<u32>::new(), "{sleep}");
+    }
 }
 
 #[test]
 fn what_clients_of_a_killed_run_started_is_found_and_removed() {
     let harness = Harness::new();
-    let (mut child, sleeps) = parents(&harness, "60s", 902, "");
+    let (mut child, sleeps) = parents(&harness, "60s", &[902]);
+    let sleeps = sleeps.concat();
     until("the start", || alive(&sleeps).len() > 1);
     child.kill().unwrap();
     child.wait().unwrap();

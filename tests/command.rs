@@ -253,6 +253,14 @@ impl Answer {
         counts.map(|count| count.as_u64().unwrap_or(0)).sum()
     }
 
+    /// Its windows have counted each of these as evidence.
+    pub fn assert_counted(&self, counters: &[&str]) {
+        for counter in counters {
+            let effect = &self.diagnosis["effect"];
+            assert!(self.window_sum(counter) > 0, "{counter}: {}\n{effect:#}", self.command);
+        }
+    }
+
     /// Acquires that were answered while a fault was on.
     pub fn acquires_under_faults(&self) -> u64 {
         let windows = self.windows().iter();

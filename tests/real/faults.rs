@@ -7,11 +7,7 @@ fn has_effect(runtime: &str, backend: &str, fault: &str, counter: &str) -> Answe
     let words = format!("--backend {backend} --fault {fault} --lease 1s --time 14s --seed b17e");
     let answer = run_on(runtime, &words);
     answer.assert_exit(0);
-    assert!(
-        answer.window_sum(counter) > 0,
-        "{fault} on {backend}: {:#}",
-        answer.diagnosis["effect"]
-    );
+    answer.assert_counted(&[counter]);
     answer
 }
 

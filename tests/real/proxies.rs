@@ -130,11 +130,7 @@ mod nightly {
             let words = format!("--runtime local --backend redis --fault {fault} --lease 1s --time 14s --seed b17e");
             let answer = harness.run(&format!("{words} --proxy toxiproxy={}", toxiproxy.api));
             answer.assert_exit(0);
-            assert!(
-                answer.window_sum(counter) > 0,
-                "{fault}: {:#}",
-                answer.diagnosis["effect"]
-            );
+            answer.assert_counted(&[counter]);
         }
     }
 

@@ -126,10 +126,7 @@ fn the_screens_of_the_golden_histories_are_as_they_were() {
 fn the_screen_of_a_run_ends_with_what_to_type() {
     let plain = Look::PLAIN;
     let screen = render(&diagnosis("hl001_stale_holder", Some(info())), plain);
-    assert!(
-        screen.contains("--seed 8f3a21c4 --repeat 20 --until fail") || screen.contains("--repeat 20"),
-        "{screen}"
-    );
+    assert!(screen.contains("--repeat 20"), "{screen}");
     compare("terminal", "run_that_failed", &screen);
 }
 
@@ -346,11 +343,9 @@ fn a_ci_server_sees_a_case_for_each_property_and_never_green_for_what_proves_not
                 "{name}: {attribute}"
             );
         }
-        assert!(
-            cases
-                .iter()
-                .all(|case| case.attribute("name").is_some() && case.attribute("classname").is_some())
-        );
+        for case in &cases {
+            assert!(case.attribute("name").is_some() && case.attribute("classname").is_some());
+        }
         assert_eq!(
             with("failure") + with("error") > 0,
             diagnosis.outcome != Outcome::Pass,

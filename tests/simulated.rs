@@ -354,12 +354,8 @@ fn a_message_that_does_not_come_gives_way_to_one_that_comes_often() {
     // one that is named is waited for, whatever else comes
     let named = windows("--fault drop-reply=GETDEL:1 --time 20s");
     assert!(!named.is_empty());
-    assert!(
-        named
-            .iter()
-            .all(|window| window["had_effect"] == false && !gives_way(window)),
-        "{named:#?}"
-    );
+    let is_missed = |window: &serde_json::Value| window["had_effect"] == false && !gives_way(window);
+    assert!(named.iter().all(is_missed), "{named:#?}");
 }
 
 /// What a run wrote, without the header, which names the run.
@@ -518,12 +514,8 @@ fn clients_think_begin_one_by_one_and_prefer_a_lock() {
     assert!((2..7).contains(&within(0.0, 2.0)), "{}", within(0.0, 2.0));
     assert!((12..21).contains(&within(6.0, 8.0)), "{}", within(6.0, 8.0));
     let share = |lock: &str| acquires.iter().filter(|(_, of, _)| of == lock).count() as f64 / acquires.len() as f64;
-    assert!(
-        share("l0") > 0.55 && share("l2") < 0.2,
-        "{} {}",
-        share("l0"),
-        share("l2")
-    );
+    let (first, last) = (share("l0"), share("l2"));
+    assert!(first > 0.55 && last < 0.2, "{first} {last}");
 }
 
 /// A stopped leader makes the key of a request that it held back when the lock was released long ago. A hunt found it: the client rested,

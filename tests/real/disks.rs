@@ -3,7 +3,7 @@
 //! A disk is filled, or loses what was not synced, only where it is a file system of its own, and only root mounts one: `make test` runs
 //! these as root.
 
-use crate::command::{Answer, Harness, on_runtimes, run_on};
+use crate::command::{Answer, Harness, assert_has, on_runtimes, run_on};
 
 fn assert_every_window_delayed_syncs(answer: &Answer) {
     answer.assert_all_windows_had_effect();
@@ -27,8 +27,7 @@ fn a_queue_stands_a_leader_that_waits_for_its_disk(runtime: &str, backend: &str)
     answer.assert_exit(0);
     assert_every_window_delayed_syncs(&answer);
     for window in answer.windows() {
-        let title = window["title"].as_str().unwrap_or_default();
-        assert!(title.contains("(leader): each sync takes"), "{title}");
+        assert_has(window["title"].as_str().unwrap(), &["(leader): each sync takes"]);
         assert_eq!(window["targets"].as_array().map(Vec::len), Some(1));
     }
     assert!(answer.acquires_under_faults() > 0, "another leader grants locks");
@@ -74,12 +73,9 @@ fn a_server_that_never_syncs_shows_no_effect_of_a_slow_disk(runtime: &str) {
     let (with_effect, all) = answer.windows_with_effect();
     assert!(with_effect == 0 && all > 0, "{with_effect} of {all}");
     assert_eq!(answer.window_sum("syncs_delayed"), 0);
-    let effect = &answer.diagnosis["effect"];
-    assert!(
-        effect["hint"]
-            .as_str()
-            .is_some_and(|hint| hint.contains("synced nothing")),
-        "{effect:#}"
+    assert_has(
+        answer.diagnosis["effect"]["hint"].as_str().unwrap(),
+        &["synced nothing"],
     );
 }
 
@@ -149,7 +145,7 @@ fn a_redis_refuses_writes_on_a_full_disk_and_loses_no_lock(runtime: &str) {
     answer.assert_counted(&["no_space_lines"]);
     assert_eq!(answer.window_sum("servers_ended"), 0);
     let log = std::fs::read_to_string(harness.results().join("latest/nodes/n1/server.log")).unwrap();
-    assert!(log.contains("Redis can write again"), "{log}");
+    assert_has(&log, &["Redis can write again"]);
 }
 
 #[test]

@@ -130,11 +130,8 @@ fn assert_led_by_own_links(told: &[serde_json::Value], topology: &str, endpoints
         }
         let given = open["endpoints"].as_array().unwrap();
         assert_eq!(given.len(), endpoints, "{open}");
-        assert!(
-            given
-                .iter()
-                .all(|endpoint| reached.contains(&endpoint.as_str().unwrap()))
-        );
+        let is_reached = |endpoint: &serde_json::Value| reached.contains(&endpoint.as_str().unwrap());
+        assert!(given.iter().all(is_reached), "{open}");
         own.extend(reached.into_iter().map(str::to_owned));
     }
     assert_eq!(own.len(), 12, "no link is of two clients: {told:#?}");

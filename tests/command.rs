@@ -1,7 +1,7 @@
 //! Runs `harness` and reads its diagnosis.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -35,14 +35,26 @@ macro_rules! on_runtimes {
 }
 pub(crate) use on_runtimes;
 
+/// Makes a function that takes a runtime of each row: a name, and what another function is given after the runtime.
+macro_rules! rows {
+    ($function:ident: $($name:ident($($argument:expr),*))*) => {
+        $(fn $name(runtime: &str) { $function(runtime, $($argument),*); })*
+    };
+}
+pub(crate) use rows;
+
 /// `harness` with a results folder of its own.
 pub struct Harness {
     pub folder: TempDir,
 }
 
-/// What a run answered.
+/// What a command answered.
 pub struct Answer {
+    /// As it was typed; empty for a child.
+    command: String,
     pub exit: i32,
+    pub stdout: String,
+    /// The JSON that it printed, for a run its diagnosis; null where it printed none.
     pub diagnosis: Value,
     pub stderr: String,
 }
@@ -86,8 +98,13 @@ impl Harness {
         command
     }
 
-    pub fn output(&self, words: &str) -> Output {
-        self.command(words).output().expect("harness can be started")
+    pub fn answer(&self, words: &str) -> Answer {
+        Answer::to(&mut self.command(words))
+    }
+
+    /// Starts `harness <words>`; [`Answer::of_child`] waits for its end.
+    pub fn start(&self, words: &str) -> Child {
+        started(&mut self.command(words))
     }
 
     pub fn latest_history(&self) -> String {
@@ -115,13 +132,14 @@ impl Harness {
 
     /// `harness run <words> --json`, and its diagnosis.
     pub fn run(&self, words: &str) -> Answer {
-        Answer::of(self.output(&format!("run --json {words}")))
+        self.answer(&format!("run --json {words}"))
     }
 
-    /// `harness <words>` with `--json` among them: its exit code, what it printed, and what it said meanwhile.
-    pub fn printed(&self, words: &str) -> (i32, Value, String) {
-        let answer = Answer::of(self.output(words));
-        (answer.exit, answer.diagnosis, answer.stderr)
+    /// The JSON that `harness <words>` prints, which ends with this code.
+    pub fn printed(&self, words: &str, exit: i32) -> Value {
+        let answer = self.answer(words);
+        answer.assert_exit(exit);
+        answer.diagnosis
     }
 }
 
@@ -150,12 +168,34 @@ fn seed_where_runs_repeat(words: &str) -> &'static [&'static str] {
 }
 
 impl Answer {
-    pub fn of(output: Output) -> Self {
+    pub fn of(output: &Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self {
+            command: String::new(),
             exit: output.status.code().unwrap_or(-1),
+            stdout: text(&output.stdout),
             diagnosis: serde_json::from_slice(&output.stdout).unwrap_or(Value::Null),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            stderr: text(&output.stderr),
         }
+    }
+
+    pub fn to(command: &mut Command) -> Self {
+        let output = command.output();
+        let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        Self {
+            command: format!("{command:?}"),
+            ..Self::of(&output)
+        }
+    }
+
+    /// What a child with pipes has answered when it ends.
+    pub fn of_child(child: Child) -> Self {
+        Self::of(&child.wait_with_output().expect("it ends"))
+    }
+
+    /// All that it wrote.
+    pub fn said(&self) -> String {
+        format!("{}{}", self.stdout, self.stderr)
     }
 
     pub fn finding(&self, property: &str) -> &Value {
@@ -213,6 +253,14 @@ impl Answer {
         counts.map(|count| count.as_u64().unwrap_or(0)).sum()
     }
 
+    /// Its windows have counted each of these as evidence.
+    pub fn assert_counted(&self, counters: &[&str]) {
+        for counter in counters {
+            let effect = &self.diagnosis["effect"];
+            assert!(self.window_sum(counter) > 0, "{counter}: {}\n{effect:#}", self.command);
+        }
+    }
+
     /// Acquires that were answered while a fault was on.
     pub fn acquires_under_faults(&self) -> u64 {
         let windows = self.windows().iter();
@@ -231,10 +279,46 @@ impl Answer {
     }
 
     /// Everything that is needed to understand a test that failed.
-    pub fn assert_exit(&self, expected: i32) -> &Self {
-        assert_eq!(self.exit, expected, "{}\n{:#}", self.stderr, self.diagnosis);
-        self
+    pub fn assert_exit(&self, expected: i32) {
+        assert_eq!(
+            self.exit, expected,
+            "{}\n{}\n{}",
+            self.command, self.stderr, self.stdout
+        );
     }
+}
+
+/// A run on this runtime, with results of its own.
+pub fn run_on(runtime: &str, words: &str) -> Answer {
+    Harness::new().run(&format!("--runtime {runtime} {words}"))
+}
+
+/// Starts a command with pipes for what it says.
+pub fn started(command: &mut Command) -> Child {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    child.unwrap_or_else(|error| panic!("{command:?}: {error}"))
+}
+
+/// A text has each of these parts.
+#[track_caller]
+pub fn assert_has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "`{part}` is not in\n{text}");
+    }
+}
+
+/// A text has none of these parts.
+#[track_caller]
+pub fn assert_lacks(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(!text.contains(part), "`{part}` is in\n{text}");
+    }
+}
+
+/// The texts that the items of a list have under this key.
+pub fn texts<'a>(list: &'a Value, key: &str) -> Vec<&'a str> {
+    let items = list.as_array().unwrap_or_else(|| panic!("no list: {list:#}"));
+    items.iter().filter_map(|item| item[key].as_str()).collect()
 }
 
 /// The words that make a run again, without the name of the program, as a record has them.
@@ -245,11 +329,14 @@ pub fn again(record: &Value) -> String {
 
 /// A command ends with this code, and says all of this on stderr.
 pub fn assert_says(command: &mut Command, exit: i32, sentences: &[&str]) {
-    let output = command.output().expect("it can be started");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(exit), "{command:?}: {said}");
+    let answer = Answer::to(command);
+    assert_eq!(answer.exit, exit, "{command:?}: {}", answer.stderr);
     for sentence in sentences {
-        assert!(said.contains(sentence), "{command:?} does not say `{sentence}`: {said}");
+        assert!(
+            answer.stderr.contains(sentence),
+            "{command:?} does not say `{sentence}`: {}",
+            answer.stderr
+        );
     }
 }
 

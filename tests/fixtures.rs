@@ -3,10 +3,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-use crate::command::{Harness, assert_says};
-use crate::machine::{said, write_program};
+use serde_json::Value;
+
+use crate::command::{Answer, Harness, assert_has, assert_says, texts};
+use crate::machine::write_program;
 
 const FIXTURES: &str = "docs/fixtures";
 /// Debian's `junit5`.
@@ -47,18 +49,17 @@ fn command(program: &str, words: &[&str], folder: &Path) -> Command {
     command
 }
 
-fn run(program: &str, words: &[&str], folder: &Path) -> Output {
-    command(program, words, folder).output().unwrap()
+fn run(program: &str, words: &[&str], folder: &Path) -> Answer {
+    Answer::to(&mut command(program, words, folder))
 }
 
 /// Runs the fixture of a language as it is, and with a first test whose lock breaks.
-fn judged(language: &str, breaking: (&str, &str), tests: impl Fn(&Path) -> Output) {
-    let passed = tests(copy(language, None).path());
-    assert!(passed.status.success(), "{language}: {}", said(&passed));
+fn judged(language: &str, breaking: (&str, &str), tests: impl Fn(&Path) -> Answer) {
+    tests(copy(language, None).path()).assert_exit(0);
     let failed = tests(copy(language, Some(breaking)).path());
-    let said = said(&failed);
-    assert!(!failed.status.success(), "{language}: {said}");
-    assert!(said.contains("HL001-1"), "{language} fails without the proof: {said}");
+    assert_ne!(failed.exit, 0, "{language}");
+    // the proof
+    assert_has(&failed.said(), &["HL001-1"]);
 }
 
 fn is_here(program: &str, words: &[&str]) -> bool {
@@ -77,12 +78,8 @@ fn is_here(program: &str, words: &[&str]) -> bool {
 fn the_fixture_of_cargo_test() {
     let breaking = ("--seed 1 --fault partition=holder", "--seed 1 --fault pause-holder");
     judged("rust", breaking, |folder| {
-        let built = run(
-            "rustc",
-            &["--edition=2024", "--test", "my_lock.rs", "-o", "my_lock"],
-            folder,
-        );
-        assert!(built.status.success(), "{}", said(&built));
+        let words = ["--edition=2024", "--test", "my_lock.rs", "-o", "my_lock"];
+        run("rustc", &words, folder).assert_exit(0);
         let tests = folder.join("my_lock");
         run(tests.to_str().unwrap(), &[], folder)
     });
@@ -132,8 +129,7 @@ fn junit(folder: &Path, files: &[&str]) -> Command {
     let needs: Vec<String> = JUNIT_NEEDS.iter().map(beside).collect();
     let path = format!(".:{JUNIT}:{}", needs.join(":"));
     let words = ["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-cp", &path];
-    let built = run("javac", &[&words, files].concat(), folder);
-    assert!(built.status.success(), "{}", said(&built));
+    run("javac", &[&words, files].concat(), folder).assert_exit(0);
     let launcher = "org.junit.platform.console.ConsoleLauncher";
     let words = [
         "-XX:TieredStopAtLevel=1",
@@ -156,13 +152,13 @@ fn the_fixture_of_junit() {
     );
     if has_junit() {
         judged("java", breaking, |folder| {
-            junit(folder, &["RunLock.java", "MyLockTest.java"]).output().unwrap()
+            Answer::to(&mut junit(folder, &["RunLock.java", "MyLockTest.java"]))
         });
     }
 }
 
 /// What runs a test that `harness shrink` wrote in this folder; `None` where its language is not here.
-pub fn written_test(folder: &Path, name: &str) -> Option<Command> {
+fn written_test(folder: &Path, name: &str) -> Option<Command> {
     // as pytest calls it
     const PYTHON: &str = "import pathlib, runpy, sys, tempfile\n\
         [test] = [value for name, value in runpy.run_path(sys.argv[1]).items() if name.startswith('test_')]\n\
@@ -190,14 +186,18 @@ fn is_written_as(name: &str) {
     let words = "--runtime simulated --backend redis --recipe redis-setnx --fault kill-holder --clients 2 --grants 30 --time 25s --seed 1";
     harness.run(words).assert_exit(1);
     harness.assert_says(&format!("shrink latest --runs 1 --confirm 1 --as-test {name}"), 1, &[]);
-    let Some(mut test) = written_test(harness.folder.path(), name) else {
+    fails_until(harness.folder.path(), name, |test| test.env("HARNESS", "true"));
+}
+
+/// The test of this name that `harness shrink` wrote in a folder fails with the proof, and passes when the lock is mended.
+pub fn fails_until(folder: &Path, name: &str, mended: impl FnOnce(&mut Command) -> &mut Command) {
+    let Some(mut test) = written_test(folder, name) else {
         return;
     };
-    let failed = test.output().unwrap();
-    let told = said(&failed);
-    assert!(!failed.status.success() && told.contains("x HL005-1"), "{name}: {told}");
-    let passed = test.env("HARNESS", "true").output().unwrap();
-    assert!(passed.status.success(), "{name}: {}", said(&passed));
+    let failed = Answer::to(&mut test);
+    assert_ne!(failed.exit, 0, "{name}");
+    assert_has(&failed.said(), &["x HL005-1"]);
+    Answer::to(mended(&mut test)).assert_exit(0);
 }
 
 #[test]
@@ -260,26 +260,20 @@ impl Night {
         pod
     }
 
-    /// The record that was merged of the hunts, and its folder.
-    fn merged_hunts(&self) -> Option<(serde_json::Value, PathBuf)> {
+    /// What was joined of all pods, and the folder that has the file; `None` where nothing was.
+    fn joined(&self, file: &str) -> Option<(Value, PathBuf)> {
         let folders = fs::read_dir(self.0.path().join("results/harness-suite-1/joined")).ok()?;
-        let mut records = folders.map(|entry| entry.unwrap().path().join("hunt.json"));
-        let record = records.find(|path| path.exists())?;
-        let text = fs::read_to_string(&record).unwrap();
-        Some((
-            serde_json::from_str(&text).unwrap(),
-            record.parent().unwrap().to_owned(),
-        ))
+        let mut folders = folders.map(|entry| entry.unwrap().path());
+        let folder = folders.find(|folder| folder.join(file).exists())?;
+        let text = fs::read_to_string(folder.join(file)).unwrap();
+        Some((serde_json::from_str(&text).unwrap(), folder))
     }
 
-    /// The rows that were joined: name and outcome; `None` where nothing was.
-    fn joined(&self) -> Option<Vec<(String, String)>> {
-        let mut folders = fs::read_dir(self.0.path().join("results/harness-suite-1/joined")).ok()?;
-        let record = folders.find_map(|entry| fs::read_to_string(entry.unwrap().path().join("suite.json")).ok())?;
-        let record: serde_json::Value = serde_json::from_str(&record).unwrap();
-        let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
-        let rows = record["rows"].as_array().unwrap().iter();
-        Some(rows.map(|row| (text(&row["name"]), text(&row["judged"]))).collect())
+    /// The outcomes of the rows that were joined.
+    fn outcomes(&self) -> Option<Vec<(String, String)>> {
+        let (record, _) = self.joined("suite.json")?;
+        let all = |key: &str| texts(&record["rows"], key).into_iter().map(str::to_owned);
+        Some(all("name").zip(all("judged")).collect())
     }
 }
 
@@ -287,9 +281,9 @@ impl Night {
 fn the_shard_that_ends_last_joins_the_night() {
     let night = Night::new();
     let first = night.pod(0).status().unwrap().code();
-    assert_eq!(night.joined(), None, "a shard is missing");
+    assert_eq!(night.outcomes(), None, "a shard is missing");
     let last = night.pod(1).status().unwrap().code();
-    let joined = night.joined().expect("both have ended");
+    let joined = night.outcomes().expect("both have ended");
     assert_eq!(joined.len(), 6, "{joined:?}");
     let (ok, broken): (Vec<_>, Vec<_>) = joined.iter().partition(|(_, judged)| judged == "as-expected");
     assert_eq!((ok.len(), broken[0].0.as_str()), (5, "no expiry"));
@@ -308,38 +302,34 @@ fn shards_that_end_together_are_joined_once() {
         .collect();
     let codes: Vec<_> = pods.iter_mut().map(|pod| pod.wait().unwrap().code()).collect();
     assert!(codes.contains(&Some(1)), "{codes:?}");
-    assert_eq!(night.joined().expect("both have ended").len(), 6);
+    assert_eq!(night.outcomes().expect("both have ended").len(), 6);
 }
 
 #[test]
 fn the_hunt_that_ends_last_merges_what_all_found() {
     let night = Night::new();
     assert_eq!(night.hunter(0).status().unwrap().code(), Some(1));
-    assert!(night.merged_hunts().is_none(), "a hunt is missing");
+    assert!(night.joined("hunt.json").is_none(), "a hunt is missing");
     assert_eq!(night.hunter(1).status().unwrap().code(), Some(1));
-    let (merged, folder) = night.merged_hunts().expect("both have ended");
+    let (merged, folder) = night.joined("hunt.json").expect("both have ended");
     assert_eq!(merged["counts"]["experiments"], 40);
     assert_eq!(merged["merged"].as_array().unwrap().len(), 2, "{merged}");
     let finds = merged["finds"].as_array().unwrap();
     assert!(finds.iter().all(|find| find["property"] == "HL005"), "{merged}");
     let counted: u64 = finds.iter().map(|find| find["count"].as_u64().unwrap()).sum();
     assert!(counted >= merged["counts"]["violated"].as_u64().unwrap(), "{merged}");
-    assert!(
-        folder
-            .join(finds[0]["run"].as_str().unwrap())
-            .join("history.jsonl")
-            .exists(),
-        "the way to its run"
-    );
+    let run = folder.join(finds[0]["run"].as_str().unwrap());
+    assert!(run.join("history.jsonl").exists(), "the way to its run");
     // none of the two goes on as the other
     let harness = |words: &[&str]| command(env!("CARGO_BIN_EXE_harness"), words, night.0.path());
     let mut refused = harness(&["hunt", "--continue", folder.to_str().unwrap()]);
     assert_says(&mut refused, 2, &["2 hunts, and only a single hunt can be continued"]);
-    let mut merge = harness(&["hunt", "--merge", "results/harness-suite-1", "--json"]);
-    let again = merge.output().unwrap();
-    assert_eq!(again.status.code(), Some(1), "{}", said(&again));
-    let again: serde_json::Value = serde_json::from_slice(&again.stdout).unwrap();
-    assert_eq!(again["counts"], merged["counts"], "the merged record is not counted");
+    let again = Answer::to(&mut harness(&["hunt", "--merge", "results/harness-suite-1", "--json"]));
+    again.assert_exit(1);
+    assert_eq!(
+        again.diagnosis["counts"], merged["counts"],
+        "the merged record is not counted"
+    );
     let mut nothing = harness(&["hunt", "--merge", "results/none"]);
     assert_says(&mut nothing, 2, &["results/none contains no hunt.json"]);
 }
@@ -351,13 +341,10 @@ fn a_pod_whose_servers_did_not_start_has_not_ended() {
     fs::remove_file(&harness).unwrap();
     write_program(&harness, "exit 4");
     for index in 0..Night::SHARDS {
-        assert_eq!(
-            night.pod(index).status().unwrap().code(),
-            Some(4),
-            "Kubernetes tries it again"
-        );
+        let code = night.pod(index).status().unwrap().code();
+        assert_eq!(code, Some(4), "Kubernetes tries it again");
     }
-    assert_eq!(night.joined(), None);
+    assert_eq!(night.outcomes(), None);
     let ended = fs::read_dir(night.0.path().join("results/harness-suite-1/ended")).unwrap();
     assert_eq!(ended.count(), 0);
 }

@@ -58,7 +58,7 @@ pub fn http(server: impl ToSocketAddrs, head: &str, body: &str) -> io::Result<St
 }
 
 /// All that a program printed.
-pub fn said(output: &Output) -> String {
+fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
@@ -124,9 +124,19 @@ pub fn plain_servers(backend: BackendId, nodes: u32, lease: Duration, logs: &Pat
     ClusterSpec::plain(backends::of(backend).software, nodes, lease, place, LIMIT)
 }
 
-/// A server that a test started and not harness; it is killed when this is dropped.
+/// A process that is killed when this is dropped.
+pub struct KilledAtDrop(pub Child);
+
+impl Drop for KilledAtDrop {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A server that a test started and not harness.
 pub struct OwnServer {
-    pub child: Child,
+    pub child: KilledAtDrop,
     pub address: SocketAddr,
 }
 
@@ -135,6 +145,7 @@ impl OwnServer {
     pub fn start(command: &mut Command, address: SocketAddr) -> Self {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
         let child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let child = KilledAtDrop(child);
         let server = Self { child, address };
         until(&format!("{command:?}"), || TcpStream::connect(address).is_ok());
         server
@@ -147,12 +158,5 @@ impl OwnServer {
         let mut command = Command::new("redis-server");
         command.args(["--port", &port, "--bind", "127.0.0.1", "--save", ""]);
         Self::start(command.args(options), address)
-    }
-}
-
-impl Drop for OwnServer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

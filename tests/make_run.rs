@@ -78,6 +78,11 @@ impl BareMachine {
         assert_says(&mut make, exit, sentences);
     }
 
+    fn assert_called(&self, call: &str) {
+        let calls = self.calls();
+        assert!(calls.iter().any(|made| made == call), "{calls:?}");
+    }
+
     fn calls_file(&self) -> PathBuf {
         self.folder.path().join("calls")
     }
@@ -152,11 +157,7 @@ fn crates_for_containers_and_for_tls_are_built_where_the_run_uses_them() {
     let machine = BareMachine::with(&[COMPILER, ("cargo", CARGO), ("docker", DOCKER)]);
     machine.assert_runs_with("--tls --time 20s", 0, &[]);
     let built = "cargo build --profile quick --locked --no-default-features --features docker --features tls";
-    assert!(
-        machine.calls().iter().any(|call| call == built),
-        "{:?}",
-        machine.calls()
-    );
+    machine.assert_called(built);
 }
 
 #[test]
@@ -165,12 +166,5 @@ fn a_release_build_is_taken_where_there_is_one() {
     fs::create_dir_all(machine.folder.path().join("target/release")).unwrap();
     fs::write(machine.folder.path().join("target/release/harness"), "").unwrap();
     machine.assert_runs(0, &[]);
-    assert!(
-        machine
-            .calls()
-            .iter()
-            .any(|call| call == "cargo build --profile release --locked"),
-        "{:?}",
-        machine.calls()
-    );
+    machine.assert_called("cargo build --profile release --locked");
 }

@@ -1,12 +1,14 @@
 //! `harness hunt --exhaustive`: every placement of faults on single messages, in one scenario.
 
-use crate::command::{Answer, Harness, again};
+use serde_json::Value;
+
+use crate::command::{Harness, again, assert_has};
 use crate::simulated::hunted;
 use crate::virtual_time::harness_on;
 
 /// A search for every placement, in a scenario with a seed.
-fn searched(harness: &Harness, words: &str) -> (Option<i32>, serde_json::Value) {
-    hunted(harness, &format!("--seed 7 {words}"))
+fn searched(harness: &Harness, words: &str, exit: i32) -> Value {
+    hunted(harness, &format!("--seed 7 {words}"), exit)
 }
 
 #[test]
@@ -21,8 +23,7 @@ fn every_placement_of_a_fault_on_a_message_is_tried_and_a_careful_lock_stands_th
     ] {
         let harness = Harness::new();
         let words = format!("--backend {backend} --recipe {recipe} --exhaustive 1 --until end --jobs 2");
-        let (exit, record) = searched(&harness, &words);
-        assert_eq!(exit, Some(0), "{record:#}");
+        let record = searched(&harness, &words, 0);
         // the same scenario without a fault, made by hand: its history tells how many messages there were to act on
         // etcd grants no lease below 2 s
         let scenario = match backend {
@@ -37,24 +38,24 @@ fn every_placement_of_a_fault_on_a_message_is_tried_and_a_careful_lock_stands_th
         let sent = requests_of(&harness);
         let tried = record["exhaustive"]["tried"].as_array().unwrap();
         let placed = record["exhaustive"]["kinds"].as_array().unwrap().len() as u64;
-        assert_eq!((placed, &tried[0]["tried"]), (kinds, &serde_json::json!(1)));
+        assert_eq!(placed, kinds);
+        assert_eq!(tried[0]["tried"], 1);
         let of_one = tried[1]["tried"].as_u64().unwrap();
+        assert!(of_one.is_multiple_of(kinds), "{of_one} placements");
+        let messages = sent / 2 + 1..=sent;
         assert!(
-            of_one.is_multiple_of(kinds) && of_one / kinds <= sent,
-            "{of_one} placements, {sent} messages in all"
+            messages.contains(&(of_one / kinds)),
+            "{of_one} placements, {sent} messages"
         );
-        assert!(of_one / kinds > sent / 2, "{of_one} placements, {sent} messages in all");
     }
 }
 
 /// How many requests clients sent in the last run, as its history counts them at its end, its recovery with them.
 fn requests_of(harness: &Harness) -> u64 {
     let history = harness.latest_history();
-    let last: serde_json::Value = serde_json::from_str(history.lines().last().unwrap()).unwrap();
-    let requests = last["wire"]["requests"]
-        .as_array()
-        .unwrap_or_else(|| panic!("{last:#}"));
-    requests.iter().map(|request| request["count"].as_u64().unwrap()).sum()
+    let last: Value = serde_json::from_str(history.lines().last().unwrap()).unwrap();
+    let requests = last["wire"]["requests"].as_array().expect("it counts them").iter();
+    requests.map(|request| request["count"].as_u64().unwrap()).sum()
 }
 
 #[test]
@@ -87,13 +88,12 @@ fn the_smallest_placement_that_breaks_a_lock_is_found_first_and_is_the_same_run_
         let harness = Harness::new();
         let backend = recipe.split('-').next().unwrap();
         let words = format!("--backend {backend} --recipe {recipe} --exhaustive 1 {scenario}");
-        let (exit, record) = searched(&harness, words.trim());
-        assert_eq!(exit, Some(1), "{record:#}");
+        let record = searched(&harness, words.trim(), 1);
         let find = &record["finds"][0];
         let fault = find["fault"].as_str().unwrap();
         assert_eq!(find["property"], property, "{record:#}");
         assert!(fault.starts_with(kind) && !fault.contains(','), "{recipe}: {fault}");
-        let answer = Answer::of(harness.output(&format!("{} --json --quiet", again(find))));
+        let answer = harness.answer(&format!("{} --json --quiet", again(find)));
         answer.assert_verdict(property, "violated");
     }
 }
@@ -103,22 +103,19 @@ fn a_search_that_does_not_reach_its_end_is_no_pass_and_shards_reach_it_together(
     let harness = Harness::new();
     let words =
         "--backend redis --recipe redis-set-px-lua --exhaustive 1 --fault drop-reply --set clients=2 --set grants=4";
-    let (exit, record) = searched(&harness, &format!("{words} --experiments 30"));
-    assert_eq!(exit, Some(3), "{record:#}");
+    searched(&harness, &format!("{words} --experiments 30"), 3);
     let folder = harness.hunts()[0].display().to_string();
-    let (exit, whole, _) = harness.printed(&format!("hunt --continue {folder} --json --quiet"));
-    assert_eq!(exit, 0);
+    let whole = harness.printed(&format!("hunt --continue {folder} --json --quiet"), 0);
 
     let parts = Harness::new();
     for part in 1..=2 {
-        let (exit, _) = searched(&parts, &format!("{words} --shard {part}/2"));
-        assert_eq!(exit, Some(0));
+        searched(&parts, &format!("{words} --shard {part}/2"), 0);
     }
     let folders: Vec<String> = parts.hunts().iter().map(|hunt| hunt.display().to_string()).collect();
-    let one = parts.output(&format!("hunt --merge {} --json --quiet", folders[0]));
-    assert_eq!(one.status.code(), Some(3), "one part of two");
-    let (exit, both, _) = parts.printed(&format!("hunt --merge {} --json --quiet", folders.join(" ")));
-    assert_eq!(exit, 0);
+    let merged =
+        |folders: &[String], exit| parts.printed(&format!("hunt --merge {} --json --quiet", folders.join(" ")), exit);
+    merged(&folders[..1], 3);
+    let both = merged(&folders, 0);
     assert_eq!(both["exhaustive"]["tried"], whole["exhaustive"]["tried"]);
 }
 
@@ -133,9 +130,7 @@ fn acts_on_messages_in_a_row_meet_messages_in_a_row() {
             format!("--runtime simulated --backend redis --recipe redis-set-px-lua {scenario} --fault {faults}");
         harness.run(&words);
         let history = harness.latest_history();
-        let lines = history
-            .lines()
-            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let lines = history.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         lines.filter_map(|line| line["matched"]["time"].as_u64()).collect()
     };
     let alone: Vec<u64> = (4..=7)
@@ -157,32 +152,18 @@ fn a_search_finds_the_same_without_its_reduction() {
         ("redis-set-px-lua --set grants=1", "drop-reply", 0),
     ] {
         let words = format!("--backend redis --recipe {lock} --exhaustive 2 --fault {faults} {scenario}");
-        let (reduced, whole) = (Harness::new(), Harness::new());
-        let (exits, records): (Vec<_>, Vec<_>) = [
-            searched(&reduced, &words),
-            searched(&whole, &format!("{words} --without-reduction")),
-        ]
-        .into_iter()
-        .unzip();
-        assert_eq!(exits, [Some(exit); 2]);
-        let causes = |record: &serde_json::Value| {
-            let finds = record["finds"].as_array().unwrap();
-            let mut causes: Vec<String> = finds
-                .iter()
-                .map(|find| format!("{} {}", find["property"], find["class"]))
-                .collect();
+        // with the reduction, and without it
+        let [(causes, tried), (all_causes, all_tried)] = ["", " --without-reduction"].map(|more| {
+            let record = searched(&Harness::new(), &format!("{words}{more}"), exit);
+            let finds = record["finds"].as_array().unwrap().iter();
+            let causes = finds.map(|find| format!("{} {}", find["property"], find["class"]));
+            let mut causes: Vec<String> = causes.collect();
             causes.sort();
-            causes
-        };
-        assert_eq!(causes(&records[0]), causes(&records[1]), "{lock}");
-        let tried = |record: &serde_json::Value| record["exhaustive"]["tried"][2]["tried"].as_u64().unwrap();
-        assert!(tried(&records[0]) <= tried(&records[1]), "{lock}");
-        if exit == 1 {
-            assert!(
-                tried(&records[0]) < tried(&records[1]),
-                "{lock}: there was nothing to reduce"
-            );
-        }
+            (causes, record["exhaustive"]["tried"][2]["tried"].as_u64().unwrap())
+        });
+        assert_eq!(causes, all_causes, "{lock}");
+        assert!(tried <= all_tried, "{lock}");
+        assert!(exit == 0 || tried < all_tried, "{lock}: there was nothing to reduce");
     }
 }
 
@@ -191,20 +172,17 @@ fn a_search_leaves_a_page_and_a_junit_file_that_say_whether_it_is_complete() {
     let harness = Harness::new();
     let words =
         "--backend redis --recipe redis-set-px-lua --exhaustive 1 --fault drop-reply --set clients=2 --set grants=3";
-    let written = |words: &str| {
-        searched(&harness, words);
+    let written = |words: &str, exit: i32| {
+        searched(&harness, words, exit);
         let folder = harness.hunts().pop().unwrap();
         ["index.html", "junit.xml"].map(|name| std::fs::read_to_string(folder.join(name)).unwrap())
     };
-    let [page, junit] = written(words);
-    assert!(page.contains("PASS") && page.contains("complete: all"), "{page}");
-    assert!(
-        junit.contains("every placement was tried") && junit.contains("errors=\"0\""),
-        "{junit}"
-    );
-    let [page, junit] = written(&format!("{words} --experiments 5 --set lease=3s"));
-    assert!(page.contains("UNSURE") && page.contains("not complete: 5 of"), "{page}");
-    assert!(junit.contains("errors=\"1\""), "{junit}");
+    let [page, junit] = written(words, 0);
+    assert_has(&page, &["PASS", "complete: all"]);
+    assert_has(&junit, &["every placement was tried", "errors=\"0\""]);
+    let [page, junit] = written(&format!("{words} --experiments 5 --set lease=3s"), 3);
+    assert_has(&page, &["UNSURE", "not complete: 5 of"]);
+    assert_has(&junit, &["errors=\"1\""]);
 }
 
 #[test]
@@ -236,8 +214,7 @@ mod virtual_time {
             let words = format!(
                 "--runtime virtual --backend redis --recipe {recipe} --exhaustive 1 --set clients=2 --set grants=4 --seed 7"
             );
-            let (ended, record, stderr) = harness.printed(&format!("hunt --quiet --json {words}"));
-            assert_eq!(ended, exit, "{recipe}: {stderr}");
+            let record = harness.printed(&format!("hunt --quiet --json {words}"), exit);
             let tried = record["exhaustive"]["tried"][1]["tried"].as_u64().unwrap();
             assert!(
                 exit == 1 || tried >= 15,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use harness_workloads::defects::{DEFECTS, Defect, VARIABLE};
 
-use crate::command::{Answer, Harness, again, assert_says};
+use crate::command::{Answer, Harness, again, assert_has, assert_lacks, assert_says, texts};
 
 impl Harness {
     fn simulated(&self, words: &str) -> Answer {
@@ -24,15 +24,6 @@ impl Harness {
     }
 }
 
-/// The properties that a run violated, each once.
-fn violated(answer: &Answer) -> Vec<&str> {
-    let findings = answer.diagnosis["findings"].as_array().expect("a run has findings");
-    let broken = findings.iter().filter(|finding| finding["verdict"] == "violated");
-    broken
-        .map(|finding| finding["property"].as_str().expect("a property has a name"))
-        .collect()
-}
-
 #[test]
 fn a_waiter_that_is_cut_off_breaks_a_queue_that_believes_a_wake_up_and_not_one_that_looks_again() {
     let harness = Harness::new();
@@ -41,12 +32,11 @@ fn a_waiter_that_is_cut_off_breaks_a_queue_that_believes_a_wake_up_and_not_one_t
         ("none", None),
         ("zk-predecessor-watch: who is woken is first", Some("HL001")),
     ] {
-        let mut command = harness.command(words);
-        let answer = Answer::of(command.env(VARIABLE, defect).output().unwrap());
+        let answer = Answer::to(harness.command(words).env(VARIABLE, defect));
         answer.assert_exit(if property.is_some() { 1 } else { 0 });
-        assert_eq!(violated(&answer).contains(&"HL001"), property.is_some());
+        assert_eq!(answer.verdict("HL001") == "violated", property.is_some());
         answer.assert_a_window_had_effect();
-        assert!(answer.diagnosis.to_string().contains("waiter | every server"));
+        assert_has(&answer.diagnosis.to_string(), &["waiter | every server"]);
     }
 }
 
@@ -81,11 +71,9 @@ fn nothing_has_to_be_installed_and_the_same_seed_has_the_same_history_in_another
 #[test]
 fn every_output_says_that_the_servers_were_simulated() {
     let harness = Harness::new();
-    let output = harness.output("run --runtime simulated --backend redis --time 20s --fault none --seed 3");
-    let screen = String::from_utf8(output.stdout).unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(screen.contains("simulated servers"), "{screen}");
-    assert!(said.contains("simulated servers, real recipes"), "{said}");
+    let answer = harness.answer("run --runtime simulated --backend redis --time 20s --fault none --seed 3");
+    assert_has(&answer.stdout, &["simulated servers"]);
+    assert_has(&answer.stderr, &["simulated servers, real recipes"]);
     let run = harness.runs().remove(0);
     let has = |file: &str, words: &str| {
         let text = fs::read_to_string(run.join(file)).unwrap();
@@ -109,7 +97,7 @@ fn a_simulated_run_is_not_compared_with_a_real_one() {
     }
     let runs = harness.runs();
     let compare = format!("compare {} {}", runs[0].display(), runs[1].display());
-    assert_eq!(harness.output(&compare).status.code(), Some(0));
+    harness.answer(&compare).assert_exit(0);
     let info = runs[0].join("run.json");
     let real = fs::read_to_string(&info)
         .unwrap()
@@ -122,18 +110,15 @@ fn a_simulated_run_is_not_compared_with_a_real_one() {
 fn a_run_is_made_again_line_by_line() {
     let harness = Harness::new();
     harness.simulated("--backend redis --recipe redis-setnx --fault kill-holder --time 20s --seed 9");
-    let replayed = harness.output("replay latest");
-    let said = String::from_utf8(replayed.stdout).unwrap();
-    assert_eq!(replayed.status.code(), Some(0), "{said}");
-    assert!(said.contains("the same history"), "{said}");
+    harness.assert_replayed();
     let history = harness.runs()[0].join("history.jsonl");
     let changed = fs::read_to_string(&history)
         .unwrap()
         .replacen(r#""index":40,"#, r#""index":41,"#, 1);
     fs::write(&history, changed).unwrap();
-    let replayed = harness.output("replay latest");
-    assert_eq!(replayed.status.code(), Some(70));
-    assert!(String::from_utf8(replayed.stdout).unwrap().contains("line 41"));
+    let replayed = harness.answer("replay latest");
+    replayed.assert_exit(70);
+    assert_has(&replayed.stdout, &["line 41"]);
 }
 
 #[test]
@@ -142,10 +127,8 @@ fn a_run_on_servers_that_elect_a_leader_has_the_same_history_in_another_process(
         let harness = Harness::new();
         let words = format!("--backend {backend} --fault partition,drop-reply,kill,server-kill --time 20s --seed 5");
         let answer = harness.simulated(&words);
-        assert_eq!(answer.exit, 0, "{backend}: {:?} {}", violated(&answer), answer.stderr);
-        let replayed = harness.output("replay latest");
-        let said = String::from_utf8(replayed.stdout).unwrap();
-        assert!(said.contains("the same history"), "{backend}: {said}");
+        answer.assert_exit(0);
+        harness.assert_replayed();
     }
 }
 
@@ -159,38 +142,29 @@ fn hunts_on_the_model_of_nats_break_the_locks_without_a_revision_and_not_the_oth
     ] {
         let harness = Harness::new();
         let words = format!("--backend nats --recipe {recipe} --experiments 200 --until first --seed 1 --jobs 2");
-        let (exit, record) = hunted(&harness, &words);
-        assert_eq!(exit, Some(code), "{recipe}: {record:#}");
+        hunted(&harness, &words, code);
     }
 }
 
 #[test]
 fn a_hunt_on_models_finds_a_lock_that_nobody_gets_any_more() {
     let harness = Harness::new();
-    let words = "hunt --runtime simulated --backend redis --recipe redis-setnx --fault kill-holder --for 60s --seed 1 --quiet --json";
-    let (exit, record, _) = harness.printed(words);
-    assert_eq!(exit, 1, "{record:#}");
+    let words = "--backend redis --recipe redis-setnx --fault kill-holder --for 60s --seed 1";
+    let record = hunted(&harness, words, 1);
     assert_eq!(record["finds"][0]["property"], "HL005", "{record:#}");
 }
 
-/// What a hunt with these words recorded.
-pub fn hunted(harness: &Harness, words: &str) -> (Option<i32>, serde_json::Value) {
-    let hunted = harness.output(&format!("hunt --runtime simulated --quiet --json {words}"));
-    let said = String::from_utf8_lossy(&hunted.stderr);
-    let record = serde_json::from_slice(&hunted.stdout).unwrap_or_else(|_| panic!("{words}: {said}"));
-    (hunted.status.code(), record)
+/// The record of a hunt with these words, which ends with this code.
+pub fn hunted(harness: &Harness, words: &str, exit: i32) -> serde_json::Value {
+    harness.printed(&format!("hunt --runtime simulated --quiet --json {words}"), exit)
 }
 
 #[test]
 fn experiments_on_models_leave_files_of_finds_alone_and_a_find_is_the_same_again() {
     let harness = Harness::new();
     let words = "--backend redis --recipe redis-set-px-get-del --experiments 200 --until end --seed 1 --jobs 2";
-    let (code, record) = hunted(&harness, words);
-    assert_eq!(
-        (code, &record["counts"]["experiments"]),
-        (Some(1), &200.into()),
-        "{record:#}"
-    );
+    let record = hunted(&harness, words, 1);
+    assert_eq!(record["counts"]["experiments"], 200, "{record:#}");
     assert_eq!(record["counts"]["failed"], 0, "{record:#}");
     let finds = record["finds"].as_array().unwrap();
     assert!(finds.iter().any(|find| find["property"] == "HL007"), "{record:#}");
@@ -199,19 +173,14 @@ fn experiments_on_models_leave_files_of_finds_alone_and_a_find_is_the_same_again
     assert!(kept > 0 && kept <= finds.len(), "{kept} runs of {} finds", finds.len());
     for find in finds {
         let run = hunt.join(find["run"].as_str().unwrap());
-        let replayed = harness.output(&format!("replay {}", run.display()));
-        assert_eq!(replayed.status.code(), Some(0), "{find:#}");
+        harness.assert_same_again(&run.display().to_string());
     }
 }
 
 /// The JSON that a command prints while its recipe has a defect.
 fn with_defect(harness: &Harness, defect: &Defect, words: &str) -> serde_json::Value {
     let mut command = harness.command(words);
-    let planted = command
-        .env(VARIABLE, format!("{}: {}", defect.recipe, defect.name))
-        .output();
-    let printed = planted.expect("harness can be started").stdout;
-    serde_json::from_slice(&printed).expect("JSON")
+    Answer::to(command.env(VARIABLE, format!("{}: {}", defect.recipe, defect.name))).diagnosis
 }
 
 /// What a hunt of 1,000 experiments at most finds first in a recipe with a defect.
@@ -257,7 +226,7 @@ mod nightly {
                 "--backend etcd --recipe etcd-lock-rpc --fault server-pause {words}"
             ));
             answer.assert_exit(exit);
-            assert_eq!(violated(&answer).contains(&"HL007"), exit == 1, "{words}");
+            assert_eq!(answer.verdict("HL007") == "violated", exit == 1, "{words}");
         }
     }
 
@@ -303,10 +272,8 @@ fn is_cut_down(recipe: &'static str, name: &'static str) {
     let same: Vec<_> = same
         .flat_map(|finding| finding["violations"].as_array().unwrap())
         .collect();
-    assert!(
-        same.iter().any(|violation| violation["class"] == found["class"]),
-        "{name}: {left:#}"
-    );
+    let is_same = |violation: &&serde_json::Value| violation["class"] == found["class"];
+    assert!(same.iter().any(is_same), "{name}: {left:#}");
     assert!(same[0]["events"].as_array().unwrap().len() <= 10, "{name}: {left:#}");
 }
 
@@ -315,19 +282,10 @@ fn a_hunt_on_models_has_the_same_experiments_however_many_jobs_make_them() {
     let harness = Harness::new();
     let words = "--backend zk --recipe zk-polling --set guid=off --experiments 20 --until end --seed 3 --jobs";
     let of = |jobs: u32| {
-        let (_, record) = hunted(&harness, &format!("{words} {jobs}"));
-        let finds: Vec<_> = record["finds"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|find| {
-                (
-                    find["property"].to_string(),
-                    find["class"].to_string(),
-                    find["count"].to_string(),
-                )
-            })
-            .collect();
+        let record = harness.answer(&format!("hunt --runtime simulated --quiet --json {words} {jobs}"));
+        let record = record.diagnosis;
+        let finds = record["finds"].as_array().unwrap().iter();
+        let finds = finds.map(|find| ["property", "class", "count"].map(|key| find[key].to_string()));
         (
             record["counts"].clone(),
             record["faults"].clone(),
@@ -369,10 +327,12 @@ fn a_script_without_servers_ends_with_an_error_and_not_with_models() {
 #[test]
 fn faults_of_every_family_act_on_models() {
     let harness = Harness::new();
-    let answer = harness.simulated("--backend redis --fault any --seed 11 --time 60s");
-    assert_eq!(answer.exit, 0, "{:?}", violated(&answer));
-    let words = "--backend redis --recipe redlock --fault partition,server-pause --seed 3 --time 30s";
-    assert_eq!(harness.simulated(words).exit, 0);
+    for words in [
+        "--backend redis --fault any --seed 11 --time 60s",
+        "--backend redis --recipe redlock --fault partition,server-pause --seed 3 --time 30s",
+    ] {
+        harness.simulated(words).assert_exit(0);
+    }
 }
 
 #[test]
@@ -394,12 +354,8 @@ fn a_message_that_does_not_come_gives_way_to_one_that_comes_often() {
     // one that is named is waited for, whatever else comes
     let named = windows("--fault drop-reply=GETDEL:1 --time 20s");
     assert!(!named.is_empty());
-    assert!(
-        named
-            .iter()
-            .all(|window| window["had_effect"] == false && !gives_way(window)),
-        "{named:#?}"
-    );
+    let is_missed = |window: &serde_json::Value| window["had_effect"] == false && !gives_way(window);
+    assert!(named.iter().all(is_missed), "{named:#?}");
 }
 
 /// What a run wrote, without the header, which names the run.
@@ -424,21 +380,20 @@ fn a_run_ends_at_its_first_violation_where_it_is_to() {
     // a second until it is certain, then what is open heals and is released
     assert!(length(&ended) < at + 10_000_000_000 && length(&ended) < length(&whole) / 2);
     let why = ended.diagnosis["ended_early"].as_str().expect("it says so");
-    assert!(why.contains("HL002 two-holders on l0"), "{why}");
+    assert_has(why, &["HL002 two-holders on l0"]);
     assert!(whole.diagnosis.get("ended_early").is_none());
-    let phases = ended.diagnosis["phases"].as_array().expect("a run has phases");
-    let names: Vec<&str> = phases.iter().filter_map(|phase| phase["name"].as_str()).collect();
-    assert_eq!(names, ["control", "warm-up", "faults", "violation", "end"]);
+    let phases = texts(&ended.diagnosis["phases"], "name");
+    assert_eq!(phases, ["control", "warm-up", "faults", "violation", "end"]);
     let runs = harness.runs();
     let (one, other) = (lines_of(&runs[0]), lines_of(&runs[1]));
     let same = one.iter().zip(&other).take_while(|(one, other)| one == other).count();
     assert!(other[same].contains(r#""phase":"violation""#), "{}", other[same]);
     let stored = runs[1].display().to_string();
     assert!(fs::read_to_string(runs[1].join("verdict.json")).is_ok_and(|text| text.contains("ended_early")));
-    let screen = String::from_utf8(harness.output(&format!("check {stored}")).stdout).expect("text");
-    assert!(screen.contains("\n  ended         the run ended early"), "{screen}");
-    assert!(!screen.contains("unsure"), "{screen}");
-    assert_eq!(harness.output(&format!("replay {stored}")).status.code(), Some(0));
+    let screen = harness.answer(&format!("check {stored}")).stdout;
+    assert_has(&screen, &["\n  ended         the run ended early"]);
+    assert_lacks(&screen, &["unsure"]);
+    harness.assert_same_again(&stored);
 }
 
 #[test]
@@ -448,20 +403,12 @@ fn a_lease_that_the_application_extends_is_kept_and_one_that_compares_no_owner_t
     let answer = harness.simulated(words);
     answer.assert_exit(0);
     let history = lines_of(&harness.runs()[0]).concat();
-    for line in [
-        r#""type":"ok","f":"extend""#,
-        r#""type":"fail","f":"extend""#,
-        r#""f":"lost""#,
-    ] {
-        assert!(history.contains(line), "{line}");
-    }
+    let extended = [r#""type":"ok","f":"extend""#, r#""type":"fail","f":"extend""#];
+    assert_has(&history, &extended);
+    assert_has(&history, &[r#""f":"lost""#]);
     let answer = harness.simulated(&format!("{words} --holder naive"));
-    answer.assert_exit(1);
-    assert!(
-        violated(&answer).contains(&"HL001") && violated(&answer).contains(&"HL002"),
-        "{:?}",
-        violated(&answer)
-    );
+    answer.assert_violates("HL001");
+    answer.assert_verdict("HL002", "violated");
 }
 
 #[test]
@@ -493,8 +440,7 @@ fn a_hunt_for_one_find_ends_its_experiment_at_the_violation() {
         let words = format!(
             "--recipe redis-getset --fault clock --set grants=1000 --set time=20s --experiments 3 --seed 1 --until {until}"
         );
-        let (exit, record) = hunted(&harness, &format!("--backend redis {words}"));
-        assert_eq!(exit, Some(1), "{record:#}");
+        let record = hunted(&harness, &format!("--backend redis {words}"), 1);
         let find = &record["finds"][0];
         let again = find["again"].as_array().expect("a find can be made again");
         assert_eq!(
@@ -568,12 +514,8 @@ fn clients_think_begin_one_by_one_and_prefer_a_lock() {
     assert!((2..7).contains(&within(0.0, 2.0)), "{}", within(0.0, 2.0));
     assert!((12..21).contains(&within(6.0, 8.0)), "{}", within(6.0, 8.0));
     let share = |lock: &str| acquires.iter().filter(|(_, of, _)| of == lock).count() as f64 / acquires.len() as f64;
-    assert!(
-        share("l0") > 0.55 && share("l2") < 0.2,
-        "{} {}",
-        share("l0"),
-        share("l2")
-    );
+    let (first, last) = (share("l0"), share("l2"));
+    assert!(first > 0.55 && last < 0.2, "{first} {last}");
 }
 
 /// A stopped leader makes the key of a request that it held back when the lock was released long ago. A hunt found it: the client rested,

@@ -86,40 +86,33 @@ fn row(what: &str, measured: f64, unit: &str, limit: Option<(f64, bool)>) {
     println!("{what:<66} {:>12} {limit:>12}  {word}", format!("{measured:.1} {unit}"));
 }
 
-struct Redis {
+/// A server of this machine, which is killed when this is dropped.
+struct BenchServer {
     child: Child,
-    port: u16,
+    address: SocketAddr,
 }
 
-impl Redis {
-    fn start() -> Self {
-        let port = std::net::TcpListener::bind("127.0.0.1:0")
-            .expect("a free port")
-            .local_addr()
-            .expect("bound")
-            .port();
-        let child = Command::new("redis-server")
-            .args([
-                "--port",
-                &port.to_string(),
-                "--bind",
-                "127.0.0.1",
-                "--save",
-                "",
-                "--loglevel",
-                "warning",
-            ])
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("redis-server is installed: apt-get install redis-server");
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+impl BenchServer {
+    /// Starts a program on a free port; `None` where it is not installed.
+    fn start(program: &str, words: &[&str]) -> Option<Self> {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let address = free.expect("a free port");
+        let mut command = Command::new(program);
+        command.args(words).args(["--port", &address.port().to_string()]);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
+        while std::net::TcpStream::connect(address).is_err() {
             std::thread::sleep(Duration::from_millis(5));
         }
-        Self { child, port }
+        Some(Self { child, address })
+    }
+
+    fn redis() -> Self {
+        let words = ["--bind", "127.0.0.1", "--save", "", "--loglevel", "warning"];
+        Self::start("redis-server", &words).expect("redis-server is installed: apt-get install redis-server")
     }
 }
 
-impl Drop for Redis {
+impl Drop for BenchServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -129,8 +122,8 @@ impl Drop for Redis {
 /// The ways to one Redis that are measured beside each other; the first is what the others are measured against.
 struct Ways {
     named: Vec<(&'static str, SocketAddr)>,
-    toxiproxy: Option<ToxiproxyServer>,
-    _redis: Redis,
+    toxiproxy: Option<BenchServer>,
+    _redis: BenchServer,
     _link: Arc<Link>,
     _api: Api,
     _proxy: Proxy,
@@ -138,8 +131,8 @@ struct Ways {
 
 impl Ways {
     fn open() -> Self {
-        let redis = Redis::start();
-        let address = SocketAddr::from(([127, 0, 0, 1], redis.port));
+        let redis = BenchServer::redis();
+        let address = redis.address;
         let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let proxy = Proxy::start().expect("a proxy");
         let link = proxy.link("c0->n1".into(), address, 1).expect("a link");
@@ -154,10 +147,11 @@ impl Ways {
                 made(api.address(), address, true),
             ),
         ];
-        let toxiproxy = ToxiproxyServer::start();
+        let toxiproxy = BenchServer::start("toxiproxy-server", &["--host", "127.0.0.1"]);
         if let Some(toxiproxy) = &toxiproxy {
-            named.push(("Toxiproxy", made(toxiproxy.api, address, false)));
-            named.push(("Toxiproxy, latency toxic of 0 ms", made(toxiproxy.api, address, true)));
+            let api = toxiproxy.address;
+            named.push(("Toxiproxy", made(api, address, false)));
+            named.push(("Toxiproxy, latency toxic of 0 ms", made(api, address, true)));
         }
         Self {
             named,
@@ -173,36 +167,6 @@ impl Ways {
 fn runtime() -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().build().expect("a runtime")
-}
-
-/// A Toxiproxy of this machine.
-struct ToxiproxyServer {
-    child: Child,
-    api: SocketAddr,
-}
-
-impl ToxiproxyServer {
-    fn start() -> Option<Self> {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let api = free.expect("a free port");
-        let child = Command::new("toxiproxy-server")
-            .args(["-host", "127.0.0.1", "-port", &api.port().to_string()])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .ok()?;
-        while std::net::TcpStream::connect(api).is_err() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Some(Self { child, api })
-    }
-}
-
-impl Drop for ToxiproxyServer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// A proxy that is made through Toxiproxy's API, with a toxic that does nothing if that is wanted.
@@ -293,9 +257,9 @@ async fn held(hold: &LinkFault, streams: &mut [TcpStream]) {
 
 /// A link with a tap beside one without, and a rule on the former that never strikes.
 fn tap() {
-    let redis = Redis::start();
+    let redis = BenchServer::redis();
     let runtime = runtime();
-    let address = SocketAddr::from(([127, 0, 0, 1], redis.port));
+    let address = redis.address;
     let proxy = Proxy::start().expect("a proxy");
     let (notices, _heard) = tokio::sync::mpsc::channel(1);
     let exchange = TapHub::new(Protocol::Resp, LABELS, 1, notices);

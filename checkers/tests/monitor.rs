@@ -90,32 +90,22 @@ fn entry(index: u64, process: u32, kind: Kind, f: F) -> Entry<'static> {
     Entry::new(index, index * 1_000, Process::Client(process), kind, f)
 }
 
+/// So many processes acquire one after the other, and each is answered ok.
+fn acquires(processes: u32) -> impl Iterator<Item = Entry<'static>> {
+    let each = |process| [(process, Kind::Invoke), (process, Kind::Ok)];
+    let all = (0..).zip((0..processes).flat_map(each));
+    all.map(|(index, (process, kind))| entry(index, process, kind, F::Acquire))
+}
+
 #[test]
 fn a_violation_is_told_once_with_its_proof_as_soon_as_it_is_certain() {
     let mut monitor = Monitor::new(Header::of_locks(["l0"]), Model::OwnerMutex)
         .expect("a model with owners")
         .with_signal_delay(Duration::from_micros(2));
     let mut told = Vec::new();
-    let (call, ok) = (Kind::Invoke, Kind::Ok);
-    for (index, (process, kind)) in [
-        (0, call),
-        (0, ok),
-        (1, call),
-        (1, ok),
-        (2, call),
-        (2, ok),
-        (3, call),
-        (3, ok),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let violation = monitor.push(&entry(index as u64, process, kind, F::Acquire));
-        told.extend(
-            violation
-                .expect("a well-formed history")
-                .map(|violation| (index, violation)),
-        );
+    for entry in acquires(4) {
+        let violation = monitor.push(&entry).expect("a well-formed history");
+        told.extend(violation.map(|violation| (entry.index, violation)));
     }
     let [(at, violation)] = &told[..] else {
         panic!("{told:?}")
@@ -142,12 +132,8 @@ fn a_loss_that_is_written_late_is_waited_for() {
             .expect("a model with owners")
             .with_signal_delay(Duration::from_micros(delay));
         let mut told = 0;
-        for (index, (process, kind)) in [(0, Kind::Invoke), (0, Kind::Ok), (1, Kind::Invoke), (1, Kind::Ok)]
-            .into_iter()
-            .enumerate()
-        {
-            let pushed = monitor.push(&entry(index as u64, process, kind, F::Acquire));
-            told += usize::from(pushed.expect("well formed").is_some());
+        for entry in acquires(2) {
+            told += usize::from(monitor.push(&entry).expect("well formed").is_some());
         }
         told += usize::from(monitor.advance(3_200).is_some());
         told += usize::from(monitor.push(&lost).expect("well formed").is_some());

@@ -7,3 +7,10 @@ mod recipes;
 mod redis_servers;
 mod world;
 mod zk_servers;
+
+/// Kilobytes of memory that this process has.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}

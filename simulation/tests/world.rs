@@ -10,6 +10,8 @@ use harness_simulation::{Looping, World};
 use rand::Rng;
 use tokio::sync::{mpsc, watch};
 
+use super::resident;
+
 const MS: Duration = Duration::from_millis(1);
 
 fn panic_text(run: impl FnOnce()) -> String {
@@ -309,13 +311,6 @@ fn handles_can_be_sent_and_are_of_no_use_elsewhere() {
             assert!(!there.join().unwrap());
         });
     });
-}
-
-/// Kilobytes of memory that this process has.
-fn resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 /// A world in which everything is left unfinished, and knows of everything else.

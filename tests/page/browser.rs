@@ -6,25 +6,15 @@ use serde_json::json;
 
 use super::chromium::BrowserPage;
 use super::sample::{Sample, hostile, long, long_tokens, many_locks};
-
-const HISTORIES: [&str; 12] = [
-    "hl001_granted_twice",
-    "hl001_holds",
-    "hl001_stale_holder",
-    "hl003_token_goes_back",
-    "hl004_herd",
-    "hl004_polls",
-    "hl005_free",
-    "hl005_ghost",
-    "hl005_too_short",
-    "hl007_foreign_release",
-    "hl008_holds_after_loss",
-    "recorded_zk_parent_watch",
-];
+use crate::command::{assert_has, assert_lacks};
+use crate::screens::HISTORIES;
 
 /// Whether the script drew something on the timeline.
 const DRAWN: &str = "(() => { const c = document.getElementById('canvas'); if (!c || !c.width || !c.height) return false; \
     const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; return d.some((v) => v > 0); })()";
+
+/// A desk and a phone, each in light and in dark.
+const LOOKS: [(u32, &str); 4] = [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")];
 
 impl BrowserPage {
     /// Opens a page, and waits until its timeline is drawn.
@@ -32,13 +22,27 @@ impl BrowserPage {
         self.open(file, place);
         self.wait(DRAWN);
     }
+
+    /// Turns to a width and a colour scheme, at which the next page is opened.
+    fn look(&mut self, width: u32, scheme: &str) {
+        self.resize(width, 900);
+        self.prefer(scheme);
+    }
+
+    /// Types a text into the search, and waits for what it says.
+    fn find(&mut self, text: &str, said: &str) {
+        self.press("/");
+        self.wait("document.activeElement.id === 'find'");
+        text.chars().for_each(|key| self.press(&key.to_string()));
+        self.wait(&format!("document.getElementById('found').textContent === '{said}'"));
+    }
 }
 
 #[test]
 fn every_page_is_drawn_without_a_complaint_and_asks_for_nothing() {
     let mut page = BrowserPage::new();
-    for name in HISTORIES {
-        let file = page.file(&format!("{name}.html"), &Sample::golden(name).page());
+    for name in HISTORIES.into_iter().chain(["recorded_zk_parent_watch"]) {
+        let file = page.file(&format!("{name}.html"), &Sample::stored(name).page());
         page.open_drawn(&file, "");
         page.shoot(name);
         page.assert_quiet();
@@ -55,7 +59,7 @@ fn assert_headings(page: &mut BrowserPage) {
 fn a_heading_says_what_no_other_says_and_what_is_needed_last_comes_last() {
     let mut page = BrowserPage::new();
     for name in ["hl001_stale_holder", "hl001_holds", "hl005_ghost"] {
-        let file = page.file("page.html", &Sample::golden(name).page());
+        let file = page.file("page.html", &Sample::stored(name).page());
         page.open(&file, "");
         assert_headings(&mut page);
         let twice = "[...document.querySelectorAll('h1, h2, h3, .lead')].map((one) => one.innerText).filter((one, at, all) => all.indexOf(one) < at).length";
@@ -113,9 +117,8 @@ fn the_timeline_opens_at_the_rows_of_the_first_violation() {
 fn long_tokens_are_told_apart_and_no_number_is_cut() {
     let mut page = BrowserPage::new();
     let file = page.file("page.html", &long_tokens().page());
-    for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
-        page.resize(width, 900);
-        page.prefer(scheme);
+    for (width, scheme) in LOOKS {
+        page.look(width, scheme);
         page.open_drawn(&file, "");
         page.shoot(&format!("long_tokens-{width}-{scheme}"));
         let text = page.text("document.getElementById('HL001-1').innerText");
@@ -138,17 +141,15 @@ fn the_timeline_shows_the_owner_that_the_server_has_under_the_clients_of_the_loc
     let file = page.file("page.html", &long_tokens().page());
     page.open_drawn(&file, "");
     let told = point_until(&mut page, "owner on the server: c3");
-    for part in ["from    1.010s", "until   3.000s", "after 1.99s"] {
-        assert!(told.contains(part), "{part} is not in {told}");
-    }
-    assert!(point_until(&mut page, "owner on the server: c7").contains("from    3.010s"));
+    assert_has(&told, &["from    1.010s", "until   3.000s", "after 1.99s"]);
+    assert_has(&point_until(&mut page, "owner on the server: c7"), &["from    3.010s"]);
     page.assert_quiet();
 }
 
 #[test]
 fn the_policy_lets_nothing_out() {
     let mut page = BrowserPage::new();
-    let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
+    let file = page.file("page.html", &Sample::stored("hl001_stale_holder").page());
     page.open(&file, "");
     page.assert_quiet();
     let asked = "new Promise((done) => { const i = new Image(); i.onload = i.onerror = (e) => done(e.type); i.src = 'http://127.0.0.1:9/x.png'; })";
@@ -157,27 +158,22 @@ fn the_policy_lets_nothing_out() {
     assert_eq!(page.value(fetched), "refused");
     page.value("1");
     assert!(page.complaints.len() >= 2, "{:#?}", page.complaints);
-    assert!(
-        page.complaints
-            .iter()
-            .all(|said| said.contains("Content Security Policy"))
-    );
+    for said in &page.complaints {
+        assert_has(said, &["Content Security Policy"]);
+    }
 }
 
 #[test]
 fn keys_go_through_violations_and_move_the_timeline() {
     let mut page = BrowserPage::new();
-    let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
+    let file = page.file("page.html", &Sample::stored("hl001_stale_holder").page());
     page.open_drawn(&file, "");
     page.press("n");
     page.wait("location.hash === '#HL001-1' && document.querySelector('.current').id === 'HL001-1'");
     page.press("n");
     page.wait("document.querySelector('.current').id === 'HL002-1' && document.getElementById('HL002-1').open");
-    assert_eq!(
-        page.value("document.getElementById('HL002-1').offsetHeight > 0"),
-        true,
-        "what it is folded in is open"
-    );
+    // what it is folded in is open
+    page.wait("document.getElementById('HL002-1').offsetHeight > 0");
     page.press("p");
     page.wait("location.hash === '#HL001-1'");
     page.press("f");
@@ -195,11 +191,7 @@ fn keys_go_through_violations_and_move_the_timeline() {
     page.wait("document.getElementById('help').open");
     page.press("?");
     page.wait("!document.getElementById('help').open");
-    page.press("/");
-    page.wait("document.activeElement.id === 'find'");
-    page.press("4");
-    page.press("2");
-    page.wait("document.getElementById('found').textContent === '1 found'");
+    page.find("42", "1 found");
     page.press("Enter");
     page.wait("document.getElementById('found').textContent === '1 of 1' && location.hash.startsWith('#t=')");
     page.assert_quiet();
@@ -208,7 +200,7 @@ fn keys_go_through_violations_and_move_the_timeline() {
 #[test]
 fn links_lead_to_a_violation_and_to_a_stretch_of_time() {
     let mut page = BrowserPage::new();
-    let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
+    let file = page.file("page.html", &Sample::stored("hl001_stale_holder").page());
     page.open(&file, "#HL002-1");
     page.wait("document.querySelector('.current').id === 'HL002-1' && document.getElementById('HL002-1').open");
     page.open_drawn(&file, "#t=12.0-16.0");
@@ -222,12 +214,13 @@ fn links_lead_to_a_violation_and_to_a_stretch_of_time() {
 #[test]
 fn the_pointer_is_told_call_reply_token_and_line() {
     let mut page = BrowserPage::new();
-    let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
+    let file = page.file("page.html", &Sample::stored("hl001_stale_holder").page());
     page.open_drawn(&file, "#HL001-1");
     let told = point_until(&mut page, "token   41");
-    for part in ["c3 on l0", "call    ", "reply   11.620s", "line ", "its release call"] {
-        assert!(told.contains(part), "{part} is not in {told}");
-    }
+    assert_has(
+        &told,
+        &["c3 on l0", "call    ", "reply   11.620s", "line ", "its release call"],
+    );
 }
 
 /// Moves the pointer over the canvas, row by row at these shares of its width, until the tip says this.
@@ -246,34 +239,23 @@ fn point_until(page: &mut BrowserPage, wanted: &str) -> String {
 #[test]
 fn servers_have_a_band_with_their_roles_and_acquires_the_server_that_they_went_through() {
     let mut page = BrowserPage::new();
-    let file = page.file("page.html", &Sample::leader_killed().page());
-    for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
-        page.resize(width, 900);
-        page.prefer(scheme);
+    let file = page.file("page.html", &Sample::stored("leader_killed").page());
+    for (width, scheme) in LOOKS {
+        page.look(width, scheme);
         page.open_drawn(&file, "");
         page.shoot(&format!("leader_killed-{width}-{scheme}"));
     }
     assert_eq!(page.value("document.getElementById('roles').hidden"), false);
     let led = point_until(&mut page, "n2 leader");
-    for part in ["seen    3.020s", "line 11", "until   6.000s"] {
-        assert!(led.contains(part), "{part} is not in {led}");
-    }
-    assert!(point_until(&mut page, "n3 not serving").contains("until   5.040s"));
-    let acquired = point_until(&mut page, "token   27");
-    assert!(acquired.contains("node    n2"), "{acquired}");
-    let elsewhere = point_until(&mut page, "token   31");
-    assert!(
-        !elsewhere.contains("node"),
-        "what nobody knows is not said: {elsewhere}"
-    );
+    assert_has(&led, &["seen    3.020s", "line 11", "until   6.000s"]);
+    assert_has(&point_until(&mut page, "n3 not serving"), &["until   5.040s"]);
+    assert_has(&point_until(&mut page, "token   27"), &["node    n2"]);
+    // what nobody knows is not said
+    assert_lacks(&point_until(&mut page, "token   31"), &["node"]);
     // a server is found by its name
-    page.press("/");
-    page.wait("document.activeElement.id === 'find'");
-    page.press("n");
-    page.press("2");
-    page.wait("document.getElementById('found').textContent === '1 found'");
+    page.find("n2", "1 found");
     // and where no history has roles there is no band
-    let file = page.file("without.html", &Sample::golden("hl001_stale_holder").page());
+    let file = page.file("without.html", &Sample::stored("hl001_stale_holder").page());
     page.open_drawn(&file, "");
     assert_eq!(page.value("document.getElementById('roles').hidden"), true);
     page.assert_quiet();
@@ -283,10 +265,10 @@ fn servers_have_a_band_with_their_roles_and_acquires_the_server_that_they_went_t
 fn without_scripts_the_answer_its_proof_and_the_tables_are_there() {
     let mut page = BrowserPage::new();
     page.without_scripts();
-    let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
+    let file = page.file("page.html", &Sample::stored("hl001_stale_holder").page());
     page.open(&file, "");
     let text = page.text("document.body.innerText");
-    for part in [
+    let parts = [
         "FAIL",
         "two clients held l0 at the same time, for at least 1.84s",
         "The server took it from c3 at 13.880s",
@@ -295,13 +277,9 @@ fn without_scripts_the_answer_its_proof_and_the_tables_are_there() {
         "mutual exclusion",
         "1 update lost of 2 increments",
         "A script draws the timeline",
-    ] {
-        assert!(text.contains(part), "{part} is not in\n{text}");
-    }
-    assert_eq!(
-        page.value("document.querySelectorAll('#HL001-1 svg rect.hold').length > 1"),
-        true
-    );
+    ];
+    assert_has(&text, &parts);
+    page.wait("document.querySelectorAll('#HL001-1 svg rect.hold').length > 1");
     assert_eq!(
         page.value("document.getElementById('board').offsetHeight"),
         0,
@@ -314,11 +292,10 @@ fn without_scripts_the_answer_its_proof_and_the_tables_are_there() {
 fn a_page_fits_a_phone_and_a_desk_in_light_and_dark() {
     let mut page = BrowserPage::new();
     for name in ["hl001_stale_holder", "recorded_zk_parent_watch", "hl001_holds"] {
-        let file = page.file("page.html", &Sample::golden(name).page());
+        let file = page.file("page.html", &Sample::stored(name).page());
         let mut grounds = Vec::new();
-        for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
-            page.resize(width, 900);
-            page.prefer(scheme);
+        for (width, scheme) in LOOKS {
+            page.look(width, scheme);
             page.open_drawn(&file, "");
             page.shoot(&format!("{name}-{width}-{scheme}"));
             let overflow = page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth");
@@ -343,12 +320,7 @@ fn a_long_run_fits_and_says_what_it_leaves_out() {
     let said = page.text("document.querySelector('.left-out').innerText");
     assert!(said.contains("of 100,000 acquires: all acquires within "), "{said}");
     // what the proof is about is there: the last two tokens
-    page.press("/");
-    page.wait("document.activeElement.id === 'find'");
-    for key in "100999".chars() {
-        page.press(&key.to_string());
-    }
-    page.wait("document.getElementById('found').textContent === '1 found'");
+    page.find("100999", "1 found");
     page.assert_quiet();
 }
 
@@ -369,7 +341,7 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
     use harness::report::index::render;
     use harness::report::listed::{Listed, ListedFind, ListedHunt, ListedSuite};
     let listed = |name: &str, sample: &str| {
-        let diagnosis = Sample::golden(sample).diagnosis;
+        let diagnosis = Sample::stored(sample).diagnosis;
         Listed {
             name: name.into(),
             summary: serde_json::from_value(json!(diagnosis)).unwrap(),
@@ -474,10 +446,7 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
         "Object.assign(document.querySelector('input[value=NONE]'), { checked: false })",
     ));
     assert_eq!(page.value(shown), 1);
-    assert_eq!(
-        page.value("document.querySelector('.left-out').innerText.startsWith('7 older runs')"),
-        true
-    );
+    page.wait("document.querySelector('.left-out').innerText.startsWith('7 older runs')");
     page.assert_quiet();
 }
 
@@ -517,9 +486,8 @@ fn the_page_of_a_suite_tells_what_is_wrong_first_and_filters_its_rows() {
         "index.html",
         &render(&now, Some(("20261120-0645-suite-nightly", &before))),
     );
-    for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
-        page.resize(width, 900);
-        page.prefer(scheme);
+    for (width, scheme) in LOOKS {
+        page.look(width, scheme);
         page.open(&file, "");
         page.shoot(&format!("suite-{width}-{scheme}"));
         let overflow = page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth");
@@ -527,15 +495,14 @@ fn the_page_of_a_suite_tells_what_is_wrong_first_and_filters_its_rows() {
         assert_headings(&mut page);
     }
     let text = page.text("document.body.innerText");
-    for part in [
+    let parts = [
         "1 of 2 rows is not as expected: my <b>lock</b>",
         "two clients held l0 at the same time, for at least 1.84s",
         "new my <b>lock</b>",
         "mended zk / partition",
         "--fault partition=holder --seed 8f3a21c4",
-    ] {
-        assert!(text.contains(part), "{part} is not in\n{text}");
-    }
+    ];
+    assert_has(&text, &parts);
     assert_eq!(
         page.value("document.querySelector('section.violation a').getAttribute('href')"),
         "runs/001/a%20run/report.html"

@@ -2,12 +2,14 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::machine::KilledAtDrop;
 
 /// Programs that are a Chromium, the smallest first.
 const PROGRAMS: [&str; 5] = [
@@ -36,7 +38,7 @@ fn program() -> PathBuf {
 
 /// One page in a browser of its own.
 pub struct BrowserPage {
-    browser: Child,
+    _browser: KilledAtDrop,
     pipe: ChildStdin,
     messages: Receiver<Value>,
     session: Option<String>,
@@ -83,7 +85,7 @@ impl BrowserPage {
         });
         let pipe = browser.stdin.take().expect("it is piped");
         let mut page = Self {
-            browser,
+            _browser: KilledAtDrop(browser),
             pipe,
             messages,
             session: None,
@@ -263,12 +265,5 @@ impl BrowserPage {
             }
             _ => {}
         }
-    }
-}
-
-impl Drop for BrowserPage {
-    fn drop(&mut self) {
-        let _ = self.browser.kill();
-        let _ = self.browser.wait();
     }
 }

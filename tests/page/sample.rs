@@ -1,12 +1,11 @@
 //! Pages of stored histories, and of large and of hostile ones that are made here.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::Path;
 
-use harness::report::diagnosis::KnownRun;
-use harness::report::{Diagnosis, FORMATS, Report, Timeline, diagnose};
-use harness_checkers::{History, Options, ReadOptions, check};
+use harness::report::Diagnosis;
+use harness_checkers::{History, ReadOptions};
+
+use crate::screens::{diagnosis_of, history, rendered_as};
 
 pub struct Sample {
     pub history: History,
@@ -14,44 +13,24 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// A stored history of the checkers.
-    pub fn golden(name: &str) -> Self {
-        Self::open(Path::new(&format!("checkers/tests/golden/{name}.jsonl")))
+    /// A stored history.
+    pub fn stored(name: &str) -> Self {
+        Self::of(history(name))
     }
 
-    /// A run whose leader was killed: servers with their roles, and replies with the server that they came through.
-    pub fn leader_killed() -> Self {
-        Self::open(Path::new("tests/screens/histories/leader_killed.jsonl"))
-    }
-
-    fn open(path: &Path) -> Self {
-        Self::of(History::open(path, &ReadOptions::default()).unwrap())
-    }
-
-    pub fn of(history: History) -> Self {
-        let findings = check(&history, &Options::still());
-        let known = KnownRun {
-            info: None,
-            path: "results/sample".into(),
-            page: None,
-            check_ns: 4_000_000,
-            brief: false,
-        };
+    fn of(history: History) -> Self {
         Self {
-            diagnosis: diagnose(&history, findings, known),
+            diagnosis: diagnosis_of("sample", &history, None),
             history,
         }
     }
 
+    fn of_lines(lines: &[String]) -> Self {
+        Self::of(History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap())
+    }
+
     pub fn page(&self) -> String {
-        let timeline = Timeline::of(&self.history);
-        let html = FORMATS.iter().find(|format| format.name == "html").unwrap();
-        (html.render)(&Report {
-            diagnosis: &self.diagnosis,
-            timeline: &timeline,
-            plan: None,
-            lines: &BTreeMap::new(),
-        })
+        rendered_as("html", &self.history, &self.diagnosis)
     }
 }
 
@@ -95,7 +74,7 @@ pub fn long(turns: u64) -> Sample {
             );
         }
     }
-    Sample::of(History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap())
+    Sample::of_lines(&lines)
 }
 
 fn push(lines: &mut Vec<String>, time: u64, rest: &str) {
@@ -128,7 +107,7 @@ pub fn hostile() -> Sample {
         r#""process":"nemesis","type":"info","f":"partition","window":1,"phase":"start","title":"{evil}","targets":["{evil}"]"#
     );
     push(&mut lines, 3_100_000_000, &title);
-    Sample::of(History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap())
+    Sample::of_lines(&lines)
 }
 
 /// Two clients that hold each of fifty locks in turn, and one of the locks both at once.
@@ -157,7 +136,7 @@ pub fn many_locks(at_once: usize) -> Sample {
             push(&mut lines, time * 1_000_000, &rest);
         }
     }
-    Sample::of(History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap())
+    Sample::of_lines(&lines)
 }
 
 /// Two clients that hold at once, with tokens as ZooKeeper numbers them, and whom the server had as the owner.
@@ -195,5 +174,5 @@ pub fn long_tokens() -> Sample {
         });
         push(&mut lines, time * 1_000_000, &format!("{who},{rest}"));
     }
-    Sample::of(History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap())
+    Sample::of_lines(&lines)
 }

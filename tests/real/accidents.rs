@@ -2,25 +2,21 @@
 //! thing, the right exit code, and nothing left behind.
 
 use std::net::TcpListener;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::command::{Answer, Harness, assert_says, give_away, processes_of};
+use crate::command::{Answer, Harness, assert_has, assert_lacks, assert_says, give_away, processes_of, started};
 use crate::machine::{send, succeeds, until, write_program};
 
-const LONG: &str = "run --runtime local --backend redis --fault partition --lease 1s --time 60s --results results";
+/// Its first window opens after four seconds.
+const LONG: &str = "run --runtime local --backend redis --fault partition --lease 1s --time 24s --results results";
 
 /// Starts a long run and waits until it has acquired and struck.
-fn in_the_middle(harness: &Harness) -> std::process::Child {
-    let child = harness
-        .command(LONG)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+fn in_the_middle(harness: &Harness) -> Child {
+    let child = harness.start(LONG);
     harness.until_history_has(r#""f":"partition""#);
     child
 }
@@ -30,11 +26,9 @@ fn an_interrupted_run_heals_stops_and_gives_a_partial_verdict() {
     let harness = Harness::new();
     let child = in_the_middle(&harness);
     send(child.id(), Signal::SIGINT);
-    let output = child.wait_with_output().unwrap();
-    let screen = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(130), "{screen}");
-    assert!(screen.contains("partial"), "{screen}");
-    assert!(screen.contains("mutual exclusion   holds"), "{screen}");
+    let answer = Answer::of_child(child);
+    answer.assert_exit(130);
+    assert_has(&answer.stdout, &["partial", "mutual exclusion   holds"]);
     let history = harness.latest_history();
     assert!(history.contains(r#""phase":"heal""#), "the open window was healed");
     assert_eq!(processes_of(harness.folder.path()), Vec::<String>::new());
@@ -47,36 +41,31 @@ fn a_run_is_interrupted_while_its_servers_start() {
     write_program(&program, "touch \"$0.started\"\nexec sleep 600");
     let path = format!("{}:{}", harness.folder.path().display(), std::env::var("PATH").unwrap());
     let mut command = harness.command("run --runtime local --backend redis --time 60s");
-    let child = command.env("PATH", path).stderr(Stdio::piped()).spawn().unwrap();
+    let child = started(command.env("PATH", path));
     until("the server's start", || {
         harness.folder.path().join("redis-server.started").exists()
     });
     send(child.id(), Signal::SIGINT);
-    let output = child.wait_with_output().unwrap();
-    let screen = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(130), "{screen}");
-    assert!(!screen.contains("did not become ready"), "{screen}");
-    assert!(
-        screen.contains("starting a server of Redis, until it serves (at most 60s)"),
-        "{screen}"
-    );
+    let answer = Answer::of_child(child);
+    answer.assert_exit(130);
+    assert_lacks(&answer.stderr, &["did not become ready"]);
+    let under_way = "starting a server of Redis, until it serves (at most 60s)";
+    assert_has(&answer.stderr, &[under_way]);
     assert_eq!(processes_of(harness.folder.path()), Vec::<String>::new());
 }
 
 /// Stops a process for so long at some moment of a run, and checks what the run says of it.
 fn stood_still(stopped: impl FnOnce(u32) -> u32, named: &str) {
     let harness = Harness::new();
-    let mut command = harness.command("run --runtime local --backend redis --fault none --lease 1s --time 9s --json");
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let child = harness.start("run --runtime local --backend redis --fault none --lease 1s --time 9s --json");
     harness.until_history_has(r#""phase":"faults""#);
     let stopped = stopped(child.id());
     send(stopped, Signal::SIGSTOP);
     std::thread::sleep(Duration::from_secs(4));
     send(stopped, Signal::SIGCONT);
-    let answer = Answer::of(child.wait_with_output().unwrap());
+    let answer = Answer::of_child(child);
     answer.assert_exit(3);
-    let unsure = answer.diagnosis["unsure"].to_string();
-    assert!(unsure.contains(named), "{unsure}");
+    assert_has(&answer.diagnosis["unsure"].to_string(), &[named]);
     assert!(answer.diagnosis["effect"]["hint"].is_string());
 }
 
@@ -101,17 +90,15 @@ fn a_killed_run_leaves_a_history_that_can_be_checked_and_nothing_that_runs() {
     send(child.id(), Signal::SIGKILL);
     child.wait().unwrap();
     until("the children's end", || processes_of(harness.folder.path()).is_empty());
-    let checked = Answer::of(harness.output("check latest --json"));
+    let checked = harness.answer("check latest --json");
     checked.assert_exit(3);
     assert!(checked.diagnosis["partial"].is_string());
     checked.assert_verdict("HL001", "holds");
-    let run = checked.diagnosis["run"]["run"].as_str().unwrap().to_owned();
-    let found = String::from_utf8(harness.output("doctor").stdout).unwrap();
-    assert!(found.contains(&run), "the temporary folder is a leftover: {found}");
-    let cleaned = String::from_utf8(harness.output("doctor --clean").stdout).unwrap();
-    assert!(cleaned.contains("removed"), "{cleaned}");
-    let found = String::from_utf8(harness.output("doctor").stdout).unwrap();
-    assert!(!found.contains(&run), "{found}");
+    // its temporary folder is a leftover
+    let run = checked.diagnosis["run"]["run"].as_str().unwrap();
+    assert_has(&harness.answer("doctor").stdout, &[run]);
+    assert_has(&harness.answer("doctor --clean").stdout, &["removed"]);
+    assert_lacks(&harness.answer("doctor").stdout, &[run]);
 }
 
 #[test]
@@ -131,15 +118,13 @@ fn the_claim_of_another_user_has_no_process_killed() {
     let doctor = |words: &str| {
         let mut command = harness.command(words);
         command.env("TMPDIR", harness.folder.path());
-        command.env("DOCKER_HOST", "unix:///nowhere/docker.sock");
-        String::from_utf8(command.output().unwrap().stdout).unwrap()
+        Answer::to(command.env("DOCKER_HOST", "unix:///nowhere/docker.sock")).stdout
     };
-    let own = doctor("doctor");
-    assert!(own.contains(&format!("server process {}", victim.id())), "{own}");
+    assert_has(&doctor("doctor"), &[&format!("server process {}", victim.id())]);
     if give_away(&claim) {
         let cleaned = doctor("doctor --clean");
-        assert!(cleaned.contains("1 folder of another user left alone"), "{cleaned}");
-        assert!(!cleaned.contains("removed"), "{cleaned}");
+        assert_has(&cleaned, &["1 folder of another user left alone"]);
+        assert_lacks(&cleaned, &["removed"]);
         assert!(claim.join("owner.json").exists());
         assert_eq!(victim.try_wait().unwrap(), None, "it lives");
     }
@@ -173,7 +158,7 @@ fn with_neither_docker_nor_programs_it_says_what_to_install() {
 #[test]
 fn a_broken_line_of_a_history_is_named_by_its_number() {
     let harness = Harness::new();
-    let run = harness.run("--runtime local --backend redis --fault none --lease 1s --time 7s");
+    let run = harness.run("--runtime simulated --backend redis --fault none --lease 1s --time 20s");
     run.assert_exit(0);
     let path = harness.results().join("latest/history.jsonl");
     let text = std::fs::read_to_string(&path).unwrap();
@@ -182,20 +167,19 @@ fn a_broken_line_of_a_history_is_named_by_its_number() {
     lines[699] = "{\"index\":699,\"time\":12,\"proc";
     let broken = harness.folder.path().join("broken.jsonl");
     std::fs::write(&broken, lines.join("\n")).unwrap();
-    let output = harness.output(&format!("check {}", broken.display()));
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("line 700"), "{stderr}");
-    assert_eq!(stderr.trim().lines().count(), 1, "one sentence: {stderr}");
+    let checked = harness.answer(&format!("check {}", broken.display()));
+    checked.assert_exit(2);
+    assert_has(&checked.stderr, &["line 700"]);
+    assert_eq!(checked.stderr.trim().lines().count(), 1, "one sentence");
 }
 
-#[test]
-fn a_stored_run_is_decided_again_as_it_was_decided_live() {
+/// The history in the folder of a run with violations.
+fn is_decided_again_as_it_was_decided_live(words: &str) {
     let harness = Harness::new();
-    let words = "--backend redis --recipe redis-set-px-del --holder naive --fault partition=holder --lease 1s --window 2500ms --time 12s --seed 16";
-    let live = harness.run(&format!("--runtime local {words}"));
+    let words = format!("--backend redis --recipe redis-set-px-del --holder naive --fault partition=holder {words}");
+    let live = harness.run(&words);
     live.assert_exit(1);
-    let again = Answer::of(harness.output("check latest --json"));
+    let again = harness.answer("check latest --json");
     again.assert_exit(1);
     for property in ["HL001", "HL002", "HL005", "HL007", "HL008", "HL009"] {
         assert_eq!(
@@ -203,6 +187,19 @@ fn a_stored_run_is_decided_again_as_it_was_decided_live() {
             again.finding(property)["violations"],
             "{property}"
         );
+    }
+}
+
+#[test]
+fn a_stored_run_on_models_is_decided_again_as_it_was_decided_live() {
+    is_decided_again_as_it_was_decided_live("--runtime simulated --clients 10 --hold 100ms --seed 4");
+}
+
+mod nightly {
+    #[test]
+    fn a_stored_run_is_decided_again_as_it_was_decided_live() {
+        let words = "--runtime local --lease 1s --window 2500ms --time 12s --seed 16";
+        super::is_decided_again_as_it_was_decided_live(words);
     }
 }
 
@@ -223,7 +220,7 @@ fn a_full_disk_ends_the_run_with_the_name_of_the_file() {
         "run --runtime local --backend redis --fault none --hold 0ms --time 20s --results {}",
         mount.display()
     );
-    let output = harness.output(&words);
+    let answer = harness.answer(&words);
     let run_file = mount.join("latest/run.json");
     let info: Value = serde_json::from_slice(&std::fs::read(run_file).unwrap()).unwrap();
     // a file is written beside its place and put there whole
@@ -233,12 +230,8 @@ fn a_full_disk_ends_the_run_with_the_name_of_the_file() {
     let half: Vec<String> = names.filter(|name| name.contains(".new-")).collect();
     let unmounted = Command::new("umount").arg("-l").arg(&mount).status();
     assert!(unmounted.is_ok_and(|status| status.success()));
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(4), "{stderr}");
-    assert!(
-        stderr.contains("history.jsonl") && stderr.contains("No space left"),
-        "{stderr}"
-    );
+    answer.assert_exit(4);
+    assert_has(&answer.stderr, &["history.jsonl", "No space left"]);
     assert_eq!(info["status"], "failed", "{info:#}");
     assert_eq!(half, Vec::<String>::new());
 }
@@ -292,8 +285,8 @@ fn values_that_make_no_run_are_refused_with_what_is_expected() {
         ("--client=", "a value is required"),
         ("--time 10s --results dangling", "must be a folder"),
     ] {
-        let output = harness.output(&format!("run --runtime simulated --backend redis {words}"));
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains(expected), "{words}: {said}");
+        let refused = harness.answer(&format!("run --runtime simulated --backend redis {words}"));
+        assert_ne!(refused.exit, 0, "{words}");
+        assert_has(&refused.stderr, &[expected]);
     }
 }

@@ -1,7 +1,7 @@
 //! Adapters: clients that are run by name. Their libraries come from PyPI and Debian, so that only what needs neither is here;
 //! `tests/suites/libraries.toml` runs them all.
 
-use crate::command::{Harness, assert_says};
+use crate::command::{Answer, Harness, assert_says};
 
 /// Where nothing is installed, these words end with this code and say all of this.
 fn refused(words: &str, exit: i32, sentences: &[&str]) {
@@ -37,18 +37,11 @@ fn an_install_that_fails_leaves_nothing_that_looks_installed() {
         command
             .env("XDG_CACHE_HOME", harness.folder.path())
             .env("PIP_INDEX_URL", "http://127.0.0.1:1/simple");
-        command.env("PIP_RETRIES", "0");
-        command.output().unwrap()
+        Answer::to(command.env("PIP_RETRIES", "0"))
     };
-    let output = command("adapters redis-py");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(4), "{said}");
-    let listed = command("list clients --json").stdout;
-    let listed: serde_json::Value = serde_json::from_slice(&listed).unwrap();
-    let adapter = listed
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|adapter| adapter["name"] == "redis-py");
+    command("adapters redis-py").assert_exit(4);
+    let listed = command("list clients --json").diagnosis;
+    let mut adapters = listed.as_array().unwrap().iter();
+    let adapter = adapters.find(|adapter| adapter["name"] == "redis-py");
     assert_eq!(adapter.unwrap()["installed"], false);
 }

@@ -1,14 +1,14 @@
 //! Runs on servers that were running before (`--servers`): a verdict as on servers of harness, and nothing of others touched.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use harness_workloads::redis::lock_key;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::command::{Answer, Harness};
-use crate::machine::{OwnServer, free_address, send, until};
+use crate::command::{Answer, Harness, assert_has, assert_lacks, started};
+use crate::machine::{OwnServer, free_address, send, succeeds, until};
 
 /// What an observer of Redis needs.
 const EVENTS: &str = "Kg$hlx";
@@ -57,15 +57,6 @@ fn redis_cli(port: u16, words: &[&str]) -> String {
         .to_owned()
 }
 
-fn stored(harness: &Harness) -> Value {
-    let text = std::fs::read(harness.results().join("latest/run.json")).expect("the run is stored");
-    serde_json::from_slice(&text).expect("it is JSON")
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 #[test]
 fn nothing_of_others_is_touched_and_nothing_of_the_run_is_left() {
     let harness = Harness::new();
@@ -84,12 +75,10 @@ fn nothing_of_others_is_touched_and_nothing_of_the_run_is_left() {
     answer.assert_exit(0);
     // the observer watched
     answer.assert_verdict("HL007", "holds");
-    let run = stored(&harness);
+    let run = std::fs::read(harness.results().join("latest/run.json")).unwrap();
+    let run: Value = serde_json::from_slice(&run).unwrap();
     assert_eq!(run["runtime"], "attached");
-    assert!(
-        run["mark"].as_str().is_some_and(|mark| mark.starts_with("harness-")),
-        "{run:#}"
-    );
+    assert!(run["mark"].as_str().unwrap().starts_with("harness-"), "{run:#}");
     assert_eq!(redis.keys(), [lock_key("l0"), "other".to_owned()]);
     assert_eq!(redis.ask(&["GET", &lock_key("l0")]), "of others");
 }
@@ -103,11 +92,7 @@ fn a_setting_is_not_changed_and_without_it_there_is_no_observer() {
         redis.address
     ));
     answer.assert_exit(0);
-    assert!(
-        answer.stderr.contains("no observer watches the locks"),
-        "{}",
-        answer.stderr
-    );
+    assert_has(&answer.stderr, &["no observer watches the locks"]);
     answer.assert_verdict("HL001", "holds");
     answer.assert_verdict("HL007", "not-applicable");
     assert_eq!(
@@ -124,23 +109,12 @@ fn servers_are_touched_by_the_commands_that_were_given_and_by_nothing_else() {
     let start = format!(
         "redis-server --port {port} --save '' --notify-keyspace-events '{EVENTS}' --dir {folder} --daemonize yes --pidfile {folder}/pid"
     );
-    assert!(
-        Command::new("sh")
-            .args(["-c", &start])
-            .output()
-            .unwrap()
-            .status
-            .success()
-    );
+    succeeds(Command::new("sh").args(["-c", &start]));
     until("redis-server", || redis_cli(port, &["PING"]) == "PONG");
     let words =
         format!("run --backend redis --servers 127.0.0.1:{port} --lease 2s --time 40s --fault server-kill --seed 1");
-    let refused = harness.output(&words);
-    assert!(
-        said(&refused).contains("--on-kill CMD and --on-start CMD"),
-        "{}",
-        said(&refused)
-    );
+    let refused = harness.answer(&words);
+    assert_has(&refused.stderr, &["--on-kill CMD and --on-start CMD"]);
 
     let mut command = harness.command(&words);
     command.args([
@@ -149,13 +123,13 @@ fn servers_are_touched_by_the_commands_that_were_given_and_by_nothing_else() {
         "--on-start",
         &start,
     ]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = started(&mut command);
     until("the server's death", || redis_cli(port, &["PING"]) != "PONG");
     send(child.id(), Signal::SIGINT);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    let answer = Answer::of_child(child);
+    answer.assert_exit(130);
     until("the server's return", || redis_cli(port, &["PING"]) == "PONG");
-    assert_eq!(redis_cli(port, &["KEYS", "*"]), "", "{}", said(&output));
+    assert_eq!(redis_cli(port, &["KEYS", "*"]), "", "{}", answer.stderr);
     redis_cli(port, &["SHUTDOWN", "NOSAVE"]);
 }
 
@@ -169,18 +143,16 @@ fn a_running_server_that_dies_is_named_and_no_lock_is_blamed() {
     );
     let mut command = harness.command(&words);
     // what cannot be removed from a dead server stays noted there
-    command.env("TMPDIR", harness.folder.path());
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = started(command.env("TMPDIR", harness.folder.path()));
     harness.until_history_has(r#""phase":"faults""#);
-    redis.child.kill().unwrap();
-    let output = child.wait_with_output().unwrap();
-    let screen = String::from_utf8_lossy(&output.stdout);
-    assert!(screen.contains("UNSURE"), "{screen}{}", said(&output));
-    assert!(screen.contains("n1 did not serve to the end from"), "{screen}");
-    assert!(screen.contains("read that server's log for that time"), "{screen}");
+    redis.child.0.kill().unwrap();
+    let answer = Answer::of_child(child);
+    let blamed = "n1 did not serve to the end from";
+    let advised = "read that server's log for that time";
+    assert_has(&answer.said(), &["UNSURE", blamed, advised]);
     // its entries went with it, as far as anybody knows
-    assert!(said(&output).contains("could not be removed"), "{}", said(&output));
-    let checked = Answer::of(harness.output("check latest --json"));
+    assert_has(&answer.stderr, &["could not be removed"]);
+    let checked = harness.answer("check latest --json");
     checked.assert_exit(3);
     for property in ["HL001", "HL005", "HL007", "HL011"] {
         assert_ne!(checked.verdict(property), "violated", "{property}");
@@ -212,9 +184,8 @@ fn what_a_killed_run_left_is_shown_and_removed() {
     let redis = OwnServer::with_events(EVENTS);
     redis.ask(&["SET", "other", "1"]);
     let at = killed_with_a_lock(&harness, &redis);
-    let shown = String::from_utf8_lossy(&harness.output("doctor").stdout).into_owned();
-    assert!(shown.contains(&at), "{shown}");
-    harness.output("doctor --clean");
+    assert_has(&harness.answer("doctor").stdout, &[&at]);
+    harness.answer("doctor --clean");
     until("the end of its clients", || redis.keys() == ["other"]);
 }
 
@@ -226,19 +197,16 @@ fn what_is_on_a_server_that_is_gone_is_given_up_when_that_is_asked_for() {
     drop(redis);
 
     harness.assert_says("doctor --forget", 2, &[]);
-    let doctor = |words: &str| String::from_utf8_lossy(&harness.output(words).stdout).into_owned();
+    let doctor = |words: &str| harness.answer(words).stdout;
     let stuck = doctor("doctor --clean");
     let of_this = |text: &str, word: &str| text.lines().any(|line| line.starts_with(word) && line.contains(&at));
-    assert!(
-        of_this(&stuck, "stuck") && stuck.contains("--clean --forget"),
-        "{stuck}"
-    );
+    assert!(of_this(&stuck, "stuck"), "{stuck}");
+    assert_has(&stuck, &["--clean --forget"]);
     let shown = doctor("doctor");
     assert!(of_this(&shown, "left"), "it is still known: {shown}");
     let forgotten = doctor("doctor --clean --forget");
     assert!(of_this(&forgotten, "forgot"), "{forgotten}");
-    let after = doctor("doctor");
-    assert!(!after.contains(&at), "{after}");
+    assert_lacks(&doctor("doctor"), &[&at]);
 }
 
 #[test]
@@ -297,13 +265,13 @@ mod nightly {
         let harness = Harness::new();
         let zk = OwnServer::zk(harness.folder.path());
         let words = format!("--backend zk --servers {} --fault partition --seed 1", zk.address);
-        let refused = harness.output(&format!("run {words} --lease 2s --time 40s"));
-        assert!(said(&refused).contains("--lease 4000ms"), "{}", said(&refused));
+        let refused = harness.answer(&format!("run {words} --lease 2s --time 40s"));
+        assert_has(&refused.stderr, &["--lease 4000ms"]);
         let answer = harness.run(&format!("{words} --lease 4s --time 40s"));
         answer.assert_exit(0);
         answer.assert_verdict("HL007", "holds");
         // a store that is as it was holds nothing: nothing is asked the second time
-        let again: Answer = harness.run(&format!(
+        let again = harness.run(&format!(
             "--backend zk --servers {} --lease 4s --time 16s --each 3",
             zk.address
         ));

@@ -5,14 +5,14 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::time::Duration;
 
 use harness_workloads::mariadb::{MysqlConnection, MysqlError};
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::foreign::page_client;
-use crate::command::{Answer, Harness};
+use crate::command::{Answer, Harness, assert_has};
 use crate::machine::{OwnServer, http, until_ok};
 
 /// What servers say to who is not logged in (any more).
@@ -164,12 +164,9 @@ impl GuardedRun {
             files += 1;
         });
         assert!(files > 5, "a run has a history, reports and logs");
-        let stdout = fs::read(self.harness.folder.path().join("stdout")).unwrap();
-        Answer {
-            exit: status.code().unwrap_or(-1),
-            diagnosis: serde_json::from_slice(&stdout).unwrap_or_default(),
-            stderr: self.said(),
-        }
+        let [stdout, stderr] =
+            ["stdout", "stderr"].map(|name| fs::read(self.harness.folder.path().join(name)).unwrap());
+        Answer::of(&Output { status, stdout, stderr })
     }
 }
 
@@ -234,7 +231,7 @@ fn etcd_refuses_a_stranger_and_clients_log_in_again_when_their_tokens_are_forgot
     // a client that opens while nobody can log in would end the run
     run.wait_for_grants(20);
     let said = gateway(server, "kv/range", None, r#"{"key":"bDA="}"#);
-    assert!(said.contains("user name is empty"), "{said}");
+    assert_has(&said, &["user name is empty"]);
     let login = format!(r#"{{"name":"root","password":"{}"}}"#, run.password);
     let entered = gateway(server, "auth/authenticate", None, &login);
     let token = entered
@@ -246,7 +243,7 @@ fn etcd_refuses_a_stranger_and_clients_log_in_again_when_their_tokens_are_forgot
         assert!(said.starts_with("HTTP/1.1 200"), "{path}: {said}");
     }
     let said = gateway(server, "kv/range", Some(token), r#"{"key":"bDA="}"#);
-    assert!(said.contains("invalid auth token"), "{said}");
+    assert_has(&said, &["invalid auth token"]);
     run.end().assert_exit(0);
 }
 
@@ -268,25 +265,15 @@ fn servers_that_were_running_before_are_entered_with_the_login_of_the_environmen
     let asked = |password: Option<&str>| {
         let mut command = harness.command(&format!("run --backend redis --servers {address} --time 8s"));
         command.env_remove("REDISCLI_AUTH").stdin(Stdio::null());
-        let output = command
-            .envs(password.map(|password| ("REDISCLI_AUTH", password)))
-            .output()
-            .unwrap();
-        assert!(matches!(output.status.code(), Some(2 | 4)), "{output:?}");
-        String::from_utf8_lossy(&output.stderr).into_owned()
+        let answer = Answer::to(command.envs(password.map(|password| ("REDISCLI_AUTH", password))));
+        assert!([2, 4].contains(&answer.exit), "{}", answer.stderr);
+        answer.stderr
     };
-    let said = [None, Some("wrong"), Some("sesame")].map(asked);
-    assert!(
-        said[0].contains("NOAUTH") && said[0].contains("REDIS_USER and REDISCLI_AUTH"),
-        "{}",
-        said[0]
-    );
-    assert!(
-        said[1].contains("WRONGPASS") && said[1].contains("REDIS_USER and REDISCLI_AUTH"),
-        "{}",
-        said[1]
-    );
-    assert!(said[2].contains("holds 1 key"), "it came in: {}", said[2]);
+    let wanted = "REDIS_USER and REDISCLI_AUTH";
+    assert_has(&asked(None), &["NOAUTH", wanted]);
+    assert_has(&asked(Some("wrong")), &["WRONGPASS", wanted]);
+    // it came in
+    assert_has(&asked(Some("sesame")), &["holds 1 key"]);
 }
 
 mod nightly {

@@ -4,15 +4,15 @@
 use serde_json::{Value, json};
 
 use super::foreign::{EVERYBODY, page_client};
-use crate::command::{Answer, Harness};
+use crate::command::{Answer, Harness, assert_has, texts};
 
-/// What `harness shrink latest --json` answered of these clients, as exit code, result and stderr.
-fn bisected(harness: &Harness, words: &str, clients: &[&str]) -> (i32, Value, String) {
+/// What `harness shrink latest --json` answers of these clients.
+fn bisected(harness: &Harness, words: &str, clients: &[&str]) -> Answer {
     let clients: Vec<String> = clients
         .iter()
         .map(|client| format!("--bisect-client '{client}'"))
         .collect();
-    harness.printed(&format!("shrink latest --json {words} {}", clients.join(" ")))
+    harness.answer(&format!("shrink latest --json {words} {}", clients.join(" ")))
 }
 
 /// Five versions in one file; from the third on, an acquire takes the key from its holder in one of four turns, so that a run of seconds
@@ -28,8 +28,8 @@ const BEGINS_IN_THE_THIRD: [(&str, &str); 2] = [
 #[test]
 fn a_lock_of_harness_and_servers_that_are_models_have_no_such_versions() {
     let harness = Harness::new();
-    let words = "run --json --runtime simulated --backend redis --recipe redis-setnx --fault kill-holder --seed 1";
-    Answer::of(harness.output(words)).assert_exit(1);
+    let words = "--runtime simulated --backend redis --recipe redis-setnx --fault kill-holder --seed 1";
+    harness.run(words).assert_exit(1);
     for (words, why) in [
         ("--bisect-client ./a --bisect-client ./b", "a recipe of harness"),
         ("--bisect-image a:1,b:1", "are models"),
@@ -39,8 +39,9 @@ fn a_lock_of_harness_and_servers_that_are_models_have_no_such_versions() {
         ("--bisect-image a:1", "two versions or more"),
         ("--bisect-image a:1,b:1 --runs 3", "cannot be used with"),
     ] {
-        let (exit, _, said) = bisected(&harness, words, &[]);
-        assert!(exit == 2 && said.contains(why), "{words}: {said}");
+        let refused = bisected(&harness, words, &[]);
+        refused.assert_exit(2);
+        assert_has(&refused.stderr, &[why]);
     }
 }
 
@@ -56,17 +57,12 @@ mod nightly {
         let newest = versions[4];
         let words = "--runtime local --backend redis --fault partition=holder --lease 500ms --time 8s --clients 4 --hold 50ms --seed 1";
         harness.run(&format!("{words} --client '{newest}'")).assert_exit(1);
-        let (exit, result, stderr) = bisected(&harness, "", &versions);
-        assert_eq!(exit, 1, "{stderr}\n{result:#}");
-        assert_eq!(result["began"], json!([versions[2]]), "{stderr}\n{result:#}");
-        let states: Vec<&Value> = result["versions"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|version| &version["state"])
-            .collect();
+        let answer = bisected(&harness, "", &versions);
+        answer.assert_exit(1);
+        let result = &answer.diagnosis;
+        assert_eq!(result["began"], json!([versions[2]]), "{}", answer.said());
         assert_eq!(
-            states,
+            texts(&result["versions"], "state"),
             ["holds", "holds", "fails", "open", "fails"],
             "the fourth one is not needed"
         );
@@ -85,20 +81,14 @@ mod nightly {
 
         let folder = harness.folders_with("bisect.json").remove(0);
         let stored: Value = serde_json::from_slice(&std::fs::read(folder.join("bisect.json")).unwrap()).unwrap();
-        assert_eq!(stored, result);
+        assert_eq!(&stored, result);
         assert_eq!(
             std::fs::read_dir(folder.join("runs")).unwrap().count(),
             1,
             "one run is kept"
         );
         let kept = folder.join(result["kept"].as_str().unwrap());
-        assert_eq!(
-            harness
-                .output(&format!("check --json {}", kept.display()))
-                .status
-                .code(),
-            Some(1)
-        );
+        harness.printed(&format!("check --json {}", kept.display()), 1);
     }
 
     #[test]
@@ -107,35 +97,33 @@ mod nightly {
         let [everybody, as_well] = ["everybody.py", "as_well.py"].map(|name| harness.python(name, EVERYBODY));
         let words = format!("--runtime local --backend redis --lease 1s --time 7s --client '{everybody}'");
         harness.run(&words).assert_exit(1);
-        let answer = |words: &str, versions: &[&str]| {
-            let (exit, result, stderr) = bisected(&harness, words, versions);
-            (exit, result["answer"].as_str().unwrap_or_default().to_owned(), stderr)
-        };
-
-        let (exit, _, said) = answer("", &[&everybody]);
-        assert!(exit == 2 && said.contains("two versions or more"), "{said}");
-        let (exit, _, said) = answer("", &[&everybody, &as_well, &everybody]);
-        assert!(exit == 2 && said.contains("twice"), "{said}");
-
-        let (exit, answered, said) = answer("--confirm 1", &[&as_well, &everybody]);
-        assert!(
-            exit == 3 && answered.contains("name older versions"),
-            "{answered}\n{said}"
-        );
-        let (exit, answered, said) = answer("--confirm 1", &["exit 7", &everybody]);
-        assert!(exit == 3 && answered.contains("only the newest"), "{answered}\n{said}");
-        assert!(said.contains("no start  exit 7"), "{said}");
-        let (exit, _, said) = answer("--confirm 1", &[&everybody, "exit 7"]);
-        assert!(
-            exit == 4 && said.contains("the newest version could not be run"),
-            "{said}"
-        );
-
         let right = page_client(&harness, &[]);
-        let (exit, answered, said) = answer("--confirm 1 --bisect-runs 1", &[&everybody, &right]);
-        assert!(exit == 3 && answered.contains("does not show it"), "{answered}\n{said}");
-        let (exit, answered, said) = answer("--confirm 1 --bisect-runs 1", &[&right, &everybody]);
-        assert!(exit == 3 && answered.contains("--bisect-runs 13"), "{answered}\n{said}");
+        // where it ends with 3, the answer is a part of the result
+        let one = "--confirm 1 --bisect-runs 1";
+        for (words, versions, exit, said) in [
+            ("", &[&*everybody][..], 2, &["two versions or more"][..]),
+            ("", &[&everybody, &as_well, &everybody], 2, &["twice"]),
+            ("--confirm 1", &[&as_well, &everybody], 3, &["name older versions"]),
+            (
+                "--confirm 1",
+                &["exit 7", &everybody],
+                3,
+                &["only the newest", "no start  exit 7"],
+            ),
+            (
+                "--confirm 1",
+                &[&everybody, "exit 7"],
+                4,
+                &["the newest version could not be run"],
+            ),
+            (one, &[&everybody, &right], 3, &["does not show it"]),
+            (one, &[&right, &everybody], 3, &["--bisect-runs 13"]),
+        ] {
+            let answer = bisected(&harness, words, versions);
+            answer.assert_exit(exit);
+            let answered = answer.diagnosis["answer"].as_str().unwrap_or_default();
+            assert_has(&format!("{answered}\n{}", answer.stderr), said);
+        }
     }
 
     mod docker {
@@ -173,21 +161,17 @@ mod nightly {
             harness.run(&words).assert_exit(1);
             // nothing listens there, so nothing is pulled
             let missing = "localhost:1/none:1";
-            let (exit, result, stderr) = bisected(&harness, &format!("--bisect-image {KEEPS},{missing},{image}"), &[]);
-            assert_eq!(exit, 1, "{stderr}\n{result:#}");
-            assert_eq!(result["began"], json!([missing, image]), "{stderr}\n{result:#}");
-            assert_eq!(result["versions"][1]["state"], "skipped");
-            assert!(
-                result["versions"][1]["why"].as_str().unwrap().contains("no image"),
-                "{result:#}"
-            );
-            assert_eq!(result["versions"][0]["state"], "holds");
+            let answer = bisected(&harness, &format!("--bisect-image {KEEPS},{missing},{image}"), &[]);
+            answer.assert_exit(1);
+            let result = &answer.diagnosis;
+            assert_eq!(result["began"], json!([missing, image]), "{}", answer.said());
+            assert_eq!(texts(&result["versions"], "state")[..2], ["holds", "skipped"]);
+            assert_has(result["versions"][1]["why"].as_str().unwrap(), &["no image"]);
 
-            let (exit, _, said) = bisected(&harness, &format!("--bisect-image {KEEPS},{missing}"), &[]);
-            assert!(
-                exit == 4 && said.contains("the newest version could not be run: localhost:1/none:1: no image"),
-                "{said}"
-            );
+            let refused = bisected(&harness, &format!("--bisect-image {KEEPS},{missing}"), &[]);
+            refused.assert_exit(4);
+            let why = "the newest version could not be run: localhost:1/none:1: no image";
+            assert_has(&refused.stderr, &[why]);
         }
     }
 }

@@ -1,45 +1,53 @@
 //! `harness client-check`: right about clients that speak the protocol, and about those that do not.
 
-use serde_json::Value;
-
 use super::foreign::{EVERYBODY, page_client};
-use crate::command::Harness;
+use crate::command::{Harness, texts};
 
 const FOREIGN_RELEASE: &str = "a release of what another client has by now";
 
-/// The exit code, and each step with its mark.
-fn checked(harness: &Harness, runtime: &str, client: &str) -> (Option<i32>, Vec<(String, String)>) {
-    let words = format!("client-check --json --runtime {runtime} --backend redis --lease 2s '{client}'");
-    let output = harness.output(&words);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    let printed: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
-    let of = |remark: &Value, key: &str| remark[key].as_str().unwrap().to_owned();
-    let remarks = printed["remarks"].as_array().unwrap();
-    let marks = remarks.iter().map(|remark| (of(remark, "step"), of(remark, "mark")));
-    (output.status.code(), marks.collect())
-}
+/// The steps of a client, each with its mark.
+struct Remarks(Vec<(String, String)>);
 
-fn marked<'a>(marks: &'a [(String, String)], wanted: &str) -> Vec<&'a str> {
-    let of = marks.iter().filter(|(_, mark)| mark == wanted);
-    of.map(|(step, _)| step.as_str()).collect()
+impl Remarks {
+    /// A client is checked, and says that it is wrong where any step is.
+    fn on(runtime: &str, harness: &Harness, client: &str) -> Self {
+        let words = format!("client-check --json --runtime {runtime} --backend redis --lease 2s '{client}'");
+        let answer = harness.answer(&words);
+        let all = |key: &str| texts(&answer.diagnosis["remarks"], key).into_iter().map(str::to_owned);
+        let remarks = Self(all("step").zip(all("mark")).collect());
+        answer.assert_exit(i32::from(!remarks.marked("wrong").is_empty()));
+        remarks
+    }
+
+    fn marked(&self, wanted: &str) -> Vec<&str> {
+        let of = self.0.iter().filter(|(_, mark)| mark == wanted);
+        of.map(|(step, _)| step.as_str()).collect()
+    }
+
+    fn assert_wrong(&self, steps: &[&str]) {
+        assert_eq!(self.marked("wrong"), steps);
+    }
+
+    fn assert_right(&self, step: &str) {
+        assert!(self.marked("right").contains(&step), "{:?}", self.0);
+    }
 }
 
 #[test]
 fn the_client_of_the_protocol_page_is_right_and_what_it_does_not_promise_is_not_judged() {
     let harness = Harness::new();
     let check = |runtime| {
-        let (exit, marks) = checked(&harness, runtime, &page_client(&harness, &[]));
-        assert_eq!(marked(&marks, "wrong"), Vec::<&str>::new());
-        assert_eq!(exit, Some(0));
+        let remarks = Remarks::on(runtime, &harness, &page_client(&harness, &[]));
+        remarks.assert_wrong(&[]);
         let not_judged = [
             "open at a server of another kind",
             "order of waiters (HL006)",
             "fencing tokens (HL003)",
         ];
-        assert_eq!(marked(&marks, "not-judged"), not_judged);
-        let right = marked(&marks, "right");
-        assert!(right.len() > 15 && right.contains(&FOREIGN_RELEASE), "{marks:?}");
-        marks
+        assert_eq!(remarks.marked("not-judged"), not_judged);
+        assert!(remarks.marked("right").len() > 15, "{:?}", remarks.0);
+        remarks.assert_right(FOREIGN_RELEASE);
+        remarks.0
     };
     let mut real = check("local");
     assert_eq!(
@@ -57,28 +65,25 @@ fn the_client_of_the_protocol_page_is_right_and_what_it_does_not_promise_is_not_
 fn a_client_that_virtual_time_cannot_run_is_checked_in_real_time() {
     let harness = Harness::new();
     let client = page_client(&harness, &[]);
-    let client = format!("env -u LD_PRELOAD {client}");
-    let (exit, marks) = checked(&harness, "auto", &client);
-    assert_eq!((exit, marked(&marks, "wrong")), (Some(0), vec![]));
-    assert!(marked(&marks, "right").contains(&"time of an operation"), "{marks:?}");
+    let remarks = Remarks::on("auto", &harness, &format!("env -u LD_PRELOAD {client}"));
+    remarks.assert_wrong(&[]);
+    remarks.assert_right("time of an operation");
 }
 
 #[test]
 fn a_client_that_always_answers_ok_is_wrong_wherever_a_lock_says_no() {
     let harness = Harness::new();
     let client = harness.python("everybody.py", EVERYBODY);
-    let (exit, marks) = checked(&harness, "virtual", &client);
-    assert_eq!(exit, Some(1));
-    let wrong = [
+    let remarks = Remarks::on("virtual", &harness, &client);
+    remarks.assert_wrong(&[
         "open without a server",
         "a try-lock of a taken lock",
         "a wait for a lock that stays taken",
         "release of what is not held",
         FOREIGN_RELEASE,
         "an unknown operation",
-    ];
-    assert_eq!(marked(&marks, "wrong"), wrong);
-    assert!(marked(&marks, "not-judged").contains(&"the lock on the servers"));
+    ]);
+    assert!(remarks.marked("not-judged").contains(&"the lock on the servers"));
 }
 
 #[test]
@@ -97,8 +102,8 @@ fn a_contract_that_does_not_fit_is_wrong_in_its_own_line() {
         for (from, to, step) in misfits {
             scope.spawn(move || {
                 let harness = Harness::new();
-                let (exit, marks) = checked(&harness, "virtual", &page_client(&harness, &[(from, to)]));
-                assert_eq!((exit, marked(&marks, "wrong")), (Some(1), vec![step]), "{to}");
+                let remarks = Remarks::on("virtual", &harness, &page_client(&harness, &[(from, to)]));
+                assert_eq!(remarks.marked("wrong"), [step], "{to}");
             });
         }
     });
@@ -109,52 +114,41 @@ fn a_release_that_compares_nothing_frees_what_another_client_has() {
     let harness = Harness::new();
     let compares = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
     let deletes = [(compares, "return redis.call('del',KEYS[1])")];
-    let (exit, marks) = checked(&harness, "virtual", &page_client(&harness, &deletes));
-    assert_eq!((exit, marked(&marks, "wrong")), (Some(1), vec![FOREIGN_RELEASE]));
+    Remarks::on("virtual", &harness, &page_client(&harness, &deletes)).assert_wrong(&[FOREIGN_RELEASE]);
 }
 
 #[test]
 fn a_client_whose_signals_have_the_time_of_day_is_wrong() {
     let harness = Harness::new();
     let client = page_client(&harness, &[("clock_gettime_ns(time.CLOCK_MONOTONIC)", "time_ns()")]);
-    let (exit, marks) = checked(&harness, "virtual", &client);
-    assert_eq!(exit, Some(1));
-    assert!(marked(&marks, "wrong").contains(&"the signals"), "{marks:?}");
+    let remarks = Remarks::on("virtual", &harness, &client);
+    assert!(remarks.marked("wrong").contains(&"the signals"), "{:?}", remarks.0);
 }
 
 #[test]
 fn a_client_that_cannot_be_started_is_the_only_thing_that_is_wrong() {
     let harness = Harness::new();
-    let (exit, marks) = checked(&harness, "virtual", "no-such-program-anywhere");
-    assert_eq!(
-        (exit, marked(&marks, "wrong")),
-        (Some(1), vec!["open without a server"])
-    );
-    assert_eq!(marks.len(), 1);
+    let remarks = Remarks::on("virtual", &harness, "no-such-program-anywhere");
+    remarks.assert_wrong(&["open without a server"]);
+    assert_eq!(remarks.0.len(), 1);
 }
 
 #[test]
 fn nothing_is_said_of_a_client_after_a_request_that_it_does_not_answer() {
     let harness = Harness::new();
     let hangs = [(r#"raise Fail("timeout" if wait_ms else "busy")"#, "time.sleep(60)")];
-    let client = page_client(&harness, &hangs);
-    let (exit, marks) = checked(&harness, "virtual", &client);
-    assert_eq!(
-        (exit, marked(&marks, "wrong")),
-        (Some(1), vec!["a try-lock of a taken lock"])
-    );
-    assert_eq!(marks.last().unwrap().0, "all that follows");
+    let remarks = Remarks::on("virtual", &harness, &page_client(&harness, &hangs));
+    remarks.assert_wrong(&["a try-lock of a taken lock"]);
+    assert_eq!(remarks.0.last().unwrap().0, "all that follows");
 }
 
 #[test]
 fn a_client_that_ends_its_process_before_its_lease_is_right() {
     let harness = Harness::new();
     let exits = [(r#"self._signal("lost", lock, cause)"#, "os.kill(os.getpid(), 9)")];
-    let (exit, marks) = checked(&harness, "virtual", &page_client(&harness, &exits));
-    assert_eq!((exit, marked(&marks, "wrong")), (Some(0), vec![]));
-    assert!(marked(&marks, "right").contains(&"a hold of two leases"), "{marks:?}");
-    assert!(
-        marked(&marks, "right").contains(&"the end of its input"),
-        "it was started again: {marks:?}"
-    );
+    let remarks = Remarks::on("virtual", &harness, &page_client(&harness, &exits));
+    remarks.assert_wrong(&[]);
+    remarks.assert_right("a hold of two leases");
+    // it was started again
+    remarks.assert_right("the end of its input");
 }

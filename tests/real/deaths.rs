@@ -1,15 +1,13 @@
 //! Servers that end by themselves while a run goes on: the run ends at once and names the server, and no lock is blamed.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 
-use crate::command::{Answer, Harness, on_runtimes};
+use crate::command::{Answer, Harness, assert_has, assert_lacks, on_runtimes, run_on};
 use crate::machine::succeeds;
 
 /// Starts a run of a minute and waits until it is in its warm-up.
 fn warm(harness: &Harness, words: &str) -> Child {
-    let words = format!("run --lease 2s --time 18s --results results {words}");
-    let mut command = harness.command(&words);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = harness.start(&format!("run --lease 2s --time 18s --results results {words}"));
     harness.until_history_has(r#""phase":"warm-up""#);
     child
 }
@@ -24,14 +22,12 @@ fn servers_of(run: &Child, program: &str) -> Vec<String> {
 
 /// The run has ended with `server ended by itself at …s (how)`, where `how` is one of these, and what it stored says the same and blames no lock.
 fn ended_by_itself(harness: &Harness, run: Child, server: &str, how: &[&str]) {
-    let output = run.wait_with_output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(4), "{stderr}");
-    let sentence = stderr
-        .lines()
-        .find(|line| line.contains("ended by itself"))
-        .unwrap_or_else(|| panic!("{stderr}"));
-    assert!(sentence.contains(&format!("{server} ended by itself at ")), "{stderr}");
+    let answer = Answer::of_child(run);
+    answer.assert_exit(4);
+    let stderr = &answer.stderr;
+    let mut sentences = stderr.lines().filter(|line| line.contains("ended by itself"));
+    let sentence = sentences.next().unwrap_or_else(|| panic!("{stderr}"));
+    assert_has(sentence, &[&format!("{server} ended by itself at ")]);
     let mut how = how.iter();
     assert!(
         how.any(|how| sentence.contains(&format!("s ({how}); its log: "))),
@@ -40,14 +36,13 @@ fn ended_by_itself(harness: &Harness, run: Child, server: &str, how: &[&str]) {
     let (_, log) = sentence.rsplit_once("its log: ").unwrap();
     assert!(harness.folder.path().join(log).is_file(), "{log}");
 
-    let checked = Answer::of(harness.output("check latest --json"));
+    let checked = harness.answer("check latest --json");
     checked.assert_exit(3);
     let reason = checked.diagnosis["unsure"][0].as_str().unwrap();
     assert!(sentence.ends_with(reason), "{reason}");
     assert!(checked.diagnosis["effect"]["hint"].is_string());
     assert_ne!(checked.verdict("HL005"), "violated");
-    let screen = String::from_utf8(harness.output("check latest").stdout).unwrap();
-    assert!(screen.contains("UNSURE") && screen.contains("hint"), "{screen}");
+    assert_has(&harness.answer("check latest").stdout, &["UNSURE", "hint"]);
 }
 
 #[test]
@@ -75,13 +70,10 @@ fn one_of_three_servers_that_is_killed_ends_the_run_under_faults() {
 
 fn servers_that_the_plan_kills_and_restarts_do_not_end_the_run(runtime: &str) {
     let words = "--backend etcd --fault server-kill,server-restart --lease 2s --time 24s --seed 1";
-    let answer = Harness::new().run(&format!("--runtime {runtime} {words}"));
+    let answer = run_on(runtime, words);
     answer.assert_exit(0);
-    assert!(
-        answer.windows().len() >= 2 && !answer.stderr.contains("by itself"),
-        "{}",
-        answer.stderr
-    );
+    assert!(answer.windows().len() >= 2, "{}", answer.stderr);
+    assert_lacks(&answer.stderr, &["by itself"]);
 }
 
 on_runtimes! {

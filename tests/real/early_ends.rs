@@ -1,6 +1,6 @@
 //! Runs that are to end at their first violation: a broken lock's does, long before its time, and a right one's goes on to the end.
 
-use crate::command::{Harness, on_runtimes, processes_of};
+use crate::command::{Harness, on_runtimes, processes_of, run_on};
 
 fn a_run_on_a_broken_lock_ends_at_its_first_violation(runtime: &str) {
     let harness = Harness::new();
@@ -27,7 +27,7 @@ fn a_run_on_a_broken_lock_ends_at_its_first_violation(runtime: &str) {
 
 fn a_run_on_a_right_lock_goes_on_to_its_end(runtime: &str) {
     let words = "--backend redis --lease 1s --tries 20 --fault partition=holder,kill-holder --time 16s --seed 2";
-    let answer = Harness::new().run(&format!("--runtime {runtime} {words} --stop-on-violation"));
+    let answer = run_on(runtime, &format!("{words} --stop-on-violation"));
     answer.assert_exit(0);
     assert!(answer.diagnosis.get("ended_early").is_none());
     let phases = answer.diagnosis["phases"].as_array().expect("a run has phases");

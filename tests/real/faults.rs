@@ -1,17 +1,13 @@
 //! Every fault, biting: it leaves its own trace in the evidence, and a lock that is careful stands it.
 
-use crate::command::{Answer, Harness, on_runtimes};
+use crate::command::{Answer, on_runtimes, rows, run_on};
 
 /// What a fault must have counted as evidence.
 fn has_effect(runtime: &str, backend: &str, fault: &str, counter: &str) -> Answer {
-    let words = format!("--runtime {runtime} --backend {backend} --fault {fault} --lease 1s --time 14s --seed b17e");
-    let answer = Harness::new().run(&words);
+    let words = format!("--backend {backend} --fault {fault} --lease 1s --time 14s --seed b17e");
+    let answer = run_on(runtime, &words);
     answer.assert_exit(0);
-    assert!(
-        answer.window_sum(counter) > 0,
-        "{fault} on {backend}: {:#}",
-        answer.diagnosis["effect"]
-    );
+    answer.assert_counted(&[counter]);
     answer
 }
 
@@ -24,16 +20,17 @@ fn latency_delays(runtime: &str) {
     );
 }
 
-fn slow_delays(runtime: &str) {
-    has_effect(runtime, "redis", "slow=2k", "delayed_bytes");
-}
-
-fn reset_resets(runtime: &str) {
-    has_effect(runtime, "zk", "reset", "resets");
-}
-
-fn lost_packets_delay_what_they_carry(runtime: &str) {
-    has_effect(runtime, "redis", "loss=20%", "delayed_bytes");
+rows! {
+    has_effect:
+        slow_delays("redis", "slow=2k", "delayed_bytes")
+        reset_resets("zk", "reset", "resets")
+        lost_packets_delay_what_they_carry("redis", "loss=20%", "delayed_bytes")
+        a_bottleneck_delays("redis", "bottleneck=20k", "delayed_bytes")
+        idle_connections_are_forgotten("redis", "forget-idle=20ms", "resets")
+        flaky_cuts_connections_in_the_middle("redis", "flaky=2000", "resets")
+        a_partition_drops_packets("redis", "partition=holder", "dropped_packets")
+        // that none succeeds is no reason to doubt the pass
+        a_partition_of_the_only_server_must_stop_every_acquire("redis", "partition=server", "dropped_packets")
 }
 
 fn bursts_delay(runtime: &str) {
@@ -49,18 +46,6 @@ fn bursts_delay(runtime: &str) {
     );
 }
 
-fn a_bottleneck_delays(runtime: &str) {
-    has_effect(runtime, "redis", "bottleneck=20k", "delayed_bytes");
-}
-
-fn idle_connections_are_forgotten(runtime: &str) {
-    has_effect(runtime, "redis", "forget-idle=20ms", "resets");
-}
-
-fn flaky_cuts_connections_in_the_middle(runtime: &str) {
-    has_effect(runtime, "redis", "flaky=2000", "resets");
-}
-
 fn latency_and_reset_together_heal_one_by_one(runtime: &str) {
     let answer = has_effect(runtime, "redis", "latency=20ms,reset=500ms", "resets");
     answer.assert_all_windows_had_effect();
@@ -68,31 +53,17 @@ fn latency_and_reset_together_heal_one_by_one(runtime: &str) {
     assert!(windows.iter().all(|window| window["heal_ns"].is_u64()), "{windows:#?}");
 }
 
-fn a_partition_drops_packets(runtime: &str) {
-    has_effect(runtime, "redis", "partition=holder", "dropped_packets");
-}
-
-fn a_partition_of_the_only_server_must_stop_every_acquire(runtime: &str) {
-    // that none succeeds is no reason to doubt the pass
-    has_effect(runtime, "redis", "partition=server", "dropped_packets");
-}
-
 fn every_kind_of_partition_drops_packets_or_leaves_connects_unanswered(runtime: &str) {
     for kind in ["client", "server", "half", "to-server", "to-client"] {
         // so many that some surely speak to the server that is cut off
         let clients = if kind == "server" { 20 } else { 5 };
-        let words = format!(
-            "--runtime {runtime} --backend zk --fault partition={kind} --lease 1s --time 12s --seed b17e --clients {clients}"
-        );
-        let answer = Harness::new().run(&words);
-        answer.assert_stands_all_windows();
+        let words = format!("--backend zk --fault partition={kind} --lease 1s --time 12s --clients {clients}");
+        run_on(runtime, &format!("{words} --seed b17e")).assert_stands_all_windows();
     }
 }
 
 fn no_fault_is_a_choice_and_leaves_no_trace(runtime: &str) {
-    let answer = Harness::new().run(&format!(
-        "--runtime {runtime} --backend redis --fault none --lease 1s --time 7s"
-    ));
+    let answer = run_on(runtime, "--backend redis --fault none --lease 1s --time 7s");
     answer.assert_exit(0);
     assert_eq!(answer.windows().len(), 0);
     assert!(answer.diagnosis["acquires"].as_u64() > Some(50));
@@ -105,8 +76,8 @@ type Biting = (&'static str, &'static str, &'static [&'static str]);
 fn all_of_them_bite(runtime: &str, faults: &[Biting], words: &str) {
     let list: Vec<&str> = faults.iter().map(|(_, fault, _)| *fault).collect();
     let list = list.join(",");
-    let words = format!("--runtime {runtime} --backend redis --fault {list} --lease 1s {words} --seed b17e");
-    let answer = Harness::new().run(&words);
+    let words = format!("--backend redis --fault {list} --lease 1s {words} --seed b17e");
+    let answer = run_on(runtime, &words);
     answer.assert_exit(0);
     let windows = answer.windows();
     for (name, _, counters) in faults {

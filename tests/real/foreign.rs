@@ -1,7 +1,6 @@
 //! Foreign clients, in other languages: heard as the project's own are, and never trusted.
 
-use crate::command::{Harness, assert_says, on_runtimes};
-use crate::machine::said;
+use crate::command::{Harness, assert_has, assert_lacks, assert_says, on_runtimes};
 
 /// A lock that everybody always gets. It speaks the protocol in a dozen lines of Python.
 pub const EVERYBODY: &str = r#"
@@ -215,15 +214,11 @@ fn a_client_that_answers_every_acquire_with_an_error_ends_the_run_and_no_lock_is
         let answer = format!(r#"reply = {{"type": "{error}", "error": "FileNotFoundError: etcdctl"}}"#);
         let client = answering(&harness, &answer);
         let words = format!("--runtime {runtime} {NOBODY_ACQUIRES} --time 12s --fault latency --client '{client}'");
-        let output = harness.output(&format!("run {words}"));
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(4), "{stderr}");
-        assert!(
-            stderr.contains("the last one: FileNotFoundError: etcdctl") && stderr.contains("client-check"),
-            "{stderr}"
-        );
-        let screen = String::from_utf8_lossy(&output.stdout);
-        assert!(!screen.contains("FAIL") && !screen.contains("HL005"), "{screen}");
+        let ended = harness.answer(&format!("run {words}"));
+        ended.assert_exit(4);
+        let last = "the last one: FileNotFoundError: etcdctl";
+        assert_has(&ended.stderr, &[last, "client-check"]);
+        assert_lacks(&ended.stdout, &["FAIL", "HL005"]);
         assert!(harness.results().join("latest/no-lock.jsonl").is_file());
     };
     std::thread::scope(|scope| {
@@ -259,13 +254,9 @@ fn a_hunt_on_a_client_that_only_knows_errors_ends_with_the_last_of_them(runtime:
         r#"reply = {"type": "fail", "error": "ModuleNotFoundError: redis"}"#,
     );
     let words = "--backend redis --lease 1s --for 2m --set progress-bound=1s --set wait=500ms";
-    let output = harness.output(&format!("hunt --runtime {runtime} {words} --client '{client}'"));
-    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        said.contains("ModuleNotFoundError: redis") && said.contains("3 failed"),
-        "{said}"
-    );
+    let hunted = harness.answer(&format!("hunt --runtime {runtime} {words} --client '{client}'"));
+    hunted.assert_exit(4);
+    assert_has(&hunted.stdout, &["ModuleNotFoundError: redis", "3 failed"]);
 }
 
 on_runtimes! {

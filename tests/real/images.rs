@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
+use crate::command::{Answer, assert_has, assert_lacks};
 use crate::machine::write_program;
 
 /// What has names of images in it.
@@ -36,27 +37,22 @@ fn repository(unknown: &str) -> tempfile::TempDir {
     folder
 }
 
-fn pin(repository: &Path, word: &str) -> Output {
+fn pin(repository: &Path, word: &str) -> Answer {
     let path = format!("{}:{}", repository.display(), std::env::var("PATH").unwrap());
     let mut command = Command::new(repository.join("scripts/pin-images"));
-    command
-        .args(word.split_whitespace())
-        .env("PATH", path)
-        .output()
-        .unwrap()
+    Answer::to(command.args(word.split_whitespace()).env("PATH", path))
 }
 
 #[test]
 fn every_image_of_the_repository_can_be_pinned_and_pinned_again() {
     let folder = repository("nothing");
     let text = |file: &str| fs::read_to_string(folder.path().join(file)).unwrap();
-    assert_eq!(pin(folder.path(), "--check").status.code(), Some(1), "they have tags");
+    assert_eq!(pin(folder.path(), "--check").exit, 1, "they have tags");
     for _ in 0..2 {
         let pinned = pin(folder.path(), "");
-        assert!(pinned.status.success(), "{}", String::from_utf8_lossy(&pinned.stderr));
-        assert_eq!(String::from_utf8_lossy(&pinned.stdout).lines().count(), 10);
-        let checked = pin(folder.path(), "--check");
-        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+        pinned.assert_exit(0);
+        assert_eq!(pinned.stdout.lines().count(), 10);
+        pin(folder.path(), "--check").assert_exit(0);
     }
     for file in &FILES[1..] {
         let before = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
@@ -75,20 +71,15 @@ fn every_image_of_the_repository_can_be_pinned_and_pinned_again() {
 fn where_a_registry_does_not_answer_nothing_is_pinned() {
     let folder = repository("redis");
     let pinned = pin(folder.path(), "");
-    assert_eq!(pinned.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&pinned.stderr);
-    assert!(
-        said.contains("redis:7") && said.contains("nothing was changed"),
-        "{said}"
-    );
+    pinned.assert_exit(1);
+    assert_has(&pinned.stderr, &["redis:7", "nothing was changed"]);
     for file in &FILES[1..9] {
-        let text = fs::read_to_string(folder.path().join(file)).unwrap();
-        assert!(!text.contains("@sha256:"), "{file}: {text}");
+        assert_lacks(&fs::read_to_string(folder.path().join(file)).unwrap(), &["@sha256:"]);
     }
 }
 
 mod docker {
-    use crate::command::Harness;
+    use crate::command::{Harness, assert_has};
     use crate::machine::docker;
 
     #[test]
@@ -103,12 +94,9 @@ mod docker {
         let answer = harness.run(&format!("{words} {id}"));
         answer.assert_exit(0);
         let run = &answer.diagnosis["run"];
-        assert_eq!(
-            (&run["image"], &run["image_digest"]),
-            (&id.clone().into(), &id.clone().into())
-        );
-        let again = run["again"].to_string();
-        assert!(again.contains(&id), "{again}");
+        assert_eq!(run["image"], *id);
+        assert_eq!(run["image_digest"], *id);
+        assert_has(&run["again"].to_string(), &[&id]);
         // one that is not here, by a digest: the sentence names it
         harness.assert_says(
             &format!("run {words} registry.invalid/redis:7@{id}"),

@@ -3,10 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
-
-use crate::command::Harness;
-use crate::machine::said;
+use crate::command::{Answer, Harness, assert_has};
+use crate::machine::succeeds;
 
 /// A language, the program that it needs, what builds the client, and the client.
 type InitLanguage<'a> = (&'a str, &'a str, &'a [&'a str], &'a str);
@@ -44,8 +42,7 @@ fn written(harness: &Harness, (language, program, build, _): &InitLanguage<'_>) 
     }
     let folder = harness.folder.path().join("my-lock");
     if let [program, words @ ..] = build {
-        let built = Command::new(program).args(words).current_dir(&folder).output().unwrap();
-        assert!(built.status.success(), "{language}: {}", said(&built));
+        succeeds(Command::new(program).args(words).current_dir(&folder));
     }
     Some(folder)
 }
@@ -56,16 +53,12 @@ fn checked(language: &InitLanguage<'_>) {
         return;
     };
     let mut command = harness.command("client-check --json --runtime local --backend redis --lease 2s");
-    let output = command.current_dir(&folder).arg(language.3).output().unwrap();
-    let printed: Value = serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    let checked = Answer::to(command.current_dir(&folder).arg(language.3));
+    checked.assert_exit(0);
+    let printed = &checked.diagnosis;
     assert_eq!(printed["wrong"], 0, "{}: {printed:#}", language.0);
-    assert_eq!(output.status.code(), Some(0), "{}", language.0);
-    let right = printed["remarks"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|remark| remark["mark"] == "right");
+    let remarks = printed["remarks"].as_array().unwrap().iter();
+    let right = remarks.filter(|remark| remark["mark"] == "right");
     assert!(right.count() > 15, "{}: {printed:#}", language.0);
 }
 
@@ -85,17 +78,11 @@ fn the_suite_is_one_in_every_language_and_has_a_canary() {
         let harness = Harness::new();
         harness.assert_says(&format!("init {language}"), 0, &[]);
         let mut command = harness.command("suite suite.toml --dry-run --json");
-        let output = command
-            .current_dir(harness.folder.path().join("my-lock"))
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", said(&output));
-        let record: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let rows = record["rows"].as_array().unwrap();
-        assert!(
-            rows.len() > 4 && rows.iter().any(|row| row["canary"] == true),
-            "{record:#}"
-        );
+        let planned = Answer::to(command.current_dir(harness.folder.path().join("my-lock")));
+        planned.assert_exit(0);
+        let rows = planned.diagnosis["rows"].as_array().unwrap();
+        assert!(rows.len() > 4, "{rows:#?}");
+        assert!(rows.iter().any(|row| row["canary"] == true), "{rows:#?}");
     }
 }
 
@@ -127,9 +114,10 @@ fn a_workflow_goes_to_the_root_of_the_repository_and_names_the_folder() {
     let folder = harness.folder.path().join("locks/orders");
     assert_eq!(names_below(&folder), [".gitignore", "my_lock.mjs", "suite.toml"]);
     let workflow = harness.folder.path().join(".github/workflows/orders.yml");
-    let text = std::fs::read_to_string(workflow).unwrap();
-    assert!(text.contains("working-directory: \"locks/orders\""), "{text}");
-    assert!(text.contains("path: \"locks/orders/results\""), "{text}");
+    assert_has(
+        &std::fs::read_to_string(workflow).unwrap(),
+        &["working-directory: \"locks/orders\"", "path: \"locks/orders/results\""],
+    );
     // another client of the same name would need the same workflow
     harness.assert_says("init python other/orders", 2, &[]);
 }
@@ -159,12 +147,7 @@ mod nightly {
             return;
         };
         let words = "run --json --runtime local --backend redis --fault drop-reply,partition=holder --lease 2s --time 20s --client";
-        let output = harness
-            .command(words)
-            .current_dir(&folder)
-            .arg(LANGUAGES[1].3)
-            .output()
-            .unwrap();
-        crate::command::Answer::of(output).assert_exit(0);
+        let mut command = harness.command(words);
+        Answer::to(command.current_dir(&folder).arg(LANGUAGES[1].3)).assert_exit(0);
     }
 }

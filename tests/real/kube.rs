@@ -50,10 +50,9 @@ fn watched(write: impl FnOnce(&mut dyn FnMut(&str, &str))) -> Answer {
     for name in ["a", "b"] {
         std::fs::write(log(name), "I became leader before\n").unwrap();
     }
-    let mut watch = harness.command(&format!(
+    let watching = harness.start(&format!(
         "watch-lease --json --server {url} --lease default/op --log a=a --log b=b --leading became --stopped lost --log-delay 300ms --for 6s"
     ));
-    let watching = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("it watches", || {
         std::fs::read_dir(harness.results()).is_ok_and(|runs| runs.count() > 0)
     });
@@ -63,7 +62,7 @@ fn watched(write: impl FnOnce(&mut dyn FnMut(&str, &str))) -> Answer {
         writeln!(file, "{text}").unwrap();
         std::thread::sleep(Duration::from_millis(100));
     });
-    let answer = Answer::of(watching.wait_with_output().unwrap());
+    let answer = Answer::of_child(watching);
     server.kill().unwrap();
     server.wait().unwrap();
     answer

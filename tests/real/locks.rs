@@ -1,6 +1,6 @@
 //! Locks that hold and locks that break, under the same plan, on every runtime.
 
-use crate::command::{Harness, on_runtimes};
+use crate::command::{Answer, on_runtimes, rows, run_on};
 use crate::machine::has_no_valkey;
 
 /// A window longer than the lease and a calm end. etcd grants no shorter lease; with one of a second, a client that is woken
@@ -9,16 +9,16 @@ const PLAN: &str = "--lease 2s --window 4s --time 13s --seed 5eed";
 
 fn careful_holds_while_its_holder_is_cut_off(runtime: &str, backend: &str) {
     // an observer that asks now and then sees holds of this length on a busy machine, too
-    let words = format!("--runtime {runtime} --backend {backend} --fault partition=holder --hold 60ms");
+    let words = format!("--backend {backend} --fault partition=holder --hold 60ms");
     // a row for each backend proves its container; several of them are parted in `rifts` and killed in `processes`
     let nodes = if runtime == "docker" { "--nodes 1" } else { "" };
-    let answer = Harness::new().run(format!("{words} {PLAN} {nodes}").trim());
+    let answer = run_on(runtime, format!("{words} {PLAN} {nodes}").trim());
     answer.assert_exit(0);
     answer.assert_verdict("HL001", "holds");
     answer.assert_verdict("HL008", "holds");
     answer.assert_verdict("HL007", "holds");
     answer.assert_all_windows_had_effect();
-    assert!(answer.window_sum("dropped_packets") > 0);
+    answer.assert_counted(&["dropped_packets"]);
     assert_eq!(answer.diagnosis["run"]["runtime"], runtime);
 }
 
@@ -26,44 +26,33 @@ fn careful_holds_while_its_holder_is_cut_off(runtime: &str, backend: &str) {
 const NAIVE: &str = "--lease 1s --hold 300ms --seed 16";
 
 /// `time` has windows enough that something late meets a holder in one of them.
-fn naive_is_caught(runtime: &str, backend: &str, recipe: &str, time: &str) -> crate::command::Answer {
+fn naive_is_caught(runtime: &str, backend: &str, recipe: &str, time: &str) -> Answer {
     let words = format!("--backend {backend} --recipe {recipe} --holder naive --fault partition=holder");
-    let answer = Harness::new().run(&format!("--runtime {runtime} {words} {NAIVE} --time {time}"));
+    let answer = run_on(runtime, &format!("{words} {NAIVE} --time {time}"));
     answer.assert_exit(1);
     // where a release compares nothing, those that it frees are among them
-    let violations = answer.finding("HL001")["violations"]
-        .as_array()
-        .expect("there are some");
+    let violations = answer.finding("HL001")["violations"].as_array().unwrap();
     let stale = violations.iter().find(|violation| violation["class"] == "stale-holder");
     let violation = stale.unwrap_or_else(|| panic!("{violations:#?}"));
     assert!(violation["window"].is_u64(), "{violation:#}");
     let overlap = &violation["overlap_ns"];
     assert!(overlap[1].as_u64() > overlap[0].as_u64());
     assert!(violation["figures"]["overlap_ms"].as_f64() > Some(0.0));
-    assert!(
-        violation["because"]
-            .as_array()
-            .is_some_and(|because| because.len() >= 3)
-    );
+    assert!(violation["because"].as_array().unwrap().len() >= 3, "{violation:#}");
     assert_eq!(answer.verdict("HL008"), "violated", "two holders cost updates");
-    assert!(
-        answer.finding("HL008")["violations"][0]["follows"]
-            .as_str()
-            .is_some_and(|root| root.starts_with("HL001"))
-    );
+    let follows = answer.finding("HL008")["violations"][0]["follows"].as_str();
+    assert!(follows.unwrap().starts_with("HL001"), "{follows:?}");
     answer
 }
 
-fn a_careful_zookeeper_queue_holds_while_its_holder_is_cut_off(runtime: &str) {
-    careful_holds_while_its_holder_is_cut_off(runtime, "zk");
-}
-
-fn a_careful_etcd_mutex_holds_while_its_holder_is_cut_off(runtime: &str) {
-    careful_holds_while_its_holder_is_cut_off(runtime, "etcd");
-}
-
-fn a_careful_redis_lock_holds_while_its_holder_is_cut_off(runtime: &str) {
-    careful_holds_while_its_holder_is_cut_off(runtime, "redis");
+rows! {
+    careful_holds_while_its_holder_is_cut_off:
+        a_careful_zookeeper_queue_holds_while_its_holder_is_cut_off("zk")
+        a_careful_etcd_mutex_holds_while_its_holder_is_cut_off("etcd")
+        a_careful_redis_lock_holds_while_its_holder_is_cut_off("redis")
+        a_careful_postgres_lease_holds_while_its_holder_is_cut_off("postgres")
+        a_careful_mariadb_lease_holds_while_its_holder_is_cut_off("mariadb")
+        a_careful_nats_key_holds_while_its_holder_is_cut_off("nats")
 }
 
 fn a_careful_valkey_lock_holds_while_its_holder_is_cut_off(runtime: &str) {
@@ -72,21 +61,12 @@ fn a_careful_valkey_lock_holds_while_its_holder_is_cut_off(runtime: &str) {
     }
 }
 
-fn a_careful_postgres_lease_holds_while_its_holder_is_cut_off(runtime: &str) {
-    careful_holds_while_its_holder_is_cut_off(runtime, "postgres");
-}
-
-fn a_careful_mariadb_lease_holds_while_its_holder_is_cut_off(runtime: &str) {
-    careful_holds_while_its_holder_is_cut_off(runtime, "mariadb");
-}
-
-fn a_careful_nats_key_holds_while_its_holder_is_cut_off(runtime: &str) {
-    careful_holds_while_its_holder_is_cut_off(runtime, "nats");
-}
-
 fn a_nats_key_that_is_put_without_a_revision_has_two_holders(runtime: &str) {
-    let words = format!("--runtime {runtime} --backend nats --recipe nats-key-put --clients 10 --fault none");
-    let answer = Harness::new().run(&format!("{words} --lease 1s --time 8s --stop-on-violation --seed 1"));
+    let words = "--backend nats --recipe nats-key-put --clients 10 --fault none";
+    let answer = run_on(
+        runtime,
+        &format!("{words} --lease 1s --time 8s --stop-on-violation --seed 1"),
+    );
     answer.assert_violates("HL001");
 }
 
@@ -104,10 +84,8 @@ fn a_naive_redis_holder_is_caught_and_frees_its_successors_lock(runtime: &str) {
 }
 
 fn a_watch_on_the_parent_wakes_the_herd(runtime: &str) {
-    let words = format!(
-        "--runtime {runtime} --backend zk --recipe zk-parent-watch --clients 12 --fault none --lease 1s --time 8s"
-    );
-    let answer = Harness::new().run(&words);
+    let words = "--backend zk --recipe zk-parent-watch --clients 12 --fault none --lease 1s --time 8s";
+    let answer = run_on(runtime, words);
     answer.assert_exit(1);
     assert_eq!(answer.verdict("HL001"), "holds", "a herd is no danger to safety");
     let herd = answer.finding("HL004");
@@ -116,19 +94,16 @@ fn a_watch_on_the_parent_wakes_the_herd(runtime: &str) {
 }
 
 fn a_watch_on_the_predecessor_wakes_one(runtime: &str) {
-    let words = format!(
-        "--runtime {runtime} --backend zk --recipe zk-predecessor-watch --clients 12 --fault none --lease 1s --time 8s"
-    );
-    let answer = Harness::new().run(&words);
+    let words = "--backend zk --recipe zk-predecessor-watch --clients 12 --fault none --lease 1s --time 8s";
+    let answer = run_on(runtime, words);
     answer.assert_exit(0);
     assert_eq!(answer.finding("HL004")["figures"]["woken_max"], 1.0);
 }
 
 fn everybody_gets_a_turn_one_at_a_time(runtime: &str) {
     for recipe in ["zk-polling", "zk-parent-watch", "zk-predecessor-watch"] {
-        let words =
-            format!("--runtime {runtime} --backend zk --recipe {recipe} --clients 8 --each 1 --hold 300ms --time 60s");
-        let answer = Harness::new().run(&format!("{words} --interval 100ms --herd-limit 8"));
+        let words = format!("--backend zk --recipe {recipe} --clients 8 --each 1 --hold 300ms --time 60s");
+        let answer = run_on(runtime, &format!("{words} --interval 100ms --herd-limit 8"));
         answer.assert_exit(0);
         assert_eq!(answer.diagnosis["acquires"], 8, "{recipe}");
         assert_eq!(answer.verdict("HL001"), "holds", "{recipe}");
@@ -137,16 +112,16 @@ fn everybody_gets_a_turn_one_at_a_time(runtime: &str) {
 }
 
 fn a_run_that_ends_before_everybody_had_a_turn_is_no_pass(runtime: &str) {
-    let words = format!("--runtime {runtime} --backend redis --clients 8 --each 1 --hold 1500ms --lease 4s --time 4s");
-    let answer = Harness::new().run(&words);
+    let words = "--backend redis --clients 8 --each 1 --hold 1500ms --lease 4s --time 4s";
+    let answer = run_on(runtime, words);
     answer.assert_exit(3);
     assert!(!answer.diagnosis["unfinished"].as_array().unwrap().is_empty());
     answer.assert_verdict("HL001", "holds");
 }
 
 fn locks_that_come_and_go_are_made_again_and_hold(runtime: &str) {
-    let words = format!("--runtime {runtime} --backend zk --locks 4 --churn 400ms --lease 1s --time 9s");
-    let answer = Harness::new().run(&format!("{words} --fault none"));
+    let words = "--backend zk --locks 4 --churn 400ms --lease 1s --time 9s --fault none";
+    let answer = run_on(runtime, words);
     answer.assert_exit(0);
     let note = answer.diagnosis["notes"].as_array().and_then(|notes| {
         let mut texts = notes.iter().filter_map(|note| note.as_str());
@@ -164,9 +139,8 @@ fn locks_that_come_and_go_are_made_again_and_hold(runtime: &str) {
 }
 
 fn clients_of_one_process_are_clients(runtime: &str) {
-    let words =
-        format!("--runtime {runtime} --backend redis --clients 6 --per-process 3 --fault none --lease 1s --time 7s");
-    let answer = Harness::new().run(&words);
+    let words = "--backend redis --clients 6 --per-process 3 --fault none --lease 1s --time 7s";
+    let answer = run_on(runtime, words);
     answer.assert_exit(0);
     assert_eq!(answer.diagnosis["clients"], 6);
 }

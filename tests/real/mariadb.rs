@@ -1,10 +1,10 @@
 //! Locks on MariaDB under each family of faults, the locks that break there, and a release that does not compare.
 
-use crate::command::{Answer, Harness};
+use crate::command::{Answer, Harness, run_on};
 
 fn plays(recipe: &str, fault: &str) -> Answer {
-    let words = format!("--runtime local --backend mariadb --recipe {recipe} --fault {fault}");
-    Harness::new().run(&format!("{words} --lease 1s --time 14s --seed 5eed"))
+    let words = format!("--backend mariadb --recipe {recipe} --fault {fault}");
+    run_on("local", &format!("{words} --lease 1s --time 14s --seed 5eed"))
 }
 
 /// One fault of each family that a careful client withstands.
@@ -19,8 +19,11 @@ fn withstands(recipe: &str) {
 
 #[test]
 fn two_who_read_that_a_row_is_free_both_write_it() {
-    let words = "--runtime local --backend mariadb --recipe mysql-row-lease-read-write --clients 10";
-    let answer = Harness::new().run(&format!("{words} --fault none --lease 1s --time 8s --seed 5eed"));
+    let words = "--backend mariadb --recipe mysql-row-lease-read-write --clients 10";
+    let answer = run_on(
+        "local",
+        &format!("{words} --fault none --lease 1s --time 8s --seed 5eed"),
+    );
     answer.assert_violates("HL001");
 }
 
@@ -48,9 +51,9 @@ mod nightly {
 
     #[test]
     fn a_release_that_does_not_compare_frees_the_next_holders_lease() {
-        let words = "--runtime local --backend mariadb --recipe mysql-row-lease-no-compare --holder naive";
+        let words = "--backend mariadb --recipe mysql-row-lease-no-compare --holder naive";
         let plan = "--fault partition=holder --clients 10 --hold 100ms --lease 1s --time 14s --seed 16";
-        let answer = Harness::new().run(&format!("{words} {plan}"));
+        let answer = run_on("local", &format!("{words} {plan}"));
         answer.assert_violates("HL001");
         assert_eq!(answer.verdict("HL003"), "holds", "tokens would have saved the data");
     }

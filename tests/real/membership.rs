@@ -7,7 +7,7 @@ use harness::cluster::{Cluster, ClusterSpec, NodeCommand, Runtime};
 use harness_workloads::BackendId;
 use serde_json::{Value, json};
 
-use crate::command::{Harness, on_runtimes};
+use crate::command::{Harness, on_runtimes, run_on};
 use crate::machine::{http, plain_servers};
 
 /// Time for what the cluster agrees on in a second, and refuses for five.
@@ -78,10 +78,8 @@ fn the_new_member_of_an_etcd_cluster_is_another_one_and_has_what_the_others_have
 }
 
 fn a_zookeeper_queue_stands_a_leader_that_is_replaced(runtime: &str) {
-    let words = format!(
-        "--runtime {runtime} --backend zk --locks 2 --fault server-replace --lease 1s --window 4s --time 11s --seed 5eed"
-    );
-    let answer = Harness::new().run(&words);
+    let words = "--backend zk --locks 2 --fault server-replace --lease 1s --window 4s --time 11s --seed 5eed";
+    let answer = run_on(runtime, words);
     answer.assert_stands_all_windows();
     let windows = answer.windows().len() as u64;
     assert_eq!(answer.window_sum("servers_replaced"), windows);

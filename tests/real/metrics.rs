@@ -55,7 +55,8 @@ fn a_run_shows_what_goes_on_in_it() {
     until(&mut running, at, |answer| value(answer, "harness_waiting") > Some(0.0));
     until(&mut running, at, |answer| value(answer, "harness_holders") == Some(1.0));
     assert!(get(at, "/").unwrap().starts_with("HTTP/1.1 404"));
-    assert_eq!(running.wait().unwrap().code(), Some(0));
+    send(running.id(), Signal::SIGINT);
+    assert_eq!(running.wait().unwrap().code(), Some(130));
     assert!(get(at, "/metrics").is_err(), "it ends with the run");
 }
 

@@ -3,22 +3,19 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::process::{Child, Stdio};
 
-use crate::command::{Answer, Harness};
-use crate::machine::{free_address, http, until};
+use crate::command::{Answer, Harness, assert_has};
+use crate::machine::{KilledAtDrop, free_address, http, until};
 
 /// `harness proxy`, and where its API is.
 pub struct ProxyProcess {
-    child: Child,
+    child: KilledAtDrop,
     pub api: SocketAddr,
 }
 
 impl ProxyProcess {
     pub fn start_with(harness: &Harness, words: &str) -> Self {
-        let mut command = harness.command(&format!("proxy {words}"));
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        let mut child = child.expect("harness can be started");
+        let mut child = harness.start(&format!("proxy {words}"));
         let mut line = String::new();
         let stdout = child.stdout.take().expect("it is piped");
         BufReader::new(stdout)
@@ -26,23 +23,17 @@ impl ProxyProcess {
             .expect("it says where it is");
         let api = line.trim().rsplit_once("http://").and_then(|(_, at)| at.parse().ok());
         let api = api.unwrap_or_else(|| panic!("it says where it is: {line}"));
+        let child = KilledAtDrop(child);
         Self { child, api }
     }
 
     /// Ends it; what it said on stderr.
     pub fn end(mut self) -> String {
-        self.child.kill().expect("it runs");
+        self.child.0.kill().expect("it runs");
         let mut said = String::new();
-        let stderr = self.child.stderr.as_mut().expect("it is piped");
+        let stderr = self.child.0.stderr.as_mut().expect("it is piped");
         stderr.read_to_string(&mut said).expect("text");
         said
-    }
-}
-
-impl Drop for ProxyProcess {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -61,10 +52,7 @@ fn a_proxy_begins_with_those_of_its_file_and_says_what_is_wrong_with_one() {
     .expect("a file");
     let serving = ProxyProcess::start_with(&harness, "--listen 127.0.0.1:0 --config proxies.json");
     let made = ask(serving.api, "GET", "/proxies/db", "").expect("it serves");
-    assert!(
-        made.contains("db.example:5432") && made.contains(r#""enabled":true"#),
-        "{made}"
-    );
+    assert_has(&made, &["db.example:5432", r#""enabled":true"#]);
     std::fs::write(&file, r#"[{"name":"db"}]"#).expect("a file");
     harness.assert_says(
         "proxy --listen 127.0.0.1:0 --config proxies.json",
@@ -77,33 +65,25 @@ fn a_proxy_begins_with_those_of_its_file_and_says_what_is_wrong_with_one() {
 fn a_run_that_is_poked_says_so_and_is_calm_at_its_end() {
     let harness = Harness::new();
     let api = free_address();
-    let words =
-        format!("run --json --runtime local --backend redis --fault none --lease 1s --time 8s --proxy-api {api}");
-    let mut command = harness.command(&words);
-    let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let running = running.expect("harness can be started");
+    let words = "run --json --runtime local --backend redis --fault none --lease 1s --time 8s";
+    let running = harness.start(&format!("{words} --proxy-api {api}"));
     let toxic = r#"{"type":"latency","attributes":{"latency":30}}"#;
     // granted as soon as the run has its links
     until("a grant by the API", || {
         ask(api, "POST", "/proxies/c0-%3En1/toxics", toxic).is_ok_and(|answer| answer.contains(" 200 "))
     });
-    let answer = Answer::of(running.wait_with_output().expect("it ends"));
+    let answer = Answer::of_child(running);
     answer.assert_exit(0);
+    let changes = "2 manual changes came through the proxy's API";
     let notes = answer.diagnosis["notes"].to_string();
-    assert!(
-        notes.contains("2 manual changes came through the proxy's API"),
-        "{notes}"
-    );
-    assert!(
-        notes.contains("latency_downstream") && notes.contains("reset"),
-        "{notes}"
-    );
+    assert_has(&notes, &[changes, "latency_downstream", "reset"]);
 }
 
 /// Runs whose links are those of a Toxiproxy.
 #[cfg(feature = "toxiproxy")]
 mod nightly {
     use super::*;
+    use crate::command::{assert_lacks, started};
     use crate::machine::until_ok;
 
     fn through_both(words: &str) -> [Answer; 2] {
@@ -150,11 +130,7 @@ mod nightly {
             let words = format!("--runtime local --backend redis --fault {fault} --lease 1s --time 14s --seed b17e");
             let answer = harness.run(&format!("{words} --proxy toxiproxy={}", toxiproxy.api));
             answer.assert_exit(0);
-            assert!(
-                answer.window_sum(counter) > 0,
-                "{fault}: {:#}",
-                answer.diagnosis["effect"]
-            );
+            answer.assert_counted(&[counter]);
         }
     }
 
@@ -180,23 +156,17 @@ mod nightly {
             command.env("DOCKER_HOST", "unix:///nowhere/docker.sock");
             command
         };
+        let doctor = |words: &str| Answer::to(&mut with_own_claims(words)).stdout;
         let words = format!(
             "run --runtime local --backend redis --fault none --time 60s --proxy toxiproxy={}",
             toxiproxy.api
         );
-        let mut running = with_own_claims(&words);
-        let mut running = running
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("harness can be started");
+        let mut running = started(&mut with_own_claims(&words));
         until_ok(|| {
             let is_there = proxies().contains("c0-n1");
             let missing = || format!("the run makes its proxies: {}", proxies());
             is_there.then_some(()).ok_or_else(missing)
         });
-        let doctor =
-            |words: &str| String::from_utf8(with_own_claims(words).output().expect("it runs").stdout).expect("text");
         let living = doctor("doctor --clean");
         assert!(
             !living.contains("removed") && proxies().contains("c0-n1"),
@@ -204,21 +174,13 @@ mod nightly {
         );
         running.kill().expect("it runs");
         running.wait().expect("it ends");
-        let cleaned = doctor("doctor --clean");
-        assert!(
-            cleaned.contains(&format!("on the Toxiproxy at {}", toxiproxy.api)),
-            "{cleaned}"
-        );
-        assert!(
-            !proxies().contains("c0-n1") && proxies().contains("other"),
-            "{}",
-            proxies()
-        );
+        let there = format!("on the Toxiproxy at {}", toxiproxy.api);
+        assert_has(&doctor("doctor --clean"), &[&there]);
+        assert_lacks(&proxies(), &["c0-n1"]);
+        assert_has(&proxies(), &["other"]);
         let again = doctor("doctor");
-        assert!(
-            !again.contains("Toxiproxy at") && again.contains("earlier runs left nothing"),
-            "{again}"
-        );
+        assert_lacks(&again, &["Toxiproxy at"]);
+        assert_has(&again, &["earlier runs left nothing"]);
     }
 
     mod docker {

@@ -11,14 +11,7 @@ const DEAD: u64 = 1_000_000_000;
 /// The history of a run that passed.
 fn history(words: &str) -> Vec<Value> {
     let harness = Harness::new();
-    let output = harness.output(&format!("run --results results {words}"));
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(
-        output.status.code(),
-        Some(0),
-        "{}\n{stderr}",
-        String::from_utf8_lossy(&output.stdout)
-    );
+    harness.answer(&format!("run --results results {words}")).assert_exit(0);
     let text = harness.latest_history();
     let lines = text.lines().skip(1);
     lines.map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use super::proxies::ProxyProcess;
-use crate::command::Harness;
+use crate::command::{Answer, Harness, assert_has, assert_lacks};
 use crate::machine::{http, until};
 
 /// The status of a request that makes a proxy, with these header lines.
@@ -38,8 +38,7 @@ fn a_web_page_cannot_use_the_api_of_the_proxy() {
     );
     assert_eq!(makes_a_proxy(api, &[&host, "Sec-Fetch-Site: cross-site"]), 403);
     assert_eq!(makes_a_proxy(api, &[&host, "User-Agent: Mozilla/5.0"]), 403);
-    let said = proxy.end();
-    assert!(!said.contains("warning"), "{said}");
+    assert_lacks(&proxy.end(), &["warning"]);
 }
 
 #[test]
@@ -59,10 +58,9 @@ fn an_api_with_a_token_wants_it_and_one_without_is_warned_of_where_others_reach_
         makes_a_proxy(api, &[host, "Authorization: Bearer 5f1d0c2b9a8e7f6d"]),
         201
     );
-    let said = proxy.end();
-    assert!(!said.contains("warning"), "{said}");
+    assert_lacks(&proxy.end(), &["warning"]);
     let said = ProxyProcess::start_with(&harness, "--listen 0.0.0.0:0").end();
-    assert!(said.contains("warning") && said.contains("--token-file"), "{said}");
+    assert_has(&said, &["warning", "--token-file"]);
     std::fs::write(&file, "short").unwrap();
     harness.assert_says("proxy --listen 127.0.0.1:0 --token-file token", 2, &[]);
 }
@@ -72,23 +70,24 @@ fn a_run_warns_of_an_api_that_others_reach() {
     let harness = Harness::new();
     let run = |at: &str| {
         let words = format!("run --runtime local --backend redis --fault none --lease 1s --time 7s --proxy-api {at}");
-        let output = harness.output(&words);
-        String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout)
+        harness.answer(&words).said()
     };
     let (said, quiet) = std::thread::scope(|scope| {
         let others_reach = scope.spawn(|| run("0.0.0.0:0"));
         let own = run("127.0.0.1:0");
         (others_reach.join().expect("a run is told"), own)
     });
-    assert!(said.contains("warning: ") && !said.contains("\\nhint"), "{said}");
-    assert!(said.contains("hint: --proxy-api-token-file"), "{said}");
-    assert!(quiet.contains("PASS") && !quiet.contains("warning"), "{quiet}");
+    assert_has(&said, &["warning: ", "hint: --proxy-api-token-file"]);
+    assert_lacks(&said, &["\\nhint"]);
+    assert_has(&quiet, &["PASS"]);
+    assert_lacks(&quiet, &["warning"]);
 }
 
-/// A client that starts a process in a session of its own, with or without its environment, and is a lock that every client always gets.
+/// A client that starts two processes in sessions of their own, the second without its environment, and is a lock that every client always gets.
 const PARENT: &str = r#"
 import json, subprocess, sys
-subprocess.Popen([*sys.argv[2:], "setsid", "sleep", sys.argv[1]], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+for words, length in zip([[], ["env", "-i"]], sys.argv[1:]):
+    subprocess.Popen([*words, "setsid", "sleep", length], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 for line in sys.stdin:
     request = json.loads(line)
     print(json.dumps({"type": "ok", "id": request["id"]}), flush=True)
@@ -105,74 +104,67 @@ fn alive(command: &str) -> Vec<u32> {
     numbers.filter(is_it).collect()
 }
 
-/// A run with such clients, and the command line of what they start.
-fn parents(harness: &Harness, time: &str, sleep: u32, by: &str) -> (Child, String) {
+/// A run with such clients, and the command lines of what they start.
+fn parents(harness: &Harness, time: &str, sleeps: &[u32]) -> (Child, Vec<String>) {
     let client = harness.python("parent.py", PARENT);
     // no other test has the same
-    let length = format!("{sleep}.{}", std::process::id());
+    let length = |sleep: &u32| format!("{sleep}.{}", std::process::id());
+    let lengths: Vec<String> = sleeps.iter().map(length).collect();
     let words = format!("run --quiet --runtime local --backend redis --lease 1s --time {time} --clients 2");
-    let mut command = harness.command(&format!("{words} --client '{client} {length} {by}'"));
+    let mut command = harness.command(&format!("{words} --client '{client} {}'", lengths.join(" ")));
     command.env("TMPDIR", harness.folder.path());
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    (child, format!("sleep {length}"))
+    let sleeps = lengths.iter().map(|length| format!("sleep {length}"));
+    (child, sleeps.collect())
 }
 
 #[test]
-fn what_clients_start_ends_with_the_run() {
+fn what_clients_start_with_and_without_their_environment_ends_with_the_run() {
     let harness = Harness::new();
-    let (mut child, sleeps) = parents(&harness, "7s", 901, "");
-    until("the start", || !alive(&sleeps).is_empty());
+    let (mut child, sleeps) = parents(&harness, "7s", &[901, 903]);
+    until("the start", || sleeps.iter().all(|sleep| !alive(sleep).is_empty()));
     child.wait().unwrap();
-    assert_eq!(alive(&sleeps), Vec::<u32>::new());
-}
-
-#[test]
-fn what_clients_start_without_their_environment_ends_with_the_run() {
-    let harness = Harness::new();
-    let (mut child, sleeps) = parents(&harness, "7s", 903, "env -i");
-    until("the start", || !alive(&sleeps).is_empty());
-    child.wait().unwrap();
-    assert_eq!(alive(&sleeps), Vec::<u32>::new());
+    for sleep in sleeps {
+        assert_eq!(alive(&sleep), Vec::<u32>::new(), "{sleep}");
+    }
 }
 
 #[test]
 fn what_clients_of_a_killed_run_started_is_found_and_removed() {
     let harness = Harness::new();
-    let (mut child, sleeps) = parents(&harness, "60s", 902, "");
+    let (mut child, sleeps) = parents(&harness, "60s", &[902]);
+    let sleeps = sleeps.concat();
     until("the start", || alive(&sleeps).len() > 1);
     child.kill().unwrap();
     child.wait().unwrap();
     // another test may clean at the same time, and takes it away
-    let found = String::from_utf8(harness.output("doctor").stdout).unwrap();
+    let found = harness.answer("doctor").stdout;
     assert!(found.contains(&sleeps) || alive(&sleeps).is_empty(), "{found}");
-    harness.output("doctor --clean");
+    harness.answer("doctor --clean");
     until("the end of what was left", || alive(&sleeps).is_empty());
-    let found = String::from_utf8(harness.output("doctor").stdout).unwrap();
-    assert!(!found.contains(&sleeps), "{found}");
+    assert_lacks(&harness.answer("doctor").stdout, &[&sleeps]);
+}
+
+/// With these variables `harness doctor` says what it does not know, and not that nothing is left.
+fn does_not_know(harness: &Harness, variables: &[(&str, &Path)], unknown: &str) {
+    let mut command = harness.command("doctor");
+    let said = Answer::to(command.envs(variables.iter().copied())).stdout;
+    assert_has(&said, &[unknown]);
+    assert_lacks(&said, &["earlier runs left nothing\n"]);
 }
 
 #[test]
 fn where_the_engine_does_not_answer_nothing_is_said_of_containers() {
     let harness = Harness::new();
-    let mut command = harness.command("doctor");
-    command
-        .env("DOCKER_HOST", "unix:///nowhere/docker.sock")
-        .env("TMPDIR", harness.folder.path());
-    let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
-    assert!(said.contains("unknown  containers and networks"), "{said}");
-    assert!(!said.contains("earlier runs left nothing\n"), "{said}");
+    let nowhere = ("DOCKER_HOST", Path::new("unix:///nowhere/docker.sock"));
+    let variables = [nowhere, ("TMPDIR", harness.folder.path())];
+    does_not_know(&harness, &variables, "unknown  containers and networks");
 }
 
 #[test]
 fn where_the_temporary_folder_cannot_be_read_nothing_is_said_of_runs() {
-    let harness = Harness::new();
-    let mut command = harness.command("doctor");
-    let said = String::from_utf8(command.env("TMPDIR", "/nonexistent").output().unwrap().stdout).unwrap();
-    assert!(
-        said.contains("unknown  processes and folders of runs: /nonexistent"),
-        "{said}"
-    );
-    assert!(!said.contains("earlier runs left nothing\n"), "{said}");
+    let unknown = "unknown  processes and folders of runs: /nonexistent";
+    does_not_know(&Harness::new(), &[("TMPDIR", Path::new("/nonexistent"))], unknown);
 }
 
 #[test]
@@ -196,44 +188,28 @@ fn a_limit_of_processes_is_a_sentence_and_no_panic() {
     std::os::unix::fs::chown(&work, Some(USER), Some(USER)).unwrap();
     let limited = |limit: u32, words: &str| {
         let mut command = Command::new("setpriv");
-        command
-            .args([
-                &format!("--reuid={USER}"),
-                &format!("--regid={USER}"),
-                "--clear-groups",
-                "prlimit",
-            ])
-            .arg(format!("--nproc={limit}:{limit}"))
-            .arg(&program)
-            .args(words.split(' '))
-            .env("TMPDIR", &work)
-            .current_dir(&work);
-        let output = command.output().unwrap();
-        (
-            output.status.code(),
-            String::from_utf8_lossy(&output.stderr).into_owned(),
-        )
+        command.args([&format!("--reuid={USER}"), &format!("--regid={USER}"), "--clear-groups"]);
+        command.arg("prlimit").arg(format!("--nproc={limit}:{limit}"));
+        command.arg(&program).args(words.split(' '));
+        Answer::to(command.env("TMPDIR", &work).current_dir(&work))
     };
-    let (code, said) = limited(3, "doctor");
-    assert_eq!(code, Some(4), "{said}");
-    assert!(said.contains("ulimit -u") && !said.contains("panicked"), "{said}");
+    let is_told = |answer: &Answer| {
+        answer.assert_exit(4);
+        assert_has(&answer.stderr, &["ulimit -u"]);
+        assert_lacks(&answer.stderr, &["panicked"]);
+    };
+    is_told(&limited(3, "doctor"));
 
     // where the limit is met before the proxy, the recorder, the clients and the server, until all can be started
     let run = "run --runtime local --backend redis --time 8s --lease 1s --quiet";
-    let refused: Vec<_> = (3..60)
-        .map(|limit| (limit, limited(limit, run)))
-        .take_while(|(_, (code, _))| !matches!(code, Some(0 | 3)))
+    let refused: Vec<Answer> = (3..60)
+        .map(|limit| limited(limit, run))
+        .take_while(|answer| ![0, 3].contains(&answer.exit))
         .collect();
-    for (limit, (code, said)) in &refused {
-        assert_eq!(*code, Some(4), "{limit}: {said}");
-        assert!(
-            said.contains("ulimit -u") && !said.contains("panicked"),
-            "{limit}: {said}"
-        );
-    }
+    refused.iter().for_each(is_told);
     for words in ["threads", "for the proxy", "history.jsonl", "could not start"] {
-        let met = refused.iter().any(|(_, (_, said))| said.contains(words));
-        assert!(met, "no limit that is met at `{words}`: {refused:?}");
+        let met = refused.iter().any(|answer| answer.stderr.contains(words));
+        assert!(met, "no limit that is met at `{words}`");
     }
     assert!(refused.len() < 57, "a run starts with some limit");
     let left: Vec<_> = std::fs::read_dir(&work)
@@ -260,17 +236,11 @@ fn a_run_with_too_few_open_files_says_so_and_leaves_no_claim() {
             .arg(format!("--nofile={limit}:{limit}"))
             .arg(env!("CARGO_BIN_EXE_harness"));
         let words = "run --runtime local --backend redis --time 10s --lease 1s --quiet";
-        command
-            .args(words.split(' '))
-            .env("TMPDIR", &temporary)
-            .current_dir(harness.folder.path());
-        let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(4), "{limit}: {said}");
-        assert!(
-            said.contains("open file") && !said.contains("panicked"),
-            "{limit}: {said}"
-        );
+        command.args(words.split(' ')).env("TMPDIR", &temporary);
+        let refused = Answer::to(command.current_dir(harness.folder.path()));
+        refused.assert_exit(4);
+        assert_has(&refused.stderr, &["open file"]);
+        assert_lacks(&refused.stderr, &["panicked"]);
         let left: Vec<_> = std::fs::read_dir(&temporary)
             .unwrap()
             .flatten()
@@ -284,6 +254,7 @@ mod docker {
     use nix::sys::signal::Signal;
 
     use super::*;
+    use crate::command::started;
     use crate::machine::{docker, send};
 
     #[test]
@@ -316,14 +287,14 @@ mod docker {
         let labels = "--label harness.run=elsewhere --label harness.owner=1-1-1-1";
         let network = docker(&format!("network create {labels} {name}"));
         assert!(!network.is_empty());
-        let cleaned = String::from_utf8(harness.output("doctor --clean").stdout).unwrap();
+        let cleaned = harness.answer("doctor --clean").stdout;
         let listed = || docker(&format!("network ls --quiet --filter name={name}"));
         let there = listed();
-        let all = String::from_utf8(harness.output("doctor --clean --all").stdout).unwrap();
+        let all = harness.answer("doctor --clean --all").stdout;
         let after = listed();
         docker(&format!("network rm {name}"));
-        assert!(cleaned.contains("cannot be seen from here"), "{cleaned}");
-        assert!(!cleaned.contains("earlier runs left nothing\n"), "{cleaned}");
+        assert_has(&cleaned, &["cannot be seen from here"]);
+        assert_lacks(&cleaned, &["earlier runs left nothing\n"]);
         assert!(!there.is_empty() && after.is_empty(), "{all}");
     }
 
@@ -349,19 +320,10 @@ mod docker {
         }
         let listed = |what: &str| docker(&format!("{what} --quiet --filter label={run}"));
         let containers = listed("ps --all");
-        let cleaning: Vec<Child> = (0..3)
-            .map(|_| {
-                harness
-                    .command("doctor --clean")
-                    .stdout(Stdio::piped())
-                    .spawn()
-                    .unwrap()
-            })
-            .collect();
+        let cleaning: Vec<Child> = (0..3).map(|_| harness.start("doctor --clean")).collect();
         for one in cleaning {
-            let output = one.wait_with_output().unwrap();
-            let said = String::from_utf8_lossy(&output.stdout);
-            assert_eq!(output.status.code(), Some(0), "{containers}: {said}");
+            let answer = Answer::of_child(one);
+            assert_eq!(answer.exit, 0, "{containers}: {}", answer.said());
         }
         assert_eq!(listed("ps --all"), "");
         assert_eq!(listed("network ls"), "");
@@ -385,11 +347,11 @@ mod docker {
             command
                 .current_dir(harness.folder.path())
                 .env("TMPDIR", harness.folder.path());
-            command.stdin(Stdio::null()).stdout(Stdio::piped());
+            command.stdin(Stdio::null());
             command
         };
         let words = "run --quiet --runtime docker --backend redis --lease 1s --time 60s --results results";
-        let mut child = within(words).spawn().unwrap();
+        let mut child = started(&mut within(words));
         let latest = harness.results().join("latest");
         let there = || {
             let run = std::fs::read_link(&latest).unwrap_or_default();
@@ -404,16 +366,16 @@ mod docker {
         send(killed, Signal::SIGKILL);
         child.wait().unwrap();
         // another test may clean at the same time, and takes it away
-        let told = String::from_utf8(within("doctor").output().unwrap().stdout).unwrap();
+        let told = Answer::to(&mut within("doctor")).stdout;
         assert!(
             told.contains("cannot be seen from here") || there().is_empty(),
             "{told}"
         );
         let mut clean = harness.command("doctor --clean");
-        let cleaned = String::from_utf8(clean.env("TMPDIR", harness.folder.path()).output().unwrap().stdout).unwrap();
+        let cleaned = Answer::to(clean.env("TMPDIR", harness.folder.path())).stdout;
         if cleaned.contains("cannot be seen from here") {
             // this is no machine's first namespace either
-            harness.output("doctor --clean --all");
+            harness.answer("doctor --clean --all");
         }
         until("the end of what was left", || there().is_empty());
         assert!(

@@ -4,9 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use serde_json::Value;
-
-use crate::command::{Answer, Harness, again, assert_says, give_away};
+use crate::command::{Answer, Harness, again, assert_has, assert_lacks, assert_says, give_away};
 
 fn with_file(text: &str) -> Harness {
     let harness = Harness::new();
@@ -15,27 +13,18 @@ fn with_file(text: &str) -> Harness {
 }
 
 const TOML: &str =
-    "backend = \"redis\"\nruntime = \"local\"\nlease = \"1s\"\n\n[profile.short]\ntime = \"7s\"\nclients = 3\n";
+    "backend = \"redis\"\nruntime = \"simulated\"\nlease = \"1s\"\n\n[profile.short]\ntime = \"7s\"\nclients = 3\n";
 
 #[test]
 fn every_value_is_shown_with_where_it_comes_from() {
     let harness = with_file(TOML);
     let mut command = harness.command("run --show-config --json --profile short --clients 4");
-    let output = command
-        .env("HARNESS_HOLD", "25ms")
-        .output()
-        .expect("harness can be started");
-    let options: Value = serde_json::from_slice(&output.stdout).expect("it prints JSON");
+    let options = Answer::to(command.env("HARNESS_HOLD", "25ms")).diagnosis;
     let of = |name: &str| {
-        let mut found = options
-            .as_array()
-            .expect("a list")
-            .iter()
-            .filter(|option| option["option"] == name);
-        found
-            .next()
-            .map(|option| format!("{} {}", option["value"], option["from"]))
-            .expect("every option is shown")
+        let mut options = options.as_array().expect("a list").iter();
+        let option = options.find(|option| option["option"] == name);
+        let option = option.expect("every option is shown");
+        format!("{} {}", option["value"], option["from"])
     };
     assert_eq!(of("clients"), "\"4\" \"flag\"");
     assert_eq!(of("time"), "\"7s\" \"profile\"");
@@ -53,21 +42,10 @@ fn a_hunt_and_a_suite_say_that_a_variable_sets_nothing_for_them() {
         "hunt --runtime simulated --backend redis --experiments 1 --seed 1",
         "suite suite.toml --dry-run",
     ] {
-        let said = |variable: &str| {
-            let output = harness
-                .command(words)
-                .env(variable, "3s")
-                .output()
-                .expect("harness starts");
-            String::from_utf8_lossy(&output.stderr).into_owned()
-        };
-        let warned = said("HARNESS_LEASE");
-        assert!(
-            warned.contains("warning: only `harness run` reads HARNESS_LEASE"),
-            "{warned}"
-        );
-        assert!(warned.contains("hint: --set lease=VALUE"), "{warned}");
-        assert!(!said("HARNESS_CHROMIUM").contains("warning"));
+        let said = |variable: &str| Answer::to(harness.command(words).env(variable, "3s")).stderr;
+        let warning = "warning: only `harness run` reads HARNESS_LEASE";
+        assert_has(&said("HARNESS_LEASE"), &[warning, "hint: --set lease=VALUE"]);
+        assert_lacks(&said("HARNESS_CHROMIUM"), &["warning"]);
     }
 }
 
@@ -82,12 +60,10 @@ fn a_run_takes_what_the_file_says_and_its_words_make_it_again_without_the_file()
         (&3.into(), &7000.into(), &1000.into())
     );
     let again = again(run);
-    assert!(again.contains("--no-config"), "{again}");
-    let again = Answer::of(Harness::new().output(&format!("{again} --dry-run --json")));
-    let first = Answer::of(harness.output(&format!(
-        "run --profile short --dry-run --json --seed {}",
-        run["seed"].as_str().unwrap()
-    )));
+    assert_has(&again, &["--no-config"]);
+    let again = Harness::new().answer(&format!("{again} --dry-run --json"));
+    let seed = run["seed"].as_str().unwrap();
+    let first = harness.run(&format!("--profile short --dry-run --seed {seed}"));
     assert_eq!(again.diagnosis, first.diagnosis, "the same plan");
 }
 
@@ -108,17 +84,13 @@ fn a_file_above_is_found_in_a_repository_and_not_elsewhere() {
     fs::create_dir(&below).expect("a folder can be made");
     let lease = || {
         let mut command = harness.command("run --backend redis --show-config");
-        let output = command.current_dir(&below).output().expect("harness can be started");
-        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-        shown
-            .lines()
-            .find(|line| line.starts_with("lease "))
-            .unwrap()
-            .to_owned()
+        let shown = Answer::to(command.current_dir(&below)).stdout;
+        let line = shown.lines().find(|line| line.starts_with("lease "));
+        line.unwrap().to_owned()
     };
-    assert!(lease().contains("default"), "{}", lease());
+    assert_has(&lease(), &["default"]);
     fs::create_dir(harness.folder.path().join(".git")).expect("a folder can be made");
-    assert!(lease().contains("harness.toml:3"), "{}", lease());
+    assert_has(&lease(), &["harness.toml:3"]);
 }
 
 #[test]
@@ -157,17 +129,19 @@ fn a_variable_that_is_misspelt_or_invalid_is_refused_with_its_name() {
     }
 }
 
+/// A history with violations.
+const SAMPLE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/checkers/tests/golden/hl001_stale_holder.jsonl"
+);
+
 #[test]
 fn a_history_is_checked_on_stdin_compressed_and_through_a_pipe_as_a_file_is() {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/checkers/tests/golden/hl001_stale_holder.jsonl"
-    );
+    let path = SAMPLE;
     let harness = Harness::new();
     let mut command = harness.command("check - --json");
-    let stdin = command.stdin(fs::File::open(path).expect("the sample is there"));
-    let stdin = Answer::of(stdin.output().expect("harness can be started"));
-    let file = Answer::of(harness.output(&format!("check {path} --json")));
+    let stdin = Answer::to(command.stdin(fs::File::open(path).expect("the sample is there")));
+    let file = harness.answer(&format!("check {path} --json"));
     stdin.assert_exit(1);
     let gzip = Command::new("gzip")
         .args(["--stdout", path])
@@ -175,12 +149,12 @@ fn a_history_is_checked_on_stdin_compressed_and_through_a_pipe_as_a_file_is() {
         .expect("gzip is here");
     let compressed = harness.folder.path().join("history.jsonl.gz");
     fs::write(&compressed, gzip.stdout).expect("it can be written");
-    let compressed = Answer::of(harness.output("check history.jsonl.gz --json"));
+    let compressed = harness.answer("check history.jsonl.gz --json");
     let pipe = harness.folder.path().join("history.pipe");
     let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is here");
     assert!(made.success());
     let writer = std::thread::spawn(move || fs::write(&pipe, fs::read(path).expect("the sample is there")));
-    let piped = Answer::of(harness.output("check history.pipe --json"));
+    let piped = harness.answer("check history.pipe --json");
     writer
         .join()
         .expect("it does not panic")
@@ -200,36 +174,28 @@ fn a_history_is_checked_on_stdin_compressed_and_through_a_pipe_as_a_file_is() {
 
 #[test]
 fn a_byte_order_mark_is_no_part_of_a_history_a_suite_or_a_configuration() {
-    let golden = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/checkers/tests/golden/hl001_stale_holder.jsonl"
-    );
     let marked = |text: &str| format!("\u{feff}{text}");
     let harness = with_file(&marked(TOML));
     let write =
         |name: &str, text: &str| fs::write(harness.folder.path().join(name), marked(text)).expect("it can be written");
     write(
         "history.jsonl",
-        &fs::read_to_string(golden).expect("the sample is there"),
+        &fs::read_to_string(SAMPLE).expect("the sample is there"),
     );
     for words in ["check history.jsonl --json", "check - --json"] {
         let mut command = harness.command(words);
         let stdin = fs::File::open(harness.folder.path().join("history.jsonl")).expect("it was written");
-        let answer = Answer::of(command.stdin(stdin).output().expect("harness can be started"));
+        let answer = Answer::to(command.stdin(stdin));
         answer.assert_exit(1);
-        let file = Answer::of(harness.output(&format!("check {golden} --json")));
+        let file = harness.answer(&format!("check {SAMPLE} --json"));
         assert_eq!(
             answer.finding("HL001")["violations"],
             file.finding("HL001")["violations"]
         );
     }
     harness.assert_says("check --online history.jsonl", 1, &[]);
-    let options = Answer::of(harness.output("run --show-config --json --profile short"));
-    assert!(
-        options.diagnosis.to_string().contains(r#""value":"7s""#),
-        "{}",
-        options.diagnosis
-    );
+    let options = harness.run("--show-config --profile short").diagnosis;
+    assert_has(&options.to_string(), &[r#""value":"7s""#]);
     write(
         "two.toml",
         "[[row]]\nname = \"one\"\nbackend = \"redis\"\nruntime = \"simulated\"\n",
@@ -253,11 +219,8 @@ fn output_that_cannot_be_written_changes_the_exit_code_and_a_closed_pipe_does_no
 fn completions_and_pages_are_made_for_every_command() {
     let harness = Harness::new();
     for shell in ["bash", "zsh", "fish"] {
-        let script = harness.output(&format!("completions {shell}"));
-        assert!(
-            String::from_utf8_lossy(&script.stdout).contains("herd-limit"),
-            "{shell}"
-        );
+        let script = harness.answer(&format!("completions {shell}"));
+        assert!(script.stdout.contains("herd-limit"), "{shell}");
     }
     harness.assert_says("man --output pages", 0, &[]);
     for page in ["harness.1", "harness-run.1", "harness-suite.1"] {

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::command::{Answer, Harness};
-use crate::machine::{free_address, said, succeeds};
+use crate::command::{Answer, Harness, assert_has};
+use crate::machine::{free_address, succeeds};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stores");
 
@@ -160,12 +160,8 @@ fn a_postgres_that_was_running_is_tested_and_left_as_it_was() {
         (answer, report)
     };
     let (refused, _) = run("--window 3s --time 12s --fault partition", "");
-    assert_eq!(refused.exit, 2, "{}", refused.stderr);
-    assert!(
-        refused.stderr.contains("the tables accounts") && refused.stderr.contains("--yes"),
-        "{}",
-        refused.stderr
-    );
+    refused.assert_exit(2);
+    assert_has(&refused.stderr, &["the tables accounts", "--yes"]);
 
     let (answer, report) = run("--window 3s --time 12s --fault partition --yes", "");
     answer.assert_exit(0);
@@ -214,7 +210,7 @@ mod nightly {
                 "--runtime docker --time 24s --hold 300ms --fault server-kill --seed 1",
                 "",
             );
-            assert_eq!(killed.exit, 1, "{}\n{:#}", killed.stderr, killed.diagnosis);
+            killed.assert_exit(1);
         }
     }
 
@@ -222,8 +218,7 @@ mod nightly {
     fn a_server_that_forgot_its_locks_and_a_holder_that_went_on_are_found() {
         let _removed = Removed;
         let words = "--runtime local --time 24s --hold 300ms --fault server-kill --seed 1";
-        let killed = run(words, "");
-        assert_eq!(killed.exit, 1, "{}\n{:#}", killed.stderr, killed.diagnosis);
+        run(words, "").assert_exit(1);
         let went_on = run("--runtime local --time 24s --hold 4s --seed 1", "--broken");
         went_on.assert_verdict("HL001", "violated");
     }
@@ -235,12 +230,11 @@ mod nightly {
         paused.assert_exit(0);
         let harness = Harness::new();
         let backend = store().join("http-lock.toml");
-        let checked = harness.output(&format!(
+        let checked = harness.answer(&format!(
             "client-check --backend {} --runtime local --lease 2s 'python3 {SOURCE}/http_lock.py'",
             backend.display()
         ));
-        let told = said(&checked);
-        assert_eq!(checked.status.code(), Some(0), "{told}");
-        assert!(String::from_utf8_lossy(&checked.stdout).contains("0 wrong"), "{told}");
+        checked.assert_exit(0);
+        assert_has(&checked.stdout, &["0 wrong"]);
     }
 }

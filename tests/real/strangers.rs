@@ -31,7 +31,7 @@ fn all_hold(runtime: &str, strangers: &[Stranger<'_>]) {
     with_each(runtime, strangers, |(lock, options)| {
         let time = if options.contains("--time") { "" } else { "--time 9s" };
         let answer = run(runtime, lock, "", &format!("{time} --hold 50ms {options}"));
-        assert_eq!(answer.exit, 0, "{lock}: {}\n{:#}", answer.stderr, answer.diagnosis);
+        answer.assert_exit(0);
     });
 }
 

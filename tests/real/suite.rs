@@ -3,16 +3,13 @@
 
 use serde_json::Value;
 
-use crate::command::Harness;
+use crate::command::{Harness, assert_has, texts};
 
 /// The rows of the truth table that these words choose come out as written; their names.
 fn come_out_as_written(words: &str) -> Vec<String> {
     let table = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suites/truth-table.toml");
-    let (exit, record, stderr) = Harness::new().printed(&format!("suite --json {table} {words}"));
-    assert_eq!(exit, 0, "{stderr}");
-    let rows = record["rows"].as_array().expect("a record has rows");
-    let names = rows.iter().filter_map(|row| row["name"].as_str());
-    names.map(str::to_owned).collect()
+    let record = Harness::new().printed(&format!("suite --json {table} {words}"), 0);
+    texts(&record["rows"], "name").into_iter().map(str::to_owned).collect()
 }
 
 /// Rows by their whole names.
@@ -49,21 +46,19 @@ fn the_truth_table_of_redis_comes_out_as_written_on_models() {
 fn a_violation_that_is_not_expected_fails_the_suite_and_a_canary_that_sings_does_not() {
     let harness = Harness::new();
     let file = two_rows(&harness, "local", "expect = { HL004 = \"holds\" }\nretries = 3");
-    let (exit, record, stderr) = harness.printed(&format!("suite --json {file} --jobs 2"));
-    assert_eq!(exit, 1, "{stderr}");
-    assert_eq!(record["rows"][0]["judged"], "as-expected", "{stderr}");
-    let herd = &record["rows"][1];
-    assert_eq!(herd["judged"], "unexpected");
+    let ended = harness.answer(&format!("suite --json {file} --jobs 2"));
+    ended.assert_exit(1);
+    let rows = &ended.diagnosis["rows"];
+    assert_eq!(texts(rows, "judged"), ["as-expected", "unexpected"], "{}", ended.stderr);
     assert_eq!(
-        herd["attempts"].as_array().map(Vec::len),
+        rows[1]["attempts"].as_array().map(Vec::len),
         Some(1),
         "a violation is never tried away"
     );
-    assert!(stderr.contains("HL004 is violated"), "{stderr}");
+    assert_has(&ended.stderr, &["HL004 is violated"]);
 
-    let file = two_rows(&harness, "local", "expect = { HL004 = \"holds\" }\ncanary = true");
-    let (exit, _, stderr) = harness.printed(&format!("suite --json {file} --filter herd"));
-    assert_eq!(exit, 0, "{stderr}");
+    let file = two_rows(&harness, "simulated", "expect = { HL004 = \"holds\" }\ncanary = true");
+    harness.printed(&format!("suite --json {file} --filter herd"), 0);
 }
 
 #[test]
@@ -72,18 +67,10 @@ fn shards_run_apart_join_to_the_suite_and_a_missing_one_is_no_pass() {
     let file = two_rows(&harness, "simulated", "expect = { HL004 = \"violated\" }");
     for shard in ["1/2", "2/2"] {
         let results = format!("shard-{}", &shard[..1]);
-        let words = format!("suite --json {file} --shard {shard} --results {results}");
-        let (exit, _, stderr) = harness.printed(&words);
-        assert_eq!(exit, 0, "{stderr}");
+        harness.printed(&format!("suite --json {file} --shard {shard} --results {results}"), 0);
     }
-    let (exit, joined, stderr) = harness.printed("suite --json --merge shard-1 shard-2");
-    assert_eq!(exit, 0, "{stderr}");
-    let names: Vec<&str> = joined["rows"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(|row| row["name"].as_str())
-        .collect();
+    let joined = harness.printed("suite --json --merge shard-1 shard-2", 0);
+    let names = texts(&joined["rows"], "name");
     assert_eq!(names, ["holds", "herd"], "in the order of the file");
     let joint = harness.folders_with("suite.json").remove(0);
     let run = joined["rows"][1]["attempts"][0]["run"]
@@ -106,17 +93,13 @@ fn shards_run_apart_join_to_the_suite_and_a_missing_one_is_no_pass() {
     }
     let index = std::fs::read_to_string(harness.results().join("index.html")).unwrap();
     let name = joint.file_name().unwrap().to_string_lossy();
-    assert!(
-        index.contains(&format!("href=\"{name}/index.html\"")),
-        "the index lists it"
-    );
+    assert_has(&index, &[&format!("href=\"{name}/index.html\"")]);
 
     // one of the two has rows, unless chance put both into the other
-    let alone = ["shard-1", "shard-2"].map(|shard| harness.printed(&format!("suite --json --merge {shard}")));
-    for (exit, joined, stderr) in alone {
-        let rows = joined["rows"].as_array().unwrap();
-        let missing = rows.iter().any(|row| row["judged"] == "not-run");
-        assert_eq!(exit == 4, missing, "{stderr}");
+    for shard in ["shard-1", "shard-2"] {
+        let alone = harness.answer(&format!("suite --json --merge {shard}"));
+        let missing = texts(&alone.diagnosis["rows"], "judged").contains(&"not-run");
+        assert_eq!(alone.exit == 4, missing, "{}", alone.stderr);
     }
 }
 
@@ -131,8 +114,7 @@ fn each_row_has_many_seeds_on_models_and_one_that_is_not_as_expected_is_kept() {
     std::fs::write(&path, text).expect("a suite can be written");
     let file = path.display().to_string();
     let words = format!("suite --json {file} --seeds 5");
-    let (exit, record, stderr) = harness.printed(&format!("{words} --set runtime=simulated --set seed=5eed"));
-    assert_eq!(exit, 1, "{stderr}");
+    let record = harness.printed(&format!("{words} --set runtime=simulated --set seed=5eed"), 1);
     let [holds, one, no_expiry] = record["rows"].as_array().expect("rows").as_slice() else {
         panic!("{record}")
     };

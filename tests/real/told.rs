@@ -1,7 +1,6 @@
 //! What a run leaves for those who were not there: its folder, its page, the index, and GitHub's summary.
 
-use crate::command::Harness;
-use crate::machine::said;
+use crate::command::{Answer, Harness, assert_has};
 
 const FAILING: &str = "run --runtime local --backend zk --holder naive --fault partition=holder --lease 1s --window 2500ms --time 9s --seed 5eed --results results";
 
@@ -13,65 +12,47 @@ fn a_failing_run_leaves_its_page_and_all_that_it_tells() {
     command
         .env("GITHUB_ACTIONS", "true")
         .env("GITHUB_STEP_SUMMARY", &summary);
-    let output = command.output().unwrap();
-    let (stdout, stderr) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert_eq!(output.status.code(), Some(1), "{stdout}\n{stderr}");
+    let Answer {
+        exit, stdout, stderr, ..
+    } = Answer::to(&mut command);
+    assert_eq!(exit, 1, "{stdout}\n{stderr}");
 
     let folder = std::fs::canonicalize(harness.results().join("latest")).unwrap();
     let name = folder.file_name().unwrap().to_string_lossy().into_owned();
     let read =
         |file: &str| std::fs::read_to_string(folder.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
-    assert!(
-        stdout.contains(&format!("report        results/{name}/report.html#HL001-1")),
-        "{stdout}"
-    );
+    assert_has(&stdout, &[&format!("report        results/{name}/report.html#HL001-1")]);
 
-    let page = read("report.html");
-    assert!(page.contains(r#"id="HL001-1""#) && page.contains("two clients held"));
-    assert!(
-        page.contains(r#"rect class="hold""#),
-        "the drawing is in the page itself"
-    );
+    // the drawing is in the page itself
+    let parts = [r#"id="HL001-1""#, "two clients held", r#"rect class="hold""#];
+    assert_has(&read("report.html"), &parts);
     let junit = read("junit.xml");
     let document = roxmltree::Document::parse(&junit).unwrap();
     let mut failures = document.descendants().filter(|node| node.has_tag_name("failure"));
     assert!(failures.any(|failure| failure.attribute("type") == Some("stale-holder")));
     assert!(read("summary.md").starts_with("## ❌ FAIL: zk / zk-predecessor-watch naive / partition=holder"));
-    let log = read("harness.log");
-    for part in [
+    let lines = [
         "cluster ready",
         "control passed",
         "partition 1",
         "healed 1",
         "FAIL  zk / ",
-    ] {
-        assert!(log.contains(part), "{part} is not in harness.log:\n{log}");
-    }
+    ];
+    assert_has(&read("harness.log"), &lines);
     let run: serde_json::Value = serde_json::from_str(&read("run.json")).unwrap();
-    assert!(
-        run["machine"]
-            .as_str()
-            .is_some_and(|machine| machine.starts_with("linux "))
-    );
+    assert!(run["machine"].as_str().unwrap().starts_with("linux "), "{run:#}");
     assert_eq!(run["argv"][1], "run");
 
-    assert!(
-        stderr.contains("::group::harness ") && stderr.contains("::endgroup::"),
-        "{stderr}"
-    );
+    assert_has(&stderr, &["::group::harness ", "::endgroup::"]);
     let annotations: Vec<&str> = stderr.lines().filter(|line| line.starts_with("::error ")).collect();
     assert!((1..=5).contains(&annotations.len()), "{annotations:#?}");
-    assert!(annotations[0].contains("HL001-1") && annotations[0].contains("two clients held"));
+    assert_has(annotations[0], &["HL001-1", "two clients held"]);
     assert_eq!(
         std::fs::read_to_string(&summary).unwrap().trim_end(),
         read("summary.md").trim_end()
     );
 
-    let index = std::fs::read_to_string(harness.results().join("index.html")).unwrap();
-    assert!(index.contains(&format!("href=\"{name}/report.html\"")));
+    assert_has(&read("../index.html"), &[&format!("href=\"{name}/report.html\"")]);
     assert!(
         harness::store::only_ours(&folder).is_some(),
         "there is a file in {} that retention does not know; name it in src/store/retention.rs",
@@ -86,7 +67,7 @@ fn a_run_that_could_not_be_made_leaves_a_page_that_says_why() {
     harness.assert_says(words, 4, &[]);
     let folder = harness.results().join("latest");
     let page = std::fs::read_to_string(folder.join("report.html")).unwrap();
-    assert!(page.contains("! ERROR") && page.contains("not found"), "{page}");
+    assert_has(&page, &["! ERROR", "not found"]);
     let junit = std::fs::read_to_string(folder.join("junit.xml")).unwrap();
     let document = roxmltree::Document::parse(&junit).unwrap();
     let mut errors = document.descendants().filter(|node| node.has_tag_name("error"));
@@ -103,7 +84,7 @@ fn passing_runs_beyond_those_to_keep_are_removed() {
     let kept = harness::store::runs(&harness.results());
     assert_eq!(kept.len(), 1, "{kept:?}");
     let index = std::fs::read_to_string(harness.results().join("index.html")).unwrap();
-    assert!(index.contains(&kept[0]));
+    assert_has(&index, &[&kept[0]]);
 }
 
 mod browser {
@@ -113,15 +94,11 @@ mod browser {
     #[test]
     fn the_page_of_a_real_failure_is_drawn_as_it_is_linked() {
         let harness = Harness::new();
-        let output = harness.output(FAILING);
-        let stdout = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-        let pointer = stdout
-            .lines()
-            .find_map(|line| line.trim().strip_prefix("report "))
-            .unwrap()
-            .trim();
-        let (path, place) = pointer.split_once('#').unwrap();
+        let failed = harness.answer(FAILING);
+        failed.assert_exit(1);
+        let mut lines = failed.stdout.lines();
+        let pointer = lines.find_map(|line| line.trim().strip_prefix("report ")).unwrap();
+        let (path, place) = pointer.trim().split_once('#').unwrap();
         let mut page = BrowserPage::new();
         page.open(&harness.folder.path().join(path), &format!("#{place}"));
         page.wait("document.querySelector('.current')?.id === 'HL001-1'");
@@ -133,10 +110,8 @@ mod browser {
             for (let at = 0; at < d.length; at += 4) if (d[at] === r && d[at + 1] === g && d[at + 2] === b) held++; \
             return held > 200; })()";
         page.wait(drawn);
-        let sentence = stdout
-            .lines()
-            .find_map(|line| line.strip_prefix("x HL001-1  "))
-            .unwrap();
+        let mut lines = failed.stdout.lines();
+        let sentence = lines.find_map(|line| line.strip_prefix("x HL001-1  ")).unwrap();
         let title = page.value("document.querySelector('h1').innerText");
         assert_eq!(
             title,

@@ -10,142 +10,38 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What stands on what in `src/`: a module may import only from those named behind it.
-const LAYERS: &[(&str, &[&str])] = &[
-    ("allocator", &[]),
-    ("limits", &[]),
-    ("installing", &[]),
-    ("adapters", &["installing"]),
-    ("clock", &[]),
-    ("exit", &[]),
-    ("evidence", &[]),
-    ("own_delays", &[]),
-    ("ownership", &[]),
-    ("process", &[]),
-    ("wall_clock", &[]),
-    ("disks", &[]),
-    ("event", &[]),
-    ("kube", &["clock"]),
-    (
-        "cluster",
-        &[
-            "clock",
-            "disks",
-            "installing",
-            "limits",
-            "ownership",
-            "process",
-            "wall_clock",
-        ],
-    ),
-    ("backends", &["cluster", "limits", "clock", "process"]),
-    ("config", &["backends", "cluster", "limits"]),
-    ("client_role", &[]),
-    (
-        "faults",
-        &[
-            "config",
-            "client_role",
-            "cluster",
-            "backends",
-            "clock",
-            "disks",
-            "evidence",
-            "limits",
-            "wall_clock",
-        ],
-    ),
-    ("plan", &["faults", "config", "backends"]),
-    (
-        "run",
-        &[
-            "adapters",
-            "backends",
-            "plan",
-            "faults",
-            "client_role",
-            "cluster",
-            "config",
-            "event",
-            "evidence",
-            "clock",
-            "disks",
-            "limits",
-            "own_delays",
-            "process",
-            "wall_clock",
-        ],
-    ),
-    (
-        "simulated",
-        &[
-            "backends",
-            "clock",
-            "cluster",
-            "config",
-            "exit",
-            "faults",
-            "plan",
-            "process",
-            "run",
-            "wall_clock",
-        ],
-    ),
-    (
-        "in_virtual_time",
-        &[
-            "backends",
-            "clock",
-            "cluster",
-            "config",
-            "event",
-            "faults",
-            "limits",
-            "process",
-            "run",
-            "simulated",
-            "wall_clock",
-        ],
-    ),
-    ("store", &["backends", "cluster", "own_delays"]),
-    ("report", &["store", "exit", "evidence", "client_role"]),
-    ("ui", &["event", "report"]),
-    ("suite", &["config", "report", "exit"]),
-    (
-        "hunt",
-        &[
-            "backends", "cluster", "config", "evidence", "exit", "faults", "plan", "report",
-        ],
-    ),
-    ("survey", &["adapters", "hunt", "report", "store"]),
-    (
-        "cli",
-        &[
-            "adapters",
-            "backends",
-            "run",
-            "simulated",
-            "plan",
-            "faults",
-            "cluster",
-            "config",
-            "event",
-            "evidence",
-            "exit",
-            "limits",
-            "store",
-            "report",
-            "ui",
-            "ownership",
-            "process",
-            "suite",
-            "survey",
-            "hunt",
-            "in_virtual_time",
-            "kube",
-        ],
-    ),
-];
+/// What stands on what in `src/`: a module may import only from those behind its colon.
+const LAYERS: &str = "\
+allocator:
+limits:
+installing:
+adapters: installing
+clock:
+exit:
+evidence:
+own_delays:
+ownership:
+process:
+wall_clock:
+disks:
+event:
+kube: clock
+cluster: clock disks installing limits ownership process wall_clock
+backends: cluster limits clock process
+config: backends cluster limits
+client_role:
+faults: config client_role cluster backends clock disks evidence limits wall_clock
+plan: faults config backends
+run: adapters backends plan faults client_role cluster config event evidence clock disks limits own_delays process wall_clock
+simulated: backends clock cluster config exit faults plan process run wall_clock
+in_virtual_time: backends clock cluster config event faults limits process run simulated wall_clock
+store: backends cluster own_delays
+report: store exit evidence client_role
+ui: event report
+suite: config report exit
+hunt: backends cluster config evidence exit faults plan report
+survey: adapters hunt report store
+cli: adapters backends run simulated plan faults cluster config event evidence exit limits store report ui ownership process suite survey hunt in_virtual_time kube";
 
 /// Modules that take no clock, draw no chance of their own and touch no files.
 const PURE: &[&str] = &[
@@ -185,6 +81,15 @@ impl Source {
     /// What stands before the unit tests.
     fn code(&self) -> &str {
         self.text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default()
+    }
+
+    /// What is found in the lines of this text of the file, each with its place.
+    fn complaints(&self, text: &str, find: impl Fn(&str) -> Vec<String>) -> Vec<String> {
+        let lines = (1..).zip(text.lines());
+        let complaints = lines.flat_map(|(number, line)| find(line).into_iter().map(move |what| (number, what)));
+        complaints
+            .map(|(number, what)| format!("{}:{number}: {what}", self.name()))
+            .collect()
     }
 }
 
@@ -307,40 +212,36 @@ fn nothing_unfinished_and_nothing_forbidden_stays() {
         (concat!("mod ", "util"), "a name that says what lives there"),
         (concat!("mod ", "helper"), "a name that says what lives there"),
     ];
-    let mut complaints = Vec::new();
-    for source in sources() {
-        for (number, line) in source.text.lines().enumerate() {
-            for (word, instead) in banned {
-                if line.contains(word) {
-                    complaints.push(format!("{}:{}: `{word}`: {instead}", source.name(), number + 1));
-                }
-            }
-        }
-    }
-    assert_none(complaints);
+    let find = |line: &str| -> Vec<String> {
+        let found = banned.iter().filter(|(word, _)| line.contains(word));
+        found.map(|(word, instead)| format!("`{word}`: {instead}")).collect()
+    };
+    let sources = sources();
+    let complaints = sources.iter().flat_map(|source| source.complaints(&source.text, find));
+    assert_none(complaints.collect());
 }
 
 #[test]
 fn a_module_imports_only_what_stands_below_it() {
+    let layers = LAYERS.lines().map(|line| line.split_once(':').unwrap());
+    let layers: BTreeMap<&str, &str> = layers.collect();
     let mut complaints = Vec::new();
     for source in sources().iter().filter(|source| source.path.starts_with("src")) {
         let Some(module) = module_of(&source.path) else {
             continue;
         };
-        let layer = LAYERS.iter().find(|(name, _)| *name == module);
-        let (_, below) = layer.unwrap_or_else(|| panic!("src/{module} has no layer: give it one in {}", file!()));
-        for (number, line) in source.code().lines().enumerate() {
-            for imported in imports(line) {
-                let known = LAYERS.iter().any(|(name, _)| *name == imported);
-                if known && imported != module && !below.contains(&imported) {
-                    complaints.push(format!(
-                        "{}:{}: `{module}` may not know `{imported}`",
-                        source.name(),
-                        number + 1
-                    ));
-                }
-            }
-        }
+        let below = layers.get(&*module);
+        let below = below.unwrap_or_else(|| panic!("src/{module} has no layer: give it one in {}", file!()));
+        let is_forbidden = |imported: &&str| {
+            let is_below = below.split(' ').any(|name| name == *imported);
+            layers.contains_key(*imported) && *imported != module && !is_below
+        };
+        complaints.extend(source.complaints(source.code(), |line| {
+            let forbidden = imports(line).into_iter().filter(&is_forbidden);
+            forbidden
+                .map(|imported| format!("`{module}` may not know `{imported}`"))
+                .collect()
+        }));
     }
     assert_none(complaints);
 }
@@ -364,22 +265,16 @@ fn imports(line: &str) -> Vec<&str> {
 
 #[test]
 fn pure_modules_take_no_clock_no_chance_and_no_files() {
-    let mut complaints = Vec::new();
-    for source in sources()
-        .iter()
-        .filter(|source| PURE.iter().any(|pure| source.path.starts_with(pure)))
-    {
-        for (number, line) in source.code().lines().enumerate() {
-            complaints.extend(IMPURE.iter().filter(|word| line.contains(**word)).map(|word| {
-                format!(
-                    "{}:{}: `{word}` in a pure module: take it as a parameter",
-                    source.name(),
-                    number + 1
-                )
-            }));
-        }
-    }
-    assert_none(complaints);
+    let find = |line: &str| -> Vec<String> {
+        let found = IMPURE.iter().filter(|word| line.contains(**word));
+        found
+            .map(|word| format!("`{word}` in a pure module: take it as a parameter"))
+            .collect()
+    };
+    let is_pure = |source: &&Source| PURE.iter().any(|pure| source.path.starts_with(pure));
+    let sources = sources();
+    let pure = sources.iter().filter(is_pure);
+    assert_none(pure.flat_map(|source| source.complaints(source.code(), find)).collect());
 }
 
 /// Type names that occur more than once, and why.
@@ -433,23 +328,24 @@ const PROSE: &[(&str, &str)] = &[
 
 #[test]
 fn prose_names_its_subjects() {
-    let mut complaints = Vec::new();
-    for source in sources().iter().filter(|source| source.path != Path::new(file!())) {
-        for (number, line) in source.text.lines().enumerate() {
-            let letters = |letter: char| {
-                if letter.is_alphabetic() {
-                    letter.to_ascii_lowercase()
-                } else {
-                    ' '
-                }
-            };
-            let line: String = format!(" {line} ").chars().map(letters).collect();
-            for (banned, instead) in PROSE.iter().filter(|(banned, _)| line.contains(&format!(" {banned} "))) {
-                complaints.push(format!("{}:{}: `{banned}`: {instead}", source.name(), number + 1));
-            }
-        }
-    }
-    assert_none(complaints);
+    let find = |line: &str| -> Vec<String> {
+        let words = format!(" {line} ")
+            .to_ascii_lowercase()
+            .replace(|letter: char| !letter.is_alphabetic(), " ");
+        let found = PROSE
+            .iter()
+            .filter(|(banned, _)| words.contains(&format!(" {banned} ")));
+        found
+            .map(|(banned, instead)| format!("`{banned}`: {instead}"))
+            .collect()
+    };
+    let sources = sources();
+    let others = sources.iter().filter(|source| source.path != Path::new(file!()));
+    assert_none(
+        others
+            .flat_map(|source| source.complaints(&source.text, find))
+            .collect(),
+    );
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::{CLIENT, harness_on};
+use crate::command::assert_has;
 
 /// The acquires of which a history tells, by their number in it.
 fn acquires(history: &[u8]) -> Vec<u64> {
@@ -38,13 +39,9 @@ fn the_world_is_stopped_while_a_debugger_has_a_client_and_is_the_same_afterwards
         "replay latest --until {} --debug c0 --debugger {debugger}",
         acquires[20]
     );
-    let replayed = harness.output(&words);
-    let told = String::from_utf8_lossy(&replayed.stdout).into_owned();
-    assert_eq!(replayed.status.code(), Some(0), "{told}");
-    assert!(
-        told.contains("tracer 20 20 1\n") && told.contains("the same history"),
-        "{told}"
-    );
+    let replayed = harness.answer(&words);
+    replayed.assert_exit(0);
+    assert_has(&replayed.stdout, &["tracer 20 20 1\n", "the same history"]);
 }
 
 #[test]

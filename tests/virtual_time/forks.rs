@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use super::{CLIENT, harness_on};
 use crate::command::Harness;
-use crate::machine::said;
 
 const EXPERIMENTS: usize = 3;
 /// With a file that is open it cannot be forked, and does the same.
@@ -42,15 +41,14 @@ impl Harness {
             "hunt --runtime virtual --backend redis {client} --fault pause-holder,kill --set clients=3 --set grants=40 --until end \
              --experiments {EXPERIMENTS} --seed 1"
         );
-        let hunted = self.output(&words);
-        let told = said(&hunted);
-        assert_eq!(hunted.status.code(), Some(1), "{told}");
+        let hunted = self.answer(&words);
+        hunted.assert_exit(1);
         let hunts = fs::read_dir(self.results()).unwrap();
         let hunts = hunts
             .map(|entry| entry.unwrap().path().join("runs"))
             .filter(|runs| runs.is_dir());
         let kept: Vec<_> = hunts.flat_map(|runs| fs::read_dir(runs).unwrap()).collect();
-        assert!(!kept.is_empty(), "{told}");
+        assert!(!kept.is_empty(), "{}", hunted.said());
         kept.into_iter().map(|entry| entry.unwrap().path()).collect()
     }
 

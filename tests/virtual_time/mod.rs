@@ -17,9 +17,9 @@ mod zk;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 
-use crate::command::{Answer, Harness, assert_says, processes_of};
+use crate::command::{Answer, Harness, assert_has, assert_says, processes_of};
 use crate::machine::write_program;
 
 /// A lock of a library that does not exist: SET NX PX over a socket, released by a script, with threads that wait.
@@ -105,7 +105,7 @@ impl Harness {
 
     /// Whether an adapter is installed here.
     fn has_client(&self, adapter: &str) -> bool {
-        let (_, listed, _) = self.printed("list clients --json");
+        let listed = self.printed("list clients --json", 0);
         let is_it = |listed: &serde_json::Value| listed["name"] == adapter && listed["installed"] == true;
         let is_there = listed.as_array().unwrap().iter().any(is_it);
         if !is_there {
@@ -115,16 +115,15 @@ impl Harness {
     }
 
     /// Makes the last run again.
-    fn assert_replayed(&self) {
+    pub fn assert_replayed(&self) {
         self.assert_same_again("latest");
     }
 
     /// Makes a run again.
-    fn assert_same_again(&self, run: &str) {
-        let replayed = self.output(&format!("replay {run}"));
-        let told = String::from_utf8_lossy(&replayed.stdout).into_owned();
-        assert_eq!(replayed.status.code(), Some(0), "{told}");
-        assert!(told.starts_with("the same history"), "{told}");
+    pub fn assert_same_again(&self, run: &str) {
+        let replayed = self.answer(&format!("replay {run}"));
+        replayed.assert_exit(0);
+        assert!(replayed.stdout.starts_with("the same history"), "{}", replayed.stdout);
     }
 
     fn history(&self) -> Vec<u8> {
@@ -139,25 +138,6 @@ fn events(history: &[u8]) -> &[u8] {
         .position(|byte| *byte == b'\n')
         .expect("a history has a header");
     &history[end..]
-}
-
-/// Processes that have too much to do, until this is dropped.
-struct BusyMachine(Vec<Child>);
-
-impl BusyMachine {
-    fn with(count: usize) -> Self {
-        let busy = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
-        Self((0..count).map(|_| busy()).collect())
-    }
-}
-
-impl Drop for BusyMachine {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
 }
 
 /// A harness where this machine has the programs of a backend, as its list of packages says; `None`, which is told, where it lacks any.
@@ -208,9 +188,7 @@ fn faults_on_messages_servers_and_clocks_have_their_effect() {
             "HL001",
         ),
     ] {
-        let answer = harness.virtual_time(words);
-        assert_eq!(answer.exit, 1, "{words}: {}", answer.stderr);
-        assert_eq!(answer.verdict(property), "violated", "{words}");
+        harness.virtual_time(words).assert_violates(property);
     }
 }
 
@@ -229,10 +207,9 @@ fn a_replay_that_differs_says_where_and_has_an_exit_code_of_its_own() {
     );
     let client = harness.client(&text);
     harness.virtual_time(&format!("{client} --fault none --grants 30 --time 10s --seed 1"));
-    let replayed = harness.output("replay latest");
-    let told = String::from_utf8_lossy(&replayed.stdout).into_owned();
-    assert_eq!(replayed.status.code(), Some(5), "{told}");
-    assert!(told.contains("different history from line"), "{told}");
+    let replayed = harness.answer("replay latest");
+    replayed.assert_exit(5);
+    assert_has(&replayed.stdout, &["different history from line"]);
 }
 
 #[test]
@@ -288,18 +265,15 @@ fn a_client_that_keeps_the_world_from_going_on_ends_the_run_with_its_name() {
     let Some(harness) = harness_on("redis") else { return };
     let client = harness.client("while True: pass\n");
     let answer = harness.virtual_time(&format!("{client} --time 20s"));
-    assert_eq!(answer.exit, 4, "{}", answer.stderr);
-    let said = answer.stderr;
-    assert!(
-        said.contains("client c0: thread ") && said.contains("blocks the world"),
-        "{said}"
-    );
+    answer.assert_exit(4);
+    assert_has(&answer.stderr, &["client c0: thread ", "blocks the world"]);
     let left = processes_of(harness.folder.path());
     assert!(left.is_empty(), "{left:?}");
 }
 
 mod nightly {
     use super::*;
+    use crate::machine::KilledAtDrop;
 
     #[test]
     fn the_same_seed_is_the_same_history_also_on_a_busy_machine() {
@@ -313,12 +287,10 @@ mod nightly {
             assert!([0, 1, 3].contains(&one.exit), "{}", one.stderr);
             let history = harness.history();
             assert!(events(&history).len() > 20_000, "{}", String::from_utf8_lossy(&history));
-            let busy = BusyMachine::with(8);
-            let replayed = harness.output("replay latest");
+            let busy = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn();
+            let busy: Vec<_> = (0..8).map(|_| KilledAtDrop(busy().unwrap())).collect();
+            harness.assert_replayed();
             drop(busy);
-            let told = String::from_utf8_lossy(&replayed.stdout).into_owned();
-            assert_eq!(replayed.status.code(), Some(0), "{told}");
-            assert!(told.starts_with("the same history"), "{told}");
             let other = harness.virtual_time(&words.replace("--seed ", "--seed 1"));
             assert!([0, 1, 3].contains(&other.exit), "{}", other.stderr);
             assert_ne!(events(&harness.history()), events(&history));

@@ -1,8 +1,7 @@
 //! A find in virtual time: cut down, it comes each time, and is kept as a test.
 
 use super::{forking_client, harness_on};
-use crate::fixtures::written_test;
-use crate::machine::said;
+use crate::fixtures::fails_until;
 
 /// A find is cut down to a test of this name, which fails on the broken lock and passes on the mended one.
 fn is_cut_down_to(name: &str) {
@@ -18,17 +17,9 @@ fn is_cut_down_to(name: &str) {
     ));
     found.assert_violates("HL005");
     let words = "shrink latest --runs 2 --confirm 2 --json --as-test";
-    let (exit, result, stderr) = harness.printed(&format!("{words} {name}"));
-    assert_eq!(exit, 1, "{stderr}");
+    let result = harness.printed(&format!("{words} {name}"), 1);
     assert_eq!(result["hit_rate"]["hits"], result["hit_rate"]["runs"], "{result}");
-    let Some(mut test) = written_test(harness.folder.path(), name) else {
-        return;
-    };
-    let failed = test.output().unwrap();
-    let told = said(&failed);
-    assert!(!failed.status.success() && told.contains("x HL005-1"), "{name}: {told}");
-    let passed = test.env("LOCK_CLIENT", mended).output().unwrap();
-    assert!(passed.status.success(), "{name}: {}", said(&passed));
+    fails_until(harness.folder.path(), name, |test| test.env("LOCK_CLIENT", mended));
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! A survey of two versions of a library that does not exist, one of which keeps nobody out.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use super::harness_on;
-use crate::command::Harness;
-use crate::machine::said;
+use crate::command::{Answer, Harness, assert_has, assert_lacks};
+use crate::machine::succeeds;
 
 /// Packs a module as a wheel, as a registry would have it.
 const PACK: &str = r#"
@@ -50,8 +50,7 @@ impl Registry {
         let folder = registry.folder();
         for (version, words) in [("1.0", ""), ("2.0", "\"NX\",")] {
             let mut python = Command::new("python3");
-            let packed = python.args(["-c", PACK]).arg(folder).args([version, words]).status();
-            assert!(packed.unwrap().success());
+            succeeds(python.args(["-c", PACK]).arg(folder).args([version, words]));
         }
         // the client of other tests, with the library in place of its own SET
         let client = super::forking_client()
@@ -70,7 +69,7 @@ impl Registry {
         self.harness.folder.path()
     }
 
-    fn survey(&self, words: &str) -> Output {
+    fn survey(&self, words: &str) -> Answer {
         let folder = self.folder();
         let words = format!(
             "survey --locks {} --promise slow-network --experiments 1 {words}",
@@ -78,8 +77,7 @@ impl Registry {
         );
         let mut command = self.harness.command(words.trim());
         command.env("PIP_NO_INDEX", "1").env("PIP_FIND_LINKS", folder);
-        command.env("XDG_CACHE_HOME", folder.join("cache"));
-        command.output().unwrap()
+        Answer::to(command.env("XDG_CACHE_HOME", folder.join("cache")))
     }
 }
 
@@ -89,9 +87,8 @@ fn of_two_versions_one_breaks_and_one_holds_and_one_that_cannot_be_had_is_said()
     let registry = Registry::of(harness);
     let page = registry.folder().join("page.md");
     let surveyed = registry.survey(&format!("tiny==1.0 tiny==2.0 tiny==3.0 --page {}", page.display()));
-    let text = said(&surveyed);
-    assert_eq!(surveyed.status.code(), Some(4), "{text}");
-    assert!(text.contains("[  2/2]") && text.contains("tinylock==3.0"), "{text}");
+    surveyed.assert_exit(4);
+    assert_has(&surveyed.said(), &["[  2/2]", "tinylock==3.0"]);
     let written = std::fs::read_to_string(&page).unwrap();
     let row = |version: &str| {
         let wanted = format!("tinylock {version}, take");
@@ -100,29 +97,21 @@ fn of_two_versions_one_breaks_and_one_holds_and_one_that_cannot_be_had_is_said()
             .find(|line| line.starts_with("| ") && line.contains(&wanted));
         row.unwrap_or_else(|| panic!("{written}")).to_owned()
     };
-    assert!(row("1.0").contains("**HL001 overwritten** 1 of 1"), "{written}");
-    assert!(row("2.0").contains("| holds (1) |"), "{written}");
-    assert!(
-        written.contains("*defect*: The key is set over that of a holder."),
-        "{written}"
-    );
-    assert!(
-        written.contains("`harness survey tiny==1.0 --promise slow-network`"),
-        "{written}"
-    );
+    assert_has(&row("1.0"), &["**HL001 overwritten** 1 of 1"]);
+    assert_has(&row("2.0"), &["| holds (1) |"]);
+    let defect = "*defect*: The key is set over that of a holder.";
+    assert_has(&written, &[defect, "`harness survey tiny==1.0 --promise slow-network`"]);
+    // the page that stands alone
     let html = std::fs::read_to_string(registry.harness.results().join("survey/index.html")).unwrap();
-    assert!(html.contains("tinylock 1.0, take"), "the page that stands alone");
+    assert_has(&html, &["tinylock 1.0, take"]);
 
     // what was made is not made again
     let again = registry.survey("tiny==1.0 --json");
-    assert!(!said(&again).contains("[  1/"), "{}", said(&again));
-    let printed: serde_json::Value = serde_json::from_slice(&again.stdout).unwrap();
-    assert_eq!(
-        printed["versions"][1]["promises"]["slow-network"]["broken"]["rate"]["hits"], 1,
-        "{printed:#}"
-    );
+    assert_lacks(&again.said(), &["[  1/"]);
+    let broken = &again.diagnosis["versions"][1]["promises"]["slow-network"]["broken"];
+    assert_eq!(broken["rate"]["hits"], 1, "{:#}", again.diagnosis);
 
     let unknown = registry.survey("tinny");
-    assert_eq!(unknown.status.code(), Some(2));
-    assert!(said(&unknown).contains("did you mean `tiny`?"), "{}", said(&unknown));
+    unknown.assert_exit(2);
+    assert_has(&unknown.said(), &["did you mean `tiny`?"]);
 }

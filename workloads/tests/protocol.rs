@@ -96,15 +96,17 @@ impl ProtocolPeer {
 
     async fn open(&mut self, client: u32) {
         let id = self.send(client, ClientOp::Open(open("zk"))).await;
-        assert_eq!(
-            self.receive().await,
-            Message::Ok {
-                id,
-                token: None,
-                owner: Some("0x1".into()),
-                contract: None,
-            }
-        );
+        assert_eq!(self.receive().await, ok(id, None, Some("0x1")));
+    }
+}
+
+/// The answer to a request that was granted this.
+fn ok(id: u64, token: Option<u64>, owner: Option<&str>) -> Message {
+    Message::Ok {
+        id,
+        token,
+        owner: owner.map(str::to_owned),
+        contract: None,
     }
 }
 
@@ -158,31 +160,13 @@ fn each_outcome_has_its_reply() {
     let (ended, _) = served(async |harness| {
         harness.open(3).await;
         let id = harness.send(3, acquire("l", 0)).await;
-        assert_eq!(
-            harness.receive().await,
-            Message::Ok {
-                id,
-                token: Some(1),
-                owner: Some("0x1".into()),
-                contract: None,
-            }
-        );
+        assert_eq!(harness.receive().await, ok(id, Some(1), Some("0x1")));
         let id = harness.send(3, acquire("busy", 0)).await;
-        assert_eq!(
-            harness.receive().await,
-            Message::Fail {
-                id,
-                error: FailReason::Busy
-            }
-        );
+        let error = FailReason::Busy;
+        assert_eq!(harness.receive().await, Message::Fail { id, error });
         let id = harness.send(3, acquire("unknown", 0)).await;
-        assert_eq!(
-            harness.receive().await,
-            Message::Info {
-                id,
-                error: "no answer".into()
-            }
-        );
+        let error = "no answer".into();
+        assert_eq!(harness.receive().await, Message::Info { id, error });
     });
     ended.unwrap();
 }
@@ -203,13 +187,8 @@ fn a_signal_carries_its_client_and_the_monotonic_clock_and_comes_before_the_repl
         );
         let at = Duration::from_nanos(signal.at);
         assert!(before <= at && at <= Duration::from(clock()));
-        assert_eq!(
-            harness.receive().await,
-            Message::Fail {
-                id,
-                error: FailReason::NotHeld(None)
-            }
-        );
+        let error = FailReason::NotHeld(None);
+        assert_eq!(harness.receive().await, Message::Fail { id, error });
     });
     ended.unwrap();
 }
@@ -249,58 +228,44 @@ fn a_closed_client_may_be_opened_again() {
     let (ended, closed) = served(async |harness| {
         harness.open(1).await;
         let id = harness.send(1, ClientOp::Close).await;
-        assert_eq!(
-            harness.receive().await,
-            Message::Ok {
-                id,
-                token: None,
-                owner: None,
-                contract: None,
-            }
-        );
+        assert_eq!(harness.receive().await, ok(id, None, None));
         harness.open(1).await;
     });
     ended.unwrap();
     assert_eq!(closed, 2);
 }
 
+/// Why a request could not be read, which ended serving.
+fn refused(script: impl AsyncFnOnce(&mut ProtocolPeer)) -> String {
+    let error = served(script).0.unwrap_err().to_string();
+    let reason = error.strip_prefix("reading a request: ");
+    reason.unwrap_or_else(|| panic!("{error}")).to_owned()
+}
+
 #[test]
 fn a_line_that_is_no_request_ends_serving_and_is_quoted() {
     for line in ["nonsense", r#"{"id":1}"#, r#"{"id":1,"client":1,"op":"juggle"}"#] {
-        let (ended, _) = served(async |harness| harness.say(line).await);
-        let error = ended.unwrap_err().to_string();
-        assert!(
-            error.starts_with("reading a request: ") && error.ends_with(line),
-            "{error}"
-        );
+        let reason = refused(async |harness| harness.say(line).await);
+        assert!(reason.ends_with(line), "{reason}");
     }
 }
 
 #[test]
 fn a_request_out_of_turn_ends_serving_with_a_reason() {
-    let (ended, _) = served(async |harness| assert_eq!(harness.send(4, acquire("l", 0)).await, 1));
-    assert_eq!(
-        ended.unwrap_err().to_string(),
-        "reading a request: client 4 is not open"
-    );
-    let (ended, _) = served(async |harness| {
+    let reason = refused(async |harness| assert_eq!(harness.send(4, acquire("l", 0)).await, 1));
+    assert_eq!(reason, "client 4 is not open");
+    let reason = refused(async |harness| {
         harness.open(4).await;
         harness.send(4, ClientOp::Open(open("zk"))).await;
     });
-    assert_eq!(
-        ended.unwrap_err().to_string(),
-        "reading a request: client 4 is open already"
-    );
-    let (ended, _) = served(async |harness| {
+    assert_eq!(reason, "client 4 is open already");
+    let reason = refused(async |harness| {
         harness.open(4).await;
         for _ in 0..3 {
             harness.send(4, acquire("slow", 50)).await;
         }
     });
-    assert_eq!(
-        ended.unwrap_err().to_string(),
-        "reading a request: client 4 has a request open already"
-    );
+    assert_eq!(reason, "client 4 has a request open already");
 }
 
 #[test]

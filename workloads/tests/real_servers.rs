@@ -142,7 +142,9 @@ async fn acquired(machine: &Machine, client: &mut dyn LockClient, lock: &str) {
 /// A holder whose links are stalled raises `lost` before its lease is over, if it is careful; and it works again after the
 /// heal.
 async fn raises_lost_in_a_partition(machine: &Machine, options: RecipeOptions) {
-    let (name, lock) = (options.recipe.name, format!("{}-cut", options.recipe.name));
+    let name = options.recipe.name;
+    let is_naive = options.policy == Policy::Naive;
+    let lock = format!("{name}-cut-{}", if is_naive { "naive" } else { "careful" });
     let links = StallableLinks::to(&machine.servers).await;
     let signals: Rc<RefCell<Vec<LockSignal>>> = Rc::default();
     let mut holder = machine.client(options, &links.endpoints, &signals);
@@ -152,7 +154,7 @@ async fn raises_lost_in_a_partition(machine: &Machine, options: RecipeOptions) {
     links.stall(true);
     tokio::time::sleep(LEASE * 3 / 2).await;
     let lost = signals.borrow().clone();
-    if options.policy == Policy::Naive {
+    if is_naive {
         assert!(lost.is_empty(), "{name}: {lost:?}");
     } else {
         assert_eq!(lost.len(), 1, "{name}: {lost:?}");
@@ -236,8 +238,10 @@ fn a_careful_client_that_is_cut_off_raises_lost_in_time_and_a_naive_one_does_not
                 policy: Policy::Naive,
                 ..careful
             };
-            raises_lost_in_a_partition(machine, careful).await;
-            raises_lost_in_a_partition(machine, naive).await;
+            tokio::join!(
+                raises_lost_in_a_partition(machine, careful),
+                raises_lost_in_a_partition(machine, naive)
+            );
         });
     };
     std::thread::scope(|scope| {

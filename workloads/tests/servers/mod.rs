@@ -88,15 +88,14 @@ fn ports(count: usize) -> Vec<u16> {
         .collect()
 }
 
-fn start(program: &str, hint: &str, args: &[String], data: &TempDir) -> Child {
-    let log = fs::File::create(data.path().join(format!("{}.log", args.len()))).unwrap();
+/// Starts a program with these words, which blanks divide, and with `more` as they are.
+fn start(program: &str, hint: &str, words: &str, more: &[&str]) -> Child {
     let mut command = Command::new(program);
+    command.args(words.split_whitespace()).args(more);
     command
-        .args(args)
         .stdin(Stdio::null())
-        .stdout(log.try_clone().unwrap())
-        .stderr(log);
-    command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
         .spawn()
         .unwrap_or_else(|error| panic!("{program} is needed for this test: {error}; install it with `{hint}`"))
 }
@@ -134,12 +133,10 @@ pub fn valkey(count: usize) -> Option<Servers> {
 fn of_redis(program: &str, count: usize) -> Servers {
     let data = TempDir::new().unwrap();
     let ports = ports(count);
+    let folder = data.path().display();
     let run = |port: &u16| {
-        let args = format!("--port {port} --bind 127.0.0.1 --appendonly no --protected-mode no --loglevel warning");
-        let mut args: Vec<String> = args.split(' ').map(str::to_owned).collect();
-        args.extend(["--save", "", "--dir"].map(str::to_owned));
-        args.push(data.path().display().to_string());
-        start(program, "apt-get install redis-server", &args, &data)
+        let words = format!("--port {port} --bind 127.0.0.1 --appendonly no --protected-mode no --dir {folder}");
+        start(program, "apt-get install redis-server", &words, &["--save", ""])
     };
     let children = ports.iter().map(run).collect();
     Servers::once_ready(&ports, children, data, ("PING\r\nQUIT\r\n", "PONG"))
@@ -148,9 +145,8 @@ fn of_redis(program: &str, count: usize) -> Servers {
 pub fn nats() -> Servers {
     let data = TempDir::new().unwrap();
     let ports = ports(1);
-    let args = format!("-a 127.0.0.1 -p {} -js -sd {}", ports[0], data.path().display());
-    let args: Vec<String> = args.split(' ').map(str::to_owned).collect();
-    let children = vec![start("nats-server", "apt-get install nats-server", &args, &data)];
+    let words = format!("-a 127.0.0.1 -p {} -js -sd {}", ports[0], data.path().display());
+    let children = vec![start("nats-server", "apt-get install nats-server", &words, &[])];
     let asks = "CONNECT {}\r\nSUB i 1\r\nPUB $JS.API.INFO i 0\r\n\r\n";
     Servers::once_ready(&ports, children, data, (asks, "\nMSG i 1 "))
 }
@@ -167,15 +163,14 @@ pub fn etcd() -> Servers {
         .collect();
     let run = |i: usize| {
         let (client, peer) = (url(&clients[i]), url(&peers[i]));
-        let args = format!(
+        let words = format!(
             "--name e{i} --data-dir {} --listen-client-urls {client} --advertise-client-urls {client} \
              --listen-peer-urls {peer} --initial-advertise-peer-urls {peer} --initial-cluster {} \
              --initial-cluster-state new --heartbeat-interval 100 --election-timeout 1000 --log-level warn",
             data.path().join(format!("e{i}")).display(),
             members.join(","),
         );
-        let args: Vec<String> = args.split_whitespace().map(str::to_owned).collect();
-        start("etcd", "apt-get install etcd-server", &args, &data)
+        start("etcd", "apt-get install etcd-server", &words, &[])
     };
     let children = (0..3).map(run).collect();
     let status = "POST /v3/maintenance/status HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}";
@@ -200,19 +195,14 @@ pub fn zookeeper() -> Servers {
             members.join("\n"),
         );
         fs::write(home.join("zoo.cfg"), config).unwrap();
-        let args = format!(
+        let words = format!(
             "-Xms16m -Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dzookeeper.cnxTimeout=1000 \
              -cp /usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar \
              org.apache.zookeeper.server.quorum.QuorumPeerMain {}",
             home.join("zoo.cfg").display(),
         );
-        let args: Vec<String> = args.split_whitespace().map(str::to_owned).collect();
-        start(
-            "java",
-            "apt-get install libzookeeper-java libslf4j-java default-jre-headless",
-            &args,
-            &data,
-        )
+        let hint = "apt-get install libzookeeper-java libslf4j-java default-jre-headless";
+        start("java", hint, &words, &[])
     };
     let jar = "/usr/share/java/zookeeper.jar";
     assert!(
@@ -257,8 +247,7 @@ fn of_script(script: &str, hint: &str, ready: (&str, &str)) -> Servers {
     let data = TempDir::new().unwrap();
     let ports = ports(1);
     let script = format!("cd {} && chmod o+x . && {script}", data.path().display());
-    let args = ["-c".to_owned(), script, ports[0].to_string()];
-    let children = vec![start("sh", hint, &args, &data)];
+    let children = vec![start("sh", hint, "-c", &[&script, &ports[0].to_string()])];
     Servers::once_ready(&ports, children, data, ready)
 }
 

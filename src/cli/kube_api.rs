@@ -1,6 +1,7 @@
 //! `harness kube-api`: the API server of `--backend kube-lease`, its observer, and the removal of a run's Leases.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,10 @@ pub fn kube_api(command: KubeApiCommand) -> Result<Exit, Failure> {
     match command {
         KubeApiCommand::Serve { listen, data, stale } => {
             let store = LeaseStore::open(data.as_deref(), stale);
-            let store = store.map_err(|error| Failure::environment(format!("could not read its Leases: {error}")))?;
+            let store = store.map_err(|error| {
+                let file = data.as_deref().unwrap_or(Path::new("")).display();
+                Failure::environment(format!("could not read the Leases of --data {file}: {error}"))
+            })?;
             let served = runtime.block_on(serve(listen, Arc::new(store)));
             served.map_err(|error| Failure::environment(format!("could not listen at {listen}: {error}")))?;
             Ok(Exit::Holds)

@@ -54,9 +54,15 @@ impl LeaderTerm {
 pub fn terms(lines: &[LogLine], start: u64, delay: u64) -> Vec<LeaderTerm> {
     let mut terms: Vec<LeaderTerm> = Vec::new();
     let mut open: Vec<(usize, usize)> = Vec::new();
+    let mut heard: Vec<usize> = Vec::new();
     for line in lines {
         let at = open.iter().position(|(candidate, _)| *candidate == line.candidate);
-        if line.says == LineSays::Leading {
+        let is_first = !heard.contains(&line.candidate);
+        if is_first {
+            heard.push(line.candidate);
+        }
+        // a candidate whose first line is of a leader's work led before the log was read
+        if line.says == LineSays::Leading || (line.says == LineSays::Working && is_first) {
             // one that began again without a word, as a process that was killed and started
             at.map(|at| open.swap_remove(at));
             let before = terms.iter().rev().find(|term| term.candidate == line.candidate);
@@ -215,5 +221,26 @@ mod tests {
             line(1, Stopped, 20.0),
         ];
         assert!(overlap(&works_on));
+    }
+
+    #[test]
+    fn work_proves_a_term_that_began_before_the_log_was_read() {
+        use LineSays::{Leading, Stopped, Working};
+        let both = [
+            line(0, Working, 5.0),
+            line(1, Leading, 10.0),
+            line(0, Working, 15.0),
+            line(1, Stopped, 20.0),
+        ];
+        assert!(overlap(&both));
+        // the last work of a leader that has said its end is no term
+        let after_its_end = [
+            line(0, Stopped, 5.0),
+            line(0, Working, 6.0),
+            line(1, Leading, 10.0),
+            line(0, Working, 15.0),
+            line(1, Stopped, 20.0),
+        ];
+        assert!(!overlap(&after_its_end));
     }
 }

@@ -45,12 +45,8 @@ impl RecipeHost for VirtualHost {
     }
 
     fn random(&self) -> u64 {
-        self.dice.set(
-            self.dice
-                .get()
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407),
-        );
+        let thrown = self.dice.get().wrapping_mul(6364136223846793005);
+        self.dice.set(thrown.wrapping_add(1442695040888963407));
         self.dice.get() >> 16
     }
 

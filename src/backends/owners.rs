@@ -61,10 +61,8 @@ impl OwnerQueues {
             let granted = queue.contenders.remove(&queue.granted?)?;
             Some((lock, granted))
         };
-        std::mem::take(&mut self.by_lock)
-            .into_iter()
-            .filter_map(owner)
-            .collect()
+        let queues = std::mem::take(&mut self.by_lock).into_iter();
+        queues.filter_map(owner).collect()
     }
 
     /// Whether a contender is known.

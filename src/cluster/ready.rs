@@ -24,6 +24,16 @@ pub struct Serving {
     pub version: String,
 }
 
+impl Serving {
+    pub fn new(role: &str, leads: bool, version: &str) -> Self {
+        Self {
+            role: role.to_owned(),
+            leads,
+            version: version.to_owned(),
+        }
+    }
+}
+
 /// A server's answer to the question whether it serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Readiness {

@@ -49,16 +49,13 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
 fn launch(setup: &NodeSetup) -> Launch {
     let file = setup.data.join(CONFIGURATION).display().to_string();
     let data = setup.data.join("data").display().to_string();
+    let program = setup.find_program("nats-server");
+    let users = users(setup).map(|users| (USERS.to_owned(), users));
     Launch {
-        program: setup
-            .find_program("nats-server")
-            .unwrap_or_else(|| "nats-server".into()),
+        program: program.unwrap_or_else(|| "nats-server".into()),
         args: vec!["-c".into(), file],
         files: vec![(CONFIGURATION.into(), configuration(setup, &data))],
-        secrets: users(setup)
-            .map(|users| (USERS.to_owned(), users))
-            .into_iter()
-            .collect(),
+        secrets: users.into_iter().collect(),
         ..Launch::default()
     }
 }
@@ -151,11 +148,7 @@ fn serving(server: NatsGreeting, reply: &NatsReply) -> Readiness {
         (Some(_), Some(leader)) if leader == server.server_name => ("leader", true),
         (Some(_), _) => ("follower", false),
     };
-    Readiness::Serving(Serving {
-        role: role.to_owned(),
-        leads,
-        version: server.version,
-    })
+    Readiness::Serving(Serving::new(role, leads, &server.version))
 }
 
 #[cfg(test)]

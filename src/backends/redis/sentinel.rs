@@ -150,11 +150,10 @@ fn answer(bytes: &[u8], closed: bool) -> Readiness {
         let has = |part: &str| master.split(',').any(|other| other == part);
         // without the line's end its last field may be longer
         return match text.ends_with("\n") && has("status=ok") && has("slaves=2") && has("sentinels=3") {
-            true => Readiness::Serving(Serving {
-                role: "sentinel".to_owned(),
-                leads: false,
-                version: server::version(after).unwrap_or("?").to_owned(),
-            }),
+            true => {
+                let version = server::version(after).unwrap_or("?");
+                Readiness::Serving(Serving::new("sentinel", false, version))
+            }
             false => Readiness::NotYet(format!("as a sentinel it sees {master}")),
         };
     }

@@ -7,7 +7,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::link_injection::{LinkInjection, SWALLOWED_BYTES, resetting, slowing};
-use super::{Acquires, Fault, FaultDefinition, Injection, Pace, Shape, Target, parse_duration};
+use super::{Acquires, Fault, FaultDefinition, Injection, Pace, Planned, Shape, Target, parse_duration};
 
 /// How links behave; each is a fault of that name.
 pub enum OnEveryLink {
@@ -84,7 +84,7 @@ impl Fault for OnEveryLink {
         }
     }
 
-    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
+    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Planned {
         let drawn = match self {
             Self::Latency => latency(argument, shape.lease, rng),
             Self::Bursts => bursts(argument, shape.lease, rng),

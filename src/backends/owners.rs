@@ -74,14 +74,9 @@ impl OwnerQueues {
 
     /// Every known contender: lock and place.
     pub fn places(&self) -> Vec<(String, u64)> {
-        let of = |(lock, queue): (&String, &OwnerQueue)| {
-            queue
-                .contenders
-                .keys()
-                .map(|place| (lock.clone(), *place))
-                .collect::<Vec<_>>()
-        };
-        self.by_lock.iter().flat_map(of).collect()
+        let queues = self.by_lock.iter();
+        let places = queues.flat_map(|(lock, queue)| queue.contenders.keys().map(move |place| (lock, *place)));
+        places.map(|(lock, place)| (lock.clone(), place)).collect()
     }
 }
 

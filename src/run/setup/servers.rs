@@ -82,10 +82,9 @@ impl RunServers {
                 config.backend.product(),
                 cluster.version,
                 wanted.nodes,
-                if leaders.is_empty() {
-                    String::new()
-                } else {
-                    format!(", leader {}", leaders.join(" "))
+                match leaders.as_slice() {
+                    [] => String::new(),
+                    leaders => format!(", leader {}", leaders.join(" ")),
                 }
             ),
         });

@@ -147,6 +147,25 @@ impl<S: FakeStore> FakeRig<S> {
     pub(crate) async fn holder(&self, recipe: &str) -> (Box<dyn LockClient>, SignalLog) {
         self.holder_of(recipe, Policy::Careful).await
     }
+
+    /// So many clients that begin to wait for the lock, one after the other; what they signal.
+    pub(crate) async fn waiters(&self, recipe: &str, count: usize) -> Vec<SignalLog> {
+        let mut logs = Vec::new();
+        for _ in 0..count {
+            let (waiter, signals) = self.careful(recipe);
+            drop(start(waiter, wait(60_000)));
+            logs.push(signals);
+            sleep(10).await;
+        }
+        logs
+    }
+
+    /// Whether each of two clients that try to take the lock at the same time gets it.
+    pub(crate) async fn race(&self, recipe: &str) -> [bool; 2] {
+        let clients = [self.careful(recipe).0, self.careful(recipe).0];
+        let [one, two] = clients.map(|client| start(client, wait(0)));
+        [one.await.unwrap().1.is_ok(), two.await.unwrap().1.is_ok()]
+    }
 }
 
 /// Runs a test on a fake store in virtual time.

@@ -134,11 +134,7 @@ fn two_who_read_that_a_lease_is_free_both_take_it_without_a_comparison() {
         ("mysql-row-lease-read-write", true),
     ] {
         in_virtual_time(FakeSql::default(), async |sql| {
-            let (one, _) = sql.careful(recipe);
-            let (two, _) = sql.careful(recipe);
-            let (one, two) = (start(one, wait(0)), start(two, wait(0)));
-            let got = [one.await.unwrap().1.is_ok(), two.await.unwrap().1.is_ok()];
-            assert_eq!(got, [true, both], "{recipe}");
+            assert_eq!(sql.race(recipe).await, [true, both], "{recipe}");
         });
     }
 }

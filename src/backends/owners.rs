@@ -104,13 +104,14 @@ mod tests {
         }
     }
 
+    fn granted(token: u64) -> [OwnerChange; 1] {
+        [OwnerChange::Granted(contender(token))]
+    }
+
     #[test]
     fn the_first_contender_owns_and_the_next_follows_it() {
         let mut queues = OwnerQueues::default();
-        assert_eq!(
-            queues.add("l0", 1, contender(10)),
-            [OwnerChange::Granted(contender(10))]
-        );
+        assert_eq!(queues.add("l0", 1, contender(10)), granted(10));
         assert_eq!(queues.add("l0", 2, contender(11)), []);
         let handed_over = [OwnerChange::Revoked(contender(10)), OwnerChange::Granted(contender(11))];
         assert_eq!(queues.remove("l0", 1), handed_over);
@@ -132,19 +133,13 @@ mod tests {
         queues.add("l0", 1, contender(10));
         queues.add("l0", 2, contender(11));
         assert_eq!(queues.forget(), [("l0".to_owned(), contender(10))]);
-        assert_eq!(
-            queues.add("l0", 2, contender(11)),
-            [OwnerChange::Granted(contender(11))]
-        );
+        assert_eq!(queues.add("l0", 2, contender(11)), granted(11));
     }
 
     #[test]
     fn locks_do_not_meet() {
         let mut queues = OwnerQueues::default();
         queues.add("l0", 1, contender(10));
-        assert_eq!(
-            queues.add("l1", 2, contender(11)),
-            [OwnerChange::Granted(contender(11))]
-        );
+        assert_eq!(queues.add("l1", 2, contender(11)), granted(11));
     }
 }

@@ -151,10 +151,7 @@ mod tests {
         assert!(long.contains("-de4a-"), "{long}");
         let pid = std::process::id().to_string().len();
         assert!(long.len() - pid + "4194304-toxiproxy".len() <= 63, "{long}");
-        assert!(
-            long.chars()
-                .all(|letter| letter == '-' || letter.is_ascii_alphanumeric()),
-            "{long}"
-        );
+        let is_taken = |letter: char| letter == '-' || letter.is_ascii_alphanumeric();
+        assert!(long.chars().all(is_taken), "{long}");
     }
 }

@@ -454,13 +454,9 @@ mod tests {
     #[test]
     fn an_unknown_message_is_refused_with_the_nearest_on_this_backend() {
         let why = planned(OnMessage::DropReply, Some("SET"), Protocol::Zk).unwrap_err();
-        assert!(
-            why.contains("`SET`")
-                && why.contains("did you mean")
-                && why.contains("`setData`")
-                && !why.contains("SETNX"),
-            "{why}"
-        );
+        let parts = ["`SET`", "did you mean", "`setData`"];
+        assert!(parts.iter().all(|part| why.contains(part)), "{why}");
+        assert!(!why.contains("SETNX"), "{why}");
         let why = planned(OnMessage::DropReply, Some("foo"), Protocol::Resp).unwrap_err();
         assert!(why.ends_with("hint: `harness list messages` shows all"), "{why}");
     }

@@ -194,9 +194,7 @@ mod tests {
     #[test]
     fn a_member_without_a_leader_does_not_serve() {
         let without = LEADER.replace("\"leader\":\"7\"", "\"raftTerm\":\"2\"");
-        assert_eq!(
-            answer(without.as_bytes(), true),
-            Readiness::NotYet("it knows no leader".into())
-        );
+        let not_yet = Readiness::NotYet("it knows no leader".into());
+        assert_eq!(answer(without.as_bytes(), true), not_yet);
     }
 }

@@ -262,9 +262,7 @@ mod tests {
     #[test]
     fn a_server_that_starts_up_says_so() {
         let starts = said(&[(b'E', b"SFATAL\0C57P03\0Mthe database system is starting up\0\0")]);
-        assert_eq!(
-            answer(&starts, true),
-            Readiness::NotYet("the database system is starting up".into())
-        );
+        let not_yet = Readiness::NotYet("the database system is starting up".into());
+        assert_eq!(answer(&starts, true), not_yet);
     }
 }

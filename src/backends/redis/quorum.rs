@@ -257,9 +257,7 @@ mod tests {
         assert_eq!(set(&mut majority, 1, "x"), ["+x"]);
         assert_eq!(in_words(majority.count(1, MasterReport::All(Vec::new()))), ["-x"]);
         set(&mut majority, 2, "y");
-        assert_eq!(
-            in_words(majority.count(1, MasterReport::All(vec![("l0".into(), "y".into())]))),
-            ["+y"]
-        );
+        let all = MasterReport::All(vec![("l0".into(), "y".into())]);
+        assert_eq!(in_words(majority.count(1, all)), ["+y"]);
     }
 }

@@ -24,10 +24,8 @@ impl LockKeys {
             return Ok(Self::by_name(contract.rewrites.unwrap_or(false)));
         };
         // what is kept elsewhere is not found under the default pattern either
-        let value = contract
-            .value
-            .filter(|value| *value != KeyValue::None)
-            .unwrap_or(default);
+        let kept = contract.value.filter(|value| *value != KeyValue::None);
+        let value = kept.unwrap_or(default);
         if !backend.values.contains(&value) {
             let values: Vec<String> = backend.values.iter().map(ToString::to_string).collect();
             return Err(format!(
@@ -35,13 +33,10 @@ impl LockKeys {
                 values.join(", ")
             ));
         }
-        let own = contract.keys.clone();
-        let pattern = own.unwrap_or_else(|| {
-            backend
-                .keys
-                .parse()
-                .expect("the default pattern has a place for the lock")
-        });
+        let pattern = match contract.keys.clone() {
+            Some(own) => own,
+            None => backend.keys.parse().expect("it has a place for the lock"),
+        };
         if backend.keys.starts_with('/') && !(pattern.before().starts_with('/') && pattern.before()[1..].contains('/'))
         {
             return Err(format!(
@@ -102,9 +97,8 @@ mod tests {
     use super::*;
 
     fn keys(backend: BackendId, promises: &[&str]) -> Result<LockKeys, String> {
-        let contract = promises
-            .iter()
-            .try_fold(Contract::default(), |all, one| all.promise(one))?;
+        let mut promises = promises.iter();
+        let contract = promises.try_fold(Contract::default(), |all, one| all.promise(one))?;
         LockKeys::of(of(backend), &contract)
     }
 

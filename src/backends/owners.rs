@@ -61,10 +61,8 @@ impl OwnerQueues {
             let granted = queue.contenders.remove(&queue.granted?)?;
             Some((lock, granted))
         };
-        std::mem::take(&mut self.by_lock)
-            .into_iter()
-            .filter_map(owner)
-            .collect()
+        let queues = std::mem::take(&mut self.by_lock).into_iter();
+        queues.filter_map(owner).collect()
     }
 
     /// Whether a contender is known.
@@ -76,14 +74,9 @@ impl OwnerQueues {
 
     /// Every known contender: lock and place.
     pub fn places(&self) -> Vec<(String, u64)> {
-        let of = |(lock, queue): (&String, &OwnerQueue)| {
-            queue
-                .contenders
-                .keys()
-                .map(|place| (lock.clone(), *place))
-                .collect::<Vec<_>>()
-        };
-        self.by_lock.iter().flat_map(of).collect()
+        let queues = self.by_lock.iter();
+        let places = queues.flat_map(|(lock, queue)| queue.contenders.keys().map(move |place| (lock, *place)));
+        places.map(|(lock, place)| (lock.clone(), place)).collect()
     }
 }
 
@@ -111,13 +104,14 @@ mod tests {
         }
     }
 
+    fn granted(token: u64) -> [OwnerChange; 1] {
+        [OwnerChange::Granted(contender(token))]
+    }
+
     #[test]
     fn the_first_contender_owns_and_the_next_follows_it() {
         let mut queues = OwnerQueues::default();
-        assert_eq!(
-            queues.add("l0", 1, contender(10)),
-            [OwnerChange::Granted(contender(10))]
-        );
+        assert_eq!(queues.add("l0", 1, contender(10)), granted(10));
         assert_eq!(queues.add("l0", 2, contender(11)), []);
         let handed_over = [OwnerChange::Revoked(contender(10)), OwnerChange::Granted(contender(11))];
         assert_eq!(queues.remove("l0", 1), handed_over);
@@ -139,19 +133,13 @@ mod tests {
         queues.add("l0", 1, contender(10));
         queues.add("l0", 2, contender(11));
         assert_eq!(queues.forget(), [("l0".to_owned(), contender(10))]);
-        assert_eq!(
-            queues.add("l0", 2, contender(11)),
-            [OwnerChange::Granted(contender(11))]
-        );
+        assert_eq!(queues.add("l0", 2, contender(11)), granted(11));
     }
 
     #[test]
     fn locks_do_not_meet() {
         let mut queues = OwnerQueues::default();
         queues.add("l0", 1, contender(10));
-        assert_eq!(
-            queues.add("l1", 2, contender(11)),
-            [OwnerChange::Granted(contender(11))]
-        );
+        assert_eq!(queues.add("l1", 2, contender(11)), granted(11));
     }
 }

@@ -84,12 +84,7 @@ pub fn on_first<T: Send + 'static, F: Future<Output = Result<T, String>> + Send 
 
 /// `3 nodes (kafka, solr, brokers)`
 pub fn named(names: &[String], what: &str) -> Option<String> {
-    let first = names
-        .iter()
-        .take(NAMED)
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .join(", ");
+    let first = names[..names.len().min(NAMED)].join(", ");
     let more = if names.len() > NAMED { ", …" } else { "" };
     counted(names.len() as u64, what).map(|count| format!("{count} ({first}{more})"))
 }

@@ -71,11 +71,8 @@ pub async fn look_up(servers: &[String]) -> Result<Vec<SocketAddr>, String> {
         let found =
             found.map_err(|_| format!("the name of {server} was not looked up within {}s", LOOK_UP.as_secs()))?;
         let mut found = found.map_err(|error| format!("{server}: {error}"))?;
-        addresses.push(
-            found
-                .next()
-                .ok_or_else(|| format!("{server}: its name has no address"))?,
-        );
+        let address = found.next();
+        addresses.push(address.ok_or_else(|| format!("{server}: its name has no address"))?);
     }
     Ok(addresses)
 }
@@ -102,14 +99,12 @@ pub(super) async fn start(spec: &ClusterSpec, attached: &AttachedServers) -> Res
         true => Some(Claim::make(&spec.run)?),
         false => None,
     };
+    let servers = attached.servers.iter().zip(&nodes);
+    let servers = servers.map(|(server, node)| (server.clone(), node.log.clone()));
     let orders = Orders {
         claim,
         commands: attached.commands.clone(),
-        servers: nodes
-            .iter()
-            .zip(&attached.servers)
-            .map(|(node, server)| (server.clone(), node.log.clone()))
-            .collect(),
+        servers: servers.collect(),
         out: Mutex::new(vec![Outage::default(); nodes.len()]),
     };
     Ok(StartedNodes {
@@ -141,11 +136,9 @@ impl Orders {
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut out[node]);
         let Some(claim) = &self.claim else { return };
-        let noted: Vec<ClaimedOutage> = out
-            .iter()
-            .enumerate()
-            .filter_map(|(node, outage)| self.claimed(node, *outage))
-            .collect();
+        let outages = out.iter().enumerate();
+        let noted = outages.filter_map(|(node, outage)| self.claimed(node, *outage));
+        let noted: Vec<_> = noted.collect();
         if let Err(error) = ClaimedOutage::note(claim, &noted) {
             eprintln!("warning: {error}");
         }
@@ -227,14 +220,9 @@ impl Orders {
         let _ = writeln!(output, "$ {command}");
         let errors = output.try_clone().map_err(failed)?;
         process::may_stay_without_mark();
-        let mut child = self
-            .about(node)
-            .command(&command)
-            .stdout(output)
-            .stderr(errors)
-            .process_group(0)
-            .spawn()
-            .map_err(failed)?;
+        let mut shell = self.about(node).command(&command);
+        shell.stdout(output).stderr(errors).process_group(0);
+        let mut child = shell.spawn().map_err(failed)?;
         let end = Instant::now() + COMMAND;
         loop {
             match child.try_wait().map_err(failed)? {
@@ -243,10 +231,8 @@ impl Orders {
                 None if Instant::now() >= end => {
                     let _ = child.kill();
                     let _ = child.wait();
-                    return Err(refused(format!(
-                        "`{command}` did not end within {}s",
-                        COMMAND.as_secs()
-                    )));
+                    let within = COMMAND.as_secs();
+                    return Err(refused(format!("`{command}` did not end within {within}s")));
                 }
                 None => std::thread::sleep(READY_POLL),
             }
@@ -401,13 +387,8 @@ mod tests {
             kill: Some("echo no such unit; exit 5".into()),
             ..NodeCommands::default()
         };
-        assert_eq!(
-            given.obey(),
-            ServersObey {
-                kill: false,
-                pause: false
-            }
-        );
+        let obey = given.obey();
+        assert!(!obey.kill && !obey.pause, "{obey:?}");
         let orders = orders(folder.path(), given);
         let why = orders.pause(0).unwrap_err().to_string();
         assert!(why.contains("no command"), "{why}");

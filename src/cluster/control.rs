@@ -399,18 +399,17 @@ impl CommandExecutor {
         let Some(address) = started else { return };
         match self.relays.get(node) {
             Some(relay) => relay.lead_to(address),
-            None => self
-                .control
-                .endpoints
-                .send_modify(|endpoints| endpoints.set_address(node, address)),
+            None => {
+                let endpoints = &self.control.endpoints;
+                endpoints.send_modify(|endpoints| endpoints.set_address(node, address));
+            }
         }
     }
 
     async fn replicate(&self, node: usize, command: NodeCommand) -> Result<(), ClusterError> {
-        let what = if command == Promote {
-            "be promoted"
-        } else {
-            "follow another"
+        let what = match command {
+            Promote => "be promoted",
+            _ => "follow another",
         };
         let refused = |why: String| ClusterError::Disobeyed {
             node: self.control.probe.names[node].clone(),
@@ -447,10 +446,8 @@ mod tests {
 
     #[test]
     fn only_a_dead_server_loses_its_power() {
-        assert_eq!(
-            due(&[CutPower, Kill, CutPower, Start, CutPower]),
-            [false, true, true, true, false]
-        );
+        let commands = [CutPower, Kill, CutPower, Start, CutPower];
+        assert_eq!(due(&commands), [false, true, true, true, false]);
     }
 
     #[test]
@@ -461,10 +458,8 @@ mod tests {
 
     #[test]
     fn one_server_at_a_time_is_replaced_and_its_end_is_no_accident_until_a_new_one_has_joined() {
-        assert_eq!(
-            due(&[Join, Leave, Kill, Start, Join, Join, Joined, Joined]),
-            [false, true, false, false, true, false, true, false]
-        );
+        let commands = [Join, Leave, Kill, Start, Join, Join, Joined, Joined];
+        assert_eq!(due(&commands), [false, true, false, false, true, false, true, false]);
         let mut outages = [Outages::default(); 2];
         assert!(unfit(Leave, &outages, 0).is_none() && unfit(Join, &outages, 0).is_none());
         outages[1].count(Leave);
@@ -504,13 +499,9 @@ mod tests {
     #[test]
     fn a_full_disk_is_freed_by_the_last_window_and_its_server_starts_again_unless_another_wants_it_dead() {
         let (fill, free) = (FillDisk, FreeDisk);
-        assert_eq!(
-            due(&[fill, fill, free, Recover, free, Recover, Recover]),
-            [true, false, false, false, true, true, false]
-        );
-        assert_eq!(
-            due(&[fill, Kill, free, Recover, Start]),
-            [true, true, true, false, true]
-        );
+        let commands = [fill, fill, free, Recover, free, Recover, Recover];
+        assert_eq!(due(&commands), [true, false, false, false, true, true, false]);
+        let commands = [fill, Kill, free, Recover, Start];
+        assert_eq!(due(&commands), [true, true, true, false, true]);
     }
 }

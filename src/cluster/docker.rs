@@ -14,20 +14,18 @@ use async_trait::async_trait;
 use testcontainers::bollard::errors::Error as BollardError;
 use testcontainers::bollard::query_parameters::KillContainerOptionsBuilder;
 use testcontainers::core::logs::LogFrame;
-use testcontainers::runners::AsyncRunner;
-use testcontainers::{ContainerAsync, GenericImage, ImageExt, TestcontainersError};
+use testcontainers::{ContainerAsync, GenericImage, ImageExt};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::confinement::confine;
 use super::container_request;
 use super::docker_network::Network;
-use super::engine::{OWNER_LABEL, RUN_LABEL, engine, remove_container, rename};
+use super::engine::{engine, engine_failed, remove_container, rename, start_container};
 use super::peering::NodeAddress;
 use super::software::{KillSignal, NodeSetup};
 use super::{ClusterError, ClusterSpec, NO_OTHER_VERSION, Node, NotWritten, OtherVersion, RunningNodes, StartedNodes};
 use crate::limits::{IN_ORDER, READY_POLL};
-use crate::process::Identity;
 
 const NO_DISKS: &str = "a full disk and the loss of unsynced data need a file system for each server, and containers have none\n\
      hint: --runtime local";
@@ -125,10 +123,7 @@ async fn start_one(
     let request = container_request::request(&image, given, clock.map(AsRef::as_ref), disk.map(AsRef::as_ref));
     let request = request.await.map_err(failed)?;
     let request = request
-        .with_container_name(&setup.me().host)
         .with_network(&network)
-        .with_label(RUN_LABEL, &spec.run)
-        .with_label(OWNER_LABEL, Identity::own().label())
         .with_host_config_modifier(move |host| {
             host.publish_all_ports = Some(false);
             if confined {
@@ -141,18 +136,10 @@ async fn start_one(
         .with_log_consumer(move |frame: &LogFrame| {
             let _ = output.lock().map(|mut file| file.write_all(frame.bytes()));
         });
-    let container = match request.start().await {
-        Ok(container) => container,
-        Err(error) => {
-            // a container that was made and could not be started is not testcontainers' to remove
-            let _ = remove_container(&setup.me().host).await;
-            return Err(failed(error.to_string()));
-        }
-    };
-    let address = container
-        .get_bridge_ip_address()
-        .await
-        .map_err(|error| failed(error.to_string()))?;
+    let started = start_container(request, &setup.me().host, &spec.run).await;
+    let container = started.map_err(failed)?;
+    let address = container.get_bridge_ip_address().await;
+    let address = address.map_err(|error| failed(error.to_string()))?;
     let address = SocketAddr::new(address, setup.me().ports[0]);
     spec.found(setup.me, address);
     Ok((
@@ -225,9 +212,9 @@ impl RunningNodes for Containers {
 
     /// The engine may give the container another address.
     async fn start(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
-        let failed = |error: TestcontainersError| ClusterError::Engine(error.to_string());
-        self.containers[node].start().await.map_err(failed)?;
-        let address = self.containers[node].get_bridge_ip_address().await.map_err(failed)?;
+        let container = &self.containers[node];
+        container.start().await.map_err(engine_failed)?;
+        let address = container.get_bridge_ip_address().await.map_err(engine_failed)?;
         let address = SocketAddr::new(address, self.port);
         self.spec.found(node, address);
         Ok(Some(address))
@@ -242,13 +229,11 @@ impl RunningNodes for Containers {
     }
 
     async fn pause(&mut self, node: usize) -> Result<(), ClusterError> {
-        let paused = self.containers[node].pause().await;
-        paused.map_err(|error| ClusterError::Engine(error.to_string()))
+        self.containers[node].pause().await.map_err(engine_failed)
     }
 
     async fn resume(&mut self, node: usize) -> Result<(), ClusterError> {
-        let resumed = self.containers[node].unpause().await;
-        resumed.map_err(|error| ClusterError::Engine(error.to_string()))
+        self.containers[node].unpause().await.map_err(engine_failed)
     }
 
     /// Removes the containers, all at once, and then their network.
@@ -298,6 +283,6 @@ impl Containers {
     async fn signal(&self, node: usize, signal: &str) -> Result<(), ClusterError> {
         let options = KillContainerOptionsBuilder::new().signal(signal).build();
         let killed = engine().await?.kill_container(self.id(node), Some(options)).await;
-        killed.map_err(|error| ClusterError::Engine(error.to_string()))
+        killed.map_err(engine_failed)
     }
 }

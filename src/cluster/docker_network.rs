@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use testcontainers::bollard::models::NetworkCreateRequest;
 
-use super::engine::{OWNER_LABEL, RUN_LABEL, engine, engine_name, remove_network};
+use super::engine::{OWNER_LABEL, RUN_LABEL, engine, engine_failed, engine_name, remove_network};
 use super::{ClusterError, ClusterSpec};
 use crate::process::Identity;
 
@@ -27,11 +27,8 @@ impl Network {
             labels: Some(labels),
             ..Default::default()
         };
-        engine()
-            .await?
-            .create_network(request)
-            .await
-            .map_err(|error| ClusterError::Engine(error.to_string()))?;
+        let created = engine().await?.create_network(request).await;
+        created.map_err(engine_failed)?;
         Ok(Self { name, removed: false })
     }
 

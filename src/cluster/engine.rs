@@ -1,18 +1,20 @@
 //! The container engine: its client, and the images, containers and networks that it has.
 
+use std::fmt;
 use std::time::Duration;
 
-use testcontainers::GenericImage;
 use testcontainers::bollard::Docker;
 use testcontainers::bollard::errors::Error as BollardError;
 use testcontainers::bollard::query_parameters::{RemoveContainerOptionsBuilder, RenameContainerOptionsBuilder};
 use testcontainers::core::client::docker_client_instance;
 use testcontainers::runners::AsyncRunner;
+use testcontainers::{ContainerAsync, ContainerRequest, GenericImage, ImageExt};
 use tokio::time::{sleep, timeout};
 
 use super::ClusterError;
 use super::image_name::in_two_parts;
 use crate::limits::READY_POLL;
+use crate::process::Identity;
 
 /// Time for the container engine to answer a question that costs it nothing.
 const ENGINE: Duration = Duration::from_secs(5);
@@ -41,6 +43,11 @@ pub fn engine_name(run: &str) -> String {
     format!("harness-{plain}-{}", std::process::id())
 }
 
+/// The engine did not do what it was asked for.
+pub fn engine_failed(error: impl fmt::Display) -> ClusterError {
+    ClusterError::Engine(error.to_string())
+}
+
 /// The engine's client, if an engine answers.
 pub async fn engine() -> Result<Docker, ClusterError> {
     let asked = async {
@@ -48,10 +55,9 @@ pub async fn engine() -> Result<Docker, ClusterError> {
         engine.ping().await.map_err(|error| error.to_string())?;
         Ok(engine)
     };
-    timeout(ENGINE, asked)
-        .await
-        .unwrap_or_else(|_| Err(format!("no answer within {}s", ENGINE.as_secs())))
-        .map_err(ClusterError::Engine)
+    let answer = timeout(ENGINE, asked).await;
+    let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {}s", ENGINE.as_secs())));
+    answer.map_err(ClusterError::Engine)
 }
 
 pub async fn has_image(image: &str) -> bool {
@@ -75,6 +81,21 @@ pub async fn pull(image: &str) -> Result<(), String> {
         Ok(pulled) => pulled.map(|_| ()).map_err(|error| error.to_string()),
         Err(_) => Err(format!("not there after {}s", IMAGE_PULL.as_secs())),
     }
+}
+
+/// Starts a container of a run, under a name. The error says why it could not.
+pub async fn start_container(
+    request: ContainerRequest<GenericImage>,
+    name: &str,
+    run: &str,
+) -> Result<ContainerAsync<GenericImage>, String> {
+    let request = request.with_container_name(name).with_label(RUN_LABEL, run);
+    let started = request.with_label(OWNER_LABEL, Identity::own().label()).start().await;
+    if started.is_err() {
+        // a container that was made and could not be started is not testcontainers' to remove
+        let _ = remove_container(name).await;
+    }
+    started.map_err(|error| error.to_string())
 }
 
 /// Removes a container; one that another process removes at the same time is waited for.
@@ -101,7 +122,7 @@ pub async fn remove_container(id: &str) -> Result<(), String> {
 pub async fn rename(id: &str, name: &str) -> Result<(), ClusterError> {
     let options = RenameContainerOptionsBuilder::new().name(name).build();
     let renamed = engine().await?.rename_container(id, options).await;
-    renamed.map_err(|error| ClusterError::Engine(error.to_string()))
+    renamed.map_err(engine_failed)
 }
 
 pub async fn remove_network(id: &str) -> Result<(), String> {
@@ -130,10 +151,7 @@ mod tests {
         assert!(long.contains("-de4a-"), "{long}");
         let pid = std::process::id().to_string().len();
         assert!(long.len() - pid + "4194304-toxiproxy".len() <= 63, "{long}");
-        assert!(
-            long.chars()
-                .all(|letter| letter == '-' || letter.is_ascii_alphanumeric()),
-            "{long}"
-        );
+        let is_taken = |letter: char| letter == '-' || letter.is_ascii_alphanumeric();
+        assert!(long.chars().all(is_taken), "{long}");
     }
 }

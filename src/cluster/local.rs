@@ -159,10 +159,8 @@ async fn run(
         why,
     };
     let launch = (spec.software.launch)(setup);
-    let output = File::options()
-        .append(true)
-        .open(log)
-        .map_err(|error| failed(error.to_string()))?;
+    let output = File::options().append(true).open(log);
+    let output = output.map_err(|error| failed(error.to_string()))?;
     let errors = output.try_clone().map_err(|error| failed(error.to_string()))?;
     let mut command_line = Vec::new();
     if let Some(disk) = spec.disks.get(setup.me) {
@@ -309,14 +307,10 @@ impl RunningNodes for Processes {
     }
 
     async fn cut_power(&mut self, node: usize) -> Result<(), ClusterError> {
-        let name = &self.setups[node].0.me().name;
-        let failed = |why: String| ClusterError::Disobeyed {
-            node: name.clone(),
-            what: "lose what it did not sync",
-            why,
-        };
+        let failed = |why| self.disobeyed(node, "lose what it did not sync", why);
         let volumes = self.volumes.as_ref().ok_or_else(|| failed(NO_DISKS.to_owned()))?;
-        let lost = volumes.cut_power(name).await.map_err(failed)?;
+        let lost = volumes.cut_power(&self.setups[node].0.me().name).await;
+        let lost = lost.map_err(failed)?;
         if let Some(disk) = self.spec.disks.get(node) {
             disk.note_lost(lost);
         }
@@ -390,11 +384,12 @@ impl Processes {
         let name = &self.setups[node].0.me().name;
         let volumes = self.volumes.as_ref().ok_or_else(|| NO_DISKS.to_owned());
         let done = volumes.and_then(|volumes| block_in_place(|| act(volumes, name)));
-        done.map_err(|why| ClusterError::Disobeyed {
-            node: name.clone(),
-            what,
-            why,
-        })
+        done.map_err(|why| self.disobeyed(node, what, why))
+    }
+
+    fn disobeyed(&self, node: usize, what: &'static str, why: String) -> ClusterError {
+        let node = self.setups[node].0.me().name.clone();
+        ClusterError::Disobeyed { node, what, why }
     }
 }
 
@@ -406,10 +401,8 @@ const NO_SPACE: [&str; 2] = ["no space left on device", "short write"];
 fn lines_of_no_space(log: &Path, after: u64) -> u64 {
     let text = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(text.get(after as usize..).unwrap_or_default()).to_lowercase();
-    let lines = text
-        .lines()
-        .filter(|line| NO_SPACE.iter().any(|words| line.contains(words)));
-    lines.count() as u64
+    let says_so = |line: &&str| NO_SPACE.iter().any(|words| line.contains(words));
+    text.lines().filter(says_so).count() as u64
 }
 
 #[cfg(test)]

@@ -43,11 +43,8 @@ fn signal_all(child: &Child, signal: Signal) -> Option<Vec<Pid>> {
     all.extend(before);
     all.sort_unstable();
     all.dedup();
-    let all: Vec<Pid> = all
-        .into_iter()
-        .filter_map(|pid| i32::try_from(pid).ok())
-        .map(Pid::from_raw)
-        .collect();
+    let all = all.into_iter().filter_map(|pid| i32::try_from(pid).ok());
+    let all: Vec<Pid> = all.map(Pid::from_raw).collect();
     for pid in &all {
         // it may have ended
         let _ = kill(*pid, signal);

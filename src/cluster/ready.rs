@@ -24,6 +24,16 @@ pub struct Serving {
     pub version: String,
 }
 
+impl Serving {
+    pub fn new(role: &str, leads: bool, version: &str) -> Self {
+        Self {
+            role: role.to_owned(),
+            leads,
+            version: version.to_owned(),
+        }
+    }
+}
+
 /// A server's answer to the question whether it serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Readiness {
@@ -129,10 +139,8 @@ async fn converse(
     reach: &ReachedServers,
 ) -> Result<Serving, String> {
     let mut stream = reach.connect(server.address).await?;
-    stream
-        .write_all(&question(server))
-        .await
-        .map_err(|error| error.to_string())?;
+    let asked = stream.write_all(&question(server)).await;
+    asked.map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
     loop {
         let read = stream.read_buf(&mut bytes).await.map_err(|error| error.to_string())?;
@@ -146,10 +154,8 @@ async fn converse(
 }
 
 fn not_ready(product: &'static str, node: &Node, why: &str, after: Duration) -> ClusterError {
-    let log = log_tail(&node.log)
-        .map(|tail| format!("\n  {tail}"))
-        .unwrap_or_default();
-    let why = format!("{why}   ({}){log}", node.log.display());
+    let tail = log_tail(&node.log).map(|tail| format!("\n  {tail}"));
+    let why = format!("{why}   ({}){}", node.log.display(), tail.unwrap_or_default());
     ClusterError::NotReady {
         product,
         node: node.name.clone(),
@@ -171,10 +177,8 @@ fn ended(product: &'static str, node: &Node, how: &str) -> ClusterError {
 /// What a server's log ends with: the line that speaks of a taken address if there is one, else the last lines.
 pub fn log_tail(path: &Path) -> Option<String> {
     let text = String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned();
-    if let Some(line) = text
-        .lines()
-        .find(|line| line.to_lowercase().contains("address already in use"))
-    {
+    let is_taken = |line: &&str| line.to_lowercase().contains("address already in use");
+    if let Some(line) = text.lines().find(is_taken) {
         return Some(line.trim().to_owned());
     }
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();

@@ -138,17 +138,14 @@ pub async fn choose(
     software: &'static ServerSoftware,
     asked: AskedServers<'_>,
 ) -> Result<RuntimeChoice, ClusterError> {
-    match request {
-        RuntimeRequest::Docker => docker(software, asked).await.map_err(ClusterError::Nothing),
-        RuntimeRequest::Local => local(software, asked).await.map_err(ClusterError::Nothing),
+    let chosen = match request {
+        RuntimeRequest::Docker => docker(software, asked).await,
+        RuntimeRequest::Local => local(software, asked).await,
         RuntimeRequest::Simulated => Ok(RuntimeChoice::simulated("they were asked for".to_owned())),
-        RuntimeRequest::Virtual => local(software, asked)
-            .await
-            .map(|choice| RuntimeChoice {
-                runtime: Runtime::Virtual,
-                ..choice
-            })
-            .map_err(ClusterError::Nothing),
+        RuntimeRequest::Virtual => local(software, asked).await.map(|choice| RuntimeChoice {
+            runtime: Runtime::Virtual,
+            ..choice
+        }),
         RuntimeRequest::Auto => match docker(software, asked).await {
             Ok(choice) => Ok(choice),
             Err(no_docker) => match local(software, asked).await {
@@ -156,10 +153,11 @@ pub async fn choose(
                     why: format!("{}; not docker: {}", choice.why, first_line(&no_docker)),
                     ..choice
                 }),
-                Err(no_local) => Err(ClusterError::Nothing(format!("{no_docker}\n{no_local}"))),
+                Err(no_local) => Err(format!("{no_docker}\n{no_local}")),
             },
         },
-    }
+    };
+    chosen.map_err(ClusterError::Nothing)
 }
 
 fn first_line(text: &str) -> &str {
@@ -204,11 +202,8 @@ fn no_container(software: &ServerSoftware) -> String {
 #[cfg(feature = "docker")]
 async fn docker(software: &ServerSoftware, asked: AskedServers<'_>) -> Result<RuntimeChoice, String> {
     use super::engine::{engine, has_image, pull};
-    if let Err(error) = engine().await {
-        return Err(format!(
-            "no docker: {error}\nhint: install and start Docker, or use --runtime local"
-        ));
-    }
+    let no_docker = |error| format!("no docker: {error}\nhint: install and start Docker, or use --runtime local");
+    engine().await.map_err(no_docker)?;
     let of_version = asked.version.and_then(|version| versions::image_of(software, version));
     let candidates: Vec<&str> = match (asked.image, asked.version) {
         (Some(image), _) => vec![image],

@@ -4,17 +4,15 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use testcontainers::runners::AsyncRunner;
 use testcontainers::{ContainerAsync, GenericImage, ImageExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
 use super::ClusterError;
 use super::confinement::confine;
-use super::engine::{OWNER_LABEL, RUN_LABEL, engine, engine_name, has_image, pull, remove_container};
+use super::engine::{engine, engine_name, has_image, pull, start_container};
 use super::image_name::in_two_parts;
 use crate::limits::{LOG_TAIL_LINES, READY_POLL};
-use crate::process::Identity;
 
 /// Time for it to serve.
 const SERVES: Duration = Duration::from_secs(60);
@@ -36,23 +34,13 @@ impl Sidecar {
         let (name, tag) = in_two_parts(image);
         let container_name = format!("{}-toxiproxy", engine_name(run));
         let request = GenericImage::new(name, tag)
-            .with_container_name(&container_name)
             .with_network("host")
-            .with_label(RUN_LABEL, run)
-            .with_label(OWNER_LABEL, Identity::own().label())
             .with_host_config_modifier(|host| {
                 host.publish_all_ports = Some(false);
                 confine(host);
             })
             .with_cmd([format!("-host={}", Ipv4Addr::LOCALHOST), format!("-port={port}")]);
-        let container = match request.start().await {
-            Ok(container) => container,
-            Err(error) => {
-                // a container that was made and could not be started is not testcontainers' to remove
-                let _ = remove_container(&container_name).await;
-                return Err(failed(error.to_string()));
-            }
-        };
+        let container = start_container(request, &container_name, run).await.map_err(failed)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let sidecar = Self { container, address };
         match sidecar.wait(SERVES).await {

@@ -69,14 +69,11 @@ impl Volumes {
             return Err(why);
         }
         let mut keeping = Command::new(find_on_machine("unshare").unwrap_or_default());
-        keeping.args(["--mount", "--propagation", "private", "sh", "-c"]);
-        keeping
-            .args(["echo; exec sleep infinity"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped());
-        let mut keeper = process::spawn(keeping)
-            .await
-            .map_err(|error| format!("unshare: {error}"))?;
+        keeping.args(["--mount", "--propagation", "private"]);
+        keeping.args(["sh", "-c", "echo; exec sleep infinity"]);
+        keeping.stdin(Stdio::null()).stdout(Stdio::piped());
+        let keeper = process::spawn(keeping).await;
+        let mut keeper = keeper.map_err(|error| format!("unshare: {error}"))?;
         let said = keeper.stdout.take().ok_or("unshare has no output")?;
         let mut byte = [0];
         let mut said = tokio::io::BufReader::new(said);
@@ -96,9 +93,8 @@ impl Volumes {
     async fn make(&self, name: &str) -> Result<(), String> {
         let image = self.image(name);
         let failed = |error: io::Error| format!("{}: {error}", image.display());
-        File::create(&image)
-            .and_then(|file| file.set_len(SIZE))
-            .map_err(failed)?;
+        let made = File::create(&image).and_then(|file| file.set_len(SIZE));
+        made.map_err(failed)?;
         fs::create_dir_all(self.folder.join(name)).map_err(failed)?;
         let mut making = Command::new(find_on_machine("mkfs.ext4").unwrap_or_default());
         run(making.args(["-q", "-F", "-m", "0", "-O", "^resize_inode"]).arg(&image)).await?;
@@ -112,11 +108,8 @@ impl Volumes {
     async fn mount(&self, name: &str) -> Result<(), String> {
         let mount = find_on_machine("mount").unwrap_or_default();
         let mut mounting = self.inside(Path::new("/"), &mount);
-        run(mounting
-            .args(["-t", "ext4", "-o", "loop"])
-            .arg(self.image(name))
-            .arg(self.folder.join(name)))
-        .await
+        mounting.args(["-t", "ext4", "-o", "loop"]);
+        run(mounting.arg(self.image(name)).arg(self.folder.join(name))).await
     }
 
     /// `program`, where the file systems are, in a folder there.
@@ -147,9 +140,8 @@ impl Volumes {
         let file = File::options().create(true).append(true).open(self.filler(name));
         let file = file.map_err(failed)?;
         let mut length = file.metadata().map_err(failed)?.len();
-        let block = statvfs::fstatvfs(&file)
-            .map_err(|error| failed(error.into()))?
-            .fragment_size();
+        let state = statvfs::fstatvfs(&file).map_err(|error| failed(error.into()))?;
+        let block = state.fragment_size();
         let mut piece = SIZE;
         // a piece that does not fit is halved; the file system needs some blocks itself to keep account of those that are taken
         while piece >= block {
@@ -269,16 +261,22 @@ mod tests {
 
     use super::*;
 
+    /// File systems in a folder; `None` where this user may not mount any.
+    async fn laid_out(folder: &Path, names: &[&str]) -> Option<Volumes> {
+        match Volumes::lay_out(folder, names.iter().copied()).await {
+            Err(why) if !nix::unistd::geteuid().is_root() => {
+                eprintln!("skipped: {why}");
+                None
+            }
+            made => Some(made.unwrap()),
+        }
+    }
+
     #[tokio::test]
     async fn what_was_synced_is_there_after_a_cut_and_what_was_not_is_lost() {
         let folder = tempfile::tempdir().unwrap();
-        let volumes = match Volumes::lay_out(folder.path(), ["n1"].into_iter()).await {
-            Ok(volumes) => volumes,
-            Err(why) if !nix::unistd::geteuid().is_root() => {
-                eprintln!("skipped: {why}");
-                return;
-            }
-            Err(why) => panic!("{why}"),
+        let Some(volumes) = laid_out(folder.path(), &["n1"]).await else {
+            return;
         };
         let data = volumes.seen_at(&folder.path().join("n1"));
         let mut file = File::create(data.join("log")).unwrap();
@@ -298,13 +296,8 @@ mod tests {
     #[tokio::test]
     async fn a_full_disk_refuses_what_needs_a_new_block_until_it_is_freed() {
         let folder = tempfile::tempdir().unwrap();
-        let volumes = match Volumes::lay_out(folder.path(), ["n1", "n2"].into_iter()).await {
-            Ok(volumes) => volumes,
-            Err(why) if !nix::unistd::geteuid().is_root() => {
-                eprintln!("skipped: {why}");
-                return;
-            }
-            Err(why) => panic!("{why}"),
+        let Some(volumes) = laid_out(folder.path(), &["n1", "n2"]).await else {
+            return;
         };
         let [data, other] = ["n1", "n2"].map(|name| volumes.seen_at(&folder.path().join(name)));
         let mut old = File::create(data.join("old")).unwrap();

@@ -9,7 +9,8 @@ use super::every_link::rate;
 use super::fault::not_simulated;
 use super::link_injection::{ActiveLinkFault, heal_word, links_of, slowing};
 use super::{
-    Acquires, Fault, FaultDefinition, Inject, Injection, InjectionContext, NotInjected, RunningFault, Shape, Target,
+    Acquires, Fault, FaultDefinition, Inject, Injection, InjectionContext, NotInjected, Planned, RunningFault, Shape,
+    Target,
 };
 
 pub struct SharedLink;
@@ -31,7 +32,7 @@ impl Fault for SharedLink {
         not_simulated("bottleneck", why, "--fault slow, or --runtime local or docker", shape)
     }
 
-    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
+    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Planned {
         let bytes_per_second = match argument {
             None => rng.random_range(2_000..8_000) * shape.clients,
             Some(text) => rate(text).map_err(|why| format!("bottleneck={text}: {why}"))?,

@@ -13,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use super::fault::{not_attached, not_simulated};
 use super::{
     Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, Injection,
-    InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, parse_duration,
+    InjectionContext, Needs, NotInjected, Pace, Planned, RunningFault, Shape, Target, parse_duration,
 };
 use crate::backends;
 use crate::evidence::{Evidence, EvidenceCounter};
@@ -80,7 +80,7 @@ impl Fault for ClockFault {
         Err("most clients read no wall clock")
     }
 
-    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
+    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Planned {
         let (whose, step) = parse(argument.unwrap_or("waiter"))
             .map_err(|why| format!("clock={}: {why}", argument.unwrap_or_default()))?;
         let step = step.unwrap_or(ClockStep {

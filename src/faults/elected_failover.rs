@@ -9,12 +9,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::held_back::hold_back;
+use super::link_injection::done_by;
 use super::{
     ActiveFault, Affected, FaultEnv, HealOnDrop, Healed, Inject, InjectionContext, Needs, NotInjected, Preparation,
     RunningFault,
 };
 use crate::cluster::NodeCommand;
-use crate::evidence::{Evidence, SERVERS_BACK, SERVERS_PROMOTED};
+use crate::evidence::{SERVERS_BACK, SERVERS_PROMOTED};
 use crate::limits::{AIM, SERVER_BACK};
 use harness_proxy::LinkFault;
 
@@ -134,11 +135,7 @@ impl ActiveFault for DeadMaster {
 
     /// Starts the old master again, which becomes a replica. A `patient` heal waits until it serves.
     async fn heal(&mut self, _: Duration, patient: bool) -> Healed {
-        let cut_off = self.cut_off.take();
-        let held = cut_off
-            .as_ref()
-            .map(|held| Evidence::of_links(held.names().len(), held.counts()));
-        drop(cut_off);
+        let held = self.cut_off.take().map(|cut_off| done_by(&cut_off));
         let servers = &self.env.servers;
         let mut back = false;
         if !std::mem::replace(&mut self.started, true) {

@@ -7,7 +7,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::link_injection::{LinkInjection, SWALLOWED_BYTES, resetting, slowing};
-use super::{Acquires, Fault, FaultDefinition, Injection, Pace, Shape, Target, parse_duration};
+use super::{Acquires, Fault, FaultDefinition, Injection, Pace, Planned, Shape, Target, parse_duration};
 
 /// How links behave; each is a fault of that name.
 pub enum OnEveryLink {
@@ -84,7 +84,7 @@ impl Fault for OnEveryLink {
         }
     }
 
-    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
+    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Planned {
         let drawn = match self {
             Self::Latency => latency(argument, shape.lease, rng),
             Self::Bursts => bursts(argument, shape.lease, rng),
@@ -242,31 +242,21 @@ mod tests {
 
     #[test]
     fn a_delay_may_carry_its_jitter() {
-        assert_eq!(
-            delay_and_jitter("100ms+20ms"),
-            Ok((Duration::from_millis(100), Duration::from_millis(20)))
-        );
+        let both = (Duration::from_millis(100), Duration::from_millis(20));
+        assert_eq!(delay_and_jitter("100ms+20ms"), Ok(both));
         assert_eq!(delay_and_jitter("1s"), Ok((Duration::from_secs(1), Duration::ZERO)));
         assert!(delay_and_jitter("10ms+20ms").is_err());
     }
 
     #[test]
     fn a_share_is_a_percentage_above_zero() {
-        assert_eq!(
-            (per_mille("5%"), per_mille("0.5"), per_mille("100%")),
-            (Some(50), Some(5), Some(1000))
-        );
-        assert_eq!(
-            (per_mille("0%"), per_mille("101%"), per_mille("NaN")),
-            (None, None, None)
-        );
+        assert_eq!(["5%", "0.5", "100%"].map(per_mille), [Some(50), Some(5), Some(1000)]);
+        assert_eq!(["0%", "101%", "NaN"].map(per_mille), [None; 3]);
     }
 
     #[test]
     fn a_rate_is_a_number_above_zero() {
-        assert_eq!(
-            (rate("2000"), rate("4k"), rate("0").ok(), rate("k").ok()),
-            (Ok(2000), Ok(4000), None, None)
-        );
+        assert_eq!([rate("2000"), rate("4k")], [Ok(2000), Ok(4000)]);
+        assert!(rate("0").is_err() && rate("k").is_err());
     }
 }

@@ -21,13 +21,14 @@ use rand_chacha::ChaCha8Rng;
 use super::elected_failover::KillMaster;
 use super::fault::{kind_of, not_attached, not_virtual};
 use super::held_back::hold_back;
+use super::link_injection::done_by;
 use super::{
     Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, Needs, NotInjected, Pace, Preparation, RunningFault, Shape, Target,
+    Injection, InjectionContext, Needs, NotInjected, Pace, Planned, Preparation, RunningFault, Shape, Target,
 };
 use crate::backends::Topology;
 use crate::cluster::{NodeCommand, Peering};
-use crate::evidence::{Evidence, SERVERS_BACK, SERVERS_PROMOTED};
+use crate::evidence::{SERVERS_BACK, SERVERS_PROMOTED};
 use crate::limits::{PROBE, SERVER_BACK};
 use harness_proxy::{Behaviour, LinkFault};
 
@@ -62,17 +63,15 @@ impl Fault for Failover {
         if shape.backend.id == Some(BackendId::Postgres) {
             not_virtual("failover", shape)?;
         }
-        if !matches!(
-            shape.backend.software.peering,
-            Peering::Replication(_) | Peering::Announced(_)
-        ) {
+        let peering = &shape.backend.software.peering;
+        if !matches!(peering, Peering::Replication(_) | Peering::Announced(_)) {
             let hint = "hint: --fault server-kill=leader or --fault partition=leader";
             return Err(format!(
                 "failover promotes the replica of a master, and servers of {} have none\n{hint}",
                 shape.backend
             ));
         }
-        if matches!(shape.backend.software.peering, Peering::Announced(_)) {
+        if matches!(peering, Peering::Announced(_)) {
             if argument == Some("clean") {
                 return Ok(());
             }
@@ -102,23 +101,23 @@ impl Fault for Failover {
         Err("a lock that only one master knows is lost with it")
     }
 
-    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, _: &mut ChaCha8Rng) -> Result<Injection, String> {
+    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, _: &mut ChaCha8Rng) -> Planned {
         let held_back = kind_of("failover", argument, &KINDS)? == "held-back";
-        let title = if held_back {
-            "its master fails over to a replica that does not have the lock"
-        } else {
-            "its master fails over to a replica that has the lock"
-        };
         let injection = match shape.backend.software.peering {
             Peering::Announced(_) => {
-                let title = if held_back {
-                    "the master dies, and its replicas do not have the lock"
-                } else {
-                    "the master dies"
+                let title = match held_back {
+                    true => "the master dies, and its replicas do not have the lock",
+                    false => "the master dies",
                 };
                 Injection::new(Target::Holder, KillMaster { held_back }, Acquires::GoOn, title)
             }
-            _ => Injection::new(Target::Holder, PromoteReplica { held_back }, Acquires::GoOn, title),
+            _ => {
+                let title = match held_back {
+                    true => "its master fails over to a replica that does not have the lock",
+                    false => "its master fails over to a replica that has the lock",
+                };
+                Injection::new(Target::Holder, PromoteReplica { held_back }, Acquires::GoOn, title)
+            }
         };
         if !held_back {
             return Ok(injection);
@@ -165,10 +164,8 @@ impl Inject for PromoteReplica {
         let mut preparation = Preparation::default();
         if self.held_back {
             let master = env.servers.endpoints().primary().ok_or("there is no master")?;
-            let link = env
-                .peer_links
-                .get(&(replica, master))
-                .ok_or("its link is not proxied")?;
+            let link = env.peer_links.get(&(replica, master));
+            let link = link.ok_or("its link is not proxied")?;
             let held_back = hold_back(link, IN_FLIGHT, &[replica], number, env).await;
             preparation = held_back.ok_or("the replica does not answer")?;
         }
@@ -249,8 +246,7 @@ impl ActiveFault for PromotedReplica {
             let _ = servers.order(self.old, NodeCommand::Follow).await;
             self.in_step = patient && servers.follows(self.old, SERVER_BACK).await;
         }
-        let replication = self.replication.as_ref();
-        let held = replication.map(|held| Evidence::of_links(held.names().len(), held.counts()));
+        let held = self.replication.as_ref().map(done_by);
         held.unwrap_or_default()
             .with(&SERVERS_PROMOTED, 1)
             .with(&SERVERS_BACK, self.in_step.into())

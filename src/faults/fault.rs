@@ -6,7 +6,7 @@ use rand::RngExt;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 
-use super::injection::{Inject, Injection, acquires_without};
+use super::injection::{Inject, Injection, Planned, acquires_without};
 use super::shape::Shape;
 use super::target::Target;
 use crate::evidence::{CLIENTS_KILLED, EvidenceCounter};
@@ -82,17 +82,11 @@ pub trait Fault: Sync {
 
     /// Draws one injection. The same seed, shape and number give the same one. `number` counts this fault's windows from
     /// 0, so that a fault can go through its kinds. The error says what the argument should have been.
-    fn plan(
-        &self,
-        argument: Option<&str>,
-        number: u32,
-        shape: &Shape,
-        rng: &mut ChaCha8Rng,
-    ) -> Result<Injection, String>;
+    fn plan(&self, argument: Option<&str>, number: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Planned;
 
     /// The same with what a seed draws, in a test.
     #[cfg(test)]
-    fn planned(&self, argument: Option<&str>, number: u32, shape: &Shape, seed: u64) -> Result<Injection, String> {
+    fn planned(&self, argument: Option<&str>, number: u32, shape: &Shape, seed: u64) -> Planned {
         let mut rng = <ChaCha8Rng as rand::SeedableRng>::seed_from_u64(seed);
         self.plan(argument, number, shape, &mut rng)
     }

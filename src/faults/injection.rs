@@ -116,6 +116,9 @@ pub enum NotInjected {
     Failed(String),
 }
 
+/// An injection that was drawn, or what the argument should have been.
+pub type Planned = Result<Injection, String>;
+
 /// What one window does, as planned.
 #[derive(Debug, Clone)]
 pub struct Injection {

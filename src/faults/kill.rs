@@ -11,7 +11,7 @@ use super::points::number_alone;
 use super::target::{MessageMoment, client_at};
 use super::{
     Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, Injection,
-    InjectionContext, NotInjected, Pace, RunningFault, Shape, Target,
+    InjectionContext, NotInjected, Pace, Planned, RunningFault, Shape, Target,
 };
 use crate::evidence::{CLIENTS_KILLED, Evidence, HOLDERS};
 
@@ -48,7 +48,7 @@ impl Fault for Kill {
         }
     }
 
-    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
+    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Planned {
         if let (Self::Anyone, Some(message)) = (self, argument) {
             let number = number_alone(message, shape)?;
             let title = format!("the client of message {number}: its process is killed before the message arrives");

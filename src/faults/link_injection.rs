@@ -55,14 +55,17 @@ pub fn resetting(name: &'static str, summary: &'static str, argument: &'static s
 
 /// The target's clients and their links.
 pub fn links_of(context: &InjectionContext<'_>) -> (Vec<u32>, Vec<AnyLink>) {
-    let links = &context.env.links;
-    let of_target = links
-        .iter()
-        .filter(|((client, server), _)| context.target.has_link(*client, *server));
+    let links = context.env.links.iter();
+    let of_target = links.filter(|((client, server), _)| context.target.has_link(*client, *server));
     let (mut clients, links): (Vec<u32>, Vec<AnyLink>) =
         of_target.map(|((client, _), link)| (*client, link.clone())).unzip();
     clients.dedup();
     (clients, links)
+}
+
+/// What a fault on links has done so far.
+pub fn done_by(fault: &LinkFault) -> Evidence {
+    Evidence::of_links(fault.names().len(), fault.counts())
 }
 
 /// What the heal of a fault on links does.
@@ -122,8 +125,7 @@ impl ActiveFault for ActiveLinkFault {
 
     async fn heal(&mut self, _: Duration, _: bool) -> Healed {
         // counted before the heal lets go on what was held back
-        let evidence = Evidence::of_links(self.fault.names().len(), self.fault.counts())
-            .with(&SWALLOWED_BYTES, self.fault.swallowed_bytes());
+        let evidence = done_by(&self.fault).with(&SWALLOWED_BYTES, self.fault.swallowed_bytes());
         Healed {
             trouble: self.fault.heal().await.err(),
             ..Healed::from(evidence)

@@ -15,7 +15,7 @@ use super::next_message::NextMessage;
 use super::points::{MessagePoints, spoken};
 use super::{
     Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, NotInjected, Pace, RunningFault, Shape, Target, parse_duration,
+    Injection, InjectionContext, NotInjected, Pace, Planned, RunningFault, Shape, Target, parse_duration,
 };
 use crate::client_role::{ANYONE, FILTERS};
 use crate::config::suggest::similar;
@@ -114,13 +114,7 @@ impl Fault for OnMessage {
         }
     }
 
-    fn plan(
-        &self,
-        argument: Option<&str>,
-        number: u32,
-        shape: &Shape,
-        rng: &mut ChaCha8Rng,
-    ) -> Result<Injection, String> {
+    fn plan(&self, argument: Option<&str>, number: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Planned {
         // drawn even if it is not needed, so that naming it changes nothing else of the plan
         let drawn = rng.random_range(OCCURRENCES);
         let short = Duration::from_millis(rng.random_range(SHORT_DELAY));
@@ -460,13 +454,9 @@ mod tests {
     #[test]
     fn an_unknown_message_is_refused_with_the_nearest_on_this_backend() {
         let why = planned(OnMessage::DropReply, Some("SET"), Protocol::Zk).unwrap_err();
-        assert!(
-            why.contains("`SET`")
-                && why.contains("did you mean")
-                && why.contains("`setData`")
-                && !why.contains("SETNX"),
-            "{why}"
-        );
+        let parts = ["`SET`", "did you mean", "`setData`"];
+        assert!(parts.iter().all(|part| why.contains(part)), "{why}");
+        assert!(!why.contains("SETNX"), "{why}");
         let why = planned(OnMessage::DropReply, Some("foo"), Protocol::Resp).unwrap_err();
         assert!(why.ends_with("hint: `harness list messages` shows all"), "{why}");
     }

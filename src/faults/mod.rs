@@ -39,7 +39,7 @@ pub use active::{ActiveFault, Affected, HealOnDrop, Healed, RunningFault};
 pub use clock::NO_CONCERN as NO_CLOCK_CONCERN;
 pub use env::{ClientHosts, FaultEnv, Links, ProcessControl};
 pub use fault::{Fault, FaultDefinition, FaultFamily, Pace};
-pub use injection::{Inject, Injection, InjectionContext, Needs, NotInjected, Preparation, acquires_without};
+pub use injection::{Inject, Injection, InjectionContext, Needs, NotInjected, Planned, Preparation, acquires_without};
 pub use points::{MessagePoint, MessagePoints, is_point};
 pub use shape::Shape;
 pub use target::{AtMessage, MessageEnd, MessageMoment, ResolvedTarget, Target};
@@ -99,11 +99,9 @@ mod tests {
             backend: crate::backends::of(harness_workloads::BackendId::Postgres),
             ..Shape::one_redis()
         };
-        let shapes = [Shape::example(), Shape::one_redis(), postgres];
-        let mut fitting = shapes
-            .into_iter()
-            .filter(|shape| fault.applies(needed(fault), shape).is_ok());
-        fitting.next().expect("some cluster can have it")
+        let mut shapes = [Shape::example(), Shape::one_redis(), postgres].into_iter();
+        let fitting = shapes.find(|shape| fault.applies(needed(fault), shape).is_ok());
+        fitting.expect("some cluster can have it")
     }
 
     /// What must be said after its name, where anything must.
@@ -111,7 +109,7 @@ mod tests {
         (fault.name() == crate::config::upgrade::UPGRADE_FAULT).then_some("zookeeper:3.9")
     }
 
-    fn planned(fault: &dyn Fault, argument: Option<&str>, number: u32, seed: u64) -> Result<Injection, String> {
+    fn planned(fault: &dyn Fault, argument: Option<&str>, number: u32, seed: u64) -> Planned {
         fault.planned(argument, number, &shape_for(fault), seed)
     }
 
@@ -136,6 +134,17 @@ mod tests {
         for fault in FAULTS {
             let refused = planned(*fault, Some("nonsense"), 0, 1).unwrap_err();
             assert!(refused.contains("nonsense"), "{}: {refused}", fault.name());
+        }
+    }
+
+    #[test]
+    fn models_and_servers_that_run_already_have_no_disks_to_act_on() {
+        let faults: [&dyn Fault; 2] = [&slow_disk::SlowDisk, &disk_full::DiskFull];
+        for fault in faults {
+            let refused = |shape: Shape| fault.applies(None, &shape).unwrap_err();
+            assert!(refused(Shape::example().simulated()).contains("--runtime local"));
+            assert!(refused(Shape::example().on_attached_servers()).contains("--servers"));
+            assert_eq!(fault.applies(None, &Shape::example()), Ok(()));
         }
     }
 

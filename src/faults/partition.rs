@@ -12,7 +12,8 @@ use super::link_injection::LinkInjection;
 use super::points::{is_point, number_alone};
 use super::target::{MessageMoment, client_at};
 use super::{
-    Acquires, Fault, FaultDefinition, FaultFamily, Injection, Pace, Shape, Target, acquires_without, peer_partition,
+    Acquires, Fault, FaultDefinition, FaultFamily, Injection, Pace, Planned, Shape, Target, acquires_without,
+    peer_partition,
 };
 use crate::evidence::{DROPPED_PACKETS, HELD_BYTES, HELD_CONNECTS};
 use harness_proxy::{Behaviour, Flow};
@@ -47,13 +48,7 @@ impl Fault for Partition {
         peer_partition::applies(argument.unwrap_or_default(), shape)
     }
 
-    fn plan(
-        &self,
-        argument: Option<&str>,
-        number: u32,
-        shape: &Shape,
-        rng: &mut ChaCha8Rng,
-    ) -> Result<Injection, String> {
+    fn plan(&self, argument: Option<&str>, number: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Planned {
         let turn = |kinds: &[&'static str]| kinds[number as usize % kinds.len()];
         let kind = match argument {
             None => turn(&KINDS),

@@ -16,7 +16,7 @@ use super::points::number_alone;
 use super::target::{MessageMoment, client_at};
 use super::{
     Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, Injection,
-    InjectionContext, NotInjected, Pace, ProcessControl, RunningFault, Shape, Target,
+    InjectionContext, NotInjected, Pace, Planned, ProcessControl, RunningFault, Shape, Target,
 };
 use crate::evidence::{Evidence, EvidenceCounter, HOLDERS, STOPPED_MS};
 
@@ -66,7 +66,7 @@ impl Fault for Pause {
         }
     }
 
-    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
+    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Planned {
         let its_process = "its process is stopped";
         if let (Self::Anyone, Some(message)) = (self, argument) {
             let number = number_alone(message, shape)?;

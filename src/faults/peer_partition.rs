@@ -248,15 +248,11 @@ impl PeerPartition {
             };
             (link.clone(), behaviour)
         });
-        let clients = env
-            .links
-            .iter()
-            .filter(|((_, server), _)| self.clients_too && target.contains(server));
+        let clients = env.links.iter();
+        let clients = clients.filter(|((_, server), _)| self.clients_too && target.contains(server));
         let clients = clients.map(|(_, link)| (link.clone(), Behaviour::BLACKHOLE));
-        between
-            .filter(|(_, behaviour)| behaviour.holds_connects())
-            .chain(clients)
-            .collect()
+        let between = between.filter(|(_, behaviour)| behaviour.holds_connects());
+        between.chain(clients).collect()
     }
 }
 
@@ -280,16 +276,10 @@ mod tests {
     use super::*;
     use harness_checkers::history::Acquires;
 
-    fn shape(servers: u32) -> Shape {
-        Shape {
-            servers,
-            ..Shape::example()
-        }
-    }
-
     /// What is held back between servers, with server 0 as the leader.
     fn cut(kind: &str, servers: u32, seed: u64) -> Vec<(u32, u32)> {
-        let injection = plan(kind, &shape(servers), &mut ChaCha8Rng::seed_from_u64(seed));
+        let shape = Shape::of_servers(servers);
+        let injection = plan(kind, &shape, &mut ChaCha8Rng::seed_from_u64(seed));
         let partition: &PeerPartition = injection.action_as();
         let target = match injection.target.clone() {
             Target::Servers(servers) => servers,
@@ -325,7 +315,10 @@ mod tests {
     #[test]
     fn halves_of_an_even_number_leave_no_majority() {
         assert_eq!(cut("servers-halves", 4, 3).len(), 2 * 4);
-        let acquires = |kind, servers| plan(kind, &shape(servers), &mut ChaCha8Rng::seed_from_u64(3)).acquires;
+        let acquires = |kind, servers| {
+            let shape = Shape::of_servers(servers);
+            plan(kind, &shape, &mut ChaCha8Rng::seed_from_u64(3)).acquires
+        };
         assert_eq!(acquires("servers-halves", 4), Acquires::Stop);
         for (kind, servers) in [("servers-halves", 3), ("leader", 3), ("bridge", 5), ("ring", 4)] {
             assert_eq!(acquires(kind, servers), Acquires::GoOn, "{kind} of {servers}");
@@ -355,6 +348,7 @@ mod tests {
 
     #[test]
     fn what_a_cluster_cannot_do_is_refused_with_the_reason() {
+        let shape = Shape::of_servers;
         let why = |kind, shape| applies(kind, &shape).unwrap_err();
         assert!(why("leader", Shape::one_redis()).contains("failover"));
         assert!(why("ring", shape(2)).contains("3 servers or more"));

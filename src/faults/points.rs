@@ -155,20 +155,16 @@ mod tests {
                 taps.count_request(MessageName::new(name.as_bytes()), idle);
             }
         }
-        let turns: Vec<String> = (0..20)
-            .map(|_| points.next("drop-reply").unwrap().name.to_string())
-            .collect();
+        let next = |fault| points.next(fault).unwrap().name.to_string();
+        let turns: Vec<String> = (0..20).map(|_| next("drop-reply")).collect();
         let first: BTreeSet<&str> = turns[..3].iter().map(String::as_str).collect();
         assert_eq!(first, BTreeSet::from(["EVALSHA", "SCRIPT", "SET"]));
         let times = |name: &str| turns.iter().filter(|turn| *turn == name).count();
         assert!(times("SCRIPT") == 1 && times("SET") >= 9, "{turns:?}");
-        let others: BTreeSet<String> = (0..3)
-            .map(|_| points.next("drop-request").unwrap().name.to_string())
-            .collect();
+        let others: BTreeSet<String> = (0..3).map(|_| next("drop-request")).collect();
         assert_eq!(others.len(), 3, "the turns of each fault begin anew");
-        let often: BTreeSet<String> = (0..20)
-            .map(|_| points.next_that_comes_often("kill-after").unwrap().name.to_string())
-            .collect();
+        let next_often = |_| points.next_that_comes_often("kill-after").unwrap().name.to_string();
+        let often: BTreeSet<String> = (0..20).map(next_often).collect();
         assert_eq!(often, BTreeSet::from(["EVALSHA".to_owned(), "SET".to_owned()]));
         let first_of = |seed| {
             let points = MessagePoints::new(&taps, seed);

@@ -13,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use super::fault::{no_argument, not_virtual};
 use super::{
     Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, NotInjected, Pace, RunningFault, Shape, Target,
+    Injection, InjectionContext, NotInjected, Pace, Planned, RunningFault, Shape, Target,
 };
 use crate::backends::{self, pooler};
 use crate::evidence::{Evidence, EvidenceCounter};
@@ -57,7 +57,7 @@ impl Fault for Pooler {
         Err("a pooler shares the lock of a session")
     }
 
-    fn plan(&self, argument: Option<&str>, _: u32, _: &Shape, _: &mut ChaCha8Rng) -> Result<Injection, String> {
+    fn plan(&self, argument: Option<&str>, _: u32, _: &Shape, _: &mut ChaCha8Rng) -> Planned {
         no_argument("pooler", argument)?;
         let title = "every client through a transaction pooler";
         Ok(Injection::new(Target::Everyone, LeadThrough, Acquires::GoOn, title))

@@ -18,7 +18,7 @@ use super::points::{is_point, number_alone};
 use super::target::{AtMessage, MessageEnd, MessageMoment};
 use super::{
     Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, acquires_without,
+    Injection, InjectionContext, Needs, NotInjected, Pace, Planned, RunningFault, Shape, Target, acquires_without,
     parse_duration,
 };
 use crate::cluster::{ClusterError, NodeCommand};
@@ -125,13 +125,7 @@ impl Fault for OnServers {
         }
     }
 
-    fn plan(
-        &self,
-        argument: Option<&str>,
-        number: u32,
-        shape: &Shape,
-        rng: &mut ChaCha8Rng,
-    ) -> Result<Injection, String> {
+    fn plan(&self, argument: Option<&str>, number: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Planned {
         let name = self.definition().name;
         let (known, done): (&[&str], _) = match self {
             Self::Kill => (&["one", "leader", "majority", "all"], "killed, then started again"),
@@ -169,7 +163,7 @@ impl Fault for OnServers {
 }
 
 /// The server that gets a message is killed before it arrives, or before its reply is sent.
-fn at_message(argument: &str, done: &str, shape: &Shape) -> Result<Injection, String> {
+fn at_message(argument: &str, done: &str, shape: &Shape) -> Planned {
     let (message, moment) = match argument.strip_suffix(BEFORE) {
         Some(message) => (message, MessageMoment::Sent),
         None => (argument, MessageMoment::CarriedOut),
@@ -438,11 +432,7 @@ mod tests {
     use super::*;
 
     fn planned(fault: OnServers, kind: &str, servers: u32, seed: u64) -> Result<Target, String> {
-        let shape = Shape {
-            servers,
-            ..Shape::example()
-        };
-        let injection = fault.planned(Some(kind), 0, &shape, seed)?;
+        let injection = fault.planned(Some(kind), 0, &Shape::of_servers(servers), seed)?;
         Ok(injection.target)
     }
 
@@ -462,10 +452,7 @@ mod tests {
 
     #[test]
     fn one_and_a_majority_are_killed_by_turns_where_nobody_says_which() {
-        let of_five = Shape {
-            servers: 5,
-            ..Shape::example()
-        };
+        let of_five = Shape::of_servers(5);
         for argument in [None, Some(":lost"), Some("2s")] {
             let killed = |number| {
                 let injection = OnServers::Kill.planned(argument, number, &of_five, 1).unwrap();
@@ -497,25 +484,14 @@ mod tests {
             assert!(applies(fault, false, true).unwrap_err().contains("--on-start"));
             assert_eq!(applies(fault, true, false), Ok(()));
         }
-        assert!(
-            applies(OnServers::Pause, true, false)
-                .unwrap_err()
-                .contains("--on-resume")
-        );
+        let refused = applies(OnServers::Pause, true, false).unwrap_err();
+        assert!(refused.contains("--on-resume"));
         assert_eq!(applies(OnServers::Pause, false, true), Ok(()));
         assert_eq!(OnServers::Kill.applies(None, &Shape::example()), Ok(()));
-        let attached = Shape::example().on_attached_servers();
-        let simulated = Shape {
-            simulated: true,
-            ..Shape::example()
-        };
+        let (attached, simulated) = (Shape::example().on_attached_servers(), Shape::example().simulated());
         for (shape, said) in [(attached, "--servers"), (simulated, "simulated servers have no disks")] {
-            assert!(
-                OnServers::Kill
-                    .applies(Some("all:lost"), &shape)
-                    .unwrap_err()
-                    .contains(said)
-            );
+            let refused = OnServers::Kill.applies(Some("all:lost"), &shape).unwrap_err();
+            assert!(refused.contains(said));
             assert_eq!(OnServers::Kill.applies(Some("all:kept"), &shape), Ok(()));
         }
     }

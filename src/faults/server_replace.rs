@@ -14,7 +14,7 @@ use super::fault::{kind_of, not_attached, not_simulated};
 use super::insistence::{InsistentOrder, PAUSE};
 use super::{
     Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target,
+    Injection, InjectionContext, Needs, NotInjected, Pace, Planned, RunningFault, Shape, Target,
 };
 use crate::backends;
 use crate::cluster::NodeCommand;
@@ -76,13 +76,7 @@ impl Fault for ServerReplace {
         }
     }
 
-    fn plan(
-        &self,
-        argument: Option<&str>,
-        number: u32,
-        shape: &Shape,
-        rng: &mut ChaCha8Rng,
-    ) -> Result<Injection, String> {
+    fn plan(&self, argument: Option<&str>, number: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Planned {
         let role = match argument {
             None => BY_TURNS[number as usize % BY_TURNS.len()],
             Some(_) => kind_of(NAME, argument, &ROLES)?,
@@ -190,15 +184,13 @@ impl ActiveFault for ReplacedServer {
             };
         }
         let replaced = self.replace(patient).await;
-        let name = self.env.servers.name(self.node);
+        let (name, is_replaced) = (self.env.servers.name(self.node), replaced.is_ok());
+        let trouble = replaced.err().map(|why| format!("no new {name} joined: {why}"));
         Healed {
-            trouble: replaced
-                .as_ref()
-                .err()
-                .map(|why| format!("no new {name} joined: {why}")),
+            trouble,
             ..Evidence::default()
-                .with(&SERVERS_REPLACED, replaced.is_ok().into())
-                .with(&SERVERS_BACK, (patient && replaced.is_ok()).into())
+                .with(&SERVERS_REPLACED, is_replaced.into())
+                .with(&SERVERS_BACK, (patient && is_replaced).into())
                 .into()
         }
     }
@@ -235,17 +227,13 @@ mod tests {
 
     #[test]
     fn only_clusters_whose_members_change_have_it() {
-        let zk = Shape::example();
-        let of = |id| Shape {
-            backend: backends::of(id),
-            ..Shape::example()
-        };
+        let (zk, of) = (Shape::example(), Shape::of_backend);
         for (shape, said) in [
             (Shape::one_redis(), "is for zk or etcd"),
             (of(BackendId::Postgres), "not for PostgreSQL"),
             (of(BackendId::Mariadb), "not for MariaDB"),
             (Shape { servers: 1, ..zk }, "--nodes 3"),
-            (Shape { simulated: true, ..zk }, "--runtime local"),
+            (zk.simulated(), "--runtime local"),
             (Shape { tls: true, ..zk }, "leave --tls out"),
             (zk.on_attached_servers(), "--servers"),
         ] {

@@ -13,7 +13,7 @@ use super::fault::{not_attached, not_simulated};
 use super::insistence::{InsistentOrder, PAUSE};
 use super::{
     ActiveFault, Affected, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed, Inject, Injection,
-    InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, acquires_without,
+    InjectionContext, Needs, NotInjected, Pace, Planned, RunningFault, Shape, Target, acquires_without,
 };
 use crate::backends;
 use crate::cluster::{ClusterError, NodeCommand, OtherVersion};
@@ -58,7 +58,7 @@ impl Fault for ServerUpgrade {
         version(argument).map(drop)
     }
 
-    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, _: &mut ChaCha8Rng) -> Result<Injection, String> {
+    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, _: &mut ChaCha8Rng) -> Planned {
         let version = version(argument)?;
         let title = format!("shuts down, then starts from {version}");
         let upgrade = Upgrade { version };
@@ -231,12 +231,8 @@ mod tests {
     use crate::faults::Acquires;
     use harness_workloads::BackendId;
 
-    fn planned(argument: Option<&str>, servers: u32) -> Result<Injection, String> {
-        let shape = Shape {
-            servers,
-            ..Shape::example()
-        };
-        ServerUpgrade.planned(argument, 0, &shape, 7)
+    fn planned(argument: Option<&str>, servers: u32) -> Planned {
+        ServerUpgrade.planned(argument, 0, &Shape::of_servers(servers), 7)
     }
 
     #[test]
@@ -252,14 +248,10 @@ mod tests {
 
     #[test]
     fn only_servers_that_go_on_with_the_data_of_another_version_have_it() {
-        let zk = Shape::example();
-        let of = |id| Shape {
-            backend: backends::of(id),
-            ..Shape::example()
-        };
+        let (zk, of) = (Shape::example(), Shape::of_backend);
         for (shape, said) in [
             (of(BackendId::Postgres), "pg_upgrade"),
-            (Shape { simulated: true, ..zk }, "--runtime local"),
+            (zk.simulated(), "--runtime local"),
             (zk.on_attached_servers(), "--servers"),
         ] {
             let refused = ServerUpgrade.applies(Some("image:1"), &shape).unwrap_err();
@@ -274,12 +266,8 @@ mod tests {
             Shape { tls: true, ..zk },
         ] {
             assert_eq!(ServerUpgrade.applies(Some("image:1"), &shape), Ok(()));
-            assert!(
-                ServerUpgrade
-                    .applies(None, &shape)
-                    .unwrap_err()
-                    .contains("the other version")
-            );
+            let refused = ServerUpgrade.applies(None, &shape).unwrap_err();
+            assert!(refused.contains("the other version"));
         }
     }
 

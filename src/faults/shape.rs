@@ -62,9 +62,8 @@ impl Shape {
 impl Shape {
     /// Five clients and three servers of ZooKeeper.
     pub fn example() -> Self {
-        use crate::backends;
         Self {
-            backend: backends::of(BackendId::Zk),
+            backend: crate::backends::of(BackendId::Zk),
             clients: 5,
             servers: 3,
             locks: 1,
@@ -75,6 +74,30 @@ impl Shape {
             simulated: false,
             virtual_time: false,
             attached: None,
+        }
+    }
+
+    /// The same with so many servers.
+    pub fn of_servers(servers: u32) -> Self {
+        Self {
+            servers,
+            ..Self::example()
+        }
+    }
+
+    /// The same with servers of another backend.
+    pub fn of_backend(id: BackendId) -> Self {
+        Self {
+            backend: crate::backends::of(id),
+            ..Self::example()
+        }
+    }
+
+    /// With models in place of servers.
+    pub fn simulated(self) -> Self {
+        Self {
+            simulated: true,
+            ..self
         }
     }
 
@@ -91,13 +114,11 @@ impl Shape {
 
     /// Five clients and one master of Redis.
     pub fn one_redis() -> Self {
-        use crate::backends;
         Self {
-            backend: backends::of(BackendId::Redis),
             servers: 1,
             locks: 1,
             protocol: Protocol::Resp,
-            ..Self::example()
+            ..Self::of_backend(BackendId::Redis)
         }
     }
 }

@@ -55,10 +55,9 @@ impl ApiAddress {
         let prefix = prefix.trim_end_matches('/');
         Ok(Self {
             authority: format!("{host}:{port}"),
-            prefix: if prefix.is_empty() {
-                String::new()
-            } else {
-                format!("/{prefix}")
+            prefix: match prefix {
+                "" => String::new(),
+                prefix => format!("/{prefix}"),
             },
             token,
         })
@@ -77,9 +76,8 @@ impl ApiAddress {
         }
         let request = request.body(Empty::<Bytes>::new()).map_err(|error| lost(&error))?;
         let asking = async {
-            let stream = TcpStream::connect(&self.authority)
-                .await
-                .map_err(|error| lost(&error))?;
+            let stream = TcpStream::connect(&self.authority).await;
+            let stream = stream.map_err(|error| lost(&error))?;
             let _ = stream.set_nodelay(true);
             let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
             let (mut sender, connection) = handshake.map_err(|error| lost(&error))?;
@@ -114,10 +112,8 @@ impl ApiReply {
         let lost = |error: &dyn std::fmt::Display| ApiCallError::Unreachable(error.to_string());
         let code = self.response.status().as_u16();
         let read = timeout(ANSWER, self.response.body_mut().collect()).await;
-        let body = read
-            .map_err(|_| lost(&"its answer does not end"))?
-            .map_err(|error| lost(&error))?;
-        let body = body.to_bytes();
+        let body = read.map_err(|_| lost(&"its answer does not end"))?;
+        let body = body.map_err(|error| lost(&error))?.to_bytes();
         let value: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
         match code {
             200..=299 => Ok(value),

@@ -60,9 +60,8 @@ fn validate(name: &str, spec: &mut Map<String, Value>) -> Result<(), ApiRefusal>
         let Some(value) = spec.get(field) else { continue };
         match value.as_i64().filter(|number| i32::try_from(*number).is_ok()) {
             None => {
-                return Err(ApiRefusal::bad_request(format!(
-                    "{field} is not a 32-bit integer: {value}"
-                )));
+                let why = format!("{field} is not a 32-bit integer: {value}");
+                return Err(ApiRefusal::bad_request(why));
             }
             Some(number) if number < least => {
                 let why = format!("Invalid value: {number}: must be {least} or greater");
@@ -72,9 +71,8 @@ fn validate(name: &str, spec: &mut Map<String, Value>) -> Result<(), ApiRefusal>
         }
     }
     if let Some(holder) = spec.get("holderIdentity").filter(|holder| !holder.is_string()) {
-        return Err(ApiRefusal::bad_request(format!(
-            "holderIdentity is not a string: {holder}"
-        )));
+        let why = format!("holderIdentity is not a string: {holder}");
+        return Err(ApiRefusal::bad_request(why));
     }
     for field in ["acquireTime", "renewTime"] {
         if let Some(value) = spec.get_mut(field) {
@@ -95,11 +93,8 @@ fn micro_time(text: &str) -> Option<String> {
 
 /// A text in the metadata of an object.
 pub fn text<'a>(object: &'a LeaseObject, field: &str) -> Option<&'a str> {
-    object
-        .get("metadata")?
-        .get(field)?
-        .as_str()
-        .filter(|text| !text.is_empty())
+    let text = object.get("metadata")?.get(field)?.as_str();
+    text.filter(|text| !text.is_empty())
 }
 
 /// The version in the metadata of an object that a client sent. The error says that it is none of this server.

@@ -83,13 +83,9 @@ impl LeasePreconditions {
     }
 
     fn check(&self, name: &str, is: &LeaseObject) -> Result<(), ApiRefusal> {
-        let of_another = self
-            .uid
-            .as_deref()
-            .is_some_and(|uid| lease::text(is, "uid") != Some(uid));
-        let is_other = self
-            .version
-            .is_some_and(|version| lease::version(is) != Ok(Some(version)));
+        let (uid, version) = (self.uid.as_deref(), self.version);
+        let of_another = uid.is_some_and(|uid| lease::text(is, "uid") != Some(uid));
+        let is_other = version.is_some_and(|version| lease::version(is) != Ok(Some(version)));
         match of_another || is_other {
             true => Err(ApiRefusal::conflict(name)),
             false => Ok(()),
@@ -105,6 +101,7 @@ struct StoredLeases {
     /// The revision of which the oldest kept change is the successor.
     oldest: u64,
     file: Option<File>,
+    newest: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -112,7 +109,6 @@ pub struct LeaseStore {
     stored: Mutex<StoredLeases>,
     /// How old the copy is that answers reads of any version.
     pub stale: Duration,
-    newest: watch::Sender<u64>,
 }
 
 impl LeaseStore {
@@ -124,6 +120,7 @@ impl LeaseStore {
             changes: VecDeque::new(),
             oldest: 1,
             file: None,
+            newest: watch::Sender::new(1),
         };
         if let Some(path) = file {
             stored.load(&std::fs::read_to_string(path).unwrap_or_default());
@@ -134,7 +131,6 @@ impl LeaseStore {
             stored.file = Some(OpenOptions::new().append(true).open(path)?);
         }
         Ok(Self {
-            newest: watch::Sender::new(stored.revision),
             stored: Mutex::new(stored),
             stale,
         })
@@ -146,7 +142,7 @@ impl LeaseStore {
 
     /// Wakes when there is a new version.
     pub fn news(&self) -> watch::Receiver<u64> {
-        self.newest.subscribe()
+        self.stored().newest.subscribe()
     }
 
     /// The newest Leases.
@@ -197,18 +193,7 @@ impl LeaseStore {
             let message = "resourceVersion should not be set on objects to be created";
             return Err(ApiRefusal::bad_request(message));
         }
-        self.add(&mut stored, key, object)
-    }
-
-    fn add(
-        &self,
-        stored: &mut StoredLeases,
-        key: LeaseKey,
-        mut object: LeaseObject,
-    ) -> Result<LeaseObject, ApiRefusal> {
-        lease::set(&mut object, "uid", drawn_uid());
-        lease::set(&mut object, "creationTimestamp", now());
-        self.write(stored, key, object)
+        Ok(stored.add(key, object))
     }
 
     /// Replaces a Lease, which must be of the version that the new one names; returns whether there was none.
@@ -217,14 +202,14 @@ impl LeaseStore {
         let mut stored = self.stored();
         match stored.objects.get(&key) {
             None if wanted.uid.is_some() => Err(ApiRefusal::conflict(&key.1)),
-            None => Ok((self.add(&mut stored, key, object)?, true)),
+            None => Ok((stored.add(key, object), true)),
             Some(_) if wanted.version.is_none() => {
                 let why = "Invalid value: \"\": must be specified for an update";
                 Err(ApiRefusal::invalid(&key.1, "metadata.resourceVersion", why))
             }
             Some(is) => {
                 wanted.check(&key.1, is)?;
-                Ok((self.replace(&mut stored, key, object)?, false))
+                Ok((stored.replace(key, object), false))
             }
         }
     }
@@ -246,11 +231,11 @@ impl LeaseStore {
         match is {
             Some(is) => {
                 wanted.check(&key.1, &is)?;
-                Ok((self.replace(&mut stored, key, object)?, false))
+                Ok((stored.replace(key, object), false))
             }
             // it wants a Lease that is there
             None if wanted.version.is_some() => Err(ApiRefusal::conflict(&key.1)),
-            None => Ok((self.add(&mut stored, key, object)?, true)),
+            None => Ok((stored.add(key, object), true)),
         }
     }
 
@@ -260,43 +245,37 @@ impl LeaseStore {
         wanted.check(&key.1, is)?;
         let was = is.clone();
         stored.put(key, None);
-        self.newest.send_replace(stored.revision);
         Ok(was)
     }
+}
 
-    fn replace(
-        &self,
-        stored: &mut StoredLeases,
-        key: LeaseKey,
-        mut object: LeaseObject,
-    ) -> Result<LeaseObject, ApiRefusal> {
-        let is = &stored.objects[&key];
+impl StoredLeases {
+    fn add(&mut self, key: LeaseKey, mut object: LeaseObject) -> LeaseObject {
+        lease::set(&mut object, "uid", drawn_uid());
+        lease::set(&mut object, "creationTimestamp", now());
+        self.write(key, object)
+    }
+
+    fn replace(&mut self, key: LeaseKey, mut object: LeaseObject) -> LeaseObject {
+        let is = &self.objects[&key];
         for field in ["uid", "creationTimestamp", "resourceVersion"] {
             lease::set(&mut object, field, lease::text(is, field));
         }
         // an update without a change makes no new version
         if *is == object {
-            return Ok(object);
+            return object;
         }
-        self.write(stored, key, object)
+        self.write(key, object)
     }
 
-    fn write(
-        &self,
-        stored: &mut StoredLeases,
-        key: LeaseKey,
-        mut object: LeaseObject,
-    ) -> Result<LeaseObject, ApiRefusal> {
+    fn write(&mut self, key: LeaseKey, mut object: LeaseObject) -> LeaseObject {
         lease::set(&mut object, "namespace", key.0.as_str());
         lease::set(&mut object, "name", key.1.as_str());
-        lease::set(&mut object, "resourceVersion", (stored.revision + 1).to_string());
-        stored.put(key, Some(object.clone()));
-        self.newest.send_replace(stored.revision);
-        Ok(object)
+        lease::set(&mut object, "resourceVersion", (self.revision + 1).to_string());
+        self.put(key, Some(object.clone()));
+        object
     }
-}
 
-impl StoredLeases {
     /// Makes a new version. A server that cannot write its file ends: it would forget what it answered.
     fn put(&mut self, key: LeaseKey, object: Option<LeaseObject>) {
         let revision = self.revision + 1;
@@ -325,6 +304,7 @@ impl StoredLeases {
         {
             self.oldest = first.revision;
         }
+        self.newest.send_replace(revision);
     }
 
     /// Reads the lines of a file; a kill may have cut off the last one, which was not answered.
@@ -342,6 +322,7 @@ impl StoredLeases {
             self.revision = revision;
         }
         self.oldest = self.revision;
+        self.newest.send_replace(self.revision);
     }
 
     /// Its lines for a file.

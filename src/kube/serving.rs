@@ -95,26 +95,20 @@ impl ApiCall {
     async fn read(request: Request<Incoming>) -> Result<Self, ApiRefusal> {
         let (head, body) = request.into_parts();
         let body = Limited::new(body, MOST_BYTES).collect().await;
-        let body = body
-            .map_err(|error| ApiRefusal::bad_request(error.to_string()))?
-            .to_bytes();
+        let body = body.map_err(|error| ApiRefusal::bad_request(error.to_string()))?;
         let content = head.headers.get(CONTENT_TYPE).and_then(|content| content.to_str().ok());
         let content = content.unwrap_or("application/json");
-        let pairs = head
-            .uri
-            .query()
-            .unwrap_or_default()
-            .split('&')
-            .filter(|pair| !pair.is_empty());
+        let query = head.uri.query().unwrap_or_default();
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         Ok(Self {
             method: head.method,
             path: decoded(head.uri.path()),
             query: pairs
-                .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
                 .map(|(key, value)| (decoded(key), decoded(&value.replace('+', " "))))
                 .collect(),
             content: content.split(';').next().unwrap_or_default().trim().to_owned(),
-            body,
+            body: body.to_bytes(),
         })
     }
 
@@ -244,26 +238,21 @@ impl ApiCall {
     /// Server-side apply is a patch that may create, and that takes each field from other managers: without `force` it would be refused
     /// where another one owns a field, and no managers are kept here.
     fn check_apply(&self, configuration: &Value) -> Result<(), ApiRefusal> {
-        if self.parameter("fieldManager").is_none() {
-            return Err(ApiRefusal::bad_request("fieldManager is required for apply patch"));
+        let by_nobody = self.parameter("fieldManager").is_none();
+        let unforced = !self.switch("force");
+        let names = ["apiVersion", "kind"];
+        let unnamed = names.iter().any(|field| !configuration[field].is_string());
+        let managed = !configuration["metadata"]["managedFields"].is_null();
+        let wrongs = [
+            (by_nobody, "fieldManager is required for apply patch"),
+            (unforced, "this server keeps no field managers: apply with force=true"),
+            (unnamed, "apiVersion and kind must be set in an apply patch"),
+            (managed, "metadata.managedFields must be nil"),
+        ];
+        match wrongs.into_iter().find(|(is_so, _)| *is_so) {
+            Some((_, why)) => Err(ApiRefusal::bad_request(why)),
+            None => Ok(()),
         }
-        if !self.switch("force") {
-            return Err(ApiRefusal::bad_request(
-                "this server keeps no field managers: apply with force=true",
-            ));
-        }
-        let is_named = ["apiVersion", "kind"]
-            .iter()
-            .all(|field| configuration[field].is_string());
-        if !is_named {
-            return Err(ApiRefusal::bad_request(
-                "apiVersion and kind must be set in an apply patch",
-            ));
-        }
-        if !configuration["metadata"]["managedFields"].is_null() {
-            return Err(ApiRefusal::bad_request("metadata.managedFields must be nil"));
-        }
-        Ok(())
     }
 
     fn delete(&self, store: &LeaseStore, key: LeaseKey) -> ApiAnswer {
@@ -310,12 +299,8 @@ impl ApiCall {
                 "this server selects by metadata.name and metadata.namespace alone",
             ));
         }
-        for field in self
-            .parameter("fieldSelector")
-            .unwrap_or_default()
-            .split(',')
-            .filter(|field| !field.is_empty())
-        {
+        let fields = self.parameter("fieldSelector").unwrap_or_default();
+        for field in fields.split(',').filter(|field| !field.is_empty()) {
             match field.replace("==", "=").split_once('=') {
                 Some(("metadata.name", name)) => scope.name = Some(name.to_owned()),
                 Some(("metadata.namespace", namespace)) => scope.namespace = Some(namespace.to_owned()),
@@ -371,11 +356,8 @@ impl ApiCall {
             ends: Instant::now() + lasts,
             first: first.into(),
         };
-        Ok(answered(
-            200,
-            "application/json",
-            StreamBody::new(watch.body()).boxed_unsync(),
-        ))
+        let body = StreamBody::new(watch.body()).boxed_unsync();
+        Ok(answered(200, "application/json", body))
     }
 }
 

@@ -171,10 +171,8 @@ mod tests {
     }
 
     fn overlap(lines: &[LogLine]) -> bool {
-        let terms: Vec<LeaderTerm> = terms(lines, 0, SECOND)
-            .into_iter()
-            .filter(LeaderTerm::is_certain)
-            .collect();
+        let mut terms = terms(lines, 0, SECOND);
+        terms.retain(LeaderTerm::is_certain);
         let both = |one: &LeaderTerm, other: &LeaderTerm| {
             one.candidate != other.candidate && one.began.max(other.began) < one.led_until.min(other.led_until)
         };
@@ -186,22 +184,11 @@ mod tests {
         use LineSays::{Leading, Stopped};
         let second = [line(1, Leading, 10.0), line(1, Stopped, 20.0)];
         // the first one says so late: it had stopped by 9.9 s
-        let late = [
-            &[line(0, Leading, 5.0)],
-            &second[..1],
-            &[line(0, Stopped, 10.9)],
-            &second[1..],
-        ]
-        .concat();
-        assert!(!overlap(&late));
-        let both = [
-            &[line(0, Leading, 5.0)],
-            &second[..1],
-            &[line(0, Stopped, 12.0)],
-            &second[1..],
-        ]
-        .concat();
-        assert!(overlap(&both));
+        for (stopped, both) in [(10.9, false), (12.0, true)] {
+            let first = [line(0, Leading, 5.0), line(0, Stopped, stopped)];
+            let lines = [&first[..1], &second[..1], &first[1..], &second[1..]].concat();
+            assert_eq!(overlap(&lines), both);
+        }
     }
 
     #[test]

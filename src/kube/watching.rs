@@ -79,10 +79,8 @@ impl LeaseWatcher {
     }
 
     fn path(&self, parameters: &str) -> String {
-        let only = self
-            .name
-            .as_ref()
-            .map(|name| format!("&fieldSelector=metadata.name%3D{name}"));
+        let name = self.name.as_ref();
+        let only = name.map(|name| format!("&fieldSelector=metadata.name%3D{name}"));
         let only = only.unwrap_or_default();
         format!("{}?{parameters}{only}", collection(&self.namespace))
     }

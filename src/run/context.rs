@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -208,10 +208,8 @@ impl RunContext {
     /// Waits until the run cannot go on; returns why.
     pub async fn failed(&self) -> String {
         let mut fatal = self.fatal.subscribe();
-        let why = fatal
-            .wait_for(Option::is_some)
-            .await
-            .expect("the context holds the sender");
+        let failed = fatal.wait_for(Option::is_some).await;
+        let why = failed.expect("the context holds the sender");
         why.clone().unwrap_or_default()
     }
 
@@ -239,7 +237,7 @@ impl RunCounters {
 
     pub fn acquired(&self, after: Duration) {
         self.acquires.fetch_add(1, Relaxed);
-        let mut recent = self.recent.lock().expect("no one panics while holding the latencies");
+        let mut recent = self.recent();
         if recent.len() == RECENT {
             recent.pop_front();
         }
@@ -251,27 +249,21 @@ impl RunCounters {
     }
 
     pub fn last_error(&self) -> Option<String> {
-        self.last_error
-            .lock()
-            .expect("no one panics while holding an error")
-            .clone()
+        let last = self.last_error.lock();
+        last.expect("no one panics while holding an error").clone()
+    }
+
+    fn recent(&self) -> MutexGuard<'_, VecDeque<Duration>> {
+        self.recent.lock().expect("no one panics while holding the latencies")
     }
 
     /// The median and the 99th percentile of the recent latencies.
     pub fn percentiles(&self) -> (Duration, Duration) {
-        let mut recent: Vec<Duration> = self
-            .recent
-            .lock()
-            .expect("no one panics while holding the latencies")
-            .iter()
-            .copied()
-            .collect();
+        let mut recent: Vec<Duration> = self.recent().iter().copied().collect();
         recent.sort_unstable();
         let at = |share: f64| {
-            recent
-                .get((recent.len() as f64 * share) as usize)
-                .copied()
-                .unwrap_or_default()
+            let place = (recent.len() as f64 * share) as usize;
+            recent.get(place).copied().unwrap_or_default()
         };
         (at(0.5), at(0.99))
     }

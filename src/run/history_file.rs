@@ -114,11 +114,8 @@ fn write(file: &HistoryFile, mut sink: impl Write) {
     loop {
         let mut buffer = file.lock();
         if buffer.bytes.is_empty() && !buffer.closed {
-            buffer = file
-                .moved
-                .wait_timeout(buffer, RECORDER_FLUSH)
-                .expect("no one panics while recording a line")
-                .0;
+            let waited = file.moved.wait_timeout(buffer, RECORDER_FLUSH);
+            buffer = waited.expect("no one panics while recording a line").0;
         }
         std::mem::swap(&mut taken, &mut buffer.bytes);
         let closed = buffer.closed;

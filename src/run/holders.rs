@@ -62,9 +62,8 @@ impl Holders {
     }
 
     fn table(&self) -> MutexGuard<'_, HoldersTable> {
-        self.table
-            .lock()
-            .expect("no one panics while holding the table of holders")
+        let table = self.table.lock();
+        table.expect("no one panics while holding the table of holders")
     }
 
     /// A client asks for a lock.
@@ -115,9 +114,8 @@ impl Holders {
         });
         let (client, (lock, _)) = waits.max_by_key(|(_, (_, since))| *since)?;
         let waiter = (*client, lock.clone());
-        let awaited: Vec<&String> = members(*client)
-            .filter_map(|member| Some(&waiting.get(&member)?.0))
-            .collect();
+        let awaited = members(*client).filter_map(|member| Some(&waiting.get(&member)?.0));
+        let awaited: Vec<&String> = awaited.collect();
         let until = self.clock.now() + STILL_WAITING;
         for holding in now.values_mut().filter(|holding| awaited.contains(&&holding.lock)) {
             holding.works_until = holding.works_until.max(until);
@@ -224,11 +222,9 @@ impl Holders {
 
     /// All holders, by client.
     pub fn all(&self) -> Vec<(u32, Holding)> {
-        self.table()
-            .now
-            .iter()
-            .map(|(client, holding)| (*client, holding.clone()))
-            .collect()
+        let table = self.table();
+        let holders = table.now.iter();
+        holders.map(|(client, holding)| (*client, holding.clone())).collect()
     }
 }
 

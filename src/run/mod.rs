@@ -234,11 +234,8 @@ async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), Run
             started => outcome.teardown.servers = Some(started?),
         }
     }
-    let servers = outcome
-        .teardown
-        .servers
-        .as_ref()
-        .expect("they were given or have been started");
+    let servers = outcome.teardown.servers.as_ref();
+    let servers = servers.expect("they were given or have been started");
     let (exchange, notices) = exchange(&spec.config);
     let opened = ClientLinks::open(&spec, &servers.cluster, &exchange).await?;
     let links = outcome.teardown.links.insert(opened);

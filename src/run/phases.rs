@@ -290,11 +290,9 @@ impl PhaseRunner {
     /// The clients that acquired less often than is `wanted` of each, in the order of the clients.
     fn below(&self, wanted: impl Iterator<Item = u64>) -> Vec<String> {
         let acquired = self.clients.acquired().into_iter();
-        let short = acquired.zip(wanted).enumerate();
-        short
-            .filter(|(_, (acquired, wanted))| acquired < wanted)
-            .map(|(client, _)| format!("c{client}"))
-            .collect()
+        let clients = acquired.zip(wanted).enumerate();
+        let short = clients.filter(|(_, (acquired, wanted))| acquired < wanted);
+        short.map(|(client, _)| format!("c{client}")).collect()
     }
 
     /// Removes what is left of locks out of use, until it is dropped.
@@ -329,10 +327,9 @@ impl PhaseRunner {
         let mut seeds = ChaCha8Rng::seed_from_u64(config.seed);
         let mut drivers = self.run.clock.by.tasks();
         let ramp = config.load.ramp / config.clients;
-        let first = if self.run.spec.plan.places_acts {
-            FIRST_MESSAGE
-        } else {
-            Duration::ZERO
+        let first = match self.run.spec.plan.places_acts {
+            true => FIRST_MESSAGE,
+            false => Duration::ZERO,
         };
         for (process, client) in self.clients.clients() {
             let mut rng = ChaCha8Rng::seed_from_u64(seeds.random());

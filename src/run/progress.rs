@@ -39,6 +39,8 @@ async fn tick(run: &RunContext, roles: &ServerRoles) {
         let acquires = counters.acquires.load(Relaxed);
         let (p50, p99) = counters.percentiles();
         let holders = run.holders.all();
+        let shown = holders.iter().take(SHOWN);
+        let shown = shown.map(|(client, holding)| in_words(*client, holding, run.clock.now()));
         run.progress().send(ProgressEvent::Snapshot(ProgressSnapshot {
             elapsed: run.clock.now() - started,
             total,
@@ -48,11 +50,7 @@ async fn tick(run: &RunContext, roles: &ServerRoles) {
             refused: counters.refused.load(Relaxed),
             waiting: counters.waiting.load(Relaxed).max(0) as u64,
             holding: holders.len() as u64,
-            holders: holders
-                .iter()
-                .take(SHOWN)
-                .map(|(client, holding)| in_words(*client, holding, run.clock.now()))
-                .collect(),
+            holders: shown.collect(),
             overlaps: run.holders.overlaps(),
             nodes: roles.in_words(),
             p50,

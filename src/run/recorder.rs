@@ -289,11 +289,8 @@ mod tests {
         });
         closer.close().unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
-        let lines: Vec<Value> = text
-            .lines()
-            .skip(1)
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
+        let lines = text.lines().skip(1).map(|line| serde_json::from_str(line).unwrap());
+        let lines: Vec<Value> = lines.collect();
         assert_eq!(lines.len(), 2000);
         for (position, line) in lines.iter().enumerate() {
             assert_eq!(line["index"], position as u64 + 1);

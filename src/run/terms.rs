@@ -82,12 +82,11 @@ impl Terms {
 
     /// Refuses a plan with a fault that cannot concern clients of this contract, with the way out.
     pub fn admit(&self, plan: &Plan) -> Result<(), String> {
-        let of_clients = |window: &PlannedWindow| !matches!(window.injection.target, Target::Servers(_));
-        let steps_clocks = |window: &PlannedWindow| window.injection.action.needs().wall_clocks;
-        let stepped = plan
-            .windows
-            .iter()
-            .any(|window| of_clients(window) && steps_clocks(window));
+        let steps_clocks = |window: &PlannedWindow| {
+            let of_clients = !matches!(window.injection.target, Target::Servers(_));
+            of_clients && window.injection.action.needs().wall_clocks
+        };
+        let stepped = plan.windows.iter().any(steps_clocks);
         if stepped && self.contract.wall_clock == Some(false) {
             return Err(NO_CLOCK_CONCERN.to_owned());
         }
@@ -158,10 +157,9 @@ mod tests {
     }
 
     fn answer(promises: &[&str]) -> Contract {
-        promises
-            .iter()
-            .try_fold(Contract::default(), |all, one| all.promise(one))
-            .unwrap()
+        let mut promises = promises.iter();
+        let answer = promises.try_fold(Contract::default(), |all, one| all.promise(one));
+        answer.unwrap()
     }
 
     #[test]

@@ -139,9 +139,7 @@ impl RecipeHost for TokioHost {
 
     fn line(&self, lock: &str) -> Arc<Semaphore> {
         let mut lines = self.lines.borrow_mut();
-        lines
-            .entry(lock.to_owned())
-            .or_insert_with(|| Arc::new(Semaphore::new(1)))
-            .clone()
+        let new_line = || Arc::new(Semaphore::new(1));
+        lines.entry(lock.to_owned()).or_insert_with(new_line).clone()
     }
 }

@@ -158,10 +158,8 @@ fn dispatch(
     let Some(served) = clients.get(&client) else {
         return Err(ServeError::OutOfTurn(format!("client {client} is not open")));
     };
-    served
-        .requests
-        .try_send(request)
-        .map_err(|_| ServeError::OutOfTurn(format!("client {client} has a request open already")))
+    let sent = served.requests.try_send(request);
+    sent.map_err(|_| ServeError::OutOfTurn(format!("client {client} has a request open already")))
 }
 
 fn host(

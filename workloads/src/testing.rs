@@ -45,12 +45,8 @@ impl RecipeHost for VirtualHost {
     }
 
     fn random(&self) -> u64 {
-        self.dice.set(
-            self.dice
-                .get()
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407),
-        );
+        let thrown = self.dice.get().wrapping_mul(6364136223846793005);
+        self.dice.set(thrown.wrapping_add(1442695040888963407));
         self.dice.get() >> 16
     }
 
@@ -150,6 +146,25 @@ impl<S: FakeStore> FakeRig<S> {
 
     pub(crate) async fn holder(&self, recipe: &str) -> (Box<dyn LockClient>, SignalLog) {
         self.holder_of(recipe, Policy::Careful).await
+    }
+
+    /// So many clients that begin to wait for the lock, one after the other; what they signal.
+    pub(crate) async fn waiters(&self, recipe: &str, count: usize) -> Vec<SignalLog> {
+        let mut logs = Vec::new();
+        for _ in 0..count {
+            let (waiter, signals) = self.careful(recipe);
+            drop(start(waiter, wait(60_000)));
+            logs.push(signals);
+            sleep(10).await;
+        }
+        logs
+    }
+
+    /// Whether each of two clients that try to take the lock at the same time gets it.
+    pub(crate) async fn race(&self, recipe: &str) -> [bool; 2] {
+        let clients = [self.careful(recipe).0, self.careful(recipe).0];
+        let [one, two] = clients.map(|client| start(client, wait(0)));
+        [one.await.unwrap().1.is_ok(), two.await.unwrap().1.is_ok()]
     }
 }
 

@@ -162,12 +162,8 @@ impl StoreDescription {
 
     fn launch(&self, setup: &NodeSetup) -> Launch {
         let values = self.values(setup, &setup.data);
-        let mut words = self
-            .local
-            .as_ref()
-            .map(|command| command.words(&values))
-            .unwrap_or_default()
-            .into_iter();
+        let words = self.local.as_ref().map(|command| command.words(&values));
+        let mut words = words.unwrap_or_default().into_iter();
         Launch {
             program: words.next().unwrap_or_default().into(),
             args: words.collect(),

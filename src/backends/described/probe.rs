@@ -43,11 +43,7 @@ pub async fn ask(store: &'static StoreDescription, server: ProbedServer) -> Resu
         }
     };
     let tag = store.docker.as_ref().and_then(|(image, _)| image_name::tag(image));
-    Ok(Serving {
-        role,
-        leads,
-        version: tag.unwrap_or("?").to_owned(),
-    })
+    Ok(Serving::new(&role, leads, tag.unwrap_or("?")))
 }
 
 /// The values of a server as this machine reaches it.

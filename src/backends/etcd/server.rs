@@ -119,11 +119,8 @@ impl MaintenanceStatus {
             return Readiness::NotYet("it knows no leader".into());
         }
         let leads = self.leader == self.header.member_id;
-        Readiness::Serving(Serving {
-            role: if leads { "leader" } else { "follower" }.into(),
-            leads,
-            version: self.version,
-        })
+        let role = if leads { "leader" } else { "follower" };
+        Readiness::Serving(Serving::new(role, leads, &self.version))
     }
 }
 
@@ -147,11 +144,8 @@ fn arguments(setup: &NodeSetup, bind: &str, data: &str, folder: &Path) -> Vec<St
     let scheme = if setup.tls.is_some() { "https" } else { "http" };
     let peer = |node: &NodeAddress| peer_url(node, setup.peer_proxy().is_some());
     let state = if setup.joins { "existing" } else { "new" };
-    let cluster: Vec<String> = setup
-        .nodes
-        .iter()
-        .map(|node| format!("{}={}", node.name, peer(node)))
-        .collect();
+    let cluster = setup.nodes.iter();
+    let cluster: Vec<String> = cluster.map(|node| format!("{}={}", node.name, peer(node))).collect();
     let settings = [
         ("--name", me.name.clone()),
         ("--data-dir", data.to_owned()),
@@ -178,13 +172,10 @@ fn arguments(setup: &NodeSetup, bind: &str, data: &str, folder: &Path) -> Vec<St
             ("--trusted-ca-file", paths.ca),
         ]
     });
-    settings
-        .into_iter()
-        .chain(login)
-        .chain(tls)
-        .flat_map(|(flag, value)| [flag.to_owned(), value])
-        .chain(setup.tls.iter().map(|_| "--client-cert-auth".to_owned()))
-        .collect()
+    let flags = settings.into_iter().chain(login).chain(tls);
+    let words = flags.flat_map(|(flag, value)| [flag.to_owned(), value]);
+    let of_clients = setup.tls.iter().map(|_| "--client-cert-auth".to_owned());
+    words.chain(of_clients).collect()
 }
 
 #[cfg(test)]
@@ -196,20 +187,14 @@ mod tests {
 
     #[test]
     fn a_leader_is_the_member_whose_id_leads() {
-        let serving = Serving {
-            role: "leader".into(),
-            leads: true,
-            version: "3.4.23".into(),
-        };
+        let serving = Serving::new("leader", true, "3.4.23");
         assert_eq!(answer(LEADER.as_bytes(), true), Readiness::Serving(serving));
     }
 
     #[test]
     fn a_member_without_a_leader_does_not_serve() {
         let without = LEADER.replace("\"leader\":\"7\"", "\"raftTerm\":\"2\"");
-        assert_eq!(
-            answer(without.as_bytes(), true),
-            Readiness::NotYet("it knows no leader".into())
-        );
+        let not_yet = Readiness::NotYet("it knows no leader".into());
+        assert_eq!(answer(without.as_bytes(), true), not_yet);
     }
 }

@@ -111,9 +111,6 @@ async fn tables(connection: &mut MysqlConnection) -> Result<Vec<String>, String>
 /// The first column of the rows that a statement answers.
 async fn ask(connection: &mut MysqlConnection, statement: &str) -> Result<Vec<String>, String> {
     let answer = connection.query(statement).await.map_err(|error| error.to_string())?;
-    let first = answer
-        .rows
-        .into_iter()
-        .filter_map(|row| row.into_iter().next().flatten());
-    Ok(first.collect())
+    let rows = answer.rows.into_iter();
+    Ok(rows.filter_map(|row| row.into_iter().next().flatten()).collect())
 }

@@ -191,11 +191,7 @@ const ABSENT: u16 = 1396;
 const DENIED: u16 = 1045;
 
 fn serving(version: &str) -> Serving {
-    Serving {
-        role: "primary".into(),
-        leads: true,
-        version: plain_version(version).to_owned(),
-    }
+    Serving::new("primary", true, plain_version(version))
 }
 
 /// `10.11.6` of `5.5.5-10.11.6-MariaDB-0+deb12u1`: MariaDB puts a version before its own, for clients of old.

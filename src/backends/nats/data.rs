@@ -55,12 +55,8 @@ impl StoredData for NatsData {
             }
             let mut removed = 0;
             let found: StreamAnswer = ask(&mut connection, api::stream_state(&stream)).await?;
-            for subject in found
-                .state
-                .subjects
-                .keys()
-                .filter(|subject| traces.made(subject.as_bytes()))
-            {
+            let subjects = found.state.subjects.keys();
+            for subject in subjects.filter(|subject| traces.made(subject.as_bytes())) {
                 if let Some(key) = key_in(bucket, subject) {
                     ask::<IgnoredAny>(&mut connection, api::purge(bucket, key)).await?;
                     removed += 1;

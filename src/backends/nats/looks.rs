@@ -126,9 +126,8 @@ async fn view_over(
         false => {
             let subjects = answer.state.subjects.keys();
             let keys = subjects.filter_map(|subject| Some((subject, key_in(bucket, subject)?)));
-            let (subjects, asked): (Vec<_>, Vec<_>) = keys
-                .map(|(subject, key)| (subject, api::last_message(bucket, key)))
-                .unzip();
+            let asked = keys.map(|(subject, key)| (subject, api::last_message(bucket, key)));
+            let (subjects, asked): (Vec<_>, Vec<_>) = asked.unzip();
             let replies = connection.ask_all(&asked).await.ok()?;
             match messages_of(subjects, &replies) {
                 Ok(messages) => Some(messages),

@@ -49,16 +49,13 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
 fn launch(setup: &NodeSetup) -> Launch {
     let file = setup.data.join(CONFIGURATION).display().to_string();
     let data = setup.data.join("data").display().to_string();
+    let program = setup.find_program("nats-server");
+    let users = users(setup).map(|users| (USERS.to_owned(), users));
     Launch {
-        program: setup
-            .find_program("nats-server")
-            .unwrap_or_else(|| "nats-server".into()),
+        program: program.unwrap_or_else(|| "nats-server".into()),
         args: vec!["-c".into(), file],
         files: vec![(CONFIGURATION.into(), configuration(setup, &data))],
-        secrets: users(setup)
-            .map(|users| (USERS.to_owned(), users))
-            .into_iter()
-            .collect(),
+        secrets: users.into_iter().collect(),
         ..Launch::default()
     }
 }
@@ -151,11 +148,7 @@ fn serving(server: NatsGreeting, reply: &NatsReply) -> Readiness {
         (Some(_), Some(leader)) if leader == server.server_name => ("leader", true),
         (Some(_), _) => ("follower", false),
     };
-    Readiness::Serving(Serving {
-        role: role.to_owned(),
-        leads,
-        version: server.version,
-    })
+    Readiness::Serving(Serving::new(role, leads, &server.version))
 }
 
 #[cfg(test)]
@@ -198,18 +191,14 @@ mod tests {
 
     #[test]
     fn servers_dial_each_other_where_they_are_told() {
-        let node = |number: u32| NodeAddress {
-            name: format!("n{number}"),
-            number,
-            host: "127.0.0.1".into(),
-            ports: vec![4000 + number as u16, 6000 + number as u16],
+        let node = |number: u32| {
+            let port = number as u16;
+            NodeAddress::new(number, "127.0.0.1", vec![4000 + port, 6000 + port])
         };
         let plain = NodeSetup::of_test((1..=3).map(node).collect(), 1);
         let text = configuration(&plain, "/data");
-        assert!(
-            text.contains(r#"routes: ["nats://127.0.0.1:6001", "nats://127.0.0.1:6003"]"#),
-            "{text}"
-        );
+        let routes = r#"routes: ["nats://127.0.0.1:6001", "nats://127.0.0.1:6003"]"#;
+        assert!(text.contains(routes), "{text}");
         assert!(!text.contains("advertise: \"") && !text.contains("sync"), "{text}");
         let proxied = NodeSetup {
             peer_proxies: (1..=6).map(|port| ([127, 0, 0, 1], 40_000 + port).into()).collect(),
@@ -217,14 +206,10 @@ mod tests {
             ..plain
         };
         let text = configuration(&proxied, "/data");
-        assert!(
-            text.contains(r#"routes: ["nats://127.0.0.1:40003", "nats://127.0.0.1:40004"]"#),
-            "{text}"
-        );
-        assert!(
-            text.contains("advertise: \"") && text.contains("sync_interval: always"),
-            "{text}"
-        );
+        let routes = r#"routes: ["nats://127.0.0.1:40003", "nats://127.0.0.1:40004"]"#;
+        for part in [routes, "advertise: \"", "sync_interval: always"] {
+            assert!(text.contains(part), "{text}");
+        }
         let alone = NodeSetup::of_test(vec![node(1)], 0);
         assert!(!configuration(&alone, "/data").contains("cluster"));
     }

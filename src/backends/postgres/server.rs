@@ -30,13 +30,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     install_hint: "apt-get install postgresql (or put initdb and postgres on PATH)",
     files: &[],
     peering: Peering::Replication(&PostgresReplication),
-    missing: &|| {
-        programs()
-            .is_none()
-            .then(|| "postgres".to_owned())
-            .into_iter()
-            .collect()
-    },
+    missing: &|| programs().map_or(vec!["postgres".to_owned()], |_| Vec::new()),
     launch: &launch,
     confined: true,
     container: &container,
@@ -163,10 +157,8 @@ fn arguments(setup: &NodeSetup, bind: &str) -> Vec<String> {
         // with the session's name, which clients and the observer call its owner
         ("log_line_prefix", "%m [%p] %c ".into()),
     ];
-    settings
-        .into_iter()
-        .flat_map(|(name, value)| ["-c".to_owned(), format!("{name}={value}")])
-        .collect()
+    let words = settings.map(|(name, value)| ["-c".to_owned(), format!("{name}={value}")]);
+    words.into_iter().flatten().collect()
 }
 
 /// Makes the one user who may log in, with all rights, and has the server ask everyone for a password.
@@ -209,11 +201,7 @@ fn question(_: &ProbedServer) -> Vec<u8> {
 }
 
 fn answer(bytes: &[u8], _: bool) -> Readiness {
-    let mut serving = Serving {
-        role: "primary".into(),
-        leads: true,
-        version: "?".into(),
-    };
+    let mut serving = Serving::new("primary", true, "?");
     let mut rest = bytes;
     while let Some((kind, body, after)) = message(rest) {
         let texts: Vec<_> = body.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
@@ -264,13 +252,7 @@ mod tests {
     fn a_server_serves_when_it_is_ready_for_a_query() {
         let version = (b'S', &b"server_version\x0015.8 (Debian 15.8-0)\0"[..]);
         let serves = said(&[(b'R', &[0; 4]), version, (b'Z', b"I")]);
-        let serving = |role: &str| {
-            Readiness::Serving(Serving {
-                role: role.into(),
-                leads: role == "primary",
-                version: "15.8".into(),
-            })
-        };
+        let serving = |role: &str| Readiness::Serving(Serving::new(role, role == "primary", "15.8"));
         assert_eq!(answer(&serves, false), serving("primary"));
         assert_eq!(answer(&serves[..serves.len() - 2], false), Readiness::Unfinished);
         let standby = said(&[(b'R', &[0; 4]), version, (b'S', b"in_hot_standby\0on\0"), (b'Z', b"I")]);
@@ -280,9 +262,7 @@ mod tests {
     #[test]
     fn a_server_that_starts_up_says_so() {
         let starts = said(&[(b'E', b"SFATAL\0C57P03\0Mthe database system is starting up\0\0")]);
-        assert_eq!(
-            answer(&starts, true),
-            Readiness::NotYet("the database system is starting up".into())
-        );
+        let not_yet = Readiness::NotYet("the database system is starting up".into());
+        assert_eq!(answer(&starts, true), not_yet);
     }
 }

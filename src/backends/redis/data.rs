@@ -64,11 +64,8 @@ async fn survey(server: &ServerAccess) -> Result<(u64, Option<String>), String> 
     let mut connection = RespConnection::open(server).await?;
     let address = server.address;
     refuse_role(&mut connection).await?;
-    let keys = databases(&mut connection)
-        .await?
-        .into_iter()
-        .map(|(_, keys)| keys)
-        .sum();
+    let databases = databases(&mut connection).await?;
+    let keys = databases.iter().map(|(_, keys)| keys).sum();
     let asked = connection.ask(&["CONFIG", "GET", "notify-keyspace-events"]).await;
     let setting = asked.map(|answer| answer.texts().into_iter().nth(1).unwrap_or_default());
     let blind = match setting {

@@ -328,19 +328,17 @@ mod tests {
     #[test]
     fn an_event_names_its_lock() {
         let keys = keys("harness:{lock}", KeyValue::String);
-        let gone = |why| Some(("l0".to_owned(), KeyChange::Gone(why)));
-        assert_eq!(event(&keys, "harness:l0", "expired"), gone(Unasked::Expired));
-        assert_eq!(event(&keys, "harness:l0", "del"), gone(Unasked::Deleted));
-        assert_eq!(
-            event(&keys, "harness:l0", "set"),
-            Some(("l0".into(), KeyChange::Written))
-        );
-        assert_eq!(event(&keys, "harness:l0", "expire"), None);
-        assert_eq!(
-            event(&keys, "harness:l0:waiters", "set"),
-            None,
-            "the key of something else"
-        );
+        let l0 = |change| Some(("l0".to_owned(), change));
+        for (word, change) in [
+            ("expired", l0(KeyChange::Gone(Unasked::Expired))),
+            ("del", l0(KeyChange::Gone(Unasked::Deleted))),
+            ("set", l0(KeyChange::Written)),
+            ("expire", None),
+        ] {
+            assert_eq!(event(&keys, "harness:l0", word), change);
+        }
+        let other = event(&keys, "harness:l0:waiters", "set");
+        assert_eq!(other, None, "the key of something else");
     }
 
     #[test]

@@ -176,11 +176,9 @@ impl MajorityCount {
             // what it said last is what is known of it
             MasterReport::Nothing { .. } => Vec::new(),
             MasterReport::All(held) => {
-                let known = self
-                    .votes
-                    .keys()
-                    .filter(|lock| !held.iter().any(|(other, _)| other == *lock));
-                let gone: Vec<String> = known.cloned().collect();
+                let known = self.votes.keys();
+                let gone = known.filter(|lock| !held.iter().any(|(other, _)| other == *lock));
+                let gone: Vec<String> = gone.cloned().collect();
                 let mut counted = Vec::new();
                 for lock in gone {
                     counted.extend(self.vote(master, &lock, None, Unasked::Unknown));
@@ -195,10 +193,8 @@ impl MajorityCount {
 
     /// A master has the lock for `owner` now, or for an unknown owner; `why` says how the one before went.
     fn vote(&mut self, master: usize, lock: &str, owner: Option<String>, why: Unasked) -> Vec<Counted> {
-        let votes = self
-            .votes
-            .entry(lock.to_owned())
-            .or_insert_with(|| vec![None; self.masters]);
+        let none = || vec![None; self.masters];
+        let votes = self.votes.entry(lock.to_owned()).or_insert_with(none);
         votes[master].clone_from(&owner);
         let majority = |owner: &String| votes.iter().flatten().filter(|vote| *vote == owner).count() > self.masters / 2;
         let contender = |owner: String| Contender {
@@ -261,9 +257,7 @@ mod tests {
         assert_eq!(set(&mut majority, 1, "x"), ["+x"]);
         assert_eq!(in_words(majority.count(1, MasterReport::All(Vec::new()))), ["-x"]);
         set(&mut majority, 2, "y");
-        assert_eq!(
-            in_words(majority.count(1, MasterReport::All(vec![("l0".into(), "y".into())]))),
-            ["+y"]
-        );
+        let all = MasterReport::All(vec![("l0".into(), "y".into())]);
+        assert_eq!(in_words(majority.count(1, all)), ["+y"]);
     }
 }

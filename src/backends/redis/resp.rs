@@ -90,10 +90,8 @@ mod tests {
     fn a_push_and_a_reply_are_told_apart_and_keep_their_order() {
         let bytes = b">2\r\n+pmessage\r\n$3\r\nset\r\n$2\r\nv1\r\n_\r\n";
         let (push, length) = take(bytes).unwrap().unwrap();
-        assert_eq!(
-            push,
-            RespValue::Push(vec![RespValue::Text("pmessage".into()), RespValue::Text("set".into())])
-        );
+        let words = ["pmessage", "set"].map(|word| RespValue::Text(word.into()));
+        assert_eq!(push, RespValue::Push(words.into()));
         let (reply, more) = take(&bytes[length..]).unwrap().unwrap();
         assert_eq!(reply, RespValue::Text("v1".into()));
         assert_eq!(take(&bytes[length + more..]).unwrap().unwrap().0, RespValue::Null);

@@ -150,11 +150,10 @@ fn answer(bytes: &[u8], closed: bool) -> Readiness {
         let has = |part: &str| master.split(',').any(|other| other == part);
         // without the line's end its last field may be longer
         return match text.ends_with("\n") && has("status=ok") && has("slaves=2") && has("sentinels=3") {
-            true => Readiness::Serving(Serving {
-                role: "sentinel".to_owned(),
-                leads: false,
-                version: server::version(after).unwrap_or("?").to_owned(),
-            }),
+            true => {
+                let version = server::version(after).unwrap_or("?");
+                Readiness::Serving(Serving::new("sentinel", false, version))
+            }
             false => Readiness::NotYet(format!("as a sentinel it sees {master}")),
         };
     }
@@ -186,18 +185,16 @@ mod tests {
         assert!(!of(0).contains("replicaof"), "{}", of(0));
         assert!(of(2).contains("replicaof 10.0.0.1 40001\n"), "{}", of(2));
         assert!(of(2).contains("replica-announce-port 40003\n") && of(2).contains("save \"\"\n"));
-        let sentinel = of(4);
-        assert!(
-            sentinel.contains("sentinel monitor harness 10.0.0.1 40001 2\n"),
-            "{sentinel}"
-        );
-        assert!(sentinel.contains("sentinel announce-port 40005\n"), "{sentinel}");
-        assert_eq!(sentinel.matches("known-replica").count(), 2, "{sentinel}");
-        assert_eq!(sentinel.matches("known-sentinel").count(), 2, "{sentinel}");
-        assert!(
-            !sentinel.contains(&format!("40005 {}", server::id(4))),
-            "not itself: {sentinel}"
-        );
+        let (sentinel, itself) = (of(4), format!("40005 {}", server::id(4)));
+        for (part, times) in [
+            ("sentinel monitor harness 10.0.0.1 40001 2\n", 1),
+            ("sentinel announce-port 40005\n", 1),
+            ("known-replica", 2),
+            ("known-sentinel", 2),
+            (itself.as_str(), 0),
+        ] {
+            assert_eq!(sentinel.matches(part).count(), times, "{part}: {sentinel}");
+        }
         assert_eq!(command(&setup(4), "x"), ["x", "--sentinel"]);
     }
 

@@ -53,12 +53,8 @@ pub(super) fn refuse_in_topology(options: &BackendOptions, nodes: u32, is: &str,
             recipe.name
         ));
     }
-    (options.nodes != nodes).then(|| {
-        format!(
-            "--topology {is}, and --nodes is {}\nhint: leave --nodes out",
-            options.nodes
-        )
-    })
+    let given = options.nodes;
+    (given != nodes).then(|| format!("--topology {is}, and --nodes is {given}\nhint: leave --nodes out"))
 }
 
 /// The file with its users, where it has any.
@@ -74,14 +70,11 @@ pub fn launch(program: &str, setup: &NodeSetup) -> Launch {
     let mut args: Vec<String> = file.into_iter().collect();
     args.extend(arguments(setup, &setup.bind, &setup.data));
     args.extend(["--dir".to_owned(), setup.data.display().to_string()]);
+    let users = users.map(|users| (USERS.to_owned(), users));
     Launch {
         program: setup.program(program),
         args,
-        secrets: users
-            .map(|users| (USERS.to_owned(), users))
-            .into_iter()
-            .chain(setup.tls_files())
-            .collect(),
+        secrets: users.into_iter().chain(setup.tls_files()).collect(),
         ..Launch::default()
     }
 }
@@ -91,13 +84,10 @@ pub fn container(program: &str, setup: &NodeSetup) -> ContainerSpec {
     let mut command = vec![program.to_owned()];
     command.extend(users.as_ref().map(|_| CONTAINER_USERS.to_owned()));
     command.extend(arguments(setup, "0.0.0.0", Path::new(CONTAINER_FOLDER)));
+    let users = users.map(|users| (CONTAINER_USERS.to_owned(), users));
     ContainerSpec {
         command,
-        files: users
-            .map(|users| (CONTAINER_USERS.to_owned(), users))
-            .into_iter()
-            .chain(setup.tls_files_of_container())
-            .collect(),
+        files: users.into_iter().chain(setup.tls_files_of_container()).collect(),
         ..ContainerSpec::default()
     }
 }
@@ -149,11 +139,7 @@ pub(super) fn id(node: usize) -> String {
 }
 
 fn serving(role: &str, version: Option<&str>) -> Readiness {
-    Readiness::Serving(Serving {
-        role: role.to_owned(),
-        leads: role == "master",
-        version: version.unwrap_or("?").to_owned(),
-    })
+    Readiness::Serving(Serving::new(role, role == "master", version.unwrap_or("?")))
 }
 
 /// No persistence, so that what a test wrote is gone with the server, unless the disk, or what is left there, is what the run is about:
@@ -201,11 +187,8 @@ fn arguments(setup: &NodeSetup, bind: &str, folder: &Path) -> Vec<String> {
     }
     // with peer proxies the first node is the primary of the others
     if let Some(primary) = setup.peer_proxy().filter(|_| setup.me > 0) {
-        arguments.extend([
-            "--replicaof".into(),
-            primary.ip().to_string(),
-            primary.port().to_string(),
-        ]);
+        let (host, port) = (primary.ip().to_string(), primary.port().to_string());
+        arguments.extend(["--replicaof".into(), host, port]);
     }
     arguments
 }

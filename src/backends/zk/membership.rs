@@ -188,20 +188,15 @@ async fn settle(member: &ClusterMember) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn node(host: &str) -> NodeAddress {
-        NodeAddress::new(2, host, vec![2181, 2888, 3888])
-    }
-
     #[test]
     fn a_server_listens_at_its_own_address_where_its_host_is_one() {
-        assert_eq!(
-            server_line(&node("127.0.0.1")),
-            "server.2=127.0.0.1:2888:3888:participant;127.0.0.1:2181"
-        );
-        assert_eq!(
-            server_line(&node("run-n2")),
-            "server.2=run-n2:2888:3888:participant;2181"
-        );
+        for (host, line) in [
+            ("127.0.0.1", "server.2=127.0.0.1:2888:3888:participant;127.0.0.1:2181"),
+            ("run-n2", "server.2=run-n2:2888:3888:participant;2181"),
+        ] {
+            let node = NodeAddress::new(2, host, vec![2181, 2888, 3888]);
+            assert_eq!(server_line(&node), line);
+        }
     }
 
     #[test]

@@ -165,10 +165,8 @@ impl ZkObserver {
         let mut there = Vec::new();
         let queries = Arc::clone(&self.ensemble.queries);
         let below_root = queries.children(&self.nodes.root).await;
-        let nodes: Vec<_> = below_root
-            .iter()
-            .filter_map(|child| self.nodes.lock_under(child))
-            .collect();
+        let nodes = below_root.iter().filter_map(|child| self.nodes.lock_under(child));
+        let nodes: Vec<_> = nodes.collect();
         for (lock, path) in nodes {
             let mut paths = match self.nodes.keys.value {
                 KeyValue::Node => match queries.owner(&path).await {

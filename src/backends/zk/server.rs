@@ -79,12 +79,8 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     upgrade: Ok(&KeptData {
         folders: &["/data", "/datalog"],
         missing: |folder| {
-            let jar = "zookeeper.jar, or lib with those of a release,";
-            class_path_in(folder)
-                .is_none()
-                .then(|| jar.to_owned())
-                .into_iter()
-                .collect()
+            let jars = "zookeeper.jar, or lib with those of a release,";
+            class_path_in(folder).map_or(vec![jars.to_owned()], |_| Vec::new())
         },
     }),
     speaks_tls: true,
@@ -165,16 +161,11 @@ fn answer(bytes: &[u8], closed: bool) -> Readiness {
     let text = String::from_utf8_lossy(bytes);
     let after = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
     match (after("Mode:"), after("Zookeeper version:")) {
-        (Some(role), version) => Readiness::Serving(Serving {
-            role: role.to_owned(),
-            leads: ["leader", "standalone"].contains(&role),
-            version: version
-                .unwrap_or("?")
-                .split(['-', ','])
-                .next()
-                .unwrap_or("?")
-                .to_owned(),
-        }),
+        (Some(role), version) => {
+            let leads = ["leader", "standalone"].contains(&role);
+            let version = version.and_then(|version| version.split(['-', ',']).next());
+            Readiness::Serving(Serving::new(role, leads, version.unwrap_or("?")))
+        }
         (None, _) if text.is_empty() => Readiness::NotYet("it closed the connection".into()),
         (None, _) => Readiness::NotYet(text.lines().next().unwrap_or_default().to_owned()),
     }
@@ -286,11 +277,7 @@ mod tests {
     #[test]
     fn a_leader_tells_its_role_and_version() {
         let text = b"Zookeeper version: 3.8.0-5a02a05eddb59aee6ac762f7ea82e92a68eb9c0f, built on 2022\nMode: leader\n";
-        let serving = Serving {
-            role: "leader".into(),
-            leads: true,
-            version: "3.8.0".into(),
-        };
+        let serving = Serving::new("leader", true, "3.8.0");
         assert_eq!(answer(text, true), Readiness::Serving(serving));
         assert_eq!(answer(b"Zookeeper ver", false), Readiness::Unfinished);
     }

@@ -105,25 +105,17 @@ impl std::fmt::Display for Leftover {
             Self::Process { run, pid, .. } => write!(f, "server process {pid} of {run}"),
             Self::Proxies { run, proxies, .. } => write!(f, "proxies of {run} on the Toxiproxy at {}", proxies.at),
             Self::Outages { run, servers, .. } => {
-                let each: Vec<String> = servers
-                    .iter()
-                    .map(|out| format!("{} (`{}`)", out.server, out.undo))
-                    .collect();
+                let each = servers.iter().map(|out| format!("{} (`{}`)", out.server, out.undo));
+                let each: Vec<String> = each.collect();
                 write!(f, "servers that {run} killed or paused: {}", each.join(", "))
             }
             Self::Traces { run, traces, .. } => {
-                write!(
-                    f,
-                    "entries of {run} on {} at {}",
-                    traces.backend,
-                    traces.servers.join(", ")
-                )
+                let (backend, servers) = (&traces.backend, traces.servers.join(", "));
+                write!(f, "entries of {run} on {backend} at {servers}")
             }
             Self::Offspring { pid, command, .. } => {
-                write!(
-                    f,
-                    "process {pid} that a client or server of an earlier run started: {command}"
-                )
+                let started = "that a client or server of an earlier run started";
+                write!(f, "process {pid} {started}: {command}")
             }
             Self::Container { run, id } => write!(f, "container {} of {run}", &id[..id.len().min(12)]),
             Self::Network { run, id } => write!(f, "network {} of {run}", &id[..id.len().min(12)]),
@@ -216,10 +208,8 @@ fn local(within: &Path, sight: Sight) -> Found {
             return found;
         }
     };
-    let claimed = entries
-        .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
-    for entry in claimed {
+    let is_claim = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(PREFIX);
+    for entry in entries.flatten().filter(is_claim) {
         // of the entry itself: no claim is a symbolic link
         let Ok(about) = entry.metadata() else { continue };
         match check_own(&about) {
@@ -263,10 +253,8 @@ fn of_folder(path: PathBuf, sight: Sight, alone: &mut LeftAlone) -> (Vec<Leftove
         let (run, claim) = (owner.run, path);
         return (vec![Leftover::Traces { run, traces, claim }], 0);
     }
-    let alive = owner
-        .servers
-        .iter()
-        .filter(|server| server.vitality() == Vitality::Alive);
+    let servers = owner.servers.iter();
+    let alive = servers.filter(|server| server.vitality() == Vitality::Alive);
     let (own, elsewhere): (Vec<&Identity>, Vec<&Identity>) = alive.partition(|server| works_in(server.pid(), &path));
     let processes = own.into_iter().map(|server| Leftover::Process {
         run: owner.run.clone(),
@@ -290,24 +278,19 @@ fn works_in(pid: u32, claim: &Path) -> bool {
 
 /// Whether a folder was made just now, and its owner may not have signed it yet.
 fn is_young(path: &Path) -> bool {
-    let age = fs::metadata(path)
-        .and_then(|about| about.modified())
-        .ok()
-        .and_then(|made| made.elapsed().ok());
+    let made = fs::metadata(path).and_then(|about| about.modified());
+    let age = made.ok().and_then(|made| made.elapsed().ok());
     age.is_none_or(|age| age < UNSIGNED)
 }
 
 /// Everything that is left behind, containers included when an engine answers.
 pub async fn all(sight: Sight) -> Found {
     let mut found = local(&temporary_folder(), sight);
-    let noted: Vec<u32> = found
-        .leftovers
-        .iter()
-        .filter_map(|leftover| match leftover {
-            Leftover::Process { pid, .. } => Some(*pid),
-            _ => None,
-        })
-        .collect();
+    let noted = found.leftovers.iter().filter_map(|leftover| match leftover {
+        Leftover::Process { pid, .. } => Some(*pid),
+        _ => None,
+    });
+    let noted: Vec<u32> = noted.collect();
     let offspring = process::marked(|owner| owner.vitality() == Vitality::Over);
     let of_nobody = offspring.into_iter().filter(|one| !noted.contains(&one.identity.pid()));
     found.leftovers.extend(of_nobody.map(|one| Leftover::Offspring {
@@ -342,10 +325,8 @@ pub async fn remove(leftover: &Leftover) -> Result<(), String> {
             pid, started, claim, ..
         } => kill(Identity::new(*pid, *started), claim),
         Leftover::Offspring { identity, .. } => {
-            let over = |owner: Identity| owner.vitality() == Vitality::Over;
-            let still = process::marked(over)
-                .into_iter()
-                .find(|one| Some(one.identity) == *identity);
+            let mut marked = process::marked(|owner| owner.vitality() == Vitality::Over).into_iter();
+            let still = marked.find(|one| Some(one.identity) == *identity);
             still.map_or(Ok(()), |one| one.kill())
         }
         Leftover::Outages { servers, claim, .. } => {
@@ -408,14 +389,8 @@ mod tests {
     #[test]
     fn a_living_run_is_no_leftover_and_a_dead_one_is() {
         let claim = Claim::make("test-living").unwrap();
-        assert_eq!(
-            of_folder(
-                claim.folder().to_owned(),
-                Sight::OverOrUnseen,
-                &mut LeftAlone::default()
-            ),
-            (Vec::new(), 0)
-        );
+        let (folder, sight) = (claim.folder().to_owned(), Sight::OverOrUnseen);
+        assert_eq!(of_folder(folder, sight, &mut LeftAlone::default()), (Vec::new(), 0));
         let temporary = tempfile::tempdir().unwrap();
         let path = dead_claim(temporary.path(), "r", vec![]);
         let expected = Leftover::Folder { run: "r".into(), path };

@@ -122,10 +122,9 @@ pub fn unknown_version(software: &ServerSoftware, asked: &str) -> Option<String>
     if named(software.backend, asked).is_some() {
         return None;
     }
-    let known = fetched_versions(software.backend)
-        .iter()
-        .map(|version| version.is.as_str());
-    let known = known.collect::<Vec<_>>().join(", ");
+    let known = fetched_versions(software.backend).iter();
+    let known: Vec<&str> = known.map(|version| version.is.as_str()).collect();
+    let known = known.join(", ");
     let has = match known.is_empty() {
         true => "none can be fetched".to_owned(),
         false => format!("those of {known} can be"),
@@ -176,13 +175,8 @@ impl FetchedVersion {
         match (&self.wheel, &self.debian) {
             (Some(wheel), _) => {
                 let hashes = self.sha256.iter().map(String::as_str);
-                (
-                    "wheel",
-                    [wheel.as_str(), self.python.as_str()]
-                        .into_iter()
-                        .chain(hashes)
-                        .collect(),
-                )
+                let words = [wheel.as_str(), self.python.as_str()];
+                ("wheel", words.into_iter().chain(hashes).collect())
             }
             (None, release) => {
                 let packages = self.packages.iter().map(String::as_str);
@@ -292,10 +286,8 @@ mod tests {
 
     #[test]
     fn a_version_that_cannot_be_fetched_is_told_with_those_that_can() {
-        let redis = backends::all()
-            .find(|backend| backend.name() == "redis")
-            .unwrap()
-            .software;
+        let redis = backends::all().find(|backend| backend.name() == "redis");
+        let redis = redis.unwrap().software;
         assert_eq!(unknown_version(redis, "6.2"), None);
         let why = unknown_version(redis, "6.3").unwrap();
         assert!(

@@ -19,15 +19,12 @@ enum Pretended {
 /// Plays with no server, and with one that speaks another protocol. Returns whether there is a client to go on with.
 pub async fn check(bench: &CheckBench, place: &CheckPlace) -> bool {
     let Ok(listener) = TcpListener::bind(("127.0.0.1", 0)).await else {
-        bench
-            .remarks
-            .not_judged("without a server", "this machine gives no port");
+        let remarks = &bench.remarks;
+        remarks.not_judged("without a server", "this machine gives no port");
         return true;
     };
-    let garbage = listener
-        .local_addr()
-        .map(|address| address.to_string())
-        .unwrap_or_default();
+    let address = listener.local_addr();
+    let garbage = address.map_or(String::new(), |address| address.to_string());
     // a port below the ones that are given out, at which nothing listens
     let nothing = "127.0.0.1:1".to_owned();
     let speaking = tokio::spawn(speak_garbage(listener));
@@ -70,10 +67,8 @@ async fn refusal(bench: &CheckBench, place: &CheckPlace, (server, endpoint): (Pr
             started
         }
         Ok(_) if server == Pretended::Garbage => {
-            remarks.not_judged(
-                step,
-                format!("{seen}: it connects, and sends no request before its first acquire"),
-            );
+            let why = "it connects, and sends no request before its first acquire";
+            remarks.not_judged(step, format!("{seen}: {why}"));
             true
         }
         Ok(_) => {

@@ -11,6 +11,7 @@ const NO_REQUESTS: [(&str, &str); 2] = [("a blank line", ""), ("a line that is n
 
 /// Plays them, each with a process of its own, since one may end by them.
 pub async fn check(bench: &CheckBench, ground: &CheckGround) {
+    let remarks = &bench.remarks;
     for (step, line) in NO_REQUESTS {
         let Some(client) = opened(bench, ground).await else {
             return;
@@ -21,11 +22,9 @@ pub async fn check(bench: &CheckBench, ground: &CheckGround) {
             Err(CheckRefusal::None(why)) => {
                 // its last words are a trace that says no more
                 let why = why.split(';').next().unwrap_or_default();
-                bench
-                    .remarks
-                    .not_judged(step, format!("it does not go on after `{line}`: {why}"));
+                remarks.not_judged(step, format!("it does not go on after `{line}`: {why}"));
             }
-            _ => bench.remarks.right(step, "it goes on with the next request"),
+            _ => remarks.right(step, "it goes on with the next request"),
         }
         client.end().await;
     }
@@ -35,11 +34,9 @@ pub async fn check(bench: &CheckBench, ground: &CheckGround) {
     let answer = client.ask_for_nothing().await;
     let (step, seen) = ("an unknown operation", answer.in_words());
     match &answer.answer {
-        Ok(_) => bench.remarks.wrong(step, format!("{seen}; expected `fail`")),
-        Err(CheckRefusal::None(_)) => bench
-            .remarks
-            .not_judged(step, format!("it does not go on: {seen}; `fail` is better")),
-        Err(_) => bench.remarks.right(step, seen),
+        Ok(_) => remarks.wrong(step, format!("{seen}; expected `fail`")),
+        Err(CheckRefusal::None(_)) => remarks.not_judged(step, format!("it does not go on: {seen}; `fail` is better")),
+        Err(_) => remarks.right(step, seen),
     }
     client.end().await;
 }

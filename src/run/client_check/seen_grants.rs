@@ -1,6 +1,6 @@
 //! The grants that an observer sees during `harness client-check`.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use harness_checkers::history::event::Fields;
 
@@ -19,18 +19,19 @@ impl ObservationSink for SeenGrants {
                 owner: fields.owner.map(str::to_owned),
             };
             let lock = fields.lock.unwrap_or_default().to_owned();
-            self.0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push((lock, grant));
+            self.seen().push((lock, grant));
         }
     }
 }
 
 impl SeenGrants {
+    fn seen(&self) -> MutexGuard<'_, Vec<(String, ReportedGrant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The last grant of a lock.
     pub fn last_of(&self, lock: &str) -> Option<ReportedGrant> {
-        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen();
         let mut of_lock = seen.iter().rev().filter(|(seen, _)| seen == lock);
         of_lock.next().map(|(_, grant)| grant.clone())
     }

@@ -91,19 +91,15 @@ async fn opened(bench: &CheckBench, ground: &CheckGround) -> Option<(CheckedClie
             }
         };
         let answer = client.open().await;
-        bench
-            .remarks
-            .came_to(step, expect(answer.is_ok(), &answer, "`ok`"))
-            .then_some(())?;
+        let opened = expect(answer.is_ok(), &answer, "`ok`");
+        bench.remarks.came_to(step, opened).then_some(())?;
         clients.push(client);
     }
     let (b, a) = (clients.pop()?, clients.pop()?);
     if a.contract != b.contract {
         let words = |client: &CheckedClient| client.contract.as_ref().map_or("none".into(), ToString::to_string);
-        bench.remarks.wrong(
-            "the contract",
-            format!("the first client answered {}, the second {}", words(&a), words(&b)),
-        );
+        let seen = format!("the first client answered {}, the second {}", words(&a), words(&b));
+        bench.remarks.wrong("the contract", seen);
     }
     Some((a, b))
 }
@@ -203,10 +199,8 @@ impl Pair<'_> {
             let promised = issued.map(|issued| issued != IssuedBy::None);
             if promised.is_some_and(|promised| promised != has) {
                 let should = if has { "one came" } else { "none came" };
-                self.bench.remarks.wrong(
-                    &format!("the {name} of a grant"),
-                    format!("the contract promises otherwise: {should}"),
-                );
+                let seen = format!("the contract promises otherwise: {should}");
+                self.bench.remarks.wrong(&format!("the {name} of a grant"), seen);
             }
         }
     }
@@ -226,17 +220,14 @@ impl Pair<'_> {
             }
         };
         let Some(seen) = seen else {
-            let key = keys.key("l0");
-            let why = format!(
-                "nothing appeared at {key} ({}) while the lock was held",
-                self.terms.keys.value
-            );
+            let (key, value) = (keys.key("l0"), self.terms.keys.value);
+            let why = format!("nothing appeared at {key} ({value}) while the lock was held");
             return match contract.keys {
                 Some(_) => remarks.wrong(step, format!("{why}: `keys` and `value` of the contract do not fit")),
-                None => remarks.not_judged(
-                    step,
-                    format!("{why}: name its place with `keys` and `value`, or promise `value` none"),
-                ),
+                None => {
+                    let hint = "name its place with `keys` and `value`, or promise `value` none";
+                    remarks.not_judged(step, format!("{why}: {hint}"));
+                }
             };
         };
         let words = format!("seen at {}, {}", keys.key("l0"), seen.in_words("unknown"));
@@ -267,9 +258,8 @@ impl Pair<'_> {
             return;
         }
         if self.terms.contract.tries == Some(false) {
-            self.bench
-                .remarks
-                .not_judged("a try-lock of a taken lock", "the contract promises tries=false");
+            let remarks = &self.bench.remarks;
+            remarks.not_judged("a try-lock of a taken lock", "the contract promises tries=false");
         } else {
             let answer = self.b.acquire("l0", Duration::ZERO, false).await;
             let busy = is_fail(&answer, "busy");

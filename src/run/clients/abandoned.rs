@@ -18,10 +18,8 @@ impl ClientDriver {
             cause: Some("the outcome of an inner call is unknown"),
             ..Fields::of(lock)
         };
-        let process = Process::Client(holder);
-        self.run
-            .recorder
-            .signal(process, Some(self.client.number), "lost", fields, None);
+        let (process, recorder) = (Process::Client(holder), &self.run.recorder);
+        recorder.signal(process, Some(self.client.number), "lost", fields, None);
         self.free(lock, grant).await;
     }
 
@@ -29,10 +27,8 @@ impl ClientDriver {
     pub(super) async fn free(&mut self, lock: &str, grant: &GrantedLock) {
         self.note_release(lock, grant);
         for _ in 0..INNER_HOLDS {
-            if !matches!(
-                self.ask_to_release(lock).await,
-                Some(Message::Ok { .. } | Message::Info { .. })
-            ) {
+            let answer = self.ask_to_release(lock).await;
+            if !matches!(answer, Some(Message::Ok { .. } | Message::Info { .. })) {
                 break;
             }
         }
@@ -50,10 +46,8 @@ impl ClientDriver {
     /// A release that the history does not have; nothing where the process ended over it.
     async fn ask_to_release(&mut self, lock: &str) -> Option<Message> {
         let op = ClientOp::Release { lock: lock.to_owned() };
-        let answer = self
-            .process
-            .ask(&self.client, op, self.workload.patience, &self.run)
-            .await;
+        let patience = self.workload.patience;
+        let answer = self.process.ask(&self.client, op, patience, &self.run).await;
         if let ClientReply::Message(message) = answer {
             return Some(message);
         }

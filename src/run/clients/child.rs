@@ -7,7 +7,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -257,7 +257,7 @@ impl ClientChild for ChildProcess {
 
     async fn end(&self) {
         self.close_input().await;
-        let process = self.process.lock().expect("no one panics while holding a child").take();
+        let process = self.process().take();
         if let Some(mut process) = process {
             let _ = timeout(CLIENT_CLOSE, process.wait()).await;
         }
@@ -292,12 +292,9 @@ impl ClientChild for ChildProcess {
 
     fn activity(&self) -> Activity {
         let now = monotonic_ns();
-        let process = self.process.lock().expect("no one panics while holding a child");
-        let activity = process
-            .as_ref()
-            .and_then(Child::id)
-            .map_or(Activity::Ending, process::activity);
-        let activity = self.doubt.judge(activity, now);
+        let process = self.process();
+        let id = process.as_ref().and_then(Child::id);
+        let activity = self.doubt.judge(id.map_or(Activity::Ending, process::activity), now);
         if matches!(activity, Activity::Running | Activity::Stopped) {
             self.alive_at.fetch_max(now, Relaxed);
         }
@@ -339,9 +336,13 @@ impl ChildProcess {
         Ok(child)
     }
 
+    fn process(&self) -> MutexGuard<'_, Option<Child>> {
+        self.process.lock().expect("no one panics while holding a child")
+    }
+
     /// Sends a signal to the child and to everything that it started. Returns whether it exists.
     fn signal(&self, signal: Signal) -> bool {
-        let process = self.process.lock().expect("no one panics while holding a child");
+        let process = self.process();
         process.as_ref().is_some_and(|process| process::signal(process, signal))
     }
 
@@ -436,13 +437,7 @@ impl OutputReader {
     }
 
     async fn ended(&self, child: Option<Arc<ChildProcess>>) -> ChildError {
-        let process = child.and_then(|child| {
-            child
-                .process
-                .lock()
-                .expect("no one panics while holding a child")
-                .take()
-        });
+        let process = child.and_then(|child| child.process().take());
         let how = match process {
             Some(mut process) => match timeout(CLIENT_CLOSE, process.wait()).await {
                 Ok(Ok(status)) => status.to_string(),
@@ -466,13 +461,9 @@ impl OutputReader {
 /// The last lines of a child's stderr as they end a sentence about it: `: ` and the line where there is one, else a block.
 pub(super) fn last_words(log: &Path) -> Option<String> {
     let text = std::fs::read(log).ok()?;
-    let lines = text
-        .rsplit(|byte| *byte == b'\n')
-        .filter(|line| !line.trim_ascii().is_empty());
-    let mut last: Vec<String> = lines
-        .take(QUOTED_LINES)
-        .map(|line| quote(line.trim_ascii_end()))
-        .collect();
+    let lines = text.rsplit(|byte| *byte == b'\n');
+    let lines = lines.filter(|line| !line.trim_ascii().is_empty()).take(QUOTED_LINES);
+    let mut last: Vec<String> = lines.map(|line| quote(line.trim_ascii_end())).collect();
     last.reverse();
     match last.as_slice() {
         [] => None,
@@ -483,10 +474,8 @@ pub(super) fn last_words(log: &Path) -> Option<String> {
 
 /// A line as an error repeats it: short, and without control characters, which could disturb a terminal.
 fn quote(line: &[u8]) -> String {
-    let text: String = String::from_utf8_lossy(line)
-        .chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect();
+    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    let text: String = String::from_utf8_lossy(line).chars().map(shown).collect();
     match text.char_indices().nth(QUOTED_LINE) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,

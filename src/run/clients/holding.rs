@@ -1,5 +1,6 @@
 //! A hold as the application has it: it reads the register, works, looks whether its process still executes, and writes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use harness_checkers::history::event::{Fields, Kind};
@@ -66,9 +67,8 @@ impl ClientDriver {
             work = work.max(self.run.spec.config.lease);
         }
         let mut tenure = Tenure::Holds;
-        self.run
-            .holders
-            .begin(self.client.number, lock, grant.token, work, shared);
+        let (run, me) = (Arc::clone(&self.run), self.client.number);
+        run.holders.begin(me, lock, grant.token, work, shared);
         let mut until = Some(self.run.clock.now() + work);
         while let Some(end) = until {
             if !self.executes().await || health.has_changed().unwrap_or(true) || self.run.is_stopping() {
@@ -82,9 +82,7 @@ impl ClientDriver {
                 }
                 if tenure == Tenure::HoldsAgain {
                     let more = end.saturating_sub(self.run.clock.now()).max(MORE_WORK);
-                    self.run
-                        .holders
-                        .begin(self.client.number, lock, grant.token, more, shared);
+                    run.holders.begin(me, lock, grant.token, more, shared);
                 }
                 if !self.executes().await || health.has_changed().unwrap_or(true) {
                     break;
@@ -141,16 +139,10 @@ impl ClientDriver {
             ..Fields::of(lock)
         };
         self.call("read", fields.clone());
-        let value = self.run.register.read(lock);
-        self.reply(
-            Kind::Ok,
-            "read",
-            Fields {
-                value: Some(value),
-                ..fields
-            },
-        );
-        value
+        let read = self.run.register.read(lock);
+        let value = Some(read);
+        self.reply(Kind::Ok, "read", Fields { value, ..fields });
+        read
     }
 
     fn write(&self, lock: &str, grant: &GrantedLock, value: u64) {

@@ -35,10 +35,8 @@ impl OddTurn {
             (Self::AsksAgain, demand.odd.asks_again),
             (Self::ExtendsLate, demand.odd.extends_late),
         ];
-        let possible: Vec<Self> = possible
-            .into_iter()
-            .filter_map(|(turn, may)| may.then_some(turn))
-            .collect();
+        let possible = possible.into_iter().filter_map(|(turn, may)| may.then_some(turn));
+        let possible: Vec<Self> = possible.collect();
         possible.choose(rng).copied()
     }
 }

@@ -34,12 +34,8 @@ pub struct ClientPoolSpec {
 
 impl ClientPool {
     pub fn new(spec: ClientPoolSpec) -> Self {
-        let clients: Vec<Arc<LogicalClient>> = spec
-            .opens
-            .into_iter()
-            .enumerate()
-            .map(|(number, open)| LogicalClient::new(number as u32, open))
-            .collect();
+        let opens = (0..).zip(spec.opens);
+        let clients: Vec<_> = opens.map(|(number, open)| LogicalClient::new(number, open)).collect();
         let next_process = AtomicU32::new(clients.len() as u32);
         let process = |members: &[Arc<LogicalClient>]| {
             let first = members[0].number;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use harness_checkers::history::event::Fields;
@@ -28,7 +28,7 @@ pub struct ClientProcess {
     clock: GroundClock,
     log: PathBuf,
     members: Vec<Arc<LogicalClient>>,
-    child: RwLock<Option<Arc<dyn ClientChild>>>,
+    child: Mutex<Option<Arc<dyn ClientChild>>>,
     /// How often it was started again; locked while it is being started.
     restarts: AsyncMutex<u32>,
     generation: Mutex<Generation>,
@@ -66,7 +66,7 @@ impl ClientProcess {
             clock,
             log,
             members,
-            child: RwLock::default(),
+            child: Mutex::default(),
             restarts: AsyncMutex::new(0),
             generation: Mutex::default(),
             killed_by_fault: AtomicBool::new(false),
@@ -82,11 +82,13 @@ impl ClientProcess {
         &self.members
     }
 
+    fn slot(&self) -> MutexGuard<'_, Option<Arc<dyn ClientChild>>> {
+        let child = self.child.lock();
+        child.expect("no one panics while holding a process's child")
+    }
+
     fn child(&self) -> Option<Arc<dyn ClientChild>> {
-        self.child
-            .read()
-            .expect("no one panics while holding a process's child")
-            .clone()
+        self.slot().clone()
     }
 
     /// The current child, unless it has ended.
@@ -129,10 +131,8 @@ impl ClientProcess {
 
     /// Starts a child that hosts the clients, none of which is open.
     async fn start(&self, on_event: OnChildEvent) -> Result<Arc<dyn ClientChild>, String> {
-        let started = self
-            .spawner
-            .start(&self.clients(), self.name(), &self.log, on_event)
-            .await;
+        let (clients, name) = (self.clients(), self.name());
+        let started = self.spawner.start(&clients, name, &self.log, on_event).await;
         started.map_err(|error| error.to_string())
     }
 
@@ -163,14 +163,13 @@ impl ClientProcess {
         let answered = match self.clock.within(limit, asked).await {
             Some(Some(message)) => self.opened(member, ClientReply::Message(message), limit),
             None => self.opened(member, ClientReply::Silent, limit),
-            Some(None) => match self
-                .clock
-                .within(CLIENT_CLOSE * 2, ended.wait_for(Option::is_some))
-                .await
-            {
-                Some(Ok(error)) => Err(error.as_ref().map(ToString::to_string).unwrap_or_default()),
-                _ => self.opened(member, ClientReply::Gone, limit),
-            },
+            Some(None) => {
+                let ending = ended.wait_for(Option::is_some);
+                match self.clock.within(CLIENT_CLOSE * 2, ending).await {
+                    Some(Ok(error)) => Err(error.as_ref().map(ToString::to_string).unwrap_or_default()),
+                    _ => self.opened(member, ClientReply::Gone, limit),
+                }
+            }
         };
         if answered.is_ok() {
             // whether it closes in time is seen at the end of the run
@@ -199,10 +198,7 @@ impl ClientProcess {
     pub async fn open(self: &Arc<Self>, run: &Arc<RunContext>) -> Result<(), String> {
         let number = self.begin_generation();
         let child = self.start(self.on_event(number, run)).await?;
-        *self
-            .child
-            .write()
-            .expect("no one panics while holding a process's child") = Some(child);
+        *self.slot() = Some(child);
         let limit = run.spec.config.open_limit;
         for member in &self.members {
             let opening = ClientOp::Open(member.open.clone());
@@ -226,13 +222,8 @@ impl ClientProcess {
         let died = health.wait_for(|health| health.died_at.is_some());
         let _ = run.clock.within(CLIENT_CLOSE * 2, died).await;
         let said = run.failure().or_else(|| run.counters.last_error());
-        said.unwrap_or_else(|| {
-            format!(
-                "{} ended while it was opening (its log: {})",
-                self.name(),
-                self.log.display()
-            )
-        })
+        let (name, log) = (self.name(), self.log.display());
+        said.unwrap_or_else(|| format!("{name} ended while it was opening (its log: {log})"))
     }
 
     /// Starts a new child in place of one that ended, unless another client of this process already did. Returns whether
@@ -250,11 +241,8 @@ impl ClientProcess {
         }
         *restarts += u32::from(!self.killed_by_fault.swap(false, Relaxed));
         if *restarts > MAX_RESTARTS {
-            run.fail(format!(
-                "{} ended {MAX_RESTARTS} times; see {}",
-                self.name(),
-                self.log.display()
-            ));
+            let (name, log) = (self.name(), self.log.display());
+            run.fail(format!("{name} ended {MAX_RESTARTS} times; see {log}"));
         }
         true
     }
@@ -275,18 +263,13 @@ impl ClientProcess {
         }
         child.end().await;
         // what it tells its events to holds this process, and the run
-        let ended = self
-            .child
-            .write()
-            .expect("no one panics while holding a process's child")
-            .take();
+        let ended = self.slot().take();
         drop(ended);
     }
 
     fn generation(&self) -> MutexGuard<'_, Generation> {
-        self.generation
-            .lock()
-            .expect("no one panics while holding a process's generation")
+        let generation = self.generation.lock();
+        generation.expect("no one panics while holding a process's generation")
     }
 
     /// Begins with another child, alive; returns its number.
@@ -317,17 +300,15 @@ impl ClientProcess {
     }
 
     fn heard(&self, signal: &LockSignal, run: &RunContext) {
-        let Some(client) = self.members.iter().find(|member| member.number == signal.client) else {
-            return run.fail(format!(
-                "{} raised a signal for client {}, which it does not serve",
-                self.name(),
-                signal.client
-            ));
+        let (number, at) = (signal.client, signal.at);
+        let Some(client) = self.members.iter().find(|member| member.number == number) else {
+            let name = self.name();
+            let why = format!("{name} raised a signal for client {number}, which it does not serve");
+            return run.fail(why);
         };
-        if !run.clock.is_of_this_run(signal.at) {
+        if !run.clock.is_of_this_run(at) {
             return run.fail(format!(
-                "client c{} raised a signal at {}, which is not a CLOCK_MONOTONIC time of this run in nanoseconds",
-                signal.client, signal.at
+                "client c{number} raised a signal at {at}, which is not a CLOCK_MONOTONIC time of this run in nanoseconds"
             ));
         }
         let f = match signal.f {

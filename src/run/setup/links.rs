@@ -113,17 +113,12 @@ impl ClientLinks {
         }
         let toxiproxy = Toxiproxy::connect(&at).await?;
         self.toxiproxy = Some(Arc::clone(&toxiproxy));
-        let text = format!(
-            "faults go through Toxiproxy {} at {}",
-            toxiproxy.version(),
-            toxiproxy.address()
-        );
+        let (version, address) = (toxiproxy.version(), toxiproxy.address());
+        let text = format!("faults go through Toxiproxy {version} at {address}");
         spec.progress.send(ProgressEvent::Note(text));
         let wanted = wanted(&spec.config, cluster);
-        let named: Vec<_> = wanted
-            .iter()
-            .map(|(_, name, address)| (name.clone(), *address))
-            .collect();
+        let named = wanted.iter().map(|(_, name, address)| (name.clone(), *address));
+        let named: Vec<_> = named.collect();
         let links = self.proxy.links_through(&toxiproxy, &proxies.prefix, &named).await?;
         self.links = wanted.into_iter().map(|(ends, ..)| ends).zip(links).collect();
         Ok(())
@@ -140,9 +135,8 @@ impl ClientLinks {
             ProxyChoice::ToxiproxyAt(at) => Ok(at.clone()),
             #[cfg(feature = "docker")]
             ProxyChoice::Toxiproxy { image } => {
-                let sidecar = Sidecar::toxiproxy(run, image.as_deref())
-                    .await
-                    .map_err(|error| error.to_string())?;
+                let started = Sidecar::toxiproxy(run, image.as_deref()).await;
+                let sidecar = started.map_err(|error| error.to_string())?;
                 let at = sidecar.address().to_string();
                 self.sidecar = Some(sidecar);
                 Ok(at)
@@ -223,13 +217,8 @@ fn record(run: &RunContext, change: &ApiChange) {
         toxic: toxic_fields.and_then(|fields| fields.ok()?.as_object().cloned()),
         extra: Map::new(),
     }));
-    let toxic = change
-        .toxic
-        .as_ref()
-        .map(|toxic| format!(" ({})", toxic.name))
-        .unwrap_or_default();
-    run.progress().send(ProgressEvent::Note(format!(
-        "through the API: {} {}{toxic}",
-        change.proxy, change.did
-    )));
+    let (proxy, did) = (&change.proxy, &change.did);
+    let toxic = change.toxic.as_ref().map(|toxic| format!(" ({})", toxic.name));
+    let text = format!("through the API: {proxy} {did}{}", toxic.unwrap_or_default());
+    run.progress().send(ProgressEvent::Note(text));
 }

@@ -64,10 +64,9 @@ impl RunServers {
             let text = format!("no observer watches the locks: {why}");
             spec.progress.send(ProgressEvent::Note(text));
         }
-        spec.progress
-            .send(ProgressEvent::Starting(starting(spec, wanted.nodes)));
-        spec.progress
-            .send(ProgressEvent::Waiting("no server was asked yet".into()));
+        let progress = &spec.progress;
+        progress.send(ProgressEvent::Starting(starting(spec, wanted.nodes)));
+        progress.send(ProgressEvent::Waiting("no server was asked yet".into()));
         let started = Instant::now();
         let cluster = Cluster::start(&wanted, &spec.choice.runtime, spec.interrupt.clone()).await?;
         let roles = cluster.probe().roles().await;
@@ -83,10 +82,9 @@ impl RunServers {
                 config.backend.product(),
                 cluster.version,
                 wanted.nodes,
-                if leaders.is_empty() {
-                    String::new()
-                } else {
-                    format!(", leader {}", leaders.join(" "))
+                match leaders.as_slice() {
+                    [] => String::new(),
+                    leaders => format!(", leader {}", leaders.join(" ")),
                 }
             ),
         });

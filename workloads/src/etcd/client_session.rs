@@ -121,12 +121,8 @@ impl EtcdSession for EtcdClientSession {
     async fn keep_alive(&self, lease: i64) -> Result<Option<Duration>, SessionError> {
         let renew = |channel| async move {
             let request = with_leader(tokio_stream::once(LeaseKeepAliveRequest { id: lease }));
-            LeaseClient::new(channel)
-                .lease_keep_alive(request)
-                .await?
-                .into_inner()
-                .message()
-                .await
+            let answers = LeaseClient::new(channel).lease_keep_alive(request).await?;
+            answers.into_inner().message().await
         };
         match self.channels.call("keep-alive", renew).await? {
             Some(answer) => Ok((answer.ttl > 0).then(|| seconds(answer.ttl))),
@@ -149,13 +145,11 @@ impl EtcdSession for EtcdClientSession {
     async fn create(&self, name: &str, value: &str, lease: i64) -> Result<Created, SessionError> {
         let answer = self.transact("create", create_txn(name, value, lease)).await?;
         let revision = answer.header.map_or(0, |header| header.revision);
-        let found = answer
-            .responses
-            .into_iter()
-            .filter_map(|response| match response.response {
-                Some(response_op::Response::ResponseRange(range)) => range.kvs.into_iter().next(),
-                _ => None,
-            });
+        let responses = answer.responses.into_iter();
+        let found = responses.filter_map(|response| match response.response {
+            Some(response_op::Response::ResponseRange(range)) => range.kvs.into_iter().next(),
+            _ => None,
+        });
         match found.map(key).next() {
             Some(key) => Ok(Created {
                 created: answer.succeeded,
@@ -167,13 +161,11 @@ impl EtcdSession for EtcdClientSession {
     }
 
     async fn get(&self, name: &str) -> Result<Option<EtcdKey>, SessionError> {
-        let listing = self
-            .range(RangeRequest {
-                key: name.into(),
-                ..RangeRequest::default()
-            })
-            .await?;
-        Ok(listing.keys.into_iter().next())
+        let request = RangeRequest {
+            key: name.into(),
+            ..RangeRequest::default()
+        };
+        Ok(self.range(request).await?.keys.into_iter().next())
     }
 
     async fn list(&self, prefix: &str) -> Result<Listing, SessionError> {
@@ -259,12 +251,8 @@ impl EtcdSession for EtcdClientSession {
             };
             async move { ElectionClient::new(channel).campaign(request).await }
         };
-        let answer = self
-            .channels
-            .call_within("campaign", wait, campaign)
-            .await?
-            .into_inner();
-        let leader = answer.leader.unwrap_or_default();
+        let answer = self.channels.call_within("campaign", wait, campaign).await?;
+        let leader = answer.into_inner().leader.unwrap_or_default();
         Ok(Leader {
             name: text(&leader.name),
             key: text(&leader.key),
@@ -275,17 +263,11 @@ impl EtcdSession for EtcdClientSession {
 
     async fn resign(&self, leader: &Leader) -> Result<(), SessionError> {
         let resign = |channel| {
-            let Leader {
-                name,
-                key,
-                revision,
-                lease,
-            } = leader.clone();
             let leader = LeaderKey {
-                name: name.into(),
-                key: key.into(),
-                rev: revision,
-                lease,
+                name: leader.name.clone().into(),
+                key: leader.key.clone().into(),
+                rev: leader.revision,
+                lease: leader.lease,
             };
             async move {
                 ElectionClient::new(channel)

@@ -1,6 +1,6 @@
 //! A fake cluster for tests: keys and leases in memory, and faults on demand.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::rc::Rc;
@@ -68,17 +68,30 @@ impl FakeEtcd {
         self.0.silent.borrow_mut().push(call);
     }
 
+    fn store(&self) -> RefMut<'_, Store> {
+        self.0.store.borrow_mut()
+    }
+
     pub(super) fn keys(&self) -> Vec<String> {
-        self.0.store.borrow().keys.keys().cloned().collect()
+        self.store().keys.keys().cloned().collect()
+    }
+
+    fn keys_that(&self, are: impl Fn(&EtcdKey) -> bool) -> Vec<EtcdKey> {
+        let store = self.store();
+        store.keys.values().filter(|key| are(key)).cloned().collect()
+    }
+
+    fn key(&self, name: &str) -> Option<EtcdKey> {
+        self.store().keys.get(name).cloned()
     }
 
     /// How many leases there are.
     pub(super) fn leases(&self) -> usize {
-        self.0.store.borrow().leases.len()
+        self.store().leases.len()
     }
 
     pub(super) fn remove(&self, key: &str) -> bool {
-        let mut store = self.0.store.borrow_mut();
+        let mut store = self.store();
         let removed = store.keys.remove(key).is_some();
         store.revision += i64::from(removed);
         drop(store);
@@ -90,33 +103,23 @@ impl FakeEtcd {
 
     /// Ends a lease as its server does.
     pub(super) fn end_lease(&self, lease: i64) -> bool {
-        let of_lease = |key: &&EtcdKey| key.lease == lease;
-        let keys: Vec<_> = self
-            .0
-            .store
-            .borrow()
-            .keys
-            .values()
-            .filter(of_lease)
-            .map(|key| key.name.clone())
-            .collect();
-        for key in keys {
-            self.remove(&key);
+        for key in self.keys_that(|key| key.lease == lease) {
+            self.remove(&key.name);
         }
-        self.0.store.borrow_mut().leases.remove(&lease).is_some()
+        self.store().leases.remove(&lease).is_some()
     }
 
     fn end_old_leases(&self) {
         let now = Instant::now();
         let over = |(lease, (since, ttl)): (&i64, &(Instant, Duration))| (*since + *ttl <= now).then_some(*lease);
-        let over: Vec<_> = self.0.store.borrow().leases.iter().filter_map(over).collect();
+        let over: Vec<_> = self.store().leases.iter().filter_map(over).collect();
         for lease in over {
             self.end_lease(lease);
         }
     }
 
     fn put(&self, name: &str, lease: i64) -> Created {
-        let mut store = self.0.store.borrow_mut();
+        let mut store = self.store();
         let created = !store.keys.contains_key(name);
         store.revision += i64::from(created);
         let revision = store.revision;
@@ -169,7 +172,7 @@ impl EtcdConnect for FakeEtcd {
 impl EtcdSession for FakeEtcd {
     async fn grant_lease(&self, ttl: Duration) -> Result<Lease, SessionError> {
         let grant = || {
-            let mut store = self.0.store.borrow_mut();
+            let mut store = self.store();
             let id = 0xa0 + i64::try_from(store.leases.len()).unwrap() + store.revision * 16;
             store.leases.insert(id, (Instant::now(), ttl));
             Lease { id, ttl }
@@ -179,7 +182,7 @@ impl EtcdSession for FakeEtcd {
 
     async fn keep_alive(&self, lease: i64) -> Result<Option<Duration>, SessionError> {
         let renew = || {
-            let mut store = self.0.store.borrow_mut();
+            let mut store = self.store();
             let lease = store.leases.get_mut(&lease)?;
             lease.0 = Instant::now();
             Some(lease.1)
@@ -192,30 +195,22 @@ impl EtcdSession for FakeEtcd {
     }
 
     async fn create(&self, key: &str, _value: &str, lease: i64) -> Result<Created, SessionError> {
-        if !self.0.store.borrow().leases.contains_key(&lease) {
+        if !self.store().leases.contains_key(&lease) {
             return Err(SessionError::Definite("requested lease not found".into()));
         }
         self.call("create", || self.put(key, lease)).await
     }
 
     async fn get(&self, key: &str) -> Result<Option<EtcdKey>, SessionError> {
-        self.call("get", || self.0.store.borrow().keys.get(key).cloned()).await
+        self.call("get", || self.key(key)).await
     }
 
     async fn list(&self, prefix: &str) -> Result<Listing, SessionError> {
         let list = || {
-            let store = self.0.store.borrow();
-            let mut keys: Vec<_> = store
-                .keys
-                .values()
-                .filter(|key| key.name.starts_with(prefix))
-                .cloned()
-                .collect();
+            let mut keys = self.keys_that(|key| key.name.starts_with(prefix));
             keys.sort_by_key(|key| key.create_revision);
-            Listing {
-                keys,
-                revision: store.revision,
-            }
+            let revision = self.store().revision;
+            Listing { keys, revision }
         };
         self.call("list", list).await
     }
@@ -225,22 +220,14 @@ impl EtcdSession for FakeEtcd {
     }
 
     async fn delete_owned(&self, key: &str, lease: i64) -> Result<bool, SessionError> {
-        let owned = || {
-            self.0
-                .store
-                .borrow()
-                .keys
-                .get(key)
-                .is_some_and(|key| key.lease == lease)
-        };
+        let owned = || self.key(key).is_some_and(|key| key.lease == lease);
         self.call("delete", || owned() && self.remove(key)).await
     }
 
     async fn watch(&self, key: &str, _from_revision: i64) -> Result<Box<dyn EtcdWatch>, SessionError> {
-        let gone = !self.0.store.borrow().keys.contains_key(key);
         Ok(Box::new(FakeEtcdWatch {
             key: key.to_owned(),
-            gone,
+            gone: self.key(key).is_none(),
             deletions: self.0.deletions.subscribe(),
         }))
     }
@@ -249,14 +236,9 @@ impl EtcdSession for FakeEtcd {
         let key = format!("{name}/{lease:x}");
         self.put(&key, lease);
         // as older servers do, which grant to a waiter whose own key is gone: it is not looked at again
-        let older = || {
-            self.keys()
-                .into_iter()
-                .filter(|other| *other != key && other.starts_with(name))
-                .count()
-        };
+        let older = || self.keys_that(|other| other.name != key && other.name.starts_with(name));
         let end = Instant::now() + wait;
-        while older() > 0 {
+        while !older().is_empty() {
             if Instant::now() >= end {
                 return Err(SessionError::Indefinite("lock: no answer".into()));
             }
@@ -272,13 +254,7 @@ impl EtcdSession for FakeEtcd {
 
     async fn campaign(&self, name: &str, _value: &str, lease: i64, wait: Duration) -> Result<Leader, SessionError> {
         let key = self.lock(name, lease, wait).await?;
-        let revision = self
-            .0
-            .store
-            .borrow()
-            .keys
-            .get(&key)
-            .map_or(0, |key| key.create_revision);
+        let revision = self.key(&key).map_or(0, |key| key.create_revision);
         Ok(Leader {
             name: name.to_owned(),
             key,

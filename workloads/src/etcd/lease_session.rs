@@ -6,13 +6,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::lease_keeper::{LeaseKeeper, first_doubt};
-use super::{EtcdContext, RETRY_PAUSE};
+use super::{EtcdContext, RETRY_PAUSE, lock_prefix};
 use crate::client::{LockError, LockGrant, LockResult};
 use crate::client_holds::ClientHolds;
 use crate::defects::has_defect;
 use crate::host::{RecipeHost, Task, within};
 use crate::protocol::AcquireRequest;
-use crate::session::etcd::{EtcdKey, EtcdSession};
+use crate::session::etcd::{Created, EtcdKey, EtcdSession};
 use crate::session::{Retried, SessionError};
 
 /// How often in a lease a careful client looks whether its own key is still there.
@@ -130,6 +130,47 @@ impl LeaseSession {
         Ok(LiveLease { session, keeper })
     }
 
+    /// The client's key for a lock under a lease.
+    pub(super) fn own_key(&self, lock: &str, lease: i64) -> OwnKey {
+        let prefix = lock_prefix(lock);
+        let name = match self.names {
+            KeyNames::PerLease => format!("{prefix}{lease:x}"),
+            KeyNames::Shared => format!("{prefix}lock"),
+        };
+        OwnKey { name, lease }
+    }
+
+    /// Creates the client's key for a lock unless there is one of its name: with the lease in it, it is the same key however often it is
+    /// created. Where the lease is gone a new one is taken, if it is not too late yet.
+    pub(super) async fn create(
+        &mut self,
+        lock: &str,
+        limit: Duration,
+        too_late: Duration,
+    ) -> LockResult<(LiveLease, Created)> {
+        loop {
+            let live = self.ready().await?;
+            let own = self.own_key(lock, live.id());
+            match self
+                .retry(limit, || live.session.create(&own.name, "", own.lease))
+                .await
+            {
+                Ok(created) => return Ok((live, created.answer)),
+                Err(SessionError::Definite(reason)) => {
+                    self.drop_lease();
+                    if self.now() >= too_late {
+                        return Err(LockError::refused(reason));
+                    }
+                }
+                Err(error) => {
+                    self.add_leftover(own);
+                    return Err(LockError::Unknown(error.to_string()));
+                }
+            }
+            self.context.host.sleep(RETRY_PAUSE).await;
+        }
+    }
+
     /// Forgets a lease that the server does not know, or that is not to be used again.
     pub(super) fn drop_lease(&mut self) {
         self.keeper = None;
@@ -172,7 +213,7 @@ impl LeaseSession {
 
     /// Remembers a key that may be there, to delete it before the next acquire. A client that rests until then would keep the key from
     /// all others by renewing its lease, so a careful one gives the lease up at once.
-    pub(super) fn add_leftover(&mut self, key: OwnKey) {
+    fn add_leftover(&mut self, key: OwnKey) {
         self.leftovers.push(key);
         if self.holds_nothing_and_is_careful() {
             self.give_up_lease();
@@ -214,14 +255,14 @@ impl LeaseSession {
     }
 
     /// Ends a hold, and returns its key for the release.
-    pub(super) fn end_hold(&mut self, lock: &str) -> LockResult<(Rc<dyn EtcdSession>, OwnKey)> {
+    fn end_hold(&mut self, lock: &str) -> LockResult<(Rc<dyn EtcdSession>, OwnKey)> {
         let key = self.held.end(lock)?;
         let session = self.session.clone().ok_or(LockError::NOT_HELD)?;
         Ok((session, key))
     }
 
     /// Tries again until the answer is known or the limit has passed. Only for calls that may be repeated.
-    pub(super) async fn retry<T>(
+    async fn retry<T>(
         &self,
         limit: Duration,
         attempt: impl AsyncFn() -> Result<T, SessionError>,

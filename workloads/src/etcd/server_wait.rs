@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::lease_session::{LeaseSession, LiveLease, OwnKey};
+use super::lease_session::{LeaseSession, LiveLease};
 use super::{RETRY_PAUSE, lock_prefix};
 use crate::client::{LockError, LockResult};
 use crate::protocol::AcquireRequest;
@@ -46,10 +46,7 @@ pub(super) async fn ask<T>(
                 LockError::refused(reason)
             }
             unbelieved => {
-                let own = OwnKey {
-                    name: format!("{}{:x}", lock_prefix(&request.lock), live.id()),
-                    lease: live.id(),
-                };
+                let own = lease_session.own_key(&request.lock, live.id());
                 let refused = match unbelieved {
                     Ok(_) => LockError::refused("the lease is not sure"),
                     Err(_) => LockError::wait_over(request),

@@ -158,11 +158,9 @@ fn a_careful_holder_that_cannot_renew_stops_before_the_lease_is_over_and_a_naive
             sleep(10_000).await;
             let lost = signals.of(LockSignalKind::Lost);
             assert_eq!(lost.len(), told, "{policy}");
-            assert!(
-                lost.iter()
-                    .all(|(at, cause)| *at < cut + LEASE && cause == "lease ran out"),
-                "{lost:?}"
-            );
+            let in_time = |at: Duration| at < cut + LEASE;
+            let all = lost.iter().all(|(at, cause)| in_time(*at) && cause == "lease ran out");
+            assert!(all, "{lost:?}");
         });
     }
 }
@@ -219,30 +217,16 @@ fn a_key_that_a_release_left_ends_with_its_lease_while_its_client_rests() {
 
 #[test]
 fn one_release_wakes_one_waiter_of_a_mutex_and_one_a_process_of_a_queue() {
-    for recipe in ["etcd-mutex", "etcd-queue"] {
+    for (recipe, foreign) in [("etcd-mutex", "harness/l/foreign"), ("etcd-queue", "harness/l/lock")] {
         in_virtual_time(FakeEtcd::new(), async |etcd| {
             // the holder queues elsewhere: its process is not that of the waiters
             etcd.grant_lease(LEASE * 100).await.unwrap();
-            let foreign = if recipe == "etcd-queue" {
-                "harness/l/lock"
-            } else {
-                "harness/l/foreign"
-            };
             etcd.create(foreign, "", 0xa0).await.unwrap();
-            let mut logs = Vec::new();
-            for _ in 0..5 {
-                let (waiter, signals) = etcd.careful(recipe);
-                drop(start(waiter, wait(60_000)));
-                logs.push(signals);
-                sleep(10).await;
-            }
+            let logs = etcd.waiters(recipe, 5).await;
             etcd.remove(foreign);
             sleep(100).await;
-            assert_eq!(
-                logs.iter().map(|signals| signals.woken().len()).sum::<usize>(),
-                1,
-                "{recipe}"
-            );
+            let woken: usize = logs.iter().map(|signals| signals.woken().len()).sum();
+            assert_eq!(woken, 1, "{recipe}");
         });
     }
 }

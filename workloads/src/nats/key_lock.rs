@@ -330,11 +330,8 @@ async fn renew_once(
 impl LockClient for KeyLock {
     async fn open(&mut self) -> LockResult<LockGrant> {
         let limit = self.now() + self.context.lease;
-        self.connection
-            .session(limit)
-            .await?
-            .make_bucket(self.context.lease)
-            .await?;
+        let session = self.connection.session(limit).await?;
+        session.make_bucket(self.context.lease).await?;
         Ok(LockGrant::default())
     }
 

@@ -169,11 +169,7 @@ fn a_late_release_without_a_revision_frees_the_next_holders_lock() {
 fn two_who_read_that_a_key_is_free_both_take_it_without_an_expected_revision() {
     for (recipe, both) in [(KEY, false), ("nats-key-put", true)] {
         in_virtual_time(FakeNats::default(), async |nats| {
-            let (one, _) = nats.careful(recipe);
-            let (two, _) = nats.careful(recipe);
-            let (one, two) = (start(one, wait(0)), start(two, wait(0)));
-            let got = [one.await.unwrap().1.is_ok(), two.await.unwrap().1.is_ok()];
-            assert_eq!(got, [true, both], "{recipe}");
+            assert_eq!(nats.race(recipe).await, [true, both], "{recipe}");
         });
     }
 }

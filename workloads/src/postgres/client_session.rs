@@ -122,9 +122,8 @@ impl PostgresClientSession {
     }
 
     async fn query(&self, statement: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, SessionError> {
-        let answer = self
-            .call(Duration::ZERO, self.client.query_typed(statement, parameters))
-            .await?;
+        let asked = self.client.query_typed(statement, parameters);
+        let answer = self.call(Duration::ZERO, asked).await?;
         answer.map_err(|refused| SessionError::Definite(refused.to_string()))
     }
 
@@ -135,33 +134,25 @@ impl PostgresClientSession {
 
     /// Begins a transaction. Nothing is asked for yet, so that without an answer nothing is unknown.
     async fn begin(&self) -> Result<(), SessionError> {
-        self.run("BEGIN")
-            .await
-            .map_err(|error| SessionError::Lost(error.to_string()))
+        let begun = self.run("BEGIN").await;
+        begun.map_err(|error| SessionError::Lost(error.to_string()))
     }
 
-    /// Takes an advisory lock by the function that waits for it, or by the one that does not.
-    async fn advisory(
-        &self,
-        waits: &str,
-        tries: &str,
-        lock: &str,
-        wait: Duration,
-    ) -> Result<Option<String>, SessionError> {
+    /// Takes an advisory lock by the function `pg_…` that waits for it, or by `pg_try_…`, which does not.
+    async fn advisory(&self, function: &str, lock: &str, wait: Duration) -> Result<Option<String>, SessionError> {
         let name = format!("(SELECT {SESSION_NAME} FROM pg_stat_activity WHERE pid = pg_backend_pid())");
         if wait.is_zero() {
-            let statement = format!("SELECT {tries}({ADVISORY_KEY}), {name}");
+            let statement = format!("SELECT pg_try_{function}({ADVISORY_KEY}), {name}");
             let rows = self.query(&statement, &[(&lock, Type::TEXT)]).await?;
             return Ok(rows.first().filter(|row| row.get(0)).map(|row| row.get(1)));
         }
         // 0 would be no limit
         let limit = wait.as_millis().max(1).to_string();
-        let statement = format!("SELECT set_config('lock_timeout', $2, false), {waits}({ADVISORY_KEY})::text, {name}");
+        let statement =
+            format!("SELECT set_config('lock_timeout', $2, false), pg_{function}({ADVISORY_KEY})::text, {name}");
         let parameters: [Parameter<'_>; 2] = [(&lock, Type::TEXT), (&limit, Type::TEXT)];
-        match self
-            .call(wait, self.client.query_typed(&statement, &parameters))
-            .await?
-        {
+        let asked = self.client.query_typed(&statement, &parameters);
+        match self.call(wait, asked).await? {
             Ok(rows) => Ok(rows.first().map(|row| row.get(2))),
             Err(refused) if *refused.code() == SqlState::LOCK_NOT_AVAILABLE => Ok(None),
             Err(refused) => Err(SessionError::Definite(refused.to_string())),
@@ -235,12 +226,9 @@ impl SqlSession for PostgresClientSession {
 
     async fn lock(&self, scope: LockScope, lock: &str, wait: Duration) -> Result<Option<String>, SessionError> {
         match scope {
-            LockScope::Session => {
-                self.advisory("pg_advisory_lock", "pg_try_advisory_lock", lock, wait)
-                    .await
-            }
+            LockScope::Session => self.advisory("advisory_lock", lock, wait).await,
             LockScope::Transaction => {
-                let locked = self.advisory("pg_advisory_xact_lock", "pg_try_advisory_xact_lock", lock, wait);
+                let locked = self.advisory("advisory_xact_lock", lock, wait);
                 self.in_transaction(locked).await
             }
             LockScope::Row => {
@@ -287,18 +275,15 @@ impl SqlSession for PostgresClientSession {
     }
 
     async fn end_lease(&self, form: LeaseForm, lock: &str, owner: &str) -> Result<bool, SessionError> {
-        let set = "UPDATE harness_leases SET owner = NULL, ends = '-infinity' WHERE name = $1";
-        let rows = match form {
-            LeaseForm::Compared => {
-                let statement = format!("{set} AND owner = $2 AND ends > clock_timestamp() RETURNING token");
-                let parameters: [Parameter<'_>; 2] = [(&lock, Type::TEXT), (&owner, Type::TEXT)];
-                self.query(&statement, &parameters).await?
-            }
-            LeaseForm::Blind => {
-                self.query(&format!("{set} RETURNING token"), &[(&lock, Type::TEXT)])
-                    .await?
-            }
+        let parameters: [Parameter<'_>; 2] = [(&lock, Type::TEXT), (&owner, Type::TEXT)];
+        let (compared, used) = match form {
+            LeaseForm::Compared => ("AND owner = $2 AND ends > clock_timestamp() ", 2),
+            LeaseForm::Blind => ("", 1),
         };
+        let statement = format!(
+            "UPDATE harness_leases SET owner = NULL, ends = '-infinity' WHERE name = $1 {compared}RETURNING token"
+        );
+        let rows = self.query(&statement, &parameters[..used]).await?;
         Ok(!rows.is_empty())
     }
 }

@@ -222,11 +222,8 @@ impl Subscription for RedisClientSubscription {
             let push = self.pushes.recv().await?;
             match push.kind {
                 PushKind::Message => {
-                    return push
-                        .data
-                        .into_iter()
-                        .nth(1)
-                        .and_then(|text| redis::from_redis_value(text).ok());
+                    let text = push.data.into_iter().nth(1)?;
+                    return redis::from_redis_value(text).ok();
                 }
                 PushKind::Disconnection => return None,
                 _ => {}

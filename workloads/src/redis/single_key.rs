@@ -31,19 +31,14 @@ pub(super) struct SingleKeyLock<V> {
     variant: V,
     connection: FailoverConnection,
     held: ClientHolds<HeldValue>,
-    leftovers: Vec<LeftoverKey>,
+    /// Keys that an unknown SET or release may have left, with the values that they then have.
+    leftovers: Vec<(String, String)>,
 }
 
 struct HeldValue {
     value: String,
     /// When the SET was sent.
     asked: Duration,
-}
-
-/// A key that an unknown SET or release may have left, with the value that it then has.
-struct LeftoverKey {
-    key: String,
-    value: String,
 }
 
 /// An attempt to take a lock, over as many SETs as it needs.
@@ -79,14 +74,14 @@ impl<V: Variant> SingleKeyLock<V> {
         self.context.host.now()
     }
 
-    /// The key that an attempt is for, on one connection.
-    fn at<'a>(&'a self, session: &'a dyn RedisSession, attempt: &'a SetAttempt<'_>) -> KeyContext<'a> {
+    /// A lock on one connection.
+    fn at<'a>(&'a self, session: &'a dyn RedisSession, lock: &'a str, key: &'a str, value: &'a str) -> KeyContext<'a> {
         KeyContext {
             recipe: &self.context,
             session,
-            lock: attempt.lock,
-            key: &attempt.key,
-            value: &attempt.value,
+            lock,
+            key,
+            value,
         }
     }
 
@@ -101,7 +96,8 @@ impl<V: Variant> SingleKeyLock<V> {
         loop {
             let session = self.connection.session(attempt.deadline).await?;
             let asked = self.now();
-            let refused = match self.variant.acquire(self.at(&*session, attempt)).await {
+            let at = self.at(&*session, attempt.lock, &attempt.key, &attempt.value);
+            let refused = match self.variant.acquire(at).await {
                 Ok(Some(value)) => {
                     attempt.value = value;
                     let is_late = has_defect("redis-set-px-lua", "all of the lease counts from the reply");
@@ -139,7 +135,10 @@ impl<V: Variant> SingleKeyLock<V> {
                     return Err(LockError::refused(reason));
                 }
                 _ if left.is_zero() => return Ok(None),
-                _ => self.variant.wait_for_retry(self.at(&*session, attempt), left).await,
+                _ => {
+                    let at = self.at(&*session, attempt.lock, &attempt.key, &attempt.value);
+                    self.variant.wait_for_retry(at, left).await;
+                }
             }
         }
     }
@@ -160,7 +159,7 @@ impl<V: Variant> SingleKeyLock<V> {
 
     /// Makes a taken key a held lock, unless its time is over already.
     fn hold(&mut self, attempt: &SetAttempt<'_>, asked: Duration) -> Option<LockGrant> {
-        let expires = self.variant.expires().then(|| valid_until(&self.context, asked));
+        let expires = self.expires().then(|| valid_until(&self.context, asked));
         if self.context.is_careful() && expires.is_some_and(|end| end <= self.now()) {
             return None;
         }
@@ -198,13 +197,15 @@ impl<V: Variant> SingleKeyLock<V> {
             (Ok(_), None) => refused,
             (Ok(session), Some(unknown)) if Rc::ptr_eq(&session, &unknown.session) => refused,
             _ => {
-                self.leftovers.push(LeftoverKey {
-                    key: attempt.key,
-                    value: attempt.value,
-                });
+                self.leftovers.push((attempt.key, attempt.value));
                 LockError::Unknown("the reply to SET was lost".into())
             }
         }
+    }
+
+    /// Whether the key expires when the lease is over.
+    fn expires(&self) -> bool {
+        self.context.options.recipe.lease
     }
 
     /// Whether the holder renews the lease until it releases.
@@ -221,7 +222,7 @@ impl<V: Variant> SingleKeyLock<V> {
     fn is_over(&self, lock: &str) -> bool {
         let Some(held) = self.held.get(lock) else { return false };
         let ran_out = self.now() >= valid_until(&self.context, held.asked);
-        let timed = self.variant.expires() && !self.renews();
+        let timed = self.expires() && !self.renews();
         self.context.is_careful() && (self.held.is_lost(lock) || (timed && ran_out))
     }
 
@@ -232,16 +233,13 @@ impl<V: Variant> SingleKeyLock<V> {
             && let Ok(held) = self.held.end(lock)
             && self.variant.compares()
         {
-            self.leftovers.push(LeftoverKey {
-                key: lock_key(lock),
-                value: held.value,
-            });
+            self.leftovers.push((lock_key(lock), held.value));
         }
     }
 
     /// Deletes what unknown operations may have left.
     async fn sweep(&mut self, limit: Duration) -> Result<(), SessionError> {
-        while let Some(LeftoverKey { key, value }) = self.leftovers.last() {
+        while let Some((key, value)) = self.leftovers.last() {
             let session = self.connection.session(limit).await?;
             session.del_if(key, value).await?;
             self.leftovers.pop();
@@ -255,18 +253,8 @@ impl<V: Variant> SingleKeyLock<V> {
         let key = lock_key(lock);
         let mut unknown = None;
         loop {
-            let session = self.connection.session(limit).await;
-            let released = match session {
-                Ok(session) => {
-                    let at = KeyContext {
-                        recipe: &self.context,
-                        session: &*session,
-                        lock,
-                        key: &key,
-                        value: &held.value,
-                    };
-                    self.variant.release(at).await
-                }
+            let released = match self.connection.session(limit).await {
+                Ok(session) => self.variant.release(self.at(&*session, lock, &key, &held.value)).await,
                 Err(error) => Err(SessionError::Indefinite(error.to_string())),
             };
             let in_time = self.now() < held.asked + self.context.lease;
@@ -276,8 +264,7 @@ impl<V: Variant> SingleKeyLock<V> {
                 (Err(_), _) if has_defect("redis-set-px-lua", "a release is always ok") => return Ok(()),
                 (Err(error), _) if !self.variant.compares() => return Err(error.on_release()),
                 (Err(error), _) if self.now() >= limit => {
-                    let value = held.value.clone();
-                    self.leftovers.push(LeftoverKey { key, value });
+                    self.leftovers.push((key, held.value.clone()));
                     return Err(LockError::Unknown(error.to_string()));
                 }
                 (Err(error), _) => unknown = Some(error.to_string()),
@@ -332,14 +319,7 @@ impl<V: Variant> LockClient for SingleKeyLock<V> {
         let (key, value) = (lock_key(lock), held.value.clone());
         let asked = self.now();
         let session = self.connection.session(asked + self.context.lease / 2).await?;
-        let at = KeyContext {
-            recipe: &self.context,
-            session: &*session,
-            lock,
-            key: &key,
-            value: &value,
-        };
-        if !self.variant.extend(at).await? {
+        if !self.variant.extend(self.at(&*session, lock, &key, &value)).await? {
             return Err(LockError::NOT_HELD);
         }
         self.held.get_mut(lock).expect("it is held").asked = asked;

@@ -82,10 +82,8 @@ fn a_careful_client_raises_lost_when_its_validity_ends_and_a_naive_one_does_not(
             sleep(10_000).await;
             let lost = signals.of(LockSignalKind::Lost);
             assert_eq!(lost.len(), told, "{policy}");
-            assert!(
-                lost.iter()
-                    .all(|(at, cause)| *at <= called + LEASE * 9 / 10 && cause == "validity ended")
-            );
+            let in_time = |at: Duration| at <= called + LEASE * 9 / 10;
+            assert!(lost.iter().all(|(at, cause)| in_time(*at) && cause == "validity ended"));
             assert_eq!(lock.release("l").await, Err(LockError::NOT_HELD));
         });
     }
@@ -132,23 +130,18 @@ fn a_set_that_stays_unknown_is_info_and_deleted_before_the_next_acquire() {
 }
 
 #[test]
-fn setnx_never_reads_back_so_a_lost_reply_locks_for_ever() {
-    in_virtual_time(FakeRedis::new(1), async |redis| {
-        let (mut lock, _) = redis.careful("redis-setnx");
-        redis.fail("SET", CallFault::LoseReply);
-        assert!(matches!(lock.acquire(&wait(500)).await, Err(LockError::Unknown(_))));
-        assert_eq!(lock.acquire(&wait(60_000)).await, Err(LockError::TIMEOUT));
-    });
-}
-
-#[test]
-fn a_lost_expire_locks_for_ever() {
-    in_virtual_time(FakeRedis::new(1), async |redis| {
-        let (mut lock, _) = redis.careful("redis-setnx-expire");
-        redis.fail("PEXPIRE", CallFault::LoseRequest);
-        assert!(matches!(lock.acquire(&wait(500)).await, Err(LockError::Unknown(_))));
-        assert_eq!(lock.acquire(&wait(60_000)).await, Err(LockError::TIMEOUT));
-    });
+fn a_lost_expire_locks_for_ever_and_so_does_a_lost_reply_to_setnx_which_never_reads_back() {
+    for (recipe, command, fault) in [
+        ("redis-setnx", "SET", CallFault::LoseReply),
+        ("redis-setnx-expire", "PEXPIRE", CallFault::LoseRequest),
+    ] {
+        in_virtual_time(FakeRedis::new(1), async |redis| {
+            let (mut lock, _) = redis.careful(recipe);
+            redis.fail(command, fault);
+            assert!(matches!(lock.acquire(&wait(500)).await, Err(LockError::Unknown(_))));
+            assert_eq!(lock.acquire(&wait(60_000)).await, Err(LockError::TIMEOUT));
+        });
+    }
 }
 
 #[test]
@@ -210,12 +203,7 @@ fn a_watchdog_that_cannot_renew_raises_lost_before_the_lease_is_over() {
 fn a_message_wakes_every_subscriber() {
     in_virtual_time(FakeRedis::new(1), async |redis| {
         let (mut holder, _) = redis.holder("redis-pubsub").await;
-        let mut logs = Vec::new();
-        for _ in 0..4 {
-            let (waiter, signals) = redis.careful("redis-pubsub");
-            drop(start(waiter, wait(60_000)));
-            logs.push(signals);
-        }
+        let logs = redis.waiters("redis-pubsub", 4).await;
         sleep(100).await;
         holder.release("l").await.unwrap();
         sleep(10).await;

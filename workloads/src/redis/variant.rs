@@ -12,11 +12,6 @@ use crate::session::redis::RedisSession;
 /// How a recipe differs from the other locks on a single key.
 #[async_trait(?Send)]
 pub(super) trait Variant {
-    /// Whether the key expires when the lease is over.
-    fn expires(&self) -> bool {
-        true
-    }
-
     /// Whether a lost reply to the SET is settled by reading the value back.
     fn reads_back(&self) -> bool {
         true
@@ -24,7 +19,7 @@ pub(super) trait Variant {
 
     /// Whether a release deletes the client's own value only, so that it may be repeated.
     fn compares(&self) -> bool {
-        true
+        self.reads_back()
     }
 
     /// Takes the key unless it is taken; answers the value that it then has.

@@ -13,16 +13,7 @@ use crate::client::{LockClient, SignalSink};
 use crate::recipe::{Constructor, RecipeOptions};
 use crate::session::SessionError;
 use crate::session::sql::{LeaseForm, LockScope, SqlConnect, SqlSession};
-use crate::testing::{CallFaults, FakeStore, LEASE};
-
-/// What happens to the next call of a name.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum SqlCallFault {
-    /// It is done, and the answer is lost with the connection.
-    LoseReply,
-    /// It is done now, and answered this much later.
-    LateReply(Duration),
-}
+use crate::testing::{CallFault, CallFaults, FakeStore, LEASE};
 
 /// One server.
 #[derive(Clone, Default)]
@@ -35,7 +26,7 @@ struct FakeSqlServer {
     locks: RefCell<BTreeMap<String, u32>>,
     freed: Notify,
     leases: RefCell<BTreeMap<String, FakeLease>>,
-    faults: CallFaults<SqlCallFault>,
+    faults: CallFaults<CallFault>,
     /// Grows whenever the server ends all connections.
     restarts: Cell<u32>,
     ended: Notify,
@@ -48,7 +39,7 @@ struct FakeLease {
 }
 
 impl FakeSql {
-    pub(super) fn fail(&self, call: &'static str, fault: SqlCallFault) {
+    pub(super) fn fail(&self, call: &'static str, fault: CallFault) {
         self.0.faults.add(call, fault);
     }
 
@@ -105,24 +96,26 @@ impl FakeSession {
         }
         let fault = self.server.faults.take(name);
         sleep(Duration::from_millis(1)).await;
-        let answer = work.await;
+        let answer = match fault {
+            Some(CallFault::LoseRequest) => None,
+            _ => Some(work.await),
+        };
         match fault {
-            Some(SqlCallFault::LoseReply) => self.close(),
-            Some(SqlCallFault::LateReply(late)) => sleep(late).await,
+            Some(CallFault::LateReply(late)) => sleep(late).await,
+            Some(CallFault::LoseReply | CallFault::LoseRequest) => self.close(),
             None => {}
         }
-        if self.is_broken() {
-            return Err(SessionError::Indefinite(format!("{name}: no answer")));
+        match answer {
+            Some(answer) if !self.is_broken() => Ok(answer),
+            _ => Err(SessionError::Indefinite(format!("{name}: no answer"))),
         }
-        Ok(answer)
     }
 
     fn close(&self) {
         self.closed.set(true);
-        self.server
-            .locks
-            .borrow_mut()
-            .retain(|_, session| *session != self.number);
+        let mut locks = self.server.locks.borrow_mut();
+        locks.retain(|_, session| *session != self.number);
+        drop(locks);
         self.server.freed.notify_waiters();
         self.server.ended.notify_waiters();
     }

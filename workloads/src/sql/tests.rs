@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::fake::{FakeSql, SqlCallFault};
+use super::fake::FakeSql;
 use crate::backend_id::BackendId;
 use crate::client::LockError;
 use crate::protocol::LockSignalKind;
 use crate::recipe::Policy;
-use crate::testing::{LEASE, in_virtual_time, sleep, start, wait};
+use crate::testing::{CallFault, LEASE, in_virtual_time, sleep, start, wait};
 
 const OF_SESSIONS: [&str; 4] = ["pg-advisory", "pg-advisory-xact", "pg-skip-locked", "mysql-get-lock"];
 const ROW_LEASES: [&str; 2] = ["pg-row-lease", "mysql-row-lease"];
@@ -55,7 +55,7 @@ fn a_lock_whose_answer_was_lost_is_unknown_and_ends_with_its_connection() {
     for recipe in OF_SESSIONS {
         in_virtual_time(FakeSql::default(), async |sql| {
             let (mut lock, _) = sql.careful(recipe);
-            sql.fail("lock", SqlCallFault::LoseReply);
+            sql.fail("lock", CallFault::LoseReply);
             assert!(matches!(lock.acquire(&wait(100)).await, Err(LockError::Unknown(_))));
             let (mut other, _) = sql.careful(recipe);
             other.acquire(&wait(0)).await.unwrap();
@@ -68,7 +68,7 @@ fn a_lease_whose_answer_was_lost_is_unknown_and_ended_before_the_next_acquire() 
     for recipe in ROW_LEASES {
         in_virtual_time(FakeSql::default(), async |sql| {
             let (mut lock, _) = sql.careful(recipe);
-            sql.fail("take_lease", SqlCallFault::LoseReply);
+            sql.fail("take_lease", CallFault::LoseReply);
             assert!(matches!(lock.acquire(&wait(0)).await, Err(LockError::Unknown(_))));
             let left = sql.owner();
             assert!(left.is_some());
@@ -100,7 +100,7 @@ fn a_careful_client_raises_lost_before_its_lease_ends_and_a_naive_one_does_not()
 fn a_grant_that_comes_after_its_validity_is_no_grant() {
     in_virtual_time(FakeSql::default(), async |sql| {
         let (mut lock, signals) = sql.careful("pg-row-lease");
-        sql.fail("take_lease", SqlCallFault::LateReply(LEASE * 95 / 100));
+        sql.fail("take_lease", CallFault::LateReply(LEASE * 95 / 100));
         assert_eq!(lock.acquire(&wait(0)).await, Err(LockError::BUSY));
         assert_eq!(sql.owner(), None, "it was ended again");
         assert!(signals.lost().is_empty());
@@ -134,11 +134,7 @@ fn two_who_read_that_a_lease_is_free_both_take_it_without_a_comparison() {
         ("mysql-row-lease-read-write", true),
     ] {
         in_virtual_time(FakeSql::default(), async |sql| {
-            let (one, _) = sql.careful(recipe);
-            let (two, _) = sql.careful(recipe);
-            let (one, two) = (start(one, wait(0)), start(two, wait(0)));
-            let got = [one.await.unwrap().1.is_ok(), two.await.unwrap().1.is_ok()];
-            assert_eq!(got, [true, both], "{recipe}");
+            assert_eq!(sql.race(recipe).await, [true, both], "{recipe}");
         });
     }
 }

@@ -54,6 +54,11 @@ impl FakeZk {
         self.0.borrow().faults.add(call, fault);
     }
 
+    /// Another does this before the next call of this name.
+    pub(super) fn first(&self, call: &'static str, does: impl FnOnce(&FakeZk) + 'static) {
+        self.fail(call, ZkCallFault::First(Box::new(does)));
+    }
+
     /// No more faults.
     pub(super) fn forgive(&self) {
         self.0.borrow().faults.clear();
@@ -120,17 +125,10 @@ impl FakeZk {
 
     /// Ends a session as a server does: its nodes go.
     pub(super) fn expire(&self, session: i64) {
-        let own = |node: &&Znode| node.owner == session;
-        let paths: Vec<_> = self
-            .0
-            .borrow()
-            .nodes
-            .values()
-            .filter(own)
-            .map(|node| node.path.clone())
-            .collect();
-        for path in paths {
-            self.remove(&path);
+        let mut nodes: Vec<_> = self.0.borrow().nodes.values().cloned().collect();
+        nodes.retain(|node| node.owner == session);
+        for node in nodes {
+            self.remove(&node.path);
         }
         self.0.borrow_mut().watches.retain(|watch| watch.session != session);
         self.set_connection(session, ConnectionState::Expired);

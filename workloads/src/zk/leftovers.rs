@@ -47,11 +47,8 @@ impl Leftovers {
         }
         while let Some(path) = self.paths.last() {
             // another client's node may be at the same path by now
-            if session
-                .exists(path)
-                .await?
-                .is_some_and(|node| node.owner == session.id())
-            {
+            let there = session.exists(path).await?;
+            if there.is_some_and(|node| node.owner == session.id()) {
                 session.delete(path).await?;
             }
             self.paths.pop();

@@ -97,10 +97,7 @@ fn a_predecessor_that_is_gone_already_means_to_list_again() {
         zk.add("/harness/l/lock-0000000000", 99);
         let (mut lock, signals) = zk.careful(QUEUE);
         assert_eq!(lock.acquire(&wait(0)).await, Err(LockError::BUSY));
-        zk.fail(
-            "exists",
-            ZkCallFault::First(Box::new(|zk| assert!(zk.remove("/harness/l/lock-0000000000")))),
-        );
+        zk.first("exists", |zk| assert!(zk.remove("/harness/l/lock-0000000000")));
         lock.acquire(&wait(500)).await.unwrap();
         assert!(signals.woken().is_empty(), "nothing was waited for");
     });
@@ -136,13 +133,7 @@ fn one_release_wakes_one_waiter_of_a_predecessor_watch_and_all_of_a_parent_watch
     ] {
         in_virtual_time(FakeZk::default(), async |zk| {
             let (mut holder, _) = zk.holder(recipe).await;
-            let mut logs = Vec::new();
-            for _ in 0..5 {
-                let (waiter, signals) = zk.careful(recipe);
-                drop(start(waiter, wait(60_000)));
-                sleep(10).await;
-                logs.push(signals);
-            }
+            let logs = zk.waiters(recipe, 5).await;
             let count = || logs.iter().map(|signals| signals.woken().len()).sum::<usize>();
             let before = count();
             holder.release("l").await.unwrap();
@@ -191,11 +182,8 @@ fn a_careful_holder_without_proof_of_life_stops_before_the_session_can_end() {
         let lost = signals.of(LockSignalKind::Lost);
         assert_eq!(lost.len(), 1);
         assert!(lost[0].1.starts_with("no proof of life"), "{}", lost[0].1);
-        assert!(
-            lost[0].0 - held < LEASE * 7 / 10 && lost[0].0 - held > LEASE / 2,
-            "{:?}",
-            lost[0].0 - held
-        );
+        let after = lost[0].0 - held;
+        assert!(after < LEASE * 7 / 10 && after > LEASE / 2, "{after:?}");
     });
 }
 
@@ -215,13 +203,10 @@ fn an_idle_hold_lasts_as_long_as_the_session_is_proven_alive() {
 fn a_grant_that_came_with_a_disconnection_is_looked_at_again() {
     in_virtual_time(FakeZk::default(), async |zk| {
         let (mut lock, signals) = zk.careful(QUEUE);
-        zk.fail(
-            "list",
-            ZkCallFault::First(Box::new(|zk| {
-                zk.set_connection(1, ConnectionState::Disconnected);
-                zk.set_connection(1, ConnectionState::Connected);
-            })),
-        );
+        zk.first("list", |zk| {
+            zk.set_connection(1, ConnectionState::Disconnected);
+            zk.set_connection(1, ConnectionState::Connected);
+        });
         lock.acquire(&wait(500)).await.unwrap();
         sleep(100).await;
         assert!(signals.lost().is_empty(), "the break was before the grant, not in it");
@@ -244,10 +229,7 @@ fn a_node_that_could_not_be_deleted_goes_with_the_session_or_before_the_next_acq
         in_virtual_time(FakeZk::default(), async |zk| {
             let (mut lock, _) = zk.holder_of(QUEUE, policy).await;
             zk.fail("delete", ZkCallFault::LoseRequest);
-            zk.fail(
-                "exists",
-                ZkCallFault::First(Box::new(|zk| zk.set_connection(1, ConnectionState::Disconnected))),
-            );
+            zk.first("exists", |zk| zk.set_connection(1, ConnectionState::Disconnected));
             for _ in 0..200 {
                 zk.fail("delete", ZkCallFault::LoseRequest);
                 zk.fail("exists", ZkCallFault::LoseRequest);
@@ -343,10 +325,7 @@ fn a_repeated_release_of_a_single_node_spares_the_successors() {
     in_virtual_time(FakeZk::default(), async |zk| {
         let (mut lock, _) = zk.holder("zk-single-node").await;
         zk.fail("delete", ZkCallFault::LoseReply);
-        zk.fail(
-            "exists",
-            ZkCallFault::First(Box::new(|zk| drop(zk.add("/harness/l/lock", 99)))),
-        );
+        zk.first("exists", |zk| drop(zk.add("/harness/l/lock", 99)));
         assert_eq!(lock.release("l").await, Ok(()));
         assert_eq!(zk.contenders(), ["/harness/l/lock"], "the successor's");
     });
@@ -378,7 +357,7 @@ fn a_careful_client_looks_at_what_an_unanswered_call_has_done_after_a_sync_and_a
                 let (mut lock, _) = zk.client_of(recipe, policy);
                 let asked = Rc::new(Cell::new(false));
                 let noted = asked.clone();
-                zk.fail("sync", ZkCallFault::First(Box::new(move |_| noted.set(true))));
+                zk.first("sync", move |_| noted.set(true));
                 zk.fail(unanswered, ZkCallFault::LoseReply);
                 lock.acquire(&wait(500)).await.unwrap();
                 lock.release("l").await.unwrap();

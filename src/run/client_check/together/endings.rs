@@ -12,7 +12,7 @@ const STARTED_AGAIN: &str = "open of a process that was started again";
 impl Pair<'_> {
     /// A hold of two leases.
     pub(super) async fn expiry(&mut self) {
-        let contract = &self.terms.contract;
+        let (contract, remarks) = (&self.terms.contract, &self.bench.remarks);
         if contract.lease == Some(false) || self.terms.demand.is_shared(false) || self.is_silent() {
             return;
         }
@@ -25,37 +25,29 @@ impl Pair<'_> {
         let step = "a hold of two leases";
         if let Some(how) = self.a.ended().filter(|_| contract.renews != Some(true)) {
             let seen = format!("not renewed: the holder's process ended, and with it its hold ({how})");
-            self.bench.remarks.right(step, seen);
+            remarks.right(step, seen);
             self.b.give_back(&answer, "l1").await;
             return self.start_again().await;
         }
         let lost = self.a.signals().map(|signals| {
-            let mut lost = signals
-                .iter()
-                .filter(|signal| signal.f == LockSignalKind::Lost && signal.lock == "l1");
-            lost.next().is_some()
+            let mut raised = signals.iter();
+            raised.any(|signal| signal.f == LockSignalKind::Lost && signal.lock == "l1")
         });
         match (answer.is_ok(), contract.renews, lost) {
-            (_, _, Err(why)) => self.bench.remarks.wrong("the signals", why),
-            (false, Some(false), Ok(false)) => self
-                .bench
-                .remarks
-                .not_judged(step, "the holder kept it, although the contract says renews=false"),
-            (false, _, Ok(false)) => self.bench.remarks.right(step, "renewed: another client did not get it"),
+            (_, _, Err(why)) => remarks.wrong("the signals", why),
+            (false, Some(false), Ok(false)) => {
+                remarks.not_judged(step, "the holder kept it, although the contract says renews=false");
+            }
+            (false, _, Ok(false)) => remarks.right(step, "renewed: another client did not get it"),
             (_, Some(true), Ok(_)) => {
                 let seen = format!("another client: {}", answer.in_words());
-                self.bench
-                    .remarks
-                    .wrong(step, format!("{seen}; the contract says renews=true"));
+                remarks.wrong(step, format!("{seen}; the contract says renews=true"));
             }
-            (_, _, Ok(true)) => self
-                .bench
-                .remarks
-                .right(step, "not renewed: the holder raised `lost` in time"),
+            (_, _, Ok(true)) => remarks.right(step, "not renewed: the holder raised `lost` in time"),
             (true, _, Ok(false)) if contract.extends == Some(true) => {
-                self.bench.remarks.right(step, "not extended: another client got it");
+                remarks.right(step, "not extended: another client got it");
             }
-            (true, _, Ok(false)) => self.bench.remarks.not_judged(
+            (true, _, Ok(false)) => remarks.not_judged(
                 step,
                 "it expired, and the holder raised no `lost`: a run with a `--hold` longer than the lease violates HL001",
             ),
@@ -86,10 +78,10 @@ impl Pair<'_> {
                 );
                 self.remark(step, Err(seen));
             }
-            (true, false) => self
-                .bench
-                .remarks
-                .not_judged(step, "it took too long: the lease of the other client may be over"),
+            (true, false) => {
+                let seen = "it took too long: the lease of the other client may be over";
+                self.bench.remarks.not_judged(step, seen);
+            }
         }
         self.a.give_back(&again, "l1").await;
     }
@@ -116,10 +108,9 @@ impl Pair<'_> {
         self.judge_ok("close while it holds", &closed);
         self.is_free("the lock after a close").await;
         let left = self.a.end_input().await;
-        let seen = if left {
-            Ok("it left".into())
-        } else {
-            Err("it still runs; leave when the input ends".into())
+        let seen = match left {
+            true => Ok("it left".into()),
+            false => Err("it still runs; leave when the input ends".into()),
         };
         self.remark("the end of its input", seen);
     }
@@ -155,18 +146,15 @@ impl Pair<'_> {
         }
         let wait = self.lease() * 3;
         let answer = self.b.acquire("l0", wait, false).await;
-        let step = "the lock of a process that was killed";
+        let (step, remarks) = ("the lock of a process that was killed", &self.bench.remarks);
         match (answer.is_ok(), self.terms.contract.lease) {
             (true, Some(false)) if !elsewhere => {
-                self.bench
-                    .remarks
-                    .wrong(step, format!("{}; the contract says lease=false", answer.in_words()));
+                remarks.wrong(step, format!("{}; the contract says lease=false", answer.in_words()));
             }
-            (false, Some(false)) => self.bench.remarks.right(step, "it stays taken, as the contract says"),
-            (false, None) => self
-                .bench
-                .remarks
-                .not_judged(step, format!("{}; say lease=true or lease=false", answer.in_words())),
+            (false, Some(false)) => remarks.right(step, "it stays taken, as the contract says"),
+            (false, None) => {
+                remarks.not_judged(step, format!("{}; say lease=true or lease=false", answer.in_words()));
+            }
             (taken, _) => _ = self.judge(taken, step, &answer, "`ok` after about a lease"),
         }
         self.b.give_back(&answer, "l0").await;

@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use super::etcd;
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::defects::has_defect;
-use crate::etcd::lease_session::{KeyNames, LeaseSession, LiveLease, OwnKey};
+use crate::etcd::lease_session::{KeyNames, LeaseSession, LiveLease};
 use crate::etcd::{RETRY_PAUSE, lock_prefix};
 use crate::host::within;
 use crate::protocol::AcquireRequest;
@@ -67,34 +67,6 @@ fn look(listing: Listing, own: &EtcdKey) -> MutexLook {
 }
 
 impl MutexLock {
-    /// Creates the client's key. With the lease in its name it is the same key however often it is created.
-    async fn enter(&mut self, lock: &str, limit: Duration) -> LockResult<(LiveLease, EtcdKey)> {
-        loop {
-            let live = self.base.ready().await?;
-            let name = format!("{}{:x}", lock_prefix(lock), live.id());
-            match self
-                .base
-                .retry(limit, || live.session.create(&name, "", live.id()))
-                .await
-            {
-                Ok(created) => return Ok((live, created.answer.key)),
-                // the lease is gone: a new one, if there is time
-                Err(SessionError::Definite(reason)) => {
-                    self.base.drop_lease();
-                    if self.base.now() >= limit {
-                        return Err(LockError::refused(reason));
-                    }
-                }
-                Err(error) => {
-                    let lease = live.id();
-                    self.base.add_leftover(OwnKey { name, lease });
-                    return Err(LockError::Unknown(error.to_string()));
-                }
-            }
-            self.base.context.host.sleep(RETRY_PAUSE).await;
-        }
-    }
-
     /// Looks until the client is first, or says why it will not be.
     async fn wait_turn(
         &self,
@@ -103,27 +75,20 @@ impl MutexLock {
         request: &AcquireRequest,
         deadline: Duration,
     ) -> LockResult<()> {
-        let host = &*self.base.context.host;
+        let context = &self.base.context;
+        let host = &*context.host;
         let left = || deadline.saturating_sub(host.now());
         loop {
-            let sure = || !self.base.context.is_careful() || live.keeper.is_sure(host.now());
-            match live
-                .session
-                .list(&lock_prefix(&request.lock))
-                .await
-                .map(|listing| look(listing, own))
-            {
+            let sure = || !context.is_careful() || live.keeper.is_sure(host.now());
+            let listed = live.session.list(&lock_prefix(&request.lock)).await;
+            match listed.map(|listing| look(listing, own)) {
                 Ok(MutexLook::First) if sure() => return Ok(()),
                 Ok(MutexLook::Gone) => return Err(LockError::refused("own key is gone")),
                 _ if left().is_zero() => return Err(LockError::wait_over(request)),
                 Ok(MutexLook::Behind(ahead, revision)) => {
-                    let wait = left().min(self.base.context.lease);
-                    if let Some(Ok(())) = within(host, wait, deletion(&*live.session, &ahead.name, revision + 1)).await
-                    {
-                        self.base
-                            .context
-                            .signals
-                            .woken(&request.lock, format!("DELETE {}", ahead.name));
+                    let gone = deletion(&*live.session, &ahead.name, revision + 1);
+                    if let Some(Ok(())) = within(host, left().min(context.lease), gone).await {
+                        context.signals.woken(&request.lock, format!("DELETE {}", ahead.name));
                         if has_defect("etcd-mutex", "who is woken is first") {
                             return Ok(());
                         }
@@ -158,7 +123,8 @@ impl LockClient for MutexLock {
         let deadline = self.base.now() + Duration::from_millis(request.wait_ms);
         let limit = deadline + self.base.context.lease / 2;
         self.base.begin(request).await?;
-        let (live, own) = self.enter(&request.lock, limit).await?;
+        let (live, created) = self.base.create(&request.lock, limit, limit).await?;
+        let own = created.key;
         match self.wait_turn(&live, &own, request, deadline).await {
             Ok(()) => Ok(self.base.begin_hold(&request.lock, own, &live.keeper)),
             Err(refused) => Err(self.base.withdraw(&*live.session, own.into(), refused, limit).await),

@@ -24,12 +24,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::etcd;
 use super::mutex::deletion;
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
-use crate::etcd::lease_session::{KeyNames, LeaseSession, LiveLease, OwnKey};
-use crate::etcd::{RETRY_PAUSE, lock_prefix};
+use crate::etcd::RETRY_PAUSE;
+use crate::etcd::lease_session::{KeyNames, LeaseSession, LiveLease};
 use crate::host::{Task, within};
 use crate::protocol::AcquireRequest;
 use crate::recipe::Recipe;
-use crate::session::SessionError;
 use crate::session::etcd::{Created, EtcdKey, EtcdSession};
 
 pub(super) const RECIPE: Recipe = Recipe {
@@ -63,59 +62,34 @@ struct HeldSlot {
 /// The permit to be at the head of the process's line; `None` once it is given up.
 type LineSlot = Rc<RefCell<Option<OwnedSemaphorePermit>>>;
 
-fn key_name(lock: &str) -> String {
-    format!("{}lock", lock_prefix(lock))
-}
-
 impl ProcessQueueLock {
     /// Waits at the head of the line until the key belongs to the client.
     async fn contend(&mut self, request: &AcquireRequest, deadline: Duration) -> LockResult<(LiveLease, EtcdKey)> {
         let limit = deadline + self.base.context.lease / 2;
-        let name = key_name(&request.lock);
         loop {
-            let live = self.base.ready().await?;
-            let created = self
-                .base
-                .retry(limit, || live.session.create(&name, "", live.id()))
-                .await;
+            let (live, created) = self.base.create(&request.lock, limit, deadline).await?;
             let left = deadline.saturating_sub(self.base.now());
-            match created.map(|created| created.answer) {
-                Ok(Created { key, .. }) if key.lease == live.id() => {
+            match created {
+                Created { key, .. } if key.lease == live.id() => {
                     if !self.base.context.is_careful() || live.keeper.is_sure(self.base.now()) {
                         return Ok((live, key));
                     }
                     let refused = LockError::refused("the lease is not sure");
                     return Err(self.base.withdraw(&*live.session, key.into(), refused, limit).await);
                 }
-                Ok(_) if left.is_zero() => return Err(LockError::wait_over(request)),
-                Ok(taken) => self.wait_for(&*live.session, &request.lock, &taken, left).await,
-                // the lease is gone: a new one, if there is time
-                Err(SessionError::Definite(reason)) => {
-                    self.base.drop_lease();
-                    if left.is_zero() {
-                        return Err(LockError::refused(reason));
-                    }
-                    self.base.context.host.sleep(RETRY_PAUSE).await;
-                }
-                Err(error) => {
-                    let lease = live.id();
-                    self.base.add_leftover(OwnKey { name, lease });
-                    return Err(LockError::Unknown(error.to_string()));
-                }
+                _ if left.is_zero() => return Err(LockError::wait_over(request)),
+                taken => self.wait_for(&*live.session, &request.lock, &taken, left).await,
             }
         }
     }
 
     /// Waits until the key of another client is deleted, or it is time to look again.
     async fn wait_for(&self, session: &dyn EtcdSession, lock: &str, taken: &Created, left: Duration) {
-        let host = &*self.base.context.host;
+        let context = &self.base.context;
+        let host = &*context.host;
         let gone = deletion(session, &taken.key.name, taken.revision + 1);
-        match within(host, left.min(self.base.context.lease), gone).await {
-            Some(Ok(())) => self
-                .base
-                .context
-                .signals
-                .woken(lock, format!("DELETE {}", taken.key.name)),
+        match within(host, left.min(context.lease), gone).await {
+            Some(Ok(())) => context.signals.woken(lock, format!("DELETE {}", taken.key.name)),
             Some(Err(_)) => host.sleep(RETRY_PAUSE.min(left)).await,
             None => {}
         }

@@ -32,20 +32,13 @@ struct Getset;
 
 /// The deadline that a value carries, in milliseconds since 1970; a value that carries none has passed.
 fn deadline_ms(value: &str) -> u128 {
-    value
-        .split(':')
-        .next()
-        .and_then(|digits| digits.parse().ok())
-        .unwrap_or(0)
+    let digits = value.split_once(':').map_or(value, |(digits, _)| digits);
+    digits.parse().unwrap_or(0)
 }
 
 #[async_trait(?Send)]
 impl Variant for Getset {
     fn reads_back(&self) -> bool {
-        false
-    }
-
-    fn compares(&self) -> bool {
         false
     }
 

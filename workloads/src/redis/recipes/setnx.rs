@@ -29,15 +29,7 @@ struct Setnx;
 
 #[async_trait(?Send)]
 impl Variant for Setnx {
-    fn expires(&self) -> bool {
-        false
-    }
-
     fn reads_back(&self) -> bool {
-        false
-    }
-
-    fn compares(&self) -> bool {
         false
     }
 

@@ -29,10 +29,6 @@ impl Variant for SetnxExpire {
         false
     }
 
-    fn compares(&self) -> bool {
-        false
-    }
-
     async fn acquire(&self, at: KeyContext<'_>) -> Result<Option<String>, SessionError> {
         if !at.session.set_nx(at.key, at.value, None).await? {
             return Ok(None);

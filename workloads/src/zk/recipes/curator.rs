@@ -52,11 +52,9 @@ impl LockClient for Curator {
     async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
         let (session, limits) = self.base.begin(request).await?;
         let parent = lock_path(&request.lock);
-        let left = limits
-            .deadline
-            .saturating_sub(self.base.now())
-            .max(self.base.context.lease / 4);
-        let path = match session.library_lock(&parent, left).await {
+        let left = limits.deadline.saturating_sub(self.base.now());
+        let wait = left.max(self.base.context.lease / 4);
+        let path = match session.library_lock(&parent, wait).await {
             Ok(Some(path)) => path,
             Ok(None) => return Err(LockError::wait_over(request)),
             Err(error @ SessionError::Lost(_)) => {
@@ -70,11 +68,8 @@ impl LockClient for Curator {
         };
         // the library gives a path and no more: the token and a fresh proof have to be asked for
         let proof = self.base.proof(&*session);
-        match self
-            .base
-            .retry(&*session, limits.call_limit, || session.exists(&path))
-            .await
-        {
+        let look = || session.exists(&path);
+        match self.base.retry(&*session, limits.call_limit, look).await {
             Ok(Retried { answer: Some(node), .. }) if self.base.is_sure(&*session, &proof) => {
                 Ok(self.base.begin_hold(&session, &request.lock, node, &proof))
             }

@@ -111,18 +111,14 @@ impl SingleNode {
                 session.exists(&path).await
             };
             match self.base.retry(session, limits.call_limit, look).await {
-                Ok(found) => {
-                    own = found
-                        .answer
-                        .filter(|node| node.owner == session.id())
-                        .map(|node| node.path)
-                }
+                Ok(found) => own = found.answer.filter(|node| node.owner == session.id()),
                 Err(error) => {
                     self.base.leave_node(path);
                     return LockError::Unknown(error.to_string());
                 }
             }
         }
+        let own = own.map(|node| node.path);
         self.base.withdraw(session, request, own, why, limits.call_limit).await
     }
 }

@@ -122,19 +122,10 @@ impl HistoryBuilder {
         self.last_lock = lock.or(self.last_lock);
         let mut intern = |name: Option<&str>| name.map_or(NONE, |name| names.intern(name));
         let fields = EventFields {
-            time: entry.time_ns,
-            index: entry.index,
-            token: entry.token,
-            process: entry.process,
-            client: entry.client,
             lock: lock.unwrap_or(NONE),
             owner: intern(entry.owner),
             node: intern(entry.node),
-            kind: entry.kind,
-            f: if entry.extends { F::Extend } else { entry.f },
-            mode: entry.mode,
-            line: 0,
-            rare: NONE,
+            ..EventFields::of(entry)
         };
         let rare = RareFields {
             rare: Rare {

@@ -319,6 +319,40 @@ pub(crate) struct EventFields {
     pub rare: u32,
 }
 
+impl EventFields {
+    /// An event with nothing said beyond who, what and when.
+    #[inline]
+    pub(crate) fn new(index: u64, time: u64, process: Process, kind: Kind, f: F) -> Self {
+        Self {
+            time,
+            index,
+            token: None,
+            process,
+            client: None,
+            lock: NONE,
+            owner: NONE,
+            node: NONE,
+            kind,
+            f,
+            mode: Mode::Write,
+            line: 0,
+            rare: NONE,
+        }
+    }
+
+    /// What an entry says without names.
+    #[inline]
+    pub(crate) fn of(entry: &Entry<'_>) -> Self {
+        let f = if entry.extends { F::Extend } else { entry.f };
+        Self {
+            token: entry.token,
+            client: entry.client,
+            mode: entry.mode,
+            ..Self::new(entry.index, entry.time_ns, entry.process, entry.kind, f)
+        }
+    }
+}
+
 /// What few events have, as a line says it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct RareFields {

@@ -145,22 +145,17 @@ fn syntax(line: u64, broken: ScanError) -> ReadError {
 
 /// The fields of one line before they have a meaning together.
 struct LineFields {
-    index: u64,
     time: Option<u64>,
     process: Option<Process>,
-    client: Option<u32>,
     kind: Option<Kind>,
     f: Option<F>,
     /// A `type` and an `f` that are not known by name.
     other_kind: Symbol,
     other_f: Symbol,
-    lock: Symbol,
-    token: Option<u64>,
-    owner: Symbol,
-    mode: Mode,
+    /// All other fields, with any time, process, kind and operation.
+    others: EventFields,
     rare: Rare,
     wire: Option<[u64; 4]>,
-    node: Symbol,
     /// A field whose value is of the wrong sort, and what it should be.
     wrong: Option<(&'static str, &'static str)>,
 }
@@ -168,21 +163,15 @@ struct LineFields {
 impl Default for LineFields {
     fn default() -> Self {
         Self {
-            index: NO_INDEX,
             time: None,
             process: None,
-            client: None,
             kind: None,
             f: None,
             other_kind: NONE,
             other_f: NONE,
-            lock: NONE,
-            token: None,
-            owner: NONE,
-            mode: Mode::Write,
+            others: EventFields::new(NO_INDEX, 0, Process::Nemesis, Kind::Info, F::Nemesis),
             rare: Rare::default(),
             wire: None,
-            node: NONE,
             wrong: None,
         }
     }
@@ -204,15 +193,15 @@ impl LineFields {
             return;
         }
         match key {
-            Key::INDEX => self.index = self.number("index", value).unwrap_or(NO_INDEX),
+            Key::INDEX => self.others.index = self.number("index", value).unwrap_or(NO_INDEX),
             Key::TIME => self.time = self.number("time", value),
             Key::PROCESS => self.process = self.whose(value),
-            Key::CLIENT => self.client = self.small("client", value),
+            Key::CLIENT => self.others.client = self.small("client", value),
             Key::TYPE => self.set_kind(value, names),
             Key::F => self.set_f(value, names),
-            Key::LOCK => self.lock = self.name("lock", value, names),
-            Key::TOKEN => self.token = self.number("token", value),
-            Key::OWNER => self.owner = self.name("owner", value, names),
+            Key::LOCK => self.others.lock = self.name("lock", value, names),
+            Key::TOKEN => self.others.token = self.number("token", value),
+            Key::OWNER => self.others.owner = self.name("owner", value, names),
             _ => self.set_rare(key, value, names),
         }
     }
@@ -230,8 +219,8 @@ impl LineFields {
             Key::CAUSE => self.rare.cause = self.name("cause", value, names),
             Key::ERROR => self.rare.error = self.name("error", value, names),
             Key::WIRE => self.wire = value.counts(),
-            Key::NODE => self.node = value.text().map_or(NONE, |text| names.intern(text)),
-            Key::MODE => self.mode = self.text("mode", value).map_or(Mode::Write, Mode::parse),
+            Key::NODE => self.others.node = value.text().map_or(NONE, |text| names.intern(text)),
+            Key::MODE => self.others.mode = self.text("mode", value).map_or(Mode::Write, Mode::parse),
             Key::FENCED => match self.text("fenced", value) {
                 Some("accepted") => self.rare.fenced = Some(Fenced::Accepted),
                 Some("refused") => self.rare.fenced = Some(Fenced::Refused),
@@ -336,18 +325,12 @@ impl LineFields {
             .ok_or_else(|| missing("time", "nanoseconds since the recorder started"))?;
         Ok(EventFields {
             time,
-            index: self.index,
-            token: self.token,
             process,
-            client: self.client,
-            lock: self.lock,
-            owner: self.owner,
-            node: if f == F::Acquire { self.node } else { NONE },
             kind,
             f,
-            mode: self.mode,
+            node: if f == F::Acquire { self.others.node } else { NONE },
             line: line as u32,
-            rare: NONE,
+            ..self.others
         })
     }
 }

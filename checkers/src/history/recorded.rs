@@ -3,7 +3,7 @@
 //! [`recorded_line`] answers with the same fields as [`super::scan`] and [`super::lines`] would, in a quarter of their time, or
 //! with nothing: then they read the line, and say what is wrong with it where it is wrong.
 
-use super::entry::{EventFields, F, Mode, NO_INDEX, Rare, RareFields};
+use super::entry::{EventFields, F, NO_INDEX, Rare, RareFields};
 use super::event::{Kind, Process};
 use super::names::{NONE, Names, Symbol};
 use super::scan::{Key, leading_digits, special, zeros};
@@ -83,19 +83,8 @@ pub(super) fn recorded_line(
         _ => return None,
     };
     let mut fields = EventFields {
-        time,
-        index,
-        token: None,
-        process,
         client,
-        lock: NONE,
-        owner: NONE,
-        node: NONE,
-        kind,
-        f,
-        mode: Mode::Write,
-        line: 0,
-        rare: NONE,
+        ..EventFields::new(index, time, process, kind, f)
     };
     loop {
         match line.byte()? {

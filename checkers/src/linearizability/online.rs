@@ -153,19 +153,8 @@ impl OnlineSweep {
         });
         // Nothing here asks for the rest.
         let fields = EventFields {
-            time: entry.time_ns,
-            index: entry.index,
-            token: entry.token,
-            process: entry.process,
-            client: entry.client,
             lock,
-            owner: NONE,
-            node: NONE,
-            kind: entry.kind,
-            f: if entry.extends { F::Extend } else { entry.f },
-            mode: entry.mode,
-            line: 0,
-            rare: NONE,
+            ..EventFields::of(entry)
         };
         self.builder.add(&fields, rare.as_ref())?;
         self.events += 1;

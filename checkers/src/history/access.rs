@@ -64,7 +64,6 @@ impl History {
     /// When there is no such event.
     pub fn entry(&self, position: usize) -> Entry<'_> {
         let event = self.event(position as u32);
-        let rare = self.rare(event);
         let line = if event.process == NEMESIS {
             self.nemesis_at(position as u32)
         } else {
@@ -75,34 +74,20 @@ impl History {
             F::Lost if event.mate != NONE => (F::Extend, Kind::Fail),
             f => (f, event.kind),
         };
-        Entry {
-            index: self.index(position as u32),
-            time_ns: event.time,
-            process: self.process(event),
-            client: self
-                .clients
-                .get(event.process as usize)
-                .map(|_| self.client_of(event.process)),
-            kind,
-            f,
-            extends: rare.extends,
+        let is_client = (event.process as usize) < self.clients.len();
+        let entry = Entry {
+            client: is_client.then(|| self.client_of(event.process)),
             lock: self.name(event.lock),
             token: self.token(event),
             owner: self.name(self.owner(event)),
-            value: rare.value,
-            expected: rare.expected,
-            fenced: rare.fenced,
             mode: event.mode,
-            permits: Some(rare.permits).filter(|permits| *permits != NONE),
-            wait_ms: Some(rare.wait_ms).filter(|ms| *ms != NONE).map(u64::from),
-            late_us: Some(rare.late_us).filter(|us| *us != NONE),
-            cause: self.name(rare.cause),
-            error: self.name(rare.error),
             name: line.map(|line| line.name.as_str()),
             wire: self.wire_at(position as u32),
             node: self.node_at(position as u32),
             raw: line.map(|line| line.raw.as_str()),
-        }
+            ..Entry::new(self.index(position as u32), event.time, self.process(event), kind, f)
+        };
+        entry.with_rare(&self.rare(event), |symbol| self.name(symbol))
     }
 
     /// Why the history is not whole, when it is not: a torn last line, a run that was stopped.

@@ -201,6 +201,23 @@ impl<'a> Entry<'a> {
             ..self
         }
     }
+
+    /// The same event with what few events have.
+    pub(super) fn with_rare(self, rare: &Rare, name: impl Fn(Symbol) -> Option<&'a str>) -> Self {
+        let known = |number: u32| (number != NONE).then_some(number);
+        Self {
+            extends: rare.extends,
+            value: rare.value,
+            expected: rare.expected,
+            fenced: rare.fenced,
+            permits: known(rare.permits),
+            wait_ms: known(rare.wait_ms).map(u64::from),
+            late_us: known(rare.late_us),
+            cause: name(rare.cause),
+            error: name(rare.error),
+            ..self
+        }
+    }
 }
 
 impl Entry<'_> {

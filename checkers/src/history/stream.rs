@@ -125,23 +125,15 @@ impl<'a> EventStream<'a> {
 /// An event as its line says it.
 fn entry<'n>(fields: &EventFields, rare: &RareFields, names: &'n Names) -> Entry<'n> {
     let name = |symbol| (symbol != NONE).then(|| names.get(symbol));
-    let own = &rare.rare;
-    Entry {
+    let entry = Entry {
         client: fields.client,
         lock: name(fields.lock),
         token: fields.token,
         owner: name(fields.owner),
-        value: own.value,
-        expected: own.expected,
-        fenced: own.fenced,
         mode: fields.mode,
-        permits: Some(own.permits).filter(|permits| *permits != NONE),
-        wait_ms: Some(own.wait_ms).filter(|ms| *ms != NONE).map(u64::from),
-        late_us: Some(own.late_us).filter(|us| *us != NONE),
-        cause: name(own.cause),
-        error: name(own.error),
         wire: rare.wire,
         node: name(fields.node),
         ..Entry::new(fields.index, fields.time, fields.process, fields.kind, fields.f)
-    }
+    };
+    entry.with_rare(&rare.rare, name)
 }

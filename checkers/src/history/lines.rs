@@ -126,8 +126,20 @@ impl LineBlock {
         self.rare.len() as u32 - 1
     }
 
+    /// The number of the last line where it is torn, behind so many lines before the block.
+    ///
+    /// # Errors
+    /// What else is wrong with a line.
+    pub(super) fn torn_line(&mut self, before: u64) -> Result<Option<u64>, ReadError> {
+        match self.fault.take().map(|fault| fault.behind(before)) {
+            None => Ok(None),
+            Some(ReadError::Syntax { line, .. }) if self.is_torn() => Ok(Some(line)),
+            Some(fault) => Err(fault),
+        }
+    }
+
     /// Whether the line of the fault is the last of the file.
-    pub(super) fn is_torn(&self) -> bool {
+    fn is_torn(&self) -> bool {
         let mut behind = self.text.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
         let end = behind.nth(self.lines as usize - 1).map(|(at, _)| at + 1);
         self.last && end.is_none_or(|end| end == self.text.len())

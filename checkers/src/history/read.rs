@@ -144,14 +144,8 @@ impl OwnReading {
                 self.builder.add_nemesis(&text.name, &text.raw);
             }
         }
-        if let Some(fault) = block.fault.take() {
-            let fault = fault.behind(self.lines);
-            match fault {
-                ReadError::Syntax { line, .. } if block.is_torn() => {
-                    self.builder.partial(format!("the last line, {line}, is torn"));
-                }
-                fault => return Err(fault),
-            }
+        if let Some(line) = block.torn_line(self.lines)? {
+            self.builder.partial(format!("the last line, {line}, is torn"));
         }
         self.lines += block.lines;
         Ok(())

@@ -82,12 +82,8 @@ impl<'a> EventStream<'a> {
                     Err(fault) => return Err(ReadError::NotWellFormed { line, fault }),
                 }
             }
-            if let Some(fault) = self.block.fault.take() {
-                let torn = self.block.is_torn();
-                return match fault.behind(self.lines) {
-                    ReadError::Syntax { .. } if torn => Ok(None),
-                    fault => Err(fault),
-                };
+            if self.block.torn_line(self.lines)?.is_some() {
+                return Ok(None);
             }
             self.lines += self.block.lines;
         }

@@ -58,21 +58,11 @@ impl F {
 
     /// The word that a history has for it; `nemesis` lines have the name of their fact instead.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Acquire => "acquire",
-            Self::Release => "release",
-            Self::Extend => "extend",
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Cas => "cas",
-            Self::Lost => "lost",
-            Self::Woken => "woken",
-            Self::Died => "died",
-            Self::Notified => "notified",
-            Self::Granted => "granted",
-            Self::Revoked => "revoked",
-            Self::Nemesis => "nemesis",
-        }
+        const NAMES: [&str; F::ALL.len()] = [
+            "acquire", "release", "extend", "read", "write", "cas", "lost", "woken", "died", "notified", "granted",
+            "revoked", "nemesis",
+        ];
+        NAMES[self as usize]
     }
 
     /// The operation or signal of that name.
@@ -389,7 +379,11 @@ mod tests {
     fn names_and_words_are_one() {
         for f in F::ALL.into_iter().filter(|f| *f != F::Nemesis) {
             assert_eq!(F::parse(f.name()), Some(f));
+            assert_eq!(f.name(), format!("{f:?}").to_lowercase());
         }
         assert_eq!(F::parse("nemesis"), None);
+        for kind in Kind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        }
     }
 }

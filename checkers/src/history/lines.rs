@@ -291,7 +291,7 @@ impl LineFields {
 
     fn set_kind(&mut self, value: &ScanValue<'_>, names: &mut Names) {
         let Some(word) = self.text("type", value) else { return };
-        self.kind = Kind::ALL.into_iter().find(|kind| kind.name() == word);
+        self.kind = Kind::parse(word);
         self.other_kind = if self.kind.is_none() { names.intern(word) } else { NONE };
     }
 

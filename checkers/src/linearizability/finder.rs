@@ -59,7 +59,7 @@ impl CounterexampleFinder<'_> {
     /// since, or not wholly.
     pub(super) fn parts(&self, active: &Active, before: (u64, u32)) -> Vec<Part> {
         let history = self.history;
-        let in_file = history.order == OrderBasis::Position || history.in_order;
+        let in_file = history.order == OrderBasis::Position || !history.has_late_lines;
         let len = history.events.len() as u32;
         let last = if in_file { before.1.min(len) } else { len };
         let mut parts: Vec<Part> = Vec::new();

@@ -15,7 +15,7 @@ use crate::history::{F, History, Mode, OrderBasis, PackedEvent};
 
 /// Whether the order of events is that of the file, and no two have one instant.
 pub(super) fn is_strict(history: &History) -> bool {
-    !has_signals(history) && (history.order == OrderBasis::Position || history.distinct_times)
+    !has_signals(history) && (history.order == OrderBasis::Position || !history.has_equal_times)
 }
 
 /// Whether some holds ended by a signal, which may have been written late.
@@ -51,7 +51,7 @@ pub(crate) struct EventOrder(Option<Vec<OrderedEvent>>);
 
 impl EventOrder {
     pub(crate) fn of(history: &History) -> Self {
-        if !has_signals(history) && (history.order == OrderBasis::Position || history.in_order) {
+        if !has_signals(history) && (history.order == OrderBasis::Position || !history.has_late_lines) {
             return Self(None);
         }
         Self::sorted(keys(history, &Widening::default()))

@@ -207,7 +207,7 @@ impl History {
     }
 
     /// The number of a lock by its name, which stays when names are forgotten.
-    pub(super) fn number_of(&self, lock: Symbol) -> u32 {
+    pub(crate) fn number_of(&self, lock: Symbol) -> u32 {
         self.lock_of_name.get(lock as usize).copied().unwrap_or(NONE)
     }
 

@@ -41,7 +41,6 @@ mod plan;
 mod possible;
 #[cfg(test)]
 mod proofs;
-mod queued;
 #[cfg(test)]
 mod random;
 mod readings;

@@ -9,9 +9,8 @@ use super::counterexample::Counterexample;
 use super::finder::CounterexampleFinder;
 use super::granted::GrantedLocks;
 use super::lock::Lock;
-use super::order::OrderedEvent;
+use super::order::{OrderedEvent, RankedEvent};
 use super::possible::PossibleLocks;
-use super::queued::{QueuedEvent, make_void};
 use super::sweep::{Sweep, changes_something};
 use crate::history::event::{Header, Kind};
 use crate::history::names::{FastSet, NONE, Symbol};
@@ -35,7 +34,7 @@ pub(crate) struct OnlineSweep {
     /// Of try-locks, the states that they may be in.
     possible: PossibleLocks,
     /// Events that wait for their turn, in order.
-    queue: VecDeque<QueuedEvent>,
+    queue: VecDeque<RankedEvent>,
     /// By dense process, the locks that it got: when, and as which event.
     granted: Vec<GrantedLocks>,
     delay_ns: u64,
@@ -167,7 +166,7 @@ impl OnlineSweep {
         }
         let position = history.events.len() as u32 - 1;
         let event = history.events.last().expect("an event was added");
-        let lock = history.lock_number(event).map_or(NONE, |lock| lock as u32);
+        let lock = history.number_of(event.lock);
         if matches!(event.f, F::Lost | F::Died) {
             self.take_signal(event, position, lock);
             return Ok(());
@@ -178,7 +177,7 @@ impl OnlineSweep {
         }
         self.latest_ns = self.latest_ns.max(instant);
         if changes_something(&self.model, event.f, event.kind, true) && !self.is_known_at_call(event) {
-            self.wait(QueuedEvent {
+            self.wait(RankedEvent {
                 instant,
                 rank,
                 position,
@@ -228,7 +227,7 @@ impl OnlineSweep {
                 }
                 _ => (event.time, 0),
             };
-            self.wait(QueuedEvent {
+            self.wait(RankedEvent {
                 instant,
                 rank,
                 position,
@@ -238,7 +237,7 @@ impl OnlineSweep {
         }
     }
 
-    fn wait(&mut self, mut waiting: QueuedEvent) {
+    fn wait(&mut self, mut waiting: RankedEvent) {
         if waiting.instant < self.passed {
             self.late += 1;
             waiting.instant = self.passed;
@@ -263,7 +262,7 @@ impl OnlineSweep {
                 self.same.push(first.ordered());
             } else {
                 let same = self.queue.iter().take_while(|next| next.instant == first.instant);
-                self.same.extend(same.map(QueuedEvent::ordered));
+                self.same.extend(same.map(RankedEvent::ordered));
             }
             if !ended && self.same.iter().any(|event| self.awaits_answer(event)) {
                 return;
@@ -396,6 +395,14 @@ impl OnlineSweep {
             .iter()
             .flat_map(|active| finder.parts(active, (self.passed.saturating_sub(1), u32::MAX)));
         parts.flat_map(|part| part.positions).collect()
+    }
+}
+
+/// Notes that a grant was lost before its process was told of it, unless it has had its turn.
+fn make_void(queue: &mut VecDeque<RankedEvent>, instant: u64, rank: u64) {
+    let place = queue.partition_point(|other| (other.instant, other.rank) < (instant, rank));
+    if let Some(grant) = queue.get_mut(place).filter(|found| found.rank == rank) {
+        grant.void = true;
     }
 }
 

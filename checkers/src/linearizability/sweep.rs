@@ -193,16 +193,7 @@ impl<'a> Sweep<'a> {
             Some(place) => state.active[place].permits += permits,
             None => {
                 let token = fencing_token(self.history, self.model, event);
-                let active = Active {
-                    process: event.process,
-                    depth: 1,
-                    permits,
-                    mode: event.mode,
-                    token,
-                    told: position,
-                    got: position,
-                };
-                state.begin(active);
+                state.begin(Active::of(event, position, permits, token));
             }
         }
         fault

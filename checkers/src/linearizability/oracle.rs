@@ -6,6 +6,7 @@ use super::mutant::{Mutant, with};
 use super::operations::{self, Operations};
 use super::random::{LOCKS, REGISTERS, has_ties, is_coarse, random, show};
 use super::register::{Register, RegisterOp};
+use super::search::SearchLimits;
 use super::search_run::search_in_turn;
 use super::spec::{Operation, SequentialSpec, validate};
 use super::specs::{LockOp, ManyOwners, OneOwner};
@@ -71,8 +72,8 @@ fn exists<S: SequentialSpec>(spec: &S, history: &History, all: &Operations<S::Op
     false
 }
 
-fn budget() -> Budget {
-    Budget::default()
+fn limits() -> SearchLimits {
+    (Budget::default(), Clock::still())
 }
 
 /// What the oracle says of a history, lock by lock.
@@ -101,7 +102,8 @@ fn oracle(history: &History, model: &Model) -> Vec<bool> {
 }
 
 fn fast(history: &History, model: &Model) -> Vec<bool> {
-    let decisions = decisions(history, model, budget(), Clock::still());
+    let (budget, clock) = limits();
+    let decisions = decisions(history, model, budget, clock);
     let legal = |decision: &Decision| match decision {
         Decision::Legal => true,
         Decision::Illegal(_) => false,
@@ -176,7 +178,7 @@ fn the_oracle_and_the_search_agree_on_registers() {
 /// Search with and without hints against the oracle; every order found must stand the validator's test.
 fn searches<S: SequentialSpec>(seed: u64, spec: &S, history: &History, all: &Operations<S::Op>, legal: bool) {
     let operations = &all.operations;
-    match search_in_turn(spec, operations, &all.predecessors(history), budget(), Clock::still()) {
+    match search_in_turn(spec, operations, &all.predecessors(history), limits()) {
         Searched::Order(order) => {
             assert!(legal, "seed {seed}: the search found an order where there is none");
             assert_eq!(validate(spec, operations, &order), Ok(()), "seed {seed}");
@@ -228,7 +230,7 @@ fn a_plain_mutex_is_decided_as_the_oracle_does_and_its_order_is_one() {
         let Some(all) = all.first() else { continue };
         let mutex = OneOwner::new(Model::Mutex).without_hints();
         let legal = exists(&mutex, &history, all);
-        match anonymous::decide(&history, all, (budget(), Clock::still())) {
+        match anonymous::decide(&history, all, limits()) {
             Ok(order) => {
                 let order: Vec<usize> = order.iter().map(|place| *place as usize).collect();
                 assert!(legal, "seed {seed}");
@@ -269,7 +271,7 @@ fn a_certificate_is_found_for_every_legal_lock_history() {
             let Some(all) = operations::locks(&history, &model).into_iter().next() else {
                 continue;
             };
-            let order = super::certificate::lock(&history, &model, &all, (budget(), Clock::still()));
+            let order = super::certificate::lock(&history, &model, &all, limits());
             let legal = fast(&history, &model).first() == Some(&true);
             let after = all.predecessors(&history);
             let rank = |place: usize| {

@@ -35,6 +35,9 @@ pub enum Searched {
     },
 }
 
+/// What a search may use up, and the clock of its time.
+pub(super) type SearchLimits = (Budget, Clock);
+
 /// Operations looked at between two looks at the clock: a configuration costs as many as are in flight. Of an object whose states are
 /// large, many more take as long as the first round of [`search_by_key`].
 const CLOCK_EVERY: u64 = 1 << 10;

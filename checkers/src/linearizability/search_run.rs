@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::numbered::{NumberedPlan, NumberedStates};
 use super::plan::SearchPlan;
-use super::search::{BegunSearch, Searched, TIME_ENDED, TOO_MANY_STATES, begun};
+use super::search::{BegunSearch, SearchLimits, Searched, TIME_ENDED, TOO_MANY_STATES, begun};
 use super::spec::{Operation, SequentialSpec};
 use crate::options::{Budget, Clock};
 
@@ -102,7 +102,7 @@ fn begin<'a, S: SequentialSpec>(
 /// Operations may come in any order. Needs memory for the operations that are in flight at once, for one frame at each
 /// choice, and for remembered failures up to the budget.
 pub fn search<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>], budget: Budget, clock: Clock) -> Searched {
-    search_in_turn(spec, operations, &[], budget, clock)
+    search_in_turn(spec, operations, &[], (budget, clock))
 }
 
 /// Some of the operations, and their places among all of them.
@@ -178,8 +178,7 @@ pub(super) fn search_in_turn<S: SequentialSpec>(
     spec: &S,
     operations: &[Operation<S::Op>],
     after: &[Option<usize>],
-    budget: Budget,
-    clock: Clock,
+    (budget, clock): SearchLimits,
 ) -> Searched {
     SearchRun::new(spec, operations, after).go_on_until(budget, clock)
 }

@@ -121,10 +121,11 @@ fn mismatches(model: Model, count: u64) -> u64 {
         .count() as u64
 }
 
-fn agrees(model: Model) {
+/// Histories that were written for one model, under another one: at least so many percent of them have to be illegal.
+fn agrees(model: Model, written_for: Model, least: u64) {
     let mut illegal = 0;
     for seed in 1..=histories() {
-        let history = random(seed, model);
+        let history = random(seed, written_for);
         let (slow, quick) = (oracle(&history, &model), fast(&history, &model));
         assert_eq!(
             slow,
@@ -136,14 +137,14 @@ fn agrees(model: Model) {
     }
     let share = illegal * 100 / histories();
     assert!(
-        (5..=95).contains(&share),
+        (least..=95).contains(&share),
         "{share}% illegal: such histories prove little for {model}"
     );
 }
 
 #[test]
 fn the_oracle_and_the_fast_paths_agree_on_every_lock_model() {
-    LOCKS.into_iter().for_each(agrees);
+    LOCKS.into_iter().for_each(|model| agrees(model, model, 5));
 }
 
 /// A signal stands between the call and the answer of an acquire, all of one instant: what is told after it is not what was lost.
@@ -159,40 +160,33 @@ fn a_grant_that_is_told_after_a_loss_of_its_instant_goes_on() {
 #[test]
 fn the_oracle_and_the_fast_paths_agree_on_semaphores_of_single_permits() {
     for permits in 1..=3 {
-        let (model, mut illegal) = (Model::Semaphore { permits }, 0);
-        for seed in 1..=histories() {
-            let history = random(seed, Model::OwnerMutex);
-            let (slow, quick) = (oracle(&history, &model), fast(&history, &model));
-            assert_eq!(slow, quick, "seed {seed} under {model}\n{}", show(&history));
-            illegal += u64::from(slow.contains(&false));
-        }
-        assert!(illegal * 100 >= histories(), "{illegal} illegal for {model}");
+        agrees(Model::Semaphore { permits }, Model::OwnerMutex, 1);
     }
 }
 
 #[test]
 fn the_oracle_and_the_search_agree_on_registers() {
-    REGISTERS.into_iter().for_each(agrees);
+    REGISTERS.into_iter().for_each(|model| agrees(model, model, 5));
 }
 
-/// Search with and without hints against the oracle; every order found must stand the validator's test.
-fn searches<S: SequentialSpec>(seed: u64, spec: &S, history: &History, all: &Operations<S::Op>, legal: bool) {
+/// Searches by some forms of one specification against the oracle; every order found must stand the validator's test.
+fn searches<S: SequentialSpec>(seed: u64, specs: [S; 2], history: &History, all: &Operations<S::Op>, legal: bool) {
     let operations = &all.operations;
-    match search_in_turn(spec, operations, &all.predecessors(history), limits()) {
-        Searched::Order(order) => {
-            assert!(legal, "seed {seed}: the search found an order where there is none");
-            assert_eq!(validate(spec, operations, &order), Ok(()), "seed {seed}");
+    for spec in &specs {
+        match search_in_turn(spec, operations, &all.predecessors(history), limits()) {
+            Searched::Order(order) => {
+                assert!(legal, "seed {seed}: the search found an order where there is none");
+                assert_eq!(validate(spec, operations, &order), Ok(()), "seed {seed}");
+            }
+            Searched::NoOrder { blocked } => {
+                assert!(!legal, "seed {seed}: the search found no order");
+                assert!(
+                    operations[blocked].reply.is_some(),
+                    "seed {seed}: a blocked operation has a reply"
+                );
+            }
+            Searched::Unknown { reason, .. } => panic!("seed {seed}: {reason}"),
         }
-        Searched::NoOrder { blocked } => {
-            assert!(!legal, "seed {seed}: the search found no order");
-            let until = operations[blocked].reply.expect("a blocked operation has a reply");
-            let cut = |reply: u64| {
-                let before = operations.iter().filter(move |operation| operation.call <= reply);
-                before.map(move |operation| (operation.call, operation.reply.filter(|r| *r <= reply)))
-            };
-            assert!(cut(until).count() > 0, "seed {seed}");
-        }
-        Searched::Unknown { reason, .. } => panic!("seed {seed}: {reason}"),
     }
 }
 
@@ -206,17 +200,11 @@ fn the_oracle_and_the_search_agree_with_and_without_hints() {
             let Some(operations) = all.first() else { continue };
             let legal = oracle(&history, &model).first() == Some(&true);
             if matches!(model, Model::ReadWrite | Model::Semaphore { .. }) {
-                searches(seed, &ManyOwners::new(model), &history, operations, legal);
-                searches(
-                    seed,
-                    &ManyOwners::new(model).without_hints(),
-                    &history,
-                    operations,
-                    legal,
-                );
+                let spec = ManyOwners::new(model);
+                searches(seed, [spec, spec.without_hints()], &history, operations, legal);
             } else {
-                searches(seed, &OneOwner::new(model), &history, operations, legal);
-                searches(seed, &OneOwner::new(model).without_hints(), &history, operations, legal);
+                let spec = OneOwner::new(model);
+                searches(seed, [spec, spec.without_hints()], &history, operations, legal);
             }
         }
     }
@@ -273,17 +261,9 @@ fn a_certificate_is_found_for_every_legal_lock_history() {
             };
             let order = super::certificate::lock(&history, &model, &all, limits());
             let legal = fast(&history, &model).first() == Some(&true);
-            let after = all.predecessors(&history);
-            let rank = |place: usize| {
-                order
-                    .as_ref()
-                    .and_then(|order| order.iter().position(|other| *other == place))
-            };
-            for (place, first) in after
-                .iter()
-                .enumerate()
-                .filter_map(|(place, first)| Some((place, (*first)?)))
-            {
+            let rank = |place: usize| order.as_ref()?.iter().position(|other| *other == place);
+            for (place, first) in all.predecessors(&history).into_iter().enumerate() {
+                let Some(first) = first else { continue };
                 let in_turn = rank(place).is_none() || rank(first).is_some() && rank(first) < rank(place);
                 assert!(in_turn, "seed {seed} under {model}: {place} goes before {first}");
             }

@@ -6,8 +6,7 @@
 //! all that are left do, and do not overlap, are in the order of their stamps whatever the clocks were.
 
 use super::counterexample::Decision;
-use super::decide::decisions;
-use super::one_pass::sweep_in;
+use super::decide::{decisions, sweep_in};
 use super::order::{EventOrder, OrderedEvent, Widening};
 use crate::context::Context;
 use crate::history::names::FastMap;

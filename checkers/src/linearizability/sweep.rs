@@ -1,4 +1,4 @@
-//! The exact answer for locks whose attempts have owners, event by event and without a search; [`super::one_pass`] goes through a history.
+//! The exact answer for locks whose attempts have owners, event by event and without a search; `decide` goes through a history.
 //!
 //! Every acquire takes effect at the last instant before its reply, every release at the first after its call. That is
 //! the least that any process can be holding at any instant, so the history is linearizable exactly when this is legal

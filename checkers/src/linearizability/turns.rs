@@ -222,7 +222,7 @@ fn all_acquires_are_answered(history: &History) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::counterexample::Decision;
-    use super::super::one_pass::{sweep, sweep_in};
+    use super::super::decide::{sweep, sweep_in};
     use super::super::order::EventOrder;
     use super::super::permits::sweep_permits;
     use super::super::random::{LOCKS, random};

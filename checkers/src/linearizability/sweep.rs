@@ -274,50 +274,38 @@ impl<'a> Sweep<'a> {
     fn release(&mut self, lock: usize, event: PackedEvent, position: u32) -> Option<Counterexample> {
         let history = self.history;
         let reply = || history.reply(event);
+        let outcome = || reply().map_or(Kind::Info, |reply| reply.kind);
         let permits = self.permits(event);
-        let awaited = self.online && event.mate == NONE;
         let state = &mut self.locks[lock];
         let Some(place) = state.own(event.process) else {
             if let Some(left) = state.lapsed.get_mut(&event.process).filter(|left| **left >= permits) {
                 *left -= permits;
                 return None;
             }
-            if awaited {
-                state.unanswered.push((event.process, NONE));
-            }
-            let ok = reply().is_some_and(|reply| reply.kind == Kind::Ok);
-            return ok.then_some(Counterexample::NotHolder { release: position });
+            return self.release_in_vain(lock, event, position);
         };
         let active = state.active[place];
         // Expiry is a legal release by the server, and a session's lease may be older than its hold.
         if !self.leased && history.failed_releases > 0 && reply().is_some_and(|reply| denies(history, reply)) {
             // A signal that it was lost may still come before the answer.
-            let state = &mut self.locks[lock];
             state.denied.push((event.process, active.got));
             state.end(place);
             return None;
         }
-        let state = &mut self.locks[lock];
         match self.model {
-            // More than it has: impossible when answered ok, without effect otherwise.
             Model::Semaphore { .. } if permits > active.permits => {
-                if awaited {
-                    state.unanswered.push((event.process, NONE));
-                }
-                let ok = reply().is_some_and(|reply| reply.kind == Kind::Ok);
-                return ok.then_some(Counterexample::NotHolder { release: position });
+                return self.release_in_vain(lock, event, position);
             }
             Model::Semaphore { .. } if permits < active.permits => {
                 state.active[place].permits -= permits;
                 state.taken -= permits;
-                return None;
             }
-            _ if mutated(Mutant::ReplyEnds) && reply().is_some_and(|reply| reply.kind == Kind::Ok) => {}
-            _ if mutated(Mutant::UnknownReleaseKeeps) && reply().is_none_or(|reply| reply.kind == Kind::Info) => {}
-            _ if mutated(Mutant::FailedReleaseKeeps) && reply().is_some_and(|reply| reply.kind == Kind::Fail) => {}
+            _ if mutated(Mutant::ReplyEnds) && outcome() == Kind::Ok => {}
+            _ if mutated(Mutant::UnknownReleaseKeeps) && outcome() == Kind::Info => {}
+            _ if mutated(Mutant::FailedReleaseKeeps) && outcome() == Kind::Fail => {}
             _ if active.depth > 1 => state.active[place].depth -= 1,
             _ => {
-                if awaited && !self.leased {
+                if self.online && event.mate == NONE && !self.leased {
                     state.unanswered.push((event.process, active.got));
                 }
                 state.end(place);
@@ -325,6 +313,14 @@ impl<'a> Sweep<'a> {
             }
         }
         None
+    }
+
+    /// A release of more than its process has: impossible when answered ok, without effect otherwise.
+    fn release_in_vain(&mut self, lock: usize, event: PackedEvent, position: u32) -> Option<Counterexample> {
+        if self.online && event.mate == NONE {
+            self.locks[lock].unanswered.push((event.process, NONE));
+        }
+        (self.outcome(event) == Kind::Ok).then_some(Counterexample::NotHolder { release: position })
     }
 
     /// The answer to a release that was called before its answer was known.

@@ -141,10 +141,6 @@ impl PlannedOperations<RegisterOp> for EventPlan<'_> {
         Some(next)
     }
 
-    fn seen(&self, at: u32) -> Happening {
-        self.happenings[at as usize]
-    }
-
     fn plan(&self, op: u32) -> &OpPlan {
         &self.planned[op as usize].plan
     }

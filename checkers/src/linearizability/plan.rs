@@ -41,9 +41,6 @@ pub(super) trait PlannedOperations<O> {
     /// The call or reply at a place in their order, where there is one.
     fn happening(&mut self, at: u32) -> Option<Happening>;
 
-    /// The same at a place that was looked at before.
-    fn seen(&self, at: u32) -> Happening;
-
     /// What is known of an operation that was called.
     fn plan(&self, op: u32) -> &OpPlan;
 
@@ -73,10 +70,6 @@ pub(super) struct SearchPlan<'a, O> {
 impl<O> PlannedOperations<O> for SearchPlan<'_, O> {
     fn happening(&mut self, at: u32) -> Option<Happening> {
         self.happenings.get(at as usize).copied()
-    }
-
-    fn seen(&self, at: u32) -> Happening {
-        self.happenings[at as usize]
     }
 
     fn plan(&self, op: u32) -> &OpPlan {

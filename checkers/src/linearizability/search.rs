@@ -182,7 +182,7 @@ where
                 Happening::Reply(op) => self.force(op),
             };
             if !forward && !self.backtrack() {
-                let (Happening::Reply(op) | Happening::Call(op)) = self.plan.seen(self.deepest);
+                let (Happening::Reply(op) | Happening::Call(op)) = self.seen(self.deepest);
                 let blocked = self.plan.place(op);
                 return Searched::NoOrder { blocked };
             }
@@ -194,6 +194,11 @@ where
                 }
             }
         }
+    }
+
+    /// The call or reply at a place that was looked at before.
+    fn seen(&mut self, at: u32) -> Happening {
+        self.plan.happening(at).expect("the search has been there")
     }
 
     /// Which budget has ended, if one has.
@@ -244,10 +249,11 @@ where
     /// Tries the next candidate of the topmost frame, dropping frames that have none left.
     fn next_candidate(&mut self) -> bool {
         let Some(frame) = self.frames.last() else { return false };
-        let Happening::Reply(forced) = self.plan.seen(frame.at) else {
+        let (at, cursor) = (frame.at, frame.cursor);
+        let Happening::Reply(forced) = self.seen(at) else {
             return false;
         };
-        if frame.cursor == 0 {
+        if cursor == 0 {
             let own = self.plan.plan(forced).slot;
             self.frames.last_mut().expect("the frame is there").cursor = 1;
             if !self.taken.has(own) && self.take(forced) {
@@ -363,7 +369,7 @@ where
             let (at, state, taken, ordered) = (frame.at, frame.state.clone(), frame.taken, frame.ordered);
             while self.at > at {
                 self.at -= 1;
-                match self.plan.seen(self.at) {
+                match self.seen(self.at) {
                     Happening::Call(op) => self.leave(op),
                     Happening::Reply(op) => self.enter(op),
                 }

@@ -74,9 +74,8 @@ fn unanswered(context: &Context<'_>, late: UnansweredCall) -> Violation {
         "the {what} of `{}` by {who} {ended} {by} after it was due",
         violation.lock
     );
-    violation.show(history, call, format!("call of the {what}"));
     let text = format!("{who} called {what} at {}{wait}.", at(event.time));
-    violation.say(history, text, &[call]);
+    violation.step(history, call, format!("call of the {what}"), text);
     let text = format!(
         "No fault excuses the delay after {}; the limit is {}.",
         at(due_ns),
@@ -120,16 +119,14 @@ fn given_up(context: &Context<'_>, given_up: GivenUpCall) -> Violation {
         violation.lock,
         length(left)
     );
-    violation.show(history, given_up.call, "call of the acquire");
-    violation.show(history, given_up.reply, "its answer");
     let text = format!(
         "{who} called acquire at {}, with a wait of {}.",
         at(call.time),
         length(given_up.wait_ns)
     );
-    violation.say(history, text, &[given_up.call]);
+    violation.step(history, given_up.call, "call of the acquire", text);
     let text = format!("The answer came at {}: `{said}`. No fault was active.", at(reply.time));
-    violation.say(history, text, &[given_up.reply]);
+    violation.step(history, given_up.reply, "its answer", text);
     violation.likely = Some(
         "the acquire does not wait, or ends its wait too early: measure the wait with a monotonic clock from the call, and ask again \
          until it is over"
@@ -177,7 +174,6 @@ fn denied(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, reply: u3
         violation.lock
     );
     violation.show(history, hold.end, "release call");
-    violation.show(history, grant.revoked, "the server removed the grant");
     violation.show(history, reply, "answered `fail`");
     let error = reason(history, answer);
     let text = format!(
@@ -191,7 +187,7 @@ fn denied(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, reply: u3
         "A request removed its grant at {}, before its lease was over, and no fault was active.",
         at(removed_ns)
     );
-    violation.say(history, text, &[grant.revoked]);
+    violation.step(history, grant.revoked, "the server removed the grant", text);
     violation.likely = Some("the library takes the store's answer to the release for a refusal".into());
     violation
 }

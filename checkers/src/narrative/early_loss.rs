@@ -56,9 +56,8 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
         violation.lock
     );
     violation.show(history, hold.call(history), "asked for the lock");
-    violation.show(history, hold.got, "got the lock");
-    let got = at(history.ns(hold.from));
-    violation.say(history, format!("{who} got the lock at {got}."), &[hold.got]);
+    let text = format!("{who} got the lock at {}.", at(history.ns(hold.from)));
+    violation.step(history, hold.got, "got the lock", text);
     if extends {
         say_extension(context, &who, loss.since, &mut violation);
     }
@@ -86,8 +85,7 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
             ),
         ),
     };
-    violation.show(history, end, role);
-    violation.say(history, text, &[end]);
+    violation.step(history, end, role, text);
     violation.likely = Some(likely(context, loss, extends, is_told).to_owned());
     violation.follows = context.root_of(hold.got);
     violation.figure("lasted_ms", loss.lasted_ns as f64 / 1e6);

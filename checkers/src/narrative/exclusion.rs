@@ -73,23 +73,22 @@ fn granted_twice(context: &Context<'_>, double: &DoubleGrant<'_>) -> Violation {
         "the server's own record shows a grant of `{}` to {b} while {a} had it",
         violation.lock
     );
-    violation.show(history, first.got, "got the lock");
-    violation.show(
-        history,
-        double.grant.granted,
-        "the server made another client the owner",
-    );
     if let Some(role) = ending(first) {
         violation.show(history, first.end, role);
     }
     let text = format!("{a} got the lock at {}.", at(history.ns(first.from)));
-    violation.say(history, text, &[first.got]);
+    violation.step(history, first.got, "got the lock", text);
     let text = format!(
         "The server made {b} the owner by {}, and {a} held the lock until {}.",
         at(given_ns),
         at(until_ns)
     );
-    violation.say(history, text, &[double.grant.granted]);
+    violation.step(
+        history,
+        double.grant.granted,
+        "the server made another client the owner",
+        text,
+    );
     let text = format!(
         "{b} got its reply at {}, so the two holds did not overlap.",
         at(history.ns(second.from))

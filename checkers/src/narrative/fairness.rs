@@ -129,19 +129,17 @@ fn out_of_order(context: &Context<'_>, broken: &TokenBreak) -> Violation {
         "ticket {second} of `{}` was served after ticket {first}",
         violation.lock
     );
-    violation.show(history, broken.earlier.position, format!("ticket {first} served"));
-    violation.show(history, broken.later.position, format!("ticket {second} served"));
     let time = |position: u32| at(history.event(position).time);
     let text = format!(
         "Ticket {first} was served no later than {}.",
         time(broken.earlier.position)
     );
-    violation.say(history, text, &[broken.earlier.position]);
+    violation.step(history, broken.earlier.position, format!("ticket {first} served"), text);
     let text = format!(
         "Ticket {second}, which is older, was served at {}.",
         time(broken.later.position)
     );
-    violation.say(history, text, &[broken.later.position]);
+    violation.step(history, broken.later.position, format!("ticket {second} served"), text);
     // The same grants as a break of the tokens themselves.
     violation.follows = Some("HL003-1".to_owned());
     violation

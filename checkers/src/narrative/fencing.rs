@@ -105,9 +105,8 @@ fn token_break(context: &Context<'_>, broken: &TokenBreak) -> Violation {
             .hold
             .map_or("the server's owner".to_owned(), |hold| history.who(hold.process));
         let event = history.event(side.position);
-        violation.show(history, side.position, role);
         let text = format!("{who} got token {} no later than {}.", side.token, at(event.time));
-        violation.say(history, text, &[side.position]);
+        violation.step(history, side.position, role, text);
     }
     if let Some(hold) = broken.later.hold {
         violation.show(history, hold.call(history), "asked");
@@ -182,13 +181,12 @@ fn holder_refused(context: &Context<'_>, lock: usize, write: TokenWrite) -> Viol
     if let Some(hold) = context.holds.around(lock, event.process, history.instant(event.mate)) {
         violation.show(history, hold.got, "got the lock");
     }
-    violation.show(history, position, "its write was refused");
     let text = format!(
         "{} alone held the lock at {}, and its write was refused.",
         history.who(event.process),
         at(event.time)
     );
-    violation.say(history, text, &[position]);
+    violation.step(history, position, "its write was refused", text);
     violation.likely =
         Some("an earlier grant had a larger token: the tokens are not in the order of the grants".into());
     violation

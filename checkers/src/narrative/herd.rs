@@ -149,13 +149,12 @@ fn describe(context: &Context<'_>, hand_over: &HandOver, limit: u64) -> Violatio
         many(waiters, "waiter", "waiters"),
         violation.lock
     );
-    violation.show(history, hand_over.release, "release call");
     let proof = &hand_over.woken[..hand_over.woken.len().min(limit as usize + 1)];
     for position in proof {
         violation.show(history, *position, "woken");
     }
     let text = format!("{} released at {}.", history.who(release.process), at(release.time));
-    violation.say(history, text, &[hand_over.release]);
+    violation.step(history, hand_over.release, "release call", text);
     let text = format!(
         "{} before the next release.",
         many(woken, "waiter was woken", "waiters were woken")

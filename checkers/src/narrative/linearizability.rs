@@ -133,14 +133,13 @@ pub(crate) fn explain(context: &Context<'_>, lock: usize, counterexample: &Count
     if let Counterexample::Overlap { first, second } = counterexample
         && let Some(end) = release_of(history, *first, *second)
     {
-        violation.show(history, end, "release call");
         let event = history.event(end);
         let text = format!(
             "{} called release only at {}.",
             history.who(event.process),
             at(event.time)
         );
-        violation.say(history, text, &[end]);
+        violation.step(history, end, "release call", text);
     }
     if let Counterexample::Overlap { first, second } = counterexample {
         let of = |got: u32| context.holds.by_lock[lock].iter().find(|hold| hold.got == got);

@@ -164,6 +164,12 @@ impl Violation {
         self.because.push(history.because(text, positions));
     }
 
+    /// Adds an event of the history to the proof, and a sentence about it.
+    pub(crate) fn step(&mut self, history: &History, position: u32, role: impl Into<String>, text: String) {
+        self.show(history, position, role);
+        self.say(history, text, &[position]);
+    }
+
     /// Adds a number, by a name with the unit in it.
     pub(crate) fn figure(&mut self, name: &str, value: f64) {
         self.figures.insert(name.to_owned(), value);

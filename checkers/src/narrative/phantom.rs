@@ -91,7 +91,6 @@ fn orphan_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>) -> Violation {
     );
     violation.show(history, orphan.call, "asked for the lock");
     violation.show(history, orphan.reply, "answered fail");
-    violation.show(history, grant.granted, "the server gave the lock");
     let said = history.error(reply).unwrap_or("no reason");
     let text = format!(
         "{who} asked for the lock at {} and was answered fail at {} (`{said}`): the last acquire that the grant can belong to.",
@@ -104,7 +103,7 @@ fn orphan_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>) -> Violation {
         "The server gave the lock to {owner} at {}, and no client held the lock by that grant.",
         at(granted_ns)
     );
-    violation.say(history, text, &[grant.granted]);
+    violation.step(history, grant.granted, "the server gave the lock", text);
     if let Some(session) = orphan.session {
         let text = format!(
             "{owner} is the session that {} got at {}. The client asked again meanwhile and was refused.",
@@ -282,13 +281,11 @@ fn own_release(
         "one release by {who} freed `{}`, which it had taken more than once",
         violation.lock
     );
-    violation.show(history, release, "release call for one of several acquires");
-    violation.show(history, grant.revoked, "removed on request");
     let called_ns = history.event(release).time;
     let text = format!("{who} released it once at {}, and still held it.", at(called_ns));
-    violation.say(history, text, &[release]);
+    violation.step(history, release, "release call for one of several acquires", text);
     let text = format!("The server removed the lock at {}.", at(removed_ns));
-    violation.say(history, text, &[grant.revoked]);
+    violation.step(history, grant.revoked, "removed on request", text);
     violation.likely = Some(EARLY_RELEASE.into());
     violation
 }
@@ -321,11 +318,10 @@ fn never_given(context: &Context<'_>, hold: &LockHold, covering: Option<&ServerG
     );
     match covering {
         Some(grant) => {
-            violation.show(history, grant.granted, "the server's owner at the time");
             let owner = history.name(grant.owner).unwrap_or("another");
             let since = at(grant.granted_ns(history).unwrap_or(from));
             let text = format!("The server shows {owner} as the owner since {since}.");
-            violation.say(history, text, &[grant.granted]);
+            violation.step(history, grant.granted, "the server's owner at the time", text);
         }
         None => {
             let text = format!("The observer saw the lock before and after, and no grant to {who}.");
@@ -340,13 +336,12 @@ fn never_given(context: &Context<'_>, hold: &LockHold, covering: Option<&ServerG
 fn start(context: &Context<'_>, class: &str, hold: &LockHold, at_ns: u64) -> Violation {
     let history = context.history;
     let mut violation = context.violation(class, hold.lock(history), &[hold.process], at_ns);
-    violation.show(history, hold.got, "got the lock");
     let token = in_brackets(hold.token(history).map(|token| format!("token {token}")));
     let text = format!(
         "{} got the lock at {}{token}.",
         history.who(hold.process),
         at(history.ns(hold.from))
     );
-    violation.say(history, text, &[hold.got]);
+    violation.step(history, hold.got, "got the lock", text);
     violation
 }

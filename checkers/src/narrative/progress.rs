@@ -119,8 +119,7 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
             history.who(process),
             at(stuck.to_ns)
         );
-        violation.show(history, call, "asked for the lock");
-        violation.say(history, text, &[call]);
+        violation.step(history, call, "asked for the lock", text);
     }
     let cause = progress::cause(context, stuck);
     let never_ends = never_ends(context, stuck, &cause);

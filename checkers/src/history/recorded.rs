@@ -280,15 +280,13 @@ mod tests {
                 rare: NONE,
                 ..*fields
             };
-            let numbers = (
-                rare.rare.value,
-                rare.rare.expected,
-                rare.rare.wait_ms,
-                rare.rare.late_us,
-                rare.rare.permits,
-                rare.wire,
-            );
-            format!("{nameless:?} {names:?} {numbers:?}")
+            let (cause, error) = (NONE, NONE);
+            let numbers = Rare {
+                cause,
+                error,
+                ..rare.rare
+            };
+            format!("{nameless:?} {names:?} {numbers:?} {:?}", rare.wire)
         });
         (events.collect(), block.fault.is_some())
     }

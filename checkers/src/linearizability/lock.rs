@@ -203,8 +203,7 @@ impl Lock {
             active.told = renumbered.position(active.told);
         }
         if self.places.is_some() {
-            let each = self.active.iter().enumerate();
-            self.places = Some(each.map(|(place, active)| (active.process, place)).collect());
+            self.note_places();
         }
         let both = |(process, position): &mut (u32, u32)| {
             (*process, *position) = (renumbered.process(*process), renumbered.position(*position));
@@ -252,9 +251,13 @@ impl Lock {
         if let Some(places) = &mut self.places {
             places.insert(latest, self.active.len() - 1);
         } else {
-            let each = self.active.iter().enumerate();
-            self.places = Some(each.map(|(place, active)| (active.process, place)).collect());
+            self.note_places();
         }
+    }
+
+    fn note_places(&mut self) {
+        let each = self.active.iter().enumerate();
+        self.places = Some(each.map(|(place, active)| (active.process, place)).collect());
     }
 
     pub(super) fn set_mode(&mut self, place: usize, mode: Mode) {

@@ -19,21 +19,14 @@ pub(crate) fn tell(context: &Context<'_>, of: &Linearization) -> Finding {
         return finding(Property::Hl002, Verdict::Inconclusive, "no operations to order");
     }
     let locks = many(of.decisions.len() as u64, "lock", "locks");
-    let decisions = of.decisions.iter().enumerate();
-    let counterexamples: Vec<(usize, &Counterexample)> = decisions
-        .filter_map(|(lock, decision)| match decision {
-            Decision::Illegal(counterexample) => Some((lock, counterexample)),
-            _ => None,
-        })
-        .collect();
-    let undecided: Vec<&str> = of
-        .decisions
-        .iter()
-        .filter_map(|decision| match decision {
-            Decision::Unknown(reason) => Some(*reason),
-            _ => None,
-        })
-        .collect();
+    let (mut counterexamples, mut undecided) = (Vec::new(), Vec::new());
+    for (lock, decision) in of.decisions.iter().enumerate() {
+        match decision {
+            Decision::Legal => {}
+            Decision::Illegal(counterexample) => counterexamples.push((lock, counterexample)),
+            Decision::Unknown(reason) => undecided.push(*reason),
+        }
+    }
     let mut told = if !counterexamples.is_empty() {
         let each = counterexamples.iter();
         let violations = each.map(|(lock, counterexample)| explain(context, *lock, counterexample));

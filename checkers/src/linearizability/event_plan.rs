@@ -2,7 +2,7 @@
 //!
 //! No two events have one instant, so calls and replies are in the order of the file, and a process has at most one operation in flight.
 
-use super::operations::register_op;
+use super::operations::{answered, register_op};
 use super::order;
 use super::plan::{Happening, NEVER, OpPlan, PlannedOperations};
 use super::register::{Register, RegisterOp};
@@ -108,7 +108,7 @@ impl<'a> EventPlan<'a> {
     fn call(&mut self, position: u32, call: PackedEvent) -> Option<u32> {
         let reply = self.history.reply(call);
         let op = register_op(self.history, self.model, call, reply)?;
-        let crashed = !reply.is_some_and(|reply| matches!(reply.kind, Kind::Ok | Kind::Fail));
+        let crashed = answered(self.history, call).is_none();
         let mut plan = OpPlan::of(self.register.is_observer(&op), self.register.polarity(&op), crashed);
         if !plan.matters() {
             return None;

@@ -126,41 +126,6 @@ where
     P: PlannedOperations<S::Op>,
 {
     fn go_on(&mut self, budget: Budget, clock: Clock) -> Searched {
-        self.run(budget, clock)
-    }
-
-    fn bytes(&self) -> usize {
-        self.failed.bytes() + self.bytes_of_frames() + self.plan.bytes_of_states()
-    }
-}
-
-impl<S, R, P, const W: usize> Search<S, R, P, W>
-where
-    S: SequentialSpec,
-    R: Deref<Target = S>,
-    P: PlannedOperations<S::Op>,
-{
-    fn new(spec: R, plan: P, width: usize) -> Self {
-        Self {
-            at: 0,
-            state: spec.initial(),
-            spec,
-            plan,
-            taken: Mask::EMPTY,
-            slots: vec![NEVER; width],
-            eager: Mask::EMPTY,
-            choice: Mask::EMPTY,
-            crashed: Mask::EMPTY,
-            order: Vec::with_capacity(64),
-            frames: Vec::new(),
-            failed: FailedConfigurations::default(),
-            deepest: 0,
-            configurations: 0,
-            work: 0,
-        }
-    }
-
-    fn run(&mut self, budget: Budget, clock: Clock) -> Searched {
         let started = clock.now_ns();
         loop {
             let Some(happening) = self.plan.happening(self.at) else {
@@ -193,6 +158,37 @@ where
                     return Searched::Unknown { reason, configurations };
                 }
             }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.failed.bytes() + self.bytes_of_frames() + self.plan.bytes_of_states()
+    }
+}
+
+impl<S, R, P, const W: usize> Search<S, R, P, W>
+where
+    S: SequentialSpec,
+    R: Deref<Target = S>,
+    P: PlannedOperations<S::Op>,
+{
+    fn new(spec: R, plan: P, width: usize) -> Self {
+        Self {
+            at: 0,
+            state: spec.initial(),
+            spec,
+            plan,
+            taken: Mask::EMPTY,
+            slots: vec![NEVER; width],
+            eager: Mask::EMPTY,
+            choice: Mask::EMPTY,
+            crashed: Mask::EMPTY,
+            order: Vec::with_capacity(64),
+            frames: Vec::new(),
+            failed: FailedConfigurations::default(),
+            deepest: 0,
+            configurations: 0,
+            work: 0,
         }
     }
 

@@ -107,6 +107,7 @@ struct BlockQueue<R> {
     changed: Condvar,
 }
 
+#[derive(Default)]
 struct BlockQueueState {
     /// What waits to be parsed, with the places of the blocks in the file.
     cut: VecDeque<(u64, LineBlock)>,
@@ -139,15 +140,9 @@ impl BlockQueueState {
     fn of(first: LineBlock, threads: usize) -> Self {
         Self {
             cut: VecDeque::from([(0, first)]),
-            parsed: BTreeMap::new(),
-            used: Vec::new(),
             cuts: 1,
-            taken: 0,
             most: (threads * UNDER_WAY) as u64,
-            is_cutting: false,
-            is_cut: false,
-            error: None,
-            is_over: false,
+            ..Self::default()
         }
     }
 

@@ -123,18 +123,13 @@ pub(crate) fn explain(context: &Context<'_>, lock: usize, counterexample: &Count
         }
     }
     sentences(context, lock, (counterexample, &positions), &mut violation);
-    if let Counterexample::Overlap { first, second } = counterexample
-        && let Some(end) = release_of(history, *first, *second)
-    {
-        let event = history.event(end);
-        let text = format!(
-            "{} called release only at {}.",
-            history.who(event.process),
-            at(event.time)
-        );
-        violation.step(history, end, "release call", text);
-    }
     if let Counterexample::Overlap { first, second } = counterexample {
+        if let Some(end) = release_of(history, *first, *second) {
+            let event = history.event(end);
+            let (who, time) = (history.who(event.process), at(event.time));
+            let text = format!("{who} called release only at {time}.");
+            violation.step(history, end, "release call", text);
+        }
         let of = |got: u32| context.holds.by_lock[lock].iter().find(|hold| hold.got == got);
         if let (Some(first), Some(second)) = (of(*first), of(*second)) {
             let until = history.ns(first.to.min(second.to));

@@ -51,27 +51,25 @@ fn plain(history: &History, all: &Operations<LockOp>, limits: SearchLimits, smal
         Err(Unordered::Blocked(at)) => Some(places[at]),
         _ => None,
     };
+    // Fewer of some places, as long as an operation that fits is blocked among them.
+    let fewer = |places: &[usize], units: &[Vec<usize>], fits: &dyn Fn(usize) -> bool| {
+        let violates = |left: &[usize]| blocked_in(&those(places, left)).is_some_and(fits);
+        those(places, &shrink(places.len(), units, violates))
+    };
     let prefix = prefix(&all.operations, blocked);
-    let units = pairs(all, &prefix);
-    let mut places = those(
-        &prefix,
-        &kept(&prefix, &units, |left| blocked_in(&those(&prefix, left)).is_some()),
-    );
+    let kept = kept(&prefix, &pairs(all, &prefix), |left| {
+        blocked_in(&those(&prefix, left)).is_some()
+    });
+    let mut places = those(&prefix, &kept);
     loop {
         let before = places.len();
         let Some(blocked) = blocked_in(&places) else { break };
         // Of the sort of which there are too many, more never make an order legal: one that is not needed can go alone.
-        let singles = (0..before).filter(|at| takes(all, places[*at]) == takes(all, blocked));
-        let singles: Vec<Vec<usize>> = singles.map(|at| vec![at]).collect();
         let same = |place: usize| takes(all, place) == takes(all, blocked);
-        let kept = shrink(before, &singles, |left| {
-            blocked_in(&those(&places, left)).is_some_and(same)
-        });
-        places = those(&places, &kept);
-        let kept = shrink(places.len(), &pairs(all, &places), |left| {
-            blocked_in(&those(&places, left)).is_some()
-        });
-        places = those(&places, &kept);
+        let singles = (0..before).filter(|at| same(places[*at]));
+        let singles: Vec<Vec<usize>> = singles.map(|at| vec![at]).collect();
+        places = fewer(&places, &singles, &same);
+        places = fewer(&places, &pairs(all, &places), &|_| true);
         if places.len() == before {
             break;
         }

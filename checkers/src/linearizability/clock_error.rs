@@ -8,6 +8,7 @@
 use super::counterexample::Decision;
 use super::decide::{decisions, sweep_in};
 use super::order::{EventOrder, OrderedEvent, Widening};
+use super::replies::permits_of;
 use crate::context::Context;
 use crate::history::names::FastMap;
 use crate::history::{F, History, Mode};
@@ -79,7 +80,7 @@ fn widening(history: &History, model: &Model, error_ns: u64) -> Widening {
          event| {
             let hold = all.entry((lock, event.process)).or_default();
             let counts = widening.instant(history, event, instant);
-            let permits = if many { u64::from(history.permits(event)) } else { 1 };
+            let permits = permits_of(history, model, event);
             let shares = *model == Model::ReadWrite && event.is_call(F::Acquire) && event.mode == Mode::Read;
             if event.is_ok(F::Acquire) {
                 let again = hold.held > 0 && !many && !model.is_reentrant();

@@ -2,8 +2,9 @@
 
 use super::counterexample::Counterexample;
 use super::lock::Active;
+use super::replies::permits_of;
 use crate::history::names::NONE;
-use crate::history::{F, History, OrderBasis, PackedEvent};
+use crate::history::{F, History, OrderBasis};
 use crate::model::Model;
 
 /// The events of one lock, under the model that it was swept by.
@@ -69,7 +70,7 @@ impl CounterexampleFinder<'_> {
             if !own || (history.instant(position), position) >= before {
                 continue;
             }
-            let permits = self.permits(event);
+            let permits = permits_of(history, self.model, event);
             if event.is_ok(F::Acquire) {
                 let positions = vec![position];
                 parts.push(Part { permits, positions });
@@ -78,13 +79,6 @@ impl CounterexampleFinder<'_> {
             }
         }
         parts
-    }
-
-    fn permits(&self, event: PackedEvent) -> u64 {
-        match self.model {
-            Model::Semaphore { .. } => u64::from(self.history.permits(event)),
-            _ => 1,
-        }
     }
 }
 

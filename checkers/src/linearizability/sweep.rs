@@ -13,7 +13,7 @@ use super::finder::CounterexampleFinder;
 use super::lock::{Active, Lock};
 use super::mutant::{Mutant, mutated};
 use super::order::OrderedEvent;
-use super::replies::{denies, fencing_token, found_taken};
+use super::replies::{denies, fencing_token, found_taken, permits_of};
 use crate::history::event::Kind;
 use crate::history::names::NONE;
 use crate::history::{F, History, Mode, PackedEvent};
@@ -131,16 +131,8 @@ impl<'a> Sweep<'a> {
         reply.map_or(Kind::Info, |reply| reply.kind)
     }
 
-    /// The permits that an event takes or gives back; only semaphores have several.
-    pub(super) fn permits(&self, event: PackedEvent) -> u64 {
-        match self.model {
-            Model::Semaphore { .. } => u64::from(self.history.permits(event)),
-            _ => 1,
-        }
-    }
-
     fn got(&mut self, lock: usize, event: PackedEvent, position: u32) -> Option<Counterexample> {
-        let permits = self.permits(event);
+        let permits = permits_of(self.history, self.model, event);
         let state = &mut self.locks[lock];
         if !state.lapsed.is_empty() {
             state.lapsed.remove(&event.process);
@@ -275,7 +267,7 @@ impl<'a> Sweep<'a> {
         let history = self.history;
         let reply = || history.reply(event);
         let outcome = || reply().map_or(Kind::Info, |reply| reply.kind);
-        let permits = self.permits(event);
+        let permits = permits_of(self.history, self.model, event);
         let state = &mut self.locks[lock];
         let Some(place) = state.own(event.process) else {
             if let Some(left) = state.lapsed.get_mut(&event.process).filter(|left| **left >= permits) {

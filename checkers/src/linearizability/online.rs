@@ -177,13 +177,7 @@ impl OnlineSweep {
         }
         self.latest_ns = self.latest_ns.max(instant);
         if changes_something(&self.model, event.f, event.kind, true) && !self.is_known_at_call(event) {
-            self.wait(RankedEvent {
-                instant,
-                rank,
-                position,
-                lock,
-                void: false,
-            });
+            self.wait((instant, rank), position, lock);
         }
         Ok(())
     }
@@ -218,7 +212,7 @@ impl OnlineSweep {
         };
         ended.sort_unstable();
         for (lock, began) in ended {
-            let (instant, rank) = match began {
+            let place = match began {
                 Some((began, rank)) if began >= event.time => {
                     if event.f == F::Lost {
                         make_void(&mut self.queue, began, rank);
@@ -227,21 +221,20 @@ impl OnlineSweep {
                 }
                 _ => (event.time, 0),
             };
-            self.wait(RankedEvent {
-                instant,
-                rank,
-                position,
-                lock,
-                void: false,
-            });
+            self.wait(place, position, lock);
         }
     }
 
-    fn wait(&mut self, mut waiting: RankedEvent) {
-        if waiting.instant < self.passed {
-            self.late += 1;
-            waiting.instant = self.passed;
-        }
+    /// Puts an event into the queue, by its instant and its rank.
+    fn wait(&mut self, (instant, rank): (u64, u64), position: u32, lock: u32) {
+        self.late += u64::from(instant < self.passed);
+        let waiting = RankedEvent {
+            instant: instant.max(self.passed),
+            rank,
+            position,
+            lock,
+            void: false,
+        };
         if self.queue.back().is_none_or(|last| *last < waiting) {
             self.queue.push_back(waiting);
         } else {

@@ -19,26 +19,17 @@ use crate::standstill;
 pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion<'_>) -> Finding {
     let (count, overlaps) = (context.holds.count() as u64, &context.overlaps);
     let holds = many(count, "hold", "holds");
+    let said = |evidence: String| finding(Property::Hl001, decided.verdict, evidence);
     let mut told = match decided.verdict {
-        Verdict::NotApplicable => return finding(Property::Hl001, decided.verdict, "a register has no holders"),
+        Verdict::NotApplicable => return said("a register has no holders".to_owned()),
         Verdict::Inconclusive if !context.excused.is_empty() => {
             let overlaps = many(context.excused.len() as u64, "overlap", "overlaps");
-            let evidence = format!("{overlaps} of {holds} not judged: {}", standstill::REASON);
-            return finding(Property::Hl001, decided.verdict, evidence);
+            return said(format!("{overlaps} of {holds} not judged: {}", standstill::REASON));
         }
-        Verdict::Inconclusive if count > 0 => {
-            let evidence = format!("{holds}, and none lasted");
-            return finding(Property::Hl001, decided.verdict, evidence);
-        }
-        Verdict::Inconclusive => return finding(Property::Hl001, decided.verdict, "no client acquired the lock"),
-        Verdict::Holds => {
-            let none = if context.model.capacity() > 1 {
-                "never more than the permits"
-            } else {
-                "no two overlap"
-            };
-            finding(Property::Hl001, Verdict::Holds, format!("{holds}, {none}"))
-        }
+        Verdict::Inconclusive if count > 0 => return said(format!("{holds}, and none lasted")),
+        Verdict::Inconclusive => return said("no client acquired the lock".to_owned()),
+        Verdict::Holds if context.model.capacity() > 1 => said(format!("{holds}, never more than the permits")),
+        Verdict::Holds => said(format!("{holds}, no two overlap")),
         Verdict::Violated => {
             let conflicts = context.conflicts.iter().zip(&decided.classes);
             let conflicts = conflicts.map(|(conflict, class)| describe(context, conflict, *class));

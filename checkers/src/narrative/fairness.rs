@@ -158,19 +158,14 @@ fn passed_over(context: &Context<'_>, passed: &Passed, bound: u32) -> Violation 
         many(passed.times, "time", "times")
     );
     violation.show(history, served.call, "asked");
-    let mut before: Vec<u32> = Vec::new();
-    for (position, event) in history
-        .events
-        .iter()
-        .enumerate()
-        .take(served.reply as usize)
-        .skip(served.call as usize)
-    {
-        let later = event.is_ok(F::Acquire) && event.mate > served.call;
-        if later && history.lock_number(event) == Some(passed.lock) && before.len() <= bound as usize {
-            before.push(position as u32);
-        }
-    }
+    let (from, to) = (served.call as usize, served.reply as usize);
+    let between = history.events.iter().enumerate().take(to).skip(from);
+    let later = between.filter(|(_, event)| {
+        let is_later = event.is_ok(F::Acquire) && event.mate > served.call;
+        is_later && history.lock_number(*event) == Some(passed.lock)
+    });
+    let shown = later.take((bound as usize).saturating_add(1));
+    let before: Vec<u32> = shown.map(|(position, _)| position as u32).collect();
     for position in &before {
         violation.show(history, *position, "asked later, served first");
     }

@@ -9,16 +9,13 @@ use crate::tickets::TokenBreak;
 /// The finding of HL003.
 pub(crate) fn tell(context: &Context<'_>, decided: &Fencing) -> Finding {
     let tokens = many(decided.tokens, "token", "tokens");
+    let said = |evidence: &str| finding(Property::Hl003, decided.verdict, evidence);
     let mut told = match decided.verdict {
         Verdict::NotApplicable => return without_tokens(decided),
         Verdict::Inconclusive if context.has_acquires() => {
-            return finding(
-                Property::Hl003,
-                decided.verdict,
-                "the contract promises tokens, and no grant had one",
-            );
+            return said("the contract promises tokens, and no grant had one");
         }
-        Verdict::Inconclusive => return finding(Property::Hl003, decided.verdict, "no client acquired the lock"),
+        Verdict::Inconclusive => return said("no client acquired the lock"),
         Verdict::Violated => {
             let breaks = decided.breaks.iter().map(|broken| token_break(context, broken));
             let writes = decided.writes.wrong.iter().map(|write| wrong_write(context, write));
@@ -33,7 +30,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fencing) -> Finding {
                 let stale = many(decided.writes.refused_stale, "stale write was", "stale writes were");
                 evidence.push_str(&format!("; {stale} refused: tokens would protect the data"));
             }
-            finding(Property::Hl003, Verdict::Holds, evidence)
+            said(&evidence)
         }
     };
     told.figure("tokens", decided.tokens as f64);

@@ -115,12 +115,8 @@ fn figures(hand_overs: &[HandOver], limit: u64) -> BTreeMap<String, f64> {
         let most = table.entry(hand_over.waiters).or_default();
         *most = (*most).max(hand_over.counted);
     }
-    for (waiters, woken) in table
-        .iter()
-        .rev()
-        .filter(|(waiters, _)| **waiters > 0)
-        .take(limits::HERD_ROWS)
-    {
+    let rows = table.iter().rev().filter(|(waiters, _)| **waiters > 0);
+    for (waiters, woken) in rows.take(limits::HERD_ROWS) {
         figures.insert(format!("woken_at_{waiters:04}_waiters"), *woken as f64);
     }
     let woken = |hand_over: &HandOver| hand_over.counted as f64;
@@ -128,14 +124,10 @@ fn figures(hand_overs: &[HandOver], limit: u64) -> BTreeMap<String, f64> {
     figures.insert("hand_overs".into(), hand_overs.len() as f64);
     figures.insert("woken_max".into(), hand_overs.iter().map(woken).fold(0.0, f64::max));
     figures.insert("woken".into(), hand_overs.iter().map(woken).sum());
-    figures.insert(
-        "useful".into(),
-        hand_overs.iter().map(|hand_over| hand_over.useful as f64).sum(),
-    );
-    figures.insert(
-        "waiters_max".into(),
-        table.keys().next_back().copied().unwrap_or(0) as f64,
-    );
+    let useful = hand_overs.iter().map(|hand_over| hand_over.useful as f64);
+    figures.insert("useful".into(), useful.sum());
+    let waiters = table.keys().next_back().copied().unwrap_or(0);
+    figures.insert("waiters_max".into(), waiters as f64);
     figures
 }
 

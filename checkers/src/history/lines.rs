@@ -312,25 +312,16 @@ impl LineFields {
     fn event(&self, line: u64, names: &Names) -> Result<EventFields, ReadError> {
         let missing = |field: &str, expected: &str| ReadError::meaning(line, format!("no `{field}`"), expected);
         let process = self.process.ok_or_else(|| missing("process", WHOSE))?;
-        let kind = match self.kind {
-            Some(kind) => kind,
-            None if self.other_kind == NONE => return Err(missing("type", TYPES)),
-            None => {
-                let found = format!("the type `{}`", names.get(self.other_kind));
-                return Err(ReadError::meaning(line, found, TYPES));
-            }
+        let unknown = |field: &str, word: Symbol, expected: &str| match word {
+            NONE => missing(field, expected),
+            word => ReadError::meaning(line, format!("the {field} `{}`", names.get(word)), expected),
         };
+        let kind = self.kind.ok_or_else(|| unknown("type", self.other_kind, TYPES))?;
         let f = match self.f {
-            None if self.other_f == NONE => return Err(missing("f", OPERATIONS)),
-            _ if process == Process::Nemesis => F::Nemesis,
+            Some(_) if process == Process::Nemesis => F::Nemesis,
             Some(f) => f,
-            None => {
-                return Err(ReadError::meaning(
-                    line,
-                    format!("the f `{}`", names.get(self.other_f)),
-                    OPERATIONS,
-                ));
-            }
+            None if process == Process::Nemesis && self.other_f != NONE => F::Nemesis,
+            None => return Err(unknown("f", self.other_f, OPERATIONS)),
         };
         let time = self
             .time

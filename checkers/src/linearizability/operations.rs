@@ -2,7 +2,7 @@
 
 use super::order::{self, EventOrder, OrderedEvent};
 use super::register::RegisterOp;
-use super::replies::{found_taken, is_not_held};
+use super::replies::{found_taken, is_not_held, permits_of};
 use super::spec::Operation;
 use super::specs::LockOp;
 use crate::history::event::Kind;
@@ -340,12 +340,7 @@ impl OperationReader<'_> {
             return;
         }
         if own.depth == 0 {
-            let given_back = if matches!(self.model, Model::Semaphore { .. }) {
-                permits
-            } else {
-                1
-            };
-            let lapsed = own.lapsed.checked_sub(u64::from(given_back));
+            let lapsed = own.lapsed.checked_sub(permits_of(history, self.model, event));
             if kind == Kind::Ok && lapsed.is_none() {
                 let op = LockOp::Release {
                     process: NOBODY,

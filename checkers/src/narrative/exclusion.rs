@@ -167,15 +167,15 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     let (first, second) = (&overlap.first, &overlap.second);
     let (a, b) = history.both(first.process, second.process);
     let token = |hold: &LockHold| in_brackets(hold.token(history).map(|token| format!("token {token}")));
-    let grants = &context.grants;
     let grant = cause::shown_last(context, first, history.ns(overlap.from()));
     let by_the_server = [
         OverlapClass::ToldWithoutGrant,
         OverlapClass::ToldTwice,
         OverlapClass::GrantedTwice,
+        OverlapClass::TooManyPermits,
     ];
     let before = overwritten_before_it_was_told(context, overlap, class);
-    let is_by_the_server = by_the_server.contains(&class) || class == OverlapClass::TooManyPermits;
+    let is_by_the_server = by_the_server.contains(&class);
     let extended = extensions::began_again(history, second);
     let taken = grant.filter(|own| !is_by_the_server && before.is_none() && !extended && !own.is_out_of_sight(history));
     let taken_ns = taken.and_then(|grant| grant.revoked_ns(history));
@@ -184,35 +184,26 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     let mut told = vec![(first_ns, how)];
     told.extend(before);
     if let (Some(grant), Some(ns)) = (taken, taken_ns) {
-        let cause = in_brackets(grant.cause(history));
         let by_release = class == OverlapClass::ForeignRelease;
         let release = by_release.then(|| context.release_of_another(first, ns, limits::OBSERVER_LAG_NS));
-        told.push((
-            ns,
-            match release.flatten().map(|call| (call, history.event(call))) {
-                Some((call, event)) => {
-                    let by = history.who(event.process);
-                    let text = format!(
-                        "The release of {by}, called at {}, removed the lock of {a} at {}, and {a} went on.",
-                        at(event.time),
-                        at(ns)
-                    );
-                    history.because(text, &[call, grant.revoked])
-                }
-                None => {
-                    let text = format!("The server took it from {a} at {}{cause}, and {a} went on.", at(ns));
-                    history.because(text, &[grant.revoked])
-                }
-            },
-        ));
+        let release = release.flatten();
+        let when = at(ns);
+        let text = match release.map(|call| history.event(call)) {
+            Some(event) => {
+                let (by, called) = (history.who(event.process), at(event.time));
+                format!("The release of {by}, called at {called}, removed the lock of {a} at {when}, and {a} went on.")
+            }
+            None => {
+                let cause = in_brackets(grant.cause(history));
+                format!("The server took it from {a} at {when}{cause}, and {a} went on.")
+            }
+        };
+        told.push((ns, history.because(text, &[release.unwrap_or(NONE), grant.revoked])));
     }
-    let got = format!("{b} {} at {}{}.", got(history, second), at(second_ns), token(second));
-    let ungranted = class == OverlapClass::ToldWithoutGrant && grants.of_hold(history, second).is_none();
-    let got = if ungranted {
-        format!("{got} The server shows no grant to it.")
-    } else {
-        got
-    };
+    let mut got = format!("{b} {} at {}{}.", got(history, second), at(second_ns), token(second));
+    if class == OverlapClass::ToldWithoutGrant && context.grants.of_hold(history, second).is_none() {
+        got += " The server shows no grant to it.";
+    }
     told.push((second_ns, history.because(got, &[second.got])));
     told.sort_by_key(|(ns, _)| *ns);
     let mut chain: Vec<Because> = told.into_iter().map(|(_, because)| because).collect();
@@ -252,20 +243,17 @@ fn how_it_got_it(context: &Context<'_>, overlap: &Overlap, (a, token): (&str, &s
         let kept = length(limits::ns(ms));
         format!(", and the schedule kept it working for {kept} as the target of a fault")
     });
-    let got = format!(
+    let mut got = format!(
         "{a} {} at {}{token}{}.",
         got(history, first),
         at(from_ns),
         kept.unwrap_or_default()
     );
     let mut extended = extensions::answered_ok(history, first).filter(|answer| history.event(*answer).time <= until_ns);
-    let got = match extended.by_ref().last() {
-        Some(answer) => format!(
-            "{got} It extended its lease, the last time by {}.",
-            at(history.event(answer).time)
-        ),
-        None => got,
-    };
+    if let Some(answer) = extended.by_ref().last() {
+        let last = at(history.event(answer).time);
+        got += &format!(" It extended its lease, the last time by {last}.");
+    }
     let touched = || context.window_that_touched(history.client_of(first.process), from_ns, until_ns);
     let Some(window) = cause::end_of_lease(context, overlap).or_else(touched) else {
         return history.because(got, &[first.got]);

@@ -27,7 +27,7 @@ pub(crate) type TellFault<'a> = dyn FnMut(&History, u32, &Counterexample) + 'a;
 /// The sweep of a history that grows, in memory of what is in flight.
 #[derive(Debug, Clone)]
 pub(crate) struct OnlineSweep {
-    model: Model,
+    pub model: Model,
     leased: bool,
     builder: HistoryBuilder,
     locks: Vec<Lock>,
@@ -37,14 +37,16 @@ pub(crate) struct OnlineSweep {
     queue: VecDeque<RankedEvent>,
     /// By dense process, the locks that it got: when, and as which event.
     granted: Vec<GrantedLocks>,
-    delay_ns: u64,
+    /// How long after the time that it carries a signal may be written.
+    pub delay_ns: u64,
     /// The latest time of an event that is no signal.
     latest_ns: u64,
     /// One more than the instant up to which all events had their turn.
     passed: u64,
-    /// Events that were not passed over.
-    events: u64,
-    late: u64,
+    /// Events that were taken.
+    pub events: u64,
+    /// Of these, the ones that came later than the delay after their time.
+    pub late: u64,
     /// Events to remember before some are forgotten: the least, and now.
     least: usize,
     limit: usize,
@@ -79,10 +81,6 @@ impl OnlineSweep {
         })
     }
 
-    pub(crate) fn set_delay(&mut self, delay_ns: u64) {
-        self.delay_ns = delay_ns;
-    }
-
     /// The same with less memory, and more to do.
     #[cfg(test)]
     fn with_limit(self, events: usize) -> Self {
@@ -91,20 +89,6 @@ impl OnlineSweep {
             limit: events,
             ..self
         }
-    }
-
-    pub(crate) fn model(&self) -> Model {
-        self.model
-    }
-
-    /// Events that were taken.
-    pub(crate) fn events(&self) -> u64 {
-        self.events
-    }
-
-    /// Events that came later than the delay after their time.
-    pub(crate) fn late(&self) -> u64 {
-        self.late
     }
 
     /// Takes the next event of a lock.

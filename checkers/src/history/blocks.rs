@@ -262,7 +262,7 @@ struct BlockCutter<R> {
 impl<R: Read> BlockCutter<R> {
     /// Fills a block with whole lines, or with everything that is left. At least one byte comes after a block that is not the last.
     fn fill(&mut self, block: &mut LineBlock) -> Result<(), ReadError> {
-        let text = block.text_to_fill();
+        let text = &mut block.text;
         let mut filled = self.rest.len();
         text.resize(text.len().max(filled + BLOCK_BYTES), 0);
         text[..filled].copy_from_slice(&self.rest);

@@ -12,7 +12,8 @@ use super::scan::{Key, ScanError, ScanValue, Scanner};
 /// A block of whole lines and what they say.
 #[derive(Debug, Default)]
 pub(super) struct LineBlock {
-    text: Vec<u8>,
+    /// What [`Self::parse`] reads.
+    pub text: Vec<u8>,
     /// Whether nothing comes after it.
     pub last: bool,
     /// The names of its lines.
@@ -37,11 +38,6 @@ pub(super) struct NemesisText {
 }
 
 impl LineBlock {
-    /// The buffer for the next text, which [`Self::parse`] reads.
-    pub(super) fn text_to_fill(&mut self) -> &mut Vec<u8> {
-        &mut self.text
-    }
-
     /// Reads the lines of the text, up to the first one that is wrong.
     pub(super) fn parse(&mut self) {
         self.events.clear();
@@ -230,7 +226,13 @@ impl LineFields {
             }
             Key::CAUSE => self.rare.cause = self.name("cause", value, names),
             Key::ERROR => self.rare.error = self.name("error", value, names),
-            Key::WIRE => self.wire = value.counts(),
+            Key::WIRE => {
+                // Anything else of that name is not ours.
+                self.wire = match value {
+                    ScanValue::Counts(counts) => Some(*counts),
+                    _ => None,
+                };
+            }
             Key::NODE => self.others.node = value.text().map_or(NONE, |text| names.intern(text)),
             Key::MODE => self.others.mode = self.text("mode", value).map_or(Mode::Write, Mode::parse),
             Key::FENCED => match self.text("fenced", value) {
@@ -242,32 +244,25 @@ impl LineFields {
         }
     }
 
-    fn number(&mut self, field: &'static str, value: &ScanValue<'_>) -> Option<u64> {
-        if let ScanValue::Number(number) = value {
-            return Some(*number);
+    /// What a field says; notes what it should say where that is nothing.
+    fn said<T>(&mut self, said: Option<T>, field: &'static str, expected: &'static str) -> Option<T> {
+        if said.is_none() {
+            self.wrong.get_or_insert((field, expected));
         }
-        self.wrong.get_or_insert((field, NUMBER));
-        None
+        said
+    }
+
+    fn number(&mut self, field: &'static str, value: &ScanValue<'_>) -> Option<u64> {
+        self.said(value.number(), field, NUMBER)
     }
 
     fn small(&mut self, field: &'static str, value: &ScanValue<'_>) -> Option<u32> {
-        let small = if let ScanValue::Number(number) = value {
-            u32::try_from(*number).ok()
-        } else {
-            None
-        };
-        if small.is_none() {
-            self.wrong.get_or_insert((field, SMALL));
-        }
-        small
+        let small = value.number().and_then(|number| u32::try_from(number).ok());
+        self.said(small, field, SMALL)
     }
 
     fn text<'v>(&mut self, field: &'static str, value: &'v ScanValue<'_>) -> Option<&'v str> {
-        let text = value.text();
-        if text.is_none() {
-            self.wrong.get_or_insert((field, TEXT));
-        }
-        text
+        self.said(value.text(), field, TEXT)
     }
 
     fn name(&mut self, field: &'static str, value: &ScanValue<'_>, names: &mut Names) -> Symbol {
@@ -275,18 +270,14 @@ impl LineFields {
     }
 
     fn whose(&mut self, value: &ScanValue<'_>) -> Option<Process> {
-        let process = match value {
-            ScanValue::Number(number) => u32::try_from(*number).ok().map(Process::Client),
-            other => match other.text() {
-                Some("server") => Some(Process::Server),
-                Some("nemesis") => Some(Process::Nemesis),
-                _ => None,
-            },
+        let process = match value.text() {
+            Some("server") => Some(Process::Server),
+            Some("nemesis") => Some(Process::Nemesis),
+            _ => value
+                .number()
+                .and_then(|number| Some(Process::Client(u32::try_from(number).ok()?))),
         };
-        if process.is_none() {
-            self.wrong.get_or_insert(("process", WHOSE));
-        }
-        process
+        self.said(process, "process", WHOSE)
     }
 
     fn set_kind(&mut self, value: &ScanValue<'_>, names: &mut Names) {

@@ -267,7 +267,7 @@ mod tests {
     /// What a block of lines says, with names in place of their numbers, and whether it ends with a fault.
     fn parsed(text: &str) -> (Vec<String>, bool) {
         let mut block = LineBlock::default();
-        block.text_to_fill().extend_from_slice(text.as_bytes());
+        block.text.extend_from_slice(text.as_bytes());
         block.parse();
         let name = |symbol: Symbol| (symbol != NONE).then(|| block.names.get(symbol).to_owned());
         let events = block.events.iter().map(|fields| {

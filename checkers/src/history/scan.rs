@@ -38,12 +38,10 @@ impl ScanValue<'_> {
         }
     }
 
-    /// Four numbers; anything else of that name is not ours.
-    pub(crate) fn counts(&self) -> Option<[u64; 4]> {
-        if let Self::Counts(counts) = self {
-            Some(*counts)
-        } else {
-            None
+    pub(crate) fn number(&self) -> Option<u64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            _ => None,
         }
     }
 }

@@ -92,7 +92,7 @@ impl<'a> EventStream<'a> {
 
     /// Fills the block with the whole lines that are there, waiting for at least one. False at the end of the input.
     fn fill(&mut self) -> Result<bool, ReadError> {
-        let text = self.block.text_to_fill();
+        let text = &mut self.block.text;
         text.clear();
         loop {
             let there = self.input.fill_buf()?;

@@ -10,6 +10,7 @@ use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::grants::ServerGrant;
 use crate::history::RevokeCause;
 use crate::history::event::Kind;
+use crate::history::names::NONE;
 use crate::holds::LockHold;
 use crate::limits;
 use crate::phantom::{OrphanGrant, PhantomGrants, Refusals, WrongGrant};
@@ -205,20 +206,12 @@ fn foreign_release(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, 
     );
     violation.show(history, grant.revoked, "removed on request");
     let cause = grant.cause(history).map(|cause| cause.to_string()).unwrap_or_default();
-    match release {
-        Some(call) => {
-            let (by, called) = (history.who(history.event(call).process), at(history.event(call).time));
-            let text = format!(
-                "The lock of {who} was removed at {} ({cause}), while the release of {by}, called at {called}, was under way.",
-                at(removed_ns)
-            );
-            violation.say(history, text, &[call, grant.revoked]);
-        }
-        None => {
-            let text = format!("The lock of {who} was removed at {} ({cause}).", at(removed_ns));
-            violation.say(history, text, &[grant.revoked]);
-        }
+    let mut text = format!("The lock of {who} was removed at {} ({cause})", at(removed_ns));
+    if let Some(call) = release.map(|call| history.event(call)) {
+        let (by, called) = (history.who(call.process), at(call.time));
+        text += &format!(", while the release of {by}, called at {called}, was under way");
     }
+    violation.say(history, text + ".", &[release.unwrap_or(NONE), grant.revoked]);
     let text = format!(
         "{who} held it until {} and had not released it.",
         at(history.ns(hold.to))

@@ -218,17 +218,8 @@ pub(super) struct OperationReader<'a> {
 }
 
 impl OperationReader<'_> {
-    fn see(
-        &mut self,
-        OrderedEvent {
-            instant,
-            position,
-            lock,
-            void,
-        }: OrderedEvent,
-        event: PackedEvent,
-    ) {
-        let lock = lock as usize;
+    fn see(&mut self, ordered: OrderedEvent, event: PackedEvent) {
+        let (instant, position, lock) = (ordered.instant, ordered.position, ordered.lock as usize);
         if lock >= self.all.len() {
             return;
         }
@@ -237,7 +228,7 @@ impl OperationReader<'_> {
         }
         match (event.f, event.kind) {
             (F::Acquire, Kind::Invoke) => self.acquire(lock, event, instant, position),
-            (F::Acquire, Kind::Ok) if void && !self.model.judges_busy() => self.got_in_vain(lock, event),
+            (F::Acquire, Kind::Ok) if ordered.void && !self.model.judges_busy() => self.got_in_vain(lock, event),
             (F::Acquire, Kind::Ok) => self.got(lock, event, instant, position),
             (F::Release, Kind::Invoke) => self.release(lock, event, instant, position),
             (F::Release, Kind::Fail) => {

@@ -137,22 +137,17 @@ where
     // Half of the memory is that of the search that is on, the other half that of all others.
     let (memory, kept) = (budget.memory / 2, budget.memory / 2 / by_key.len().max(1));
     let mut time = FIRST_ROUND.min(budget.time);
+    let is_open = |found: &Searched| matches!(found, Searched::Unknown { reason: TIME_ENDED, .. });
     loop {
         let mut is_violated = false;
         for ((found, search), (places, _)) in found.iter_mut().zip(&mut searches).zip(by_key.values()) {
-            let goes_on = match found {
-                None => true,
-                Some(Searched::Unknown { reason: TIME_ENDED, .. }) => !is_violated,
-                Some(_) => false,
-            };
-            if goes_on {
+            if found.as_ref().is_none_or(|found| is_open(found) && !is_violated) {
                 let time = if is_violated { Duration::ZERO } else { time };
                 *found = Some(in_places(search.go_on_until(Budget { time, memory }, clock), places));
                 search.keep_within(kept);
                 is_violated |= matches!(found, Some(Searched::NoOrder { .. }));
             }
         }
-        let is_open = |found: &Searched| matches!(found, Searched::Unknown { reason: TIME_ENDED, .. });
         let goes_on = found.iter().flatten().any(is_open);
         if !goes_on || is_violated || time == budget.time {
             drop(searches);

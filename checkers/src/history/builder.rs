@@ -189,15 +189,10 @@ impl HistoryBuilder {
         };
         self.watch_time(fields);
         let failed = (fields.f, fields.kind) == (F::Acquire, Kind::Fail);
-        let disturbed = rare
-            .filter(|_| failed && self.is_disturbed(call))
-            .map(|fields| RareFields {
-                rare: Rare {
-                    disturbed: true,
-                    ..fields.rare
-                },
-                ..*fields
-            });
+        let mut disturbed = rare.filter(|_| failed && self.is_disturbed(call)).copied();
+        if let Some(fields) = &mut disturbed {
+            fields.rare.disturbed = true;
+        }
         self.store(fields, disturbed.as_ref().or(rare), process, (lock, call));
         Ok(())
     }

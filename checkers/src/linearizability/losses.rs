@@ -4,7 +4,6 @@
 use super::mutant::{Mutant, mutated};
 use super::operations::{NOBODY, OperationReader};
 use super::replies::permits_of;
-use super::spec::Operation;
 use super::specs::LockOp;
 use super::sweep::Sweep;
 use crate::history::names::NONE;
@@ -66,13 +65,10 @@ impl OperationReader<'_> {
                 asked.reply = None;
                 (own.got, own.got_at) = (asked.call, event.mate);
             } else if *self.model != Model::ReadWrite || !downgrades {
-                *asked = Operation {
-                    op: LockOp::Release {
-                        process: NOBODY,
-                        permits: 1,
-                    },
-                    reply: None,
-                    ..*asked
+                asked.reply = None;
+                asked.op = LockOp::Release {
+                    process: NOBODY,
+                    permits: 1,
                 };
             }
         }

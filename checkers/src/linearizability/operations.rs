@@ -296,14 +296,10 @@ impl OperationReader<'_> {
             ending.reply = Some(instant.max(ending.call));
         }
         let again = !(*self.model == Model::ReadWrite && own.depth > 0);
-        *own = Own {
-            depth: own.depth + u32::from(again),
-            permits: own.permits + permits,
-            mode: event.mode,
-            lapsed: 0,
-            asked: 0,
-            ..*own
-        };
+        own.depth += u32::from(again);
+        own.permits += permits;
+        own.mode = event.mode;
+        (own.lapsed, own.asked) = (0, 0);
     }
 
     fn release(&mut self, lock: usize, event: PackedEvent, instant: u64, position: u32) {
@@ -322,12 +318,7 @@ impl OperationReader<'_> {
                 Kind::Ok | Kind::Info => self.all[lock].add(op, instant, replied, position),
                 _ => {}
             }
-            *own = Own {
-                depth: 0,
-                permits: 0,
-                lapsed: 0,
-                ..*own
-            };
+            (own.depth, own.permits, own.lapsed) = (0, 0, 0);
             return;
         }
         if own.depth == 0 {
@@ -425,14 +416,8 @@ impl OperationReader<'_> {
             Model::Semaphore { .. } => own.permits,
             _ => u64::from(own.depth),
         };
-        *own = Own {
-            depth: 0,
-            permits: 0,
-            lapsed: if denied == 0 { lapsed } else { 0 },
-            lost: instant + 1,
-            lost_at: position,
-            ending,
-            ..*own
-        };
+        (own.depth, own.permits) = (0, 0);
+        own.lapsed = if denied == 0 { lapsed } else { 0 };
+        (own.lost, own.lost_at, own.ending) = (instant + 1, position, ending);
     }
 }

@@ -48,27 +48,26 @@ fn describe(context: &Context<'_>, late: &LateCall<'_>) -> Violation {
 }
 
 fn unanswered(context: &Context<'_>, late: UnansweredCall) -> Violation {
-    let UnansweredCall {
-        lock,
-        call,
-        reply,
-        due_ns,
-        late_ns,
-        bound_ns,
-    } = late;
-    let history = context.history;
+    let (history, call, reply) = (context.history, late.call, late.reply);
     let event = history.event(call);
     let (who, what) = (history.who(event.process), event.f.name());
-    let mut violation = history.violation("late-answer", lock, &[event.process], event.time);
-    let by = length(late_ns);
+    let mut violation = history.violation("late-answer", late.lock, &[event.process], event.time);
+    let by = length(late.late_ns);
     let wait = match (event.f, history.wait_ms(event)) {
         (F::Acquire, wait_ms) if wait_ms != NONE => format!(", with a wait of {wait_ms} ms"),
         _ => String::new(),
     };
-    let ended = if reply.is_some() {
-        "was answered"
-    } else {
-        "had no answer"
+    let (ended, answered, likely) = match reply.map(|reply| history.event(reply)) {
+        Some(answer) => (
+            "was answered",
+            format!("The answer came at {}{}.", at(answer.time), reason(history, answer)),
+            "the library does not keep its own time limit while it waits for an event, for an answer, or for another call of its process",
+        ),
+        None => (
+            "had no answer",
+            "No answer came before the history ended or the process died.".to_owned(),
+            "the library waits for an event that does not come, and does not keep its own time limit",
+        ),
     };
     violation.summary = format!(
         "the {what} of `{}` by {who} {ended} {by} after it was due",
@@ -78,25 +77,14 @@ fn unanswered(context: &Context<'_>, late: UnansweredCall) -> Violation {
     violation.step(history, call, format!("call of the {what}"), text);
     let text = format!(
         "No fault excuses the delay after {}; the limit is {}.",
-        at(due_ns),
-        length(bound_ns)
+        at(late.due_ns),
+        length(late.bound_ns)
     );
     violation.say(history, text, &[]);
-    let text = match reply {
-        Some(reply) => {
-            violation.show(history, reply, "its answer");
-            let answered = history.event(reply);
-            format!("The answer came at {}{}.", at(answered.time), reason(history, answered))
-        }
-        None => "No answer came before the history ended or the process died.".to_owned(),
-    };
-    violation.say(history, text, reply.as_slice());
-    let likely = match reply {
-        None => "the library waits for an event that does not come, and does not keep its own time limit",
-        Some(_) => {
-            "the library does not keep its own time limit while it waits for an event, for an answer, or for another call of its process"
-        }
-    };
+    if let Some(reply) = reply {
+        violation.show(history, reply, "its answer");
+    }
+    violation.say(history, answered, reply.as_slice());
     violation.likely = Some(likely.into());
     violation
 }

@@ -42,9 +42,9 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
     let history = context.history;
     let hold = loss.hold;
     let who = history.who(hold.process);
-    let (class, end) = match loss.grant {
-        Some(grant) => ("ran-out-early", grant.revoked),
-        None => ("given-up-early", hold.end),
+    let (class, end, role) = match loss.grant {
+        Some(grant) => ("ran-out-early", grant.revoked, "the server let it run out"),
+        None => ("given-up-early", hold.end, "told that it lost the lock"),
     };
     let ended_ns = history.event(end).time;
     let mut violation = history.violation(class, hold.lock(history), &[hold.process], ended_ns);
@@ -62,30 +62,13 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
         say_extension(context, &who, loss.since, &mut violation);
     }
     let is_told = history.event(end).mate != NONE;
-    let (role, text) = match loss.grant {
-        Some(_) => (
-            "the server let it run out",
-            format!(
-                "The server let it run out by {}, and no fault affected {who}.",
-                at(ended_ns)
-            ),
-        ),
-        None if is_told => (
-            "told that it lost the lock",
-            format!(
-                "Its next call to extend it was answered `not held` at {}, and no fault affected {who}.",
-                at(ended_ns)
-            ),
-        ),
-        None => (
-            "told that it lost the lock",
-            format!(
-                "Its library gave it up at {}, and no fault affected {who}.",
-                at(ended_ns)
-            ),
-        ),
+    let ended = at(ended_ns);
+    let what = match loss.grant {
+        Some(_) => format!("The server let it run out by {ended}"),
+        None if is_told => format!("Its next call to extend it was answered `not held` at {ended}"),
+        None => format!("Its library gave it up at {ended}"),
     };
-    violation.step(history, end, role, text);
+    violation.step(history, end, role, format!("{what}, and no fault affected {who}."));
     violation.likely = Some(likely(context, loss, extends, is_told).to_owned());
     violation.follows = context.root_of(hold.got);
     violation.figure("lasted_ms", loss.lasted_ns as f64 / 1e6);

@@ -69,17 +69,12 @@ fn unanswered(context: &Context<'_>, late: UnansweredCall) -> Violation {
             "the library waits for an event that does not come, and does not keep its own time limit",
         ),
     };
-    violation.summary = format!(
-        "the {what} of `{}` by {who} {ended} {by} after it was due",
-        violation.lock
-    );
+    let lock = &violation.lock;
+    violation.summary = format!("the {what} of `{lock}` by {who} {ended} {by} after it was due");
     let text = format!("{who} called {what} at {}{wait}.", at(event.time));
     violation.step(history, call, format!("call of the {what}"), text);
-    let text = format!(
-        "No fault excuses the delay after {}; the limit is {}.",
-        at(late.due_ns),
-        length(late.bound_ns)
-    );
+    let (due, limit) = (at(late.due_ns), length(late.bound_ns));
+    let text = format!("No fault excuses the delay after {due}; the limit is {limit}.");
     violation.say(history, text, &[]);
     if let Some(reply) = reply {
         violation.show(history, reply, "its answer");
@@ -107,11 +102,8 @@ fn given_up(context: &Context<'_>, given_up: GivenUpCall) -> Violation {
         violation.lock,
         length(left)
     );
-    let text = format!(
-        "{who} called acquire at {}, with a wait of {}.",
-        at(call.time),
-        length(given_up.wait_ns)
-    );
+    let (called, wait) = (at(call.time), length(given_up.wait_ns));
+    let text = format!("{who} called acquire at {called}, with a wait of {wait}.");
     violation.step(history, given_up.call, "call of the acquire", text);
     let text = format!("The answer came at {}: `{said}`. No fault was active.", at(reply.time));
     violation.step(history, given_up.reply, "its answer", text);
@@ -130,10 +122,8 @@ fn grant_stays(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, repl
     let replied_ns = history.event(reply).time;
     let mut violation = history.violation("grant-stays", hold.lock(history), &[hold.process], replied_ns);
     let stays = length(stays_ns);
-    violation.summary = format!(
-        "the release of `{}` by {who} was answered ok, and its grant stayed for {stays}",
-        violation.lock
-    );
+    let lock = &violation.lock;
+    violation.summary = format!("the release of `{lock}` by {who} was answered ok, and its grant stayed for {stays}");
     violation.show(history, hold.end, "release call");
     violation.show(history, reply, "answered ok");
     let text = format!("The release of {who} was answered ok at {}.", at(replied_ns));
@@ -157,24 +147,17 @@ fn denied(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, reply: u3
     let who = history.who(hold.process);
     let answer = history.event(reply);
     let mut violation = history.violation("denied-release", hold.lock(history), &[hold.process], answer.time);
-    violation.summary = format!(
-        "the release of `{}` by {who} was answered `fail`, although it had freed the lock",
-        violation.lock
-    );
+    let lock = &violation.lock;
+    violation.summary = format!("the release of `{lock}` by {who} was answered `fail`, although it had freed the lock");
     violation.show(history, hold.end, "release call");
     violation.show(history, reply, "answered `fail`");
     let error = reason(history, answer);
-    let text = format!(
-        "The release of {who}, called at {}, was answered `fail` at {}{error}.",
-        at(history.event(hold.end).time),
-        at(answer.time)
-    );
+    let (called, answered) = (at(history.event(hold.end).time), at(answer.time));
+    let text = format!("The release of {who}, called at {called}, was answered `fail` at {answered}{error}.");
     violation.say(history, text, &[hold.end, reply]);
     let removed_ns = grant.revoked_ns(history).unwrap_or(answer.time);
-    let text = format!(
-        "A request removed its grant at {}, before its lease was over, and no fault was active.",
-        at(removed_ns)
-    );
+    let when = at(removed_ns);
+    let text = format!("A request removed its grant at {when}, before its lease was over, and no fault was active.");
     violation.step(history, grant.revoked, "the server removed the grant", text);
     violation.likely = Some("the library takes the store's answer to the release for a refusal".into());
     violation

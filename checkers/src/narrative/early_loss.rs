@@ -51,10 +51,8 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
     let (lasted, lease) = (length(loss.lasted_ns), length(context.lease_ns));
     let extends = loss.since != hold.call(history);
     let call = if extends { "call to extend it" } else { "acquire call" };
-    violation.summary = format!(
-        "{who} lost `{}` {lasted} after its {call}, with a lease of {lease}",
-        violation.lock
-    );
+    let lock = &violation.lock;
+    violation.summary = format!("{who} lost `{lock}` {lasted} after its {call}, with a lease of {lease}");
     violation.show(history, hold.call(history), "asked for the lock");
     let text = format!("{who} got the lock at {}.", at(history.ns(hold.from)));
     violation.step(history, hold.got, "got the lock", text);

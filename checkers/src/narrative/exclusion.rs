@@ -60,30 +60,23 @@ fn granted_twice(context: &Context<'_>, double: &DoubleGrant<'_>) -> Violation {
     let mut violation = context.violation(class.name(), lock, &[first.process, second.process], given_ns);
     violation.overlap_ns = Some((given_ns, until_ns));
     let (a, b) = history.both(first.process, second.process);
-    violation.summary = format!(
-        "the server's own record shows a grant of `{}` to {b} while {a} had it",
-        violation.lock
-    );
+    let lock = &violation.lock;
+    violation.summary = format!("the server's own record shows a grant of `{lock}` to {b} while {a} had it");
     if let Some(role) = ending(first) {
         violation.show(history, first.end, role);
     }
     let text = format!("{a} got the lock at {}.", at(history.ns(first.from)));
     violation.step(history, first.got, "got the lock", text);
-    let text = format!(
-        "The server made {b} the owner by {}, and {a} held the lock until {}.",
-        at(given_ns),
-        at(until_ns)
-    );
+    let (given, until) = (at(given_ns), at(until_ns));
+    let text = format!("The server made {b} the owner by {given}, and {a} held the lock until {until}.");
     violation.step(
         history,
         double.grant.granted,
         "the server made another client the owner",
         text,
     );
-    let text = format!(
-        "{b} got its reply at {}, so the two holds did not overlap.",
-        at(history.ns(second.from))
-    );
+    let when = at(history.ns(second.from));
+    let text = format!("{b} got its reply at {when}, so the two holds did not overlap.");
     violation.say(history, text, &[second.got]);
     violation.likely = Some(likely_of(class).to_owned());
     violation

@@ -125,20 +125,14 @@ fn out_of_order(context: &Context<'_>, broken: &TokenBreak) -> Violation {
     let at_ns = history.event(broken.later.position).time;
     let mut violation = context.violation("out-of-ticket-order", broken.lock, &processes, at_ns);
     let (first, second) = (broken.earlier.token, broken.later.token);
-    violation.summary = format!(
-        "ticket {second} of `{}` was served after ticket {first}",
-        violation.lock
-    );
+    let lock = &violation.lock;
+    violation.summary = format!("ticket {second} of `{lock}` was served after ticket {first}");
     let time = |position: u32| at(history.event(position).time);
-    let text = format!(
-        "Ticket {first} was served no later than {}.",
-        time(broken.earlier.position)
-    );
+    let when = time(broken.earlier.position);
+    let text = format!("Ticket {first} was served no later than {when}.");
     violation.step(history, broken.earlier.position, format!("ticket {first} served"), text);
-    let text = format!(
-        "Ticket {second}, which is older, was served at {}.",
-        time(broken.later.position)
-    );
+    let when = time(broken.later.position);
+    let text = format!("Ticket {second}, which is older, was served at {when}.");
     violation.step(history, broken.later.position, format!("ticket {second} served"), text);
     // The same grants as a break of the tokens themselves.
     violation.follows = Some("HL003-1".to_owned());

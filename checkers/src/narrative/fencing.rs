@@ -83,16 +83,10 @@ fn token_break(context: &Context<'_>, broken: &TokenBreak) -> Violation {
         &processes,
         at_ns,
     );
-    violation.summary = if again {
-        format!(
-            "token {} of `{}` was given out twice",
-            broken.later.token, violation.lock
-        )
-    } else {
-        format!(
-            "token {} of `{}` came after token {}",
-            broken.later.token, violation.lock, broken.earlier.token
-        )
+    let (lock, token, before) = (&violation.lock, broken.later.token, broken.earlier.token);
+    violation.summary = match again {
+        true => format!("token {token} of `{lock}` was given out twice"),
+        false => format!("token {token} of `{lock}` came after token {before}"),
     };
     for (side, role) in [
         (&broken.earlier, "got the larger token"),
@@ -153,18 +147,11 @@ fn stale_accepted(context: &Context<'_>, lock: usize, stale: TokenWrite, newer: 
     for TokenWrite { position, token } in [newer, stale] {
         violation.show(history, position, format!("write with token {token} accepted"));
     }
-    let text = format!(
-        "Token {} was accepted by {}.",
-        newer.token,
-        at(history.event(newer.position).time)
-    );
+    let accepted = at(history.event(newer.position).time);
+    let text = format!("Token {} was accepted by {accepted}.", newer.token);
     violation.say(history, text, &[newer.position]);
-    let text = format!(
-        "{} wrote with token {} at {}.",
-        history.who(event.process),
-        stale.token,
-        at(event.time)
-    );
+    let (who, wrote) = (history.who(event.process), at(event.time));
+    let text = format!("{who} wrote with token {} at {wrote}.", stale.token);
     violation.say(history, text, &[stale.position]);
     violation
 }
@@ -178,11 +165,8 @@ fn holder_refused(context: &Context<'_>, lock: usize, write: TokenWrite) -> Viol
     if let Some(hold) = context.holds.around(lock, event.process, history.instant(event.mate)) {
         violation.show(history, hold.got, "got the lock");
     }
-    let text = format!(
-        "{} alone held the lock at {}, and its write was refused.",
-        history.who(event.process),
-        at(event.time)
-    );
+    let (who, wrote) = (history.who(event.process), at(event.time));
+    let text = format!("{who} alone held the lock at {wrote}, and its write was refused.");
     violation.step(history, position, "its write was refused", text);
     violation.likely =
         Some("an earlier grant had a larger token: the tokens are not in the order of the grants".into());

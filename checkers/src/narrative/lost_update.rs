@@ -81,10 +81,8 @@ fn lost(context: &Context<'_>, lock: usize, victim: &Increment, culprit: &Increm
     }
     let text = format!("{a} wrote {} at {}.", victim.value, at(time(victim.write)));
     violation.step(history, victim.write, format!("wrote {}", victim.value), text);
-    let text = format!(
-        "{b} wrote {value} at {}, from its earlier read.",
-        at(time(culprit.write))
-    );
+    let when = at(time(culprit.write));
+    let text = format!("{b} wrote {value} at {when}, from its earlier read.");
     violation.step(history, culprit.write, format!("wrote {value}"), text);
     violation.follows = context.root_of(victim.got).or_else(|| context.root_of(culprit.got));
     violation
@@ -96,10 +94,8 @@ fn inside(context: &Context<'_>, lock: usize, reader: InnerReader, increment: &I
     let (a, b) = history.both(increment.process, process);
     let time = |position: u32| history.event(position).time;
     let mut violation = context.violation("two-inside", lock, &[increment.process, process], time(read));
-    violation.summary = format!(
-        "{b} read the register of `{}` during the increment of {a}",
-        violation.lock
-    );
+    let lock = &violation.lock;
+    violation.summary = format!("{b} read the register of `{lock}` during the increment of {a}");
     violation.show(history, increment.write, format!("wrote {}", increment.value));
     let text = format!("{a} read the register at {}.", at(time(increment.read)));
     violation.step(history, increment.read, "read the register", text);

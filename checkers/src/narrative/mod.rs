@@ -188,10 +188,8 @@ pub(crate) fn stands_up_to(context: &Context<'_>, violation: &mut Violation, ove
     if context.clock_error_ns > 0 {
         let up_to_ns = overlap_ns.saturating_sub(1) / 2;
         violation.figure("clock_error_ms", up_to_ns as f64 / 1e6);
-        let text = format!(
-            "The violation is certain while no timestamp is wrong by more than {}.",
-            length(up_to_ns)
-        );
+        let error = length(up_to_ns);
+        let text = format!("The violation is certain while no timestamp is wrong by more than {error}.");
         violation.say(context.history, text, &[]);
     }
 }

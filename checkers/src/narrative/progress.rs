@@ -113,12 +113,8 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
     }
     violation.say(history, text, &positions);
     if let Some(Wait { process, call, .. }) = stuck.waiter {
-        let asked = at(history.event(call).time);
-        let text = format!(
-            "{} asked for the lock at {asked}, and no client had got it by {}.",
-            history.who(process),
-            at(stuck.to_ns)
-        );
+        let (who, asked, last) = (history.who(process), at(history.event(call).time), at(stuck.to_ns));
+        let text = format!("{who} asked for the lock at {asked}, and no client had got it by {last}.");
         violation.step(history, call, "asked for the lock", text);
     }
     let cause = progress::cause(context, stuck);

@@ -40,10 +40,8 @@ fn describe(context: &Context<'_>, silence: &Silence<'_>) -> Violation {
     let who = history.who(hold.process);
     let mut violation = context.violation("silent-loss", hold.lock(history), &[hold.process], silence.since_ns);
     let silent = length(silence.length_ns());
-    violation.summary = format!(
-        "{who} lost `{}`, and was not told for at least {silent}",
-        violation.lock
-    );
+    let lock = &violation.lock;
+    violation.summary = format!("{who} lost `{lock}`, and was not told for at least {silent}");
     let text = format!("{who} got the lock at {}.", at(history.ns(hold.from)));
     violation.step(history, hold.got, "got the lock", text);
     let cause = in_brackets(grant.cause(history));

@@ -68,24 +68,24 @@ impl Monitor {
     /// nobody says. A violation is told after that time, and the events of that time are remembered.
     #[must_use]
     pub fn with_signal_delay(mut self, delay: Duration) -> Self {
-        self.sweep.set_delay(nanoseconds(delay));
+        self.sweep.delay_ns = nanoseconds(delay);
         self
     }
 
     /// The model that it decides by.
     pub fn model(&self) -> Model {
-        self.sweep.model()
+        self.sweep.model
     }
 
     /// Calls, answers and signals of holders so far.
     pub fn events(&self) -> u64 {
-        self.sweep.events()
+        self.sweep.events
     }
 
     /// Lines that were written later than the delay after their time: they count as of the earliest time that is still
     /// open. Where there are any, the finished history may be judged otherwise.
     pub fn late(&self) -> u64 {
-        self.sweep.late()
+        self.sweep.late
     }
 
     /// Takes the next event, and answers with a violation that is certain now, of an event at least the delay ago. Each lock is
@@ -96,7 +96,7 @@ impl Monitor {
     pub fn push(&mut self, entry: &Entry<'_>) -> Result<Option<Box<Violation>>, FormError> {
         let of_lock = matches!(entry.f, F::Acquire | F::Release | F::Extend | F::Lost | F::Died);
         if of_lock && matches!(entry.process, Process::Client(_)) {
-            let model = self.sweep.model();
+            let model = self.sweep.model;
             let tell =
                 &mut |history: &History, lock: u32, fault: &Counterexample| self.told.add(history, model, lock, fault);
             self.sweep.push(entry, tell)?;
@@ -109,7 +109,7 @@ impl Monitor {
 
     /// Says that time has gone on, where no event says so; answers as [`Self::push`].
     pub fn advance(&mut self, time_ns: u64) -> Option<Box<Violation>> {
-        let model = self.sweep.model();
+        let model = self.sweep.model;
         let tell =
             &mut |history: &History, lock: u32, fault: &Counterexample| self.told.add(history, model, lock, fault);
         self.sweep.advance(time_ns, tell);
@@ -119,7 +119,7 @@ impl Monitor {
     /// Ends the history, and answers with all violations that were not told yet.
     pub fn finish(self) -> Vec<Violation> {
         let Self { sweep, mut told } = self;
-        let model = sweep.model();
+        let model = sweep.model;
         sweep.finish(&mut |history: &History, lock: u32, fault: &Counterexample| told.add(history, model, lock, fault));
         told.violations.into_iter().map(|violation| *violation).collect()
     }

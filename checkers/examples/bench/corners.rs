@@ -1,13 +1,11 @@
 //! Corners that could cost more than time in proportion: each at two sizes, the second ten times the first.
 
-use std::process::Command;
-
 use harness_checkers::history::event::{Header, Kind, Process};
 use harness_checkers::linearizability::decide;
 use harness_checkers::{Budget, Clock, Entry, F, History, HistoryBuilder, Mode, Model, Options, check};
 
 use super::files::processor_seconds;
-use super::peak_kib;
+use super::{by_another_process, peak_kib};
 
 /// Operations of the smaller size.
 const FEW: u64 = 100_000;
@@ -23,28 +21,27 @@ struct Lines {
 }
 
 impl Lines {
-    fn say(&mut self, process: u64, kind: Kind, f: F, change: impl FnOnce(&mut Entry<'_>)) {
+    fn add<'a>(&mut self, process: Process, kind: Kind, f: F, change: impl FnOnce(&mut Entry<'a>)) {
         self.index += 1;
         let time = (self.index * self.step).div_ceil(self.grain) * self.grain;
-        let mut entry = Entry::new(self.index, time, Process::Client(process as u32), kind, f);
-        entry.lock = Some("l0");
+        let mut entry = Entry::new(self.index, time, process, kind, f);
         change(&mut entry);
-        self.push(&entry);
+        self.builder.push(&entry).expect("a corner is well formed");
+    }
+
+    fn say(&mut self, process: u64, kind: Kind, f: F, change: impl FnOnce(&mut Entry<'_>)) {
+        self.add(Process::Client(process as u32), kind, f, |entry| {
+            entry.lock = Some("l0");
+            change(entry);
+        });
     }
 
     /// A line about one of many locks, or about none.
     fn of(&mut self, process: u64, kind: Kind, f: F, lock: Option<u64>) {
-        self.index += 1;
         let name = lock.map(|lock| format!("l{lock}"));
-        let mut entry = Entry::new(
-            self.index,
-            self.index * self.step,
-            Process::Client(process as u32),
-            kind,
-            f,
-        );
-        entry.lock = name.as_deref();
-        self.push(&entry);
+        self.add(Process::Client(process as u32), kind, f, |entry| {
+            entry.lock = name.as_deref();
+        });
     }
 
     fn op_of(&mut self, process: u64, f: F, lock: u64) {
@@ -54,35 +51,28 @@ impl Lines {
 
     /// A line of the server: a grant, or its end.
     fn server(&mut self, f: F, process: u64) {
-        self.index += 1;
         let owner = process.to_string();
-        let mut entry = Entry::new(self.index, self.index * self.step, Process::Server, Kind::Signal, f);
-        (entry.lock, entry.owner, entry.token) = (Some("l0"), Some(owner.as_str()), Some(process + 1));
-        entry.cause = (f == F::Revoked).then_some("released");
-        self.push(&entry);
+        self.add(Process::Server, Kind::Signal, f, |entry| {
+            (entry.lock, entry.owner, entry.token) = (Some("l0"), Some(owner.as_str()), Some(process + 1));
+            entry.cause = (f == F::Revoked).then_some("released");
+        });
     }
 
     /// A line of the nemesis.
     fn nemesis(&mut self, name: &str, raw: &str) {
-        self.index += 1;
-        let mut entry = Entry::new(
-            self.index,
-            self.index * self.step,
-            Process::Nemesis,
-            Kind::Info,
-            F::Nemesis,
-        );
-        (entry.name, entry.raw) = (Some(name), Some(raw));
-        self.push(&entry);
-    }
-
-    fn push(&mut self, entry: &Entry<'_>) {
-        self.builder.push(entry).expect("a corner is well formed");
+        self.add(Process::Nemesis, Kind::Info, F::Nemesis, |entry| {
+            (entry.name, entry.raw) = (Some(name), Some(raw));
+        });
     }
 
     fn op(&mut self, process: u64, f: F) {
         self.say(process, Kind::Invoke, f, |_| {});
         self.say(process, Kind::Ok, f, |_| {});
+    }
+
+    /// Each of these processes asks for the lock.
+    fn asked_by(&mut self, processes: u64) {
+        (0..processes).for_each(|process| self.say(process, Kind::Invoke, F::Acquire, |_| {}));
     }
 }
 
@@ -153,9 +143,7 @@ fn losses_of_all(lines: &mut Lines, operations: u64) {
 
 /// All ask first, and are served one after the other.
 fn waiters(lines: &mut Lines, operations: u64) {
-    for process in 0..operations / 2 {
-        lines.say(process, Kind::Invoke, F::Acquire, |_| {});
-    }
+    lines.asked_by(operations / 2);
     for process in 0..operations / 2 {
         lines.say(process, Kind::Ok, F::Acquire, |_| {});
         lines.op(process, F::Release);
@@ -164,9 +152,7 @@ fn waiters(lines: &mut Lines, operations: u64) {
 
 /// Waiters of whom each is granted the lock by a server that says so, while all others wait.
 fn told(lines: &mut Lines, operations: u64) {
-    for process in 0..operations / 2 {
-        lines.say(process, Kind::Invoke, F::Acquire, |_| {});
-    }
+    lines.asked_by(operations / 2);
     for process in 0..operations / 2 {
         lines.server(F::Granted, process);
         lines.say(process, Kind::Ok, F::Acquire, |entry| entry.token = Some(process + 1));
@@ -177,9 +163,7 @@ fn told(lines: &mut Lines, operations: u64) {
 }
 
 fn woken(lines: &mut Lines, operations: u64) {
-    for process in 0..operations / 2 {
-        lines.say(process, Kind::Invoke, F::Acquire, |_| {});
-    }
+    lines.asked_by(operations / 2);
     for process in 0..operations / 2 {
         lines.say(process, Kind::Signal, F::Woken, |_| {});
         lines.say(process, Kind::Ok, F::Acquire, |_| {});
@@ -188,9 +172,7 @@ fn woken(lines: &mut Lines, operations: u64) {
 }
 
 fn last_first(lines: &mut Lines, operations: u64) {
-    for process in 0..operations / 2 {
-        lines.say(process, Kind::Invoke, F::Acquire, |_| {});
-    }
+    lines.asked_by(operations / 2);
     for (turn, process) in (0..operations / 2).rev().enumerate() {
         lines.say(process, Kind::Ok, F::Acquire, |entry| entry.token = Some(turn as u64));
         lines.op(process, F::Release);
@@ -301,11 +283,8 @@ fn register(lines: &mut Lines, operations: u64) {
 }
 
 fn history(corner: &Corner, operations: u64) -> History {
-    let header = format!(r#"{{"format":"harness-history","version":1,"model":"{}"}}"#, corner.1);
-    let header: Header = serde_json::from_str(&header).expect("a header");
-    let builder = HistoryBuilder::new(header);
     let mut lines = Lines {
-        builder,
+        builder: HistoryBuilder::new(Header::default().with_model(corner.1)),
         index: 0,
         step: 1_000,
         grain: corner.2,
@@ -353,14 +332,8 @@ pub fn table() {
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     for (number, (what, model, ..)) in CORNERS.iter().enumerate() {
-        let exe = std::env::current_exe().expect("this program has a path");
         let measured = |operations: u64| {
-            let arguments = ["corner".to_owned(), number.to_string(), operations.to_string()];
-            let output = Command::new(&exe)
-                .args(arguments)
-                .output()
-                .expect("a corner can be run");
-            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let text = by_another_process(&["corner", &number.to_string(), &operations.to_string()]);
             let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
             <[f64; 3]>::try_from(numbers).unwrap_or([f64::NAN; 3])
         };

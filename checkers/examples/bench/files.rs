@@ -3,13 +3,12 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
 use std::time::Instant;
 
 use harness_checkers::history::event::Kind;
 use harness_checkers::{F, History, Model, Options, ReadOptions, check, write_edn};
 
-use super::{Case, generate, peak_kib};
+use super::{Case, by_another_process, generate, peak_kib};
 
 /// From a file to the verdict: all properties. Limits: 1.2 s on two processors and 300 MB.
 pub fn read_table() {
@@ -17,20 +16,12 @@ pub fn read_table() {
     println!("| --- | --- | --- | --- | --- | --- |");
     let exe = std::env::current_exe().expect("this program has a path");
     let folder = exe.parent().expect("a program is in a folder");
-    let endings: &[&str] = if cfg!(feature = "zstd") {
-        &["jsonl", "jsonl.zst"]
-    } else {
-        &["jsonl"]
-    };
-    for ending in endings {
+    let compressed = cfg!(feature = "zstd").then_some("jsonl.zst");
+    for ending in ["jsonl"].into_iter().chain(compressed) {
         let path = folder.join(format!("bench-history.{ending}"));
         let name = path.to_string_lossy().into_owned();
         write(&["5000000".to_owned(), name.clone()]);
-        let output = Command::new(&exe)
-            .args(["read", &name])
-            .output()
-            .expect("it can be run");
-        let told = String::from_utf8_lossy(&output.stdout);
+        let told = by_another_process(&["read", &name]);
         println!("| {ending} | {} |", told.lines().next().unwrap_or_default());
         std::fs::remove_file(&path).expect("the file can be removed");
     }
@@ -40,13 +31,10 @@ pub fn read_table() {
 pub fn write(arguments: &[String]) {
     let operations = arguments[0].parse().expect("a number of operations");
     let case = Case {
-        how: String::new(),
-        model: String::new(),
         operations,
         clients: 20,
         locks: 4,
-        unknown: 0,
-        planted: false,
+        ..Case::default()
     };
     let mut text = String::from(
         "{\"format\":\"harness-history\",\"version\":1,\"run\":\"bench\",\"model\":\"mutex\",\"locks\":[\"l0\",\"l1\",\"l2\",\"l3\"],\

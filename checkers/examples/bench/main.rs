@@ -23,10 +23,10 @@ use harness_checkers::linearizability::{self, LockOp, OneOwner, Operation, Regis
 use harness_checkers::{Budget, Clock, Entry, F, History, HistoryBuilder, Mode, Model, Options, check};
 
 /// What a row of the table is about.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Default)]
 struct Case {
-    how: String,
-    model: String,
+    how: &'static str,
+    model: &'static str,
     operations: u64,
     clients: u32,
     locks: u32,
@@ -87,17 +87,8 @@ fn table() {
         "| how | model | operations | clients | locks | unknown | planted | verdict | time | events/s | peak over the history |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
-    for (how, model, operations, clients, locks, unknown, planted) in ROWS {
-        let exe = std::env::current_exe().expect("this program has a path");
-        let numbers =
-            [operations, clients.into(), locks.into(), unknown, planted.into()].map(|number| number.to_string());
-        let output = Command::new(exe)
-            .args(["row", how, model])
-            .args(numbers)
-            .output()
-            .expect("a row can be run");
-        print!("{}", String::from_utf8_lossy(&output.stdout));
-        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    for number in 0..ROWS.len() {
+        print!("{}", by_another_process(&["row", &number.to_string()]));
     }
     corners::table();
     files::read_table();
@@ -105,41 +96,41 @@ fn table() {
     porcupine::table();
 }
 
+/// What this program prints for some arguments, by a process that does nothing else.
+fn by_another_process(arguments: &[&str]) -> String {
+    let exe = std::env::current_exe().expect("this program has a path");
+    let output = Command::new(exe).args(arguments).output().expect("it can be run");
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// `bench row NUMBER`: one row of the table.
 fn row(arguments: &[String]) {
-    let number = |at: usize| arguments[at].parse::<u64>().expect("a number");
+    let number: usize = arguments[0].parse().expect("a number");
+    let (how, model, operations, clients, locks, unknown, planted) = ROWS[number];
     let case = Case {
-        how: arguments[0].clone(),
-        model: arguments[1].clone(),
-        operations: number(2),
-        clients: number(3) as u32,
-        locks: number(4) as u32,
-        unknown: number(5),
-        planted: number(6) == 1,
-    };
-    let model: Model = case.model.parse().expect("a model");
-    let history = history(&case, model);
-    let events = history.len();
-    let operations = if case.how == "search" {
-        operations(&history)
-    } else {
-        Vec::new()
-    };
-    let before = peak_kib();
-    let (mut best, mut verdict) = (f64::MAX, String::new());
-    for _ in 0..if events < 1_000_000 { 5 } else { 2 } {
-        let started = Instant::now();
-        verdict = decide(&case, model, &history, &operations);
-        best = best.min(started.elapsed().as_secs_f64());
-    }
-    let Case {
         how,
+        model,
         operations,
         clients,
         locks,
         unknown,
         planted,
-        ..
-    } = &case;
+    };
+    let model: Model = case.model.parse().expect("a model");
+    let history = history(&case, model);
+    let events = history.len();
+    let searched = match how {
+        "search" => lock_operations(&history),
+        _ => Vec::new(),
+    };
+    let before = peak_kib();
+    let (mut best, mut verdict) = (f64::MAX, String::new());
+    for _ in 0..if events < 1_000_000 { 5 } else { 2 } {
+        let started = Instant::now();
+        verdict = decide(&case, model, &history, &searched);
+        best = best.min(started.elapsed().as_secs_f64());
+    }
     println!(
         "| {how} | {model} | {operations} | {clients} | {locks} | {unknown} | {planted} | {verdict} | {:.3} ms | {:.1} M | {:.1} MB |",
         best * 1e3,
@@ -149,42 +140,30 @@ fn row(arguments: &[String]) {
 }
 
 fn decide(case: &Case, model: Model, history: &History, operations: &[Operation<LockOp>]) -> String {
-    match case.how.as_str() {
+    match case.how {
         "search" => match search(&OneOwner::new(model), operations, Budget::default(), Clock::default()) {
             Searched::Order(_) => "holds".to_owned(),
             Searched::NoOrder { .. } => "violated".to_owned(),
             Searched::Unknown { reason, .. } => reason.to_owned(),
         },
-        "search of 100" => format!(
-            "{} of 100 hold",
-            registers(case)
-                .iter()
-                .filter(|operations| {
-                    matches!(
-                        search(&Register::default(), operations, Budget::default(), Clock::default()),
-                        Searched::Order(_)
-                    )
-                })
-                .count()
-        ),
+        "search of 100" => {
+            let holds = |operations: &&Vec<Operation<RegisterOp>>| {
+                let found = search(&Register::default(), operations, Budget::default(), Clock::default());
+                matches!(found, Searched::Order(_))
+            };
+            format!("{} of 100 hold", registers(case).iter().filter(holds).count())
+        }
         "certificate" => {
-            let found = check(
-                history,
-                &Options {
-                    certificate: true,
-                    ..Options::default()
-                },
-            );
-            format!("{} certified", found.certificates.len())
+            let options = Options {
+                certificate: true,
+                ..Options::default()
+            };
+            format!("{} certified", check(history, &options).certificates.len())
         }
         "check" => format!("{:?}", check(history, &Options::default()).verdict()).to_lowercase(),
         _ => {
-            let tally = linearizability::decide(history, &model, Budget::default(), Clock::default());
-            if tally.illegal > 0 {
-                "violated".to_owned()
-            } else {
-                "holds".to_owned()
-            }
+            let counts = linearizability::decide(history, &model, Budget::default(), Clock::default());
+            if counts.illegal > 0 { "violated" } else { "holds" }.to_owned()
         }
     }
 }
@@ -235,7 +214,7 @@ fn registers(case: &Case) -> Vec<Vec<Operation<RegisterOp>>> {
 }
 
 /// Operations of the first lock as a caller of the search would have them: with hints only, no pairing of holds.
-fn operations(history: &History) -> Vec<Operation<LockOp>> {
+fn lock_operations(history: &History) -> Vec<Operation<LockOp>> {
     let mut open = std::collections::BTreeMap::new();
     let mut operations: Vec<Operation<LockOp>> = Vec::new();
     for (at, entry) in history.entries().enumerate() {
@@ -273,8 +252,8 @@ fn operations(history: &History) -> Vec<Operation<LockOp>> {
 
 /// A correct history of a contended lock, with what was asked for planted at nine tenths.
 fn history(case: &Case, model: Model) -> History {
-    let header: Header = serde_json::from_str(r#"{"format":"harness-history","version":1,"promises":{"tokens":true}}"#)
-        .expect("a header");
+    let mut header = Header::default();
+    header.promises.tokens = true;
     let mut writer = Writer {
         builder: HistoryBuilder::new(header),
         index: 0,
@@ -371,10 +350,9 @@ impl BenchQueues<'_> {
         let again = turn + self.processes[lock].len();
         self.event(lock, turn, turn, Kind::Ok, F::Acquire, None);
         if double {
-            let extra = if matches!(self.model, Model::Semaphore { .. }) {
-                4
-            } else {
-                1
+            let extra = match self.model {
+                Model::Semaphore { .. } => 4,
+                _ => 1,
             };
             (1..=extra).for_each(|step| self.event(lock, turn + step, turn + step, Kind::Ok, F::Acquire, None));
             return false;

@@ -2,13 +2,12 @@
 //!
 //! The history is of twenty clients that take one lock in turn, an event a microsecond, and is not kept.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use harness_checkers::{Entry, F, Header, Kind, Model, Monitor, Process};
 
 use super::files::processor_seconds;
-use super::peak_kib;
+use super::{by_another_process, peak_kib};
 
 const CLIENTS: u32 = 20;
 
@@ -16,26 +15,16 @@ const CLIENTS: u32 = 20;
 pub fn table() {
     println!();
     for model in ["owner-mutex", "fenced", "reentrant", "read-write"] {
-        let exe = std::env::current_exe().expect("this program has a path");
-        let output = Command::new(exe).args(["monitor", "100000000", model]).output();
-        let output = output.expect("a row can be run");
-        print!("{}", String::from_utf8_lossy(&output.stdout));
-        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        print!("{}", by_another_process(&["monitor", "100000000", model]));
     }
 }
 
 /// `bench monitor [EVENTS] [MODEL] [DELAY_US]`.
 pub fn row(arguments: &[String]) {
-    let mut arguments = arguments.iter();
-    let events: u64 = arguments
-        .next()
-        .map_or(100_000_000, |text| text.parse().expect("a number of events"));
-    let model: Model = arguments
-        .next()
-        .map_or(Model::OwnerMutex, |text| text.parse().expect("a model"));
-    let delay: u64 = arguments
-        .next()
-        .map_or(1_000, |text| text.parse().expect("a delay in microseconds"));
+    let said = |at: usize, otherwise: &'static str| arguments.get(at).map_or(otherwise, String::as_str);
+    let events: u64 = said(0, "100000000").parse().expect("a number of events");
+    let model: Model = said(1, "owner-mutex").parse().expect("a model");
+    let delay: u64 = said(2, "1000").parse().expect("a delay in microseconds");
     let header = Header::of_locks(["l0"]).with_lease_ms(2_000);
     let mut monitor = Monitor::new(header, model)
         .expect("a model with owners")
@@ -71,33 +60,25 @@ fn time(events: u64, mut see: impl FnMut(&Entry<'_>)) -> f64 {
 
 /// Clients that take the lock in turn: each calls while the one before still holds it, and is answered once that has called its release.
 fn generate(events: u64, mut see: impl FnMut(&Entry<'_>)) {
-    let (mut index, mut holder, mut token) = (0, 0, 0);
     let mut entry = Entry {
         lock: Some("l0"),
         ..Entry::new(0, 0, Process::Client(0), Kind::Invoke, F::Acquire)
     };
-    while index < events {
+    see(&entry);
+    let (mut holder, mut token) = (0, 0);
+    while entry.index + 1 < events {
         let next = (holder + 1) % CLIENTS;
         token += 1;
-        let lines = [
+        for (process, kind, f, token) in [
+            (holder, Kind::Ok, F::Acquire, Some(token)),
             (next, Kind::Invoke, F::Acquire, None),
             (holder, Kind::Invoke, F::Release, None),
             (holder, Kind::Ok, F::Release, None),
-            (next, Kind::Ok, F::Acquire, Some(token)),
-        ];
-        // Nobody holds at first.
-        let from = if index == 0 { 3 } else { 0 };
-        if from == 3 {
-            (entry.process, entry.kind, entry.f) = (Process::Client(next), Kind::Invoke, F::Acquire);
-            (entry.index, entry.time_ns) = (0, 0);
+        ] {
+            entry.index += 1;
+            entry.time_ns = entry.index * 1_000;
+            (entry.process, entry.kind, entry.f, entry.token) = (Process::Client(process), kind, f, token);
             see(&entry);
-            index = 1;
-        }
-        for (process, kind, f, token) in &lines[from..] {
-            (entry.index, entry.time_ns) = (index, index * 1_000);
-            (entry.process, entry.kind, entry.f, entry.token) = (Process::Client(*process), *kind, *f, *token);
-            see(&entry);
-            index += 1;
         }
         holder = next;
     }

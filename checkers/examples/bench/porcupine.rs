@@ -52,13 +52,13 @@ pub fn table() {
     for (model, operations, unknown) in LOCKS {
         for planted in [false, true] {
             let case = Case {
-                how: String::new(),
-                model: model.to_owned(),
+                model,
                 operations,
                 clients: 20,
                 locks: 1,
                 unknown,
                 planted,
+                ..Case::default()
             };
             lock_row(&program, &case);
         }
@@ -79,7 +79,7 @@ fn lock_row(program: &str, case: &Case) {
     let path = std::env::temp_dir().join(format!("bench-porcupine-{}", std::process::id()));
     std::fs::write(&path, lines(&history)).expect("the file can be written");
     let file = path.to_str().expect("a path of text");
-    let theirs = run(program, &["lock", &case.model, file, PATIENCE]).pop();
+    let theirs = run(program, &["lock", case.model, file, PATIENCE]).pop();
     std::fs::remove_file(&path).expect("the file can be removed");
     let theirs = theirs.expect("a line of output").1;
     let ours = ours(&history, &model);

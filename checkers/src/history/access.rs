@@ -64,45 +64,27 @@ impl History {
     /// When there is no such event.
     pub fn entry(&self, position: usize) -> Entry<'_> {
         let event = self.event(position as u32);
-        let rare = self.rare(event);
-        let line = if event.process == NEMESIS {
-            self.nemesis_at(position as u32)
-        } else {
-            None
-        };
+        let said = || at_position(&self.nemesis, position as u32, |line| line.position);
+        let line = if event.process == NEMESIS { said() } else { None };
         // the answer to an extension that the holder lost the lock is kept as a loss
         let (f, kind) = match event.f {
             F::Lost if event.mate != NONE => (F::Extend, Kind::Fail),
             f => (f, event.kind),
         };
-        Entry {
-            index: self.index(position as u32),
-            time_ns: event.time,
-            process: self.process(event),
-            client: self
-                .clients
-                .get(event.process as usize)
-                .map(|_| self.client_of(event.process)),
-            kind,
-            f,
-            extends: rare.extends,
+        let is_client = (event.process as usize) < self.clients.len();
+        let entry = Entry {
+            client: is_client.then(|| self.client_of(event.process)),
             lock: self.name(event.lock),
             token: self.token(event),
             owner: self.name(self.owner(event)),
-            value: rare.value,
-            expected: rare.expected,
-            fenced: rare.fenced,
             mode: event.mode,
-            permits: Some(rare.permits).filter(|permits| *permits != NONE),
-            wait_ms: Some(rare.wait_ms).filter(|ms| *ms != NONE).map(u64::from),
-            late_us: Some(rare.late_us).filter(|us| *us != NONE),
-            cause: self.name(rare.cause),
-            error: self.name(rare.error),
             name: line.map(|line| line.name.as_str()),
             wire: self.wire_at(position as u32),
             node: self.node_at(position as u32),
             raw: line.map(|line| line.raw.as_str()),
-        }
+            ..Entry::new(self.index(position as u32), event.time, self.process(event), kind, f)
+        };
+        entry.with_rare(&self.rare(event), |symbol| self.name(symbol))
     }
 
     /// Why the history is not whole, when it is not: a torn last line, a run that was stopped.
@@ -142,19 +124,11 @@ impl History {
 
     /// What the taps had counted at an event, where they did.
     pub(crate) fn wire_at(&self, position: u32) -> Option<[u64; 4]> {
-        let at = self
-            .wire
-            .binary_search_by_key(&position, |reading| reading.position)
-            .ok()?;
-        Some(self.wire[at].counts)
+        at_position(&self.wire, position, |reading| reading.position).map(|reading| reading.counts)
     }
 
     fn node_at(&self, position: u32) -> Option<&str> {
-        let at = self
-            .nodes
-            .binary_search_by_key(&position, |reply| reply.position)
-            .ok()?;
-        self.name(self.nodes[at].node)
+        self.name(at_position(&self.nodes, position, |reply| reply.position)?.node)
     }
 
     /// The value of a register as it was written: a number, or what a history of Jepsen's has in place of one.
@@ -220,4 +194,10 @@ impl History {
         };
         *slot += 1;
     }
+}
+
+/// What there is at a position, of items in the order of theirs.
+fn at_position<T>(items: &[T], position: u32, position_of: impl Fn(&T) -> u32) -> Option<&T> {
+    let found = items.binary_search_by_key(&position, position_of);
+    found.ok().map(|place| &items[place])
 }

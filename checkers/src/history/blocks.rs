@@ -107,6 +107,7 @@ struct BlockQueue<R> {
     changed: Condvar,
 }
 
+#[derive(Default)]
 struct BlockQueueState {
     /// What waits to be parsed, with the places of the blocks in the file.
     cut: VecDeque<(u64, LineBlock)>,
@@ -139,15 +140,9 @@ impl BlockQueueState {
     fn of(first: LineBlock, threads: usize) -> Self {
         Self {
             cut: VecDeque::from([(0, first)]),
-            parsed: BTreeMap::new(),
-            used: Vec::new(),
             cuts: 1,
-            taken: 0,
             most: (threads * UNDER_WAY) as u64,
-            is_cutting: false,
-            is_cut: false,
-            error: None,
-            is_over: false,
+            ..Self::default()
         }
     }
 
@@ -267,7 +262,7 @@ struct BlockCutter<R> {
 impl<R: Read> BlockCutter<R> {
     /// Fills a block with whole lines, or with everything that is left. At least one byte comes after a block that is not the last.
     fn fill(&mut self, block: &mut LineBlock) -> Result<(), ReadError> {
-        let text = block.text_to_fill();
+        let text = &mut block.text;
         let mut filled = self.rest.len();
         text.resize(text.len().max(filled + BLOCK_BYTES), 0);
         text[..filled].copy_from_slice(&self.rest);

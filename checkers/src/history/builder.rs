@@ -34,7 +34,7 @@ fn phase_of(fields: &Map<String, Value>) -> Option<String> {
 }
 
 /// Builds a [`History`] from events in the order in which they were recorded.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct HistoryBuilder {
     pub(super) history: History,
     pub(super) dense: DenseNumbers,
@@ -56,17 +56,13 @@ pub struct HistoryBuilder {
 impl HistoryBuilder {
     /// A history without events; the header says what was recorded and what the lock promised.
     pub fn new(header: Header) -> Self {
+        let history = History {
+            header,
+            ..History::default()
+        };
         Self {
-            history: History::empty(header),
-            dense: DenseNumbers::default(),
-            states: Vec::new(),
-            last_lock: None,
-            latest_ns: 0,
-            after_clients_ns: 0,
-            last_rare: None,
-            last_details: None,
-            open_windows: 0,
-            healed_ns: None,
+            history,
+            ..Self::default()
         }
     }
 
@@ -122,19 +118,10 @@ impl HistoryBuilder {
         self.last_lock = lock.or(self.last_lock);
         let mut intern = |name: Option<&str>| name.map_or(NONE, |name| names.intern(name));
         let fields = EventFields {
-            time: entry.time_ns,
-            index: entry.index,
-            token: entry.token,
-            process: entry.process,
-            client: entry.client,
             lock: lock.unwrap_or(NONE),
             owner: intern(entry.owner),
             node: intern(entry.node),
-            kind: entry.kind,
-            f: if entry.extends { F::Extend } else { entry.f },
-            mode: entry.mode,
-            line: 0,
-            rare: NONE,
+            ..EventFields::of(entry)
         };
         let rare = RareFields {
             rare: Rare {
@@ -202,15 +189,10 @@ impl HistoryBuilder {
         };
         self.watch_time(fields);
         let failed = (fields.f, fields.kind) == (F::Acquire, Kind::Fail);
-        let disturbed = rare
-            .filter(|_| failed && self.is_disturbed(call))
-            .map(|fields| RareFields {
-                rare: Rare {
-                    disturbed: true,
-                    ..fields.rare
-                },
-                ..*fields
-            });
+        let mut disturbed = rare.filter(|_| failed && self.is_disturbed(call)).copied();
+        if let Some(fields) = &mut disturbed {
+            fields.rare.disturbed = true;
+        }
         self.store(fields, disturbed.as_ref().or(rare), process, (lock, call));
         Ok(())
     }
@@ -402,8 +384,8 @@ impl HistoryBuilder {
             self.history.inversions += u64::from(fields.time < self.latest_ns);
         }
         if matches!(fields.process, Process::Client(_)) {
-            self.history.in_order &= fields.time + 1 >= self.after_clients_ns;
-            self.history.distinct_times &= fields.time >= self.after_clients_ns;
+            self.history.has_late_lines |= fields.time + 1 < self.after_clients_ns;
+            self.history.has_equal_times |= fields.time < self.after_clients_ns;
             self.after_clients_ns = self.after_clients_ns.max(fields.time + 1);
         }
         self.latest_ns = self.latest_ns.max(fields.time);

@@ -152,10 +152,7 @@ impl<R: BufRead> Data<R> {
 
     /// The value that begins here.
     pub(super) fn value(&mut self, depth: u32) -> Result<Datum, Stop> {
-        let Some(byte) = self.next_visible()? else {
-            return Err(Stop::End);
-        };
-        match byte {
+        match self.visible()? {
             _ if depth > MAX_DEPTH => Err(self.wrong("fewer nested values")),
             b'"' => self.string(),
             b'{' => self.map(depth),
@@ -185,6 +182,18 @@ impl<R: BufRead> Data<R> {
 
     fn peek(&mut self) -> Result<Option<u8>, Stop> {
         Ok(self.input.fill_buf()?.first().copied())
+    }
+
+    /// The next byte, which is passed.
+    fn byte(&mut self) -> Result<u8, Stop> {
+        let byte = self.peek()?.ok_or(Stop::End)?;
+        self.skip();
+        Ok(byte)
+    }
+
+    /// The next byte that is not blank, where there has to be one.
+    fn visible(&mut self) -> Result<u8, Stop> {
+        self.next_visible()?.ok_or(Stop::End)
     }
 
     fn skip_comment(&mut self) -> Result<(), Stop> {
@@ -221,79 +230,57 @@ impl<R: BufRead> Data<R> {
     }
 
     fn list(&mut self, depth: u32) -> Result<Datum, Stop> {
-        let close = if self.peek()? == Some(b'(') { b')' } else { b']' };
-        self.skip();
+        let close = if self.byte()? == b'(' { b')' } else { b']' };
         self.until(close, depth).map(Datum::List)
     }
 
     fn until(&mut self, close: u8, depth: u32) -> Result<Vec<Datum>, Stop> {
         let mut items = Vec::new();
-        loop {
-            match self.next_visible()? {
-                None => return Err(Stop::End),
-                Some(byte) if byte == close => {
-                    self.skip();
-                    return Ok(items);
-                }
-                Some(_) => items.push(self.value(depth + 1)?),
-            }
+        while self.visible()? != close {
+            items.push(self.value(depth + 1)?);
         }
+        self.skip();
+        Ok(items)
     }
 
     fn map(&mut self, depth: u32) -> Result<Datum, Stop> {
         self.skip();
         let mut fields = Vec::new();
-        loop {
-            match self.next_visible()? {
-                None => return Err(Stop::End),
-                Some(b'}') => {
-                    self.skip();
-                    return Ok(Datum::Map(fields));
+        while self.visible()? != b'}' {
+            let key = self.value(depth + 1)?;
+            if self.json {
+                if self.visible()? != b':' {
+                    return Err(self.wrong("`:` after the field name"));
                 }
-                Some(_) => {
-                    let key = self.value(depth + 1)?;
-                    if self.json {
-                        match self.next_visible()? {
-                            Some(b':') => self.skip(),
-                            None => return Err(Stop::End),
-                            Some(_) => return Err(self.wrong("`:` after the field name")),
-                        }
-                    }
-                    if self.next_visible()? == Some(b'}') {
-                        return Err(self.wrong("a value for the last key"));
-                    }
-                    fields.push((key, self.value(depth + 1)?));
-                }
+                self.skip();
             }
+            if self.next_visible()? == Some(b'}') {
+                return Err(self.wrong("a value for the last key"));
+            }
+            fields.push((key, self.value(depth + 1)?));
         }
+        self.skip();
+        Ok(Datum::Map(fields))
     }
 
     fn string(&mut self) -> Result<Datum, Stop> {
         self.skip();
         let mut text = Vec::new();
         loop {
-            let Some(byte) = self.peek()? else {
-                return Err(Stop::End);
-            };
-            self.skip();
-            match byte {
+            match self.byte()? {
                 b'"' => return Ok(Datum::Word(String::from_utf8_lossy(&text).into_owned())),
-                b'\\' => {
-                    let escaped = self.peek()?.ok_or(Stop::End)?;
-                    self.skip();
-                    match escaped {
-                        b'n' => text.push(b'\n'),
-                        b't' => text.push(b'\t'),
-                        b'r' => text.push(b'\r'),
-                        b'u' => {
-                            let code = self.four_digits()?;
-                            text.extend(code.encode_utf8(&mut [0; 4]).bytes());
-                        }
-                        other => text.push(other),
+                b'\\' => match self.byte()? {
+                    b'n' => text.push(b'\n'),
+                    b't' => text.push(b'\t'),
+                    b'r' => text.push(b'\r'),
+                    b'u' => {
+                        let code = self.four_digits()?;
+                        text.extend(code.encode_utf8(&mut [0; 4]).bytes());
                     }
-                }
+                    other => text.push(other),
+                },
                 _ if text.len() >= MAX_WORD => return Err(self.wrong("a shorter string")),
-                _ => text.push(byte),
+                byte => text.push(byte),
             }
         }
     }
@@ -313,8 +300,7 @@ impl<R: BufRead> Data<R> {
     /// `\a`, `\newline`, `\(`: the character behind the backslash belongs to it whatever it is.
     fn character(&mut self) -> Result<Datum, Stop> {
         self.skip();
-        let mut text = vec![b'\\', self.peek()?.ok_or(Stop::End)?];
-        self.skip();
+        let mut text = vec![b'\\', self.byte()?];
         while let Some(byte) = self.peek()?.filter(u8::is_ascii_alphanumeric) {
             text.push(byte);
             self.skip();

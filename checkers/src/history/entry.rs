@@ -58,21 +58,11 @@ impl F {
 
     /// The word that a history has for it; `nemesis` lines have the name of their fact instead.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Acquire => "acquire",
-            Self::Release => "release",
-            Self::Extend => "extend",
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Cas => "cas",
-            Self::Lost => "lost",
-            Self::Woken => "woken",
-            Self::Died => "died",
-            Self::Notified => "notified",
-            Self::Granted => "granted",
-            Self::Revoked => "revoked",
-            Self::Nemesis => "nemesis",
-        }
+        const NAMES: [&str; F::ALL.len()] = [
+            "acquire", "release", "extend", "read", "write", "cas", "lost", "woken", "died", "notified", "granted",
+            "revoked", "nemesis",
+        ];
+        NAMES[self as usize]
     }
 
     /// The operation or signal of that name.
@@ -201,6 +191,23 @@ impl<'a> Entry<'a> {
             ..self
         }
     }
+
+    /// The same event with what few events have.
+    pub(super) fn with_rare(self, rare: &Rare, name: impl Fn(Symbol) -> Option<&'a str>) -> Self {
+        let known = |number: u32| (number != NONE).then_some(number);
+        Self {
+            extends: rare.extends,
+            value: rare.value,
+            expected: rare.expected,
+            fenced: rare.fenced,
+            permits: known(rare.permits),
+            wait_ms: known(rare.wait_ms).map(u64::from),
+            late_us: known(rare.late_us),
+            cause: name(rare.cause),
+            error: name(rare.error),
+            ..self
+        }
+    }
 }
 
 impl Entry<'_> {
@@ -319,6 +326,40 @@ pub(crate) struct EventFields {
     pub rare: u32,
 }
 
+impl EventFields {
+    /// An event with nothing said beyond who, what and when.
+    #[inline]
+    pub(crate) fn new(index: u64, time: u64, process: Process, kind: Kind, f: F) -> Self {
+        Self {
+            time,
+            index,
+            token: None,
+            process,
+            client: None,
+            lock: NONE,
+            owner: NONE,
+            node: NONE,
+            kind,
+            f,
+            mode: Mode::Write,
+            line: 0,
+            rare: NONE,
+        }
+    }
+
+    /// What an entry says without names.
+    #[inline]
+    pub(crate) fn of(entry: &Entry<'_>) -> Self {
+        let f = if entry.extends { F::Extend } else { entry.f };
+        Self {
+            token: entry.token,
+            client: entry.client,
+            mode: entry.mode,
+            ..Self::new(entry.index, entry.time_ns, entry.process, entry.kind, f)
+        }
+    }
+}
+
 /// What few events have, as a line says it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct RareFields {
@@ -338,7 +379,11 @@ mod tests {
     fn names_and_words_are_one() {
         for f in F::ALL.into_iter().filter(|f| *f != F::Nemesis) {
             assert_eq!(F::parse(f.name()), Some(f));
+            assert_eq!(f.name(), format!("{f:?}").to_lowercase());
         }
         assert_eq!(F::parse("nemesis"), None);
+        for kind in Kind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        }
     }
 }

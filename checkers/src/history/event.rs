@@ -232,13 +232,12 @@ impl Kind {
 
     /// The word that a history has for it.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Invoke => "invoke",
-            Self::Ok => "ok",
-            Self::Fail => "fail",
-            Self::Info => "info",
-            Self::Signal => "signal",
-        }
+        const NAMES: [&str; Kind::ALL.len()] = ["invoke", "ok", "fail", "info", "signal"];
+        NAMES[self as usize]
+    }
+
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 

@@ -3,12 +3,13 @@
 //! Signals have no place in that world; they go out as lines of the nemesis, which its checkers leave alone and our
 //! reader takes back.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 
 use super::History;
 use super::datum::quoted;
 use super::entry::{Entry, F, Mode};
-use super::event::{Kind, Process};
+use super::event::Kind;
 
 /// Writes a history as EDN.
 ///
@@ -24,47 +25,31 @@ pub fn write_edn(history: &History, out: &mut impl Write) -> io::Result<()> {
 fn write_entry(history: &History, entry: &Entry<'_>, out: &mut impl Write) -> io::Result<()> {
     let (index, time) = (entry.index, entry.time_ns);
     write!(out, "{{:index {index}, :time {time}, ")?;
-    let Process::Client(process) = entry.process else {
-        write!(
-            out,
-            ":process :nemesis, :type :info, :f :{}",
-            entry.name.map_or(entry.f.name().to_owned(), keyword)
-        )?;
-        if entry.f == F::Nemesis {
-            write_fault(entry, out)?;
-        } else {
-            write_signal(entry, out)?;
+    let client = entry.process_number().filter(|_| entry.kind != Kind::Signal);
+    let Some(process) = client else {
+        let f = entry.name.map_or(entry.f.name().to_owned(), keyword);
+        write!(out, ":process :nemesis, :type :info, :f :{f}")?;
+        match entry.f {
+            F::Nemesis => write_field(out, "value", Some(quoted(entry.raw.unwrap_or(""))))?,
+            _ => write_signal(entry, out)?,
         }
         return writeln!(out, "}}");
     };
-    if entry.kind == Kind::Signal {
-        write!(out, ":process :nemesis, :type :info, :f :{}", entry.f.name())?;
-        write_signal(entry, out)?;
-        return writeln!(out, "}}");
-    }
     let f = if entry.extends { F::Extend } else { entry.f };
     let (kind, f) = (entry.kind.name(), f.name());
     write!(out, ":process {process}, :type :{kind}, :f :{f}")?;
     write_value(history, entry, out)?;
-    for (name, number) in [
-        ("token", entry.token),
-        ("permits", entry.permits.map(u64::from)),
-        ("client", entry.client.map(u64::from)),
-    ] {
-        if let Some(number) = number {
-            write!(out, ", :{name} {number}")?;
-        }
-    }
-    if entry.mode == Mode::Read {
-        write!(out, ", :mode :read")?;
-    }
-    if let Some(owner) = entry.owner {
-        write!(out, ", :owner {}", quoted(owner))?;
-    }
-    if let Some(error) = entry.error {
-        write!(out, ", :error {}", quoted(error))?;
-    }
+    write_field(out, "token", entry.token)?;
+    write_field(out, "permits", entry.permits)?;
+    write_field(out, "client", entry.client)?;
+    write_field(out, "mode", (entry.mode == Mode::Read).then_some(":read"))?;
+    write_field(out, "owner", entry.owner.map(quoted))?;
+    write_field(out, "error", entry.error.map(quoted))?;
     writeln!(out, "}}")
+}
+
+fn write_field(out: &mut impl Write, name: &str, value: Option<impl Display>) -> io::Result<()> {
+    value.map_or(Ok(()), |value| write!(out, ", :{name} {value}"))
 }
 
 /// Locks are named by the value; registers are independent keys.
@@ -97,10 +82,6 @@ fn write_signal(entry: &Entry<'_>, out: &mut impl Write) -> io::Result<()> {
         write!(out, ":token {token}")?;
     }
     write!(out, "}}")
-}
-
-fn write_fault(entry: &Entry<'_>, out: &mut impl Write) -> io::Result<()> {
-    write!(out, ", :value {}", quoted(entry.raw.unwrap_or("")))
 }
 
 fn keyword(name: &str) -> String {

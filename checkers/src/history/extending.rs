@@ -2,7 +2,7 @@
 
 use super::answers::Refusal;
 use super::builder::HistoryBuilder;
-use super::entry::{EventFields, F, Rare, RareFields};
+use super::entry::{EventFields, F, RareFields};
 use super::error::FormError;
 use super::event::Kind;
 use super::names::{NONE, Symbol};
@@ -17,7 +17,7 @@ impl HistoryBuilder {
         process: u32,
         lock: Symbol,
     ) -> Result<(), FormError> {
-        let rare = rare.copied().unwrap_or_default();
+        let mut rare = rare.copied().unwrap_or_default();
         let state = self.states[process as usize];
         let retakes = match fields.kind {
             Kind::Invoke => state.lost != NONE && state.lost == self.history.number_of(lock),
@@ -25,26 +25,16 @@ impl HistoryBuilder {
         };
         let error = self.history.name(rare.rare.error);
         let is_lost = fields.kind == Kind::Fail && error.map(Refusal::parse) == Some(Refusal::NotHeld);
-        let asked = EventFields {
+        let mut seen = EventFields {
             f: if retakes { F::Acquire } else { F::Extend },
             ..*fields
         };
-        let call = self.pair(&asked, process, lock)?;
+        let call = self.pair(&seen, process, lock)?;
         self.watch_time(fields);
-        let seen = if is_lost && !retakes {
-            EventFields {
-                f: F::Lost,
-                kind: Kind::Signal,
-                ..*fields
-            }
-        } else {
-            asked
-        };
-        let extends = retakes;
-        let rare = RareFields {
-            rare: Rare { extends, ..rare.rare },
-            ..rare
-        };
+        if is_lost && !retakes {
+            (seen.f, seen.kind) = (F::Lost, Kind::Signal);
+        }
+        rare.rare.extends = retakes;
         self.store(&seen, Some(&rare), process, (lock, call));
         self.states[process as usize].retakes = retakes && fields.kind == Kind::Invoke;
         Ok(())

@@ -125,11 +125,9 @@ impl HistoryBuilder {
             if let Some(own) = history.rare.get(kept.rare as usize) {
                 let mut own = *own;
                 for name in [&mut own.cause, &mut own.error] {
-                    *name = if *name == NONE {
-                        NONE
-                    } else {
-                        names.intern(before.get(*name))
-                    };
+                    if *name != NONE {
+                        *name = names.intern(before.get(*name));
+                    }
                 }
                 kept.rare = rare.len() as u32;
                 rare.push(own);

@@ -13,7 +13,7 @@ pub(crate) const NAMED_VALUE: u64 = 1 << 63;
 /// A recorded history, whole or partial, in memory.
 ///
 /// Events keep the order of the file. [`crate::check`] decides about it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct History {
     pub(crate) header: Header,
     pub(crate) events: EventTable,
@@ -40,10 +40,10 @@ pub struct History {
     pub(crate) is_renewed: bool,
     /// What registers have before the first write.
     pub(crate) initial: Option<u64>,
-    /// No line of a client has a time before that of a client's line above it.
-    pub(crate) in_order: bool,
-    /// Each line of a client has a time after that of the client's line above it.
-    pub(crate) distinct_times: bool,
+    /// Some line of a client has a time before that of a client's line above it.
+    pub(crate) has_late_lines: bool,
+    /// Some line of a client has the time of a client's line above it, or an earlier one.
+    pub(crate) has_equal_times: bool,
     /// Releases that were answered `fail`.
     pub(crate) failed_releases: u64,
     /// Some line says how many permits it is about.
@@ -90,9 +90,10 @@ pub struct Counts {
 }
 
 /// What "before" means between the events of different processes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum OrderBasis {
     /// The recorder's clock: own histories, where a signal may be written later than it was raised.
+    #[default]
     Time,
     /// The order of the file: Jepsen's histories.
     Position,
@@ -114,36 +115,6 @@ pub(crate) struct ReplyNode {
 }
 
 impl History {
-    pub(crate) fn empty(header: Header) -> Self {
-        Self {
-            header,
-            events: EventTable::default(),
-            indices: EventIndices::default(),
-            details: Vec::new(),
-            rare: Vec::new(),
-            nemesis: Vec::new(),
-            wire: Vec::new(),
-            nodes: Vec::new(),
-            names: Names::default(),
-            processes: Vec::new(),
-            clients: Vec::new(),
-            locks: Vec::new(),
-            lock_of_name: Vec::new(),
-            order: OrderBasis::Time,
-            named_values: false,
-            is_renewed: false,
-            initial: None,
-            in_order: true,
-            distinct_times: true,
-            failed_releases: 0,
-            says_permits: false,
-            partial: None,
-            inversions: 0,
-            end_ns: 0,
-            counts: Counts::default(),
-        }
-    }
-
     pub(crate) fn add_lock(&mut self, name: Symbol) {
         if self.lock_of_name.len() <= name as usize {
             self.lock_of_name.resize(name as usize + 1, NONE);
@@ -236,7 +207,7 @@ impl History {
     }
 
     /// The number of a lock by its name, which stays when names are forgotten.
-    pub(super) fn number_of(&self, lock: Symbol) -> u32 {
+    pub(crate) fn number_of(&self, lock: Symbol) -> u32 {
         self.lock_of_name.get(lock as usize).copied().unwrap_or(NONE)
     }
 

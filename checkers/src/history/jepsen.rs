@@ -110,13 +110,10 @@ impl JepsenReading<'_> {
         }
         let name = operation.get("f").and_then(Datum::word);
         let name = name.ok_or_else(|| wrong("no `:f`".into(), OPERATIONS))?;
-        let kind = match operation.get("type").and_then(Datum::word) {
-            Some("invoke") => Kind::Invoke,
-            Some("ok") => Kind::Ok,
-            Some("fail") => Kind::Fail,
-            Some("info") => Kind::Info,
-            _ => return Err(wrong("no such `:type`".into(), "one of :invoke, :ok, :fail, :info")),
-        };
+        let kind = operation.get("type").and_then(Datum::word).and_then(Kind::parse);
+        let kind = kind
+            .filter(|kind| *kind != Kind::Signal)
+            .ok_or_else(|| wrong("no such `:type`".into(), "one of :invoke, :ok, :fail, :info"))?;
         let index = operation
             .get("index")
             .and_then(Datum::number)
@@ -171,9 +168,13 @@ impl JepsenReading<'_> {
             .push(&entry)
             .map_err(|fault| ReadError::NotWellFormed { line, fault })?;
         if let Some((lock, _)) = open {
-            let events = self.builder.len();
+            let place = SignalPlace {
+                events: self.builder.len(),
+                index: entry.index,
+                time_ns: entry.time_ns,
+            };
             match (entry.f, entry.kind) {
-                (F::Acquire, Kind::Ok) => self.renewals.acquired(process, lock, place(&entry, events)),
+                (F::Acquire, Kind::Ok) => self.renewals.acquired(process, lock, place),
                 (F::Release, Kind::Ok) => self.renewals.released(process, lock, true),
                 (F::Release, Kind::Fail) => self.renewals.released(process, lock, false),
                 _ => {}
@@ -350,15 +351,6 @@ fn is_refusal(f: F, value: &Datum, call: Option<&(String, Mode)>, by_value: bool
         _ => false,
     };
     says_no && matches!(f, F::Acquire | F::Release | F::Extend)
-}
-
-/// The place after an event that was added, of which there are then so many.
-fn place(entry: &Entry<'_>, events: usize) -> SignalPlace {
-    SignalPlace {
-        events,
-        index: entry.index,
-        time_ns: entry.time_ns,
-    }
 }
 
 /// An independent pair into its key and its value. The two values of a compare-and-set are no such pair.

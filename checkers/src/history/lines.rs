@@ -12,7 +12,8 @@ use super::scan::{Key, ScanError, ScanValue, Scanner};
 /// A block of whole lines and what they say.
 #[derive(Debug, Default)]
 pub(super) struct LineBlock {
-    text: Vec<u8>,
+    /// What [`Self::parse`] reads.
+    pub text: Vec<u8>,
     /// Whether nothing comes after it.
     pub last: bool,
     /// The names of its lines.
@@ -37,11 +38,6 @@ pub(super) struct NemesisText {
 }
 
 impl LineBlock {
-    /// The buffer for the next text, which [`Self::parse`] reads.
-    pub(super) fn text_to_fill(&mut self) -> &mut Vec<u8> {
-        &mut self.text
-    }
-
     /// Reads the lines of the text, up to the first one that is wrong.
     pub(super) fn parse(&mut self) {
         self.events.clear();
@@ -126,8 +122,20 @@ impl LineBlock {
         self.rare.len() as u32 - 1
     }
 
+    /// The number of the last line where it is torn, behind so many lines before the block.
+    ///
+    /// # Errors
+    /// What else is wrong with a line.
+    pub(super) fn torn_line(&mut self, before: u64) -> Result<Option<u64>, ReadError> {
+        match self.fault.take().map(|fault| fault.behind(before)) {
+            None => Ok(None),
+            Some(ReadError::Syntax { line, .. }) if self.is_torn() => Ok(Some(line)),
+            Some(fault) => Err(fault),
+        }
+    }
+
     /// Whether the line of the fault is the last of the file.
-    pub(super) fn is_torn(&self) -> bool {
+    fn is_torn(&self) -> bool {
         let mut behind = self.text.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
         let end = behind.nth(self.lines as usize - 1).map(|(at, _)| at + 1);
         self.last && end.is_none_or(|end| end == self.text.len())
@@ -145,22 +153,17 @@ fn syntax(line: u64, broken: ScanError) -> ReadError {
 
 /// The fields of one line before they have a meaning together.
 struct LineFields {
-    index: u64,
     time: Option<u64>,
     process: Option<Process>,
-    client: Option<u32>,
     kind: Option<Kind>,
     f: Option<F>,
     /// A `type` and an `f` that are not known by name.
     other_kind: Symbol,
     other_f: Symbol,
-    lock: Symbol,
-    token: Option<u64>,
-    owner: Symbol,
-    mode: Mode,
+    /// All other fields, with any time, process, kind and operation.
+    others: EventFields,
     rare: Rare,
     wire: Option<[u64; 4]>,
-    node: Symbol,
     /// A field whose value is of the wrong sort, and what it should be.
     wrong: Option<(&'static str, &'static str)>,
 }
@@ -168,21 +171,15 @@ struct LineFields {
 impl Default for LineFields {
     fn default() -> Self {
         Self {
-            index: NO_INDEX,
             time: None,
             process: None,
-            client: None,
             kind: None,
             f: None,
             other_kind: NONE,
             other_f: NONE,
-            lock: NONE,
-            token: None,
-            owner: NONE,
-            mode: Mode::Write,
+            others: EventFields::new(NO_INDEX, 0, Process::Nemesis, Kind::Info, F::Nemesis),
             rare: Rare::default(),
             wire: None,
-            node: NONE,
             wrong: None,
         }
     }
@@ -204,15 +201,15 @@ impl LineFields {
             return;
         }
         match key {
-            Key::INDEX => self.index = self.number("index", value).unwrap_or(NO_INDEX),
+            Key::INDEX => self.others.index = self.number("index", value).unwrap_or(NO_INDEX),
             Key::TIME => self.time = self.number("time", value),
             Key::PROCESS => self.process = self.whose(value),
-            Key::CLIENT => self.client = self.small("client", value),
+            Key::CLIENT => self.others.client = self.small("client", value),
             Key::TYPE => self.set_kind(value, names),
             Key::F => self.set_f(value, names),
-            Key::LOCK => self.lock = self.name("lock", value, names),
-            Key::TOKEN => self.token = self.number("token", value),
-            Key::OWNER => self.owner = self.name("owner", value, names),
+            Key::LOCK => self.others.lock = self.name("lock", value, names),
+            Key::TOKEN => self.others.token = self.number("token", value),
+            Key::OWNER => self.others.owner = self.name("owner", value, names),
             _ => self.set_rare(key, value, names),
         }
     }
@@ -229,9 +226,15 @@ impl LineFields {
             }
             Key::CAUSE => self.rare.cause = self.name("cause", value, names),
             Key::ERROR => self.rare.error = self.name("error", value, names),
-            Key::WIRE => self.wire = value.counts(),
-            Key::NODE => self.node = value.text().map_or(NONE, |text| names.intern(text)),
-            Key::MODE => self.mode = self.text("mode", value).map_or(Mode::Write, Mode::parse),
+            Key::WIRE => {
+                // Anything else of that name is not ours.
+                self.wire = match value {
+                    ScanValue::Counts(counts) => Some(*counts),
+                    _ => None,
+                };
+            }
+            Key::NODE => self.others.node = value.text().map_or(NONE, |text| names.intern(text)),
+            Key::MODE => self.others.mode = self.text("mode", value).map_or(Mode::Write, Mode::parse),
             Key::FENCED => match self.text("fenced", value) {
                 Some("accepted") => self.rare.fenced = Some(Fenced::Accepted),
                 Some("refused") => self.rare.fenced = Some(Fenced::Refused),
@@ -241,32 +244,25 @@ impl LineFields {
         }
     }
 
-    fn number(&mut self, field: &'static str, value: &ScanValue<'_>) -> Option<u64> {
-        if let ScanValue::Number(number) = value {
-            return Some(*number);
+    /// What a field says; notes what it should say where that is nothing.
+    fn said<T>(&mut self, said: Option<T>, field: &'static str, expected: &'static str) -> Option<T> {
+        if said.is_none() {
+            self.wrong.get_or_insert((field, expected));
         }
-        self.wrong.get_or_insert((field, NUMBER));
-        None
+        said
+    }
+
+    fn number(&mut self, field: &'static str, value: &ScanValue<'_>) -> Option<u64> {
+        self.said(value.number(), field, NUMBER)
     }
 
     fn small(&mut self, field: &'static str, value: &ScanValue<'_>) -> Option<u32> {
-        let small = if let ScanValue::Number(number) = value {
-            u32::try_from(*number).ok()
-        } else {
-            None
-        };
-        if small.is_none() {
-            self.wrong.get_or_insert((field, SMALL));
-        }
-        small
+        let small = value.number().and_then(|number| u32::try_from(number).ok());
+        self.said(small, field, SMALL)
     }
 
     fn text<'v>(&mut self, field: &'static str, value: &'v ScanValue<'_>) -> Option<&'v str> {
-        let text = value.text();
-        if text.is_none() {
-            self.wrong.get_or_insert((field, TEXT));
-        }
-        text
+        self.said(value.text(), field, TEXT)
     }
 
     fn name(&mut self, field: &'static str, value: &ScanValue<'_>, names: &mut Names) -> Symbol {
@@ -274,23 +270,19 @@ impl LineFields {
     }
 
     fn whose(&mut self, value: &ScanValue<'_>) -> Option<Process> {
-        let process = match value {
-            ScanValue::Number(number) => u32::try_from(*number).ok().map(Process::Client),
-            other => match other.text() {
-                Some("server") => Some(Process::Server),
-                Some("nemesis") => Some(Process::Nemesis),
-                _ => None,
-            },
+        let process = match value.text() {
+            Some("server") => Some(Process::Server),
+            Some("nemesis") => Some(Process::Nemesis),
+            _ => value
+                .number()
+                .and_then(|number| Some(Process::Client(u32::try_from(number).ok()?))),
         };
-        if process.is_none() {
-            self.wrong.get_or_insert(("process", WHOSE));
-        }
-        process
+        self.said(process, "process", WHOSE)
     }
 
     fn set_kind(&mut self, value: &ScanValue<'_>, names: &mut Names) {
         let Some(word) = self.text("type", value) else { return };
-        self.kind = Kind::ALL.into_iter().find(|kind| kind.name() == word);
+        self.kind = Kind::parse(word);
         self.other_kind = if self.kind.is_none() { names.intern(word) } else { NONE };
     }
 
@@ -311,43 +303,28 @@ impl LineFields {
     fn event(&self, line: u64, names: &Names) -> Result<EventFields, ReadError> {
         let missing = |field: &str, expected: &str| ReadError::meaning(line, format!("no `{field}`"), expected);
         let process = self.process.ok_or_else(|| missing("process", WHOSE))?;
-        let kind = match self.kind {
-            Some(kind) => kind,
-            None if self.other_kind == NONE => return Err(missing("type", TYPES)),
-            None => {
-                let found = format!("the type `{}`", names.get(self.other_kind));
-                return Err(ReadError::meaning(line, found, TYPES));
-            }
+        let unknown = |field: &str, word: Symbol, expected: &str| match word {
+            NONE => missing(field, expected),
+            word => ReadError::meaning(line, format!("the {field} `{}`", names.get(word)), expected),
         };
+        let kind = self.kind.ok_or_else(|| unknown("type", self.other_kind, TYPES))?;
         let f = match self.f {
-            None if self.other_f == NONE => return Err(missing("f", OPERATIONS)),
-            _ if process == Process::Nemesis => F::Nemesis,
+            Some(_) if process == Process::Nemesis => F::Nemesis,
             Some(f) => f,
-            None => {
-                return Err(ReadError::meaning(
-                    line,
-                    format!("the f `{}`", names.get(self.other_f)),
-                    OPERATIONS,
-                ));
-            }
+            None if process == Process::Nemesis && self.other_f != NONE => F::Nemesis,
+            None => return Err(unknown("f", self.other_f, OPERATIONS)),
         };
         let time = self
             .time
             .ok_or_else(|| missing("time", "nanoseconds since the recorder started"))?;
         Ok(EventFields {
             time,
-            index: self.index,
-            token: self.token,
             process,
-            client: self.client,
-            lock: self.lock,
-            owner: self.owner,
-            node: if f == F::Acquire { self.node } else { NONE },
             kind,
             f,
-            mode: self.mode,
+            node: if f == F::Acquire { self.others.node } else { NONE },
             line: line as u32,
-            rare: NONE,
+            ..self.others
         })
     }
 }

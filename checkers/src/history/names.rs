@@ -152,13 +152,9 @@ impl Names {
     }
 
     fn grow(&mut self) {
-        let size = (self.slots.len() * 2).max(16);
-        self.slots = vec![NONE; size];
+        self.slots = vec![NONE; (self.slots.len() * 2).max(16)];
         for symbol in 0..self.ends.len() {
-            let mut slot = hash(self.get(symbol as Symbol)) & (size - 1);
-            while self.slots[slot] != NONE {
-                slot = (slot + 1) & (size - 1);
-            }
+            let slot = self.slot_of(self.get(symbol as Symbol));
             self.slots[slot] = symbol as Symbol;
         }
     }

@@ -43,7 +43,8 @@ impl History {
         let mut input = text(input)?;
         match format(&mut input)? {
             HistoryFormat::Own => read_own(input),
-            HistoryFormat::Jepsen { json } => jepsen::read(input, json, options),
+            HistoryFormat::Edn => jepsen::read(input, false, options),
+            HistoryFormat::Json => jepsen::read(input, true, options),
         }
     }
 }
@@ -62,7 +63,9 @@ pub(super) fn text<'a>(mut input: impl BufRead + Send + 'a) -> Result<Box<dyn Bu
 
 enum HistoryFormat {
     Own,
-    Jepsen { json: bool },
+    /// Jepsen's, in either notation.
+    Edn,
+    Json,
 }
 
 /// Tells the formats apart by what the buffer shows at first. Our own header is a JSON object that names its format,
@@ -80,21 +83,15 @@ fn format(input: &mut impl BufRead) -> Result<HistoryFormat, ReadError> {
     let inner = start.strip_prefix(b"[").unwrap_or(start).trim_ascii_start();
     let Some(object) = inner.strip_prefix(b"{") else {
         let edn = vector || matches!(inner, [b'#' | b'(' | b';' | b']', ..]);
-        return Ok(if edn {
-            HistoryFormat::Jepsen { json: false }
-        } else {
-            HistoryFormat::Own
-        });
+        return Ok(if edn { HistoryFormat::Edn } else { HistoryFormat::Own });
     };
     // The first line, or the first object where that has more lines.
     let end = |mark: u8| object.iter().position(|byte| *byte == mark).unwrap_or(object.len());
     let fields = &object[..end(b'\n').max(end(b'}'))];
     let has = |word: &[u8]| fields.windows(word.len()).any(|window| window == word);
     Ok(match object.trim_ascii_start() {
-        [b':', ..] => HistoryFormat::Jepsen { json: false },
-        [b'"', ..] if vector || has(b"\"process\"") && has(b"\"type\"") && !has(b"\"format\"") => {
-            HistoryFormat::Jepsen { json: true }
-        }
+        [b':', ..] => HistoryFormat::Edn,
+        [b'"', ..] if vector || has(b"\"process\"") && has(b"\"type\"") && !has(b"\"format\"") => HistoryFormat::Json,
         _ => HistoryFormat::Own,
     })
 }
@@ -144,14 +141,8 @@ impl OwnReading {
                 self.builder.add_nemesis(&text.name, &text.raw);
             }
         }
-        if let Some(fault) = block.fault.take() {
-            let fault = fault.behind(self.lines);
-            match fault {
-                ReadError::Syntax { line, .. } if block.is_torn() => {
-                    self.builder.partial(format!("the last line, {line}, is torn"));
-                }
-                fault => return Err(fault),
-            }
+        if let Some(line) = block.torn_line(self.lines)? {
+            self.builder.partial(format!("the last line, {line}, is torn"));
         }
         self.lines += block.lines;
         Ok(())

@@ -3,7 +3,7 @@
 //! [`recorded_line`] answers with the same fields as [`super::scan`] and [`super::lines`] would, in a quarter of their time, or
 //! with nothing: then they read the line, and say what is wrong with it where it is wrong.
 
-use super::entry::{EventFields, F, Mode, NO_INDEX, Rare, RareFields};
+use super::entry::{EventFields, F, NO_INDEX, Rare, RareFields};
 use super::event::{Kind, Process};
 use super::names::{NONE, Names, Symbol};
 use super::scan::{Key, leading_digits, special, zeros};
@@ -83,19 +83,8 @@ pub(super) fn recorded_line(
         _ => return None,
     };
     let mut fields = EventFields {
-        time,
-        index,
-        token: None,
-        process,
         client,
-        lock: NONE,
-        owner: NONE,
-        node: NONE,
-        kind,
-        f,
-        mode: Mode::Write,
-        line: 0,
-        rare: NONE,
+        ..EventFields::new(index, time, process, kind, f)
     };
     loop {
         match line.byte()? {
@@ -278,7 +267,7 @@ mod tests {
     /// What a block of lines says, with names in place of their numbers, and whether it ends with a fault.
     fn parsed(text: &str) -> (Vec<String>, bool) {
         let mut block = LineBlock::default();
-        block.text_to_fill().extend_from_slice(text.as_bytes());
+        block.text.extend_from_slice(text.as_bytes());
         block.parse();
         let name = |symbol: Symbol| (symbol != NONE).then(|| block.names.get(symbol).to_owned());
         let events = block.events.iter().map(|fields| {
@@ -291,15 +280,13 @@ mod tests {
                 rare: NONE,
                 ..*fields
             };
-            let numbers = (
-                rare.rare.value,
-                rare.rare.expected,
-                rare.rare.wait_ms,
-                rare.rare.late_us,
-                rare.rare.permits,
-                rare.wire,
-            );
-            format!("{nameless:?} {names:?} {numbers:?}")
+            let (cause, error) = (NONE, NONE);
+            let numbers = Rare {
+                cause,
+                error,
+                ..rare.rare
+            };
+            format!("{nameless:?} {names:?} {numbers:?} {:?}", rare.wire)
         });
         (events.collect(), block.fault.is_some())
     }

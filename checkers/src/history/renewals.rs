@@ -22,13 +22,8 @@ pub(super) struct SignalPlace {
     pub time_ns: u64,
 }
 
-/// The last place at which a process surely held a lock.
-#[derive(Debug)]
-struct LastKnown {
-    process: u32,
-    lock: String,
-    place: SignalPlace,
-}
+/// A hold by its process and its lock, with the last place at which it was surely on.
+type LastKnown = ((u32, String), SignalPlace);
 
 /// What is known of the holds of a history that is read.
 #[derive(Debug, Default)]
@@ -79,9 +74,7 @@ impl Renewals {
     }
 
     fn ends(&mut self, process: u32, lock: &str) {
-        if let Some(((process, lock), place)) = self.holds.remove_entry(&(process, lock.to_owned())) {
-            self.ended.push(LastKnown { process, lock, place });
-        }
+        self.ended.extend(self.holds.remove_entry(&(process, lock.to_owned())));
     }
 
     /// The history with a signal where each hold was known for the last time. Without renewals it stays as it is.
@@ -89,11 +82,8 @@ impl Renewals {
         if !self.any {
             return Ok(history);
         }
-        let still: Vec<(u32, String)> = self.holds.keys().cloned().collect();
-        for (process, lock) in still {
-            self.ends(process, &lock);
-        }
-        self.ended.sort_by_key(|hold| hold.place.events);
+        self.ended.extend(self.holds);
+        self.ended.sort_by_key(|(_, place)| place.events);
         let mut signals = self.ended.iter().peekable();
         let mut builder = HistoryBuilder::new(history.header.clone()).in_order_of_position();
         // values of registers are numbers of these names
@@ -102,10 +92,10 @@ impl Renewals {
             builder.partial(reason);
         }
         for position in 0..=history.len() {
-            while let Some(hold) = signals.next_if(|hold| hold.place.events == position) {
-                let process = Process::Client(hold.process);
-                let lost = Entry::new(hold.place.index, hold.place.time_ns, process, Kind::Signal, F::Lost);
-                let lock = Some(hold.lock.as_str());
+            while let Some(((process, lock), place)) = signals.next_if(|(_, place)| place.events == position) {
+                let process = Process::Client(*process);
+                let lost = Entry::new(place.index, place.time_ns, process, Kind::Signal, F::Lost);
+                let lock = Some(lock.as_str());
                 builder.push(&Entry { lock, ..lost })?;
             }
             if position < history.len() {

@@ -38,12 +38,10 @@ impl ScanValue<'_> {
         }
     }
 
-    /// Four numbers; anything else of that name is not ours.
-    pub(crate) fn counts(&self) -> Option<[u64; 4]> {
-        if let Self::Counts(counts) = self {
-            Some(*counts)
-        } else {
-            None
+    pub(crate) fn number(&self) -> Option<u64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            _ => None,
         }
     }
 }
@@ -140,23 +138,10 @@ impl<'a> Scanner<'a> {
     }
 
     /// Calls `field` with each key of the object that is the whole line, and goes behind the newline. `field` reads the value.
-    pub(crate) fn line(
-        &mut self,
-        mut field: impl FnMut(Key, &mut Self) -> Result<(), ScanError>,
-    ) -> Result<(), ScanError> {
+    pub(crate) fn line(&mut self, field: impl FnMut(Key, &mut Self) -> Result<(), ScanError>) -> Result<(), ScanError> {
         self.start = self.at;
         self.expect(b'{', "`{`")?;
-        if !self.accept(b'}') {
-            loop {
-                let key = self.key()?;
-                self.expect(b':', "`:` after the field name")?;
-                field(key, self)?;
-                if self.accept(b'}') {
-                    break;
-                }
-                self.expect(b',', "`,` or `}`")?;
-            }
-        }
+        self.fields(field)?;
         self.space();
         match self.peek() {
             None => Ok(()),
@@ -165,6 +150,23 @@ impl<'a> Scanner<'a> {
                 Ok(())
             }
             Some(_) => Err(self.broken("the end of the line")),
+        }
+    }
+
+    /// Calls `field` with each key of the object whose brace is behind the cursor, up to the one that closes it.
+    #[inline]
+    fn fields(&mut self, mut field: impl FnMut(Key, &mut Self) -> Result<(), ScanError>) -> Result<(), ScanError> {
+        if self.accept(b'}') {
+            return Ok(());
+        }
+        loop {
+            let key = self.key()?;
+            self.expect(b':', "`:` after the field name")?;
+            field(key, self)?;
+            if self.accept(b'}') {
+                return Ok(());
+            }
+            self.expect(b',', "`,` or `}`")?;
         }
     }
 
@@ -278,19 +280,8 @@ impl<'a> Scanner<'a> {
 
     fn skip_object(&mut self, depth: u32) -> Result<ScanValue<'a>, ScanError> {
         self.at += 1;
-        if self.accept(b'}') {
-            return Ok(ScanValue::Other);
-        }
-        loop {
-            self.space();
-            self.string("a field name in quotes")?;
-            self.expect(b':', "`:` after the field name")?;
-            self.nested(depth + 1)?;
-            if self.accept(b'}') {
-                return Ok(ScanValue::Other);
-            }
-            self.expect(b',', "`,` or `}`")?;
-        }
+        self.fields(|_, scanner| scanner.nested(depth + 1).map(drop))?;
+        Ok(ScanValue::Other)
     }
 
     fn list(&mut self, depth: u32) -> Result<ScanValue<'a>, ScanError> {

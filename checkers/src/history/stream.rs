@@ -82,12 +82,8 @@ impl<'a> EventStream<'a> {
                     Err(fault) => return Err(ReadError::NotWellFormed { line, fault }),
                 }
             }
-            if let Some(fault) = self.block.fault.take() {
-                let torn = self.block.is_torn();
-                return match fault.behind(self.lines) {
-                    ReadError::Syntax { .. } if torn => Ok(None),
-                    fault => Err(fault),
-                };
+            if self.block.torn_line(self.lines)?.is_some() {
+                return Ok(None);
             }
             self.lines += self.block.lines;
         }
@@ -96,7 +92,7 @@ impl<'a> EventStream<'a> {
 
     /// Fills the block with the whole lines that are there, waiting for at least one. False at the end of the input.
     fn fill(&mut self) -> Result<bool, ReadError> {
-        let text = self.block.text_to_fill();
+        let text = &mut self.block.text;
         text.clear();
         loop {
             let there = self.input.fill_buf()?;
@@ -125,23 +121,15 @@ impl<'a> EventStream<'a> {
 /// An event as its line says it.
 fn entry<'n>(fields: &EventFields, rare: &RareFields, names: &'n Names) -> Entry<'n> {
     let name = |symbol| (symbol != NONE).then(|| names.get(symbol));
-    let own = &rare.rare;
-    Entry {
+    let entry = Entry {
         client: fields.client,
         lock: name(fields.lock),
         token: fields.token,
         owner: name(fields.owner),
-        value: own.value,
-        expected: own.expected,
-        fenced: own.fenced,
         mode: fields.mode,
-        permits: Some(own.permits).filter(|permits| *permits != NONE),
-        wait_ms: Some(own.wait_ms).filter(|ms| *ms != NONE).map(u64::from),
-        late_us: Some(own.late_us).filter(|us| *us != NONE),
-        cause: name(own.cause),
-        error: name(own.error),
         wire: rare.wire,
         node: name(fields.node),
         ..Entry::new(fields.index, fields.time, fields.process, fields.kind, fields.f)
-    }
+    };
+    entry.with_rare(&rare.rare, name)
 }

@@ -200,14 +200,6 @@ impl History {
             .collect()
     }
 
-    pub(super) fn nemesis_at(&self, position: u32) -> Option<&Nemesis> {
-        let at = self
-            .nemesis
-            .binary_search_by_key(&position, |line| line.position)
-            .ok()?;
-        Some(&self.nemesis[at])
-    }
-
     /// Marks a history that has phases and no end.
     pub(super) fn see_phases(&mut self) {
         let phases = self.phases();

@@ -132,11 +132,8 @@ impl<'a> Building<'a> {
         if before.mode == Mode::Read {
             return;
         }
-        let weaker = LockHold {
-            from: instant,
-            mode: Mode::Read,
-            ..*before
-        };
+        let mut weaker = *before;
+        (weaker.from, weaker.mode) = (instant, Mode::Read);
         (before.to, before.end, before.ended) = (instant, position, Ended::Changed);
         self.own.change(process, lock, place, after);
         self.holds[lock].push(weaker);
@@ -169,16 +166,10 @@ impl<'a> Building<'a> {
             };
             let after = self.holds[lock].len() as u32;
             let hold = &mut self.holds[lock][place as usize];
+            let mut rest = *hold;
             (hold.to, hold.end, hold.ended) = (instant, position, Ended::Released);
             if hold.permits > left {
-                let rest = LockHold {
-                    from: instant,
-                    to: u64::MAX,
-                    end: NONE,
-                    ended: Ended::Open,
-                    permits: hold.permits - left,
-                    ..*hold
-                };
+                (rest.from, rest.permits) = (instant, hold.permits - left);
                 self.own.change(process, lock, place, after);
                 self.holds[lock].push(rest);
                 return;

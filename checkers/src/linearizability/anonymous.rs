@@ -15,15 +15,14 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::Searched;
 use super::interleave::{InstantState, Interleaved, Letter, Move, Words, interleave};
 use super::operations::Operations;
+use super::search::{SearchLimits, Searched};
 use super::search_run::search_in_turn;
 use super::specs::{LockOp, OneOwner};
 use crate::history::History;
 use crate::history::names::FastMap;
 use crate::model::Model;
-use crate::options::{Budget, Clock};
 
 /// What was found: an order of places, or why there is none.
 pub(crate) type Decided = Result<Vec<u32>, Unordered>;
@@ -54,8 +53,8 @@ struct Flip {
     place: u32,
 }
 
-/// Decides a plain mutex. The budget is for histories in which several events have one time.
-pub(crate) fn decide(history: &History, all: &Operations<LockOp>, (budget, clock): (Budget, Clock)) -> Decided {
+/// Decides a plain mutex. The limits are for histories in which several events have one time.
+pub(crate) fn decide(history: &History, all: &Operations<LockOp>, limits: SearchLimits) -> Decided {
     let mut lazy = Lazy {
         all,
         taken: false,
@@ -71,7 +70,7 @@ pub(crate) fn decide(history: &History, all: &Operations<LockOp>, (budget, clock
         Err(_) => {}
     }
     let (mutex, after) = (OneOwner::new(Model::Mutex), all.predecessors(history));
-    match search_in_turn(&mutex, &all.operations, &after, budget, clock) {
+    match search_in_turn(&mutex, &all.operations, &after, limits) {
         Searched::Order(order) => Ok(order.into_iter().map(|place| place as u32).collect()),
         Searched::NoOrder { blocked } => Err(Unordered::Blocked(blocked)),
         Searched::Unknown { reason, .. } => Err(Unordered::Undecided(reason)),

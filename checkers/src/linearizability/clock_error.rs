@@ -6,9 +6,9 @@
 //! all that are left do, and do not overlap, are in the order of their stamps whatever the clocks were.
 
 use super::counterexample::Decision;
-use super::decide::decisions;
-use super::one_pass::sweep_in;
-use super::order::{EventOrder, OrderedEvent, Widening};
+use super::decide::{decisions, sweep_in};
+use super::order::{EventOrder, Widening};
+use super::replies::permits_of;
 use crate::context::Context;
 use crate::history::names::FastMap;
 use crate::history::{F, History, Mode};
@@ -69,45 +69,37 @@ fn widening(history: &History, model: &Model, error_ns: u64) -> Widening {
     };
     let mut all: FastMap<(u32, u32), WholeHold> = FastMap::default();
     let many = matches!(model, Model::Semaphore { .. });
-    EventOrder::of(history).each(
-        history,
-        |OrderedEvent {
-             instant,
-             position,
-             lock,
-             ..
-         },
-         event| {
-            let hold = all.entry((lock, event.process)).or_default();
-            let counts = widening.instant(history, event, instant);
-            let permits = if many { u64::from(history.permits(event)) } else { 1 };
-            let shares = *model == Model::ReadWrite && event.is_call(F::Acquire) && event.mode == Mode::Read;
-            if event.is_ok(F::Acquire) {
-                let again = hold.held > 0 && !many && !model.is_reentrant();
-                hold.held += if again { 0 } else { permits };
-                (hold.got, hold.lapsed) = (counts, false);
-                hold.events.push(position);
-            } else if shares && hold.held > 0 {
-                hold.doubtful |= counts <= hold.got;
-                hold.events.push(position);
-            } else if event.is_call(F::Release) && hold.held == 0 {
-                if hold.lapsed {
-                    widening.left_out.insert(position);
-                }
-            } else if event.is_call(F::Release) {
-                hold.doubtful |= counts <= hold.got;
-                hold.events.push(position);
-                // More than it has is given back in vain.
-                hold.held -= if permits > hold.held { 0 } else { permits };
-                if hold.held == 0 {
-                    hold.end(&mut widening, false);
-                }
-            } else if matches!(event.f, F::Lost | F::Died) && hold.held > 0 {
-                hold.doubtful |= counts <= hold.got;
-                hold.end(&mut widening, true);
+    EventOrder::of(history).each(history, |ordered, event| {
+        let position = ordered.position;
+        let hold = all.entry((ordered.lock, event.process)).or_default();
+        let counts = widening.instant(history, event, ordered.instant);
+        let permits = permits_of(history, model, event);
+        let shares = *model == Model::ReadWrite && event.is_call(F::Acquire) && event.mode == Mode::Read;
+        if event.is_ok(F::Acquire) {
+            let again = hold.held > 0 && !many && !model.is_reentrant();
+            hold.held += if again { 0 } else { permits };
+            (hold.got, hold.lapsed) = (counts, false);
+            hold.events.push(position);
+        } else if shares && hold.held > 0 {
+            hold.doubtful |= counts <= hold.got;
+            hold.events.push(position);
+        } else if event.is_call(F::Release) && hold.held == 0 {
+            if hold.lapsed {
+                widening.left_out.insert(position);
             }
-        },
-    );
+        } else if event.is_call(F::Release) {
+            hold.doubtful |= counts <= hold.got;
+            hold.events.push(position);
+            // More than it has is given back in vain.
+            hold.held -= if permits > hold.held { 0 } else { permits };
+            if hold.held == 0 {
+                hold.end(&mut widening, false);
+            }
+        } else if matches!(event.f, F::Lost | F::Died) && hold.held > 0 {
+            hold.doubtful |= counts <= hold.got;
+            hold.end(&mut widening, true);
+        }
+    });
     let open: Vec<WholeHold> = all.into_values().filter(|hold| hold.held > 0).collect();
     for mut hold in open {
         hold.end(&mut widening, false);

@@ -12,8 +12,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use super::spec::Operation;
-use super::stack::without_a_bottom;
-use super::stay::{FOREVER, NEVER, Stay};
+use super::stack::{FOREVER, NEVER, Stay, without_a_bottom};
 
 /// What is asked of a set, a queue or a stack, and what it answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

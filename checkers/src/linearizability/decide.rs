@@ -1,7 +1,10 @@
 //! The decision of each lock of a history, by what its model allows: one pass, or a search.
 
-use super::counterexample::Decision;
-use super::{minimal, one_pass};
+use super::counterexample::{Counterexample, Decision};
+use super::lock::Lock;
+use super::order::{self, EventOrder};
+use super::sweep::{Sweep, changes_something};
+use super::{minimal, permits, possible, turns};
 use crate::history::History;
 use crate::model::Model;
 use crate::options::{Budget, Clock, Options};
@@ -42,7 +45,7 @@ pub(super) fn decided(history: &History, model: &Model, budget: Budget, clock: C
         Model::Register { .. } | Model::CasRegister { .. } | Model::ExactCasRegister { .. } => {
             minimal::registers(history, model, (budget, clock), small)
         }
-        _ => one_pass::sweep(history, model),
+        _ => sweep(history, model),
     }
 }
 
@@ -51,4 +54,49 @@ pub(crate) fn decided_early(history: &History, options: &Options) -> Option<Vec<
     let model = options.model_of(history);
     let one_pass = model.is_lock() && model != Model::Mutex && options.clock_error.is_zero();
     one_pass.then(|| decisions(history, &model, options.budget, options.clock))
+}
+
+/// Why a try-lock is not decided.
+const TOO_MANY_ORDERS: &str = "too many events have the same time to try all their orders";
+
+/// Decides every lock of a history by one of the owner-aware models, by dense lock number: the first fault of each.
+pub(crate) fn sweep(history: &History, model: &Model) -> Vec<Decision> {
+    let short = turns::sweep_in_turns(history, model).or_else(|| permits::sweep_permits(history, model));
+    match short {
+        Some(sweep) if sweep.locks.is_empty() => vec![Decision::Legal; history.locks.len()],
+        Some(sweep) => sweep.finish(),
+        None => sweep_in(&EventOrder::of(history), history, model),
+    }
+}
+
+/// The same with the events in an order that is given.
+pub(super) fn sweep_in(order: &EventOrder, history: &History, model: &Model) -> Vec<Decision> {
+    let mut sweep = Sweep::of(history, model, vec![Lock::new(); history.locks.len()]);
+    if order.is_strict(history) {
+        let matters = |f, kind| changes_something(model, f, kind, false);
+        order::each_in_file(history, matters, |ordered, event| sweep.see_event(ordered, event));
+    } else {
+        order.instants(history, |same| sweep.see_instant(same));
+    }
+    sweep.finish()
+}
+
+impl Sweep<'_> {
+    /// What was decided of each lock, after the last event.
+    fn finish(self) -> Vec<Decision> {
+        let Self {
+            history, model, tied, ..
+        } = self;
+        let faults = self.locks.into_iter().map(Lock::finish).enumerate();
+        let decide = |(lock, fault): (usize, Option<Counterexample>)| match fault {
+            None => Decision::Legal,
+            Some(fault) if !model.judges_busy() || !tied => Decision::Illegal(fault),
+            Some(fault) => match possible::is_legal(history, model, lock) {
+                Some(true) => Decision::Legal,
+                Some(false) => Decision::Illegal(fault),
+                None => Decision::Unknown(TOO_MANY_ORDERS),
+            },
+        };
+        faults.map(decide).collect()
+    }
 }

@@ -10,7 +10,7 @@ use super::spec::Operation;
 use crate::history::names::FastMap;
 
 /// The operations that are about one value.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct ValueCluster {
     /// When its write was called.
     written: u64,
@@ -36,12 +36,7 @@ pub(super) fn has_order(operations: &[Operation<RegisterOp>], start: Option<u64>
     let mut clusters: FastMap<Option<u64>, ValueCluster> = FastMap::default();
     // The start is before all times.
     let after_start = |time: u64| time.saturating_add(1);
-    let first = ValueCluster {
-        written: 0,
-        first_reply: 0,
-        last_call: 0,
-    };
-    clusters.insert(start, first);
+    clusters.insert(start, ValueCluster::default());
     for operation in operations {
         let RegisterOp::Write(value) = operation.op else {
             continue;

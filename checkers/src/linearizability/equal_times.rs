@@ -19,13 +19,8 @@ fn legal(history: &History, model: Model) -> Vec<bool> {
 /// The same events at other times.
 fn at_times(history: &History, times: &[u64]) -> Option<History> {
     let mut builder = HistoryBuilder::new(history.header().clone());
-    for (entry, time_ns) in history.entries().zip(times) {
-        builder
-            .push(&Entry {
-                time_ns: *time_ns,
-                ..entry
-            })
-            .ok()?;
+    for (entry, time_ns) in history.entries().zip(times.iter().copied()) {
+        builder.push(&Entry { time_ns, ..entry }).ok()?;
     }
     Some(builder.finish())
 }

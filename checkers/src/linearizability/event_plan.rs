@@ -2,19 +2,17 @@
 //!
 //! No two events have one instant, so calls and replies are in the order of the file, and a process has at most one operation in flight.
 
-use super::Searched;
-use super::operations::register_op;
+use super::operations::{answered, register_op};
 use super::order;
 use super::plan::{Happening, NEVER, OpPlan, PlannedOperations};
 use super::register::{Register, RegisterOp};
-use super::search::begun;
+use super::search::{SearchLimits, Searched, begun};
 use super::spec::SequentialSpec;
 use crate::history::event::Kind;
 use crate::history::event_table::EventsFrom;
 use crate::history::names::FastMap;
 use crate::history::{History, PackedEvent};
 use crate::model::Model;
-use crate::options::{Budget, Clock};
 
 /// Events of a history at most: the deadlines of operations without a reply are above all positions.
 const MAX_EVENTS: usize = 1 << 31;
@@ -23,7 +21,7 @@ const MAX_PROCESSES: usize = 4_096;
 
 /// Searches a history of one register whose value at the start is known, if some operation compares: else there may be a faster way.
 /// Places are positions of calls.
-pub(super) fn search_events(history: &History, model: &Model, (budget, clock): (Budget, Clock)) -> Option<Searched> {
+pub(super) fn search_events(history: &History, model: &Model, (budget, clock): SearchLimits) -> Option<Searched> {
     let start = match (model, model.start().flatten()) {
         (_, Some(start)) => Some(start),
         (Model::ExactCasRegister { .. }, None) => None,
@@ -110,7 +108,7 @@ impl<'a> EventPlan<'a> {
     fn call(&mut self, position: u32, call: PackedEvent) -> Option<u32> {
         let reply = self.history.reply(call);
         let op = register_op(self.history, self.model, call, reply)?;
-        let crashed = !reply.is_some_and(|reply| matches!(reply.kind, Kind::Ok | Kind::Fail));
+        let crashed = answered(self.history, call).is_none();
         let mut plan = OpPlan::of(self.register.is_observer(&op), self.register.polarity(&op), crashed);
         if !plan.matters() {
             return None;
@@ -143,10 +141,6 @@ impl PlannedOperations<RegisterOp> for EventPlan<'_> {
         Some(next)
     }
 
-    fn seen(&self, at: u32) -> Happening {
-        self.happenings[at as usize]
-    }
-
     fn plan(&self, op: u32) -> &OpPlan {
         &self.planned[op as usize].plan
     }
@@ -166,6 +160,7 @@ mod tests {
     use super::super::operations;
     use super::super::random::random;
     use super::*;
+    use crate::options::{Budget, Clock};
 
     #[test]
     fn a_plan_that_grows_and_a_whole_one_say_the_same() {

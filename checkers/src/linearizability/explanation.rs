@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use super::minimal::prefix;
+use super::plan::in_order;
 use super::search::Searched;
 use super::search_run::search;
 use super::spec::{Operation, SequentialSpec};
@@ -111,13 +112,8 @@ impl<'a, S: SequentialSpec> Frontier<'a, S> {
             steps: Vec::new(),
             blocked: None,
         };
-        let mut moments: Vec<(u64, bool, usize)> = Vec::new();
-        for (place, operation) in operations.iter().enumerate() {
-            moments.push((operation.call, false, place));
-            moments.extend(operation.reply.map(|reply| (reply.max(operation.call), true, place)));
-        }
-        moments.sort_unstable();
-        for (_, is_reply, place) in moments {
+        for (_, is_reply, place) in in_order(operations, |_| true) {
+            let place = place as usize;
             if !is_reply {
                 let slot = frontier.slots.iter().position(Option::is_none)?;
                 frontier.slots[slot] = Some(place);

@@ -2,8 +2,9 @@
 
 use super::counterexample::Counterexample;
 use super::lock::Active;
+use super::replies::permits_of;
 use crate::history::names::NONE;
-use crate::history::{F, History, OrderBasis, PackedEvent};
+use crate::history::{F, History, OrderBasis};
 use crate::model::Model;
 
 /// The events of one lock, under the model that it was swept by.
@@ -59,7 +60,7 @@ impl CounterexampleFinder<'_> {
     /// since, or not wholly.
     pub(super) fn parts(&self, active: &Active, before: (u64, u32)) -> Vec<Part> {
         let history = self.history;
-        let in_file = history.order == OrderBasis::Position || history.in_order;
+        let in_file = history.order == OrderBasis::Position || !history.has_late_lines;
         let len = history.events.len() as u32;
         let last = if in_file { before.1.min(len) } else { len };
         let mut parts: Vec<Part> = Vec::new();
@@ -69,7 +70,7 @@ impl CounterexampleFinder<'_> {
             if !own || (history.instant(position), position) >= before {
                 continue;
             }
-            let permits = self.permits(event);
+            let permits = permits_of(history, self.model, event);
             if event.is_ok(F::Acquire) {
                 let positions = vec![position];
                 parts.push(Part { permits, positions });
@@ -78,13 +79,6 @@ impl CounterexampleFinder<'_> {
             }
         }
         parts
-    }
-
-    fn permits(&self, event: PackedEvent) -> u64 {
-        match self.model {
-            Model::Semaphore { .. } => u64::from(self.history.permits(event)),
-            _ => 1,
-        }
     }
 }
 

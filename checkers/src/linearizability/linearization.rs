@@ -10,6 +10,7 @@ use crate::overlaps::Overlap;
 use crate::standstill;
 
 /// What was decided about HL002 of one history.
+#[derive(Default)]
 pub(crate) struct Linearization {
     /// Operations that an order has to explain; 0 when there is nothing to decide.
     pub operations: u64,
@@ -37,14 +38,8 @@ pub(crate) fn linearization(context: &Context<'_>, early: Option<&[Decision]>) -
     } else {
         counts.reads + counts.writes + counts.compared
     };
-    let mut linearization = Linearization {
-        operations,
-        decisions: Vec::new(),
-        differences: Vec::new(),
-        certificates: None,
-    };
     if operations == 0 {
-        return linearization;
+        return Linearization::default();
     }
     let exact = context.clock_error_ns == 0;
     let decisions = match early {
@@ -61,10 +56,11 @@ pub(crate) fn linearization(context: &Context<'_>, early: Option<&[Decision]>) -
         })
         .collect();
     let holds = decisions.iter().all(|decision| *decision == Decision::Legal);
-    linearization.certificates = (options.certificate && holds && exact).then(|| certificate::all(context));
-    if exact {
-        linearization.differences = readings::differences(context, &decisions);
+    let differences = exact.then(|| readings::differences(context, &decisions));
+    Linearization {
+        operations,
+        decisions,
+        differences: differences.unwrap_or_default(),
+        certificates: (options.certificate && holds && exact).then(|| certificate::all(context)),
     }
-    linearization.decisions = decisions;
-    linearization
 }

@@ -3,7 +3,7 @@
 use super::counterexample::Counterexample;
 use super::mutant::{Mutant, mutated};
 use crate::history::names::{FastMap, NONE};
-use crate::history::{Mode, Renumbered};
+use crate::history::{Mode, PackedEvent, Renumbered};
 
 /// Owners that are looked for one after the other.
 const FEW: usize = 16;
@@ -20,6 +20,21 @@ pub(super) struct Active {
     pub told: u32,
     /// The position of the reply that began it, or gave it its mode.
     pub got: u32,
+}
+
+impl Active {
+    /// What a grant at a position begins.
+    pub(super) fn of(grant: PackedEvent, got: u32, permits: u64, token: Option<u64>) -> Self {
+        Self {
+            process: grant.process,
+            depth: 1,
+            permits,
+            mode: grant.mode,
+            token,
+            told: got,
+            got,
+        }
+    }
 }
 
 /// Busy answers in a time in which the lock was free: those that ended first, all at one instant.
@@ -188,8 +203,7 @@ impl Lock {
             active.told = renumbered.position(active.told);
         }
         if self.places.is_some() {
-            let each = self.active.iter().enumerate();
-            self.places = Some(each.map(|(place, active)| (active.process, place)).collect());
+            self.note_places();
         }
         let both = |(process, position): &mut (u32, u32)| {
             (*process, *position) = (renumbered.process(*process), renumbered.position(*position));
@@ -237,9 +251,13 @@ impl Lock {
         if let Some(places) = &mut self.places {
             places.insert(latest, self.active.len() - 1);
         } else {
-            let each = self.active.iter().enumerate();
-            self.places = Some(each.map(|(place, active)| (active.process, place)).collect());
+            self.note_places();
         }
+    }
+
+    fn note_places(&mut self) {
+        let each = self.active.iter().enumerate();
+        self.places = Some(each.map(|(place, active)| (active.process, place)).collect());
     }
 
     pub(super) fn set_mode(&mut self, place: usize, mode: Mode) {

@@ -3,7 +3,7 @@
 
 use super::mutant::{Mutant, mutated};
 use super::operations::{NOBODY, OperationReader};
-use super::spec::Operation;
+use super::replies::permits_of;
 use super::specs::LockOp;
 use super::sweep::Sweep;
 use crate::history::names::NONE;
@@ -36,7 +36,7 @@ impl Sweep<'_> {
     /// A grant that its process lost before it was told of it excludes nobody; a release of it may still be accepted. What the process
     /// held before is gone, too.
     pub(super) fn got_in_vain(&mut self, lock: usize, event: PackedEvent) {
-        let permits = self.permits(event);
+        let permits = permits_of(self.history, self.model, event);
         let state = &mut self.locks[lock];
         let mut lapsed = permits;
         if let Some(place) = state.own(event.process) {
@@ -65,13 +65,10 @@ impl OperationReader<'_> {
                 asked.reply = None;
                 (own.got, own.got_at) = (asked.call, event.mate);
             } else if *self.model != Model::ReadWrite || !downgrades {
-                *asked = Operation {
-                    op: LockOp::Release {
-                        process: NOBODY,
-                        permits: 1,
-                    },
-                    reply: None,
-                    ..*asked
+                asked.reply = None;
+                asked.op = LockOp::Release {
+                    process: NOBODY,
+                    permits: 1,
                 };
             }
         }

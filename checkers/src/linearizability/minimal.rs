@@ -8,21 +8,21 @@ use super::counterexample::{Counterexample, Decision};
 use super::event_plan::search_events;
 use super::operations::{self, Operations};
 use super::register::{Register, RegisterOp, starts};
-use super::search::Searched;
+use super::search::{SearchLimits, Searched};
 use super::search_run::search_in_turn;
 use super::spec::Operation;
 use super::specs::LockOp;
 use super::{distinct, mutex_pass};
 use crate::history::History;
 use crate::model::Model;
-use crate::options::{Budget, Clock};
+use crate::options::Budget;
 use crate::shrink::shrink;
 
 /// Operations of a prefix that are still worth shrinking; of longer ones, the latest are tried first.
 const SHRINK_MAX: usize = 20_000;
 
 /// Decides plain mutexes.
-pub(super) fn plain_mutexes(history: &History, (budget, clock): (Budget, Clock), small: bool) -> Vec<Decision> {
+pub(super) fn plain_mutexes(history: &History, limits: SearchLimits, small: bool) -> Vec<Decision> {
     let blocked = mutex_pass::blocked_calls(history);
     if let Some(blocked) = &blocked
         && (!small || blocked.iter().all(Option::is_none))
@@ -33,45 +33,43 @@ pub(super) fn plain_mutexes(history: &History, (budget, clock): (Budget, Clock),
     let all = operations::locks(history, &Model::Mutex);
     let each = all.iter().enumerate().map(|(lock, operations)| match &blocked {
         Some(blocked) if blocked[lock].is_none() => Decision::Legal,
-        _ => plain(history, operations, (budget, clock), small),
+        _ => plain(history, operations, limits, small),
     });
     each.collect()
 }
 
 /// Decides a plain mutex.
-fn plain(history: &History, all: &Operations<LockOp>, (budget, clock): (Budget, Clock), small: bool) -> Decision {
-    let blocked = match anonymous::decide(history, all, (budget, clock)) {
+fn plain(history: &History, all: &Operations<LockOp>, limits: SearchLimits, small: bool) -> Decision {
+    let blocked = match anonymous::decide(history, all, limits) {
         Ok(_) => return Decision::Legal,
         Err(Unordered::Undecided(reason)) => return Decision::Unknown(reason),
         Err(Unordered::Blocked(blocked)) if !small => return blocked_at(all, blocked),
         Err(Unordered::Blocked(blocked)) => blocked,
     };
     // The operation at whose reply a part of them has no order, if it has none.
-    let blocked_in = |places: &[usize]| match anonymous::decide(history, &all.only(places), (short(budget), clock)) {
+    let blocked_in = |places: &[usize]| match anonymous::decide(history, &all.only(places), short(limits)) {
         Err(Unordered::Blocked(at)) => Some(places[at]),
         _ => None,
     };
+    // Fewer of some places, as long as an operation that fits is blocked among them.
+    let fewer = |places: &[usize], units: &[Vec<usize>], fits: &dyn Fn(usize) -> bool| {
+        let violates = |left: &[usize]| blocked_in(&those(places, left)).is_some_and(fits);
+        those(places, &shrink(places.len(), units, violates))
+    };
     let prefix = prefix(&all.operations, blocked);
-    let units = pairs(all, &prefix);
-    let mut places = those(
-        &prefix,
-        &kept(&prefix, &units, |left| blocked_in(&those(&prefix, left)).is_some()),
-    );
+    let kept = kept(&prefix, &pairs(all, &prefix), |left| {
+        blocked_in(&those(&prefix, left)).is_some()
+    });
+    let mut places = those(&prefix, &kept);
     loop {
         let before = places.len();
         let Some(blocked) = blocked_in(&places) else { break };
         // Of the sort of which there are too many, more never make an order legal: one that is not needed can go alone.
-        let singles = (0..before).filter(|at| takes(all, places[*at]) == takes(all, blocked));
-        let singles: Vec<Vec<usize>> = singles.map(|at| vec![at]).collect();
         let same = |place: usize| takes(all, place) == takes(all, blocked);
-        let kept = shrink(before, &singles, |left| {
-            blocked_in(&those(&places, left)).is_some_and(same)
-        });
-        places = those(&places, &kept);
-        let kept = shrink(places.len(), &pairs(all, &places), |left| {
-            blocked_in(&those(&places, left)).is_some()
-        });
-        places = those(&places, &kept);
+        let singles = (0..before).filter(|at| same(places[*at]));
+        let singles: Vec<Vec<usize>> = singles.map(|at| vec![at]).collect();
+        places = fewer(&places, &singles, &same);
+        places = fewer(&places, &pairs(all, &places), &|_| true);
         if places.len() == before {
             break;
         }
@@ -126,16 +124,16 @@ pub(super) fn search_register(
     history: &History,
     model: &Model,
     all: &Operations<RegisterOp>,
-    (budget, clock): (Budget, Clock),
+    limits: SearchLimits,
 ) -> (Register, Searched) {
-    search_from(history, starts_of(model, all).as_deref(), all, (budget, clock))
+    search_from(history, starts_of(model, all).as_deref(), all, limits)
 }
 
 fn search_from(
     history: &History,
     starts: Option<&[Option<u64>]>,
     all: &Operations<RegisterOp>,
-    (budget, clock): (Budget, Clock),
+    limits: SearchLimits,
 ) -> (Register, Searched) {
     let after = all.predecessors(history);
     let mut found = (Register::default(), TOO_MANY_STARTS);
@@ -146,7 +144,7 @@ fn search_from(
     };
     for start in starts.into_iter().flatten().copied() {
         let register = Register { start };
-        let searched = search_in_turn(&register, &all.operations, &after, budget, clock);
+        let searched = search_in_turn(&register, &all.operations, &after, limits);
         if !matches!(searched, Searched::NoOrder { .. }) {
             return (register, searched);
         }
@@ -164,13 +162,8 @@ const TOO_MANY_STARTS: Searched = Searched::Unknown {
 };
 
 /// Decides registers.
-pub(super) fn registers(
-    history: &History,
-    model: &Model,
-    (budget, clock): (Budget, Clock),
-    small: bool,
-) -> Vec<Decision> {
-    match search_events(history, model, (budget, clock)) {
+pub(super) fn registers(history: &History, model: &Model, limits: SearchLimits, small: bool) -> Vec<Decision> {
+    match search_events(history, model, limits) {
         Some(Searched::Order(_)) => return vec![Decision::Legal],
         Some(Searched::Unknown { reason, .. }) => return vec![Decision::Unknown(reason)],
         Some(Searched::NoOrder { blocked }) if !small => return vec![no_order(vec![blocked as u32])],
@@ -179,7 +172,7 @@ pub(super) fn registers(
     let all = operations::registers(history, model);
     let each = all
         .iter()
-        .map(|operations| register(history, model, operations, (budget, clock), small));
+        .map(|operations| register(history, model, operations, limits, small));
     each.collect()
 }
 
@@ -188,14 +181,14 @@ fn register(
     history: &History,
     model: &Model,
     all: &Operations<RegisterOp>,
-    (budget, clock): (Budget, Clock),
+    limits: SearchLimits,
     small: bool,
 ) -> Decision {
     let starts = starts_of(model, all);
     if surely_has_order(history, starts.as_deref(), all) {
         return Decision::Legal;
     }
-    let blocked = match search_from(history, starts.as_deref(), all, (budget, clock)).1 {
+    let blocked = match search_from(history, starts.as_deref(), all, limits).1 {
         Searched::Order(_) => return Decision::Legal,
         Searched::Unknown { reason, .. } => return Decision::Unknown(reason),
         Searched::NoOrder { blocked } if !small => return blocked_at(all, blocked),
@@ -206,7 +199,7 @@ fn register(
     let violates = |kept: &[usize]| {
         let fewer = all.only(&those(&prefix, kept));
         let gone = (0..prefix.len()).filter(|at| kept.binary_search(at).is_err());
-        let searched = |all: &Operations<RegisterOp>| search_register(history, model, all, (short(budget), clock)).1;
+        let searched = |all: &Operations<RegisterOp>| search_register(history, model, all, short(limits)).1;
         let sound = gone
             .map(|at| all.operations[prefix[at]].op)
             .all(|op| !is_needed(&op, &fewer.operations));
@@ -215,12 +208,10 @@ fn register(
     illegal(all, &those(&prefix, &kept(&prefix, &units, violates)))
 }
 
-/// The budget of one of the many checks of a search for a small proof.
-fn short(budget: Budget) -> Budget {
-    Budget {
-        time: budget.time / 100,
-        ..budget
-    }
+/// The limits of one of the many checks of a search for a small proof.
+fn short((budget, clock): SearchLimits) -> SearchLimits {
+    let time = budget.time / 100;
+    (Budget { time, ..budget }, clock)
 }
 
 /// The operations that were called before the reply that nothing can precede.

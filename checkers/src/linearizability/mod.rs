@@ -30,7 +30,6 @@ mod minimal;
 mod mutant;
 mod mutex_pass;
 mod numbered;
-mod one_pass;
 mod online;
 mod operations;
 #[cfg(test)]
@@ -41,7 +40,6 @@ mod plan;
 mod possible;
 #[cfg(test)]
 mod proofs;
-mod queued;
 #[cfg(test)]
 mod random;
 mod readings;
@@ -52,7 +50,6 @@ mod search_run;
 mod spec;
 mod specs;
 mod stack;
-mod stay;
 mod sweep;
 mod ties;
 mod turns;

@@ -134,11 +134,6 @@ impl<S: SequentialSpec> PlannedOperations<u32> for NumberedPlan<'_, S> {
     }
 
     #[inline]
-    fn seen(&self, at: u32) -> Happening {
-        self.plan.seen(at)
-    }
-
-    #[inline]
     fn plan(&self, op: u32) -> &OpPlan {
         self.plan.plan(op)
     }

@@ -9,9 +9,8 @@ use super::counterexample::Counterexample;
 use super::finder::CounterexampleFinder;
 use super::granted::GrantedLocks;
 use super::lock::Lock;
-use super::order::OrderedEvent;
+use super::order::{OrderedEvent, RankedEvent};
 use super::possible::PossibleLocks;
-use super::queued::{QueuedEvent, make_void};
 use super::sweep::{Sweep, changes_something};
 use crate::history::event::{Header, Kind};
 use crate::history::names::{FastSet, NONE, Symbol};
@@ -28,24 +27,26 @@ pub(crate) type TellFault<'a> = dyn FnMut(&History, u32, &Counterexample) + 'a;
 /// The sweep of a history that grows, in memory of what is in flight.
 #[derive(Debug, Clone)]
 pub(crate) struct OnlineSweep {
-    model: Model,
+    pub model: Model,
     leased: bool,
     builder: HistoryBuilder,
     locks: Vec<Lock>,
     /// Of try-locks, the states that they may be in.
     possible: PossibleLocks,
     /// Events that wait for their turn, in order.
-    queue: VecDeque<QueuedEvent>,
+    queue: VecDeque<RankedEvent>,
     /// By dense process, the locks that it got: when, and as which event.
     granted: Vec<GrantedLocks>,
-    delay_ns: u64,
+    /// How long after the time that it carries a signal may be written.
+    pub delay_ns: u64,
     /// The latest time of an event that is no signal.
     latest_ns: u64,
     /// One more than the instant up to which all events had their turn.
     passed: u64,
-    /// Events that were not passed over.
-    events: u64,
-    late: u64,
+    /// Events that were taken.
+    pub events: u64,
+    /// Of these, the ones that came later than the delay after their time.
+    pub late: u64,
     /// Events to remember before some are forgotten: the least, and now.
     least: usize,
     limit: usize,
@@ -80,10 +81,6 @@ impl OnlineSweep {
         })
     }
 
-    pub(crate) fn set_delay(&mut self, delay_ns: u64) {
-        self.delay_ns = delay_ns;
-    }
-
     /// The same with less memory, and more to do.
     #[cfg(test)]
     fn with_limit(self, events: usize) -> Self {
@@ -92,20 +89,6 @@ impl OnlineSweep {
             limit: events,
             ..self
         }
-    }
-
-    pub(crate) fn model(&self) -> Model {
-        self.model
-    }
-
-    /// Events that were taken.
-    pub(crate) fn events(&self) -> u64 {
-        self.events
-    }
-
-    /// Events that came later than the delay after their time.
-    pub(crate) fn late(&self) -> u64 {
-        self.late
     }
 
     /// Takes the next event of a lock.
@@ -153,19 +136,8 @@ impl OnlineSweep {
         });
         // Nothing here asks for the rest.
         let fields = EventFields {
-            time: entry.time_ns,
-            index: entry.index,
-            token: entry.token,
-            process: entry.process,
-            client: entry.client,
             lock,
-            owner: NONE,
-            node: NONE,
-            kind: entry.kind,
-            f: if entry.extends { F::Extend } else { entry.f },
-            mode: entry.mode,
-            line: 0,
-            rare: NONE,
+            ..EventFields::of(entry)
         };
         self.builder.add(&fields, rare.as_ref())?;
         self.events += 1;
@@ -178,7 +150,7 @@ impl OnlineSweep {
         }
         let position = history.events.len() as u32 - 1;
         let event = history.events.last().expect("an event was added");
-        let lock = history.lock_number(event).map_or(NONE, |lock| lock as u32);
+        let lock = history.number_of(event.lock);
         if matches!(event.f, F::Lost | F::Died) {
             self.take_signal(event, position, lock);
             return Ok(());
@@ -189,13 +161,7 @@ impl OnlineSweep {
         }
         self.latest_ns = self.latest_ns.max(instant);
         if changes_something(&self.model, event.f, event.kind, true) && !self.is_known_at_call(event) {
-            self.wait(QueuedEvent {
-                instant,
-                rank,
-                position,
-                lock,
-                void: false,
-            });
+            self.wait((instant, rank), position, lock);
         }
         Ok(())
     }
@@ -230,7 +196,7 @@ impl OnlineSweep {
         };
         ended.sort_unstable();
         for (lock, began) in ended {
-            let (instant, rank) = match began {
+            let place = match began {
                 Some((began, rank)) if began >= event.time => {
                     if event.f == F::Lost {
                         make_void(&mut self.queue, began, rank);
@@ -239,21 +205,20 @@ impl OnlineSweep {
                 }
                 _ => (event.time, 0),
             };
-            self.wait(QueuedEvent {
-                instant,
-                rank,
-                position,
-                lock,
-                void: false,
-            });
+            self.wait(place, position, lock);
         }
     }
 
-    fn wait(&mut self, mut waiting: QueuedEvent) {
-        if waiting.instant < self.passed {
-            self.late += 1;
-            waiting.instant = self.passed;
-        }
+    /// Puts an event into the queue, by its instant and its rank.
+    fn wait(&mut self, (instant, rank): (u64, u64), position: u32, lock: u32) {
+        self.late += u64::from(instant < self.passed);
+        let waiting = RankedEvent {
+            instant: instant.max(self.passed),
+            rank,
+            position,
+            lock,
+            void: false,
+        };
         if self.queue.back().is_none_or(|last| *last < waiting) {
             self.queue.push_back(waiting);
         } else {
@@ -274,7 +239,7 @@ impl OnlineSweep {
                 self.same.push(first.ordered());
             } else {
                 let same = self.queue.iter().take_while(|next| next.instant == first.instant);
-                self.same.extend(same.map(QueuedEvent::ordered));
+                self.same.extend(same.map(RankedEvent::ordered));
             }
             if !ended && self.same.iter().any(|event| self.awaits_answer(event)) {
                 return;
@@ -407,6 +372,14 @@ impl OnlineSweep {
             .iter()
             .flat_map(|active| finder.parts(active, (self.passed.saturating_sub(1), u32::MAX)));
         parts.flat_map(|part| part.positions).collect()
+    }
+}
+
+/// Notes that a grant was lost before its process was told of it, unless it has had its turn.
+fn make_void(queue: &mut VecDeque<RankedEvent>, instant: u64, rank: u64) {
+    let place = queue.partition_point(|other| (other.instant, other.rank) < (instant, rank));
+    if let Some(grant) = queue.get_mut(place).filter(|found| found.rank == rank) {
+        grant.void = true;
     }
 }
 

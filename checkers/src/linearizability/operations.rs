@@ -2,7 +2,7 @@
 
 use super::order::{self, EventOrder, OrderedEvent};
 use super::register::RegisterOp;
-use super::replies::{found_taken, is_not_held};
+use super::replies::{found_taken, is_not_held, permits_of};
 use super::spec::Operation;
 use super::specs::LockOp;
 use crate::history::event::Kind;
@@ -31,9 +31,13 @@ impl<O> Operations<O> {
     }
 
     fn add(&mut self, op: O, call: u64, reply: Option<u64>, position: u32) {
+        self.add_in_turn(op, call, reply, (position, position));
+    }
+
+    fn add_in_turn(&mut self, op: O, call: u64, reply: Option<u64>, (position, turn): (u32, u32)) {
         self.operations.push(Operation { op, call, reply });
         self.calls.push(position);
-        self.turns.push(position);
+        self.turns.push(turn);
     }
 
     /// Of each, the one that its process called before and that was answered at the instant of its own call: of equal
@@ -86,12 +90,17 @@ pub(crate) fn registers(history: &History, model: &Model) -> Vec<Operations<Regi
         if let Some(all) = all.get_mut(ordered.lock as usize)
             && let Some(op) = register_op(history, model, call, reply)
         {
-            let known = reply.is_some_and(|reply| matches!(reply.kind, Kind::Ok | Kind::Fail));
-            let reply = known.then(|| history.instant(call.mate));
+            let reply = answered(history, call).map(|_| history.instant(call.mate));
             all.add(op, ordered.instant, reply, ordered.position);
         }
     });
     all
+}
+
+/// The reply to a call, where it says whether the operation took effect.
+pub(super) fn answered(history: &History, call: PackedEvent) -> Option<PackedEvent> {
+    let reply = history.reply(call);
+    reply.filter(|reply| matches!(reply.kind, Kind::Ok | Kind::Fail))
 }
 
 /// What an operation on a register was, as the model reads its call and its reply; `None` where that says nothing.
@@ -159,23 +168,14 @@ fn contenders(history: &History, model: &Model) -> Vec<ContenderTimes> {
         return Vec::new();
     }
     let mut all: Vec<ContenderTimes> = (0..history.locks.len()).map(|_| ContenderTimes::default()).collect();
-    let calls = history
-        .events
-        .iter()
-        .enumerate()
-        .filter(|(_, event)| event.is_call(F::Acquire));
-    for (position, call) in calls {
-        let reply = history.reply(call);
-        let gone = reply.filter(|reply| matches!(reply.kind, Kind::Ok | Kind::Fail));
-        let (from, until) = (
-            history.instant(position as u32),
-            gone.map(|_| history.instant(call.mate)),
-        );
+    history.events.each_call(F::Acquire, |position, call| {
+        let from = history.instant_of(position, call);
+        let until = answered(history, call).map(|_| history.instant(call.mate));
         if let Some(lock) = history.lock_number(call).and_then(|lock| all.get_mut(lock)) {
             lock.all.add(from, until);
             lock.own.entry(call.process).or_default().add(from, until);
         }
-    }
+    });
     for lock in &mut all {
         lock.all.sort();
         lock.own.values_mut().for_each(SpanEnds::sort);
@@ -218,17 +218,8 @@ pub(super) struct OperationReader<'a> {
 }
 
 impl OperationReader<'_> {
-    fn see(
-        &mut self,
-        OrderedEvent {
-            instant,
-            position,
-            lock,
-            void,
-        }: OrderedEvent,
-        event: PackedEvent,
-    ) {
-        let lock = lock as usize;
+    fn see(&mut self, ordered: OrderedEvent, event: PackedEvent) {
+        let (instant, position, lock) = (ordered.instant, ordered.position, ordered.lock as usize);
         if lock >= self.all.len() {
             return;
         }
@@ -237,7 +228,7 @@ impl OperationReader<'_> {
         }
         match (event.f, event.kind) {
             (F::Acquire, Kind::Invoke) => self.acquire(lock, event, instant, position),
-            (F::Acquire, Kind::Ok) if void && !self.model.judges_busy() => self.got_in_vain(lock, event),
+            (F::Acquire, Kind::Ok) if ordered.void && !self.model.judges_busy() => self.got_in_vain(lock, event),
             (F::Acquire, Kind::Ok) => self.got(lock, event, instant, position),
             (F::Release, Kind::Invoke) => self.release(lock, event, instant, position),
             (F::Release, Kind::Fail) => {
@@ -267,8 +258,7 @@ impl OperationReader<'_> {
         };
         match reply.map_or(Kind::Info, |reply| reply.kind) {
             Kind::Ok => {
-                self.all[lock].add(op, instant, replied, position);
-                *self.all[lock].turns.last_mut().expect("one was added") = turn;
+                self.all[lock].add_in_turn(op, instant, replied, (position, turn));
                 self.held.entry((lock as u32, process)).or_default().asked = self.all[lock].operations.len();
             }
             Kind::Fail => {
@@ -306,14 +296,10 @@ impl OperationReader<'_> {
             ending.reply = Some(instant.max(ending.call));
         }
         let again = !(*self.model == Model::ReadWrite && own.depth > 0);
-        *own = Own {
-            depth: own.depth + u32::from(again),
-            permits: own.permits + permits,
-            mode: event.mode,
-            lapsed: 0,
-            asked: 0,
-            ..*own
-        };
+        own.depth += u32::from(again);
+        own.permits += permits;
+        own.mode = event.mode;
+        (own.lapsed, own.asked) = (0, 0);
     }
 
     fn release(&mut self, lock: usize, event: PackedEvent, instant: u64, position: u32) {
@@ -332,21 +318,11 @@ impl OperationReader<'_> {
                 Kind::Ok | Kind::Info => self.all[lock].add(op, instant, replied, position),
                 _ => {}
             }
-            *own = Own {
-                depth: 0,
-                permits: 0,
-                lapsed: 0,
-                ..*own
-            };
+            (own.depth, own.permits, own.lapsed) = (0, 0, 0);
             return;
         }
         if own.depth == 0 {
-            let given_back = if matches!(self.model, Model::Semaphore { .. }) {
-                permits
-            } else {
-                1
-            };
-            let lapsed = own.lapsed.checked_sub(u64::from(given_back));
+            let lapsed = own.lapsed.checked_sub(permits_of(history, self.model, event));
             if kind == Kind::Ok && lapsed.is_none() {
                 let op = LockOp::Release {
                     process: NOBODY,
@@ -429,9 +405,7 @@ impl OperationReader<'_> {
                 process: event.process,
                 permits: 1,
             };
-            let operations = &mut self.all[lock];
-            operations.add(op, own.got, None, position);
-            *operations.turns.last_mut().expect("one was added") = own.got_at;
+            self.all[lock].add_in_turn(op, own.got, None, (position, own.got_at));
         } else {
             // A busy answer may go by a hold that is lost until a process holds again.
             let at = instant.max(own.got);
@@ -442,14 +416,8 @@ impl OperationReader<'_> {
             Model::Semaphore { .. } => own.permits,
             _ => u64::from(own.depth),
         };
-        *own = Own {
-            depth: 0,
-            permits: 0,
-            lapsed: if denied == 0 { lapsed } else { 0 },
-            lost: instant + 1,
-            lost_at: position,
-            ending,
-            ..*own
-        };
+        (own.depth, own.permits) = (0, 0);
+        own.lapsed = if denied == 0 { lapsed } else { 0 };
+        (own.lost, own.lost_at, own.ending) = (instant + 1, position, ending);
     }
 }

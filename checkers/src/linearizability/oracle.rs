@@ -6,6 +6,7 @@ use super::mutant::{Mutant, with};
 use super::operations::{self, Operations};
 use super::random::{LOCKS, REGISTERS, has_ties, is_coarse, random, show};
 use super::register::{Register, RegisterOp};
+use super::search::SearchLimits;
 use super::search_run::search_in_turn;
 use super::spec::{Operation, SequentialSpec, validate};
 use super::specs::{LockOp, ManyOwners, OneOwner};
@@ -71,8 +72,8 @@ fn exists<S: SequentialSpec>(spec: &S, history: &History, all: &Operations<S::Op
     false
 }
 
-fn budget() -> Budget {
-    Budget::default()
+fn limits() -> SearchLimits {
+    (Budget::default(), Clock::still())
 }
 
 /// What the oracle says of a history, lock by lock.
@@ -101,7 +102,8 @@ fn oracle(history: &History, model: &Model) -> Vec<bool> {
 }
 
 fn fast(history: &History, model: &Model) -> Vec<bool> {
-    let decisions = decisions(history, model, budget(), Clock::still());
+    let (budget, clock) = limits();
+    let decisions = decisions(history, model, budget, clock);
     let legal = |decision: &Decision| match decision {
         Decision::Legal => true,
         Decision::Illegal(_) => false,
@@ -119,10 +121,11 @@ fn mismatches(model: Model, count: u64) -> u64 {
         .count() as u64
 }
 
-fn agrees(model: Model) {
+/// Histories that were written for one model, under another one: at least so many percent of them have to be illegal.
+fn agrees(model: Model, written_for: Model, least: u64) {
     let mut illegal = 0;
     for seed in 1..=histories() {
-        let history = random(seed, model);
+        let history = random(seed, written_for);
         let (slow, quick) = (oracle(&history, &model), fast(&history, &model));
         assert_eq!(
             slow,
@@ -134,14 +137,14 @@ fn agrees(model: Model) {
     }
     let share = illegal * 100 / histories();
     assert!(
-        (5..=95).contains(&share),
+        (least..=95).contains(&share),
         "{share}% illegal: such histories prove little for {model}"
     );
 }
 
 #[test]
 fn the_oracle_and_the_fast_paths_agree_on_every_lock_model() {
-    LOCKS.into_iter().for_each(agrees);
+    LOCKS.into_iter().for_each(|model| agrees(model, model, 5));
 }
 
 /// A signal stands between the call and the answer of an acquire, all of one instant: what is told after it is not what was lost.
@@ -157,40 +160,33 @@ fn a_grant_that_is_told_after_a_loss_of_its_instant_goes_on() {
 #[test]
 fn the_oracle_and_the_fast_paths_agree_on_semaphores_of_single_permits() {
     for permits in 1..=3 {
-        let (model, mut illegal) = (Model::Semaphore { permits }, 0);
-        for seed in 1..=histories() {
-            let history = random(seed, Model::OwnerMutex);
-            let (slow, quick) = (oracle(&history, &model), fast(&history, &model));
-            assert_eq!(slow, quick, "seed {seed} under {model}\n{}", show(&history));
-            illegal += u64::from(slow.contains(&false));
-        }
-        assert!(illegal * 100 >= histories(), "{illegal} illegal for {model}");
+        agrees(Model::Semaphore { permits }, Model::OwnerMutex, 1);
     }
 }
 
 #[test]
 fn the_oracle_and_the_search_agree_on_registers() {
-    REGISTERS.into_iter().for_each(agrees);
+    REGISTERS.into_iter().for_each(|model| agrees(model, model, 5));
 }
 
-/// Search with and without hints against the oracle; every order found must stand the validator's test.
-fn searches<S: SequentialSpec>(seed: u64, spec: &S, history: &History, all: &Operations<S::Op>, legal: bool) {
+/// Searches by some forms of one specification against the oracle; every order found must stand the validator's test.
+fn searches<S: SequentialSpec>(seed: u64, specs: [S; 2], history: &History, all: &Operations<S::Op>, legal: bool) {
     let operations = &all.operations;
-    match search_in_turn(spec, operations, &all.predecessors(history), budget(), Clock::still()) {
-        Searched::Order(order) => {
-            assert!(legal, "seed {seed}: the search found an order where there is none");
-            assert_eq!(validate(spec, operations, &order), Ok(()), "seed {seed}");
+    for spec in &specs {
+        match search_in_turn(spec, operations, &all.predecessors(history), limits()) {
+            Searched::Order(order) => {
+                assert!(legal, "seed {seed}: the search found an order where there is none");
+                assert_eq!(validate(spec, operations, &order), Ok(()), "seed {seed}");
+            }
+            Searched::NoOrder { blocked } => {
+                assert!(!legal, "seed {seed}: the search found no order");
+                assert!(
+                    operations[blocked].reply.is_some(),
+                    "seed {seed}: a blocked operation has a reply"
+                );
+            }
+            Searched::Unknown { reason, .. } => panic!("seed {seed}: {reason}"),
         }
-        Searched::NoOrder { blocked } => {
-            assert!(!legal, "seed {seed}: the search found no order");
-            let until = operations[blocked].reply.expect("a blocked operation has a reply");
-            let cut = |reply: u64| {
-                let before = operations.iter().filter(move |operation| operation.call <= reply);
-                before.map(move |operation| (operation.call, operation.reply.filter(|r| *r <= reply)))
-            };
-            assert!(cut(until).count() > 0, "seed {seed}");
-        }
-        Searched::Unknown { reason, .. } => panic!("seed {seed}: {reason}"),
     }
 }
 
@@ -204,17 +200,11 @@ fn the_oracle_and_the_search_agree_with_and_without_hints() {
             let Some(operations) = all.first() else { continue };
             let legal = oracle(&history, &model).first() == Some(&true);
             if matches!(model, Model::ReadWrite | Model::Semaphore { .. }) {
-                searches(seed, &ManyOwners::new(model), &history, operations, legal);
-                searches(
-                    seed,
-                    &ManyOwners::new(model).without_hints(),
-                    &history,
-                    operations,
-                    legal,
-                );
+                let spec = ManyOwners::new(model);
+                searches(seed, [spec, spec.without_hints()], &history, operations, legal);
             } else {
-                searches(seed, &OneOwner::new(model), &history, operations, legal);
-                searches(seed, &OneOwner::new(model).without_hints(), &history, operations, legal);
+                let spec = OneOwner::new(model);
+                searches(seed, [spec, spec.without_hints()], &history, operations, legal);
             }
         }
     }
@@ -228,7 +218,7 @@ fn a_plain_mutex_is_decided_as_the_oracle_does_and_its_order_is_one() {
         let Some(all) = all.first() else { continue };
         let mutex = OneOwner::new(Model::Mutex).without_hints();
         let legal = exists(&mutex, &history, all);
-        match anonymous::decide(&history, all, (budget(), Clock::still())) {
+        match anonymous::decide(&history, all, limits()) {
             Ok(order) => {
                 let order: Vec<usize> = order.iter().map(|place| *place as usize).collect();
                 assert!(legal, "seed {seed}");
@@ -269,19 +259,11 @@ fn a_certificate_is_found_for_every_legal_lock_history() {
             let Some(all) = operations::locks(&history, &model).into_iter().next() else {
                 continue;
             };
-            let order = super::certificate::lock(&history, &model, &all, (budget(), Clock::still()));
+            let order = super::certificate::lock(&history, &model, &all, limits());
             let legal = fast(&history, &model).first() == Some(&true);
-            let after = all.predecessors(&history);
-            let rank = |place: usize| {
-                order
-                    .as_ref()
-                    .and_then(|order| order.iter().position(|other| *other == place))
-            };
-            for (place, first) in after
-                .iter()
-                .enumerate()
-                .filter_map(|(place, first)| Some((place, (*first)?)))
-            {
+            let rank = |place: usize| order.as_ref()?.iter().position(|other| *other == place);
+            for (place, first) in all.predecessors(&history).into_iter().enumerate() {
+                let Some(first) = first else { continue };
                 let in_turn = rank(place).is_none() || rank(first).is_some() && rank(first) < rank(place);
                 assert!(in_turn, "seed {seed} under {model}: {place} goes before {first}");
             }

@@ -15,7 +15,7 @@ use crate::history::{F, History, Mode, OrderBasis, PackedEvent};
 
 /// Whether the order of events is that of the file, and no two have one instant.
 pub(super) fn is_strict(history: &History) -> bool {
-    !has_signals(history) && (history.order == OrderBasis::Position || history.distinct_times)
+    !has_signals(history) && (history.order == OrderBasis::Position || !history.has_equal_times)
 }
 
 /// Whether some holds ended by a signal, which may have been written late.
@@ -35,13 +35,35 @@ pub(crate) struct OrderedEvent {
 }
 
 impl OrderedEvent {
-    /// The event at a position of a history in strict order.
-    pub(super) fn in_file(history: &History, position: u32, lock: u32) -> Self {
+    /// The event at a position, at the instant of its own line.
+    #[inline]
+    pub(super) fn of(history: &History, position: u32, event: PackedEvent) -> Self {
         Self {
-            instant: history.instant(position),
+            instant: history.instant_of(position, event),
             position,
-            lock,
+            lock: history.number_of(event.lock),
             void: false,
+        }
+    }
+}
+
+/// An event in its place: by instant, then by rank among those of its instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RankedEvent {
+    pub instant: u64,
+    pub rank: u64,
+    pub position: u32,
+    pub lock: u32,
+    pub void: bool,
+}
+
+impl RankedEvent {
+    pub(super) fn ordered(&self) -> OrderedEvent {
+        OrderedEvent {
+            instant: self.instant,
+            position: self.position,
+            lock: self.lock,
+            void: self.void,
         }
     }
 }
@@ -51,23 +73,20 @@ pub(crate) struct EventOrder(Option<Vec<OrderedEvent>>);
 
 impl EventOrder {
     pub(crate) fn of(history: &History) -> Self {
-        if !has_signals(history) && (history.order == OrderBasis::Position || history.in_order) {
+        if !has_signals(history) && (history.order == OrderBasis::Position || !history.has_late_lines) {
             return Self(None);
         }
-        Self::sorted(keys(history, &Widening::default()))
+        Self::widened(history, &Widening::default())
     }
 
     /// The order of events whose stamps may be wrong: acquires are answered later and releases called earlier by as much, and some
     /// events are left out.
     pub(super) fn widened(history: &History, widening: &Widening) -> Self {
-        Self::sorted(keys(history, widening))
-    }
-
-    fn sorted(mut keyed: Vec<(u64, OrderedEvent)>) -> Self {
-        if !keyed.is_sorted_by_key(|(rank, event)| (event.instant, *rank)) {
-            keyed.sort_unstable_by_key(|(rank, event)| (event.instant, *rank, event.position, event.lock));
+        let mut ranked = ranked(history, widening);
+        if !ranked.is_sorted() {
+            ranked.sort_unstable();
         }
-        Self(Some(keyed.into_iter().map(|(_, event)| event).collect()))
+        Self(Some(ranked.iter().map(RankedEvent::ordered).collect()))
     }
 
     /// Whether it is that of the file, and no two events have one instant.
@@ -94,12 +113,7 @@ impl EventOrder {
         // Lines of the server and of the nemesis have times of other clocks, and stand between the clients' lines.
         let is_client = |event: &PackedEvent| (event.process as usize) < history.processes.len();
         let timed = history.order == OrderBasis::Time;
-        let ordered = |position: usize, event: PackedEvent| OrderedEvent {
-            instant: if timed { event.time } else { position as u64 },
-            position: position as u32,
-            lock: history.lock_number(event).map_or(NONE, |lock| lock as u32),
-            void: false,
-        };
+        let ordered = |position: usize, event| OrderedEvent::of(history, position as u32, event);
         let mut same = Vec::new();
         let mut rest = events
             .iter()
@@ -154,18 +168,12 @@ pub(super) fn try_each_sorted_in_file<B>(
     sort: impl Fn(F, Kind) -> u8,
     mut see: impl FnMut(u8, OrderedEvent, PackedEvent) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
-    let (clients, timed) = (history.processes.len(), history.order == OrderBasis::Time);
+    let clients = history.processes.len();
     history.events.try_each_sorted(sort, |sort, position, event| {
         if event.process as usize >= clients {
             return ControlFlow::Continue(());
         }
-        let ordered = OrderedEvent {
-            instant: if timed { event.time } else { position.into() },
-            position,
-            lock: history.lock_number(event).map_or(NONE, |lock| lock as u32),
-            void: false,
-        };
-        see(sort, ordered, event)
+        see(sort, OrderedEvent::of(history, position, event), event)
     })
 }
 
@@ -194,10 +202,10 @@ impl Widening {
 }
 
 /// Each event with its rank among those of its instant.
-fn keys(history: &History, widening: &Widening) -> Vec<(u64, OrderedEvent)> {
+fn ranked(history: &History, widening: &Widening) -> Vec<RankedEvent> {
     let mut acquired = AcquiredLocks::of(history);
     let mut got: FastMap<(u32, u32), u32> = FastMap::default();
-    let mut keyed = Vec::with_capacity(history.events.len());
+    let mut ranked = Vec::with_capacity(history.events.len());
     let mut void: FastSet<u32> = FastSet::default();
     for (position, event) in history.events.iter().enumerate() {
         if event.process as usize >= history.processes.len() {
@@ -207,18 +215,16 @@ fn keys(history: &History, widening: &Widening) -> Vec<(u64, OrderedEvent)> {
         if widening.left_out.contains(&position) {
             continue;
         }
-        let lock = history.lock_number(event).map_or(NONE, |lock| lock as u32);
+        let lock = history.number_of(event.lock);
         let instant = widening.instant(history, event, history.instant(position));
         let mut add = |rank: u64, instant: u64, lock: u32| {
-            keyed.push((
+            ranked.push(RankedEvent {
+                instant,
                 rank,
-                OrderedEvent {
-                    instant,
-                    position,
-                    lock,
-                    void: false,
-                },
-            ));
+                position,
+                lock,
+                void: false,
+            });
         };
         if !matches!(event.f, F::Lost | F::Died) {
             if event.is_ok(F::Acquire) {
@@ -248,11 +254,11 @@ fn keys(history: &History, widening: &Widening) -> Vec<(u64, OrderedEvent)> {
         }
     }
     if !void.is_empty() {
-        for (_, event) in &mut keyed {
+        for event in &mut ranked {
             event.void = void.contains(&event.position);
         }
     }
-    keyed
+    ranked
 }
 
 /// The locks that a signal without a lock may end holds of.

@@ -107,7 +107,7 @@ impl PermitsPass<'_> {
                 _ => self.hand_on(),
             }
         }
-        self.sweep.see(OrderedEvent::in_file(history, position, lock));
+        self.sweep.see_event(OrderedEvent::of(history, position, event), event);
     }
 
     /// Lets a sweep go on with all locks.
@@ -119,15 +119,7 @@ impl PermitsPass<'_> {
         for OwnPermit { lock, got } in held {
             let (state, event) = (&mut locks[lock as usize], history.event(got));
             state.taken += 1;
-            state.begin(Active {
-                process: event.process,
-                depth: 1,
-                permits: 1,
-                mode: event.mode,
-                token: None,
-                told: got,
-                got,
-            });
+            state.begin(Active::of(event, got, 1, None));
         }
         self.sweep.locks = locks;
         self.own.fill(OwnPermit::NONE);

@@ -41,9 +41,6 @@ pub(super) trait PlannedOperations<O> {
     /// The call or reply at a place in their order, where there is one.
     fn happening(&mut self, at: u32) -> Option<Happening>;
 
-    /// The same at a place that was looked at before.
-    fn seen(&self, at: u32) -> Happening;
-
     /// What is known of an operation that was called.
     fn plan(&self, op: u32) -> &OpPlan;
 
@@ -75,10 +72,6 @@ impl<O> PlannedOperations<O> for SearchPlan<'_, O> {
         self.happenings.get(at as usize).copied()
     }
 
-    fn seen(&self, at: u32) -> Happening {
-        self.happenings[at as usize]
-    }
-
     fn plan(&self, op: u32) -> &OpPlan {
         &self.ops[op as usize]
     }
@@ -106,7 +99,7 @@ impl<'a, O> SearchPlan<'a, O> {
         for (op, first) in ops.iter_mut().zip(after) {
             op.after = first.map_or(NEVER, |first| first as u32);
         }
-        let happenings = in_order(operations, &ops);
+        let happenings = in_order(operations, |place| ops[place].matters());
         loosen(spec, operations, &mut ops, &happenings);
         let width = assign(&mut ops, &happenings);
         line_up(spec, operations, &mut ops, &happenings);
@@ -127,20 +120,14 @@ impl<'a, O> SearchPlan<'a, O> {
 }
 
 /// A call or a reply with its instant and its operation's place. Sorts calls before replies of the same instant.
-type TimedHappening = (u64, bool, u32);
+pub(super) type TimedHappening = (u64, bool, u32);
 
 /// Operations in flight at once up to which the next reply is looked for among them.
 const FEW_IN_FLIGHT: usize = 64;
 
-/// Calls and replies, sorted, of all operations but those that need not be looked at.
-fn in_order<O>(operations: &[Operation<O>], ops: &[OpPlan]) -> Vec<TimedHappening> {
-    let kept = || {
-        (0u32..)
-            .zip(operations)
-            .zip(ops)
-            .filter(|(_, op)| op.matters())
-            .map(|(operation, _)| operation)
-    };
+/// Calls and replies, sorted, of the operations that matter, by their places.
+pub(super) fn in_order<O>(operations: &[Operation<O>], matters: impl Fn(usize) -> bool) -> Vec<TimedHappening> {
+    let kept = || (0u32..).zip(operations).filter(|(place, _)| matters(*place as usize));
     let mut happenings: Vec<TimedHappening> = Vec::with_capacity(operations.len() * 2);
     // Of those in flight, the reply that comes first is the last.
     let (mut open, mut last): (Vec<TimedHappening>, u64) = (Vec::new(), 0);

@@ -7,6 +7,7 @@
 use super::lock::Lock;
 use super::order::{EventOrder, OrderedEvent};
 use super::sweep::Sweep;
+use crate::history::names::FastSet;
 use crate::history::{History, Renumbered};
 use crate::model::Model;
 
@@ -36,7 +37,7 @@ pub(super) struct PossibleLocks {
     /// By dense lock number.
     states: Vec<Vec<Lock>>,
     /// Locks that had too many.
-    given_up: Vec<bool>,
+    given_up: FastSet<usize>,
 }
 
 impl PossibleLocks {
@@ -44,7 +45,6 @@ impl PossibleLocks {
     pub(super) fn see_instant(&mut self, sweep: &mut Sweep<'_>, same: &[OrderedEvent]) {
         if self.states.len() < sweep.locks.len() {
             self.states.resize(sweep.locks.len(), Vec::new());
-            self.given_up.resize(sweep.locks.len(), false);
         }
         let mut same = same.to_vec();
         same.sort_by_key(|event| event.lock);
@@ -54,19 +54,20 @@ impl PossibleLocks {
                 continue;
             };
             let before = match states.is_empty() {
-                true if events.len() > 1 && !self.given_up[lock] => vec![sweep.locks[lock].clone()],
+                true if events.len() > 1 && !self.given_up.contains(&lock) => vec![sweep.locks[lock].clone()],
                 _ => states,
             };
             sweep.see_instant(events);
             if before.is_empty() {
                 continue;
             }
-            match after(sweep, &before, events) {
-                None => self.given_up[lock] = true,
-                Some(states) => match <[Lock; 1]>::try_from(states) {
-                    Ok([one]) => sweep.locks[lock] = one,
-                    Err(states) => self.states[lock] = states,
-                },
+            let Some(states) = after(sweep, &before, events) else {
+                self.given_up.insert(lock);
+                continue;
+            };
+            match <[Lock; 1]>::try_from(states) {
+                Ok([one]) => sweep.locks[lock] = one,
+                Err(states) => self.states[lock] = states,
             }
         }
     }
@@ -74,17 +75,13 @@ impl PossibleLocks {
     /// Whether a lock may be in several states, or in more than were kept, so that a fault of the sweep's proves nothing.
     pub(super) fn is_open(&self, lock: usize) -> bool {
         let several = self.states.get(lock).is_some_and(|states| !states.is_empty());
-        several || self.has_given_up(lock)
-    }
-
-    fn has_given_up(&self, lock: usize) -> bool {
-        self.given_up.get(lock).is_some_and(|given_up| *given_up)
+        several || self.given_up.contains(&lock)
     }
 
     /// Ends the history: whether one of the open states of a lock may be legal to the end.
     pub(super) fn may_be_legal(&self, lock: usize) -> bool {
         let mut states = self.states.get(lock).into_iter().flatten();
-        states.any(|state| state.clone().finish().is_none()) || self.has_given_up(lock)
+        states.any(|state| state.clone().finish().is_none()) || self.given_up.contains(&lock)
     }
 
     /// All states of locks that may be in several.

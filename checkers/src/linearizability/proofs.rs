@@ -81,38 +81,25 @@ fn units(history: &History, model: Model, violation: &Violation) -> Vec<Vec<u32>
         let compared = event(at).f == F::Cas && reply.is_some_and(|reply| reply.kind == Kind::Fail);
         at != write && (compared || [call.expected, read.filter(|_| event(at).f == F::Read)].contains(&value(write)))
     };
-    match (model, violation.class.as_str()) {
-        (Model::Mutex, _) if calls.iter().all(|call| event(call).f == F::Acquire) => {
-            calls.into_iter().map(whole).collect()
-        }
-        (Model::Mutex, _) => {
-            let mut units: Vec<Vec<u32>> = Vec::new();
-            for (at, call) in calls.iter().enumerate().filter(|(_, call)| event(call).f == F::Acquire) {
-                let mut own = calls[at + 1..]
-                    .iter()
-                    .filter(|next| event(next).process == event(call).process);
-                let release = own.next().filter(|next| event(next).f == F::Release);
-                units.extend(release.map(|release| [whole(*call), whole(*release)].concat()));
-            }
-            units
-        }
-        // Without the value that it wrote, what others read would be impossible for another reason.
-        (Model::Register { .. } | Model::CasRegister { .. } | Model::ExactCasRegister { .. }, _) => {
-            let lone = |at: &u32| event(at).f == F::Read || !calls.iter().any(|other| rests_on(other, at));
-            calls.iter().copied().filter(lone).map(whole).collect()
-        }
-        // The others say since when, and until when, the lock was free.
-        (_, "spurious-busy") => {
-            let busy = |at: &u32| history.event(event(at).mate).kind == Kind::Fail;
-            calls.into_iter().filter(busy).map(whole).collect()
-        }
-        // Giving back a part of a hold makes the crowd smaller.
-        (_, "too-many-permits") => {
-            let acquires = calls.into_iter().filter(|at| event(at).f == F::Acquire);
-            acquires.map(whole).collect()
-        }
-        _ => calls.into_iter().map(whole).collect(),
+    let acquires = |at: &u32| event(at).f == F::Acquire;
+    if model == Model::Mutex && !calls.iter().all(acquires) {
+        let with_release = |(at, call): (usize, &u32)| {
+            let mut later = calls[at + 1..].iter();
+            let next = later.find(|next| event(next).process == event(call).process)?;
+            (acquires(call) && event(next).f == F::Release).then(|| [whole(*call), whole(*next)].concat())
+        };
+        return calls.iter().enumerate().filter_map(with_release).collect();
     }
+    let counts = |at: &u32| match violation.class.as_str() {
+        // Without the value that it wrote, what others read would be impossible for another reason.
+        _ if !model.is_lock() => event(at).f == F::Read || !calls.iter().any(|other| rests_on(other, at)),
+        // The others say since when, and until when, the lock was free.
+        "spurious-busy" => history.event(event(at).mate).kind == Kind::Fail,
+        // Giving back a part of a hold makes the crowd smaller.
+        "too-many-permits" => acquires(at),
+        _ => true,
+    };
+    calls.iter().copied().filter(counts).map(whole).collect()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Random histories for the oracle and for the proofs: small, well formed, with every kind of outcome.
 
 use super::order::EventOrder;
-use crate::history::event::{FORMAT, Header, Kind, Process, VERSION};
+use crate::history::event::{Header, Kind, Process};
 use crate::history::{Entry, F, History, HistoryBuilder, Mode};
 use crate::model::Model;
 
@@ -51,14 +51,6 @@ impl Dice {
     fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
-}
-
-fn header(lease: bool) -> Header {
-    let lease = if lease { r#","lease_ms":2000"# } else { "" };
-    serde_json::from_str(&format!(
-        r#"{{"format":"{FORMAT}","version":{VERSION},"locks":["l0"]{lease}}}"#
-    ))
-    .unwrap()
 }
 
 /// What a client has called and not been answered.
@@ -117,7 +109,9 @@ pub(super) fn random(seed: u64, model: Model) -> History {
         coarse: is_coarse(seed),
         locks: if dice.chance(15) { 2 } else { 1 },
     };
-    let mut builder = HistoryBuilder::new(header(dice.chance(30)));
+    let mut header = Header::of_locks(["l0"]);
+    header.lease_ms = dice.chance(30).then_some(2_000);
+    let mut builder = HistoryBuilder::new(header);
     let (mut next, mut token) = (clients.len() as u32, 0);
     for index in 0..6 + dice.below(20) {
         let at = dice.below(clients.len() as u64) as usize;

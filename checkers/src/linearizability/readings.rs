@@ -52,15 +52,13 @@ pub(super) fn differences(context: &Context<'_>, here: &[Decision]) -> Vec<Readi
     if failed.is_empty() && !here.iter().any(|decision| matches!(decision, Decision::Illegal(_))) {
         return Vec::new();
     }
-    let other = if asked == Model::OwnerMutex {
-        // Only what cannot be ordered is told.
-        decided(history, &Model::Mutex, budget, clock, false)
-    } else {
-        decisions(history, &Model::OwnerMutex, budget, clock)
-    };
+    let other;
     let (ours, strict) = if asked == Model::OwnerMutex {
+        // Only what cannot be ordered is told.
+        other = decided(history, &Model::Mutex, budget, clock, false);
         (here, other.as_slice())
     } else {
+        other = decisions(history, &Model::OwnerMutex, budget, clock);
         (other.as_slice(), here)
     };
     let each = ours.iter().zip(strict).enumerate();
@@ -79,15 +77,12 @@ fn of_registers(context: &Context<'_>, start: Option<u64>, here: &[Decision]) ->
     if !here.iter().any(differ) {
         return Vec::new();
     }
-    let other = if asked_exact {
-        Model::CasRegister { start }
-    } else {
-        exact
-    };
-    let other = decided(history, &other, budget, clock, false);
+    let other;
     let (jepsens, exact) = if asked_exact {
+        other = decided(history, &Model::CasRegister { start }, budget, clock, false);
         (other.as_slice(), here)
     } else {
+        other = decided(history, &exact, budget, clock, false);
         (here, other.as_slice())
     };
     let says_nothing = |(position, event): (usize, PackedEvent)| {

@@ -17,6 +17,14 @@ pub(crate) fn is_not_held(error: &str) -> bool {
     Refusal::parse(error) == Refusal::NotHeld
 }
 
+/// The permits that an event takes or gives back; only semaphores have several.
+pub(super) fn permits_of(history: &History, model: &Model, event: PackedEvent) -> u64 {
+    match model {
+        Model::Semaphore { .. } => u64::from(history.permits(event)),
+        _ => 1,
+    }
+}
+
 /// Whether the reply to a release says that its process did not hold the lock.
 pub(super) fn denies(history: &History, reply: PackedEvent) -> bool {
     reply.kind == Kind::Fail && history.error(reply).is_some_and(is_not_held)

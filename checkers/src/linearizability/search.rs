@@ -35,6 +35,9 @@ pub enum Searched {
     },
 }
 
+/// What a search may use up, and the clock of its time.
+pub(super) type SearchLimits = (Budget, Clock);
+
 /// Operations looked at between two looks at the clock: a configuration costs as many as are in flight. Of an object whose states are
 /// large, many more take as long as the first round of [`search_by_key`].
 const CLOCK_EVERY: u64 = 1 << 10;
@@ -123,7 +126,39 @@ where
     P: PlannedOperations<S::Op>,
 {
     fn go_on(&mut self, budget: Budget, clock: Clock) -> Searched {
-        self.run(budget, clock)
+        let started = clock.now_ns();
+        loop {
+            let Some(happening) = self.plan.happening(self.at) else {
+                return Searched::Order(self.order.iter().map(|op| self.plan.place(*op)).collect());
+            };
+            let forward = match happening {
+                Happening::Call(op) => {
+                    self.enter(op);
+                    self.take_eager();
+                    self.at += 1;
+                    true
+                }
+                Happening::Reply(op) if self.taken.has(self.plan.plan(op).slot) => {
+                    self.taken.clear(self.plan.plan(op).slot);
+                    self.leave(op);
+                    self.at += 1;
+                    true
+                }
+                Happening::Reply(op) => self.force(op),
+            };
+            if !forward && !self.backtrack() {
+                let (Happening::Reply(op) | Happening::Call(op)) = self.seen(self.deepest);
+                let blocked = self.plan.place(op);
+                return Searched::NoOrder { blocked };
+            }
+            if self.work >= CLOCK_EVERY {
+                self.work = 0;
+                if let Some(reason) = self.ended_by(budget, clock.now_ns() - started) {
+                    let configurations = self.configurations;
+                    return Searched::Unknown { reason, configurations };
+                }
+            }
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -157,40 +192,9 @@ where
         }
     }
 
-    fn run(&mut self, budget: Budget, clock: Clock) -> Searched {
-        let started = clock.now_ns();
-        loop {
-            let Some(happening) = self.plan.happening(self.at) else {
-                return Searched::Order(self.order.iter().map(|op| self.plan.place(*op)).collect());
-            };
-            let forward = match happening {
-                Happening::Call(op) => {
-                    self.enter(op);
-                    self.take_eager();
-                    self.at += 1;
-                    true
-                }
-                Happening::Reply(op) if self.taken.has(self.plan.plan(op).slot) => {
-                    self.taken.clear(self.plan.plan(op).slot);
-                    self.leave(op);
-                    self.at += 1;
-                    true
-                }
-                Happening::Reply(op) => self.force(op),
-            };
-            if !forward && !self.backtrack() {
-                let (Happening::Reply(op) | Happening::Call(op)) = self.plan.seen(self.deepest);
-                let blocked = self.plan.place(op);
-                return Searched::NoOrder { blocked };
-            }
-            if self.work >= CLOCK_EVERY {
-                self.work = 0;
-                if let Some(reason) = self.ended_by(budget, clock.now_ns() - started) {
-                    let configurations = self.configurations;
-                    return Searched::Unknown { reason, configurations };
-                }
-            }
-        }
+    /// The call or reply at a place that was looked at before.
+    fn seen(&mut self, at: u32) -> Happening {
+        self.plan.happening(at).expect("the search has been there")
     }
 
     /// Which budget has ended, if one has.
@@ -241,10 +245,11 @@ where
     /// Tries the next candidate of the topmost frame, dropping frames that have none left.
     fn next_candidate(&mut self) -> bool {
         let Some(frame) = self.frames.last() else { return false };
-        let Happening::Reply(forced) = self.plan.seen(frame.at) else {
+        let (at, cursor) = (frame.at, frame.cursor);
+        let Happening::Reply(forced) = self.seen(at) else {
             return false;
         };
-        if frame.cursor == 0 {
+        if cursor == 0 {
             let own = self.plan.plan(forced).slot;
             self.frames.last_mut().expect("the frame is there").cursor = 1;
             if !self.taken.has(own) && self.take(forced) {
@@ -360,7 +365,7 @@ where
             let (at, state, taken, ordered) = (frame.at, frame.state.clone(), frame.taken, frame.ordered);
             while self.at > at {
                 self.at -= 1;
-                match self.plan.seen(self.at) {
+                match self.seen(self.at) {
                     Happening::Call(op) => self.leave(op),
                     Happening::Reply(op) => self.enter(op),
                 }

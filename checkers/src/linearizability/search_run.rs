@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::numbered::{NumberedPlan, NumberedStates};
 use super::plan::SearchPlan;
-use super::search::{BegunSearch, Searched, TIME_ENDED, TOO_MANY_STATES, begun};
+use super::search::{BegunSearch, SearchLimits, Searched, TIME_ENDED, TOO_MANY_STATES, begun};
 use super::spec::{Operation, SequentialSpec};
 use crate::options::{Budget, Clock};
 
@@ -102,7 +102,7 @@ fn begin<'a, S: SequentialSpec>(
 /// Operations may come in any order. Needs memory for the operations that are in flight at once, for one frame at each
 /// choice, and for remembered failures up to the budget.
 pub fn search<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>], budget: Budget, clock: Clock) -> Searched {
-    search_in_turn(spec, operations, &[], budget, clock)
+    search_in_turn(spec, operations, &[], (budget, clock))
 }
 
 /// Some of the operations, and their places among all of them.
@@ -137,22 +137,17 @@ where
     // Half of the memory is that of the search that is on, the other half that of all others.
     let (memory, kept) = (budget.memory / 2, budget.memory / 2 / by_key.len().max(1));
     let mut time = FIRST_ROUND.min(budget.time);
+    let is_open = |found: &Searched| matches!(found, Searched::Unknown { reason: TIME_ENDED, .. });
     loop {
         let mut is_violated = false;
         for ((found, search), (places, _)) in found.iter_mut().zip(&mut searches).zip(by_key.values()) {
-            let goes_on = match found {
-                None => true,
-                Some(Searched::Unknown { reason: TIME_ENDED, .. }) => !is_violated,
-                Some(_) => false,
-            };
-            if goes_on {
+            if found.as_ref().is_none_or(|found| is_open(found) && !is_violated) {
                 let time = if is_violated { Duration::ZERO } else { time };
                 *found = Some(in_places(search.go_on_until(Budget { time, memory }, clock), places));
                 search.keep_within(kept);
                 is_violated |= matches!(found, Some(Searched::NoOrder { .. }));
             }
         }
-        let is_open = |found: &Searched| matches!(found, Searched::Unknown { reason: TIME_ENDED, .. });
         let goes_on = found.iter().flatten().any(is_open);
         if !goes_on || is_violated || time == budget.time {
             drop(searches);
@@ -178,8 +173,7 @@ pub(super) fn search_in_turn<S: SequentialSpec>(
     spec: &S,
     operations: &[Operation<S::Op>],
     after: &[Option<usize>],
-    budget: Budget,
-    clock: Clock,
+    (budget, clock): SearchLimits,
 ) -> Searched {
     SearchRun::new(spec, operations, after).go_on_until(budget, clock)
 }

@@ -11,8 +11,32 @@
 
 use std::ops::Range;
 
-use super::stay::Stay;
 use crate::range_max::RangeMax;
+
+/// One value from its addition to its removal.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stay {
+    pub added: (u64, u64),
+    pub taken: (u64, u64),
+    /// The places of both operations; the second is `NEVER` where it was not taken.
+    pub places: (usize, usize),
+}
+
+pub(super) const NEVER: usize = usize::MAX;
+pub(super) const FOREVER: (u64, u64) = (u64::MAX, u64::MAX);
+
+impl Stay {
+    /// Whether it is certainly inside for a while: between the answer of its addition and the call of its removal.
+    pub(super) fn is_certain(&self) -> bool {
+        self.added.1 < self.taken.0
+    }
+
+    pub(super) fn places(&self) -> impl Iterator<Item = usize> {
+        [self.places.0, self.places.1]
+            .into_iter()
+            .filter(|place| *place != NEVER)
+    }
+}
 
 /// Of values that are certainly inside for a while: those of a part of which none can lie below the others.
 pub(super) fn without_a_bottom(mut values: Vec<Stay>) -> Option<Vec<Stay>> {

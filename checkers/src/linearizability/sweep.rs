@@ -1,4 +1,4 @@
-//! The exact answer for locks whose attempts have owners, event by event and without a search; [`super::one_pass`] goes through a history.
+//! The exact answer for locks whose attempts have owners, event by event and without a search; `decide` goes through a history.
 //!
 //! Every acquire takes effect at the last instant before its reply, every release at the first after its call. That is
 //! the least that any process can be holding at any instant, so the history is linearizable exactly when this is legal
@@ -13,7 +13,7 @@ use super::finder::CounterexampleFinder;
 use super::lock::{Active, Lock};
 use super::mutant::{Mutant, mutated};
 use super::order::OrderedEvent;
-use super::replies::{denies, fencing_token, found_taken};
+use super::replies::{denies, fencing_token, found_taken, permits_of};
 use crate::history::event::Kind;
 use crate::history::names::NONE;
 use crate::history::{F, History, Mode, PackedEvent};
@@ -131,16 +131,8 @@ impl<'a> Sweep<'a> {
         reply.map_or(Kind::Info, |reply| reply.kind)
     }
 
-    /// The permits that an event takes or gives back; only semaphores have several.
-    pub(super) fn permits(&self, event: PackedEvent) -> u64 {
-        match self.model {
-            Model::Semaphore { .. } => u64::from(self.history.permits(event)),
-            _ => 1,
-        }
-    }
-
     fn got(&mut self, lock: usize, event: PackedEvent, position: u32) -> Option<Counterexample> {
-        let permits = self.permits(event);
+        let permits = permits_of(self.history, self.model, event);
         let state = &mut self.locks[lock];
         if !state.lapsed.is_empty() {
             state.lapsed.remove(&event.process);
@@ -193,16 +185,7 @@ impl<'a> Sweep<'a> {
             Some(place) => state.active[place].permits += permits,
             None => {
                 let token = fencing_token(self.history, self.model, event);
-                let active = Active {
-                    process: event.process,
-                    depth: 1,
-                    permits,
-                    mode: event.mode,
-                    token,
-                    told: position,
-                    got: position,
-                };
-                state.begin(active);
+                state.begin(Active::of(event, position, permits, token));
             }
         }
         fault
@@ -283,50 +266,38 @@ impl<'a> Sweep<'a> {
     fn release(&mut self, lock: usize, event: PackedEvent, position: u32) -> Option<Counterexample> {
         let history = self.history;
         let reply = || history.reply(event);
-        let permits = self.permits(event);
-        let awaited = self.online && event.mate == NONE;
+        let outcome = || reply().map_or(Kind::Info, |reply| reply.kind);
+        let permits = permits_of(self.history, self.model, event);
         let state = &mut self.locks[lock];
         let Some(place) = state.own(event.process) else {
             if let Some(left) = state.lapsed.get_mut(&event.process).filter(|left| **left >= permits) {
                 *left -= permits;
                 return None;
             }
-            if awaited {
-                state.unanswered.push((event.process, NONE));
-            }
-            let ok = reply().is_some_and(|reply| reply.kind == Kind::Ok);
-            return ok.then_some(Counterexample::NotHolder { release: position });
+            return self.release_in_vain(lock, event, position);
         };
         let active = state.active[place];
         // Expiry is a legal release by the server, and a session's lease may be older than its hold.
         if !self.leased && history.failed_releases > 0 && reply().is_some_and(|reply| denies(history, reply)) {
             // A signal that it was lost may still come before the answer.
-            let state = &mut self.locks[lock];
             state.denied.push((event.process, active.got));
             state.end(place);
             return None;
         }
-        let state = &mut self.locks[lock];
         match self.model {
-            // More than it has: impossible when answered ok, without effect otherwise.
             Model::Semaphore { .. } if permits > active.permits => {
-                if awaited {
-                    state.unanswered.push((event.process, NONE));
-                }
-                let ok = reply().is_some_and(|reply| reply.kind == Kind::Ok);
-                return ok.then_some(Counterexample::NotHolder { release: position });
+                return self.release_in_vain(lock, event, position);
             }
             Model::Semaphore { .. } if permits < active.permits => {
                 state.active[place].permits -= permits;
                 state.taken -= permits;
-                return None;
             }
-            _ if mutated(Mutant::ReplyEnds) && reply().is_some_and(|reply| reply.kind == Kind::Ok) => {}
-            _ if mutated(Mutant::UnknownReleaseKeeps) && reply().is_none_or(|reply| reply.kind == Kind::Info) => {}
-            _ if mutated(Mutant::FailedReleaseKeeps) && reply().is_some_and(|reply| reply.kind == Kind::Fail) => {}
+            _ if mutated(Mutant::ReplyEnds) && outcome() == Kind::Ok => {}
+            _ if mutated(Mutant::UnknownReleaseKeeps) && outcome() == Kind::Info => {}
+            _ if mutated(Mutant::FailedReleaseKeeps) && outcome() == Kind::Fail => {}
             _ if active.depth > 1 => state.active[place].depth -= 1,
             _ => {
-                if awaited && !self.leased {
+                if self.online && event.mate == NONE && !self.leased {
                     state.unanswered.push((event.process, active.got));
                 }
                 state.end(place);
@@ -334,6 +305,14 @@ impl<'a> Sweep<'a> {
             }
         }
         None
+    }
+
+    /// A release of more than its process has: impossible when answered ok, without effect otherwise.
+    fn release_in_vain(&mut self, lock: usize, event: PackedEvent, position: u32) -> Option<Counterexample> {
+        if self.online && event.mate == NONE {
+            self.locks[lock].unanswered.push((event.process, NONE));
+        }
+        (self.outcome(event) == Kind::Ok).then_some(Counterexample::NotHolder { release: position })
     }
 
     /// The answer to a release that was called before its answer was known.

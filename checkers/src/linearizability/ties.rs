@@ -146,23 +146,17 @@ fn pop(
     waiting: &mut BinaryHeap<Reverse<Waiting>>,
     chains: &[&[OrderedEvent]],
 ) -> Option<Reverse<Waiting>> {
-    let in_vain = |next: &Waiting| {
+    let is_for_now = |Reverse(next): &Reverse<Waiting>| matches!(next.0, Turn::ForNow(..));
+    let in_vain = |Reverse(next): &Reverse<Waiting>| {
         let first = chains[next.2][0];
         let event = sweep.history.event(first.position);
         !sweep.locks[first.lock as usize].explains(event.process, sweep.history.instant(event.mate))
     };
     let mut passed_over = Vec::new();
-    while waiting
-        .peek()
-        .is_some_and(|Reverse(next)| matches!(next.0, Turn::ForNow(..)) && in_vain(next))
-    {
+    while waiting.peek().is_some_and(|next| is_for_now(next) && in_vain(next)) {
         passed_over.extend(waiting.pop());
     }
-    let found = if passed_over.is_empty()
-        || waiting
-            .peek()
-            .is_some_and(|Reverse(next)| matches!(next.0, Turn::ForNow(..)))
-    {
+    let found = if passed_over.is_empty() || waiting.peek().is_some_and(is_for_now) {
         waiting.pop()
     } else {
         Some(passed_over.remove(0))

@@ -141,7 +141,7 @@ impl TurnsPass<'_> {
             }
             self.hand_on(number as usize, position);
         }
-        self.sweep.see(OrderedEvent::in_file(history, position, number));
+        self.sweep.see_event(OrderedEvent::of(history, position, event), event);
     }
 
     /// Lets a sweep go on with a lock.
@@ -157,15 +157,7 @@ impl TurnsPass<'_> {
         if lock.holder != NONE {
             let event = history.event(got);
             state.taken = 1;
-            state.begin(Active {
-                process: event.process,
-                depth: 1,
-                permits: 1,
-                mode: event.mode,
-                token: fencing_token(history, model, event),
-                told: got,
-                got,
-            });
+            state.begin(Active::of(event, got, 1, fencing_token(history, model, event)));
         }
         state.last_release = released;
         state.last_token = self.tokens.get(number).copied().filter(|(_, told)| *told != NONE);
@@ -230,7 +222,7 @@ fn all_acquires_are_answered(history: &History) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::counterexample::Decision;
-    use super::super::one_pass::{sweep, sweep_in};
+    use super::super::decide::{sweep, sweep_in};
     use super::super::order::EventOrder;
     use super::super::permits::sweep_permits;
     use super::super::random::{LOCKS, random};

@@ -48,56 +48,38 @@ fn describe(context: &Context<'_>, late: &LateCall<'_>) -> Violation {
 }
 
 fn unanswered(context: &Context<'_>, late: UnansweredCall) -> Violation {
-    let UnansweredCall {
-        lock,
-        call,
-        reply,
-        due_ns,
-        late_ns,
-        bound_ns,
-    } = late;
-    let history = context.history;
+    let (history, call, reply) = (context.history, late.call, late.reply);
     let event = history.event(call);
     let (who, what) = (history.who(event.process), event.f.name());
-    let mut violation = history.violation("late-answer", lock, &[event.process], event.time);
-    let by = length(late_ns);
+    let mut violation = history.violation("late-answer", late.lock, &[event.process], event.time);
+    let by = length(late.late_ns);
     let wait = match (event.f, history.wait_ms(event)) {
         (F::Acquire, wait_ms) if wait_ms != NONE => format!(", with a wait of {wait_ms} ms"),
         _ => String::new(),
     };
-    let ended = if reply.is_some() {
-        "was answered"
-    } else {
-        "had no answer"
+    let (ended, answered, likely) = match reply.map(|reply| history.event(reply)) {
+        Some(answer) => (
+            "was answered",
+            format!("The answer came at {}{}.", at(answer.time), reason(history, answer)),
+            "the library does not keep its own time limit while it waits for an event, for an answer, or for another call of its process",
+        ),
+        None => (
+            "had no answer",
+            "No answer came before the history ended or the process died.".to_owned(),
+            "the library waits for an event that does not come, and does not keep its own time limit",
+        ),
     };
-    violation.summary = format!(
-        "the {what} of `{}` by {who} {ended} {by} after it was due",
-        violation.lock
-    );
-    violation.show(history, call, format!("call of the {what}"));
+    let lock = &violation.lock;
+    violation.summary = format!("the {what} of `{lock}` by {who} {ended} {by} after it was due");
     let text = format!("{who} called {what} at {}{wait}.", at(event.time));
-    violation.say(history, text, &[call]);
-    let text = format!(
-        "No fault excuses the delay after {}; the limit is {}.",
-        at(due_ns),
-        length(bound_ns)
-    );
+    violation.step(history, call, format!("call of the {what}"), text);
+    let (due, limit) = (at(late.due_ns), length(late.bound_ns));
+    let text = format!("No fault excuses the delay after {due}; the limit is {limit}.");
     violation.say(history, text, &[]);
-    let text = match reply {
-        Some(reply) => {
-            violation.show(history, reply, "its answer");
-            let answered = history.event(reply);
-            format!("The answer came at {}{}.", at(answered.time), reason(history, answered))
-        }
-        None => "No answer came before the history ended or the process died.".to_owned(),
-    };
-    violation.say(history, text, reply.as_slice());
-    let likely = match reply {
-        None => "the library waits for an event that does not come, and does not keep its own time limit",
-        Some(_) => {
-            "the library does not keep its own time limit while it waits for an event, for an answer, or for another call of its process"
-        }
-    };
+    if let Some(reply) = reply {
+        violation.show(history, reply, "its answer");
+    }
+    violation.say(history, answered, reply.as_slice());
     violation.likely = Some(likely.into());
     violation
 }
@@ -120,16 +102,11 @@ fn given_up(context: &Context<'_>, given_up: GivenUpCall) -> Violation {
         violation.lock,
         length(left)
     );
-    violation.show(history, given_up.call, "call of the acquire");
-    violation.show(history, given_up.reply, "its answer");
-    let text = format!(
-        "{who} called acquire at {}, with a wait of {}.",
-        at(call.time),
-        length(given_up.wait_ns)
-    );
-    violation.say(history, text, &[given_up.call]);
+    let (called, wait) = (at(call.time), length(given_up.wait_ns));
+    let text = format!("{who} called acquire at {called}, with a wait of {wait}.");
+    violation.step(history, given_up.call, "call of the acquire", text);
     let text = format!("The answer came at {}: `{said}`. No fault was active.", at(reply.time));
-    violation.say(history, text, &[given_up.reply]);
+    violation.step(history, given_up.reply, "its answer", text);
     violation.likely = Some(
         "the acquire does not wait, or ends its wait too early: measure the wait with a monotonic clock from the call, and ask again \
          until it is over"
@@ -145,10 +122,8 @@ fn grant_stays(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, repl
     let replied_ns = history.event(reply).time;
     let mut violation = history.violation("grant-stays", hold.lock(history), &[hold.process], replied_ns);
     let stays = length(stays_ns);
-    violation.summary = format!(
-        "the release of `{}` by {who} was answered ok, and its grant stayed for {stays}",
-        violation.lock
-    );
+    let lock = &violation.lock;
+    violation.summary = format!("the release of `{lock}` by {who} was answered ok, and its grant stayed for {stays}");
     violation.show(history, hold.end, "release call");
     violation.show(history, reply, "answered ok");
     let text = format!("The release of {who} was answered ok at {}.", at(replied_ns));
@@ -172,26 +147,18 @@ fn denied(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, reply: u3
     let who = history.who(hold.process);
     let answer = history.event(reply);
     let mut violation = history.violation("denied-release", hold.lock(history), &[hold.process], answer.time);
-    violation.summary = format!(
-        "the release of `{}` by {who} was answered `fail`, although it had freed the lock",
-        violation.lock
-    );
+    let lock = &violation.lock;
+    violation.summary = format!("the release of `{lock}` by {who} was answered `fail`, although it had freed the lock");
     violation.show(history, hold.end, "release call");
-    violation.show(history, grant.revoked, "the server removed the grant");
     violation.show(history, reply, "answered `fail`");
     let error = reason(history, answer);
-    let text = format!(
-        "The release of {who}, called at {}, was answered `fail` at {}{error}.",
-        at(history.event(hold.end).time),
-        at(answer.time)
-    );
+    let (called, answered) = (at(history.event(hold.end).time), at(answer.time));
+    let text = format!("The release of {who}, called at {called}, was answered `fail` at {answered}{error}.");
     violation.say(history, text, &[hold.end, reply]);
     let removed_ns = grant.revoked_ns(history).unwrap_or(answer.time);
-    let text = format!(
-        "A request removed its grant at {}, before its lease was over, and no fault was active.",
-        at(removed_ns)
-    );
-    violation.say(history, text, &[grant.revoked]);
+    let when = at(removed_ns);
+    let text = format!("A request removed its grant at {when}, before its lease was over, and no fault was active.");
+    violation.step(history, grant.revoked, "the server removed the grant", text);
     violation.likely = Some("the library takes the store's answer to the release for a refusal".into());
     violation
 }

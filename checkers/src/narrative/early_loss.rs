@@ -45,52 +45,31 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
     let history = context.history;
     let hold = loss.hold;
     let who = history.who(hold.process);
-    let (class, end) = match loss.grant {
-        Some(grant) => ("ran-out-early", grant.revoked),
-        None => ("given-up-early", hold.end),
+    let (class, end, role) = match loss.grant {
+        Some(grant) => ("ran-out-early", grant.revoked, "the server let it run out"),
+        None => ("given-up-early", hold.end, "told that it lost the lock"),
     };
     let ended_ns = history.event(end).time;
     let mut violation = history.violation(class, hold.lock(history), &[hold.process], ended_ns);
     let (lasted, lease) = (length(loss.lasted_ns), length(context.lease_ns));
     let extends = loss.since != hold.call(history);
     let call = if extends { "call to extend it" } else { "acquire call" };
-    violation.summary = format!(
-        "{who} lost `{}` {lasted} after its {call}, with a lease of {lease}",
-        violation.lock
-    );
+    let lock = &violation.lock;
+    violation.summary = format!("{who} lost `{lock}` {lasted} after its {call}, with a lease of {lease}");
     violation.show(history, hold.call(history), "asked for the lock");
-    violation.show(history, hold.got, "got the lock");
-    let got = at(history.ns(hold.from));
-    violation.say(history, format!("{who} got the lock at {got}."), &[hold.got]);
+    let text = format!("{who} got the lock at {}.", at(history.ns(hold.from)));
+    violation.step(history, hold.got, "got the lock", text);
     if extends {
         say_extension(context, &who, loss.since, &mut violation);
     }
     let is_told = history.event(end).mate != NONE;
-    let (role, text) = match loss.grant {
-        Some(_) => (
-            "the server let it run out",
-            format!(
-                "The server let it run out by {}, and no fault affected {who}.",
-                at(ended_ns)
-            ),
-        ),
-        None if is_told => (
-            "told that it lost the lock",
-            format!(
-                "Its next call to extend it was answered `not held` at {}, and no fault affected {who}.",
-                at(ended_ns)
-            ),
-        ),
-        None => (
-            "told that it lost the lock",
-            format!(
-                "Its library gave it up at {}, and no fault affected {who}.",
-                at(ended_ns)
-            ),
-        ),
+    let ended = at(ended_ns);
+    let what = match loss.grant {
+        Some(_) => format!("The server let it run out by {ended}"),
+        None if is_told => format!("Its next call to extend it was answered `not held` at {ended}"),
+        None => format!("Its library gave it up at {ended}"),
     };
-    violation.show(history, end, role);
-    violation.say(history, text, &[end]);
+    violation.step(history, end, role, format!("{what}, and no fault affected {who}."));
     violation.likely = Some(likely(context, loss, extends, is_told).to_owned());
     violation.follows = context.root_of(hold.got);
     violation.figure("lasted_ms", loss.lasted_ns as f64 / 1e6);

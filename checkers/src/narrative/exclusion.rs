@@ -19,26 +19,17 @@ use crate::standstill;
 pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion<'_>) -> Finding {
     let (count, overlaps) = (context.holds.count() as u64, &context.overlaps);
     let holds = many(count, "hold", "holds");
+    let said = |evidence: String| finding(Property::Hl001, decided.verdict, evidence);
     let mut told = match decided.verdict {
-        Verdict::NotApplicable => return finding(Property::Hl001, decided.verdict, "a register has no holders"),
+        Verdict::NotApplicable => return said("a register has no holders".to_owned()),
         Verdict::Inconclusive if !context.excused.is_empty() => {
             let overlaps = many(context.excused.len() as u64, "overlap", "overlaps");
-            let evidence = format!("{overlaps} of {holds} not judged: {}", standstill::REASON);
-            return finding(Property::Hl001, decided.verdict, evidence);
+            return said(format!("{overlaps} of {holds} not judged: {}", standstill::REASON));
         }
-        Verdict::Inconclusive if count > 0 => {
-            let evidence = format!("{holds}, and none lasted");
-            return finding(Property::Hl001, decided.verdict, evidence);
-        }
-        Verdict::Inconclusive => return finding(Property::Hl001, decided.verdict, "no client acquired the lock"),
-        Verdict::Holds => {
-            let none = if context.model.capacity() > 1 {
-                "never more than the permits"
-            } else {
-                "no two overlap"
-            };
-            finding(Property::Hl001, Verdict::Holds, format!("{holds}, {none}"))
-        }
+        Verdict::Inconclusive if count > 0 => return said(format!("{holds}, and none lasted")),
+        Verdict::Inconclusive => return said("no client acquired the lock".to_owned()),
+        Verdict::Holds if context.model.capacity() > 1 => said(format!("{holds}, never more than the permits")),
+        Verdict::Holds => said(format!("{holds}, no two overlap")),
         Verdict::Violated => {
             let conflicts = context.conflicts.iter().zip(&decided.classes);
             let conflicts = conflicts.map(|(conflict, class)| describe(context, conflict, *class));
@@ -69,31 +60,23 @@ fn granted_twice(context: &Context<'_>, double: &DoubleGrant<'_>) -> Violation {
     let mut violation = context.violation(class.name(), lock, &[first.process, second.process], given_ns);
     violation.overlap_ns = Some((given_ns, until_ns));
     let (a, b) = history.both(first.process, second.process);
-    violation.summary = format!(
-        "the server's own record shows a grant of `{}` to {b} while {a} had it",
-        violation.lock
-    );
-    violation.show(history, first.got, "got the lock");
-    violation.show(
-        history,
-        double.grant.granted,
-        "the server made another client the owner",
-    );
+    let lock = &violation.lock;
+    violation.summary = format!("the server's own record shows a grant of `{lock}` to {b} while {a} had it");
     if let Some(role) = ending(first) {
         violation.show(history, first.end, role);
     }
     let text = format!("{a} got the lock at {}.", at(history.ns(first.from)));
-    violation.say(history, text, &[first.got]);
-    let text = format!(
-        "The server made {b} the owner by {}, and {a} held the lock until {}.",
-        at(given_ns),
-        at(until_ns)
+    violation.step(history, first.got, "got the lock", text);
+    let (given, until) = (at(given_ns), at(until_ns));
+    let text = format!("The server made {b} the owner by {given}, and {a} held the lock until {until}.");
+    violation.step(
+        history,
+        double.grant.granted,
+        "the server made another client the owner",
+        text,
     );
-    violation.say(history, text, &[double.grant.granted]);
-    let text = format!(
-        "{b} got its reply at {}, so the two holds did not overlap.",
-        at(history.ns(second.from))
-    );
+    let when = at(history.ns(second.from));
+    let text = format!("{b} got its reply at {when}, so the two holds did not overlap.");
     violation.say(history, text, &[second.got]);
     violation.likely = Some(likely_of(class).to_owned());
     violation
@@ -177,15 +160,15 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     let (first, second) = (&overlap.first, &overlap.second);
     let (a, b) = history.both(first.process, second.process);
     let token = |hold: &LockHold| in_brackets(hold.token(history).map(|token| format!("token {token}")));
-    let grants = &context.grants;
     let grant = cause::shown_last(context, first, history.ns(overlap.from()));
     let by_the_server = [
         OverlapClass::ToldWithoutGrant,
         OverlapClass::ToldTwice,
         OverlapClass::GrantedTwice,
+        OverlapClass::TooManyPermits,
     ];
     let before = overwritten_before_it_was_told(context, overlap, class);
-    let is_by_the_server = by_the_server.contains(&class) || class == OverlapClass::TooManyPermits;
+    let is_by_the_server = by_the_server.contains(&class);
     let extended = extensions::began_again(history, second);
     let taken = grant.filter(|own| !is_by_the_server && before.is_none() && !extended && !own.is_out_of_sight(history));
     let taken_ns = taken.and_then(|grant| grant.revoked_ns(history));
@@ -194,35 +177,26 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     let mut told = vec![(first_ns, how)];
     told.extend(before);
     if let (Some(grant), Some(ns)) = (taken, taken_ns) {
-        let cause = in_brackets(grant.cause(history));
         let by_release = class == OverlapClass::ForeignRelease;
         let release = by_release.then(|| context.release_of_another(first, ns, limits::OBSERVER_LAG_NS));
-        told.push((
-            ns,
-            match release.flatten().map(|call| (call, history.event(call))) {
-                Some((call, event)) => {
-                    let by = history.who(event.process);
-                    let text = format!(
-                        "The release of {by}, called at {}, removed the lock of {a} at {}, and {a} went on.",
-                        at(event.time),
-                        at(ns)
-                    );
-                    history.because(text, &[call, grant.revoked])
-                }
-                None => {
-                    let text = format!("The server took it from {a} at {}{cause}, and {a} went on.", at(ns));
-                    history.because(text, &[grant.revoked])
-                }
-            },
-        ));
+        let release = release.flatten();
+        let when = at(ns);
+        let text = match release.map(|call| history.event(call)) {
+            Some(event) => {
+                let (by, called) = (history.who(event.process), at(event.time));
+                format!("The release of {by}, called at {called}, removed the lock of {a} at {when}, and {a} went on.")
+            }
+            None => {
+                let cause = in_brackets(grant.cause(history));
+                format!("The server took it from {a} at {when}{cause}, and {a} went on.")
+            }
+        };
+        told.push((ns, history.because(text, &[release.unwrap_or(NONE), grant.revoked])));
     }
-    let got = format!("{b} {} at {}{}.", got(history, second), at(second_ns), token(second));
-    let ungranted = class == OverlapClass::ToldWithoutGrant && grants.of_hold(history, second).is_none();
-    let got = if ungranted {
-        format!("{got} The server shows no grant to it.")
-    } else {
-        got
-    };
+    let mut got = format!("{b} {} at {}{}.", got(history, second), at(second_ns), token(second));
+    if class == OverlapClass::ToldWithoutGrant && context.grants.of_hold(history, second).is_none() {
+        got += " The server shows no grant to it.";
+    }
     told.push((second_ns, history.because(got, &[second.got])));
     told.sort_by_key(|(ns, _)| *ns);
     let mut chain: Vec<Because> = told.into_iter().map(|(_, because)| because).collect();
@@ -262,20 +236,17 @@ fn how_it_got_it(context: &Context<'_>, overlap: &Overlap, (a, token): (&str, &s
         let kept = length(limits::ns(ms));
         format!(", and the schedule kept it working for {kept} as the target of a fault")
     });
-    let got = format!(
+    let mut got = format!(
         "{a} {} at {}{token}{}.",
         got(history, first),
         at(from_ns),
         kept.unwrap_or_default()
     );
     let mut extended = extensions::answered_ok(history, first).filter(|answer| history.event(*answer).time <= until_ns);
-    let got = match extended.by_ref().last() {
-        Some(answer) => format!(
-            "{got} It extended its lease, the last time by {}.",
-            at(history.event(answer).time)
-        ),
-        None => got,
-    };
+    if let Some(answer) = extended.by_ref().last() {
+        let last = at(history.event(answer).time);
+        got += &format!(" It extended its lease, the last time by {last}.");
+    }
     let touched = || context.window_that_touched(history.client_of(first.process), from_ns, until_ns);
     let Some(window) = cause::end_of_lease(context, overlap).or_else(touched) else {
         return history.because(got, &[first.got]);

@@ -125,23 +125,15 @@ fn out_of_order(context: &Context<'_>, broken: &TokenBreak) -> Violation {
     let at_ns = history.event(broken.later.position).time;
     let mut violation = context.violation("out-of-ticket-order", broken.lock, &processes, at_ns);
     let (first, second) = (broken.earlier.token, broken.later.token);
-    violation.summary = format!(
-        "ticket {second} of `{}` was served after ticket {first}",
-        violation.lock
-    );
-    violation.show(history, broken.earlier.position, format!("ticket {first} served"));
-    violation.show(history, broken.later.position, format!("ticket {second} served"));
+    let lock = &violation.lock;
+    violation.summary = format!("ticket {second} of `{lock}` was served after ticket {first}");
     let time = |position: u32| at(history.event(position).time);
-    let text = format!(
-        "Ticket {first} was served no later than {}.",
-        time(broken.earlier.position)
-    );
-    violation.say(history, text, &[broken.earlier.position]);
-    let text = format!(
-        "Ticket {second}, which is older, was served at {}.",
-        time(broken.later.position)
-    );
-    violation.say(history, text, &[broken.later.position]);
+    let when = time(broken.earlier.position);
+    let text = format!("Ticket {first} was served no later than {when}.");
+    violation.step(history, broken.earlier.position, format!("ticket {first} served"), text);
+    let when = time(broken.later.position);
+    let text = format!("Ticket {second}, which is older, was served at {when}.");
+    violation.step(history, broken.later.position, format!("ticket {second} served"), text);
     // The same grants as a break of the tokens themselves.
     violation.follows = Some("HL003-1".to_owned());
     violation
@@ -160,19 +152,14 @@ fn passed_over(context: &Context<'_>, passed: &Passed, bound: u32) -> Violation 
         many(passed.times, "time", "times")
     );
     violation.show(history, served.call, "asked");
-    let mut before: Vec<u32> = Vec::new();
-    for (position, event) in history
-        .events
-        .iter()
-        .enumerate()
-        .take(served.reply as usize)
-        .skip(served.call as usize)
-    {
-        let later = event.is_ok(F::Acquire) && event.mate > served.call;
-        if later && history.lock_number(event) == Some(passed.lock) && before.len() <= bound as usize {
-            before.push(position as u32);
-        }
-    }
+    let (from, to) = (served.call as usize, served.reply as usize);
+    let between = history.events.iter().enumerate().take(to).skip(from);
+    let later = between.filter(|(_, event)| {
+        let is_later = event.is_ok(F::Acquire) && event.mate > served.call;
+        is_later && history.lock_number(*event) == Some(passed.lock)
+    });
+    let shown = later.take((bound as usize).saturating_add(1));
+    let before: Vec<u32> = shown.map(|(position, _)| position as u32).collect();
     for position in &before {
         violation.show(history, *position, "asked later, served first");
     }

@@ -9,16 +9,13 @@ use crate::tickets::TokenBreak;
 /// The finding of HL003.
 pub(crate) fn tell(context: &Context<'_>, decided: &Fencing) -> Finding {
     let tokens = many(decided.tokens, "token", "tokens");
+    let said = |evidence: &str| finding(Property::Hl003, decided.verdict, evidence);
     let mut told = match decided.verdict {
         Verdict::NotApplicable => return without_tokens(decided),
         Verdict::Inconclusive if context.has_acquires() => {
-            return finding(
-                Property::Hl003,
-                decided.verdict,
-                "the contract promises tokens, and no grant had one",
-            );
+            return said("the contract promises tokens, and no grant had one");
         }
-        Verdict::Inconclusive => return finding(Property::Hl003, decided.verdict, "no client acquired the lock"),
+        Verdict::Inconclusive => return said("no client acquired the lock"),
         Verdict::Violated => {
             let breaks = decided.breaks.iter().map(|broken| token_break(context, broken));
             let writes = decided.writes.wrong.iter().map(|write| wrong_write(context, write));
@@ -33,7 +30,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fencing) -> Finding {
                 let stale = many(decided.writes.refused_stale, "stale write was", "stale writes were");
                 evidence.push_str(&format!("; {stale} refused: tokens would protect the data"));
             }
-            finding(Property::Hl003, Verdict::Holds, evidence)
+            said(&evidence)
         }
     };
     told.figure("tokens", decided.tokens as f64);
@@ -86,16 +83,10 @@ fn token_break(context: &Context<'_>, broken: &TokenBreak) -> Violation {
         &processes,
         at_ns,
     );
-    violation.summary = if again {
-        format!(
-            "token {} of `{}` was given out twice",
-            broken.later.token, violation.lock
-        )
-    } else {
-        format!(
-            "token {} of `{}` came after token {}",
-            broken.later.token, violation.lock, broken.earlier.token
-        )
+    let (lock, token, before) = (&violation.lock, broken.later.token, broken.earlier.token);
+    violation.summary = match again {
+        true => format!("token {token} of `{lock}` was given out twice"),
+        false => format!("token {token} of `{lock}` came after token {before}"),
     };
     for (side, role) in [
         (&broken.earlier, "got the larger token"),
@@ -105,9 +96,8 @@ fn token_break(context: &Context<'_>, broken: &TokenBreak) -> Violation {
             .hold
             .map_or("the server's owner".to_owned(), |hold| history.who(hold.process));
         let event = history.event(side.position);
-        violation.show(history, side.position, role);
         let text = format!("{who} got token {} no later than {}.", side.token, at(event.time));
-        violation.say(history, text, &[side.position]);
+        violation.step(history, side.position, role, text);
     }
     if let Some(hold) = broken.later.hold {
         violation.show(history, hold.call(history), "asked");
@@ -157,18 +147,11 @@ fn stale_accepted(context: &Context<'_>, lock: usize, stale: TokenWrite, newer: 
     for TokenWrite { position, token } in [newer, stale] {
         violation.show(history, position, format!("write with token {token} accepted"));
     }
-    let text = format!(
-        "Token {} was accepted by {}.",
-        newer.token,
-        at(history.event(newer.position).time)
-    );
+    let accepted = at(history.event(newer.position).time);
+    let text = format!("Token {} was accepted by {accepted}.", newer.token);
     violation.say(history, text, &[newer.position]);
-    let text = format!(
-        "{} wrote with token {} at {}.",
-        history.who(event.process),
-        stale.token,
-        at(event.time)
-    );
+    let (who, wrote) = (history.who(event.process), at(event.time));
+    let text = format!("{who} wrote with token {} at {wrote}.", stale.token);
     violation.say(history, text, &[stale.position]);
     violation
 }
@@ -182,13 +165,9 @@ fn holder_refused(context: &Context<'_>, lock: usize, write: TokenWrite) -> Viol
     if let Some(hold) = context.holds.around(lock, event.process, history.instant(event.mate)) {
         violation.show(history, hold.got, "got the lock");
     }
-    violation.show(history, position, "its write was refused");
-    let text = format!(
-        "{} alone held the lock at {}, and its write was refused.",
-        history.who(event.process),
-        at(event.time)
-    );
-    violation.say(history, text, &[position]);
+    let (who, wrote) = (history.who(event.process), at(event.time));
+    let text = format!("{who} alone held the lock at {wrote}, and its write was refused.");
+    violation.step(history, position, "its write was refused", text);
     violation.likely =
         Some("an earlier grant had a larger token: the tokens are not in the order of the grants".into());
     violation

@@ -115,12 +115,8 @@ fn figures(hand_overs: &[HandOver], limit: u64) -> BTreeMap<String, f64> {
         let most = table.entry(hand_over.waiters).or_default();
         *most = (*most).max(hand_over.counted);
     }
-    for (waiters, woken) in table
-        .iter()
-        .rev()
-        .filter(|(waiters, _)| **waiters > 0)
-        .take(limits::HERD_ROWS)
-    {
+    let rows = table.iter().rev().filter(|(waiters, _)| **waiters > 0);
+    for (waiters, woken) in rows.take(limits::HERD_ROWS) {
         figures.insert(format!("woken_at_{waiters:04}_waiters"), *woken as f64);
     }
     let woken = |hand_over: &HandOver| hand_over.counted as f64;
@@ -128,14 +124,10 @@ fn figures(hand_overs: &[HandOver], limit: u64) -> BTreeMap<String, f64> {
     figures.insert("hand_overs".into(), hand_overs.len() as f64);
     figures.insert("woken_max".into(), hand_overs.iter().map(woken).fold(0.0, f64::max));
     figures.insert("woken".into(), hand_overs.iter().map(woken).sum());
-    figures.insert(
-        "useful".into(),
-        hand_overs.iter().map(|hand_over| hand_over.useful as f64).sum(),
-    );
-    figures.insert(
-        "waiters_max".into(),
-        table.keys().next_back().copied().unwrap_or(0) as f64,
-    );
+    let useful = hand_overs.iter().map(|hand_over| hand_over.useful as f64);
+    figures.insert("useful".into(), useful.sum());
+    let waiters = table.keys().next_back().copied().unwrap_or(0);
+    figures.insert("waiters_max".into(), waiters as f64);
     figures
 }
 
@@ -149,13 +141,12 @@ fn describe(context: &Context<'_>, hand_over: &HandOver, limit: u64) -> Violatio
         many(waiters, "waiter", "waiters"),
         violation.lock
     );
-    violation.show(history, hand_over.release, "release call");
     let proof = &hand_over.woken[..hand_over.woken.len().min(limit as usize + 1)];
     for position in proof {
         violation.show(history, *position, "woken");
     }
     let text = format!("{} released at {}.", history.who(release.process), at(release.time));
-    violation.say(history, text, &[hand_over.release]);
+    violation.step(history, hand_over.release, "release call", text);
     let text = format!(
         "{} before the next release.",
         many(woken, "waiter was woken", "waiters were woken")

@@ -19,21 +19,14 @@ pub(crate) fn tell(context: &Context<'_>, of: &Linearization) -> Finding {
         return finding(Property::Hl002, Verdict::Inconclusive, "no operations to order");
     }
     let locks = many(of.decisions.len() as u64, "lock", "locks");
-    let decisions = of.decisions.iter().enumerate();
-    let counterexamples: Vec<(usize, &Counterexample)> = decisions
-        .filter_map(|(lock, decision)| match decision {
-            Decision::Illegal(counterexample) => Some((lock, counterexample)),
-            _ => None,
-        })
-        .collect();
-    let undecided: Vec<&str> = of
-        .decisions
-        .iter()
-        .filter_map(|decision| match decision {
-            Decision::Unknown(reason) => Some(*reason),
-            _ => None,
-        })
-        .collect();
+    let (mut counterexamples, mut undecided) = (Vec::new(), Vec::new());
+    for (lock, decision) in of.decisions.iter().enumerate() {
+        match decision {
+            Decision::Legal => {}
+            Decision::Illegal(counterexample) => counterexamples.push((lock, counterexample)),
+            Decision::Unknown(reason) => undecided.push(*reason),
+        }
+    }
     let mut told = if !counterexamples.is_empty() {
         let each = counterexamples.iter();
         let violations = each.map(|(lock, counterexample)| explain(context, *lock, counterexample));
@@ -130,19 +123,13 @@ pub(crate) fn explain(context: &Context<'_>, lock: usize, counterexample: &Count
         }
     }
     sentences(context, lock, (counterexample, &positions), &mut violation);
-    if let Counterexample::Overlap { first, second } = counterexample
-        && let Some(end) = release_of(history, *first, *second)
-    {
-        violation.show(history, end, "release call");
-        let event = history.event(end);
-        let text = format!(
-            "{} called release only at {}.",
-            history.who(event.process),
-            at(event.time)
-        );
-        violation.say(history, text, &[end]);
-    }
     if let Counterexample::Overlap { first, second } = counterexample {
+        if let Some(end) = release_of(history, *first, *second) {
+            let event = history.event(end);
+            let (who, time) = (history.who(event.process), at(event.time));
+            let text = format!("{who} called release only at {time}.");
+            violation.step(history, end, "release call", text);
+        }
         let of = |got: u32| context.holds.by_lock[lock].iter().find(|hold| hold.got == got);
         if let (Some(first), Some(second)) = (of(*first), of(*second)) {
             let until = history.ns(first.to.min(second.to));

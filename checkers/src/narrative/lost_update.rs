@@ -76,21 +76,14 @@ fn lost(context: &Context<'_>, lock: usize, victim: &Increment, culprit: &Increm
         victim.value
     );
     if culprit.read != NONE {
-        violation.show(history, culprit.read, "read the register");
-    }
-    violation.show(history, victim.write, format!("wrote {}", victim.value));
-    violation.show(history, culprit.write, format!("wrote {value}"));
-    if culprit.read != NONE {
         let text = format!("{b} read the register at {}.", at(time(culprit.read)));
-        violation.say(history, text, &[culprit.read]);
+        violation.step(history, culprit.read, "read the register", text);
     }
     let text = format!("{a} wrote {} at {}.", victim.value, at(time(victim.write)));
-    violation.say(history, text, &[victim.write]);
-    let text = format!(
-        "{b} wrote {value} at {}, from its earlier read.",
-        at(time(culprit.write))
-    );
-    violation.say(history, text, &[culprit.write]);
+    violation.step(history, victim.write, format!("wrote {}", victim.value), text);
+    let when = at(time(culprit.write));
+    let text = format!("{b} wrote {value} at {when}, from its earlier read.");
+    violation.step(history, culprit.write, format!("wrote {value}"), text);
     violation.follows = context.root_of(victim.got).or_else(|| context.root_of(culprit.got));
     violation
 }
@@ -101,17 +94,13 @@ fn inside(context: &Context<'_>, lock: usize, reader: InnerReader, increment: &I
     let (a, b) = history.both(increment.process, process);
     let time = |position: u32| history.event(position).time;
     let mut violation = context.violation("two-inside", lock, &[increment.process, process], time(read));
-    violation.summary = format!(
-        "{b} read the register of `{}` during the increment of {a}",
-        violation.lock
-    );
-    violation.show(history, increment.read, "read the register");
-    violation.show(history, read, "read it, too");
+    let lock = &violation.lock;
+    violation.summary = format!("{b} read the register of `{lock}` during the increment of {a}");
     violation.show(history, increment.write, format!("wrote {}", increment.value));
     let text = format!("{a} read the register at {}.", at(time(increment.read)));
-    violation.say(history, text, &[increment.read]);
+    violation.step(history, increment.read, "read the register", text);
     let text = format!("{b} read it at {}, before {a} wrote.", at(time(read)));
-    violation.say(history, text, &[read]);
+    violation.step(history, read, "read it, too", text);
     violation.follows = context.root_of(got).or_else(|| context.root_of(increment.got));
     violation
 }

@@ -164,6 +164,12 @@ impl Violation {
         self.because.push(history.because(text, positions));
     }
 
+    /// Adds an event of the history to the proof, and a sentence about it.
+    pub(crate) fn step(&mut self, history: &History, position: u32, role: impl Into<String>, text: String) {
+        self.show(history, position, role);
+        self.say(history, text, &[position]);
+    }
+
     /// Adds a number, by a name with the unit in it.
     pub(crate) fn figure(&mut self, name: &str, value: f64) {
         self.figures.insert(name.to_owned(), value);
@@ -182,10 +188,8 @@ pub(crate) fn stands_up_to(context: &Context<'_>, violation: &mut Violation, ove
     if context.clock_error_ns > 0 {
         let up_to_ns = overlap_ns.saturating_sub(1) / 2;
         violation.figure("clock_error_ms", up_to_ns as f64 / 1e6);
-        let text = format!(
-            "The violation is certain while no timestamp is wrong by more than {}.",
-            length(up_to_ns)
-        );
+        let error = length(up_to_ns);
+        let text = format!("The violation is certain while no timestamp is wrong by more than {error}.");
         violation.say(context.history, text, &[]);
     }
 }

@@ -10,6 +10,7 @@ use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::grants::ServerGrant;
 use crate::history::RevokeCause;
 use crate::history::event::Kind;
+use crate::history::names::NONE;
 use crate::holds::LockHold;
 use crate::limits;
 use crate::phantom::{OrphanGrant, PhantomGrants, Refusals, WrongGrant};
@@ -91,7 +92,6 @@ fn orphan_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>) -> Violation {
     );
     violation.show(history, orphan.call, "asked for the lock");
     violation.show(history, orphan.reply, "answered fail");
-    violation.show(history, grant.granted, "the server gave the lock");
     let said = history.error(reply).unwrap_or("no reason");
     let text = format!(
         "{who} asked for the lock at {} and was answered fail at {} (`{said}`): the last acquire that the grant can belong to.",
@@ -100,16 +100,13 @@ fn orphan_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>) -> Violation {
     );
     violation.say(history, text, &[orphan.call, orphan.reply]);
     let owner = history.name(grant.owner).unwrap_or("an owner");
-    let text = format!(
-        "The server gave the lock to {owner} at {}, and no client held the lock by that grant.",
-        at(granted_ns)
-    );
-    violation.say(history, text, &[grant.granted]);
+    let when = at(granted_ns);
+    let text = format!("The server gave the lock to {owner} at {when}, and no client held the lock by that grant.");
+    violation.step(history, grant.granted, "the server gave the lock", text);
     if let Some(session) = orphan.session {
+        let (client, got) = (&session.client, at(session.time_ns));
         let text = format!(
-            "{owner} is the session that {} got at {}. The client asked again meanwhile and was refused.",
-            session.client,
-            at(session.time_ns)
+            "{owner} is the session that {client} got at {got}. The client asked again meanwhile and was refused."
         );
         violation.say(history, text, &[]);
     }
@@ -149,10 +146,8 @@ fn unnoticed_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>, refused: &Re
         ""
     };
     let mut violation = context.violation("orphan-grant", grant.lock as usize, &[call.process], granted_ns);
-    violation.summary = format!(
-        "{who} was refused `{}` {least}{times} while it had a grant whose reply was lost",
-        violation.lock
-    );
+    let lock = &violation.lock;
+    violation.summary = format!("{who} was refused `{lock}` {least}{times} while it had a grant whose reply was lost");
     violation.show(history, orphan.call, "asked for the lock");
     violation.show(history, grant.granted, "the server gave the lock");
     let owner = history.name(grant.owner).unwrap_or("an owner");
@@ -162,10 +157,9 @@ fn unnoticed_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>, refused: &Re
         at(granted_ns)
     );
     violation.say(history, text, &[orphan.call, grant.granted]);
+    let (from, to) = (at(refused.first_ns), at(refused.last_ns));
     let text = format!(
-        "{who} asked again, and was refused {least}{times} from {} to {}; no client held the lock meanwhile.",
-        at(refused.first_ns),
-        at(refused.last_ns)
+        "{who} asked again, and was refused {least}{times} from {from} to {to}; no client held the lock meanwhile."
     );
     violation.say(history, text, &[orphan.call, orphan.reply]);
     until_its_end(context, grant, &mut violation);
@@ -195,43 +189,27 @@ fn foreign_release(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, 
     let mut violation = start(context, "foreign-release", hold, removed_ns);
     let is_overwritten = grant.cause(history) == Some(RevokeCause::Overwritten);
     let release = context.release_of_another(hold, removed_ns, limits::OBSERVER_LAG_NS);
-    let what = match release {
-        _ if is_overwritten => "overwritten",
-        Some(_) => "released",
-        None => "removed",
+    let (what, likely) = match release {
+        _ if is_overwritten => ("overwritten", OVERWRITTEN),
+        Some(_) => (
+            "released",
+            "a release that does not compare the owner, or compares and deletes in two steps, came late from an earlier holder",
+        ),
+        None => ("removed", REMOVED_BY_A_REQUEST),
     };
-    violation.summary = format!(
-        "the lock `{}` was {what} by another client while {who} held it",
-        violation.lock
-    );
+    let lock = &violation.lock;
+    violation.summary = format!("the lock `{lock}` was {what} by another client while {who} held it");
     violation.show(history, grant.revoked, "removed on request");
     let cause = grant.cause(history).map(|cause| cause.to_string()).unwrap_or_default();
-    match release {
-        Some(call) => {
-            let (by, called) = (history.who(history.event(call).process), at(history.event(call).time));
-            let text = format!(
-                "The lock of {who} was removed at {} ({cause}), while the release of {by}, called at {called}, was under way.",
-                at(removed_ns)
-            );
-            violation.say(history, text, &[call, grant.revoked]);
-        }
-        None => {
-            let text = format!("The lock of {who} was removed at {} ({cause}).", at(removed_ns));
-            violation.say(history, text, &[grant.revoked]);
-        }
+    let mut text = format!("The lock of {who} was removed at {} ({cause})", at(removed_ns));
+    if let Some(call) = release.map(|call| history.event(call)) {
+        let (by, called) = (history.who(call.process), at(call.time));
+        text += &format!(", while the release of {by}, called at {called}, was under way");
     }
-    let text = format!(
-        "{who} held it until {} and had not released it.",
-        at(history.ns(hold.to))
-    );
+    violation.say(history, text + ".", &[release.unwrap_or(NONE), grant.revoked]);
+    let when = at(history.ns(hold.to));
+    let text = format!("{who} held it until {when} and had not released it.");
     violation.say(history, text, &[hold.end]);
-    let likely = match release {
-        _ if is_overwritten => OVERWRITTEN,
-        Some(_) => {
-            "a release that does not compare the owner, or compares and deletes in two steps, came late from an earlier holder"
-        }
-        None => REMOVED_BY_A_REQUEST,
-    };
     violation.likely = Some(likely.into());
     violation
 }
@@ -245,25 +223,16 @@ fn own_extension(
     let history = context.history;
     let who = history.who(hold.process);
     let mut violation = start(context, "wrong-extension", hold, removed_ns);
-    violation.summary = format!(
-        "the `extend` of `{}` by {who} was answered ok, and removed the lock",
-        violation.lock
-    );
+    let lock = &violation.lock;
+    violation.summary = format!("the `extend` of `{lock}` by {who} was answered ok, and removed the lock");
     let answered = history.event(answer);
     violation.show(history, answered.mate, "asked to extend it");
     violation.show(history, answer, "extended the lock");
-    violation.show(history, grant.revoked, "removed on request");
-    let text = format!(
-        "{who} asked to extend it at {}, and was answered ok at {}.",
-        at(history.event(answered.mate).time),
-        at(answered.time)
-    );
+    let (called, replied) = (at(history.event(answered.mate).time), at(answered.time));
+    let text = format!("{who} asked to extend it at {called}, and was answered ok at {replied}.");
     violation.say(history, text, &[answered.mate, answer]);
-    violation.say(
-        history,
-        format!("The server removed the lock at {}.", at(removed_ns)),
-        &[grant.revoked],
-    );
+    let text = format!("The server removed the lock at {}.", at(removed_ns));
+    violation.step(history, grant.revoked, "removed on request", text);
     violation.likely = Some(REMOVED_BY_EXTENSION.into());
     violation
 }
@@ -278,17 +247,13 @@ fn own_release(
     let history = context.history;
     let who = history.who(hold.process);
     let mut violation = start(context, "early-release", hold, removed_ns);
-    violation.summary = format!(
-        "one release by {who} freed `{}`, which it had taken more than once",
-        violation.lock
-    );
-    violation.show(history, release, "release call for one of several acquires");
-    violation.show(history, grant.revoked, "removed on request");
+    let lock = &violation.lock;
+    violation.summary = format!("one release by {who} freed `{lock}`, which it had taken more than once");
     let called_ns = history.event(release).time;
     let text = format!("{who} released it once at {}, and still held it.", at(called_ns));
-    violation.say(history, text, &[release]);
+    violation.step(history, release, "release call for one of several acquires", text);
     let text = format!("The server removed the lock at {}.", at(removed_ns));
-    violation.say(history, text, &[grant.revoked]);
+    violation.step(history, grant.revoked, "removed on request", text);
     violation.likely = Some(EARLY_RELEASE.into());
     violation
 }
@@ -299,10 +264,8 @@ fn taken_back(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant) -> Vi
     let revoked = grant.revoked_ns(history).unwrap_or(from);
     let mut violation = start(context, "phantom-grant", hold, from);
     let late = length(from - revoked);
-    violation.summary = format!(
-        "{who} was told that it has `{}`, {late} after the server had taken it back",
-        violation.lock
-    );
+    let lock = &violation.lock;
+    violation.summary = format!("{who} was told that it has `{lock}`, {late} after the server had taken it back");
     violation.show(history, grant.revoked, "the server took it back");
     let text = format!("The server took the lock from {who} at {}.", at(revoked));
     violation.because.insert(0, history.because(text, &[grant.revoked]));
@@ -315,17 +278,14 @@ fn never_given(context: &Context<'_>, hold: &LockHold, covering: Option<&ServerG
     let history = context.history;
     let (from, who) = (history.ns(hold.from), history.who(hold.process));
     let mut violation = start(context, "phantom-grant", hold, from);
-    violation.summary = format!(
-        "{who} was told that it has `{}`, and the server never granted it",
-        violation.lock
-    );
+    let lock = &violation.lock;
+    violation.summary = format!("{who} was told that it has `{lock}`, and the server never granted it");
     match covering {
         Some(grant) => {
-            violation.show(history, grant.granted, "the server's owner at the time");
             let owner = history.name(grant.owner).unwrap_or("another");
             let since = at(grant.granted_ns(history).unwrap_or(from));
             let text = format!("The server shows {owner} as the owner since {since}.");
-            violation.say(history, text, &[grant.granted]);
+            violation.step(history, grant.granted, "the server's owner at the time", text);
         }
         None => {
             let text = format!("The observer saw the lock before and after, and no grant to {who}.");
@@ -340,13 +300,9 @@ fn never_given(context: &Context<'_>, hold: &LockHold, covering: Option<&ServerG
 fn start(context: &Context<'_>, class: &str, hold: &LockHold, at_ns: u64) -> Violation {
     let history = context.history;
     let mut violation = context.violation(class, hold.lock(history), &[hold.process], at_ns);
-    violation.show(history, hold.got, "got the lock");
     let token = in_brackets(hold.token(history).map(|token| format!("token {token}")));
-    let text = format!(
-        "{} got the lock at {}{token}.",
-        history.who(hold.process),
-        at(history.ns(hold.from))
-    );
-    violation.say(history, text, &[hold.got]);
+    let (who, from) = (history.who(hold.process), at(history.ns(hold.from)));
+    let text = format!("{who} got the lock at {from}{token}.");
+    violation.step(history, hold.got, "got the lock", text);
     violation
 }

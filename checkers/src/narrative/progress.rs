@@ -113,14 +113,9 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
     }
     violation.say(history, text, &positions);
     if let Some(Wait { process, call, .. }) = stuck.waiter {
-        let asked = at(history.event(call).time);
-        let text = format!(
-            "{} asked for the lock at {asked}, and no client had got it by {}.",
-            history.who(process),
-            at(stuck.to_ns)
-        );
-        violation.show(history, call, "asked for the lock");
-        violation.say(history, text, &[call]);
+        let (who, asked, last) = (history.who(process), at(history.event(call).time), at(stuck.to_ns));
+        let text = format!("{who} asked for the lock at {asked}, and no client had got it by {last}.");
+        violation.step(history, call, "asked for the lock", text);
     }
     let cause = progress::cause(context, stuck);
     let never_ends = never_ends(context, stuck, &cause);
@@ -158,10 +153,8 @@ fn owner_sentence(context: &Context<'_>, owner: &StuckOwner) -> (String, Vec<u32
         StuckOwner::Nobody => ("Nobody held the lock.".to_owned(), Vec::new()),
         StuckOwner::Waiting { process, granted } => {
             let (who, since) = (history.who(process), at(time(granted)));
-            (
-                format!("The server shows {who} as the owner since {since}, and {who} still waits."),
-                vec![granted],
-            )
+            let text = format!("The server shows {who} as the owner since {since}, and {who} still waits.");
+            (text, vec![granted])
         }
         StuckOwner::Ghost { process, granted } => {
             let since = at(time(granted));
@@ -173,36 +166,26 @@ fn owner_sentence(context: &Context<'_>, owner: &StuckOwner) -> (String, Vec<u32
         }
         StuckOwner::WaitsInTurn { process, got, call } => {
             let (who, since, asked) = (history.who(process), at(time(got)), at(time(call)));
-            let other = history
-                .events
-                .get(call as usize)
-                .and_then(|call| history.name(call.lock));
-            let other = other.unwrap_or_default();
-            (
-                format!(
-                    "{who} held it since {since}, and asked at {asked} for `{other}`, which the other client held."
-                ),
-                vec![got, call],
-            )
+            let other = history.events.get(call as usize);
+            let other = other.and_then(|call| history.name(call.lock)).unwrap_or_default();
+            let text = format!(
+                "{who} held it since {since}, and asked at {asked} for `{other}`, which the other client held."
+            );
+            (text, vec![got, call])
         }
         StuckOwner::Dead { process, granted, end } => {
             let (who, gone) = (history.who(process), at(time(end)));
-            let what = if history.events.get(end as usize).is_some_and(|event| event.f == F::Died) {
-                "died"
-            } else {
-                "was told of its loss"
+            let what = match history.events.get(end as usize).map(|event| event.f) {
+                Some(F::Died) => "died",
+                _ => "was told of its loss",
             };
-            (
-                format!("{who} {what} at {gone}, and the lock was not granted again."),
-                vec![granted, end],
-            )
+            let text = format!("{who} {what} at {gone}, and the lock was not granted again.");
+            (text, vec![granted, end])
         }
         StuckOwner::Unsure { process, end } => {
             let (who, gone) = (history.who(process), at(time(end)));
-            (
-                format!("{who} was the last holder, and its release at {gone} was not answered ok."),
-                vec![end],
-            )
+            let text = format!("{who} was the last holder, and its release at {gone} was not answered ok.");
+            (text, vec![end])
         }
     }
 }

@@ -40,18 +40,14 @@ fn describe(context: &Context<'_>, silence: &Silence<'_>) -> Violation {
     let who = history.who(hold.process);
     let mut violation = context.violation("silent-loss", hold.lock(history), &[hold.process], silence.since_ns);
     let silent = length(silence.length_ns());
-    violation.summary = format!(
-        "{who} lost `{}`, and was not told for at least {silent}",
-        violation.lock
-    );
-    violation.show(history, hold.got, "got the lock");
-    violation.show(history, grant.revoked, "the server took it away");
+    let lock = &violation.lock;
+    violation.summary = format!("{who} lost `{lock}`, and was not told for at least {silent}");
     let text = format!("{who} got the lock at {}.", at(history.ns(hold.from)));
-    violation.say(history, text, &[hold.got]);
+    violation.step(history, hold.got, "got the lock", text);
     let cause = in_brackets(grant.cause(history));
     let revoked = grant.revoked_ns(history).unwrap_or(silence.since_ns);
     let text = format!("The server took it away at {}{cause}.", at(revoked));
-    violation.say(history, text, &[grant.revoked]);
+    violation.step(history, grant.revoked, "the server took it away", text);
     let until = at(silence.to_ns);
     let text = match hold.ended {
         Ended::Lost => format!("{who} was told only at {until}."),

@@ -43,6 +43,7 @@ mod translate;
 
 pub use behaviour::{Behaviour, Bursts, Cut, Flow, Loss, Slice};
 pub use counts::LinkCounts;
+pub use direction::Direction;
 pub use external::{ExternalProxyDriver, PendingReply};
 pub use label::{ClientLabels, Label, LabelScheme, LabelSet};
 pub use link::{AnyLink, Link, LinkControl};
@@ -54,7 +55,7 @@ pub use message_rule::{ClientFilter, MatchedMessage, MessageAction, MessageRule,
 pub use peer_proxy::{PeerAddress, PeerDirectory, PeerProxy};
 pub use sessions::SeenSession;
 pub use tap_counts::TapCounts;
-pub use toxic::{Toxic, ToxicKind, ToxicStream};
+pub use toxic::{Toxic, ToxicKind};
 #[cfg(feature = "toxiproxy")]
 pub use toxiproxy::Toxiproxy;
 pub use translate::{in_words, toxics_for};

@@ -20,7 +20,7 @@ use crate::byte_meter::MeterSide;
 use crate::direction::Direction;
 use crate::link::{Link, LinkControl, Route};
 use crate::link_state::{EndMode, Upstream};
-use crate::toxic::{InvalidToxic, Toxic, ToxicKind, ToxicStream};
+use crate::toxic::{InvalidToxic, Toxic, ToxicKind};
 
 /// A proxy as Toxiproxy shows it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -109,7 +109,7 @@ impl ProxyTable {
     pub async fn traffic(&self) -> Vec<Traffic> {
         let entries = self.entries.lock().await;
         let both = entries.iter().flat_map(|(name, entry)| {
-            [Direction::ToServer, Direction::ToClient].map(|direction| {
+            Direction::BOTH.map(|direction| {
                 let (received, sent) = entry.link.counters().carried(direction);
                 Traffic {
                     proxy: name.clone(),
@@ -404,7 +404,7 @@ fn unfit(unfit: InvalidToxic) -> ApiError {
 }
 
 fn toxic_of(wanted: ToxicRequest, there: &[Toxic]) -> Result<Toxic, ApiError> {
-    let stream = ToxicStream::named(&wanted.stream.as_deref().unwrap_or("downstream").to_lowercase());
+    let stream = Direction::named(&wanted.stream.as_deref().unwrap_or("downstream").to_lowercase());
     let stream =
         stream.ok_or_else(|| ApiError::new(400, "stream was invalid, can be either upstream or downstream"))?;
     let kind = wanted.r#type.unwrap_or_default();

@@ -44,18 +44,11 @@ impl Direction {
         }
     }
 
-    /// Where its bytes come from, and where they go.
-    pub fn ends(self) -> [ConnectionEnd; 2] {
+    /// Who gets it.
+    pub fn receiver(self) -> Sender {
         match self {
-            Self::ToServer => [ConnectionEnd::Client, ConnectionEnd::Upstream],
-            Self::ToClient => [ConnectionEnd::Upstream, ConnectionEnd::Client],
+            Self::ToServer => Sender::Server,
+            Self::ToClient => Sender::Client,
         }
     }
-}
-
-/// An end of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConnectionEnd {
-    Client,
-    Upstream,
 }

@@ -132,7 +132,7 @@ impl Proxy {
             upstream: upstream.into(),
         };
         let tls = self.tls.clone();
-        Link::open(name, route, seed, ClientEnd { tap, tls }, &self.on).map(Arc::new)
+        Link::open(name, route, (seed, MeterSide::Own), ClientEnd { tap, tls }, &self.on).map(Arc::new)
     }
 
     /// Opens the way out of the server `name` at the address `listen`. Returns it with its links to the peers of
@@ -177,7 +177,8 @@ impl Proxy {
                 upstream: upstream.into(),
             };
             let tls = self.tls.clone().filter(|_| side == MeterSide::Front);
-            Link::meter(name.to_owned(), route, side, tls, &self.on).map_err(failed)
+            let end = ClientEnd { tap: None, tls };
+            Link::open(name.to_owned(), route, (0, side), end, &self.on).map_err(failed)
         };
         let mut backs = Vec::new();
         for (name, upstream) in wanted {

@@ -315,6 +315,11 @@ impl FamilyPage {
         &self.slots[..(self.slots_used.load(SeqCst) as usize).min(SLOTS)]
     }
 
+    /// The process that the kernel numbers so; of 0: an entry that is free.
+    pub fn process(&self, pid: u32) -> Option<&ProcessEntry> {
+        self.processes.iter().find(|process| process.pid.load(SeqCst) == pid)
+    }
+
     /// Puts a thread into the queue; it is told why.
     pub fn enqueue(&self, slot: usize, why: u32) {
         let tail = self.tail.load(SeqCst);

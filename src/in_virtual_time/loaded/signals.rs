@@ -38,14 +38,19 @@ pub fn is_ignored(signal: usize) -> bool {
     }
 }
 
+/// The signals that are blocked and have come.
+fn pending() -> u64 {
+    let mut pending = 0u64;
+    system(call::RT_SIGPENDING, [&raw mut pending as usize, SET_SIZE]);
+    pending
+}
+
 /// Whether the program has got a signal, since `seen` was read, that it does not block.
 pub fn is_signalled(seen: u32, mask: u64) -> bool {
     if page().signals.load(SeqCst) == seen {
         return false;
     }
-    let mut pending = 0u64;
-    system(call::RT_SIGPENDING, [&raw mut pending as usize, size_of::<u64>()]);
-    let waits = pending & !mask;
+    let waits = pending() & !mask;
     (1..=64).any(|signal| waits >> (signal - 1) & 1 != 0 && !is_ignored(signal))
 }
 
@@ -126,12 +131,7 @@ pub fn alternate_stack(call: &mut TrappedCall<'_>) -> isize {
 pub fn suspend(call: &TrappedCall<'_>) -> isize {
     // SAFETY: the program gave its address to have it read.
     let mask = unsafe { *(call.arguments[0] as *const u64) };
-    let pending = || {
-        let mut pending = 0u64;
-        system(call::RT_SIGPENDING, [&raw mut pending as usize, SET_SIZE]);
-        pending & !mask != 0
-    };
-    while !pending() {
+    while pending() & !mask == 0 {
         wait(ThreadWait::for_descriptors(NEVER));
     }
     let mask = mask & !OWN;

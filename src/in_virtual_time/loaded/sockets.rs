@@ -22,6 +22,8 @@ const INET6: usize = 10;
 const STREAM: usize = 1;
 const SOCKET_LEVEL: usize = 1;
 const SEND_BUFFER: usize = 7;
+/// Bytes.
+const USUAL_BUFFER: u32 = 4 << 20;
 /// What a new connection says first: its ends. It fills the buffer of the socket, so that it cannot be written to before harness has
 /// read this.
 const GREETING: usize = 2048;
@@ -234,15 +236,8 @@ fn connect(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
 
 fn greet(descriptor: usize, number: u16, to: Internet, local_port: u16) {
     const AT_ONCE: usize = 0x40;
-    let least = 1u32;
-    let option = [
-        descriptor,
-        SOCKET_LEVEL,
-        SEND_BUFFER,
-        &raw const least as usize,
-        size_of::<u32>(),
-    ];
-    system(call::SETSOCKOPT, option);
+    const LEAST: u32 = 1;
+    set_send_buffer(descriptor, LEAST);
     let mut greeting = [0u8; GREETING];
     greeting[..4].copy_from_slice(&to.address.to_ne_bytes());
     greeting[4..6].copy_from_slice(&to.port.to_ne_bytes());
@@ -297,7 +292,7 @@ pub fn settle(descriptor: usize, socket: Descriptor) -> Descriptor {
     if socket.stage != SocketStage::Dialling || connection_of(socket) == connection::DIALLING {
         return socket;
     }
-    widen(descriptor);
+    set_send_buffer(descriptor, USUAL_BUFFER);
     let settled = Descriptor {
         stage: SocketStage::Open,
         ..socket
@@ -306,8 +301,7 @@ pub fn settle(descriptor: usize, socket: Descriptor) -> Descriptor {
     settled
 }
 
-fn widen(descriptor: usize) {
-    let size = 4u32 << 20;
+fn set_send_buffer(descriptor: usize, size: u32) {
     let option = [
         descriptor,
         SOCKET_LEVEL,
@@ -323,23 +317,21 @@ fn bind(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
     let Some(at) = internet(address, length) else {
         return EINVAL;
     };
-    let port = match at.port {
+    let local_port = match at.port {
         0 => (FIRST_PORT + page().connections_made.fetch_add(1, SeqCst) as u16 % CONNECTIONS as u16).to_be(),
         port => port,
     };
-    let local_port = port;
     let mut name = UnixName::NONE;
-    let length = name.of_port(port);
+    let length = name.of_port(local_port);
     // what a server left that was killed
-    let mut probe = system(call::SOCKET, [UNIX, STREAM, 0]);
+    let probe = system(call::SOCKET, [UNIX, STREAM, 0]);
     if probe >= 0 {
         let listens = system(call::CONNECT, [probe as usize, &raw const name as usize, length]) == 0;
-        probe = system(call::CLOSE, [probe as usize]);
+        system(call::CLOSE, [probe as usize]);
         if listens {
             return EADDRINUSE;
         }
     }
-    let _ = probe;
     system(call::UNLINK, [name.path.as_ptr() as usize]);
     let bound = system(call::BIND, [descriptor, &raw const name as usize, length]);
     set(descriptor, Descriptor { local_port, ..socket });
@@ -374,7 +366,7 @@ fn accept(call: &TrappedCall<'_>, listener: Descriptor) -> isize {
             ..add(taken as usize, SocketStage::Open)
         };
         set(taken as usize, made);
-        widen(taken as usize);
+        set_send_buffer(taken as usize, USUAL_BUFFER);
         write_name(into, length, made.peer_address, made.peer_port);
     }
     taken

@@ -2,6 +2,7 @@
 //! before it executes anything.
 
 use core::cell::UnsafeCell;
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
@@ -16,7 +17,9 @@ use super::shared::write_number;
 use super::signals::{self, is_signalled};
 use super::timers;
 use super::trap::TrappedCall;
-use super::turns::{LEAVING, PID, ThreadWait, await_turn, free_slot, page, pass_turn, pid, slot, take_slot, touch, wait};
+use super::turns::{
+    LEAVING, PID, ThreadWait, await_turn, free_slot, page, pass_turn, pid, slot, take_slot, touch, wait,
+};
 use super::words;
 
 const NO_START: ThreadStart = ThreadStart {
@@ -199,8 +202,7 @@ fn process(call: &mut TrappedCall<'_>, wanted: Wanted, slot: usize) -> isize {
 }
 
 fn add_process(pid: u32, number: u32, parent: u32) {
-    let free = page().processes.iter().find(|process| process.pid.load(SeqCst) == 0);
-    if let Some(free) = free {
+    if let Some(free) = page().process(0) {
         free.pid.store(pid, SeqCst);
         free.alarm.store(0, SeqCst);
         free.number.store(number, SeqCst);
@@ -267,22 +269,19 @@ pub fn real(number: usize) -> usize {
     if wanted < page.numbers.load(SeqCst) || (number as i32) < 0 {
         return number;
     }
-    let process = page
-        .processes
-        .iter()
-        .find(|process| process.number.load(SeqCst) == wanted);
-    if let Some(process) = process {
+    let is_wanted = |number: &AtomicU32| number.load(SeqCst) == wanted;
+    if let Some(process) = page.processes.iter().find(|process| is_wanted(&process.number)) {
         return process.pid.load(SeqCst) as usize;
     }
     let lives = |slot: &&super::page::Slot| slot.state.load(SeqCst) != state::FREE;
     let mut slots = page.slots().iter().filter(lives);
-    let thread = slots.find(|slot| slot.number.load(SeqCst) == wanted);
+    let thread = slots.find(|slot| is_wanted(&slot.number));
     thread.map_or(number, |slot| slot.tid.load(SeqCst) as usize)
 }
 
 /// The number by which the program knows a process.
 fn shown(pid: u32) -> u32 {
-    let process = page().processes.iter().find(|process| process.pid.load(SeqCst) == pid);
+    let process = page().process(pid);
     process.map_or(pid, |process| process.number.load(SeqCst))
 }
 
@@ -292,11 +291,7 @@ pub fn number(call: &TrappedCall<'_>) -> isize {
     match call.number {
         call::GETPID => shown(pid()) as isize,
         call::GETPPID => {
-            let process = page()
-                .processes
-                .iter()
-                .find(|process| process.pid.load(SeqCst) == pid());
-            let parent = process.map_or(0, |process| process.parent.load(SeqCst));
+            let parent = page().process(pid()).map_or(0, |process| process.parent.load(SeqCst));
             if parent == 0 { INIT } else { shown(parent) as isize }
         }
         call::SET_TID_ADDRESS => {
@@ -404,14 +399,8 @@ pub fn await_child(call: &mut TrappedCall<'_>) -> isize {
 }
 
 fn forget(pid: u32) {
-    for process in page()
-        .processes
-        .iter()
-        .filter(|process| process.pid.load(SeqCst) == pid)
-    {
-        if pid != 0 {
-            process.pid.store(0, SeqCst);
-            process.number.store(0, SeqCst);
-        }
+    while let Some(process) = page().process(pid).filter(|_| pid != 0) {
+        process.pid.store(0, SeqCst);
+        process.number.store(0, SeqCst);
     }
 }

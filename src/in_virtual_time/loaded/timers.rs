@@ -26,8 +26,7 @@ fn nanoseconds([seconds, micros]: [u64; 2]) -> Option<u64> {
 }
 
 fn own() -> Option<&'static ProcessEntry> {
-    let pid = pid();
-    page().processes.iter().find(|process| process.pid.load(SeqCst) == pid)
+    page().process(pid())
 }
 
 /// How long until the next signal, and between two; both 0 where there is no timer.

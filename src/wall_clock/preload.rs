@@ -6,6 +6,8 @@
 
 #![no_std]
 
+mod variable;
+
 use core::arch::asm;
 use core::panic::PanicInfo;
 use core::ptr::null_mut;
@@ -37,7 +39,7 @@ const REALTIME_ALARM: i32 = 8;
 const TAI: i32 = 11;
 const SECOND: i64 = 1_000_000_000;
 const PAGE_SIZE: usize = 4096;
-const VARIABLE: &[u8] = b"HARNESS_WALL_CLOCK=";
+const VARIABLE: &[u8] = b"HARNESS_WALL_CLOCK";
 /// Longest path of a page.
 const PATH: usize = 4096;
 
@@ -115,41 +117,17 @@ fn open(path: &[u8], flags: usize) -> isize {
     system(call::OPENAT, [HERE as usize, path.as_ptr() as usize, flags | CLOSE_ON_EXEC, 0, 0, 0])
 }
 
-/// Finds the variable in the environment that this process was started with: `path` becomes its value, ended by a zero.
+/// `path` becomes the value of the variable, ended by a zero.
 fn page_path(path: &mut [u8; PATH]) -> bool {
     let file = open(b"/proc/self/environ\0", 0);
     if file < 0 {
         return false;
     }
-    let mut buffer = [0u8; 1024];
-    // how much of the variable's name matched; `None`: this is another variable
-    let (mut matched, mut length) = (Some(0), 0);
-    let mut found = false;
-    while !found {
-        let read = system(call::READ, [file as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0]);
-        if read <= 0 {
-            break;
-        }
-        for &byte in buffer.iter().take(read as usize) {
-            match matched {
-                Some(all) if all == VARIABLE.len() => {
-                    if byte == 0 {
-                        found = true;
-                        break;
-                    }
-                    if length + 1 < PATH {
-                        path[length] = byte;
-                        length += 1;
-                    }
-                }
-                _ if byte == 0 => matched = Some(0),
-                Some(some) if VARIABLE[some] == byte => matched = Some(some + 1),
-                _ => matched = None,
-            }
-        }
-    }
+    let found = variable::find(VARIABLE, path, |piece| {
+        system(call::READ, [file as usize, piece.as_mut_ptr() as usize, piece.len(), 0, 0, 0])
+    });
     system(call::CLOSE, [file as usize, 0, 0, 0, 0, 0]);
-    found && length > 0
+    found
 }
 
 fn kernel_time(clock: i32, time: &mut Timespec) -> isize {

@@ -6,6 +6,7 @@ use super::call::{self, error};
 use super::elf::{DYNAMIC, ElfImage, LOAD};
 use super::gate::system;
 use super::page::{LOOK, NEVER};
+use super::shared::begins;
 use super::turns::{LOOKS, page};
 
 pub const SECOND: u64 = 1_000_000_000;
@@ -233,11 +234,10 @@ pub fn replace_vdso(base: usize) -> bool {
         }
         for number in 0..(strings - symbols) / size_of::<ElfSymbol>() {
             let symbol = &*(symbols as *const ElfSymbol).add(number);
-            let name = (strings + symbol.name as usize) as *const u8;
             if symbol.section == 0 {
                 continue;
             }
-            if let Some(function) = replaced(name) {
+            if let Some(function) = replaced(strings + symbol.name as usize) {
                 jump_from((bias + symbol.value as usize) as *mut u8, replacement(function));
             }
         }
@@ -246,21 +246,10 @@ pub fn replace_vdso(base: usize) -> bool {
     true
 }
 
-/// # Safety
-///
-/// `name` ends with a zero.
-unsafe fn replaced(name: *const u8) -> Option<usize> {
-    let begins = |name: *const u8, with: &[u8]| {
-        let mut bytes = with.iter().enumerate();
-        // SAFETY: it stops at the first byte that differs, so at the zero at the latest.
-        bytes.all(|(place, byte)| unsafe { *name.add(place) } == *byte)
-    };
+/// The call that takes the place of the function with this name.
+fn replaced(name: usize) -> Option<usize> {
     let prefix = b"__vdso_";
-    let plain = match begins(name, prefix) {
-        // SAFETY: the prefix is there.
-        true => unsafe { name.add(prefix.len()) },
-        false => name,
-    };
+    let plain = if begins(name, prefix) { name + prefix.len() } else { name };
     let found = REPLACED.iter().find(|(function, _)| begins(plain, function));
     found.map(|(_, number)| *number)
 }

@@ -48,6 +48,22 @@ pub fn open(path: &[u8], flags: usize) -> isize {
     )
 }
 
+/// Whether the text at an address, which ends with a zero, begins so.
+pub fn begins(text: usize, with: &[u8]) -> bool {
+    let mut bytes = with.iter().enumerate();
+    // SAFETY: it stops at the first byte that differs, so at the zero that ends the text at the latest.
+    bytes.all(|(place, byte)| unsafe { *(text as *const u8).add(place) } == *byte)
+}
+
+/// The values of a variable in an environment that the program gave: a list, ended by a null, of texts.
+pub fn values(environment: usize, name: &[u8]) -> impl Iterator<Item = usize> {
+    // SAFETY: nothing is looked at behind the null.
+    let texts = (0..).map(move |number| unsafe { *(environment as *const usize).add(number) });
+    let texts = texts.take_while(|text| *text != 0);
+    let named = texts.filter(move |text| begins(*text, name) && begins(text + name.len(), b"="));
+    named.map(move |text| text + name.len() + 1)
+}
+
 /// Writes a number where the program finds that of a thread.
 pub fn write_number(at: usize, number: u32) {
     if at != 0 {

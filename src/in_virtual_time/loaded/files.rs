@@ -1,8 +1,7 @@
 //! Reading and writing of files and pipes, and where random bytes come from.
 
 use super::call;
-use super::call::error::EAGAIN;
-use super::descriptors::{Descriptor, DescriptorKind, add_random, blocks, get, used};
+use super::descriptors::{DescriptorKind, add_random, blocks, get, used};
 use super::gate::system;
 use super::page::NEVER;
 use super::ready::{READABLE, WRITABLE, await_ready};
@@ -45,7 +44,7 @@ pub fn write(call: &TrappedCall<'_>) -> isize {
             }
             let is_long = call.number == call::WRITE && call.arguments[2] > AT_ONCE_WRITTEN;
             let written = match is_long && blocks(call.arguments[0]) {
-                true => write_all(call, descriptor),
+                true => write_all(call),
                 false => call.ask_kernel(),
             };
             used(descriptor);
@@ -58,7 +57,7 @@ pub fn write(call: &TrappedCall<'_>) -> isize {
 const AT_ONCE_WRITTEN: usize = 4096;
 
 /// Writes in pieces, as far as there is room, where the kernel would wait.
-fn write_all(call: &TrappedCall<'_>, kind: Descriptor) -> isize {
+fn write_all(call: &TrappedCall<'_>) -> isize {
     const SET_FLAGS: usize = 4;
     const NONBLOCKING: usize = 0o4000;
     let [descriptor, bytes, length, ..] = call.arguments;
@@ -66,24 +65,14 @@ fn write_all(call: &TrappedCall<'_>, kind: Descriptor) -> isize {
         let flags = system(call::FCNTL, [descriptor, 3]) as usize & !NONBLOCKING;
         system(call::FCNTL, [descriptor, SET_FLAGS, flags | more]);
     };
-    let mut written = 0;
-    while written < length {
+    let write = |written: usize| {
         // nobody else runs meanwhile who could see it
         flags(NONBLOCKING);
         let more = system(call::WRITE, [descriptor, bytes + written, length - written]);
         flags(0);
-        match more {
-            EAGAIN => {
-                used(kind);
-                if let Err(error) = await_ready(call, descriptor, WRITABLE, NEVER) {
-                    return if written > 0 { written as isize } else { error };
-                }
-            }
-            error if error < 0 => return if written > 0 { written as isize } else { error },
-            more => written += more as usize,
-        }
-    }
-    written as isize
+        more
+    };
+    transfers::in_pieces(call, || NEVER, write)
 }
 
 /// Fills memory with random bytes of the family.

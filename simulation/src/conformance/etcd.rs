@@ -280,13 +280,8 @@ impl EtcdStand {
             EtcdStepKind::Watch => self.revision,
             _ => self.earlier,
         } + 1;
-        match session.watch(key, from).await {
-            Ok(watch) => {
-                self.watches.push(watch);
-                "watches".into()
-            }
-            Err(error) => plain::<()>(Err(error)),
-        }
+        let watching = session.watch(key, from).await;
+        plain(watching.map(|watch| self.watches.push(watch)))
     }
 
     /// What the watches heard.

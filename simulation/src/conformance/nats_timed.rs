@@ -111,13 +111,7 @@ impl NatsPlay<'_> {
             Read => plain(self.session.read(KEY).await.map(|read| read.is_some())),
             Create => self.put(0).await,
             Update => self.put(self.revision).await,
-            Connect => match self.store.connect().await {
-                Ok(new) => {
-                    self.session = new;
-                    "connected".into()
-                }
-                Err(error) => plain::<()>(Err(error)),
-            },
+            Connect => plain(self.store.connect().await.map(|new| self.session = new)),
             IsBroken => self.session.is_broken().to_string(),
             Begin => {
                 let session = self.session.clone();

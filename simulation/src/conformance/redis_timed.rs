@@ -103,13 +103,7 @@ impl RedisPlay<'_> {
         let answer = match step {
             Get => plain(self.session.get(KEY).await),
             SetNx => plain(self.session.set_nx(KEY, "v", Some(LEASE)).await),
-            Connect => match self.store.connect(0).await {
-                Ok(new) => {
-                    self.session = new;
-                    "connected".into()
-                }
-                Err(error) => plain::<()>(Err(error)),
-            },
+            Connect => plain(self.store.connect(0).await.map(|new| self.session = new)),
             IsBroken => self.session.is_broken().to_string(),
             Begin => {
                 let session = self.session.clone();

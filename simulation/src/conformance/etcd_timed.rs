@@ -14,7 +14,7 @@ use super::stage::{ModelStage, RealStage, Stage};
 use super::{TOLERANCE, TimedLines, TimedTranscript, assert_same_times, difference, plain};
 use crate::World;
 use crate::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
-use crate::network::{LinkLatency, SimulatedLink};
+use crate::network::SimulatedLink;
 use crate::servers::SimulatedServers;
 
 const LEASE: Duration = Duration::from_secs(2);
@@ -250,9 +250,9 @@ fn on_the_model(script: &[EtcdTimedStep]) -> TimedLines {
         let etcd = SimulatedEtcd::start(world, 1, EtcdVersion::V3_4);
         let stage = ModelStage::new(world, etcd.process(0));
         // the other client's, that no fault is put on
-        let aside = SimulatedLink::new(world, "c1->n1", 1, LinkLatency::default());
-        let routes = |link, lease| Rc::new(EtcdRoutes::new(etcd, vec![link], stage.client, lease));
-        perform(&stage, routes(stage.link, LEASE), routes(aside, LONG), script).await
+        let aside = SimulatedLink::of_client(world, 1, 1);
+        let routes = |links, lease| Rc::new(EtcdRoutes::new(etcd, links, stage.client, lease));
+        perform(&stage, routes(vec![stage.link], LEASE), routes(aside, LONG), script).await
     })
 }
 

@@ -9,7 +9,7 @@ use harness_workloads::{RecipeHost, SessionError, TokioHost, within};
 use super::servers::{open_request, zookeeper};
 use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, plain, transcripts};
 use crate::World;
-use crate::network::{LinkLatency, SimulatedLink};
+use crate::network::SimulatedLink;
 use crate::zk::{SimulatedZk, ZkRoutes};
 
 /// Long: calls must not time out on a busy machine.
@@ -232,9 +232,8 @@ fn names(answer: Result<Vec<String>, SessionError>) -> String {
 fn on_the_model(number: u64) -> Vec<String> {
     World::run(number, async |world: World| {
         let zk = SimulatedZk::start(world, 1, TICK);
-        let link = SimulatedLink::new(world, "c0->n1", 0, LinkLatency::default());
         let process = world.process("c0");
-        let store = ZkRoutes::new(zk, vec![link], process, LEASE);
+        let store = ZkRoutes::new(zk, SimulatedLink::of_client(world, 0, 1), process, LEASE);
         ZkStand::run(process.host(), Rc::new(store), number).await
     })
 }

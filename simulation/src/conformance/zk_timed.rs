@@ -13,7 +13,7 @@ use super::servers::{open_request, zookeeper};
 use super::stage::{ModelStage, RealStage, Stage};
 use super::{TimedLines, TimedTranscript, assert_same_times, difference, plain};
 use crate::World;
-use crate::network::{LinkLatency, SimulatedLink};
+use crate::network::SimulatedLink;
 use crate::servers::SimulatedServers;
 use crate::zk::{SimulatedZk, ZkRoutes};
 
@@ -132,10 +132,9 @@ fn on_the_model(script: &[ZkTimedStep]) -> TimedLines {
         let zk = SimulatedZk::start(world, 1, TICK);
         let stage = ModelStage::new(world, zk.process(0));
         // the other client's, that no fault is put on
-        let aside = SimulatedLink::new(world, "c1->n1", 1, LinkLatency::default());
-        let routes = |link| Rc::new(ZkRoutes::new(zk, vec![link], stage.client, LEASE));
-        let (under_test, other) = (routes(stage.link), routes(aside));
-        perform(&stage, under_test, other, script).await
+        let aside = SimulatedLink::of_client(world, 1, 1);
+        let routes = |links| Rc::new(ZkRoutes::new(zk, links, stage.client, LEASE));
+        perform(&stage, routes(vec![stage.link]), routes(aside), script).await
     })
 }
 

@@ -312,7 +312,7 @@ fn handles_can_be_sent_and_are_of_no_use_elsewhere() {
 }
 
 /// Kilobytes of memory that this process has.
-fn resident() -> usize {
+pub fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()

@@ -4,6 +4,7 @@ use harness_workloads::RecipeOptions;
 
 use super::load::Disturbance;
 use super::{etcd, nats, redis, zk};
+use crate::world::resident;
 
 /// FNV-1a.
 fn digest(trace: &str) -> u64 {
@@ -60,13 +61,6 @@ fn fifty_seeds_leave_fifty_traces() {
         digests.dedup();
         assert_eq!(digests.len(), 50, "{recipe}");
     }
-}
-
-/// Kilobytes of memory that this process has.
-fn resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 /// A cycle of references in a model would keep all of an experiment: tens of kilobytes.

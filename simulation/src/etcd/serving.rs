@@ -1,6 +1,5 @@
 //! The tasks of a cluster: each member's own, and the one that supervises them: who leads, and who knows it.
 
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Context;
 use std::time::Duration;
@@ -109,20 +108,14 @@ impl SimulatedEtcd {
     }
 
     async fn serve(self, member: usize, listener: PortListener<EtcdRequest, EtcdMessage>) {
-        let mut timer: Option<(u64, Pin<Box<WorldSleep>>)> = None;
+        let mut timer = None;
         loop {
             let due = self.do_what_is_due(member);
-            if timer.as_ref().map(|(at, _)| *at) != due {
-                timer = due.map(|at| {
-                    let sleep = self.0.world().sleep_until(Duration::from_nanos(at));
-                    (at, Box::pin(sleep))
-                });
-            }
+            WorldSleep::set(&mut timer, self.0.world(), due);
             let etcd = self.0.get();
             let own = &etcd.members[member];
-            let sleep = timer.as_mut().map(|(_, sleep)| sleep.as_mut());
             let hear = |task: &Context<'_>| *own.alarm.borrow_mut() = Some(task.waker().clone());
-            let event = listener.next_or_woken(sleep, hear).await;
+            let event = listener.next_or_woken(timer.as_mut(), hear).await;
             match event {
                 Some(PortEvent::Opened(side)) => {
                     let number = side.number();

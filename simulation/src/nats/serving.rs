@@ -1,6 +1,5 @@
 //! The task of a server: it takes what comes and does what is due; and how it is killed and started.
 
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Context;
 use std::time::Duration;
@@ -92,20 +91,14 @@ impl SimulatedNats {
     }
 
     async fn serve(self, server: usize, listener: PortListener<NatsCall, NatsMessage>) {
-        let mut timer: Option<(u64, Pin<Box<WorldSleep>>)> = None;
+        let mut timer = None;
         loop {
             let due = self.do_what_is_due(server);
-            if timer.as_ref().map(|(at, _)| *at) != due {
-                timer = due.map(|at| {
-                    let sleep = self.0.world().sleep_until(Duration::from_nanos(at));
-                    (at, Box::pin(sleep))
-                });
-            }
+            WorldSleep::set(&mut timer, self.0.world(), due);
             let nats = self.0.get();
             let own = &nats.servers[server];
-            let sleep = timer.as_mut().map(|(_, sleep)| sleep.as_mut());
             let hear = |task: &Context<'_>| *own.alarm.borrow_mut() = Some(task.waker().clone());
-            let event = listener.next_or_woken(sleep, hear).await;
+            let event = listener.next_or_woken(timer.as_mut(), hear).await;
             match event {
                 Some(PortEvent::Opened(side)) => {
                     side.send(NatsMessage::Info);

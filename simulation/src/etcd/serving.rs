@@ -140,12 +140,8 @@ impl SimulatedEtcd {
     fn do_what_is_due(self, member: usize) -> Option<u64> {
         let etcd = self.0.get();
         let own = &etcd.members[member];
-        loop {
-            let work = own.work.borrow_mut().take_due(self.clock());
-            match work {
-                Some(work) => self.perform(&etcd, member, work),
-                None => break,
-            }
+        while let Some(work) = own.work.take_due(self.clock()) {
+            self.perform(&etcd, member, work);
         }
         let now = self.clock();
         let lease_look = || {
@@ -159,7 +155,7 @@ impl SimulatedEtcd {
         if own.sync_at.get().is_some_and(|at| at <= now) {
             self.sync_watches(member);
         }
-        let work = own.work.borrow().next_at();
+        let work = own.work.next_at();
         let watch_look = own.sync_at.get();
         work.into_iter().chain(lease_look()).chain(watch_look).min()
     }

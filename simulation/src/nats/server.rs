@@ -59,7 +59,7 @@ pub(super) struct NatsServer {
     pub bucket: RefCell<NatsBucket>,
     /// Changes that it has applied.
     pub applied: Cell<usize>,
-    pub work: RefCell<WorkQueue<ServerWork>>,
+    pub work: WorkQueue<ServerWork>,
     pub alarm: RefCell<Option<Waker>>,
     pub connections: RefCell<BTreeMap<u64, ServerSide<NatsCall, NatsMessage>>>,
     pub is_running: Cell<bool>,
@@ -80,7 +80,7 @@ impl NatsServer {
             port: Port::new(world),
             bucket: RefCell::default(),
             applied: Cell::new(0),
-            work: RefCell::default(),
+            work: WorkQueue::default(),
             alarm: RefCell::default(),
             connections: RefCell::default(),
             is_running: Cell::new(false),
@@ -96,7 +96,7 @@ impl NatsServer {
     }
 
     pub fn add_work(&self, at: u64, work: ServerWork) {
-        self.work.borrow_mut().add(at, work);
+        self.work.add(at, work);
         wake_kept(&self.alarm);
     }
 

@@ -43,7 +43,7 @@ impl SimulatedServers for SimulatedNats {
         let killed = &nats.servers[server];
         killed.is_running.set(false);
         killed.process.kill();
-        killed.work.borrow_mut().clear();
+        killed.work.clear();
         killed.leaders.iter().for_each(|leader| leader.set(None));
         let connections = killed.connections.take();
         drop(connections);
@@ -118,12 +118,8 @@ impl SimulatedNats {
     fn do_what_is_due(self, server: usize) -> Option<u64> {
         let nats = self.0.get();
         let own = &nats.servers[server];
-        loop {
-            let work = own.work.borrow_mut().take_due(self.clock());
-            match work {
-                Some(work) => self.perform(&nats, server, work),
-                None => break,
-            }
+        while let Some(work) = own.work.take_due(self.clock()) {
+            self.perform(&nats, server, work);
         }
         let looked = own.bucket.borrow_mut().expire(own.wall_ns());
         if looked && nats.groups[BUCKET].leader.get() == Some(server) {
@@ -131,7 +127,7 @@ impl SimulatedNats {
         }
         let age_look = own.bucket.borrow().looks_at();
         let age_look = age_look.map(|at| own.process.clock_at(Duration::from_nanos(at)));
-        let work = own.work.borrow().next_at();
+        let work = own.work.next_at();
         work.into_iter().chain(age_look).min()
     }
 }

@@ -98,7 +98,7 @@ pub(super) struct ZkServer {
     /// Entries of the log that it has applied.
     pub applied: Cell<usize>,
     /// What it has to do, by time.
-    pub work: RefCell<WorkQueue<Work>>,
+    pub work: WorkQueue<Work>,
     /// Its task, once it serves.
     pub task: Cell<Option<TaskId>>,
     /// Its task does what is due before it waits again.
@@ -122,7 +122,7 @@ impl SimulatedZk {
             port: Port::new(world),
             tree: RefCell::default(),
             applied: Cell::new(0),
-            work: RefCell::default(),
+            work: WorkQueue::default(),
             task: Cell::new(None),
             is_awake: Cell::new(false),
             connections: RefCell::default(),
@@ -171,7 +171,7 @@ impl SimulatedZk {
     /// Gives a server something to do `after` nanoseconds.
     pub(super) fn give(self, server: &ZkServer, after: u64, work: Work) {
         let at = self.clock() + after;
-        server.work.borrow_mut().add(at, work);
+        server.work.add(at, work);
         if after > 0 || !server.is_awake.get() {
             self.wake_at(server, at);
         }
@@ -372,7 +372,7 @@ impl SimulatedZk {
         zk.leader.set(None);
         for server in &zk.servers {
             server.serves.set(false);
-            server.work.borrow_mut().retain(|work| matches!(work, Work::Apply(_)));
+            server.work.retain(|work| matches!(work, Work::Apply(_)));
             self.give(server, 0, Work::StepDown);
         }
     }

@@ -46,7 +46,7 @@ impl SimulatedServers for SimulatedZk {
         killed.is_running.set(false);
         killed.serves.set(false);
         killed.process.kill();
-        killed.work.borrow_mut().clear();
+        killed.work.clear();
         killed.touched.borrow_mut().clear();
         killed.task.set(None);
         killed.is_awake.set(false);
@@ -127,7 +127,7 @@ impl SimulatedZk {
     fn hear_of_work(self, server: &ZkServer) {
         if server.task.get().is_none() {
             server.task.set(Some(self.0.world().polled_task()));
-            let works = server.work.borrow().times();
+            let works = server.work.times();
             works.into_iter().for_each(|at| self.wake_at(server, at));
         }
     }
@@ -136,8 +136,7 @@ impl SimulatedZk {
     fn do_what_is_due(self, zk: &EnsembleState, server: usize) -> Option<u64> {
         let own = &zk.servers[server];
         loop {
-            let work = own.work.borrow_mut().take_due(self.clock());
-            match work {
+            match own.work.take_due(self.clock()) {
                 Some(work) => self.perform(zk, server, work),
                 None if self.expire(zk, server) => {}
                 None => break,

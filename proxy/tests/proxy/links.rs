@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::rig::{NOT_YET, Rig, SOON, arrives, counted, cut, is_silent, passes, until_end, until_reset};
+use super::rig::{NOT_YET, Rig, SOON, accepted, arrives, counted, cut, is_silent, passes, until_end, until_reset};
 
 #[tokio::test]
 async fn without_a_fault_bytes_pass_both_ways_and_half_close_is_kept() {
@@ -60,7 +60,7 @@ async fn a_stalled_link_leaves_connects_unanswered_and_counts_them() {
     drop(fault);
     let connected = timeout(SOON, connecting).await.expect("the next attempt gets through");
     connected.unwrap().unwrap();
-    timeout(SOON, rig.server.accept()).await.expect("healed").unwrap();
+    accepted(&rig.server).await;
 }
 
 /// The error of a connection whose kernel gives up what it has sent after a second.

@@ -61,8 +61,13 @@ impl Rig {
 
 pub async fn connect(link: &Link, server: &TcpListener) -> (TcpStream, TcpStream) {
     let client = TcpStream::connect(link.listen()).await.unwrap();
+    (client, accepted(server).await)
+}
+
+/// The server's end of a connection that a link dials.
+pub async fn accepted(server: &TcpListener) -> TcpStream {
     let accepted = timeout(SOON, server.accept()).await;
-    (client, accepted.expect("the link dials the server").unwrap().0)
+    accepted.expect("the link dials the server").unwrap().0
 }
 
 pub async fn arrives(stream: &mut TcpStream, expected: &[u8]) {

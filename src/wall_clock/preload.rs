@@ -6,12 +6,14 @@
 
 #![no_std]
 
+mod kernel;
 mod variable;
 
-use core::arch::asm;
 use core::panic::PanicInfo;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, Ordering::Relaxed};
+
+use kernel::system;
 
 /// What harness writes and reads: see `WallClock`.
 #[repr(C)]
@@ -71,26 +73,6 @@ mod call {
     pub const OPENAT: usize = 56;
 }
 
-#[cfg(target_arch = "x86_64")]
-fn system(number: usize, a: [usize; 6]) -> isize {
-    let answer: isize;
-    unsafe {
-        asm!("syscall", inlateout("rax") number as isize => answer, in("rdi") a[0], in("rsi") a[1], in("rdx") a[2],
-            in("r10") a[3], in("r8") a[4], in("r9") a[5], lateout("rcx") _, lateout("r11") _, options(nostack));
-    }
-    answer
-}
-
-#[cfg(target_arch = "aarch64")]
-fn system(number: usize, a: [usize; 6]) -> isize {
-    let answer: isize;
-    unsafe {
-        asm!("svc 0", in("x8") number, inlateout("x0") a[0] => answer, in("x1") a[1], in("x2") a[2], in("x3") a[3],
-            in("x4") a[4], in("x5") a[5], options(nostack));
-    }
-    answer
-}
-
 /// Runs when the library is loaded. Without the variable, or without its page, the time stays what it is.
 extern "C" fn find_page() {
     let mut path = [0u8; PATH];
@@ -104,8 +86,8 @@ extern "C" fn find_page() {
         return;
     }
     let protection = 1 | 2;
-    let page = system(call::MMAP, [0, PAGE_SIZE, protection, SHARED, file as usize, 0]);
-    system(call::CLOSE, [file as usize, 0, 0, 0, 0, 0]);
+    let page = system(call::MMAP, [0, PAGE_SIZE, protection, SHARED, file as usize]);
+    system(call::CLOSE, [file as usize]);
     if page > 0 {
         PAGE.store(page as *mut Page, Relaxed);
     }
@@ -114,7 +96,7 @@ extern "C" fn find_page() {
 fn open(path: &[u8], flags: usize) -> isize {
     const HERE: isize = -100;
     const CLOSE_ON_EXEC: usize = 0o2_000_000;
-    system(call::OPENAT, [HERE as usize, path.as_ptr() as usize, flags | CLOSE_ON_EXEC, 0, 0, 0])
+    system(call::OPENAT, [HERE as usize, path.as_ptr() as usize, flags | CLOSE_ON_EXEC])
 }
 
 /// `path` becomes the value of the variable, ended by a zero.
@@ -124,14 +106,14 @@ fn page_path(path: &mut [u8; PATH]) -> bool {
         return false;
     }
     let found = variable::find(VARIABLE, path, |piece| {
-        system(call::READ, [file as usize, piece.as_mut_ptr() as usize, piece.len(), 0, 0, 0])
+        system(call::READ, [file as usize, piece.as_mut_ptr() as usize, piece.len()])
     });
-    system(call::CLOSE, [file as usize, 0, 0, 0, 0, 0]);
+    system(call::CLOSE, [file as usize]);
     found
 }
 
 fn kernel_time(clock: i32, time: &mut Timespec) -> isize {
-    system(call::CLOCK_GETTIME, [clock as usize, time as *mut Timespec as usize, 0, 0, 0, 0])
+    system(call::CLOCK_GETTIME, [clock as usize, time as *mut Timespec as usize])
 }
 
 /// Adds the offset to a reading of the wall clock, and counts it.

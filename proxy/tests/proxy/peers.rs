@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::rig::{NOT_YET, SOON, accepted, counted, is_silent, passes, rest, until_end};
+use super::rig::{NOT_YET, accepted, counted, is_silent, passes, rest, soon, until_end};
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -78,8 +78,7 @@ impl PeerRig {
 
 async fn reply(stream: &mut TcpStream) -> u8 {
     let mut reply = [0; 10];
-    let read = timeout(SOON, stream.read_exact(&mut reply)).await;
-    read.expect("an answer").unwrap();
+    soon(stream.read_exact(&mut reply)).await.unwrap();
     assert_eq!(reply[0], 5);
     reply[1]
 }

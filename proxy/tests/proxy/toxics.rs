@@ -11,9 +11,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
 
-use super::rig::{Rig, SOON, accepted, anywhere, arrives, http, is_silent, passes, rest, until_end, until_reset};
+use super::rig::{Rig, accepted, anywhere, arrives, http, is_silent, passes, rest, soon, until_end, until_reset};
 
 /// A link under the API.
 struct ApiRig {
@@ -141,9 +140,7 @@ async fn metrics_count_what_arrived_and_what_was_sent_on_by_direction() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(SOON, counted)
-        .await
-        .expect("the counters become what they should be");
+    soon(counted).await;
 }
 
 #[tokio::test]
@@ -229,10 +226,7 @@ async fn a_slicer_cuts_and_loses_nothing() {
     let mut largest = 0;
     while got.len() < sent.len() {
         let mut slice = [0; 64];
-        let length = timeout(SOON, server.read(&mut slice))
-            .await
-            .expect("it arrives")
-            .unwrap();
+        let length = soon(server.read(&mut slice)).await.unwrap();
         largest = largest.max(length);
         got.extend_from_slice(&slice[..length]);
     }
@@ -480,7 +474,7 @@ async fn both_ways(seed: u64, length: usize, toxics: Vec<Value>) {
             read(&mut server_reads),
         )
     };
-    let ((), (), (), down, up) = timeout(SOON, all).await.expect("it ends");
+    let ((), (), (), down, up) = soon(all).await;
     for got in [&down, &up] {
         assert!(
             sent.starts_with(got),

@@ -8,10 +8,9 @@ use harness_proxy::api::{Api, ApiToken};
 use harness_proxy::{Behaviour, Cut, Flow, Link, LinkControl, LinkFault, Proxy, Slice, Toxiproxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
 
 use super::rig::{
-    NOT_YET, Rig, SOON, accepted, anywhere, arrives, connect, counted, cut, http, is_silent, passes, rest,
+    NOT_YET, Rig, accepted, anywhere, arrives, connect, counted, cut, http, is_silent, passes, rest, soon,
 };
 
 /// A link to a server, through a Toxiproxy that is the built-in proxy under its API.
@@ -274,8 +273,8 @@ async fn an_address_without_a_server_is_an_error_that_says_where() {
 #[tokio::test]
 async fn a_server_that_hangs_is_an_error_and_not_a_wait() {
     let hanging = TcpListener::bind(anywhere()).await.unwrap();
-    let why = timeout(SOON, Toxiproxy::connect(&hanging.local_addr().unwrap().to_string())).await;
-    assert!(why.expect("it gives up").is_err());
+    let at = hanging.local_addr().unwrap().to_string();
+    assert!(soon(Toxiproxy::connect(&at)).await.is_err(), "it gives up");
 }
 
 #[tokio::test]

@@ -15,11 +15,12 @@ use std::time::Duration;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::lessor::LessorClock;
+use super::lessor::{LeaseRenewal, LessorClock};
 use super::member::Member;
-use super::request::StoredKey;
+use super::request::{EtcdMessage, EtcdRequest, StoreEvent};
 use super::store::StoreChange;
 use super::work::{MemberWork, ProposedChange, RequestId};
+use crate::mutants::is_mutant;
 use crate::network::{Port, arrives_behind, peer_latency};
 use crate::servers::SimulatedServers;
 use crate::world::{Kept, World};
@@ -38,15 +39,7 @@ pub enum EtcdVersion {
     V3_5,
 }
 
-/// What became of a key, when the first member applied it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EtcdChange {
-    /// Of a key that was deleted, what it was before; its `mod_revision` is the revision of this change.
-    pub key: StoredKey,
-    pub deleted: bool,
-}
-
-type EtcdChangeHook = Rc<dyn Fn(&EtcdChange)>;
+type EtcdChangeHook = Rc<dyn Fn(&StoreEvent)>;
 
 /// etcd members. The handle is a number, and `Send`.
 #[derive(Clone, Copy)]
@@ -107,7 +100,7 @@ impl SimulatedEtcd {
     }
 
     /// Calls `hook` with every change when the first member applies it, in place of an earlier hook.
-    pub fn on_change(self, hook: impl Fn(&EtcdChange) + 'static) {
+    pub fn on_change(self, hook: impl Fn(&StoreEvent) + 'static) {
         let before = self.0.get().hook.replace(Some(Rc::new(hook)));
         drop(before);
     }
@@ -131,7 +124,7 @@ impl SimulatedEtcd {
     }
 
     /// Where clients reach a member.
-    pub(super) fn address_of(self, member: usize) -> Port<super::request::EtcdRequest, super::request::EtcdMessage> {
+    pub(super) fn address_of(self, member: usize) -> Port<EtcdRequest, EtcdMessage> {
         self.0.get().members[member].port
     }
 
@@ -214,7 +207,7 @@ impl SimulatedEtcd {
                 let found = if leads {
                     etcd.lessor.borrow_mut().renew(self.clock(), lease)
                 } else {
-                    super::lessor::LeaseRenewal::NotLeader
+                    LeaseRenewal::NotLeader
                 };
                 self.tell(member, from, MemberWork::Renewed(number, found));
             }
@@ -299,7 +292,7 @@ impl SimulatedEtcd {
         match change {
             StoreChange::NewTerm => {
                 etcd.leads.set(true);
-                let extension = if crate::mutants::is_mutant("etcd: a new leader counts leases on") {
+                let extension = if is_mutant("etcd: a new leader counts leases on") {
                     0
                 } else {
                     EXTENSION_NS
@@ -342,12 +335,11 @@ impl ClusterState {
         self.members.iter().filter(|member| member.responds()).count() > self.members.len() / 2
     }
 
-    fn announce(&self, events: &[super::request::StoreEvent]) {
+    fn announce(&self, events: &[StoreEvent]) {
         let hook = self.hook.borrow().clone();
         let Some(hook) = hook else { return };
         for event in events {
-            let (key, deleted) = (event.key.clone(), event.deleted);
-            hook(&EtcdChange { key, deleted });
+            hook(event);
         }
     }
 }

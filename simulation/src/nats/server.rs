@@ -9,6 +9,7 @@ use harness_workloads::nats::{KeyOutcome, KeyRequest};
 use super::bucket::NatsBucket;
 use super::request::{NatsCall, NatsMessage};
 use crate::network::{Port, ServerSide, wake_kept};
+use crate::servers::RequestOrigin;
 use crate::work_queue::WorkQueue;
 use crate::world::{SimulatedProcess, World, nanoseconds};
 
@@ -32,21 +33,12 @@ pub(super) enum GroupLack {
     Majority,
 }
 
-/// Who asked: the connection to a server, and the request on it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Asker {
-    pub server: usize,
-    pub connection: u64,
-    pub number: u64,
-    pub name: &'static str,
-}
-
 /// What a server does at its time.
 pub(super) enum ServerWork {
     /// Carries a request out, as the leader that it is for.
-    Serve(Asker, KeyRequest),
+    Serve(RequestOrigin, KeyRequest),
     /// Answers a client of its own.
-    Answer(Asker, KeyOutcome),
+    Answer(RequestOrigin, KeyOutcome),
     /// Applies so many changes, if a majority has them.
     Apply(usize),
     /// Hears who leads a group; it was told at this time.

@@ -21,7 +21,7 @@ use super::request::{EtcdMessage, EtcdRequest, StoreEvent};
 use super::store::StoreChange;
 use super::work::{MemberWork, ProposedChange, RequestId};
 use crate::mutants::is_mutant;
-use crate::network::{Port, arrives_behind, peer_latency};
+use crate::network::{Port, agreement, applied_at, arrives_behind, peer_latency};
 use crate::servers::SimulatedServers;
 use crate::world::{Kept, World};
 
@@ -146,14 +146,6 @@ impl SimulatedEtcd {
         peer_latency(&mut self.0.get().dice.borrow_mut())
     }
 
-    /// How long a majority takes to agree with the leader.
-    fn agreement(self) -> u64 {
-        match self.count() {
-            1 => 0,
-            _ => self.latency() + self.latency(),
-        }
-    }
-
     /// Gives a member something to do `after` nanoseconds.
     pub(super) fn give(self, member: usize, after: u64, work: MemberWork) {
         let etcd = self.0.get();
@@ -189,7 +181,7 @@ impl SimulatedEtcd {
             MemberWork::ReadIndex(from, number) if leads => {
                 if etcd.leads.get() && etcd.has_majority() {
                     // a majority confirms first that it leads
-                    let confirmed = self.agreement();
+                    let confirmed = agreement(etcd.members.len(), &etcd.dice);
                     let way = if from == member { 0 } else { self.latency() };
                     self.give(
                         from,
@@ -238,12 +230,10 @@ impl SimulatedEtcd {
             log.push(Rc::new(entry));
             log.len() - 1
         };
-        // a majority has to have it first
-        let agreed = self.agreement();
-        for (place, member) in etcd.members.iter().enumerate() {
-            let after = agreed + if place == leader { 0 } else { self.latency() };
-            let at = arrives_behind(&member.last_apply, self.clock() + after);
-            self.give(place, at - self.clock(), MemberWork::Apply(number));
+        let last = etcd.members.iter().map(|member| &member.last_apply);
+        let applied = applied_at((self.clock(), leader), last, &etcd.dice);
+        for (member, at) in etcd.members.iter().zip(applied) {
+            member.add_work(at, MemberWork::Apply(number));
         }
     }
 

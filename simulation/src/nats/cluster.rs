@@ -24,7 +24,7 @@ use super::bucket::BucketChange;
 use super::request::{NatsCall, NatsMessage};
 use super::server::{BUCKET, ElectedGroup, META, NatsServer, ServerWork};
 use crate::mutants::is_mutant;
-use crate::network::{Port, arrives_behind, peer_latency};
+use crate::network::{Port, applied_at, arrives_behind, peer_latency};
 use crate::servers::{RequestOrigin, SimulatedServers};
 use crate::world::{Kept, World, nanoseconds};
 
@@ -163,14 +163,6 @@ impl SimulatedNats {
         peer_latency(&mut self.0.get().dice.borrow_mut())
     }
 
-    /// How long a majority takes to agree with the leader.
-    fn agreement(self) -> u64 {
-        match self.count() {
-            1 => 0,
-            _ => self.latency() + self.latency(),
-        }
-    }
-
     /// Gives a server something to do `after` nanoseconds.
     pub(super) fn give(self, server: usize, after: u64, work: ServerWork) {
         self.0.get().servers[server].add_work(self.clock() + after, work);
@@ -302,11 +294,9 @@ impl SimulatedNats {
             log.push(Rc::new(write));
             log.len()
         };
-        // a majority has to have it first
-        let agreed = self.agreement();
-        for (place, server) in nats.servers.iter().enumerate() {
-            let after = agreed + if place == leader { 0 } else { self.latency() };
-            let at = arrives_behind(&server.last_apply, self.clock() + after);
+        let last = nats.servers.iter().map(|server| &server.last_apply);
+        let applied = applied_at((self.clock(), leader), last, &nats.dice);
+        for (server, at) in nats.servers.iter().zip(applied) {
             server.add_work(at, ServerWork::Apply(count));
         }
     }

@@ -18,7 +18,7 @@ use super::expiry::SessionExpiry;
 use super::request::{ZkAnswer, ZkCode, ZkMessage, ZkRequest};
 use super::tree::{ZkTransaction, ZkTree};
 use super::work::{Proposal, Work};
-use crate::network::{Port, ServerSide, arrives_behind, peer_latency};
+use crate::network::{Port, ServerSide, applied_at, arrives_behind, peer_latency};
 use crate::servers::RequestOrigin;
 use crate::work_queue::WorkQueue;
 use crate::world::events::Event;
@@ -261,16 +261,9 @@ impl SimulatedZk {
             }));
             log.len() - 1
         };
-        // a majority has to have it first
-        let agreed = if zk.servers.len() == 1 {
-            0
-        } else {
-            zk.latency() + zk.latency()
-        };
         let now = self.clock();
-        for (number, own) in zk.servers.iter().enumerate() {
-            let after = agreed + if number == server { 0 } else { zk.latency() };
-            let at = arrives_behind(&own.last_apply, now + after);
+        let last = zk.servers.iter().map(|own| &own.last_apply);
+        for (own, at) in zk.servers.iter().zip(applied_at((now, server), last, &zk.dice)) {
             self.give(own, at - now, Work::Apply(entry));
         }
     }

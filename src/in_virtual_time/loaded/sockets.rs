@@ -22,6 +22,10 @@ const INET6: usize = 10;
 const STREAM: usize = 1;
 const SOCKET_LEVEL: usize = 1;
 const SEND_BUFFER: usize = 7;
+pub const RECEIVE_TIMEOUT: usize = 20;
+pub const SEND_TIMEOUT: usize = 21;
+/// `MSG_DONTWAIT`
+pub const AT_ONCE: usize = 0x40;
 /// Bytes.
 const USUAL_BUFFER: u32 = 4 << 20;
 /// What a new connection says first: its ends. It fills the buffer of the socket, so that it cannot be written to before harness has
@@ -95,25 +99,9 @@ pub fn answer(call: &mut TrappedCall<'_>) -> isize {
             listens
         }
         call::ACCEPT | call::ACCEPT4 => accept(call, socket),
-        call::GETSOCKNAME => {
-            write_name(
-                call.arguments[1],
-                call.arguments[2],
-                page().address.load(SeqCst),
-                socket.local_port,
-            );
-            0
-        }
+        call::GETSOCKNAME => write_name(call, page().address.load(SeqCst), socket.local_port),
         call::GETPEERNAME if socket.stage != SocketStage::Open => -107,
-        call::GETPEERNAME => {
-            write_name(
-                call.arguments[1],
-                call.arguments[2],
-                socket.peer_address,
-                socket.peer_port,
-            );
-            0
-        }
+        call::GETPEERNAME => write_name(call, socket.peer_address, socket.peer_port),
         _ => {
             let answer = call.ask_kernel();
             touch();
@@ -162,9 +150,11 @@ fn internet(address: usize, length: usize) -> Option<Internet> {
     (usize::from(given.family) == INET).then_some(given)
 }
 
-fn write_name(into: usize, length: usize, address: u32, port: u16) {
+/// Writes an address where a call asks for the name of a socket, if it does.
+fn write_name(call: &TrappedCall<'_>, address: u32, port: u16) -> isize {
+    let [_, into, length, ..] = call.arguments;
     if into == 0 || length == 0 {
-        return;
+        return 0;
     }
     let name = Internet {
         family: INET as u16,
@@ -179,6 +169,7 @@ fn write_name(into: usize, length: usize, address: u32, port: u16) {
         core::ptr::copy_nonoverlapping((&raw const name).cast::<u8>(), into as *mut u8, room);
         *length = size_of::<Internet>() as u32;
     }
+    0
 }
 
 fn connect(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
@@ -235,7 +226,6 @@ fn connect(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
 }
 
 fn greet(descriptor: usize, number: u16, to: Internet, local_port: u16) {
-    const AT_ONCE: usize = 0x40;
     const LEAST: u32 = 1;
     set_send_buffer(descriptor, LEAST);
     let mut greeting = [0u8; GREETING];
@@ -251,7 +241,6 @@ fn greet(descriptor: usize, number: u16, to: Internet, local_port: u16) {
 
 /// Waits until a connection is there, or is not to be.
 fn dialled(call: &TrappedCall<'_>, descriptor: usize) -> isize {
-    const SEND_TIMEOUT: usize = 21;
     match await_ready(call, descriptor, WRITABLE, timeout(descriptor, SEND_TIMEOUT)) {
         Err(EAGAIN) => EINPROGRESS,
         Err(error) => error,
@@ -339,8 +328,7 @@ fn bind(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
 }
 
 fn accept(call: &TrappedCall<'_>, listener: Descriptor) -> isize {
-    const RECEIVE_TIMEOUT: usize = 20;
-    let [descriptor, into, length, flags, ..] = call.arguments;
+    let [descriptor, _, _, flags, ..] = call.arguments;
     if blocks(descriptor)
         && let Err(error) = await_ready(call, descriptor, READABLE, timeout(descriptor, RECEIVE_TIMEOUT))
     {
@@ -367,7 +355,7 @@ fn accept(call: &TrappedCall<'_>, listener: Descriptor) -> isize {
         };
         set(taken as usize, made);
         set_send_buffer(taken as usize, USUAL_BUFFER);
-        write_name(into, length, made.peer_address, made.peer_port);
+        write_name(call, made.peer_address, made.peer_port);
     }
     taken
 }

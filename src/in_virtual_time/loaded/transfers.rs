@@ -6,13 +6,8 @@ use super::descriptors::{Descriptor, DescriptorKind, SocketStage, blocks, connec
 use super::gate::system;
 use super::page::connection;
 use super::ready::{READABLE, WRITABLE, await_ready};
-use super::sockets::{settle, timeout};
+use super::sockets::{AT_ONCE, RECEIVE_TIMEOUT, SEND_TIMEOUT, settle, timeout};
 use super::trap::TrappedCall;
-
-/// `MSG_DONTWAIT`
-const AT_ONCE: usize = 0x40;
-const RECEIVE_TIMEOUT: usize = 20;
-const SEND_TIMEOUT: usize = 21;
 
 /// How a connection that the other end closed looks to the program.
 fn ending(socket: Descriptor, answer: isize) -> isize {

@@ -5,7 +5,7 @@
 
 use core::cell::UnsafeCell;
 
-use super::actions::{Action, SET_SIZE, SIGSEGV, set_action};
+use super::actions::{Action, BLOCK, SIGSEGV, change_mask, set_action};
 use super::call;
 use super::clocks::{look, now};
 use super::gate::{Registers, system};
@@ -48,7 +48,6 @@ pub fn replace_handler(new: Option<Action>) -> Action {
 
 extern "C" fn on_fault(signal: i32, about: *const [i32; 4], context: *mut TrapContext) {
     const BY_KERNEL: i32 = 0x80;
-    const BLOCK: usize = 0;
     // SAFETY: the kernel's, for this handler alone.
     let (code, registers) = unsafe { ((*about)[2], &mut (*context).registers.0) };
     let at = registers[Registers::IP] as *const u8;
@@ -72,8 +71,7 @@ extern "C" fn on_fault(signal: i32, about: *const [i32; 4], context: *mut TrapCo
         set_action(SIGSEGV, 0, 0);
         return;
     }
-    let mask = theirs.mask;
-    system(call::RT_SIGPROCMASK, [BLOCK, &raw const mask as usize, 0, SET_SIZE]);
+    change_mask(BLOCK, theirs.mask);
     // SAFETY: the program gave it for this.
     let handler: extern "C" fn(i32, *const [i32; 4], *mut TrapContext) =
         unsafe { core::mem::transmute(theirs.handler) };

@@ -5,6 +5,7 @@ use super::descriptors::{DescriptorKind, add_random, blocks, get, used};
 use super::gate::system;
 use super::page::NEVER;
 use super::ready::{READABLE, WRITABLE, await_ready};
+use super::shared::CLOSE_ON_EXEC;
 use super::transfers;
 use super::trap::TrappedCall;
 use super::turns::page;
@@ -105,7 +106,6 @@ fn read_random(call: &TrappedCall<'_>) -> isize {
 
 /// A device of random bytes: a file in memory, with some of them for a program that takes the place of this one.
 pub fn random_file(flags: usize) -> isize {
-    const CLOSE_ON_EXEC: usize = 0o2_000_000;
     const PORTION: usize = 1024;
     const PORTIONS: usize = 4;
     let name = b"random\0";

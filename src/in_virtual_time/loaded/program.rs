@@ -8,7 +8,7 @@ use super::call;
 use super::elf::{ElfImage, INTERPRETER, LOAD, ProgramHeader};
 use super::gate::system;
 use super::page::VARIABLE;
-use super::shared::{open, page, values};
+use super::shared::{HERE, open, page, values};
 use super::trap::TrappedCall;
 
 /// So much of a file is read: the header of a program, and those of its segments, which follow it.
@@ -58,7 +58,6 @@ pub fn execute(call: &TrappedCall<'_>) -> isize {
 
 /// Opens what a call executes, if it is a static program.
 fn static_program(call: &TrappedCall<'_>, path: usize) -> Option<usize> {
-    const HERE: isize = -100;
     const EXECUTE: usize = 1;
     let folder = if path == 0 { HERE as usize } else { call.arguments[0] };
     let path = call.arguments[path];

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
 use super::call::error::{EAGAIN, EINTR, EINVAL};
-use super::clocks::{KernelTime, deadline_after, now, spend};
+use super::clocks::{KernelTime, SECOND, deadline_after, now, spend};
 use super::descriptors::{about, about_set};
 use super::gate::system;
 use super::page::{NEVER, about};
@@ -152,7 +152,7 @@ pub fn select(call: &TrappedCall<'_>) -> isize {
         // SAFETY: a `timeval`, which the program gave to be read.
         time => match unsafe { *(time as *const [i64; 2]) } {
             [seconds, micros] if seconds >= 0 && micros >= 0 => {
-                now().saturating_add(seconds as u64 * 1_000_000_000 + micros as u64 * 1000)
+                now().saturating_add(seconds as u64 * SECOND + micros as u64 * 1000)
             }
             _ => return EINVAL,
         },

@@ -14,9 +14,12 @@ pub static PID: AtomicU32 = AtomicU32::new(0);
 /// Of `open`.
 pub const READ_WRITE: usize = 2;
 pub const CLOSE_ON_EXEC: usize = 0o2_000_000;
+/// In place of a folder.
+pub const HERE: isize = -100;
 
-const WAIT: usize = 0;
-const WAKE: usize = 1;
+/// Of `futex`.
+pub const WAIT: usize = 0;
+pub const WAKE: usize = 1;
 
 /// What the family shares with harness. Only asked for after [`map_page`].
 pub fn page() -> &'static FamilyPage {
@@ -41,7 +44,6 @@ pub fn map_page(file: usize, here: usize) -> bool {
 
 /// Opens a path that ends with a zero.
 pub fn open(path: &[u8], flags: usize) -> isize {
-    const HERE: isize = -100;
     system(
         call::OPENAT,
         [HERE as usize, path.as_ptr() as usize, flags | CLOSE_ON_EXEC, 0],

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::SeqCst;
 
-use super::actions::{Action, OWN, SET_SIZE, SIGSEGV, SIGSYS, set_action};
+use super::actions::{Action, BLOCK, OWN, SET, SET_SIZE, SIGSEGV, SIGSYS, UNBLOCK, change_mask, set_action};
 use super::call;
 use super::call::error::{EAGAIN, EINTR, EINVAL};
 use super::clocks::{deadline_after, now};
@@ -16,15 +16,9 @@ use super::turns::{ThreadWait, page, wait};
 pub fn install(on_call: extern "C" fn(i32, usize, *mut TrapContext)) -> isize {
     // a handler of the program runs between its calls and not within them
     let set = set_action(SIGSYS, on_call as *const () as usize, !OWN);
-    const UNBLOCK: usize = 1;
-    system(
-        call::RT_SIGPROCMASK,
-        [UNBLOCK, &raw const OWN_SET as usize, 0, SET_SIZE],
-    );
+    change_mask(UNBLOCK, OWN);
     set
 }
-
-static OWN_SET: u64 = OWN;
 
 /// Whether the program does nothing about a signal: such a one interrupts no call.
 pub fn is_ignored(signal: usize) -> bool {
@@ -56,9 +50,7 @@ pub fn is_signalled(seen: u32, mask: u64) -> bool {
 
 /// Sets the signals that a thread blocks.
 pub fn block(mask: u64) {
-    const SET: usize = 2;
-    let mask = mask & !OWN;
-    system(call::RT_SIGPROCMASK, [SET, &raw const mask as usize, 0, SET_SIZE]);
+    change_mask(SET, mask & !OWN);
 }
 
 pub fn action(call: &TrappedCall<'_>) -> isize {
@@ -97,9 +89,6 @@ fn fault_action(new: usize, old: usize) -> isize {
 
 /// `rt_sigprocmask`: what the thread blocks is set when it leaves the handler.
 pub fn mask(call: &mut TrappedCall<'_>) -> isize {
-    const BLOCK: usize = 0;
-    const UNBLOCK: usize = 1;
-    const SET: usize = 2;
     let [how, new, old, ..] = call.arguments;
     let before = call.context.mask;
     if new != 0 {

@@ -7,6 +7,7 @@ use super::call;
 use super::call::error::{
     EADDRINUSE, EAFNOSUPPORT, EAGAIN, EALREADY, ECONNREFUSED, ECONNRESET, EINPROGRESS, EINVAL, EISCONN,
 };
+use super::clocks::{SECOND, now};
 use super::descriptors::{
     Descriptor, DescriptorKind, SocketStage, about, add, blocks, connection_of, get, set, tcp_option,
 };
@@ -272,7 +273,7 @@ pub fn timeout(descriptor: usize, option: usize) -> u64 {
     system(call::GETSOCKOPT, asked);
     match given {
         [0, 0] => NEVER,
-        [seconds, micros] => super::clocks::now() + seconds as u64 * 1_000_000_000 + micros as u64 * 1000,
+        [seconds, micros] => now() + seconds as u64 * SECOND + micros as u64 * 1000,
     }
 }
 

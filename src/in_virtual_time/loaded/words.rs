@@ -5,14 +5,13 @@ use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
 use super::call::error::{EAGAIN, EINTR, EINVAL, ENOSYS, ETIMEDOUT};
-use super::clocks::{now, time_at, time_of};
+use super::clocks::{deadline_after, now, time_at, time_of};
 use super::page::{NEVER, kind, state, why};
+use super::shared::{WAIT, WAKE};
 use super::signals::is_signalled;
 use super::trap::TrappedCall;
 use super::turns::{ThreadWait, page, pid, refuse, wait};
 
-const WAIT: usize = 0;
-const WAKE: usize = 1;
 const REQUEUE: usize = 3;
 const CMP_REQUEUE: usize = 4;
 const WAKE_OP: usize = 5;
@@ -28,12 +27,9 @@ pub fn futex(call: &TrappedCall<'_>) -> isize {
     let space = if operation & PRIVATE != 0 { pid() } else { 0 };
     let value = value as u32;
     match operation & !(PRIVATE | OF_WALL_CLOCK) {
-        WAIT => match time {
-            0 => await_word(call, (space, word), value, (NEVER, ANY_BIT)),
-            at => match time_at(at) {
-                Ok(time) => await_word(call, (space, word), value, (now().saturating_add(time), ANY_BIT)),
-                Err(error) => error,
-            },
+        WAIT => match deadline_after(time) {
+            Ok(deadline) => await_word(call, (space, word), value, (deadline, ANY_BIT)),
+            Err(error) => error,
         },
         WAIT_BITSET if bits as u32 == 0 => EINVAL,
         WAIT_BITSET => {
@@ -49,18 +45,11 @@ pub fn futex(call: &TrappedCall<'_>) -> isize {
         }
         WAKE => wake(space, word, value, ANY_BIT),
         WAKE_BITSET => wake(space, word, value, bits as u32),
-        REQUEUE => requeue(space, word, value, (other, time as u32)),
         CMP_REQUEUE if load(word) != bits as u32 => EAGAIN,
-        CMP_REQUEUE => requeue(space, word, value, (other, time as u32)),
+        REQUEUE | CMP_REQUEUE => requeue(space, word, value, (other, time as u32)),
         WAKE_OP => {
-            let wakes_other = operate(other, bits as u32);
-            let woken = wake(space, word, value, ANY_BIT);
-            woken
-                + if wakes_other {
-                    wake(space, other, time as u32, ANY_BIT)
-                } else {
-                    0
-                }
+            let most_of_other = if operate(other, bits as u32) { time as u32 } else { 0 };
+            wake(space, word, value, ANY_BIT) + wake(space, other, most_of_other, ANY_BIT)
         }
         _ => {
             // locks that inherit priorities

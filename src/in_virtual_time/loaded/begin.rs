@@ -32,10 +32,7 @@ extern "C" fn begin() {
         return;
     }
     let file = open(&path, READ_WRITE);
-    if file < 0 {
-        return;
-    }
-    if !map_page(file as usize, 0) {
+    if file < 0 || !map_page(file as usize, 0) {
         return;
     }
     let pid = system(call::GETPID, []) as u32;

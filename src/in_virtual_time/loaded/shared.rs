@@ -1,5 +1,6 @@
 //! The page that this process shares with harness ([`page`]), and what needs nothing but the kernel.
 
+use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
@@ -20,6 +21,22 @@ pub const HERE: isize = -100;
 /// Of `futex`.
 pub const WAIT: usize = 0;
 pub const WAKE: usize = 1;
+
+/// What only the thread looks at that has the turn.
+pub struct TurnCell<T>(UnsafeCell<T>);
+
+// SAFETY: the other threads of the process wait.
+unsafe impl<T> Sync for TurnCell<T> {}
+
+impl<T> TurnCell<T> {
+    pub const fn new(kept: T) -> Self {
+        Self(UnsafeCell::new(kept))
+    }
+
+    pub fn get(&self) -> *mut T {
+        self.0.get()
+    }
+}
 
 /// What the family shares with harness. Only asked for after [`map_page`].
 pub fn page() -> &'static FamilyPage {

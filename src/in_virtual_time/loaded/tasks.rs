@@ -1,7 +1,6 @@
 //! Threads and processes of the family: how they begin, end, are waited for and are numbered. A thread that begins waits for its turn
 //! before it executes anything.
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::SeqCst;
 
@@ -13,7 +12,7 @@ use super::fork_server;
 use super::gate::{Registers, ThreadStart, begin_thread, close, system};
 use super::page::{NEVER, SLOTS, about, state, why};
 use super::program;
-use super::shared::write_number;
+use super::shared::{TurnCell, write_number};
 use super::signals::{self, is_signalled};
 use super::timers;
 use super::trap::TrappedCall;
@@ -32,12 +31,8 @@ const NO_START: ThreadStart = ThreadStart {
     begins: thread_begins,
 };
 
-struct Starts(UnsafeCell<[ThreadStart; SLOTS]>);
-
-// SAFETY: a start is written before its thread begins, and belongs to it from then on.
-unsafe impl Sync for Starts {}
-
-static STARTS: Starts = Starts(UnsafeCell::new([NO_START; SLOTS]));
+/// By slot: one is written before its thread begins, and belongs to it from then on.
+static STARTS: TurnCell<[ThreadStart; SLOTS]> = TurnCell::new([NO_START; SLOTS]);
 
 mod flag {
     pub const VM: usize = 0x100;
@@ -147,7 +142,7 @@ fn thread(call: &TrappedCall<'_>, wanted: Wanted, slot: usize) -> isize {
     }
     let [a, b, c, d, e, _] = call.arguments;
     // SAFETY: the thread whose slot this was has ended.
-    let start = unsafe { &mut (*STARTS.0.get())[slot] };
+    let start = unsafe { &mut (*STARTS.get())[slot] };
     *start = ThreadStart {
         number: call.number,
         arguments: [a, b, c, d, e],

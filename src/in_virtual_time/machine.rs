@@ -28,16 +28,13 @@ use super::fork_server::{ClientProgram, ForkServer, WantedFork};
 use super::library;
 use super::memory::{SharedPage, stay_on_one_processor};
 use super::network::{ByteHook, BytePort, Chunk};
-use super::page::connection;
+use super::page::{GREETING, connection};
 use super::processes::FamilyProcesses;
-use super::routes::{ByteRoute, Router, WorldRoutes, address_of_client, as_itself};
+use super::routes::{ByteRoute, Router, WorldRoutes, address_of_client, as_itself, port_of};
 use super::startup::{FIRST_NUMBER, FamilyLot, STARTUP_SEED, StartedProcess, family_path, show_startup, start_process};
 use super::wall_clock::FamilyClock;
 use crate::cluster::leftovers::claim::Claim;
 use crate::run::ChildError;
-
-/// What a new connection says first; as the library has it.
-const GREETING: usize = 2048;
 
 /// So many numbers of processes each family has.
 const NUMBERS: u32 = 4096;
@@ -464,7 +461,7 @@ fn open(
 ) -> Option<EndNumber> {
     let (client, number) = (side.client(), side.number());
     let route = machine.routes.get((client, server))?;
-    let from = SocketAddrV4::new(address_of_client(client), 32_768 + (number % 28_000) as u16);
+    let from = SocketAddrV4::new(address_of_client(client), port_of(number));
     let sending = RefCell::new(Some(side));
     let on_said: OnSaid = Rc::new(move |said| match said {
         FamilySaid::Bytes(bytes) => {

@@ -12,7 +12,7 @@ use super::descriptors::{
     Descriptor, DescriptorKind, SocketStage, about, add, blocks, connection_of, get, set, tcp_option,
 };
 use super::gate::system;
-use super::page::{CONNECTIONS, NEVER, connection};
+use super::page::{CONNECTIONS, FIRST_PORT, GREETING, NEVER, connection};
 use super::ready::{READABLE, WRITABLE, await_ready};
 use super::trap::TrappedCall;
 use super::turns::{page, touch};
@@ -29,11 +29,6 @@ pub const SEND_TIMEOUT: usize = 21;
 pub const AT_ONCE: usize = 0x40;
 /// Bytes.
 const USUAL_BUFFER: u32 = 4 << 20;
-/// What a new connection says first: its ends. It fills the buffer of the socket, so that it cannot be written to before harness has
-/// read this.
-const GREETING: usize = 2048;
-/// Where the ports of those that dial begin.
-const FIRST_PORT: u16 = 32_768;
 /// What the name of the other end of a connection begins with that harness dialled: then there are address, port and number.
 const DIALLED: &[u8; 4] = b"\0hvt";
 

@@ -10,38 +10,34 @@ use super::transfers;
 use super::trap::TrappedCall;
 use super::turns::page;
 
-pub fn read(call: &TrappedCall<'_>) -> isize {
+pub fn read(call: &TrappedCall<'_>) -> Result<isize, isize> {
     let descriptor = get(call.arguments[0]);
-    match descriptor.kind {
+    Ok(match descriptor.kind {
         DescriptorKind::File | DescriptorKind::Unknown | DescriptorKind::Epoll => call.ask_kernel(),
         DescriptorKind::Network => transfers::receive(call),
         DescriptorKind::Random => read_random(call),
         DescriptorKind::Local => {
-            if blocks(call.arguments[0])
-                && let Err(error) = await_ready(call, call.arguments[0], READABLE, NEVER)
-            {
-                return error;
+            if blocks(call.arguments[0]) {
+                await_ready(call, call.arguments[0], READABLE, NEVER)?;
             }
             let read = call.ask_kernel();
             // what waits for room goes on
             used(descriptor);
             read
         }
-    }
+    })
 }
 
-pub fn write(call: &TrappedCall<'_>) -> isize {
+pub fn write(call: &TrappedCall<'_>) -> Result<isize, isize> {
     let descriptor = get(call.arguments[0]);
-    match descriptor.kind {
+    Ok(match descriptor.kind {
         DescriptorKind::File | DescriptorKind::Unknown | DescriptorKind::Random | DescriptorKind::Epoll => {
             call.ask_kernel()
         }
         DescriptorKind::Network => transfers::send(call),
         DescriptorKind::Local => {
-            if blocks(call.arguments[0])
-                && let Err(error) = await_ready(call, call.arguments[0], WRITABLE, NEVER)
-            {
-                return error;
+            if blocks(call.arguments[0]) {
+                await_ready(call, call.arguments[0], WRITABLE, NEVER)?;
             }
             let is_long = call.number == call::WRITE && call.arguments[2] > AT_ONCE_WRITTEN;
             let written = match is_long && blocks(call.arguments[0]) {
@@ -51,7 +47,7 @@ pub fn write(call: &TrappedCall<'_>) -> isize {
             used(descriptor);
             written
         }
-    }
+    })
 }
 
 /// What the kernel writes to a pipe as a whole, so that it waits for no room once there is some: `PIPE_BUF`.

@@ -101,12 +101,10 @@ fn at_once(time: &mut KernelTime) -> usize {
     &raw mut *time as usize
 }
 
-pub fn ppoll(call: &TrappedCall<'_>) -> isize {
+pub fn ppoll(call: &TrappedCall<'_>) -> Result<isize, isize> {
+    let deadline = deadline_after(call.arguments[2])?;
     let mut none = AT_ONCE;
-    match deadline_after(call.arguments[2]) {
-        Ok(deadline) => until_ready(call, about_all(call), deadline, || call.with(2, at_once(&mut none))),
-        Err(error) => error,
-    }
+    Ok(until_ready(call, about_all(call), deadline, || call.with(2, at_once(&mut none))))
 }
 
 pub fn epoll_wait(call: &TrappedCall<'_>) -> isize {
@@ -145,7 +143,7 @@ impl Sets {
     }
 }
 
-pub fn select(call: &TrappedCall<'_>) -> isize {
+pub fn select(call: &TrappedCall<'_>) -> Result<isize, isize> {
     let time = call.arguments[4];
     let deadline = match time {
         0 => NEVER,
@@ -154,17 +152,14 @@ pub fn select(call: &TrappedCall<'_>) -> isize {
             [seconds, micros] if seconds >= 0 && micros >= 0 => {
                 now().saturating_add(seconds as u64 * SECOND + micros as u64 * 1000)
             }
-            _ => return EINVAL,
+            _ => return Err(EINVAL),
         },
     };
-    selected(call, deadline)
+    Ok(selected(call, deadline))
 }
 
-pub fn pselect(call: &TrappedCall<'_>) -> isize {
-    match deadline_after(call.arguments[4]) {
-        Ok(deadline) => selected(call, deadline),
-        Err(error) => error,
-    }
+pub fn pselect(call: &TrappedCall<'_>) -> Result<isize, isize> {
+    Ok(selected(call, deadline_after(call.arguments[4])?))
 }
 
 fn selected(call: &TrappedCall<'_>, deadline: u64) -> isize {

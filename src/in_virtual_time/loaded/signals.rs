@@ -128,23 +128,20 @@ pub fn suspend(call: &TrappedCall<'_>) -> isize {
 }
 
 /// `rt_sigtimedwait`, also of `sigwait`.
-pub fn timed_wait(call: &TrappedCall<'_>) -> isize {
-    let deadline = match deadline_after(call.arguments[2]) {
-        Ok(deadline) => deadline,
-        Err(error) => return error,
-    };
+pub fn timed_wait(call: &TrappedCall<'_>) -> Result<isize, isize> {
+    let deadline = deadline_after(call.arguments[2])?;
     let seen = page().signals.load(SeqCst);
     let none = [0u64; 2];
     loop {
         let answer = call.with(2, none.as_ptr() as usize);
         if answer != EAGAIN || now() >= deadline {
-            return answer;
+            return Ok(answer);
         }
         wait(ThreadWait::for_descriptors(deadline));
         // SAFETY: the program gave its address to have it read.
         let wanted = unsafe { *(call.arguments[0] as *const u64) };
         if is_signalled(seen, call.context.mask | wanted) {
-            return EINTR;
+            return Err(EINTR);
         }
     }
 }

@@ -31,7 +31,7 @@ fn either(answer: Result<isize, isize>) -> isize {
 fn answer(call: &mut TrappedCall<'_>) -> isize {
     let [a, b, ..] = call.arguments;
     match call.number {
-        call::FUTEX => words::futex(call),
+        call::FUTEX => either(words::futex(call)),
         call::READ | call::READV => either(files::read(call)),
         call::WRITE | call::WRITEV => either(files::write(call)),
         call::RECVFROM | call::RECVMSG | call::RECVMMSG => transfers::receive(call),

@@ -21,27 +21,21 @@ const PRIVATE: usize = 128;
 const OF_WALL_CLOCK: usize = 256;
 const ANY_BIT: u32 = u32::MAX;
 
-pub fn futex(call: &TrappedCall<'_>) -> isize {
+pub fn futex(call: &TrappedCall<'_>) -> Result<isize, isize> {
     let [word, operation, value, time, other, bits] = call.arguments;
     // a word of its own has its process; one that is shared is taken to be at one address in all of them, as after a fork
     let space = if operation & PRIVATE != 0 { pid() } else { 0 };
     let value = value as u32;
-    match operation & !(PRIVATE | OF_WALL_CLOCK) {
-        WAIT => match deadline_after(time) {
-            Ok(deadline) => await_word(call, (space, word), value, (deadline, ANY_BIT)),
-            Err(error) => error,
-        },
+    Ok(match operation & !(PRIVATE | OF_WALL_CLOCK) {
+        WAIT => await_word(call, (space, word), value, (deadline_after(time)?, ANY_BIT)),
         WAIT_BITSET if bits as u32 == 0 => EINVAL,
         WAIT_BITSET => {
             let clock = if operation & OF_WALL_CLOCK != 0 { 0 } else { 1 };
             let deadline = match time {
-                0 => Ok(NEVER),
-                at => time_at(at).map(|reading| time_of(clock, reading)),
+                0 => NEVER,
+                at => time_of(clock, time_at(at)?),
             };
-            match deadline {
-                Ok(deadline) => await_word(call, (space, word), value, (deadline, bits as u32)),
-                Err(error) => error,
-            }
+            await_word(call, (space, word), value, (deadline, bits as u32))
         }
         WAKE => wake(space, word, value, ANY_BIT),
         WAKE_BITSET => wake(space, word, value, bits as u32),
@@ -56,7 +50,7 @@ pub fn futex(call: &TrappedCall<'_>) -> isize {
             refuse(call::FUTEX);
             ENOSYS
         }
-    }
+    })
 }
 
 fn word_at(address: usize) -> &'static AtomicU32 {

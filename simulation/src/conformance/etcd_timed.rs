@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Proxy;
-use harness_workloads::TokioHost;
 use harness_workloads::etcd::{EtcdConnect, EtcdServers, EtcdSession};
 
 use super::servers::{etcd, open_request};
@@ -257,15 +256,12 @@ fn on_the_model(script: &[EtcdTimedStep]) -> TimedLines {
 }
 
 async fn on_a_real_server(proxy: &Proxy, script: &[EtcdTimedStep]) -> Option<TimedLines> {
-    let server = etcd().await?;
-    let link = proxy.link("c0->n1".into(), server.address, 1).unwrap();
+    let stage = RealStage::new(proxy, etcd().await?);
     let at = |server: SocketAddr, lease: Duration| {
         let open = open_request("etcd", &[server], lease);
         Rc::new(EtcdServers::new(&open, None).unwrap())
     };
-    let (under_test, other) = (at(link.listen(), LEASE), at(server.address, LONG));
-    let host = TokioHost::shared();
-    let stage = RealStage { server, link, host };
+    let (under_test, other) = (at(stage.link.listen(), LEASE), at(stage.server.address, LONG));
     Some(perform(&stage, under_test, other, script).await)
 }
 

@@ -4,7 +4,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Proxy;
-use harness_workloads::TokioHost;
 use harness_workloads::nats::{NatsConnect, NatsServers, NatsSession};
 
 use super::servers::{nats, open_request};
@@ -156,12 +155,9 @@ fn on_the_model(script: &[NatsTimedStep]) -> TimedLines {
 }
 
 async fn on_a_real_server(proxy: &Proxy, script: &[NatsTimedStep]) -> Option<TimedLines> {
-    let server = nats().await?;
-    let link = proxy.link("c0->n1".into(), server.address, 1).unwrap();
-    let open = open_request("nats", &[link.listen()], LEASE);
-    let host = TokioHost::shared();
-    let store = Rc::new(NatsServers::new(&open, None, host.clone()));
-    let stage = RealStage { server, link, host };
+    let stage = RealStage::new(proxy, nats().await?);
+    let open = open_request("nats", &[stage.link.listen()], LEASE);
+    let store = Rc::new(NatsServers::new(&open, None, stage.host()));
     Some(perform(&stage, store, script).await)
 }
 

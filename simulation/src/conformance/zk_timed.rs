@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Proxy;
-use harness_workloads::TokioHost;
 use harness_workloads::zk::{ConnectionState, WatchEvent, ZkConnect, ZkServers, ZkSession};
 
 use super::servers::{open_request, zookeeper};
@@ -139,15 +138,12 @@ fn on_the_model(script: &[ZkTimedStep]) -> TimedLines {
 }
 
 async fn on_a_real_server(proxy: &Proxy, script: &[ZkTimedStep]) -> Option<TimedLines> {
-    let server = zookeeper(TICK).await?;
-    let link = proxy.link("c0->n1".into(), server.address, 1).unwrap();
-    let host = TokioHost::shared();
+    let stage = RealStage::new(proxy, zookeeper(TICK).await?);
     let at = |server: SocketAddr| {
         let open = open_request("zk", &[server], LEASE);
-        Rc::new(ZkServers::new(&open, None, host.clone()))
+        Rc::new(ZkServers::new(&open, None, stage.host()))
     };
-    let (under_test, other) = (at(link.listen()), at(server.address));
-    let stage = RealStage { server, link, host };
+    let (under_test, other) = (at(stage.link.listen()), at(stage.server.address));
     Some(perform(&stage, under_test, other, script).await)
 }
 

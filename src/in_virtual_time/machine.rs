@@ -23,7 +23,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::ends::{EndNumber, FamilySaid, OnSaid};
-use super::family::{Family, FamilyParts, OnNetwork};
+use super::family::{Family, FamilyProgress, OnNetwork};
 use super::fork_server::{ClientProgram, ForkServer, WantedFork};
 use super::library;
 use super::memory::{SharedPage, stay_on_one_processor};
@@ -222,19 +222,20 @@ impl WorldMachine {
         }
         let failed = self.failed.clone();
         let own = OwnPorts::of(self, place.address);
-        let family = Family::of(FamilyParts {
+        let family = Rc::new(Family {
             world: self.world,
             name: name.to_owned(),
             path: lot.path,
             processes,
             clock,
-            startup: lot.startup,
-            processor: place.awaits_processor.then_some(lot.dice),
+            startup: Cell::new(lot.startup),
+            processor: place.awaits_processor.then_some(RefCell::new(lot.dice)),
             on_network: Box::new(move |family| {
                 (place.on_listen)(family);
                 take_dialled(family, &net, |to| (place.router)(to).or_else(|| own.way(family, to)));
             }),
             on_hindrance: Box::new(move |why| fail(&failed, why)),
+            progress: FamilyProgress::default(),
         });
         self.families.borrow_mut().push(Rc::downgrade(&family));
         Ok(StartedFamily { family, input, output })

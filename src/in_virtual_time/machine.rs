@@ -207,13 +207,8 @@ impl WorldMachine {
         place: FamilyPlace,
         lot: FamilyLot,
     ) -> Result<StartedFamily, io::Error> {
-        let StartedProcess {
-            first,
-            program,
-            input,
-            output,
-        } = process;
-        let processes = FamilyProcesses::of(first, program, page);
+        let processes = FamilyProcesses::of(process.first, process.program, page);
+        let (input, output) = (process.input, process.output);
         let net = UnixListener::bind(lot.path.with_extension("net"))?;
         net.set_nonblocking(true)?;
         for pipe in input.iter().chain(&output) {

@@ -284,22 +284,17 @@ impl SimulatedZk {
         let own = &zk.servers[server];
         while own.applied.get() < count {
             let entry = zk.log.borrow()[own.applied.get()].clone();
-            let LogEntry {
-                zxid,
-                transaction,
-                origin,
-                expired,
-            } = &*entry;
+            let (zxid, transaction) = (entry.zxid, &entry.transaction);
             own.applied.set(own.applied.get() + 1);
-            let events = own.tree.borrow_mut().apply(*zxid, transaction);
+            let events = own.tree.borrow_mut().apply(zxid, transaction);
             for (connection, kind, path) in events {
                 own.send(connection, ZkMessage::Event { kind, path });
             }
             if zk.leader.get() == Some(server) {
-                self.lead(zk, *zxid, transaction, *expired);
+                self.lead(zk, &entry);
             }
-            if let Some(origin) = origin.filter(|origin| origin.server == server) {
-                self.finish(zk, origin, *zxid, transaction);
+            if let Some(origin) = entry.origin.filter(|origin| origin.server == server) {
+                self.finish(zk, origin, zxid, transaction);
             }
             if let ZkTransaction::CloseSession { session } = transaction {
                 own.close_session(*session);
@@ -308,8 +303,8 @@ impl SimulatedZk {
     }
 
     /// What the leader does besides when a transaction is applied.
-    fn lead(self, zk: &EnsembleState, zxid: i64, transaction: &ZkTransaction, expired: bool) {
-        let change = match transaction {
+    fn lead(self, zk: &EnsembleState, entry: &LogEntry) {
+        let change = match &entry.transaction {
             ZkTransaction::OpenSession { session } => {
                 let timeout = zk.timeouts.borrow().get(session).copied().unwrap_or(0);
                 zk.expiry.borrow_mut().track(self.clock(), *session, timeout);
@@ -318,12 +313,12 @@ impl SimulatedZk {
             ZkTransaction::Create { path, owner } => ZkChange::Created {
                 path: path.as_str(),
                 owner: *owner,
-                czxid: zxid,
+                czxid: entry.zxid,
             },
             ZkTransaction::Delete { path } => ZkChange::Deleted { path: path.as_str() },
             ZkTransaction::CloseSession { session } => ZkChange::SessionOver {
                 session: *session,
-                expired,
+                expired: entry.expired,
             },
             ZkTransaction::Refused(_) => return,
         };

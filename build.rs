@@ -11,8 +11,8 @@ use std::process::Command;
 /// What is built.
 struct Carried {
     source: &'static str,
-    /// Where its other files are.
-    folder: Option<&'static str>,
+    /// Its other files, or the folders where they are.
+    others: &'static [&'static str],
     /// The name of the file that is made.
     name: &'static str,
     arguments: &'static [&'static str],
@@ -24,7 +24,7 @@ struct Carried {
 const CARRIED: [Carried; 3] = [
     Carried {
         source: "src/wall_clock/preload.rs",
-        folder: None,
+        others: &["src/wall_clock/kernel.rs", "src/wall_clock/variable.rs"],
         name: "wall_clock.so",
         arguments: &["--crate-type=cdylib", "--crate-name=wall_clock"],
         machines: &["x86_64", "aarch64"],
@@ -32,7 +32,7 @@ const CARRIED: [Carried; 3] = [
     },
     Carried {
         source: "src/disks/gate.rs",
-        folder: None,
+        others: &["src/wall_clock/kernel.rs"],
         name: "gate",
         // of no C library, so that it runs in any container
         arguments: &[
@@ -48,7 +48,7 @@ const CARRIED: [Carried; 3] = [
     },
     Carried {
         source: "src/in_virtual_time/loaded/lib.rs",
-        folder: Some("src/in_virtual_time"),
+        others: &["src/in_virtual_time", "src/wall_clock/variable.rs"],
         name: "virtual_time.so",
         // what it calls is found when it is loaded, and not within a system call
         arguments: &[
@@ -64,7 +64,9 @@ const CARRIED: [Carried; 3] = [
 fn main() {
     let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo names a folder"));
     for carried in &CARRIED {
-        println!("cargo::rerun-if-changed={}", carried.folder.unwrap_or(carried.source));
+        for file in carried.others.iter().chain([&carried.source]) {
+            println!("cargo::rerun-if-changed={file}");
+        }
         let out = folder.join(carried.name);
         if let Err(why) = build(carried, &out) {
             println!("cargo::warning=built without {}: {why}", carried.without);

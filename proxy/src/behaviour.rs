@@ -253,28 +253,20 @@ impl Slice {
 
 impl Behaviour {
     /// No bytes pass either way, and no connect is answered.
-    pub const STALL: Self = Self {
-        to_server: Flow::STALL,
-        to_client: Flow::STALL,
-        cut: Cut {
-            after: None,
-            after_bytes: None,
-        },
-    };
+    pub const STALL: Self = Self::both(Flow::STALL);
 
     /// The network has gone: no connect is answered, and nothing that is sent is acknowledged.
-    pub const BLACKHOLE: Self = Self {
-        to_server: Flow::BLACKHOLE,
-        to_client: Flow::BLACKHOLE,
-        ..Self::STALL
-    };
+    pub const BLACKHOLE: Self = Self::both(Flow::BLACKHOLE);
 
     /// The same flow both ways.
-    pub fn both(flow: Flow) -> Self {
+    pub const fn both(flow: Flow) -> Self {
         Self {
             to_server: flow,
             to_client: flow,
-            cut: Cut::default(),
+            cut: Cut {
+                after: None,
+                after_bytes: None,
+            },
         }
     }
 

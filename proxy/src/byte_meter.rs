@@ -12,8 +12,9 @@ use tokio::sync::watch;
 
 use super::behaviour::{Behaviour, Cut};
 use super::counters::{LinkCounters, count};
-use super::direction::{ConnectionEnd, Direction};
+use super::direction::Direction;
 use super::link_state::LinkState;
+use super::tap::Sender;
 
 /// The side of an external proxy that a link is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub struct ByteMeter {
     /// It began while connects were held, and that lasts.
     unanswered: AtomicBool,
     /// Which of the two ends of the connection went first.
-    gone: OnceLock<ConnectionEnd>,
+    gone: OnceLock<Sender>,
 }
 
 impl ByteMeter {
@@ -82,13 +83,13 @@ impl ByteMeter {
     }
 
     /// An end of the connection ended its stream, or takes no more.
-    pub fn gone(&self, end: ConnectionEnd) {
+    pub fn gone(&self, end: Sender) {
         let _ = self.gone.set(end);
     }
 
     /// Counts the end of a connection that the proxy broke, since it is told to.
     pub fn ended(&self, shadow: &Behaviour, stats: &LinkCounters) {
-        let by_proxy = self.gone.get() == Some(&ConnectionEnd::Upstream);
+        let by_proxy = self.gone.get() == Some(&Sender::Server);
         if self.side == MeterSide::Front && by_proxy && shadow.cut != Cut::default() {
             count(&stats.resets, 1);
         }

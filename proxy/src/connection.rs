@@ -211,8 +211,7 @@ async fn cut(
                 .map(|bytes| (f64::from(bytes) * rng.random_range(0.5..1.5)) as u64);
             context.budget.store(bytes.unwrap_or(u64::MAX), Relaxed);
         }
-        let resets =
-            [Direction::ToServer, Direction::ToClient].map(|direction| now.flow(direction, context.seed).reset_after);
+        let resets = Direction::BOTH.map(|direction| now.flow(direction, context.seed).reset_after);
         let soonest = resets.into_iter().flatten().min();
         if soonest != reset_after {
             reset_after = soonest;

@@ -1,16 +1,34 @@
-//! The two directions of a connection, and its two ends.
+//! The two directions of a connection, and who sends in each.
+
+use serde::Serialize;
 
 use super::behaviour::{Behaviour, Flow};
 use super::tap::Sender;
 
-/// Which of the two directions of a link a pump carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Which of the two directions of a link a pump carries, or a toxic is for: Toxiproxy calls them streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Direction {
+    #[serde(rename = "upstream")]
     ToServer,
+    #[serde(rename = "downstream")]
     ToClient,
 }
 
 impl Direction {
+    pub const BOTH: [Self; 2] = [Self::ToServer, Self::ToClient];
+
+    /// Toxiproxy's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ToServer => "upstream",
+            Self::ToClient => "downstream",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::BOTH.into_iter().find(|direction| direction.name() == name)
+    }
+
     pub fn of(self, behaviour: &Behaviour) -> Flow {
         match self {
             Self::ToServer => behaviour.to_server,
@@ -26,18 +44,11 @@ impl Direction {
         }
     }
 
-    /// Where its bytes come from, and where they go.
-    pub fn ends(self) -> [ConnectionEnd; 2] {
+    /// Who gets it.
+    pub fn receiver(self) -> Sender {
         match self {
-            Self::ToServer => [ConnectionEnd::Client, ConnectionEnd::Upstream],
-            Self::ToClient => [ConnectionEnd::Upstream, ConnectionEnd::Client],
+            Self::ToServer => Sender::Server,
+            Self::ToClient => Sender::Client,
         }
     }
-}
-
-/// An end of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConnectionEnd {
-    Client,
-    Upstream,
 }

@@ -43,6 +43,7 @@ mod translate;
 
 pub use behaviour::{Behaviour, Bursts, Cut, Flow, Loss, Slice};
 pub use counts::LinkCounts;
+pub use direction::Direction;
 pub use external::{ExternalProxyDriver, PendingReply};
 pub use label::{ClientLabels, Label, LabelScheme, LabelSet};
 pub use link::{AnyLink, Link, LinkControl};
@@ -54,7 +55,7 @@ pub use message_rule::{ClientFilter, MatchedMessage, MessageAction, MessageRule,
 pub use peer_proxy::{PeerAddress, PeerDirectory, PeerProxy};
 pub use sessions::SeenSession;
 pub use tap_counts::TapCounts;
-pub use toxic::{Toxic, ToxicKind, ToxicStream};
+pub use toxic::{Toxic, ToxicKind};
 #[cfg(feature = "toxiproxy")]
 pub use toxiproxy::Toxiproxy;
 pub use translate::{in_words, toxics_for};
@@ -131,7 +132,7 @@ impl Proxy {
             upstream: upstream.into(),
         };
         let tls = self.tls.clone();
-        Link::open(name, route, seed, ClientEnd { tap, tls }, &self.on).map(Arc::new)
+        Link::open(name, route, (seed, MeterSide::Own), ClientEnd { tap, tls }, &self.on).map(Arc::new)
     }
 
     /// Opens the way out of the server `name` at the address `listen`. Returns it with its links to the peers of
@@ -176,7 +177,8 @@ impl Proxy {
                 upstream: upstream.into(),
             };
             let tls = self.tls.clone().filter(|_| side == MeterSide::Front);
-            Link::meter(name.to_owned(), route, side, tls, &self.on).map_err(failed)
+            let end = ClientEnd { tap: None, tls };
+            Link::open(name.to_owned(), route, (0, side), end, &self.on).map_err(failed)
         };
         let mut backs = Vec::new();
         for (name, upstream) in wanted {

@@ -127,10 +127,6 @@ pub struct ExternalProxy {
 }
 
 impl ExternalProxy {
-    pub fn counts(&self, front: LinkCounts) -> LinkCounts {
-        front.plus(self.back.counts())
-    }
-
     /// Bytes that are inside the remote now, or were lost there, by what both meters saw; those apart that came over
     /// connections which began in a partition. Only differences mean something.
     pub fn inside(&self, front: &LinkCounters) -> i64 {
@@ -139,11 +135,6 @@ impl ExternalProxy {
             read(&stats.entered) - read(&stats.bytes) - read(&stats.unanswered)
         };
         at(front) + at(self.back.counters())
-    }
-
-    /// The remote dials the meter, whatever becomes of the server.
-    pub fn redirect(&self, upstream: Upstream) {
-        self.back.redirect(upstream);
     }
 }
 
@@ -156,26 +147,17 @@ struct ListenerState {
 }
 
 impl Link {
-    /// A link of the built-in proxy that listens; see [`Link::closed`].
-    pub(super) fn open(name: String, route: Route, seed: u64, end: ClientEnd, on: &ProxyRuntime) -> io::Result<Self> {
-        let mut link = Self::closed(name, route, seed, MeterSide::Own, on);
-        link.shared.tap = end.tap;
-        link.shared.tls = end.tls;
-        link.start_accepting()?;
-        Ok(link)
-    }
-
-    /// A link on one side of an external proxy: it counts what that does, and obeys nothing itself.
-    #[cfg(feature = "toxiproxy")]
-    pub(super) fn meter(
+    /// A link that listens; see [`Link::closed`]. On a side of an external proxy it counts what that does, and obeys nothing itself.
+    pub(super) fn open(
         name: String,
         route: Route,
-        side: MeterSide,
-        tls: Option<TlsServer>,
+        (seed, side): (u64, MeterSide),
+        end: ClientEnd,
         on: &ProxyRuntime,
     ) -> io::Result<Self> {
-        let mut link = Self::closed(name, route, 0, side, on);
-        link.shared.tls = tls;
+        let mut link = Self::closed(name, route, seed, side, on);
+        link.shared.tap = end.tap;
+        link.shared.tls = end.tls;
         link.start_accepting()?;
         Ok(link)
     }
@@ -345,7 +327,8 @@ impl LinkControl for Link {
 
     fn counts(&self) -> LinkCounts {
         let own = self.shared.counters.read();
-        self.external.as_ref().map_or(own, |external| external.counts(own))
+        let back = self.external.as_ref().map(|external| external.back.counts());
+        own.plus(back.unwrap_or_default())
     }
 
     fn live(&self) -> u64 {
@@ -383,10 +366,9 @@ impl LinkControl for Link {
 
     fn redirect(&self, upstream: Upstream) {
         match &self.external {
-            None => {
-                self.state.send_modify(|state| state.upstream = upstream);
-            }
-            Some(external) => external.redirect(upstream),
+            None => self.state.send_modify(|state| state.upstream = upstream),
+            // the remote dials the meter, whatever becomes of the server
+            Some(external) => external.back.redirect(upstream),
         }
     }
 

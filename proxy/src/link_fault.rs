@@ -47,26 +47,10 @@ impl CountsBefore {
 impl LinkFault {
     /// Puts `behaviour` on every one of `links`. With `reset_on_heal`, lifting it resets the connections as well.
     pub fn apply(links: Vec<impl Into<AnyLink>>, layer: Layer, behaviour: Behaviour, reset_on_heal: bool) -> Self {
-        let links: Vec<_> = links
-            .into_iter()
-            .map(|link| {
-                let link: AnyLink = link.into();
-                let before = CountsBefore::now(&*link);
-                (link, before)
-            })
-            .collect();
-        for (link, _) in links.iter().filter(|(link, _)| external(link).is_none()) {
+        let mut fault = Self::on(links.into_iter().map(Into::into), layer, behaviour, reset_on_heal);
+        for (link, _) in fault.links.iter().filter(|(link, _)| external(link).is_none()) {
             link.apply(layer, behaviour);
         }
-        let mut fault = Self {
-            links,
-            layer,
-            behaviour,
-            reset_on_heal,
-            told: Vec::new(),
-            untold: None,
-            healed: false,
-        };
         match toxics_for(&behaviour, reset_on_heal) {
             Ok(toxics) => {
                 fault.told = fault.tell(|remote, proxies| remote.put(layer, proxies, toxics.clone()));
@@ -78,20 +62,29 @@ impl LinkFault {
 
     /// Puts another behaviour on each of `links`, none of which has an external proxy.
     pub fn apply_each(links: Vec<(AnyLink, Behaviour)>, layer: Layer, reset_on_heal: bool) -> Self {
-        let before = |(link, _): &(AnyLink, Behaviour)| (link.clone(), CountsBefore::now(&**link));
-        let fault = Self {
-            links: links.iter().map(before).collect(),
-            layer,
-            behaviour: Behaviour::default(),
-            reset_on_heal,
-            told: Vec::new(),
-            untold: None,
-            healed: false,
-        };
+        let each = links.iter().map(|(link, _)| link.clone());
+        let fault = Self::on(each, layer, Behaviour::default(), reset_on_heal);
         for (link, behaviour) in links {
             link.apply(layer, behaviour);
         }
         fault
+    }
+
+    /// A layer that is to be put on these links.
+    fn on(links: impl Iterator<Item = AnyLink>, layer: Layer, behaviour: Behaviour, reset_on_heal: bool) -> Self {
+        let before = |link: AnyLink| {
+            let before = CountsBefore::now(&*link);
+            (link, before)
+        };
+        Self {
+            links: links.map(before).collect(),
+            layer,
+            behaviour,
+            reset_on_heal,
+            told: Vec::new(),
+            untold: None,
+            healed: false,
+        }
     }
 
     /// Lets the connections of all `links`, all of them of the built-in proxy, share `bytes_per_second` each way. Other links do

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::behaviour::{Behaviour, Flow};
 use super::bottleneck::Bottleneck;
 use super::direction::Direction;
-use super::toxic::{Toxic, ToxicStream, with_toxics};
+use super::toxic::{Toxic, with_toxics};
 
 /// The name of a layer: the number of the fault window that put it on.
 pub type Layer = u32;
@@ -37,11 +37,7 @@ impl LinkState {
 
     /// What bytes of this direction obey on the connection with this seed.
     pub fn flow(&self, direction: Direction, connection: u64) -> Flow {
-        let stream = match direction {
-            Direction::ToServer => ToxicStream::Upstream,
-            Direction::ToClient => ToxicStream::Downstream,
-        };
-        with_toxics(direction.of(&self.behaviour), &self.toxics, stream, connection)
+        with_toxics(direction.of(&self.behaviour), &self.toxics, direction, connection)
     }
 }
 

@@ -242,8 +242,7 @@ impl<'a> Pump<'a> {
         let chunk = match read {
             Ok(chunk) if !chunk.is_empty() => chunk,
             ended => {
-                let [from, _] = self.direction.ends();
-                self.shared.meter.gone(from);
+                self.shared.meter.gone(self.direction.sender());
                 self.end(ended.map(|_| ()).map_err(|_| Disconnect::Peer));
                 return Ok(());
             }
@@ -367,9 +366,8 @@ impl<'a> Pump<'a> {
         if self.shared.meter.counts_passed(self.direction) {
             self.shared.counters.bytes.fetch_sub(unwritten as u64, Relaxed);
         }
-        let [_, to] = self.direction.ends();
         written.map_err(|_| {
-            self.shared.meter.gone(to);
+            self.shared.meter.gone(self.direction.receiver());
             Disconnect::Peer
         })
     }

@@ -11,31 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::behaviour::{Flow, Slice};
-
-/// A direction, in Toxiproxy's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ToxicStream {
-    /// From the client to the server.
-    Upstream,
-    /// From the server to the client.
-    Downstream,
-}
-
-impl ToxicStream {
-    pub const BOTH: [Self; 2] = [Self::Upstream, Self::Downstream];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Upstream => "upstream",
-            Self::Downstream => "downstream",
-        }
-    }
-
-    pub fn named(name: &str) -> Option<Self> {
-        Self::BOTH.into_iter().find(|stream| stream.name() == name)
-    }
-}
+use super::direction::Direction;
 
 /// One toxic on one link.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -44,7 +20,7 @@ pub struct Toxic {
     pub name: String,
     #[serde(flatten)]
     pub kind: ToxicKind,
-    pub stream: ToxicStream,
+    pub stream: Direction,
     /// The share of connections that it is for, 0 to 1.
     pub toxicity: f32,
 }
@@ -182,7 +158,7 @@ impl ToxicKind {
 
 impl Toxic {
     /// On every connection, with Toxiproxy's default name.
-    pub fn new(kind: ToxicKind, stream: ToxicStream) -> Self {
+    pub fn new(kind: ToxicKind, stream: Direction) -> Self {
         Self {
             name: format!("{}_{}", kind.name(), stream.name()),
             kind,
@@ -202,7 +178,7 @@ impl Toxic {
 }
 
 /// What all toxics of one stream do to the connection with this seed, on top of `flow`.
-pub fn with_toxics(flow: Flow, toxics: &[Toxic], stream: ToxicStream, connection: u64) -> Flow {
+pub fn with_toxics(flow: Flow, toxics: &[Toxic], stream: Direction, connection: u64) -> Flow {
     let mine = toxics
         .iter()
         .filter(|toxic| toxic.stream == stream && toxic.is_for(connection));
@@ -238,7 +214,7 @@ mod tests {
         Toxic {
             name: name.into(),
             toxicity,
-            ..Toxic::new(ToxicKind::Timeout { timeout: 0 }, ToxicStream::Upstream)
+            ..Toxic::new(ToxicKind::Timeout { timeout: 0 }, Direction::ToServer)
         }
     }
 
@@ -264,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_toxic_reads_as_toxiproxy_writes_it() {
-        let toxic = Toxic::new(ToxicKind::Latency { latency: 5, jitter: 0 }, ToxicStream::Downstream);
+        let toxic = Toxic::new(ToxicKind::Latency { latency: 5, jitter: 0 }, Direction::ToClient);
         let text = serde_json::to_string(&toxic).unwrap();
         let expected = json!({
             "name": "latency_downstream", "type": "latency", "stream": "downstream", "toxicity": 1.0,
@@ -293,11 +269,11 @@ mod tests {
     #[test]
     fn toxics_of_one_stream_add_up_and_leave_the_other_alone() {
         let toxics = [
-            Toxic::new(ToxicKind::Latency { latency: 5, jitter: 1 }, ToxicStream::Upstream),
-            Toxic::new(ToxicKind::LimitData { bytes: 10 }, ToxicStream::Upstream),
+            Toxic::new(ToxicKind::Latency { latency: 5, jitter: 1 }, Direction::ToServer),
+            Toxic::new(ToxicKind::LimitData { bytes: 10 }, Direction::ToServer),
         ];
-        let up = with_toxics(Flow::PASS, &toxics, ToxicStream::Upstream, 1);
+        let up = with_toxics(Flow::PASS, &toxics, Direction::ToServer, 1);
         assert_eq!((up.delay, up.limit), (Duration::from_millis(5), Some(10)));
-        assert!(with_toxics(Flow::PASS, &toxics, ToxicStream::Downstream, 1).is_pass());
+        assert!(with_toxics(Flow::PASS, &toxics, Direction::ToClient, 1).is_pass());
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::behaviour::{Behaviour, Flow};
-use super::toxic::{Toxic, ToxicKind, ToxicStream};
+use super::direction::Direction;
+use super::toxic::{Toxic, ToxicKind};
 
 /// The toxics that do what `behaviour` says, or stronger; `reset_on_heal` is what the plan does with connections then.
 /// The error says why there are none.
@@ -12,11 +13,8 @@ use super::toxic::{Toxic, ToxicKind, ToxicStream};
 /// swallows what comes and, when it is taken away, closes the connections.
 pub fn toxics_for(behaviour: &Behaviour, reset_on_heal: bool) -> Result<Vec<Toxic>, String> {
     let mut toxics = Vec::new();
-    for (stream, flow) in [
-        (ToxicStream::Upstream, &behaviour.to_server),
-        (ToxicStream::Downstream, &behaviour.to_client),
-    ] {
-        let kinds = of_flow(flow, reset_on_heal)?;
+    for stream in Direction::BOTH {
+        let kinds = of_flow(&stream.of(behaviour), reset_on_heal)?;
         toxics.extend(kinds.into_iter().map(|kind| Toxic::new(kind, stream)));
     }
     if let Some(after) = behaviour.cut.after {
@@ -24,14 +22,14 @@ pub fn toxics_for(behaviour: &Behaviour, reset_on_heal: bool) -> Result<Vec<Toxi
         let reset = ToxicKind::ResetPeer {
             timeout: whole_ms(after),
         };
-        toxics.push(Toxic::new(reset, ToxicStream::Downstream));
+        toxics.push(Toxic::new(reset, Direction::ToClient));
     }
     if let Some(bytes) = behaviour.cut.after_bytes {
         // a limit is for one stream: half of it each, so that no connection lives longer than planned
         let limit = ToxicKind::LimitData {
             bytes: i64::from(bytes / 2),
         };
-        toxics.extend(ToxicStream::BOTH.map(|stream| Toxic::new(limit, stream)));
+        toxics.extend(Direction::BOTH.map(|stream| Toxic::new(limit, stream)));
     }
     Ok(toxics)
 }

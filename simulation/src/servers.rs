@@ -33,6 +33,15 @@ pub trait SimulatedServers {
     fn client(&self, options: RecipeOptions, place: ClientPlace, signals: SignalSink) -> Box<dyn LockClient>;
 }
 
+/// Where a request came from that others may have to carry out: the connection to a server, and which of its requests.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RequestOrigin {
+    pub server: usize,
+    pub connection: u64,
+    pub number: u64,
+    pub name: &'static str,
+}
+
 /// Where a client runs, and how it reaches simulated servers.
 pub struct ClientPlace {
     pub process: SimulatedProcess,

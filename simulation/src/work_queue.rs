@@ -1,49 +1,51 @@
 //! What a server has to do, by time ([`WorkQueue`]): what is to be done at the same time is done in the order in which it came.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 
 /// Nearly everything that comes is due after what is there, and what is there is little: a sorted queue.
-pub(crate) struct WorkQueue<W>(VecDeque<(u64, W)>);
+pub(crate) struct WorkQueue<W>(RefCell<VecDeque<(u64, W)>>);
 
 impl<W> Default for WorkQueue<W> {
     fn default() -> Self {
-        WorkQueue(VecDeque::new())
+        WorkQueue(RefCell::default())
     }
 }
 
 impl<W> WorkQueue<W> {
     /// Puts in what is to be done at this time.
-    pub fn add(&mut self, at: u64, work: W) {
-        let mut place = self.0.len();
-        while place > 0 && self.0[place - 1].0 > at {
+    pub fn add(&self, at: u64, work: W) {
+        let mut queue = self.0.borrow_mut();
+        let mut place = queue.len();
+        while place > 0 && queue[place - 1].0 > at {
             place -= 1;
         }
-        self.0.insert(place, (at, work));
+        queue.insert(place, (at, work));
     }
 
     /// Takes out the first that is due by `now`.
-    pub fn take_due(&mut self, now: u64) -> Option<W> {
+    pub fn take_due(&self, now: u64) -> Option<W> {
         self.next_at().filter(|at| *at <= now)?;
-        self.0.pop_front().map(|(_, work)| work)
+        self.0.borrow_mut().pop_front().map(|(_, work)| work)
     }
 
     /// When the first is due.
     pub fn next_at(&self) -> Option<u64> {
-        self.0.front().map(|(at, _)| *at)
+        self.0.borrow().front().map(|(at, _)| *at)
     }
 
     /// When each is due.
     pub fn times(&self) -> Vec<u64> {
-        self.0.iter().map(|(at, _)| *at).collect()
+        self.0.borrow().iter().map(|(at, _)| *at).collect()
     }
 
     /// Drops what is not to be done any more.
-    pub fn retain(&mut self, is_done: impl Fn(&W) -> bool) {
-        self.0.retain(|(_, work)| is_done(work));
+    pub fn retain(&self, is_done: impl Fn(&W) -> bool) {
+        self.0.borrow_mut().retain(|(_, work)| is_done(work));
     }
 
-    pub fn clear(&mut self) {
-        self.0.clear();
+    pub fn clear(&self) {
+        self.0.borrow_mut().clear();
     }
 }
 
@@ -53,7 +55,7 @@ mod tests {
 
     #[test]
     fn work_is_done_by_its_time_and_then_in_the_order_in_which_it_came() {
-        let mut work = WorkQueue::default();
+        let work = WorkQueue::default();
         for (at, name) in [(5, 'a'), (3, 'b'), (5, 'c'), (3, 'd'), (9, 'e')] {
             work.add(at, name);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use harness_proxy::Behaviour;
 use harness_simulation::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
-use harness_simulation::network::{LinkLatency, SimulatedLink};
+use harness_simulation::network::SimulatedLink;
 use harness_simulation::{SimulatedServers, World};
 use harness_workloads::SessionError;
 use harness_workloads::etcd::{EtcdConnect, EtcdSession};
@@ -21,11 +21,7 @@ struct TestedClient {
 }
 
 async fn client(world: World, etcd: SimulatedEtcd, number: u32, lease: Duration) -> TestedClient {
-    let link = |server| {
-        let name = format!("c{number}->n{}", server + 1);
-        SimulatedLink::new(world, &name, number, LinkLatency::default())
-    };
-    let links: Vec<SimulatedLink> = (0..etcd.count()).map(link).collect();
+    let links = SimulatedLink::of_client(world, number, etcd.count());
     let process = world.process(&format!("c{number}"));
     let routes = EtcdRoutes::new(etcd, links.clone(), process, lease);
     TestedClient {

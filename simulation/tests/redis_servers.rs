@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Behaviour;
-use harness_simulation::network::{LinkLatency, SimulatedLink};
+use harness_simulation::network::SimulatedLink;
 use harness_simulation::redis::model::RedisKeyEvent;
 use harness_simulation::redis::{RedisRoutes, SimulatedRedis};
 use harness_simulation::{SimulatedProcess, SimulatedServers, World};
@@ -16,10 +16,9 @@ const MS: Duration = Duration::from_millis(1);
 const LEASE: Duration = Duration::from_secs(2);
 
 async fn connect(world: World, redis: SimulatedRedis) -> (Rc<dyn RedisSession>, RedisRoutes, SimulatedProcess) {
-    let links = (1..=redis.count())
-        .map(|server| SimulatedLink::new(world, &format!("c0->n{server}"), 0, LinkLatency::default()));
+    let links = SimulatedLink::of_client(world, 0, redis.count());
     let process = world.process("c0");
-    let routes = RedisRoutes::new(redis, links.collect(), process, LEASE, CompareBy::Script);
+    let routes = RedisRoutes::new(redis, links, process, LEASE, CompareBy::Script);
     (routes.connect(0).await.unwrap(), routes, process)
 }
 

@@ -105,7 +105,7 @@ fn again(args: &ReplayArgs, info: &RunInfo, folder: &Path) -> Result<Vec<u8>, Fa
 /// Makes the run, and starts the debugger at its breakpoint, if there is one.
 async fn until_breakpoint(args: &ReplayArgs, spec: RunSpec) -> RunOutcome {
     let (Some(before), Some(process)) = (args.until, args.debug) else {
-        return in_virtual_time::execute(spec, Arc::default()).await;
+        return in_virtual_time::execute(None, spec, Arc::default()).await;
     };
     // it is for the debugger, which has the same terminal
     tokio::spawn(async { while tokio::signal::ctrl_c().await.is_ok() {} });
@@ -116,7 +116,7 @@ async fn until_breakpoint(args: &ReplayArgs, spec: RunSpec) -> RunOutcome {
         program: process.program(spec.config.per_process),
         on_break: Box::new(move |pids| attached.attach(pids)),
     };
-    let outcome = in_virtual_time::execute_until(Some(breakpoint), spec, Arc::default()).await;
+    let outcome = in_virtual_time::execute(Some(breakpoint), spec, Arc::default()).await;
     debugger.end();
     outcome
 }

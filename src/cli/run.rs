@@ -176,7 +176,7 @@ impl RunCommand {
         };
         let ended = match spec.choice.runtime {
             cluster::Runtime::Simulated => simulated::execute(spec).await,
-            cluster::Runtime::Virtual => in_virtual_time::execute(spec, Arc::default()).await,
+            cluster::Runtime::Virtual => in_virtual_time::execute(None, spec, Arc::default()).await,
             _ => run::execute(spec).await,
         };
         progress.send(ProgressEvent::End);

@@ -189,7 +189,7 @@ impl ExperimentSeries {
         let started = Instant::now();
         let ended = match spec.choice.runtime {
             Runtime::Simulated => simulated::execute(spec).await,
-            Runtime::Virtual => in_virtual_time::execute(spec, Arc::clone(&self.fork_server)).await,
+            Runtime::Virtual => in_virtual_time::execute(None, spec, Arc::clone(&self.fork_server)).await,
             _ => run::execute_on(servers, spec).await,
         };
         let over = Instant::now();

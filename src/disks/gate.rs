@@ -10,8 +10,13 @@
 #![no_std]
 #![no_main]
 
-use core::arch::{asm, global_asm};
+#[path = "../wall_clock/kernel.rs"]
+mod kernel;
+
+use core::arch::global_asm;
 use core::panic::PanicInfo;
+
+use kernel::system;
 
 #[cfg(target_arch = "x86_64")]
 mod call {
@@ -50,26 +55,6 @@ global_asm!(".globl _start", "_start:", "mov rdi, rsp", "and rsp, -16", "call be
 
 #[cfg(target_arch = "aarch64")]
 global_asm!(".globl _start", "_start:", "mov x0, sp", "bl begin", "udf #0");
-
-#[cfg(target_arch = "x86_64")]
-fn system(number: usize, a: [usize; 4]) -> isize {
-    let answer: isize;
-    unsafe {
-        asm!("syscall", inlateout("rax") number as isize => answer, in("rdi") a[0], in("rsi") a[1], in("rdx") a[2],
-            in("r10") a[3], in("r8") 0, lateout("rcx") _, lateout("r11") _, options(nostack));
-    }
-    answer
-}
-
-#[cfg(target_arch = "aarch64")]
-fn system(number: usize, a: [usize; 4]) -> isize {
-    let answer: isize;
-    unsafe {
-        asm!("svc 0", in("x8") number, inlateout("x0") a[0] => answer, in("x1") a[1], in("x2") a[2], in("x3") a[3],
-            in("x4") 0, options(nostack));
-    }
-    answer
-}
 
 /// An instruction of a filter, `sock_filter`.
 #[repr(C)]
@@ -129,9 +114,9 @@ fn install() -> isize {
         length: INSTRUCTIONS.len() as u16,
         instructions: INSTRUCTIONS.as_ptr(),
     };
-    let set = |flags| system(call::SECCOMP, [SET_FILTER, flags, &raw const filter as usize, 0]);
+    let set = |flags| system(call::SECCOMP, [SET_FILTER, flags, &raw const filter as usize]);
     // without root, a filter may be set only by who can gain no privileges any more
-    system(call::PRCTL, [NO_NEW_PRIVILEGES, 1, 0, 0]);
+    system(call::PRCTL, [NO_NEW_PRIVILEGES, 1]);
     match set(NEW_LISTENER | WAIT_KILLABLE) {
         -22 => set(NEW_LISTENER),
         answer => answer,
@@ -159,13 +144,13 @@ fn length(text: ZeroEnded) -> usize {
 fn connect(folder: ZeroEnded, name: ZeroEnded) -> isize {
     const HERE: isize = -100;
     const PATH_CLOSE_ON_EXEC: usize = 0o10_000_000 | 0o2_000_000;
-    let folder = system(call::OPENAT, [HERE as usize, folder as usize, PATH_CLOSE_ON_EXEC, 0]);
+    let folder = system(call::OPENAT, [HERE as usize, folder as usize, PATH_CLOSE_ON_EXEC]);
     if folder < 0 {
         return folder;
     }
     const UNIX: usize = 1;
     const STREAM_CLOSE_ON_EXEC: usize = 1 | 0o2_000_000;
-    let socket = system(call::SOCKET, [UNIX, STREAM_CLOSE_ON_EXEC, 0, 0]);
+    let socket = system(call::SOCKET, [UNIX, STREAM_CLOSE_ON_EXEC]);
     let mut address = Address {
         family: UNIX as u16,
         path: [0; 108],
@@ -187,7 +172,7 @@ fn connect(folder: ZeroEnded, name: ZeroEnded) -> isize {
     push(b'/');
     (0..length(name)).for_each(|at| push(unsafe { *name.add(at) }));
     let size = size_of::<Address>();
-    match system(call::CONNECT, [socket as usize, &raw const address as usize, size, 0]) {
+    match system(call::CONNECT, [socket as usize, &raw const address as usize, size]) {
         0 => socket,
         error => error,
     }
@@ -246,11 +231,11 @@ fn send(socket: isize, file: isize) -> isize {
         control_length: size_of::<Control>(),
         flags: 0,
     };
-    system(call::SENDMSG, [socket as usize, &raw const message as usize, 0, 0])
+    system(call::SENDMSG, [socket as usize, &raw const message as usize])
 }
 
 fn say(text: &[u8]) {
-    system(call::WRITE, [2, text.as_ptr() as usize, text.len(), 0]);
+    system(call::WRITE, [2, text.as_ptr() as usize, text.len()]);
 }
 
 /// Ends with a sentence that the server's log keeps.
@@ -263,7 +248,7 @@ fn fail(what: &[u8], error: isize) -> ! {
     digits.iter().for_each(|digit| say(&[b'0' + *digit as u8]));
     say(b"\n");
     loop {
-        system(call::EXIT_GROUP, [126, 0, 0, 0]);
+        system(call::EXIT_GROUP, [126]);
     }
 }
 
@@ -285,7 +270,7 @@ fn path_in(mut environment: *const ZeroEnded) -> ZeroEnded {
 /// Becomes the program, which is looked for in `PATH` unless its name has a slash. Returns the last error.
 fn become_program(arguments: *const ZeroEnded, environment: *const ZeroEnded) -> isize {
     let program = unsafe { *arguments };
-    let execute = |path: ZeroEnded| system(call::EXECVE, [path as usize, arguments as usize, environment as usize, 0]);
+    let execute = |path: ZeroEnded| system(call::EXECVE, [path as usize, arguments as usize, environment as usize]);
     let name = length(program);
     if (0..name).any(|at| unsafe { *program.add(at) } == b'/') {
         return execute(program);
@@ -364,6 +349,6 @@ extern "C" fn rust_eh_personality() {}
 #[panic_handler]
 fn never(_: &PanicInfo<'_>) -> ! {
     loop {
-        system(call::EXIT_GROUP, [126, 0, 0, 0]);
+        system(call::EXIT_GROUP, [126]);
     }
 }

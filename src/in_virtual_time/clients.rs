@@ -53,24 +53,6 @@ impl ClientSpawner for FamilySpawner {
         on_event: OnChildEvent,
     ) -> Result<Arc<dyn ClientChild>, ChildError> {
         self.world.sleep(START).await;
-        let child = self.begin(clients, who, log, on_event)?;
-        Ok(Arc::new(child) as Arc<dyn ClientChild>)
-    }
-
-    fn wall_clock(&self, first: u32) -> Option<Arc<dyn WallClockControl>> {
-        let clock = self.clocks.get(&first).filter(|_| self.steps_clocks)?;
-        Some(Arc::clone(clock) as Arc<dyn WallClockControl>)
-    }
-}
-
-impl FamilySpawner {
-    fn begin(
-        &self,
-        clients: &[u32],
-        who: String,
-        log: &Path,
-        on_event: OnChildEvent,
-    ) -> Result<FamilyChild, ChildError> {
         let machine = self.machine.get();
         let first = clients[0];
         let clock = Arc::clone(&self.clocks[&first]);
@@ -90,7 +72,13 @@ impl FamilySpawner {
             forks: self.forks.load(Relaxed),
         };
         let started = machine.begin_client((&who, &short), &program, clock, place)?;
-        Ok(FamilyChild::of(self, started, who, log, on_event))
+        let child = FamilyChild::of(self, started, who, log, on_event);
+        Ok(Arc::new(child) as Arc<dyn ClientChild>)
+    }
+
+    fn wall_clock(&self, first: u32) -> Option<Arc<dyn WallClockControl>> {
+        let clock = self.clocks.get(&first).filter(|_| self.steps_clocks)?;
+        Some(Arc::clone(clock) as Arc<dyn WallClockControl>)
     }
 }
 

@@ -51,13 +51,24 @@ pub struct Family {
     pub name: String,
     /// What the paths of its sockets and of its page begin with.
     pub path: PathBuf,
-    processes: FamilyProcesses,
-    clock: Arc<FamilyClock>,
-    /// Where its random numbers begin once its startup is over; `None`: it is over.
-    startup: Cell<Option<u64>>,
+    pub processes: FamilyProcesses,
+    pub clock: Arc<FamilyClock>,
+    /// Where its random numbers begin once its startup is over; `None`: it is over, or there was none.
+    pub startup: Cell<Option<u64>>,
+    /// Nothing has come of one whose first process was started, and which has not made a step.
+    pub progress: FamilyProgress,
+    /// Where a message that arrives finds no free processor, as on a machine that others use, too: how long it waits is drawn from this.
+    pub processor: Option<RefCell<ChaCha8Rng>>,
+    /// Called when it has dialled, or begun to listen.
+    pub on_network: OnNetwork,
+    /// Called with a sentence when it keeps the world from going on.
+    pub on_hindrance: Box<dyn Fn(String)>,
+}
+
+/// What came of a family.
+#[derive(Default)]
+pub struct FamilyProgress {
     state: RefCell<FamilyState>,
-    /// How long it waits for a processor is drawn from this, if it does.
-    processor: Option<RefCell<ChaCha8Rng>>,
     /// How many faults stop it now.
     stops: Cell<u32>,
     /// What its threads are to look at, at its next step.
@@ -67,52 +78,10 @@ pub struct Family {
     is_over: Cell<bool>,
     /// How it ended, once it has.
     ended: RefCell<Option<String>>,
-    on_network: OnNetwork,
     on_end: RefCell<Option<OnEnd>>,
-    on_hindrance: Box<dyn Fn(String)>,
-}
-
-/// What a family is begun with.
-pub struct FamilyParts {
-    pub world: World,
-    pub name: String,
-    pub path: PathBuf,
-    pub processes: FamilyProcesses,
-    pub clock: Arc<FamilyClock>,
-    /// Where its random numbers begin once its startup is over, if it has one.
-    pub startup: Option<u64>,
-    /// Where a message that arrives finds no free processor, as on a machine that others use, too: how long it waits is drawn from this.
-    pub processor: Option<ChaCha8Rng>,
-    /// Called when it has dialled, or begun to listen.
-    pub on_network: OnNetwork,
-    /// Called with a sentence when it keeps the world from going on.
-    pub on_hindrance: Box<dyn Fn(String)>,
 }
 
 impl Family {
-    /// A family whose first process was started, and which has not made a step.
-    pub fn of(parts: FamilyParts) -> Rc<Self> {
-        Rc::new(Self {
-            world: parts.world,
-            name: parts.name,
-            path: parts.path,
-            processes: parts.processes,
-            clock: parts.clock,
-            startup: Cell::new(parts.startup),
-            state: RefCell::default(),
-            processor: parts.processor.map(RefCell::new),
-            stops: Cell::new(0),
-            stirred: RefCell::default(),
-            has_begun: Cell::new(false),
-            dialled: Cell::new(0),
-            is_over: Cell::new(false),
-            ended: RefCell::default(),
-            on_network: parts.on_network,
-            on_end: RefCell::default(),
-            on_hindrance: parts.on_hindrance,
-        })
-    }
-
     /// Its processes, the first one first.
     pub fn pids(&self) -> Vec<u32> {
         self.processes.pids()
@@ -120,7 +89,7 @@ impl Family {
 
     /// Adds an end; what it says is given to `on_said` after each step.
     pub fn add_end(&self, descriptor: OwnedFd, on_said: Option<OnSaid>, connection: Option<u16>) -> EndNumber {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.progress.state.borrow_mut();
         let number = state.next_end;
         state.next_end += 1;
         let end = FamilyEnd {
@@ -136,19 +105,19 @@ impl Family {
 
     /// Calls this with how it ended, once it has.
     pub fn on_end(&self, call: impl FnOnce(&str) + 'static) {
-        *self.on_end.borrow_mut() = Some(Box::new(call));
+        *self.progress.on_end.borrow_mut() = Some(Box::new(call));
     }
 
     pub fn is_over(&self) -> bool {
-        self.is_over.get()
+        self.progress.is_over.get()
     }
 
     pub fn ended(&self) -> Option<String> {
-        self.ended.borrow().clone()
+        self.progress.ended.borrow().clone()
     }
 
     pub fn is_stopped(&self) -> bool {
-        self.stops.get() > 0
+        self.progress.stops.get() > 0
     }
 
     pub fn set_connection(&self, number: u16, became: u8) {
@@ -159,7 +128,7 @@ impl Family {
     /// Its threads look at a connection, or at the input of its first process, at its next step.
     fn stir(&self, connection: Option<u16>) {
         let about = connection.map_or(about::LOCAL, about::connection);
-        let mut stirred = self.stirred.borrow_mut();
+        let mut stirred = self.progress.stirred.borrow_mut();
         if !stirred.contains(&about) {
             stirred.push(about);
         }
@@ -176,13 +145,13 @@ impl Family {
         let number = (made as usize % CONNECTIONS) as u16;
         self.processes.page.connections[usize::from(number)].store(connection::OPEN, SeqCst);
         // one that listens takes it
-        self.stirred.borrow_mut().push(about::LISTENER);
+        self.progress.stirred.borrow_mut().push(about::LISTENER);
         number
     }
 
     /// Writes to an end; what has no room waits there. The family does not look at it before its next step.
     pub fn write(&self, number: EndNumber, bytes: &[u8]) {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.progress.state.borrow_mut();
         if let Some(end) = state.ends.get_mut(&number) {
             end.unsent.extend(bytes);
             end.flush();
@@ -193,7 +162,7 @@ impl Family {
     /// Closes an end, behind what it has no room for yet unless it is reset; how the family sees that is said where it is a
     /// connection.
     pub fn close(&self, number: EndNumber, became: u8) {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.progress.state.borrow_mut();
         let (closed, said) = match state.ends.get_mut(&number) {
             Some(end) if !end.unsent.is_empty() && became == connection::CLOSED => {
                 end.is_closing = true;
@@ -217,7 +186,7 @@ impl Family {
         let Some(dice) = &self.processor else {
             return self.step();
         };
-        if self.state.borrow().wakes.is_some() {
+        if self.progress.state.borrow().wakes.is_some() {
             return;
         }
         let wait = dice.borrow_mut().next_u64() % AWAITED.as_nanos() as u64;
@@ -226,21 +195,21 @@ impl Family {
             .world
             .call_at(Duration::from_nanos(self.world.clock_ns() + wait), move || {
                 if let Some(family) = family.upgrade() {
-                    let call = family.state.borrow_mut().wakes.take();
+                    let call = family.progress.state.borrow_mut().wakes.take();
                     drop(call);
                     family.step();
                 }
             });
-        self.state.borrow_mut().wakes = Some(call);
+        self.progress.state.borrow_mut().wakes = Some(call);
     }
 
     /// Its threads look at what was stirred, and those whose time has come go on.
     pub fn step(self: &Rc<Self>) {
-        if self.is_over.get() || self.is_stopped() {
+        if self.progress.is_over.get() || self.is_stopped() {
             return;
         }
         // its first program runs since it was started
-        if self.has_begun.replace(true) {
+        if self.progress.has_begun.replace(true) {
             self.go();
         }
         self.settle();
@@ -251,7 +220,7 @@ impl Family {
         let now = self.world.clock_ns();
         self.processes.page.now.store(now, SeqCst);
         self.clock.show_to(&self.processes.page);
-        for about in self.stirred.take() {
+        for about in self.progress.stirred.take() {
             self.processes.page.poke(about);
         }
         self.processes.page.end_due(now);
@@ -317,7 +286,7 @@ impl Family {
     /// Notices that its first process has ended.
     fn look_for_end(self: &Rc<Self>) {
         let lives = |slot: &super::page::Slot| slot.state.load(SeqCst) != state::FREE;
-        if self.is_over.get() || self.processes.page.slots().iter().any(lives) {
+        if self.progress.is_over.get() || self.processes.page.slots().iter().any(lives) {
             return;
         }
         let how = self.processes.status().map(|status| status.to_string());
@@ -325,28 +294,28 @@ impl Family {
     }
 
     fn be_over(self: &Rc<Self>, how: &str) {
-        self.is_over.set(true);
-        *self.ended.borrow_mut() = Some(how.to_owned());
+        self.progress.is_over.set(true);
+        *self.progress.ended.borrow_mut() = Some(how.to_owned());
         self.forget_calls();
         // what it said before
-        let numbers: Vec<_> = self.state.borrow().ends.keys().copied().collect();
+        let numbers: Vec<_> = self.progress.state.borrow().ends.keys().copied().collect();
         for number in numbers {
             self.take_from(number, true);
         }
         self.close_all();
-        if let Some(call) = self.on_end.borrow_mut().take() {
+        if let Some(call) = self.progress.on_end.borrow_mut().take() {
             call(how);
         }
     }
 
     fn forget_calls(&self) {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.progress.state.borrow_mut();
         (state.due, state.wakes) = (None, None);
     }
 
     fn close_all(&self) {
         loop {
-            let next = self.state.borrow_mut().ends.pop_first();
+            let next = self.progress.state.borrow_mut().ends.pop_first();
             let Some((_, end)) = next else { return };
             if let Some(on_said) = end.on_said {
                 on_said(FamilySaid::End);
@@ -356,7 +325,7 @@ impl Family {
 
     /// Has the world come back when the next wait ends.
     fn schedule(self: &Rc<Self>) {
-        if self.is_over.get() {
+        if self.progress.is_over.get() {
             return;
         }
         let at = self.processes.page.next_deadline();
@@ -369,17 +338,17 @@ impl Family {
             };
             self.world.call_at(Duration::from_nanos(at), step)
         });
-        let before = std::mem::replace(&mut self.state.borrow_mut().due, due);
+        let before = std::mem::replace(&mut self.progress.state.borrow_mut().due, due);
         drop(before);
     }
 
     /// Stops it until [`Family::go_on`] was called as often.
     pub fn stop(&self) {
-        self.stops.set(self.stops.get() + 1);
+        self.progress.stops.set(self.progress.stops.get() + 1);
     }
 
     pub fn go_on(self: &Rc<Self>) {
-        self.stops.set(self.stops.get().saturating_sub(1));
+        self.progress.stops.set(self.progress.stops.get().saturating_sub(1));
         if !self.is_stopped() {
             self.step();
         }
@@ -387,7 +356,7 @@ impl Family {
 
     /// Kills all of it, at this moment. What it said before is still heard.
     pub fn kill(self: &Rc<Self>) {
-        if self.is_over.get() {
+        if self.progress.is_over.get() {
             return;
         }
         self.processes.end();
@@ -397,10 +366,10 @@ impl Family {
 
     /// Ends the processes of one that cannot go on; nobody hears of it any more.
     fn give_up(&self) {
-        self.is_over.set(true);
+        self.progress.is_over.set(true);
         self.processes.end();
         self.forget_calls();
-        let mut state = self.state.borrow_mut();
+        let mut state = self.progress.state.borrow_mut();
         let ends = std::mem::take(&mut state.ends);
         drop(state);
         drop(ends);
@@ -409,7 +378,7 @@ impl Family {
 
 impl Drop for Family {
     fn drop(&mut self) {
-        if !self.is_over.get() {
+        if !self.progress.is_over.get() {
             self.processes.end();
         }
     }

@@ -23,7 +23,7 @@ use tokio::runtime::Handle;
 use super::library;
 use super::memory::{self, SharedPage, prepare, write_path};
 use super::page::{FAILED, FILES, NEVER, Slot, about, kind, state};
-use super::processes::{FamilyProcesses, FirstProcess};
+use super::processes::{FamilyProcesses, FirstProcess, LOOK_AGAIN};
 use super::startup::{FIRST_NUMBER, STARTUP_SEED, StartedProcess, family_path, page_of, show_startup, start_process};
 use crate::cluster::leftovers::claim::Claim;
 use crate::process::{self, Activity, activity};
@@ -31,7 +31,6 @@ use crate::run::ChildCommand;
 
 /// How long a fork takes at most, in real time.
 const FORKS: Duration = Duration::from_secs(5);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How a client is begun.
 pub struct ClientProgram<'a> {

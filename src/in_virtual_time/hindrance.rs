@@ -246,27 +246,19 @@ fn is_loader(program: &Path) -> bool {
 
 /// Whether a program names no loader: a segment of kind `PT_INTERP` does.
 pub fn is_static(program: &Path) -> bool {
-    const INTERPRETER: u32 = 3;
+    const INTERPRETER: usize = 3;
     let mut head = [0u8; 4096];
     let Ok(mut file) = fs::File::open(program) else {
         return false;
     };
     let read = file.read(&mut head).unwrap_or(0);
     let head = &head[..read];
-    let word = |at: usize| {
-        head.get(at..at + 2)
-            .map(|two| usize::from(u16::from_le_bytes([two[0], two[1]])))
+    let number = |at: usize, size: usize| {
+        let bytes = head.get(at..at + size)?.iter().rev();
+        Some(bytes.fold(0usize, |number, byte| number << 8 | usize::from(*byte)))
     };
-    let long = |at: usize| {
-        head.get(at..at + 4)
-            .map(|four| u32::from_le_bytes([four[0], four[1], four[2], four[3]]))
-    };
-    if head.get(..4) != Some(b"\x7fELF") {
-        return false;
-    }
-    let (Some(begin), Some(size), Some(count)) = (long(32), word(54), word(56)) else {
+    let (Some(begin), Some(size), Some(count)) = (number(32, 4), number(54, 2), number(56, 2)) else {
         return false;
     };
-    let kinds = (0..count).map(|number| long(begin as usize + number * size));
-    !kinds.into_iter().any(|kind| kind == Some(INTERPRETER))
+    head.starts_with(b"\x7fELF") && !(0..count).any(|segment| number(begin + segment * size, 4) == Some(INTERPRETER))
 }

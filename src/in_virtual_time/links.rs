@@ -20,10 +20,9 @@ use crate::simulated::{FaultableLink, Redirect};
 pub fn of_clients(world: World, machine: KeptMachine, config: &Config, exchange: &Arc<TapHub>) -> Links {
     let mut links = Links::new();
     for client in 0..config.clients {
-        for server in 0..config.nodes {
-            let name = format!("c{client}->n{}", server + 1);
-            let link = SimulatedLink::new(world, &name, client, LinkLatency::default());
-            let tap = LinkTap::new(exchange, client, name);
+        let of_client = SimulatedLink::of_client(world, client, config.nodes as usize);
+        for (server, link) in (0..).zip(of_client) {
+            let tap = LinkTap::new(exchange, client, link.name());
             let hook = lay(world, machine, (client, server), link, Some(Arc::clone(&tap)));
             let redirect: Redirect = Arc::new(move |to| {
                 if let Some(to) = server_at(to) {

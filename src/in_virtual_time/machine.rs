@@ -23,21 +23,18 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::ends::{EndNumber, FamilySaid, OnSaid};
-use super::family::{Family, FamilyParts, OnNetwork};
+use super::family::{Family, FamilyProgress, OnNetwork};
 use super::fork_server::{ClientProgram, ForkServer, WantedFork};
 use super::library;
 use super::memory::{SharedPage, stay_on_one_processor};
 use super::network::{ByteHook, BytePort, Chunk};
-use super::page::connection;
+use super::page::{GREETING, connection};
 use super::processes::FamilyProcesses;
-use super::routes::{ByteRoute, Router, WorldRoutes, address_of_client, as_itself};
+use super::routes::{ByteRoute, Router, WorldRoutes, address_of_client, as_itself, port_of};
 use super::startup::{FIRST_NUMBER, FamilyLot, STARTUP_SEED, StartedProcess, family_path, show_startup, start_process};
 use super::wall_clock::FamilyClock;
 use crate::cluster::leftovers::claim::Claim;
 use crate::run::ChildError;
-
-/// What a new connection says first; as the library has it.
-const GREETING: usize = 2048;
 
 /// So many numbers of processes each family has.
 const NUMBERS: u32 = 4096;
@@ -210,13 +207,8 @@ impl WorldMachine {
         place: FamilyPlace,
         lot: FamilyLot,
     ) -> Result<StartedFamily, io::Error> {
-        let StartedProcess {
-            first,
-            program,
-            input,
-            output,
-        } = process;
-        let processes = FamilyProcesses::of(first, program, page);
+        let processes = FamilyProcesses::of(process.first, process.program, page);
+        let (input, output) = (process.input, process.output);
         let net = UnixListener::bind(lot.path.with_extension("net"))?;
         net.set_nonblocking(true)?;
         for pipe in input.iter().chain(&output) {
@@ -225,19 +217,20 @@ impl WorldMachine {
         }
         let failed = self.failed.clone();
         let own = OwnPorts::of(self, place.address);
-        let family = Family::of(FamilyParts {
+        let family = Rc::new(Family {
             world: self.world,
             name: name.to_owned(),
             path: lot.path,
             processes,
             clock,
-            startup: lot.startup,
-            processor: place.awaits_processor.then_some(lot.dice),
+            startup: Cell::new(lot.startup),
+            processor: place.awaits_processor.then_some(RefCell::new(lot.dice)),
             on_network: Box::new(move |family| {
                 (place.on_listen)(family);
                 take_dialled(family, &net, |to| (place.router)(to).or_else(|| own.way(family, to)));
             }),
             on_hindrance: Box::new(move |why| fail(&failed, why)),
+            progress: FamilyProgress::default(),
         });
         self.families.borrow_mut().push(Rc::downgrade(&family));
         Ok(StartedFamily { family, input, output })
@@ -464,7 +457,7 @@ fn open(
 ) -> Option<EndNumber> {
     let (client, number) = (side.client(), side.number());
     let route = machine.routes.get((client, server))?;
-    let from = SocketAddrV4::new(address_of_client(client), 32_768 + (number % 28_000) as u16);
+    let from = SocketAddrV4::new(address_of_client(client), port_of(number));
     let sending = RefCell::new(Some(side));
     let on_said: OnSaid = Rc::new(move |said| match said {
         FamilySaid::Bytes(bytes) => {

@@ -68,14 +68,9 @@ const UPTIME: Duration = Duration::from_secs(100);
 const ADDRESSES: &str = "the kernel draws the addresses of programs here, so a replay may differ; in Docker, \
     --security-opt seccomp=unconfined keeps them";
 
-/// Makes the run, on a thread of its own. The history is complete and on disk when this returns, and nothing of the run is left but the
-/// fork server, which may be that of several runs.
-pub async fn execute(spec: RunSpec, fork_server: Arc<ForkServer>) -> RunOutcome {
-    execute_until(None, spec, fork_server).await
-}
-
-/// Makes the run, which stops at a breakpoint.
-pub async fn execute_until(breakpoint: Option<Breakpoint>, spec: RunSpec, fork_server: Arc<ForkServer>) -> RunOutcome {
+/// Makes the run, on a thread of its own, which stops at a breakpoint if there is one. The history is complete and on disk when this
+/// returns, and nothing of the run is left but the fork server, which may be that of several runs.
+pub async fn execute(breakpoint: Option<Breakpoint>, spec: RunSpec, fork_server: Arc<ForkServer>) -> RunOutcome {
     let runtime = Handle::current();
     let seed = run::world_seed(&spec.config);
     let in_world = move |world| in_world(world, breakpoint, spec, runtime, fork_server);

@@ -20,6 +20,11 @@ pub const LOCALS: usize = 1024;
 pub const EPOLLS: usize = 64;
 /// The longest path of a family's sockets.
 pub const PATH: usize = 96;
+/// What a new connection says first: its ends. It fills the buffer of the socket, so that it cannot be written to before harness has
+/// read this.
+pub const GREETING: usize = 2048;
+/// Where the ports of those that dial begin.
+pub const FIRST_PORT: u16 = 32_768;
 /// No deadline.
 pub const NEVER: u64 = u64::MAX;
 
@@ -315,6 +320,11 @@ impl FamilyPage {
         &self.slots[..(self.slots_used.load(SeqCst) as usize).min(SLOTS)]
     }
 
+    /// The process that the kernel numbers so; of 0: an entry that is free.
+    pub fn process(&self, pid: u32) -> Option<&ProcessEntry> {
+        self.processes.iter().find(|process| process.pid.load(SeqCst) == pid)
+    }
+
     /// Puts a thread into the queue; it is told why.
     pub fn enqueue(&self, slot: usize, why: u32) {
         let tail = self.tail.load(SeqCst);
@@ -348,7 +358,7 @@ impl FamilyPage {
     /// Ends the waits of threads that wait for this, or for more than this, or where it is [`about::ANY`] for any descriptor: they look
     /// again.
     pub fn poke(&self, about: u64) {
-        self.end_waits(|slot| {
+        self.end_waits(why::POKED, |slot| {
             slot.kind.load(SeqCst) == kind::DESCRIPTORS && self.concerns(about, slot.word.load(SeqCst))
         });
     }
@@ -367,22 +377,18 @@ impl FamilyPage {
 
     /// Ends every wait of a process, as a signal does.
     pub fn poke_process(&self, pid: u32) {
-        self.end_waits(|slot| slot.pid.load(SeqCst) == pid);
-    }
-
-    fn end_waits(&self, concerned: impl Fn(&Slot) -> bool) {
-        for (number, slot) in self.slots().iter().enumerate() {
-            if slot.state.load(SeqCst) == state::WAITS && concerned(slot) {
-                self.enqueue(number, why::POKED);
-            }
-        }
+        self.end_waits(why::POKED, |slot| slot.pid.load(SeqCst) == pid);
     }
 
     /// Ends the waits that are over at this time.
     pub fn end_due(&self, now: u64) {
+        self.end_waits(why::DEADLINE, |slot| slot.deadline.load(SeqCst) <= now);
+    }
+
+    fn end_waits(&self, why: u32, concerned: impl Fn(&Slot) -> bool) {
         for (number, slot) in self.slots().iter().enumerate() {
-            if slot.state.load(SeqCst) == state::WAITS && slot.deadline.load(SeqCst) <= now {
-                self.enqueue(number, why::DEADLINE);
+            if slot.state.load(SeqCst) == state::WAITS && concerned(slot) {
+                self.enqueue(number, why);
             }
         }
     }

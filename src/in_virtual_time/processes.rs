@@ -18,7 +18,7 @@ use super::page::{about, dirty, state};
 use crate::process::{Activity, activity};
 
 /// Between two looks at a family that does not become quiet.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+pub const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// How long a process that gave up its last turn takes to end, at most.
 const ENDS: Duration = Duration::from_secs(5);
 

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use harness_simulation::network::SimulatedLink;
 
 use super::network::{ByteHook, BytePort};
+use super::page::FIRST_PORT;
 
 /// The first number of servers that dial, behind those of all clients.
 const SERVERS: u32 = 1 << 20;
@@ -50,6 +51,12 @@ pub fn address_of_client(client: u32) -> Ipv4Addr {
 /// Nothing of this machine is there: it is a name within the world.
 pub fn address_of_server(server: u32) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, server as u8 + 1)
+}
+
+/// The port of who dials for the time of this number.
+pub fn port_of(number: u64) -> u16 {
+    const PORTS: u64 = 28_000;
+    FIRST_PORT + (number % PORTS) as u16
 }
 
 /// One way from a client, or from a server, to a server.

@@ -17,7 +17,7 @@ use tokio::process::Command;
 use super::family::Family;
 use super::machine::{FamilyPlace, WorldMachine, serve};
 use super::network::{BytePort, START};
-use super::routes::{Router, address_of_server, as_client, undisturbed};
+use super::routes::{Router, address_of_server, as_client, port_of, undisturbed};
 use super::startup::execute_static;
 use super::streams::FamilyStream;
 use super::wall_clock::FamilyClock;
@@ -93,7 +93,7 @@ pub struct FamilyServers {
     machine: Rc<WorldMachine>,
     software: &'static ServerSoftware,
     servers: Vec<Rc<FamilyServer>>,
-    dialled: Cell<u16>,
+    dialled: Cell<u64>,
 }
 
 /// What servers are started with.
@@ -255,8 +255,8 @@ impl FamilyServers {
         let server = server_at(address).ok_or("no server has this address")?;
         let family = self.family(server).ok_or("it was not started")?;
         let number = self.dialled.get();
-        self.dialled.set((number + 1) % 28_000);
-        let from = SocketAddrV4::new(OBSERVER, 32_768 + number);
+        self.dialled.set(number + 1);
+        let from = SocketAddrV4::new(OBSERVER, port_of(number));
         FamilyStream::open(&family, |on_said| {
             self.machine.dial(&family, address.port(), from, on_said)
         })

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fs;
 use std::io::Write;
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,11 +30,11 @@ struct RanProgram {
 }
 
 /// Runs a program in virtual time, in a folder, to its end.
-fn run(program: &[&str], input: &str, folder: &Path) -> RanProgram {
-    run_as(program, input, folder, false)
+fn run(program: &[&str], folder: &Path) -> RanProgram {
+    run_as(program, "", folder, false)
 }
 
-/// The same with or without an order of threads that is drawn.
+/// The same with an input, and with or without an order of threads that is drawn.
 fn run_as(program: &[&str], input: &str, folder: &Path, threads_by_seed: bool) -> RanProgram {
     let runtime = Runtime::new().unwrap();
     let handle = runtime.handle().clone();
@@ -84,18 +84,10 @@ fn run_as(program: &[&str], input: &str, folder: &Path, threads_by_seed: bool) -
     ran
 }
 
-/// Compiles a program of the tests, or the text of one.
-fn compiled(source: &str, folder: &Path, arguments: &[&str]) -> PathBuf {
-    let file = match source.ends_with(".c") {
-        true => Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests/virtual_time")
-            .join(source),
-        false => folder.join("program.c"),
-    };
-    if !source.ends_with(".c") {
-        fs::write(&file, source).unwrap();
-    }
-    let program = folder.join("program");
+/// Compiles the text of a program; where that is.
+fn compiled(source: &str, folder: &Path, arguments: &[&str]) -> String {
+    let (file, program) = (folder.join("program.c"), folder.join("program"));
+    fs::write(&file, source).unwrap();
     let mut compiler = std::process::Command::new("cc");
     let made = compiler
         .args(["-O1", "-o"])
@@ -105,7 +97,13 @@ fn compiled(source: &str, folder: &Path, arguments: &[&str]) -> PathBuf {
         .args(arguments)
         .status();
     assert!(made.unwrap().success());
-    program
+    program.display().to_string()
+}
+
+/// The same, and runs it.
+fn run_text(source: &str, arguments: &[&str]) -> RanProgram {
+    let folder = tempfile::tempdir().unwrap();
+    run(&[&compiled(source, folder.path(), arguments)], folder.path())
 }
 
 #[test]
@@ -121,7 +119,8 @@ fn so_are_the_calls_of_a_static_program() {
 /// Of a program that is compiled so.
 fn calls_are_answered_as_by_the_kernel(arguments: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
-    let program = compiled("calls.c", folder.path(), arguments);
+    let source = include_str!("../../tests/virtual_time/calls.c");
+    let program = compiled(source, folder.path(), arguments);
     let mut child = std::process::Command::new(&program)
         .current_dir(folder.path())
         .stdin(Stdio::piped())
@@ -132,9 +131,8 @@ fn calls_are_answered_as_by_the_kernel(arguments: &[&str]) {
     let real = child.wait_with_output().unwrap();
     let real = String::from_utf8_lossy(&real.stdout).into_owned();
     assert!(real.lines().count() > 130, "{real}");
-    let name = program.display().to_string();
     for threads_by_seed in [false, true] {
-        let run = || run_as(&[&name], "one\ntwo\n", folder.path(), threads_by_seed);
+        let run = || run_as(&[&program], "one\ntwo\n", folder.path(), threads_by_seed);
         let (ran, again) = (run(), run());
         assert_eq!(ran.output, real);
         assert_eq!(ran.ended, "exit status: 13");
@@ -148,7 +146,7 @@ fn an_hour_of_sleep_takes_an_hour_of_virtual_time_and_none_of_real_time() {
     let began = Instant::now();
     let hour = Duration::from_secs(3600);
     for program in [&["sleep", "3600"][..], &["sh", "-c", "sleep 1800; (sleep 1800 & wait)"]] {
-        let ran = run(program, "", Path::new("/"));
+        let ran = run(program, Path::new("/"));
         assert_eq!(ran.ended, "exit status: 0");
         assert!(
             ran.took >= hour && ran.took < hour + Duration::from_secs(1),
@@ -172,7 +170,7 @@ threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
 [t.start() for t in threads]; [t.join() for t in threads]
 print(order, os.urandom(8), uuid.uuid1(), uuid.uuid4(), os.getpid(), time.time(), time.monotonic_ns())
 ";
-    let ran = || run(&["python3", "-c", script], "", Path::new("/"));
+    let ran = || run(&["python3", "-c", script], Path::new("/"));
     // the first one may leave what Python compiled
     ran();
     let (one, other) = (ran(), ran());
@@ -183,26 +181,22 @@ print(order, os.urandom(8), uuid.uuid1(), uuid.uuid4(), os.getpid(), time.time()
 #[test]
 fn what_cannot_be_kept_in_virtual_time_is_said_with_the_way_out() {
     let folder = tempfile::tempdir().unwrap();
-    let name = |program: &Path| program.display().to_string();
-    let program = compiled(
-        "#include <unistd.h>\nint main(void) { for (;;) pause(); }",
-        folder.path(),
-        &["-static"],
-    );
-    let ran = run(&["env", "-i", &name(&program)], "", folder.path());
+    let source = "#include <unistd.h>\nint main(void) { for (;;) pause(); }";
+    let program = compiled(source, folder.path(), &["-static"]);
+    let ran = run(&["env", "-i", &program], folder.path());
     assert!(
         ran.ended.contains("static program") && ran.ended.contains("--runtime local"),
         "{}",
         ran.ended
     );
-    let ran = run(&["env", "-i", "/bin/sleep", "9"], "", folder.path());
+    let ran = run(&["env", "-i", "/bin/sleep", "9"], folder.path());
     assert!(
         ran.ended.contains("did not load") && ran.ended.contains("/sleep"),
         "{}",
         ran.ended
     );
     let timer = "#include <sys/time.h>\nint main(void) { struct itimerval t = {{1, 0}, {1, 0}}; return setitimer(ITIMER_PROF, &t, 0); }";
-    let ran = run(&[&name(&compiled(timer, folder.path(), &[]))], "", folder.path());
+    let ran = run_text(timer, &[]);
     assert!(ran.ended.contains("setitimer"), "{}", ran.ended);
 }
 
@@ -212,13 +206,10 @@ fn a_static_program_is_kept_however_it_is_started() {
     let source = "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\nint never[5000];\n\
                   int main(int count, char **words) { sleep(100); printf(\"%d %s %s %d\", count, words[1], getenv(\"TOLD\"), never[4999]); return 3; }";
     for kind in ["-static", "-static-pie"] {
-        let program = compiled(source, folder.path(), &[kind]).display().to_string();
+        let program = compiled(source, folder.path(), &[kind]);
         for shell in ["$0 one two", "TOLD=x exec $0 one two", "($0 one two) | cat; exit 3"] {
-            let ran = run(
-                &["sh", "-c", &format!("TOLD=x; export TOLD; {shell}"), &program],
-                "",
-                folder.path(),
-            );
+            let shell = format!("TOLD=x; export TOLD; {shell}");
+            let ran = run(&["sh", "-c", &shell, &program], folder.path());
             assert_eq!(
                 (&*ran.output, &*ran.ended),
                 ("3 one x 0", "exit status: 3"),
@@ -226,7 +217,7 @@ fn a_static_program_is_kept_however_it_is_started() {
             );
             assert_eq!(ran.took.as_secs(), 100);
         }
-        let ran = run(&[&program, "one", "two"], "", folder.path());
+        let ran = run(&[&program, "one", "two"], folder.path());
         assert_eq!(
             (&*ran.output, &*ran.ended),
             ("3 one (null) 0", "exit status: 3"),
@@ -237,25 +228,18 @@ fn a_static_program_is_kept_however_it_is_started() {
 
 #[test]
 fn a_thread_that_spins_is_named() {
-    let folder = tempfile::tempdir().unwrap();
     let spins = "#include <unistd.h>\nvolatile int never; int main(void) { usleep(1000); while (!never) ; }";
-    let program = compiled(spins, folder.path(), &[]);
-    let ran = run(&[&program.display().to_string()], "", folder.path());
+    let ran = run_text(spins, &[]);
     let names = ["the program: thread ", "(`program`) of process ", "blocks the world"];
     assert!(names.iter().all(|name| ran.ended.contains(name)), "{}", ran.ended);
 }
 
 #[test]
 fn a_thread_that_looks_at_a_clock_until_a_time_gets_there_with_few_looks() {
-    let folder = tempfile::tempdir().unwrap();
     let source = "#include <stdio.h>\n#include <time.h>\n\
                   int main(void) { long looks = 0; time_t end = time(0) + 20; struct timespec now; \
                   do { looks++; clock_gettime(CLOCK_REALTIME, &now); } while (now.tv_sec < end); printf(\"%ld\", looks); return 0; }";
-    let ran = run(
-        &[&compiled(source, folder.path(), &[]).display().to_string()],
-        "",
-        folder.path(),
-    );
+    let ran = run_text(source, &[]);
     assert!((19..=20).contains(&ran.took.as_secs()), "{:?}", ran.took);
     let looks: u64 = ran.output.parse().unwrap();
     assert!((19_000_000..=20_100_000).contains(&looks), "{looks}");
@@ -263,7 +247,6 @@ fn a_thread_that_looks_at_a_clock_until_a_time_gets_there_with_few_looks() {
 
 #[test]
 fn threads_that_call_one_another_and_never_wait_for_time_do_not_stop_it() {
-    let folder = tempfile::tempdir().unwrap();
     // one that polls, and two that pass a byte on for ever, until a third has slept
     let poll = "struct pollfd none = {0, 0, 0}; poll(&none, 1, 0);";
     let pass = "write(there[1], &byte, 1); read(back[0], &byte, 1);";
@@ -276,8 +259,7 @@ fn threads_that_call_one_another_and_never_wait_for_time_do_not_stop_it() {
              int main(void) {{ pthread_t thread; pipe(there); pipe(back); pthread_create(&thread, 0, sleeper, 0); {made} \
              while (!slept) {{ {what} }} _exit(7); }}"
         );
-        let program = compiled(&source, folder.path(), &["-pthread"]);
-        let ran = run(&[&program.display().to_string()], "", folder.path());
+        let ran = run_text(&source, &["-pthread"]);
         assert_eq!(ran.ended, "exit status: 7");
         assert!((2..3).contains(&ran.took.as_secs()), "{:?}", ran.took);
     }

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use harness_simulation::etcd::{EtcdChange, EtcdVersion, SimulatedEtcd};
+use harness_simulation::etcd::request::StoreEvent;
+use harness_simulation::etcd::{EtcdVersion, SimulatedEtcd};
 use harness_simulation::{SimulatedServers, World};
 use tokio::sync::mpsc;
 
@@ -43,7 +44,7 @@ fn lock(told: &Mutex<ToldKeys>) -> MutexGuard<'_, ToldKeys> {
 }
 
 impl ToldKeys {
-    fn tell(&mut self, change: &EtcdChange) {
+    fn tell(&mut self, change: &StoreEvent) {
         let change = EtcdKeyChange {
             key: change.key.key.as_bytes().to_owned(),
             deleted: change.deleted,

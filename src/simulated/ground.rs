@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use harness_proxy::LinkTap;
-use harness_simulation::network::{LinkLatency, SimulatedLink};
+use harness_simulation::network::SimulatedLink;
 use harness_simulation::{ClientPlace, SimulatedServers, World};
 
 use super::clients::{ClientMaker, SimulatedSpawner};
@@ -79,14 +79,11 @@ pub fn ground<M: ServerModel>(
     let mut links = Links::new();
     let mut routes = Vec::new();
     for client in 0..config.clients {
-        let mut of_client = Vec::new();
-        for server in 0..config.nodes {
-            let name = format!("c{client}->n{}", server + 1);
-            let link = SimulatedLink::new(world, &name, client, LinkLatency::default());
-            of_client.push(link);
+        let of_client = SimulatedLink::of_client(world, client, config.nodes as usize);
+        for (server, link) in (0..).zip(of_client.iter().copied()) {
             let redirected = model.clone();
             let redirect: Redirect = Arc::new(move |to| redirected.redirect(server as usize, server_at(to)));
-            let tap = LinkTap::new(&exchange, client, name);
+            let tap = LinkTap::new(&exchange, client, link.name());
             let link = FaultableLink::tapped(world, link, tap, redirect);
             links.insert((client, server), link.into());
         }

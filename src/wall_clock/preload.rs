@@ -6,10 +6,14 @@
 
 #![no_std]
 
-use core::arch::asm;
+mod kernel;
+mod variable;
+
 use core::panic::PanicInfo;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, Ordering::Relaxed};
+
+use kernel::system;
 
 /// What harness writes and reads: see `WallClock`.
 #[repr(C)]
@@ -37,7 +41,7 @@ const REALTIME_ALARM: i32 = 8;
 const TAI: i32 = 11;
 const SECOND: i64 = 1_000_000_000;
 const PAGE_SIZE: usize = 4096;
-const VARIABLE: &[u8] = b"HARNESS_WALL_CLOCK=";
+const VARIABLE: &[u8] = b"HARNESS_WALL_CLOCK";
 /// Longest path of a page.
 const PATH: usize = 4096;
 
@@ -69,26 +73,6 @@ mod call {
     pub const OPENAT: usize = 56;
 }
 
-#[cfg(target_arch = "x86_64")]
-fn system(number: usize, a: [usize; 6]) -> isize {
-    let answer: isize;
-    unsafe {
-        asm!("syscall", inlateout("rax") number as isize => answer, in("rdi") a[0], in("rsi") a[1], in("rdx") a[2],
-            in("r10") a[3], in("r8") a[4], in("r9") a[5], lateout("rcx") _, lateout("r11") _, options(nostack));
-    }
-    answer
-}
-
-#[cfg(target_arch = "aarch64")]
-fn system(number: usize, a: [usize; 6]) -> isize {
-    let answer: isize;
-    unsafe {
-        asm!("svc 0", in("x8") number, inlateout("x0") a[0] => answer, in("x1") a[1], in("x2") a[2], in("x3") a[3],
-            in("x4") a[4], in("x5") a[5], options(nostack));
-    }
-    answer
-}
-
 /// Runs when the library is loaded. Without the variable, or without its page, the time stays what it is.
 extern "C" fn find_page() {
     let mut path = [0u8; PATH];
@@ -102,8 +86,8 @@ extern "C" fn find_page() {
         return;
     }
     let protection = 1 | 2;
-    let page = system(call::MMAP, [0, PAGE_SIZE, protection, SHARED, file as usize, 0]);
-    system(call::CLOSE, [file as usize, 0, 0, 0, 0, 0]);
+    let page = system(call::MMAP, [0, PAGE_SIZE, protection, SHARED, file as usize]);
+    system(call::CLOSE, [file as usize]);
     if page > 0 {
         PAGE.store(page as *mut Page, Relaxed);
     }
@@ -112,48 +96,24 @@ extern "C" fn find_page() {
 fn open(path: &[u8], flags: usize) -> isize {
     const HERE: isize = -100;
     const CLOSE_ON_EXEC: usize = 0o2_000_000;
-    system(call::OPENAT, [HERE as usize, path.as_ptr() as usize, flags | CLOSE_ON_EXEC, 0, 0, 0])
+    system(call::OPENAT, [HERE as usize, path.as_ptr() as usize, flags | CLOSE_ON_EXEC])
 }
 
-/// Finds the variable in the environment that this process was started with: `path` becomes its value, ended by a zero.
+/// `path` becomes the value of the variable, ended by a zero.
 fn page_path(path: &mut [u8; PATH]) -> bool {
     let file = open(b"/proc/self/environ\0", 0);
     if file < 0 {
         return false;
     }
-    let mut buffer = [0u8; 1024];
-    // how much of the variable's name matched; `None`: this is another variable
-    let (mut matched, mut length) = (Some(0), 0);
-    let mut found = false;
-    while !found {
-        let read = system(call::READ, [file as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0]);
-        if read <= 0 {
-            break;
-        }
-        for &byte in buffer.iter().take(read as usize) {
-            match matched {
-                Some(all) if all == VARIABLE.len() => {
-                    if byte == 0 {
-                        found = true;
-                        break;
-                    }
-                    if length + 1 < PATH {
-                        path[length] = byte;
-                        length += 1;
-                    }
-                }
-                _ if byte == 0 => matched = Some(0),
-                Some(some) if VARIABLE[some] == byte => matched = Some(some + 1),
-                _ => matched = None,
-            }
-        }
-    }
-    system(call::CLOSE, [file as usize, 0, 0, 0, 0, 0]);
-    found && length > 0
+    let found = variable::find(VARIABLE, path, |piece| {
+        system(call::READ, [file as usize, piece.as_mut_ptr() as usize, piece.len()])
+    });
+    system(call::CLOSE, [file as usize]);
+    found
 }
 
 fn kernel_time(clock: i32, time: &mut Timespec) -> isize {
-    system(call::CLOCK_GETTIME, [clock as usize, time as *mut Timespec as usize, 0, 0, 0, 0])
+    system(call::CLOCK_GETTIME, [clock as usize, time as *mut Timespec as usize])
 }
 
 /// Adds the offset to a reading of the wall clock, and counts it.

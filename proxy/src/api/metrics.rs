@@ -26,10 +26,7 @@ fn metric(name: &str, what: &str, traffic: &[Traffic], value: impl Fn(&Traffic) 
     let name = format!("toxiproxy_proxy_{name}_bytes_total");
     let mut text = format!("# HELP {name} Bytes that {what}, by proxy and direction.\n# TYPE {name} counter\n");
     for one in traffic {
-        let direction = match one.direction {
-            Direction::ToServer => "upstream",
-            Direction::ToClient => "downstream",
-        };
+        let direction = one.direction.name();
         let [listener, proxy, upstream] = [&one.listener, &one.proxy, &one.upstream].map(|label| escaped(label));
         let labels = format!(r#"direction="{direction}",listener="{listener}",proxy="{proxy}",upstream="{upstream}""#);
         writeln!(text, "{name}{{{labels}}} {}", value(one)).expect("a string takes all");

@@ -20,7 +20,7 @@ use crate::byte_meter::MeterSide;
 use crate::direction::Direction;
 use crate::link::{Link, LinkControl, Route};
 use crate::link_state::{EndMode, Upstream};
-use crate::toxic::{InvalidToxic, Toxic, ToxicKind, ToxicStream};
+use crate::toxic::{InvalidToxic, Toxic, ToxicKind};
 
 /// A proxy as Toxiproxy shows it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -38,6 +38,17 @@ struct ProxyRequest {
     listen: Option<String>,
     upstream: Option<String>,
     enabled: Option<bool>,
+}
+
+impl ProxyRequest {
+    /// The first field that a new proxy has to have, and that is not there.
+    fn missing(&self) -> Option<&'static str> {
+        let fields = [("name", &self.name), ("upstream", &self.upstream)];
+        let missing = fields
+            .iter()
+            .find(|(_, given)| given.as_deref().is_none_or(str::is_empty));
+        missing.map(|(field, _)| *field)
+    }
 }
 
 #[derive(Deserialize)]
@@ -109,7 +120,7 @@ impl ProxyTable {
     pub async fn traffic(&self) -> Vec<Traffic> {
         let entries = self.entries.lock().await;
         let both = entries.iter().flat_map(|(name, entry)| {
-            [Direction::ToServer, Direction::ToClient].map(|direction| {
+            Direction::BOTH.map(|direction| {
                 let (received, sent) = entry.link.counters().carried(direction);
                 Traffic {
                     proxy: name.clone(),
@@ -130,29 +141,19 @@ impl ProxyTable {
 
     pub async fn create(&self, body: &[u8]) -> Result<ProxyView, ApiError> {
         let wanted: ProxyRequest = parse(body)?;
-        let (name, upstream) = (wanted.name.unwrap_or_default(), wanted.upstream.unwrap_or_default());
-        for (field, given) in [("name", &name), ("upstream", &upstream)] {
-            if given.is_empty() {
-                return Err(ApiError::missing(field));
-            }
+        if let Some(field) = wanted.missing() {
+            return Err(ApiError::missing(field));
         }
         let mut entries = self.changing().await?;
-        if entries.contains_key(&name) {
+        if wanted.name.as_ref().is_some_and(|name| entries.contains_key(name)) {
             return Err(ApiError::new(409, "proxy already exists"));
         }
-        let enabled = wanted.enabled.unwrap_or(true);
-        self.make(&mut entries, name, wanted.listen.unwrap_or_default(), upstream, enabled)
-            .await
+        self.make(&mut entries, wanted).await
     }
 
-    async fn make(
-        &self,
-        entries: &mut MutexGuard<'_, ProxyEntries>,
-        name: String,
-        listen: String,
-        upstream: String,
-        enabled: bool,
-    ) -> Result<ProxyView, ApiError> {
+    async fn make(&self, entries: &mut ProxyEntries, wanted: ProxyRequest) -> Result<ProxyView, ApiError> {
+        let (name, listen) = (wanted.name.unwrap_or_default(), wanted.listen.unwrap_or_default());
+        let upstream = wanted.upstream.unwrap_or_default();
         let route = Route {
             listen: resolve(&listen).await?,
             upstream: upstream_of(&upstream),
@@ -170,7 +171,7 @@ impl ProxyTable {
             upstream,
             of_run: false,
         };
-        if enabled {
+        if wanted.enabled.unwrap_or(true) {
             entry.turn_on()?;
         }
         let shown = entry.show();
@@ -190,34 +191,29 @@ impl ProxyTable {
     async fn populate_all(&self, body: &[u8], made: &mut Vec<ProxyView>) -> Result<(), ApiError> {
         let wanted: Vec<ProxyRequest> = parse(body)?;
         for (number, proxy) in wanted.iter().enumerate() {
-            for (field, given) in [("name", &proxy.name), ("upstream", &proxy.upstream)] {
-                if given.as_deref().unwrap_or_default().is_empty() {
-                    return Err(ApiError::missing(format!("{field} at proxy {}", number + 1)));
-                }
+            if let Some(field) = proxy.missing() {
+                return Err(ApiError::missing(format!("{field} at proxy {}", number + 1)));
             }
         }
         let mut entries = self.changing().await?;
         for proxy in wanted {
-            let name = proxy.name.unwrap_or_default();
-            let (listen, upstream) = (proxy.listen.unwrap_or_default(), proxy.upstream.unwrap_or_default());
-            if let Some(entry) = entries.get(&name) {
-                let listens = resolve(&listen).await?;
-                if entry.link.listen() == listens && entry.upstream == upstream {
+            if let Some(entry) = proxy.name.as_ref().and_then(|name| entries.get(name)) {
+                let listens = resolve(proxy.listen.as_deref().unwrap_or_default()).await?;
+                if entry.link.listen() == listens && Some(&entry.upstream) == proxy.upstream.as_ref() {
                     made.push(entry.show());
                     continue;
                 }
                 entry.must_not_be_of_a_run()?;
                 entry.link.stop_accepting().await;
             }
-            let enabled = proxy.enabled.unwrap_or(true);
-            made.push(self.make(&mut entries, name, listen, upstream, enabled).await?);
+            made.push(self.make(&mut entries, proxy).await?);
         }
         Ok(())
     }
 
     pub async fn update(&self, name: &str, body: &[u8]) -> Result<ProxyView, ApiError> {
         let mut entries = self.changing().await?;
-        let entry = find_mut(&mut entries, name)?;
+        let entry = entries.get_mut(name).ok_or_else(no_proxy)?;
         let wanted: ProxyRequest = parse(body)?;
         let listen = wanted.listen.unwrap_or_else(|| entry.listen.clone());
         let upstream = wanted.upstream.unwrap_or_else(|| entry.upstream.clone());
@@ -384,10 +380,6 @@ fn find<'a>(entries: &'a ProxyEntries, name: &str) -> Result<&'a ProxyEntry, Api
     entries.get(name).ok_or_else(no_proxy)
 }
 
-fn find_mut<'a>(entries: &'a mut ProxyEntries, name: &str) -> Result<&'a mut ProxyEntry, ApiError> {
-    entries.get_mut(name).ok_or_else(no_proxy)
-}
-
 fn no_proxy() -> ApiError {
     ApiError::new(404, "proxy not found")
 }
@@ -404,7 +396,7 @@ fn unfit(unfit: InvalidToxic) -> ApiError {
 }
 
 fn toxic_of(wanted: ToxicRequest, there: &[Toxic]) -> Result<Toxic, ApiError> {
-    let stream = ToxicStream::named(&wanted.stream.as_deref().unwrap_or("downstream").to_lowercase());
+    let stream = Direction::named(&wanted.stream.as_deref().unwrap_or("downstream").to_lowercase());
     let stream =
         stream.ok_or_else(|| ApiError::new(400, "stream was invalid, can be either upstream or downstream"))?;
     let kind = wanted.r#type.unwrap_or_default();

@@ -30,7 +30,7 @@ impl ApiResponse {
         Self::new(status, body, "application/json")
     }
 
-    fn nothing() -> Self {
+    fn nothing((): ()) -> Self {
         Self {
             content: None,
             ..Self::text(204, "")
@@ -69,19 +69,13 @@ async fn granted(proxies: &ProxyTable, method: &str, path: &[&str], body: &[u8])
     Ok(match (path, method) {
         (["version"], "GET") => ApiResponse::json(200, &serde_json::json!({ "version": VERSION })),
         (["metrics"], "GET") => ApiResponse::metrics(metrics::text(&proxies.traffic().await)),
-        (["reset"], "POST") => {
-            proxies.reset().await?;
-            ApiResponse::nothing()
-        }
+        (["reset"], "POST") => proxies.reset().await.map(ApiResponse::nothing)?,
         (["proxies"], "GET") => ApiResponse::json(200, &proxies.all().await),
         (["proxies"], "POST") => ApiResponse::json(201, &proxies.create(body).await?),
         (["populate"], "POST") => return Ok(populate(proxies, body).await),
         (["proxies", proxy], "GET") => ApiResponse::json(200, &proxies.one(proxy).await?),
         (["proxies", proxy], "POST" | "PATCH") => ApiResponse::json(200, &proxies.update(proxy, body).await?),
-        (["proxies", proxy], "DELETE") => {
-            proxies.delete(proxy).await?;
-            ApiResponse::nothing()
-        }
+        (["proxies", proxy], "DELETE") => proxies.delete(proxy).await.map(ApiResponse::nothing)?,
         (["proxies", proxy, "toxics"], "GET") => ApiResponse::json(200, &proxies.one(proxy).await?.toxics),
         // 200, where one would expect 201: that is how Toxiproxy has it
         (["proxies", proxy, "toxics"], "POST") => ApiResponse::json(200, &proxies.add_toxic(proxy, body).await?),
@@ -90,8 +84,7 @@ async fn granted(proxies: &ProxyTable, method: &str, path: &[&str], body: &[u8])
             ApiResponse::json(200, &proxies.update_toxic(proxy, toxic, body).await?)
         }
         (["proxies", proxy, "toxics", toxic], "DELETE") => {
-            proxies.delete_toxic(proxy, toxic).await?;
-            ApiResponse::nothing()
+            proxies.delete_toxic(proxy, toxic).await.map(ApiResponse::nothing)?
         }
         (["version" | "metrics" | "reset" | "proxies" | "populate"] | ["proxies", _] | ["proxies", _, "toxics"], _)
         | (["proxies", _, "toxics", _], _) => ApiResponse::text(405, ""),

@@ -111,9 +111,13 @@ fn message(stream: u32, end: bool, body: &[u8]) -> Vec<u8> {
     frame(0, u8::from(end), stream, &[&[0][..], &head, body].concat())
 }
 
+/// A field of a protobuf message that has a length.
+fn field(number: u8, body: &[u8]) -> Vec<u8> {
+    [&[number << 3 | 2, body.len() as u8][..], body].concat()
+}
+
 /// A watch's message: a header, then an event about a key.
 fn event(key: &str) -> Vec<u8> {
-    let field = |number: u8, body: &[u8]| [&[number << 3 | 2, body.len() as u8][..], body].concat();
     let pair = field(2, &field(1, key.as_bytes()));
     [
         field(1, &[8, 1]),
@@ -147,7 +151,6 @@ fn etcd() -> Vec<Said> {
 
 /// The message of an observed election: a header, then the leader's key-value pair.
 fn leader(key: &str) -> Vec<u8> {
-    let field = |number: u8, body: &[u8]| [&[number << 3 | 2, body.len() as u8][..], body].concat();
     [field(1, &[8, 1]), field(2, &field(1, key.as_bytes()))].concat()
 }
 
@@ -369,21 +372,12 @@ fn what_is_not_the_protocol_is_a_lost_place_and_says_so() {
 fn tls_is_named_whatever_is_spoken_in_it() {
     // a record of version 3.1 with the first bytes of a ClientHello
     let hello = client([TLS_HANDSHAKE, 3, 1, 0, 200, 1, 0, 0, 196]);
-    for protocol in [
-        Protocol::Zk,
-        Protocol::Resp,
-        Protocol::Grpc,
-        Protocol::Postgres,
-        Protocol::Mysql,
-        Protocol::Nats,
-    ] {
+    for (protocol, conversation) in CONVERSATIONS {
         let pieces = in_pieces(std::slice::from_ref(&hello), &[1]);
         for said in [&[hello.clone()][..], &pieces] {
             assert_eq!(listen(protocol, said).1, Some(TLS), "{protocol:?}");
         }
-    }
-    // a length of ZooKeeper, an inline command and a preface begin otherwise
-    for (protocol, conversation) in CONVERSATIONS {
+        // a length of ZooKeeper, an inline command and a preface begin otherwise
         assert_eq!(listen(protocol, &conversation()).1, None);
     }
 }

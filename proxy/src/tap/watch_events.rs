@@ -129,41 +129,32 @@ impl WatchEvents {
     }
 }
 
-/// The first field of that number with a length, in a message that may be cut short.
-fn field(mut message: &[u8], wanted: u64) -> Option<&[u8]> {
-    while !message.is_empty() {
-        let tag = varint(&mut message)?;
-        match tag & 7 {
-            0 => {
-                varint(&mut message)?;
-            }
+/// The fields of a message that may be cut short, as far as they can be read: the number of each, its value or its length, and the bytes of
+/// that length that are there.
+fn fields(mut message: &[u8]) -> impl Iterator<Item = (u64, u64, Option<&[u8]>)> {
+    std::iter::from_fn(move || {
+        let (tag, value) = (varint(&mut message)?, varint(&mut message)?);
+        let bytes = match tag & 7 {
+            0 => None,
             2 => {
-                let length = usize::try_from(varint(&mut message)?).ok()?.min(message.len());
-                let (value, rest) = message.split_at(length);
-                if tag >> 3 == wanted {
-                    return Some(value);
-                }
+                let (bytes, rest) = message.split_at(usize::try_from(value).ok()?.min(message.len()));
                 message = rest;
+                Some(bytes)
             }
             _ => return None,
-        }
-    }
-    None
+        };
+        Some((tag >> 3, value, bytes))
+    })
 }
 
-/// The first field of that number that is a number itself, in a message that may be cut short.
-pub(super) fn number_in(mut message: &[u8], wanted: u64) -> Option<u64> {
-    while !message.is_empty() {
-        let tag = varint(&mut message)?;
-        let value = varint(&mut message)?;
-        match tag & 7 {
-            0 if tag >> 3 == wanted => return Some(value),
-            0 => {}
-            2 => message = message.get(usize::try_from(value).ok()?..)?,
-            _ => return None,
-        }
-    }
-    None
+/// The first field of that number with a length.
+fn field(message: &[u8], wanted: u64) -> Option<&[u8]> {
+    fields(message).find_map(|(number, _, bytes)| bytes.filter(|_| number == wanted))
+}
+
+/// The first field of that number that is a number itself.
+pub(super) fn number_in(message: &[u8], wanted: u64) -> Option<u64> {
+    fields(message).find_map(|(number, value, bytes)| (number == wanted && bytes.is_none()).then_some(value))
 }
 
 fn varint(message: &mut &[u8]) -> Option<u64> {

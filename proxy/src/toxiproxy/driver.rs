@@ -63,15 +63,14 @@ impl ToxiproxyDriver {
         })
     }
 
-    fn tools(&mut self) -> Result<&(Client, ToxiproxyHttp), String> {
-        if self.tools.is_none() {
-            self.tools = Some((Client::new(self.address), ToxiproxyHttp::new(self.address)));
-        }
-        Ok(self.tools.as_ref().expect("made just now"))
+    fn tools(&mut self) -> &(Client, ToxiproxyHttp) {
+        let address = self.address;
+        self.tools
+            .get_or_insert_with(|| (Client::new(address), ToxiproxyHttp::new(address)))
     }
 
     pub fn version(&mut self) -> Result<String, String> {
-        let (client, http) = self.tools()?;
+        let (client, http) = self.tools();
         // asked twice: the crate tells no answer from an error page
         let answer = http.get(&["version"])?;
         let text = client.version()?;
@@ -90,7 +89,7 @@ impl ToxiproxyDriver {
                 upstream.to_string(),
             )
         };
-        let (client, http) = self.tools()?;
+        let (client, http) = self.tools();
         let made = match client.populate(wanted.iter().map(pack).collect()) {
             Ok(made) => made,
             Err(why) => {
@@ -130,13 +129,13 @@ impl ToxiproxyDriver {
         if !taken && by_crate(self.proxy(name)?, &toxic) {
             return Ok(());
         }
-        let (_, http) = self.tools()?;
+        let (_, http) = self.tools();
         http.post(&["proxies", name, "toxics"], &toxic).map(drop)
     }
 
     fn proxy(&mut self, name: &str) -> Result<&Proxy, String> {
         if !self.proxies.contains_key(name) {
-            let found = self.tools()?.0.find_proxy(name)?;
+            let found = self.tools().0.find_proxy(name)?;
             self.proxies.insert(name.to_owned(), found);
         }
         Ok(&self.proxies[name])
@@ -147,7 +146,7 @@ impl ToxiproxyDriver {
         for name in proxies {
             let there = self.toxics.get(name).cloned().unwrap_or_default();
             for (_, toxic) in there.into_iter().filter(|(of, _)| *of == layer) {
-                self.tools()?.1.delete(&["proxies", name, "toxics", &toxic.name])?;
+                self.tools().1.delete(&["proxies", name, "toxics", &toxic.name])?;
                 gone.push((name, toxic));
             }
             if let Some(there) = self.toxics.get_mut(name) {
@@ -182,12 +181,12 @@ impl ToxiproxyDriver {
     }
 
     pub fn delete(&mut self, names: &[String]) -> Result<(), String> {
-        let (_, http) = self.tools()?;
+        let (_, http) = self.tools();
         names.iter().try_for_each(|name| http.delete(&["proxies", name]))
     }
 
     fn read_back(&mut self) -> Result<Value, String> {
-        self.tools()?.1.get(&["proxies"])
+        self.tools().1.get(&["proxies"])
     }
 
     /// Whether a proxy has all the toxics that it should have, and is on; toxics of others are theirs.

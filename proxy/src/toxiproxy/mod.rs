@@ -10,6 +10,7 @@ mod http;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::oneshot;
@@ -86,38 +87,34 @@ impl Toxiproxy {
             ip if ip.is_loopback() => ip,
             _ => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         };
-        let opened = self.ask(move |driver| driver.open(&proxies, listen));
-        let ports = within(REMOTE, opened)
-            .await
-            .map_err(|why| format!("{}: {why}", self.name()))?;
-        Ok(ports
-            .into_iter()
-            .map(|port| SocketAddr::new(self.address.ip(), port))
-            .collect())
+        let opened = self.told(REMOTE, move |driver| driver.open(&proxies, listen));
+        let at = |port| SocketAddr::new(self.address.ip(), port);
+        Ok(opened.await?.into_iter().map(at).collect())
     }
 
     /// The names of all proxies there, whichever client made them.
     pub async fn proxies(&self) -> Result<Vec<String>, String> {
-        let listed = self.ask(ToxiproxyDriver::list);
-        within(REMOTE, listed)
-            .await
-            .map_err(|why| format!("{}: {why}", self.name()))
+        self.told(REMOTE, ToxiproxyDriver::list).await
     }
 
     /// Deletes proxies, such as those of a run that was killed. One that is not there is no error.
     pub async fn delete(&self, proxies: Vec<String>) -> Result<(), String> {
-        let deleted = self.ask(move |driver| driver.delete(&proxies));
-        within(REMOTE, deleted)
-            .await
-            .map_err(|why| format!("{}: {why}", self.name()))
+        self.told(REMOTE, move |driver| driver.delete(&proxies)).await
     }
 
     /// Deletes what was made there.
     pub async fn close(&self) -> Result<(), String> {
-        let closed = self.ask(ToxiproxyDriver::close);
-        within(REMOTE_GOODBYE, closed)
-            .await
-            .map_err(|why| format!("{}: {why}", self.name()))
+        self.told(REMOTE_GOODBYE, ToxiproxyDriver::close).await
+    }
+
+    /// Asks the driver and waits for its answer. The error says whose it is.
+    async fn told<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        act: impl FnOnce(&mut ToxiproxyDriver) -> Result<T, String> + Send + 'static,
+    ) -> Result<T, String> {
+        let told = within(patience, self.ask(act)).await;
+        told.map_err(|why| format!("{}: {why}", self.name()))
     }
 
     fn ask<T: Send + 'static>(

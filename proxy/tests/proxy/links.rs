@@ -10,7 +10,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::rig::{NOT_YET, Rig, SOON, arrives, counted, cut, is_silent, passes, until_end, until_reset};
+use super::rig::{
+    NOT_YET, Rig, SOON, accepted, arrives, counted, cut, is_silent, passes, soon, until_end, until_reset,
+};
 
 #[tokio::test]
 async fn without_a_fault_bytes_pass_both_ways_and_half_close_is_kept() {
@@ -58,9 +60,9 @@ async fn a_stalled_link_leaves_connects_unanswered_and_counts_them() {
     tokio::time::sleep(NOT_YET).await;
     assert!(!connecting.is_finished(), "the client's own kernel has no answer");
     drop(fault);
-    let connected = timeout(SOON, connecting).await.expect("the next attempt gets through");
-    connected.unwrap().unwrap();
-    timeout(SOON, rig.server.accept()).await.expect("healed").unwrap();
+    // the next attempt gets through
+    soon(connecting).await.unwrap().unwrap();
+    accepted(&rig.server).await;
 }
 
 /// The error of a connection whose kernel gives up what it has sent after a second.
@@ -68,8 +70,7 @@ async fn unacknowledged(stream: &mut TcpStream) -> io::Error {
     let second = Some(Duration::from_secs(1));
     socket2::SockRef::from(&*stream).set_tcp_user_timeout(second).unwrap();
     stream.write_all(b"lost").await.unwrap();
-    let read = timeout(SOON, stream.read(&mut [0])).await;
-    read.expect("the kernel gives up").expect_err("the connection is gone")
+    soon(stream.read(&mut [0])).await.expect_err("the connection is gone")
 }
 
 #[tokio::test]
@@ -93,8 +94,7 @@ async fn keepalive_notices_a_blackhole() {
         .with_retries(2);
     socket2::SockRef::from(&client).set_tcp_keepalive(&keepalive).unwrap();
     let _fault = rig.fault(Behaviour::BLACKHOLE);
-    let read = timeout(SOON, client.read(&mut [0])).await;
-    let error = read.expect("the kernel gives up").expect_err("the connection is gone");
+    let error = soon(client.read(&mut [0])).await.expect_err("the connection is gone");
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
 }
 
@@ -268,7 +268,7 @@ async fn a_cut_by_bytes_ends_the_connection_once_its_budget_passed() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(SOON, writing).await.expect("the budget ends");
+    soon(writing).await;
     until_reset(&mut server).await;
     assert_eq!(rig.link.counts().resets, 1);
 }

@@ -13,9 +13,8 @@ use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
 
-use super::rig::{Rig, SOON, arrives, counted, is_silent, passes, until_end, until_reset};
+use super::rig::{Rig, arrives, counted, is_silent, passes, soon, until_end, until_reset};
 
 /// Longer than any test takes.
 const NEVER: Duration = Duration::from_secs(3600);
@@ -229,10 +228,7 @@ async fn a_message_that_its_number_names_is_no_other_one_where_its_reply_never_c
     let (mut client, mut server) = rig.connect().await;
     passes(&mut client, &mut server, SET).await;
     drop(server);
-    let ended = timeout(SOON, client.read(&mut [0]))
-        .await
-        .expect("it ends with its server");
-    assert_eq!(ended.unwrap(), 0);
+    assert_eq!(soon(client.read(&mut [0])).await.unwrap(), 0, "it ends with its server");
     let (mut client, mut server) = rig.connect().await;
     passes(&mut client, &mut server, GET).await;
     passes(&mut server, &mut client, b"$1\r\nv\r\n").await;
@@ -270,7 +266,7 @@ async fn a_client_that_lost_a_message_is_refused_as_the_rule_says() {
     until_reset(&mut client).await;
     // the reset comes after the connection was made, or in its place
     let refused = match TcpStream::connect(rig.rig.link.listen()).await {
-        Ok(mut again) => timeout(SOON, again.read(&mut [0])).await.expect("it ends").map(|_| ()),
+        Ok(mut again) => soon(again.read(&mut [0])).await.map(|_| ()),
         Err(error) => Err(error),
     };
     assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
@@ -378,7 +374,7 @@ async fn conversation(fate: MessageAction, occurrence: u32, pieces: Vec<usize>) 
         (Some([got, rest].concat()), whole)
     };
     let both = async { tokio::join!(talk(client, asked.clone(), pieces.clone()), server) };
-    let ((to_client, client_whole), (to_server, server_whole)) = timeout(SOON, both).await.expect("it ends");
+    let ((to_client, client_whole), (to_server, server_whole)) = soon(both).await;
     assert!(answers.starts_with(&to_client));
     assert!(to_server.is_none_or(|to_server| asked.starts_with(&to_server) && (!server_whole || to_server == asked)));
     assert!(!client_whole || to_client == answers);

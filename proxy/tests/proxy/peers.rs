@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::rig::{NOT_YET, SOON, counted, is_silent, passes, rest, until_end};
+use super::rig::{NOT_YET, accepted, counted, is_silent, passes, rest, soon, until_end};
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -66,7 +66,7 @@ impl PeerRig {
     /// Both ends of a connection from `n1` to `n2`.
     async fn connect(&self) -> (TcpStream, TcpStream) {
         let mut from = self.ask("n2.run", self.port()).await;
-        let (to, _) = timeout(SOON, self.peer.accept()).await.expect("it dials").unwrap();
+        let to = accepted(&self.peer).await;
         assert_eq!(reply(&mut from).await, 0);
         (from, to)
     }
@@ -78,8 +78,7 @@ impl PeerRig {
 
 async fn reply(stream: &mut TcpStream) -> u8 {
     let mut reply = [0; 10];
-    let read = timeout(SOON, stream.read_exact(&mut reply)).await;
-    read.expect("an answer").unwrap();
+    soon(stream.read_exact(&mut reply)).await.unwrap();
     assert_eq!(reply[0], 5);
     reply[1]
 }
@@ -106,7 +105,7 @@ async fn a_connect_that_is_held_back_has_no_answer_until_the_heal() {
     is_silent(&mut from).await;
     assert!(timeout(NOT_YET, rig.peer.accept()).await.is_err(), "it was not dialled");
     drop(hold);
-    timeout(SOON, rig.peer.accept()).await.expect("healed").unwrap();
+    accepted(&rig.peer).await;
     assert_eq!(reply(&mut from).await, 0);
 }
 
@@ -122,10 +121,7 @@ async fn a_held_connect_that_was_given_up_is_not_dialled_at_the_heal() {
     // the close of the first one came long before the second one's connect; give the proxy its turn to see it
     tokio::time::sleep(NOT_YET).await;
     drop(hold);
-    timeout(SOON, rig.peer.accept())
-        .await
-        .expect("the one that stayed")
-        .unwrap();
+    accepted(&rig.peer).await;
     assert_eq!(reply(&mut stays).await, 0);
     assert_eq!(rig.link.counts().connections, 1);
 }
@@ -164,7 +160,7 @@ async fn a_peer_that_came_back_elsewhere_is_found_there() {
     let listener = TcpListener::bind(SocketAddr::new(elsewhere, rig.port())).await.unwrap();
     rig.directory.found(1, elsewhere);
     let mut from = rig.ask("n2.run", rig.port()).await;
-    timeout(SOON, listener.accept()).await.expect("it dials there").unwrap();
+    accepted(&listener).await;
     assert_eq!(reply(&mut from).await, 0);
 }
 

@@ -15,6 +15,11 @@ pub const SOON: Duration = Duration::from_secs(30);
 /// Long enough that a byte which is not held back would have arrived.
 pub const NOT_YET: Duration = Duration::from_millis(100);
 
+/// What should happen, once it has.
+pub async fn soon<T>(what: impl Future<Output = T>) -> T {
+    timeout(SOON, what).await.expect("it happens soon")
+}
+
 pub fn anywhere() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
@@ -61,14 +66,17 @@ impl Rig {
 
 pub async fn connect(link: &Link, server: &TcpListener) -> (TcpStream, TcpStream) {
     let client = TcpStream::connect(link.listen()).await.unwrap();
-    let accepted = timeout(SOON, server.accept()).await;
-    (client, accepted.expect("the link dials the server").unwrap().0)
+    (client, accepted(server).await)
+}
+
+/// The server's end of a connection that a link dials.
+pub async fn accepted(server: &TcpListener) -> TcpStream {
+    soon(server.accept()).await.unwrap().0
 }
 
 pub async fn arrives(stream: &mut TcpStream, expected: &[u8]) {
     let mut got = vec![0; expected.len()];
-    let read = timeout(SOON, stream.read_exact(&mut got)).await;
-    read.expect("bytes arrive").unwrap();
+    soon(stream.read_exact(&mut got)).await.unwrap();
     assert_eq!(String::from_utf8_lossy(&got), String::from_utf8_lossy(expected));
 }
 
@@ -87,7 +95,7 @@ pub async fn is_silent(stream: &mut TcpStream) {
 /// Everything until the end, and how it ended.
 pub async fn rest(stream: &mut TcpStream) -> (Vec<u8>, io::Result<()>) {
     let mut got = Vec::new();
-    let ended = timeout(SOON, stream.read_to_end(&mut got)).await.expect("it ends");
+    let ended = soon(stream.read_to_end(&mut got)).await;
     (got, ended.map(drop))
 }
 

@@ -11,9 +11,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
 
-use super::rig::{Rig, SOON, anywhere, arrives, http, is_silent, passes, rest, until_end, until_reset};
+use super::rig::{Rig, accepted, anywhere, arrives, http, is_silent, passes, rest, soon, until_end, until_reset};
 
 /// A link under the API.
 struct ApiRig {
@@ -141,9 +140,7 @@ async fn metrics_count_what_arrived_and_what_was_sent_on_by_direction() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(SOON, counted)
-        .await
-        .expect("the counters become what they should be");
+    soon(counted).await;
 }
 
 #[tokio::test]
@@ -229,10 +226,7 @@ async fn a_slicer_cuts_and_loses_nothing() {
     let mut largest = 0;
     while got.len() < sent.len() {
         let mut slice = [0; 64];
-        let length = timeout(SOON, server.read(&mut slice))
-            .await
-            .expect("it arrives")
-            .unwrap();
+        let length = soon(server.read(&mut slice)).await.unwrap();
         largest = largest.max(length);
         got.extend_from_slice(&slice[..length]);
     }
@@ -362,7 +356,7 @@ async fn clients_of_the_api_make_proxies_lead_them_elsewhere_and_delete_them() {
     assert_eq!(status, 201, "{made}");
     let listen = made["proxies"][0]["listen"].as_str().unwrap().to_owned();
     let mut client = TcpStream::connect(&listen).await.unwrap();
-    let (mut server, _) = timeout(SOON, rig.rig.server.accept()).await.unwrap().unwrap();
+    let mut server = accepted(&rig.rig.server).await;
     passes(&mut client, &mut server, b"through").await;
     let same = json!([{ "name": "own", "listen": listen, "upstream": upstream, "enabled": false }]);
     let (_, left_alone) = rig.ask("POST", "/populate", &same).await;
@@ -377,7 +371,7 @@ async fn clients_of_the_api_make_proxies_lead_them_elsewhere_and_delete_them() {
         200
     );
     let _client = TcpStream::connect(&listen).await.unwrap();
-    timeout(SOON, elsewhere.accept()).await.expect("led elsewhere").unwrap();
+    accepted(&elsewhere).await;
     assert_eq!(rig.ask("DELETE", "/proxies/own", &Value::Null).await.0, 204);
     assert!(TcpStream::connect(&listen).await.is_err());
     let (status, taken) = rig
@@ -480,7 +474,7 @@ async fn both_ways(seed: u64, length: usize, toxics: Vec<Value>) {
             read(&mut server_reads),
         )
     };
-    let ((), (), (), down, up) = timeout(SOON, all).await.expect("it ends");
+    let ((), (), (), down, up) = soon(all).await;
     for got in [&down, &up] {
         assert!(
             sent.starts_with(got),
@@ -508,7 +502,7 @@ async fn an_upstream_is_looked_up_for_each_connection() {
     let (status, moved) = rig.ask("POST", "/proxies/later", &named).await;
     assert_eq!(status, 200);
     let mut client = TcpStream::connect(moved["listen"].as_str().unwrap()).await.unwrap();
-    let (mut server, _) = timeout(SOON, rig.rig.server.accept()).await.unwrap().unwrap();
+    let mut server = accepted(&rig.rig.server).await;
     passes(&mut client, &mut server, b"found").await;
 }
 
@@ -530,7 +524,7 @@ async fn a_proxy_that_is_deleted_ends_its_connections_as_a_peer_would() {
     let wanted = json!({ "name": "gone", "listen": "127.0.0.1:0", "upstream": upstream });
     let (_, made) = rig.ask("POST", "/proxies", &wanted).await;
     let mut client = TcpStream::connect(made["listen"].as_str().unwrap()).await.unwrap();
-    let (mut server, _) = timeout(SOON, rig.rig.server.accept()).await.unwrap().unwrap();
+    let mut server = accepted(&rig.rig.server).await;
     assert_eq!(rig.ask("DELETE", "/proxies/gone", &Value::Null).await.0, 204);
     for stream in [&mut client, &mut server] {
         assert_eq!(until_end(stream).await, b"");

@@ -8,20 +8,22 @@ use harness_proxy::api::{Api, ApiToken};
 use harness_proxy::{Behaviour, Cut, Flow, Link, LinkControl, LinkFault, Proxy, Slice, Toxiproxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
 
-use super::rig::{NOT_YET, SOON, anywhere, arrives, connect, counted, cut, http, is_silent, passes, rest};
+use super::rig::{
+    NOT_YET, Rig, accepted, anywhere, arrives, connect, counted, cut, http, is_silent, passes, rest, soon,
+};
 
-/// A link to a server, through a Toxiproxy that is the built-in proxy under its API, or through the built-in proxy itself.
+/// A link to a server, through a Toxiproxy that is the built-in proxy under its API.
 struct ToxiproxyRig {
     link: Arc<Link>,
     server: TcpListener,
-    toxiproxy: Option<(Arc<Toxiproxy>, Api)>,
-    _proxies: Vec<Proxy>,
+    toxiproxy: Arc<Toxiproxy>,
+    api: Api,
+    _proxies: [Proxy; 2],
 }
 
 impl ToxiproxyRig {
-    async fn remote() -> Self {
+    async fn new() -> Self {
         let server = TcpListener::bind(anywhere()).await.unwrap();
         let (far, near) = (Proxy::start().unwrap(), Proxy::start().unwrap());
         let api = Api::serve(&far, Vec::new(), (anywhere(), ApiToken::default()), 7, Box::new(|_| {})).unwrap();
@@ -31,26 +33,15 @@ impl ToxiproxyRig {
         Self {
             link: Arc::clone(&links[0]),
             server,
-            toxiproxy: Some((toxiproxy, api)),
-            _proxies: vec![far, near],
-        }
-    }
-
-    async fn built_in() -> Self {
-        let server = TcpListener::bind(anywhere()).await.unwrap();
-        let proxy = Proxy::start().unwrap();
-        let link = proxy.link("c0->n1".into(), server.local_addr().unwrap(), 7).unwrap();
-        Self {
-            link,
-            server,
-            toxiproxy: None,
-            _proxies: vec![proxy],
+            toxiproxy,
+            api,
+            _proxies: [far, near],
         }
     }
 
     /// A rig, and the two ends of a connection.
     async fn connected() -> (Self, TcpStream, TcpStream) {
-        let rig = Self::remote().await;
+        let rig = Self::new().await;
         let (client, server) = rig.connect().await;
         (rig, client, server)
     }
@@ -60,10 +51,14 @@ impl ToxiproxyRig {
     }
 
     async fn fault(&self, behaviour: Behaviour, reset_on_heal: bool) -> LinkFault {
-        let mut hold = LinkFault::apply(vec![Arc::clone(&self.link)], 1, behaviour, reset_on_heal);
-        hold.settle().await.unwrap();
-        hold
+        fault(&self.link, behaviour, reset_on_heal).await
     }
+}
+
+async fn fault(link: &Arc<Link>, behaviour: Behaviour, reset_on_heal: bool) -> LinkFault {
+    let mut hold = LinkFault::apply(vec![Arc::clone(link)], 1, behaviour, reset_on_heal);
+    hold.settle().await.unwrap();
+    hold
 }
 
 #[tokio::test]
@@ -190,13 +185,13 @@ async fn a_fault_that_is_dropped_heals() {
 /// The same script on both proxies leaves the same evidence.
 #[tokio::test]
 async fn both_proxies_count_alike() {
-    let evidence = |rig: ToxiproxyRig| async move {
-        let (mut client, mut server) = rig.connect().await;
-        let hold = rig.fault(Behaviour::STALL, false).await;
+    let evidence = async |link: &Arc<Link>, server: &TcpListener| {
+        let (mut client, mut server) = connect(link, server).await;
+        let hold = fault(link, Behaviour::STALL, false).await;
         client.write_all(&[1; 300]).await.unwrap();
         server.write_all(&[2; 40]).await.unwrap();
         // a Toxiproxy takes the connection, the built-in proxy does not; what it sends counts as nothing more
-        let listen = rig.link.listen();
+        let listen = link.listen();
         let impatient = tokio::spawn(async move {
             let mut stream = TcpStream::connect(listen).await.unwrap();
             stream.write_all(b"is anybody there").await.unwrap();
@@ -216,69 +211,55 @@ async fn both_proxies_count_alike() {
             counts.refused,
         )
     };
+    let (remote, built_in) = (ToxiproxyRig::new().await, Rig::new().await);
     assert_eq!(
-        evidence(ToxiproxyRig::remote().await).await,
-        evidence(ToxiproxyRig::built_in().await).await
+        evidence(&remote.link, &remote.server).await,
+        evidence(&built_in.link, &built_in.server).await
     );
 }
 
 #[tokio::test]
 async fn a_server_that_came_back_elsewhere_is_found() {
-    let rig = ToxiproxyRig::remote().await;
+    let rig = ToxiproxyRig::new().await;
     let elsewhere = TcpListener::bind(anywhere()).await.unwrap();
     rig.link.redirect(elsewhere.local_addr().unwrap().into());
     let _client = TcpStream::connect(rig.link.listen()).await.unwrap();
-    timeout(SOON, elsewhere.accept()).await.expect("led elsewhere").unwrap();
+    accepted(&elsewhere).await;
 }
 
 #[tokio::test]
 async fn what_was_made_there_is_gone_at_the_end() {
-    let rig = ToxiproxyRig::remote().await;
-    let (toxiproxy, api) = rig.toxiproxy.as_ref().unwrap();
-    let listed = async || http(api.address(), "GET /proxies", "", "").await.1;
+    let rig = ToxiproxyRig::new().await;
+    let listed = async || http(rig.api.address(), "GET /proxies", "", "").await.1;
     assert!(listed().await.contains("run-c0-n1"));
-    toxiproxy.close().await.unwrap();
+    rig.toxiproxy.close().await.unwrap();
     assert!(!listed().await.contains("run-c0-n1"));
 }
 
 #[tokio::test]
 async fn what_a_killed_run_left_there_can_be_found_and_deleted() {
-    let rig = ToxiproxyRig::remote().await;
-    let (toxiproxy, api) = rig.toxiproxy.as_ref().unwrap();
-    let other = Toxiproxy::connect(&api.address().to_string()).await.unwrap();
+    let rig = ToxiproxyRig::new().await;
+    let other = Toxiproxy::connect(&rig.api.address().to_string()).await.unwrap();
     assert_eq!(other.proxies().await.unwrap(), ["run-c0-n1"]);
     let names = vec!["run-c0-n1".to_owned(), "not-there".to_owned()];
     other.delete(names).await.unwrap();
-    assert!(toxiproxy.proxies().await.unwrap().is_empty());
+    assert!(rig.toxiproxy.proxies().await.unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn a_server_that_goes_away_is_an_error_though_the_crate_panics() {
-    let mut rig = ToxiproxyRig::remote().await;
-    let (_, api) = rig.toxiproxy.as_mut().unwrap();
-    let at = std::mem::replace(api, unserved()).address();
+    let rig = ToxiproxyRig::new().await;
+    let at = rig.api.address();
+    drop(rig.api);
     while TcpStream::connect(at).await.is_ok() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let mut hold = LinkFault::apply(vec![Arc::clone(&rig.link)], 1, Behaviour::STALL, true);
+    let mut hold = LinkFault::apply(vec![rig.link], 1, Behaviour::STALL, true);
     let why = hold.settle().await.unwrap_err();
     assert!(why.contains("toxiproxy at 127.0.0.1"), "{why}");
     assert!(why.contains("panicked"), "{why}");
     let why = hold.heal().await.unwrap_err();
     assert!(why.contains("toxiproxy at 127.0.0.1"), "and so is the heal: {why}");
-}
-
-/// The API of an unused proxy, in place of one that is dropped.
-fn unserved() -> Api {
-    let proxy = Proxy::start().unwrap();
-    Api::serve(
-        &proxy,
-        Vec::new(),
-        (anywhere(), ApiToken::default()),
-        0,
-        Box::new(|_| {}),
-    )
-    .unwrap()
 }
 
 #[tokio::test]
@@ -292,8 +273,8 @@ async fn an_address_without_a_server_is_an_error_that_says_where() {
 #[tokio::test]
 async fn a_server_that_hangs_is_an_error_and_not_a_wait() {
     let hanging = TcpListener::bind(anywhere()).await.unwrap();
-    let why = timeout(SOON, Toxiproxy::connect(&hanging.local_addr().unwrap().to_string())).await;
-    assert!(why.expect("it gives up").is_err());
+    let at = hanging.local_addr().unwrap().to_string();
+    assert!(soon(Toxiproxy::connect(&at)).await.is_err(), "it gives up");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use super::servers::{etcd, open_request};
 use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, plain, transcripts};
 use crate::World;
 use crate::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
-use crate::network::{LinkLatency, SimulatedLink};
+use crate::network::SimulatedLink;
 
 /// Long: calls must not time out on a busy machine.
 const LEASE: Duration = Duration::from_secs(60);
@@ -280,13 +280,8 @@ impl EtcdStand {
             EtcdStepKind::Watch => self.revision,
             _ => self.earlier,
         } + 1;
-        match session.watch(key, from).await {
-            Ok(watch) => {
-                self.watches.push(watch);
-                "watches".into()
-            }
-            Err(error) => plain::<()>(Err(error)),
-        }
+        let watching = session.watch(key, from).await;
+        plain(watching.map(|watch| self.watches.push(watch)))
     }
 
     /// What the watches heard.
@@ -348,9 +343,8 @@ impl EtcdStand {
 fn on_the_model(number: u64) -> Vec<String> {
     World::run(number, async |world: World| {
         let etcd = SimulatedEtcd::start(world, 1, EtcdVersion::V3_4);
-        let link = SimulatedLink::new(world, "c0->n1", 0, LinkLatency::default());
         let process = world.process("c0");
-        let store = EtcdRoutes::new(etcd, vec![link], process, LEASE);
+        let store = EtcdRoutes::new(etcd, SimulatedLink::of_client(world, 0, 1), process, LEASE);
         EtcdStand::run(process.host(), Rc::new(store), number).await
     })
 }

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Proxy;
-use harness_workloads::TokioHost;
 use harness_workloads::etcd::{EtcdConnect, EtcdServers, EtcdSession};
 
 use super::servers::{etcd, open_request};
@@ -14,7 +13,7 @@ use super::stage::{ModelStage, RealStage, Stage};
 use super::{TOLERANCE, TimedLines, TimedTranscript, assert_same_times, difference, plain};
 use crate::World;
 use crate::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
-use crate::network::{LinkLatency, SimulatedLink};
+use crate::network::SimulatedLink;
 use crate::servers::SimulatedServers;
 
 const LEASE: Duration = Duration::from_secs(2);
@@ -250,22 +249,19 @@ fn on_the_model(script: &[EtcdTimedStep]) -> TimedLines {
         let etcd = SimulatedEtcd::start(world, 1, EtcdVersion::V3_4);
         let stage = ModelStage::new(world, etcd.process(0));
         // the other client's, that no fault is put on
-        let aside = SimulatedLink::new(world, "c1->n1", 1, LinkLatency::default());
-        let routes = |link, lease| Rc::new(EtcdRoutes::new(etcd, vec![link], stage.client, lease));
-        perform(&stage, routes(stage.link, LEASE), routes(aside, LONG), script).await
+        let aside = SimulatedLink::of_client(world, 1, 1);
+        let routes = |links, lease| Rc::new(EtcdRoutes::new(etcd, links, stage.client, lease));
+        perform(&stage, routes(vec![stage.link], LEASE), routes(aside, LONG), script).await
     })
 }
 
 async fn on_a_real_server(proxy: &Proxy, script: &[EtcdTimedStep]) -> Option<TimedLines> {
-    let server = etcd().await?;
-    let link = proxy.link("c0->n1".into(), server.address, 1).unwrap();
+    let stage = RealStage::new(proxy, etcd().await?);
     let at = |server: SocketAddr, lease: Duration| {
         let open = open_request("etcd", &[server], lease);
         Rc::new(EtcdServers::new(&open, None).unwrap())
     };
-    let (under_test, other) = (at(link.listen(), LEASE), at(server.address, LONG));
-    let host = TokioHost::shared();
-    let stage = RealStage { server, link, host };
+    let (under_test, other) = (at(stage.link.listen(), LEASE), at(stage.server.address, LONG));
     Some(perform(&stage, under_test, other, script).await)
 }
 

@@ -10,7 +10,7 @@ use super::servers::{nats, open_request};
 use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, plain, transcripts};
 use crate::World;
 use crate::nats::{NatsRoutes, NatsVersion, SimulatedNats};
-use crate::network::{LinkLatency, SimulatedLink};
+use crate::network::SimulatedLink;
 
 /// Long: calls must not time out on a busy machine.
 const LEASE: Duration = Duration::from_secs(60);
@@ -181,9 +181,8 @@ impl NatsStand {
 fn on_the_model(number: u64) -> Vec<String> {
     World::run(number, async |world: World| {
         let nats = SimulatedNats::start(world, 1, NatsVersion::V2_10);
-        let link = SimulatedLink::new(world, "c0->n1", 0, LinkLatency::default());
         let process = world.process("c0");
-        let store = NatsRoutes::to(nats, vec![link], process, LEASE);
+        let store = NatsRoutes::to(nats, SimulatedLink::of_client(world, 0, 1), process, LEASE);
         NatsStand::run(process.host(), Rc::new(store), number).await
     })
 }

@@ -4,7 +4,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Proxy;
-use harness_workloads::TokioHost;
 use harness_workloads::nats::{NatsConnect, NatsServers, NatsSession};
 
 use super::servers::{nats, open_request};
@@ -111,13 +110,7 @@ impl NatsPlay<'_> {
             Read => plain(self.session.read(KEY).await.map(|read| read.is_some())),
             Create => self.put(0).await,
             Update => self.put(self.revision).await,
-            Connect => match self.store.connect().await {
-                Ok(new) => {
-                    self.session = new;
-                    "connected".into()
-                }
-                Err(error) => plain::<()>(Err(error)),
-            },
+            Connect => plain(self.store.connect().await.map(|new| self.session = new)),
             IsBroken => self.session.is_broken().to_string(),
             Begin => {
                 let session = self.session.clone();
@@ -162,12 +155,9 @@ fn on_the_model(script: &[NatsTimedStep]) -> TimedLines {
 }
 
 async fn on_a_real_server(proxy: &Proxy, script: &[NatsTimedStep]) -> Option<TimedLines> {
-    let server = nats().await?;
-    let link = proxy.link("c0->n1".into(), server.address, 1).unwrap();
-    let open = open_request("nats", &[link.listen()], LEASE);
-    let host = TokioHost::shared();
-    let store = Rc::new(NatsServers::new(&open, None, host.clone()));
-    let stage = RealStage { server, link, host };
+    let stage = RealStage::new(proxy, nats().await?);
+    let open = open_request("nats", &[stage.link.listen()], LEASE);
+    let store = Rc::new(NatsServers::new(&open, None, stage.host()));
     Some(perform(&stage, store, script).await)
 }
 

@@ -9,7 +9,7 @@ use harness_workloads::{RecipeHost, TokioHost, within};
 use super::servers::{open_request, redis, redis_says};
 use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, plain, transcripts};
 use crate::World;
-use crate::network::{LinkLatency, SimulatedLink};
+use crate::network::SimulatedLink;
 use crate::redis::{RedisRoutes, SimulatedRedis};
 
 /// Long: calls must not time out on a busy machine.
@@ -181,9 +181,9 @@ fn on_the_model(number: u64, compare: CompareBy) -> Vec<String> {
         let servers = SimulatedRedis::start(world, 2);
         servers.follow(1, 0);
         world.sleep(SETTLE).await;
-        let links = ["c0->n1", "c0->n2"].map(|name| SimulatedLink::new(world, name, 0, LinkLatency::default()));
+        let links = SimulatedLink::of_client(world, 0, 2);
         let process = world.process("c0");
-        let store = RedisRoutes::new(servers, links.to_vec(), process, LEASE, compare);
+        let store = RedisRoutes::new(servers, links, process, LEASE, compare);
         Stand::run(process.host(), Rc::new(store), number).await
     })
 }

@@ -4,7 +4,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Proxy;
-use harness_workloads::TokioHost;
 use harness_workloads::redis::{CompareBy, RedisConnect, RedisServers, RedisSession};
 
 use super::servers::{open_request, redis};
@@ -103,13 +102,7 @@ impl RedisPlay<'_> {
         let answer = match step {
             Get => plain(self.session.get(KEY).await),
             SetNx => plain(self.session.set_nx(KEY, "v", Some(LEASE)).await),
-            Connect => match self.store.connect(0).await {
-                Ok(new) => {
-                    self.session = new;
-                    "connected".into()
-                }
-                Err(error) => plain::<()>(Err(error)),
-            },
+            Connect => plain(self.store.connect(0).await.map(|new| self.session = new)),
             IsBroken => self.session.is_broken().to_string(),
             Begin => {
                 let session = self.session.clone();
@@ -153,12 +146,9 @@ fn on_the_model(script: &[TimedStep]) -> TimedLines {
 }
 
 async fn on_a_real_server(proxy: &Proxy, script: &[TimedStep]) -> Option<TimedLines> {
-    let server = redis("redis-server", None).await?;
-    let link = proxy.link("c0->n1".into(), server.address, 1).unwrap();
-    let open = open_request("redis", &[link.listen()], LEASE);
+    let stage = RealStage::new(proxy, redis("redis-server", None).await?);
+    let open = open_request("redis", &[stage.link.listen()], LEASE);
     let store = Rc::new(RedisServers::new(&open, None, CompareBy::Script).unwrap());
-    let host = TokioHost::shared();
-    let stage = RealStage { server, link, host };
     Some(perform(&stage, store, script).await)
 }
 

@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness_proxy::{Behaviour, Flow, Link, LinkControl};
-use harness_workloads::RecipeHost;
+use harness_proxy::{Behaviour, Flow, Link, LinkControl, Proxy};
+use harness_workloads::{RecipeHost, TokioHost};
 
 use super::servers::RealServer;
 use crate::network::{LinkLatency, SimulatedLink};
@@ -35,6 +35,16 @@ pub struct RealStage {
     pub server: RealServer,
     pub link: Arc<Link>,
     pub host: Rc<dyn RecipeHost>,
+}
+
+impl RealStage {
+    pub fn new(proxy: &Proxy, server: RealServer) -> Self {
+        RealStage {
+            link: proxy.link("c0->n1".into(), server.address, 1).unwrap(),
+            server,
+            host: TokioHost::shared(),
+        }
+    }
 }
 
 impl Stage for RealStage {

@@ -7,9 +7,9 @@ use harness_workloads::zk::{WatchEvent, ZkConnect, ZkServers, ZkSession, ZkWatch
 use harness_workloads::{RecipeHost, SessionError, TokioHost, within};
 
 use super::servers::{open_request, zookeeper};
-use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, transcripts};
+use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, plain, transcripts};
 use crate::World;
-use crate::network::{LinkLatency, SimulatedLink};
+use crate::network::SimulatedLink;
 use crate::zk::{SimulatedZk, ZkRoutes};
 
 /// Long: calls must not time out on a busy machine.
@@ -149,30 +149,25 @@ impl ZkStand {
             ZkStepKind::Create => self.node(session.create(&path).await),
             ZkStepKind::CreateBelow => self.node(session.create(&format!("{path}/below")).await),
             ZkStepKind::Children => names(session.children(&parent).await),
-            ZkStepKind::WatchChildren => match session.watch_children(&parent).await {
-                Ok((found, watch)) => {
-                    self.watches.push((step.client, Some(watch)));
-                    names(Ok(found))
-                }
-                Err(error) => names(Err(error)),
-            },
+            ZkStepKind::WatchChildren => {
+                let watched = session.watch_children(&parent).await;
+                names(watched.map(|found| self.watched(step.client, found)))
+            }
             ZkStepKind::Exists => self.node(session.exists(&path).await),
-            ZkStepKind::WatchExists => match session.watch_exists(&path).await {
-                Ok((found, watch)) => {
-                    self.watches.push((step.client, Some(watch)));
-                    self.node(Ok(found))
-                }
-                Err(error) => self.node(Err(error)),
-            },
-            ZkStepKind::Delete => kind_of(session.delete(&path).await),
-            ZkStepKind::DeleteParent => kind_of(session.delete(&parent).await),
-            ZkStepKind::Sync => kind_of(session.sync(&path).await),
+            ZkStepKind::WatchExists => {
+                let watched = session.watch_exists(&path).await;
+                let found = watched.map(|found| self.watched(step.client, found));
+                self.node(found)
+            }
+            ZkStepKind::Delete => plain(session.delete(&path).await),
+            ZkStepKind::DeleteParent => plain(session.delete(&parent).await),
+            ZkStepKind::Sync => plain(session.sync(&path).await),
             ZkStepKind::DeleteSequential => {
                 let place = step.node % self.sequential.len().max(1);
                 let Some(path) = self.sequential.get(place) else {
                     return "none".into();
                 };
-                kind_of(session.delete(path).await)
+                plain(session.delete(path).await)
             }
             ZkStepKind::Reopen => {
                 session.close().await;
@@ -190,6 +185,12 @@ impl ZkStand {
             }
             ZkStepKind::Look => self.look().await,
         }
+    }
+
+    /// Keeps the watch that came with what was found.
+    fn watched<T>(&mut self, client: usize, (found, watch): (T, ZkWatch)) -> T {
+        self.watches.push((client, Some(watch)));
+        found
     }
 
     /// Which watches have fired, and with what.
@@ -212,7 +213,7 @@ impl ZkStand {
     fn node(&mut self, answer: Result<Option<Znode>, SessionError>) -> String {
         let node = match answer {
             Ok(Some(node)) => node,
-            answer => return kind_of(answer.map(|_| "none")),
+            answer => return plain(answer.map(|_| "none")),
         };
         let owner = self.ids.iter().position(|id| *id == node.owner);
         let is_newest = node.czxid > self.newest;
@@ -221,12 +222,8 @@ impl ZkStand {
     }
 }
 
-fn kind_of<T: std::fmt::Debug>(answer: Result<T, SessionError>) -> String {
-    super::plain(answer)
-}
-
 fn names(answer: Result<Vec<String>, SessionError>) -> String {
-    kind_of(answer.map(|mut names| {
+    plain(answer.map(|mut names| {
         names.sort();
         names
     }))
@@ -235,9 +232,8 @@ fn names(answer: Result<Vec<String>, SessionError>) -> String {
 fn on_the_model(number: u64) -> Vec<String> {
     World::run(number, async |world: World| {
         let zk = SimulatedZk::start(world, 1, TICK);
-        let link = SimulatedLink::new(world, "c0->n1", 0, LinkLatency::default());
         let process = world.process("c0");
-        let store = ZkRoutes::new(zk, vec![link], process, LEASE);
+        let store = ZkRoutes::new(zk, SimulatedLink::of_client(world, 0, 1), process, LEASE);
         ZkStand::run(process.host(), Rc::new(store), number).await
     })
 }

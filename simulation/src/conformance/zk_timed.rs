@@ -6,14 +6,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Proxy;
-use harness_workloads::TokioHost;
 use harness_workloads::zk::{ConnectionState, WatchEvent, ZkConnect, ZkServers, ZkSession};
 
 use super::servers::{open_request, zookeeper};
 use super::stage::{ModelStage, RealStage, Stage};
 use super::{TimedLines, TimedTranscript, assert_same_times, difference, plain};
 use crate::World;
-use crate::network::{LinkLatency, SimulatedLink};
+use crate::network::SimulatedLink;
 use crate::servers::SimulatedServers;
 use crate::zk::{SimulatedZk, ZkRoutes};
 
@@ -132,23 +131,19 @@ fn on_the_model(script: &[ZkTimedStep]) -> TimedLines {
         let zk = SimulatedZk::start(world, 1, TICK);
         let stage = ModelStage::new(world, zk.process(0));
         // the other client's, that no fault is put on
-        let aside = SimulatedLink::new(world, "c1->n1", 1, LinkLatency::default());
-        let routes = |link| Rc::new(ZkRoutes::new(zk, vec![link], stage.client, LEASE));
-        let (under_test, other) = (routes(stage.link), routes(aside));
-        perform(&stage, under_test, other, script).await
+        let aside = SimulatedLink::of_client(world, 1, 1);
+        let routes = |links| Rc::new(ZkRoutes::new(zk, links, stage.client, LEASE));
+        perform(&stage, routes(vec![stage.link]), routes(aside), script).await
     })
 }
 
 async fn on_a_real_server(proxy: &Proxy, script: &[ZkTimedStep]) -> Option<TimedLines> {
-    let server = zookeeper(TICK).await?;
-    let link = proxy.link("c0->n1".into(), server.address, 1).unwrap();
-    let host = TokioHost::shared();
+    let stage = RealStage::new(proxy, zookeeper(TICK).await?);
     let at = |server: SocketAddr| {
         let open = open_request("zk", &[server], LEASE);
-        Rc::new(ZkServers::new(&open, None, host.clone()))
+        Rc::new(ZkServers::new(&open, None, stage.host()))
     };
-    let (under_test, other) = (at(link.listen()), at(server.address));
-    let stage = RealStage { server, link, host };
+    let (under_test, other) = (at(stage.link.listen()), at(stage.server.address));
     Some(perform(&stage, under_test, other, script).await)
 }
 

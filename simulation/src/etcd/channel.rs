@@ -184,16 +184,8 @@ impl ChannelSettings {
         let waker: Rc<RefCell<Option<Waker>>> = Rc::default();
         let (settings, result, wakes) = (self.clone(), made.clone(), waker.clone());
         let attempt = async move {
-            let ChannelSettings {
-                etcd,
-                member,
-                link,
-                host,
-                ping,
-                ..
-            } = settings;
-            let connected = link.connect(etcd.address_of(member)).await;
-            let line = connected.map(|socket| CallLine::begin(socket, host, ping));
+            let connected = settings.link.connect(settings.etcd.address_of(settings.member)).await;
+            let line = connected.map(|socket| CallLine::begin(socket, settings.host, settings.ping));
             *result.borrow_mut() = Some(line);
             wake_kept(&wakes);
         };

@@ -15,12 +15,13 @@ use std::time::Duration;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::lessor::LessorClock;
+use super::lessor::{LeaseRenewal, LessorClock};
 use super::member::Member;
-use super::request::StoredKey;
+use super::request::{EtcdMessage, EtcdRequest, StoreEvent};
 use super::store::StoreChange;
 use super::work::{MemberWork, ProposedChange, RequestId};
-use crate::network::{Port, arrives_behind, peer_latency};
+use crate::mutants::is_mutant;
+use crate::network::{Port, agreement, applied_at, arrives_behind, peer_latency};
 use crate::servers::SimulatedServers;
 use crate::world::{Kept, World};
 
@@ -38,15 +39,7 @@ pub enum EtcdVersion {
     V3_5,
 }
 
-/// What became of a key, when the first member applied it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EtcdChange {
-    /// Of a key that was deleted, what it was before; its `mod_revision` is the revision of this change.
-    pub key: StoredKey,
-    pub deleted: bool,
-}
-
-type EtcdChangeHook = Rc<dyn Fn(&EtcdChange)>;
+type EtcdChangeHook = Rc<dyn Fn(&StoreEvent)>;
 
 /// etcd members. The handle is a number, and `Send`.
 #[derive(Clone, Copy)]
@@ -107,7 +100,7 @@ impl SimulatedEtcd {
     }
 
     /// Calls `hook` with every change when the first member applies it, in place of an earlier hook.
-    pub fn on_change(self, hook: impl Fn(&EtcdChange) + 'static) {
+    pub fn on_change(self, hook: impl Fn(&StoreEvent) + 'static) {
         let before = self.0.get().hook.replace(Some(Rc::new(hook)));
         drop(before);
     }
@@ -131,7 +124,7 @@ impl SimulatedEtcd {
     }
 
     /// Where clients reach a member.
-    pub(super) fn address_of(self, member: usize) -> Port<super::request::EtcdRequest, super::request::EtcdMessage> {
+    pub(super) fn address_of(self, member: usize) -> Port<EtcdRequest, EtcdMessage> {
         self.0.get().members[member].port
     }
 
@@ -151,14 +144,6 @@ impl SimulatedEtcd {
     /// How long a message between two members takes.
     fn latency(self) -> u64 {
         peer_latency(&mut self.0.get().dice.borrow_mut())
-    }
-
-    /// How long a majority takes to agree with the leader.
-    fn agreement(self) -> u64 {
-        match self.count() {
-            1 => 0,
-            _ => self.latency() + self.latency(),
-        }
     }
 
     /// Gives a member something to do `after` nanoseconds.
@@ -196,7 +181,7 @@ impl SimulatedEtcd {
             MemberWork::ReadIndex(from, number) if leads => {
                 if etcd.leads.get() && etcd.has_majority() {
                     // a majority confirms first that it leads
-                    let confirmed = self.agreement();
+                    let confirmed = agreement(etcd.members.len(), &etcd.dice);
                     let way = if from == member { 0 } else { self.latency() };
                     self.give(
                         from,
@@ -214,7 +199,7 @@ impl SimulatedEtcd {
                 let found = if leads {
                     etcd.lessor.borrow_mut().renew(self.clock(), lease)
                 } else {
-                    super::lessor::LeaseRenewal::NotLeader
+                    LeaseRenewal::NotLeader
                 };
                 self.tell(member, from, MemberWork::Renewed(number, found));
             }
@@ -245,12 +230,10 @@ impl SimulatedEtcd {
             log.push(Rc::new(entry));
             log.len() - 1
         };
-        // a majority has to have it first
-        let agreed = self.agreement();
-        for (place, member) in etcd.members.iter().enumerate() {
-            let after = agreed + if place == leader { 0 } else { self.latency() };
-            let at = arrives_behind(&member.last_apply, self.clock() + after);
-            self.give(place, at - self.clock(), MemberWork::Apply(number));
+        let last = etcd.members.iter().map(|member| &member.last_apply);
+        let applied = applied_at((self.clock(), leader), last, &etcd.dice);
+        for (member, at) in etcd.members.iter().zip(applied) {
+            member.add_work(at, MemberWork::Apply(number));
         }
     }
 
@@ -299,7 +282,7 @@ impl SimulatedEtcd {
         match change {
             StoreChange::NewTerm => {
                 etcd.leads.set(true);
-                let extension = if crate::mutants::is_mutant("etcd: a new leader counts leases on") {
+                let extension = if is_mutant("etcd: a new leader counts leases on") {
                     0
                 } else {
                     EXTENSION_NS
@@ -342,12 +325,11 @@ impl ClusterState {
         self.members.iter().filter(|member| member.responds()).count() > self.members.len() / 2
     }
 
-    fn announce(&self, events: &[super::request::StoreEvent]) {
+    fn announce(&self, events: &[StoreEvent]) {
         let hook = self.hook.borrow().clone();
         let Some(hook) = hook else { return };
         for event in events {
-            let (key, deleted) = (event.key.clone(), event.deleted);
-            hook(&EtcdChange { key, deleted });
+            hook(event);
         }
     }
 }

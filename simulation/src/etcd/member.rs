@@ -34,7 +34,7 @@ pub(super) struct Member {
     /// Entries of the log that it has applied.
     pub applied: Cell<usize>,
     /// What it has to do, by time.
-    pub work: RefCell<WorkQueue<MemberWork>>,
+    pub work: WorkQueue<MemberWork>,
     pub alarm: RefCell<Option<Waker>>,
     pub connections: RefCell<BTreeMap<u64, MemberConnection>>,
     pub is_running: Cell<bool>,
@@ -66,7 +66,7 @@ impl Member {
             port: Port::new(world),
             store: RefCell::default(),
             applied: Cell::new(0),
-            work: RefCell::default(),
+            work: WorkQueue::default(),
             alarm: RefCell::default(),
             connections: RefCell::default(),
             is_running: Cell::new(false),
@@ -93,7 +93,7 @@ impl Member {
     }
 
     pub fn add_work(&self, at: u64, work: MemberWork) {
-        self.work.borrow_mut().add(at, work);
+        self.work.add(at, work);
         self.wake();
     }
 
@@ -116,7 +116,7 @@ impl Member {
 
     /// The process is gone, and all that waited in it.
     pub fn forget_requests(&self) {
-        self.work.borrow_mut().clear();
+        self.work.clear();
         self.proposals.borrow_mut().clear();
         self.reads.borrow_mut().clear();
         self.ready_reads.borrow_mut().clear();

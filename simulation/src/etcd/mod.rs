@@ -18,5 +18,5 @@ pub mod store;
 mod watchers;
 mod work;
 
-pub use cluster::{EtcdChange, EtcdVersion, SimulatedEtcd};
+pub use cluster::{EtcdVersion, SimulatedEtcd};
 pub use session::EtcdRoutes;

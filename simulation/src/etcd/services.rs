@@ -40,8 +40,7 @@ impl SimulatedEtcd {
         mut gone: ClientGone,
     ) -> Result<EtcdAnswer, EtcdStatus> {
         let prefix = format!("{name}/");
-        let key = format!("{prefix}{lease:x}");
-        let entering = self.enter(member, &prefix, &key, "", lease);
+        let entering = self.enter(member, &prefix, "", lease);
         let entered = first_of(entering, client_gone(&mut gone)).await;
         let (own, first) = entered.unwrap_or(Err(CLIENT_GONE))?;
         let locked = EtcdAnswer::Locked { key: own.key.clone() };
@@ -89,8 +88,7 @@ impl SimulatedEtcd {
         mut gone: ClientGone,
     ) -> Result<EtcdAnswer, EtcdStatus> {
         let prefix = format!("{name}/");
-        let key = format!("{prefix}{lease:x}");
-        let entering = self.enter(member, &prefix, &key, value, lease);
+        let entering = self.enter(member, &prefix, value, lease);
         let entered = first_of(entering, client_gone(&mut gone)).await;
         let (own, _) = entered.unwrap_or(Err(CLIENT_GONE))?;
         let leader = Leader {
@@ -150,14 +148,13 @@ impl SimulatedEtcd {
         self,
         member: usize,
         prefix: &str,
-        key: &str,
         value: &str,
         lease: i64,
     ) -> Result<(OwnPlace, Option<StoredKey>), EtcdStatus> {
         let first = EtcdOp::First {
             prefix: prefix.to_owned(),
         };
-        let mut txn = EtcdTxn::create(key, value, lease);
+        let mut txn = EtcdTxn::create(&format!("{prefix}{lease:x}"), value, lease);
         txn.success.push(first.clone());
         txn.failure.push(first);
         let answer = self.propose(member, StoreChange::Txn(txn)).await.map_err(unknown)?;

@@ -1,6 +1,5 @@
 //! The tasks of a cluster: each member's own, and the one that supervises them: who leads, and who knows it.
 
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Context;
 use std::time::Duration;
@@ -109,20 +108,14 @@ impl SimulatedEtcd {
     }
 
     async fn serve(self, member: usize, listener: PortListener<EtcdRequest, EtcdMessage>) {
-        let mut timer: Option<(u64, Pin<Box<WorldSleep>>)> = None;
+        let mut timer = None;
         loop {
             let due = self.do_what_is_due(member);
-            if timer.as_ref().map(|(at, _)| *at) != due {
-                timer = due.map(|at| {
-                    let sleep = self.0.world().sleep_until(Duration::from_nanos(at));
-                    (at, Box::pin(sleep))
-                });
-            }
+            WorldSleep::set(&mut timer, self.0.world(), due);
             let etcd = self.0.get();
             let own = &etcd.members[member];
-            let sleep = timer.as_mut().map(|(_, sleep)| sleep.as_mut());
             let hear = |task: &Context<'_>| *own.alarm.borrow_mut() = Some(task.waker().clone());
-            let event = listener.next_or_woken(sleep, hear).await;
+            let event = listener.next_or_woken(timer.as_mut(), hear).await;
             match event {
                 Some(PortEvent::Opened(side)) => {
                     let number = side.number();
@@ -147,12 +140,8 @@ impl SimulatedEtcd {
     fn do_what_is_due(self, member: usize) -> Option<u64> {
         let etcd = self.0.get();
         let own = &etcd.members[member];
-        loop {
-            let work = own.work.borrow_mut().take_due(self.clock());
-            match work {
-                Some(work) => self.perform(&etcd, member, work),
-                None => break,
-            }
+        while let Some(work) = own.work.take_due(self.clock()) {
+            self.perform(&etcd, member, work);
         }
         let now = self.clock();
         let lease_look = || {
@@ -166,7 +155,7 @@ impl SimulatedEtcd {
         if own.sync_at.get().is_some_and(|at| at <= now) {
             self.sync_watches(member);
         }
-        let work = own.work.borrow().next_at();
+        let work = own.work.next_at();
         let watch_look = own.sync_at.get();
         work.into_iter().chain(lease_look()).chain(watch_look).min()
     }

@@ -22,10 +22,10 @@ use rand_chacha::ChaCha8Rng;
 
 use super::bucket::BucketChange;
 use super::request::{NatsCall, NatsMessage};
-use super::server::{Asker, BUCKET, ElectedGroup, META, NatsServer, ServerWork};
+use super::server::{BUCKET, ElectedGroup, META, NatsServer, ServerWork};
 use crate::mutants::is_mutant;
-use crate::network::{Port, arrives_behind, peer_latency};
-use crate::servers::SimulatedServers;
+use crate::network::{Port, applied_at, arrives_behind, peer_latency};
+use crate::servers::{RequestOrigin, SimulatedServers};
 use crate::world::{Kept, World, nanoseconds};
 
 /// A server that has a change which no majority has looks again after this, in nanoseconds.
@@ -83,7 +83,7 @@ pub(super) struct NatsCluster {
 /// A change that a leader proposed, and for whom.
 struct ProposedWrite {
     change: BucketChange,
-    asker: Asker,
+    asker: RequestOrigin,
 }
 
 impl SimulatedNats {
@@ -163,14 +163,6 @@ impl SimulatedNats {
         peer_latency(&mut self.0.get().dice.borrow_mut())
     }
 
-    /// How long a majority takes to agree with the leader.
-    fn agreement(self) -> u64 {
-        match self.count() {
-            1 => 0,
-            _ => self.latency() + self.latency(),
-        }
-    }
-
     /// Gives a server something to do `after` nanoseconds.
     pub(super) fn give(self, server: usize, after: u64, work: ServerWork) {
         self.0.get().servers[server].add_work(self.clock() + after, work);
@@ -189,7 +181,7 @@ impl SimulatedNats {
         }
     }
 
-    fn answer(self, server: usize, asker: Asker, outcome: KeyOutcome) {
+    fn answer(self, server: usize, asker: RequestOrigin, outcome: KeyOutcome) {
         self.tell(server, asker.server, ServerWork::Answer(asker, outcome));
     }
 
@@ -200,7 +192,7 @@ impl SimulatedNats {
         let Some(request) = call.asks else {
             return nats.servers[server].send(connection, NatsMessage::Pong { number });
         };
-        let asker = Asker {
+        let asker = RequestOrigin {
             server,
             connection,
             number,
@@ -229,7 +221,7 @@ impl SimulatedNats {
                 }
             }
             ServerWork::Answer(asker, outcome) => {
-                let Asker { number, name, .. } = asker;
+                let RequestOrigin { number, name, .. } = asker;
                 own.send(asker.connection, NatsMessage::Reply { number, name, outcome });
             }
             ServerWork::Apply(count) => self.apply_up_to(server, count),
@@ -248,7 +240,7 @@ impl SimulatedNats {
     }
 
     /// As a leader, or as one that believes to be it.
-    fn carry_out(self, nats: &NatsCluster, leader: usize, asker: Asker, request: KeyRequest) {
+    fn carry_out(self, nats: &NatsCluster, leader: usize, asker: RequestOrigin, request: KeyRequest) {
         let own = &nats.servers[leader];
         let change = match request {
             KeyRequest::Make { age, .. } => return self.answer(leader, asker, self.make(nats, nanoseconds(age))),
@@ -302,11 +294,9 @@ impl SimulatedNats {
             log.push(Rc::new(write));
             log.len()
         };
-        // a majority has to have it first
-        let agreed = self.agreement();
-        for (place, server) in nats.servers.iter().enumerate() {
-            let after = agreed + if place == leader { 0 } else { self.latency() };
-            let at = arrives_behind(&server.last_apply, self.clock() + after);
+        let last = nats.servers.iter().map(|server| &server.last_apply);
+        let applied = applied_at((self.clock(), leader), last, &nats.dice);
+        for (server, at) in nats.servers.iter().zip(applied) {
             server.add_work(at, ServerWork::Apply(count));
         }
     }

@@ -9,6 +9,7 @@ use harness_workloads::nats::{KeyOutcome, KeyRequest};
 use super::bucket::NatsBucket;
 use super::request::{NatsCall, NatsMessage};
 use crate::network::{Port, ServerSide, wake_kept};
+use crate::servers::RequestOrigin;
 use crate::work_queue::WorkQueue;
 use crate::world::{SimulatedProcess, World, nanoseconds};
 
@@ -32,21 +33,12 @@ pub(super) enum GroupLack {
     Majority,
 }
 
-/// Who asked: the connection to a server, and the request on it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Asker {
-    pub server: usize,
-    pub connection: u64,
-    pub number: u64,
-    pub name: &'static str,
-}
-
 /// What a server does at its time.
 pub(super) enum ServerWork {
     /// Carries a request out, as the leader that it is for.
-    Serve(Asker, KeyRequest),
+    Serve(RequestOrigin, KeyRequest),
     /// Answers a client of its own.
-    Answer(Asker, KeyOutcome),
+    Answer(RequestOrigin, KeyOutcome),
     /// Applies so many changes, if a majority has them.
     Apply(usize),
     /// Hears who leads a group; it was told at this time.
@@ -59,7 +51,7 @@ pub(super) struct NatsServer {
     pub bucket: RefCell<NatsBucket>,
     /// Changes that it has applied.
     pub applied: Cell<usize>,
-    pub work: RefCell<WorkQueue<ServerWork>>,
+    pub work: WorkQueue<ServerWork>,
     pub alarm: RefCell<Option<Waker>>,
     pub connections: RefCell<BTreeMap<u64, ServerSide<NatsCall, NatsMessage>>>,
     pub is_running: Cell<bool>,
@@ -80,7 +72,7 @@ impl NatsServer {
             port: Port::new(world),
             bucket: RefCell::default(),
             applied: Cell::new(0),
-            work: RefCell::default(),
+            work: WorkQueue::default(),
             alarm: RefCell::default(),
             connections: RefCell::default(),
             is_running: Cell::new(false),
@@ -96,7 +88,7 @@ impl NatsServer {
     }
 
     pub fn add_work(&self, at: u64, work: ServerWork) {
-        self.work.borrow_mut().add(at, work);
+        self.work.add(at, work);
         wake_kept(&self.alarm);
     }
 

@@ -1,6 +1,5 @@
 //! The task of a server: it takes what comes and does what is due; and how it is killed and started.
 
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Context;
 use std::time::Duration;
@@ -44,7 +43,7 @@ impl SimulatedServers for SimulatedNats {
         let killed = &nats.servers[server];
         killed.is_running.set(false);
         killed.process.kill();
-        killed.work.borrow_mut().clear();
+        killed.work.clear();
         killed.leaders.iter().for_each(|leader| leader.set(None));
         let connections = killed.connections.take();
         drop(connections);
@@ -92,20 +91,14 @@ impl SimulatedNats {
     }
 
     async fn serve(self, server: usize, listener: PortListener<NatsCall, NatsMessage>) {
-        let mut timer: Option<(u64, Pin<Box<WorldSleep>>)> = None;
+        let mut timer = None;
         loop {
             let due = self.do_what_is_due(server);
-            if timer.as_ref().map(|(at, _)| *at) != due {
-                timer = due.map(|at| {
-                    let sleep = self.0.world().sleep_until(Duration::from_nanos(at));
-                    (at, Box::pin(sleep))
-                });
-            }
+            WorldSleep::set(&mut timer, self.0.world(), due);
             let nats = self.0.get();
             let own = &nats.servers[server];
-            let sleep = timer.as_mut().map(|(_, sleep)| sleep.as_mut());
             let hear = |task: &Context<'_>| *own.alarm.borrow_mut() = Some(task.waker().clone());
-            let event = listener.next_or_woken(sleep, hear).await;
+            let event = listener.next_or_woken(timer.as_mut(), hear).await;
             match event {
                 Some(PortEvent::Opened(side)) => {
                     side.send(NatsMessage::Info);
@@ -125,12 +118,8 @@ impl SimulatedNats {
     fn do_what_is_due(self, server: usize) -> Option<u64> {
         let nats = self.0.get();
         let own = &nats.servers[server];
-        loop {
-            let work = own.work.borrow_mut().take_due(self.clock());
-            match work {
-                Some(work) => self.perform(&nats, server, work),
-                None => break,
-            }
+        while let Some(work) = own.work.take_due(self.clock()) {
+            self.perform(&nats, server, work);
         }
         let looked = own.bucket.borrow_mut().expire(own.wall_ns());
         if looked && nats.groups[BUCKET].leader.get() == Some(server) {
@@ -138,7 +127,7 @@ impl SimulatedNats {
         }
         let age_look = own.bucket.borrow().looks_at();
         let age_look = age_look.map(|at| own.process.clock_at(Duration::from_nanos(at)));
-        let work = own.work.borrow().next_at();
+        let work = own.work.next_at();
         work.into_iter().chain(age_look).min()
     }
 }

@@ -29,7 +29,7 @@ pub struct ConnectionRefused;
 pub struct SimulatedLink(Kept<SimulatedLinkState>);
 
 impl SimulatedLink {
-    /// A link named as in `c3->n1`, for the client of this number. LinkLatency and what faults draw come from the stream of that name.
+    /// A link named as in `c3->n1`, for the client of this number. Latency and what faults draw come from the stream of that name.
     pub fn new(world: World, name: &str, client: u32, latency: LinkLatency) -> Self {
         SimulatedLink(world.keep(SimulatedLinkState {
             name: name.into(),
@@ -42,6 +42,12 @@ impl SimulatedLink {
             counts: Cell::default(),
             connections: RefCell::default(),
         }))
+    }
+
+    /// The links of the client of this number, one to each server.
+    pub fn of_client(world: World, client: u32, servers: usize) -> Vec<Self> {
+        let to = |server| Self::new(world, &format!("c{client}->n{server}"), client, LinkLatency::default());
+        (1..=servers).map(to).collect()
     }
 
     pub fn name(&self) -> String {

@@ -20,7 +20,7 @@ pub use link::{ConnectionRefused, SimulatedLink};
 pub use link_state::LinkLatency;
 pub(crate) use message::CallDigest;
 pub use message::{LinkHook, MessageVerdict, PassingMessage, WireMessage};
-pub(crate) use peers::{arrives_behind, peer_latency};
+pub(crate) use peers::{agreement, applied_at, arrives_behind, peer_latency};
 pub use port::{Port, PortEvent, PortListener, ServerSide};
 pub use transit::ConnectionEnding;
 

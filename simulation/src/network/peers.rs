@@ -1,6 +1,6 @@
 //! Messages between servers: how long they are under way, in order.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -27,4 +27,27 @@ pub(crate) fn arrives_behind(last: &Cell<u64>, earliest: u64) -> u64 {
     let at = earliest.max(last.get());
     last.set(at);
     at
+}
+
+/// How long a majority of so many servers takes to agree with their leader.
+pub(crate) fn agreement(servers: usize, dice: &RefCell<ChaCha8Rng>) -> u64 {
+    let mut dice = dice.borrow_mut();
+    match servers {
+        1 => 0,
+        _ => peer_latency(&mut dice) + peer_latency(&mut dice),
+    }
+}
+
+/// When servers apply what their leader decides now, each behind what it applies before: a majority has to have it first.
+pub(crate) fn applied_at<'a>(
+    (now, leader): (u64, usize),
+    last: impl ExactSizeIterator<Item = &'a Cell<u64>>,
+    dice: &RefCell<ChaCha8Rng>,
+) -> Vec<u64> {
+    let agreed = now + agreement(last.len(), dice);
+    let at = |(server, last): (usize, &Cell<u64>)| match server == leader {
+        true => arrives_behind(last, agreed),
+        false => arrives_behind(last, agreed + peer_latency(&mut dice.borrow_mut())),
+    };
+    last.enumerate().map(at).collect()
 }

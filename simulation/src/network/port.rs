@@ -139,7 +139,7 @@ impl<Q: WireMessage, R: WireMessage> PortListener<Q, R> {
     /// The same, or `None` where something else woke the task: work that it was to `hear` of, or the end of `timer`.
     pub(crate) async fn next_or_woken(
         &self,
-        mut timer: Option<Pin<&mut WorldSleep>>,
+        mut timer: Option<&mut WorldSleep>,
         hear: impl Fn(&Context<'_>),
     ) -> Option<PortEvent<Q, R>> {
         let mut is_polled = false;
@@ -152,7 +152,7 @@ impl<Q: WireMessage, R: WireMessage> PortListener<Q, R> {
             }
             hear(task);
             match &mut timer {
-                Some(sleep) => sleep.as_mut().poll(task).map(|()| None),
+                Some(sleep) => Pin::new(sleep).poll(task).map(|()| None),
                 None => Poll::Pending,
             }
         })

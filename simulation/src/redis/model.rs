@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::request::{RedisCommand, RedisEffect, RedisScript, RedisValue};
+use super::request::{RedisCommand, RedisEffect, RedisScript, RedisValue, ScriptCall};
 use crate::mutants::is_mutant;
 
 /// Who is subscribed to what.
@@ -119,14 +119,8 @@ impl RedisModel {
                 self.scripts.insert(*script);
                 RedisValue::Okay
             }
-            RedisCommand::EvalSha { script, .. } if !self.scripts.contains(script) => NO_SCRIPT,
-            RedisCommand::EvalSha {
-                script,
-                key,
-                value,
-                ttl,
-                channel,
-            } => self.script(now, *script, key, value, (*ttl, channel), &mut out),
+            RedisCommand::EvalSha(call) if !self.scripts.contains(&call.script) => NO_SCRIPT,
+            RedisCommand::EvalSha(call) => self.script(now, call, &mut out),
             RedisCommand::Subscribe { channel } => {
                 let subscribers = self.subscribers.entry(channel.clone()).or_default();
                 subscribers.insert(connection);
@@ -154,30 +148,22 @@ impl RedisModel {
         before.map_or(RedisValue::Nil, RedisValue::Text)
     }
 
-    fn script(
-        &mut self,
-        now: u64,
-        script: RedisScript,
-        key: &str,
-        value: &str,
-        (ttl, channel): (u64, &str),
-        out: &mut RedisOutcome,
-    ) -> RedisValue {
-        let same = self.get(now, key, out) == Some(value);
+    fn script(&mut self, now: u64, call: &ScriptCall, out: &mut RedisOutcome) -> RedisValue {
+        let same = self.get(now, &call.key, out) == Some(&*call.value);
         if !same && !is_mutant("redis: a script does not compare") {
             return RedisValue::Integer(0);
         }
         if self.is_replica {
             return READ_ONLY;
         }
-        match script {
-            RedisScript::DelIf => integer(self.delete(now, key, out)),
+        match call.script {
+            RedisScript::DelIf => integer(self.delete(now, &call.key, out)),
             RedisScript::DelIfAndPublish => {
-                self.delete(now, key, out);
-                self.publish(channel, value, out);
+                self.delete(now, &call.key, out);
+                self.publish(&call.channel, &call.value, out);
                 RedisValue::Integer(1)
             }
-            RedisScript::ExpireIf => integer(self.expire(now, key, ttl, out)),
+            RedisScript::ExpireIf => integer(self.expire(now, &call.key, call.ttl, out)),
         }
     }
 

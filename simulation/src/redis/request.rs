@@ -62,19 +62,22 @@ pub enum RedisCommand {
         key: String,
     },
     ScriptLoad(RedisScript),
-    /// `ttl` and `channel` are the arguments that some scripts take after the value.
-    EvalSha {
-        script: RedisScript,
-        key: String,
-        value: String,
-        ttl: u64,
-        channel: String,
-    },
+    EvalSha(ScriptCall),
     Subscribe {
         channel: String,
     },
     /// A replica asks for all data, and for all that follows.
     Psync,
+}
+
+/// A script on a key. `ttl` and `channel` are the arguments that some scripts take after the value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScriptCall {
+    pub script: RedisScript,
+    pub key: String,
+    pub value: String,
+    pub ttl: u64,
+    pub channel: String,
 }
 
 /// A command with its number on its connection.
@@ -147,7 +150,7 @@ impl RedisCommand {
             RedisCommand::Del { .. } => "DEL",
             RedisCommand::DelIfEq { .. } => "DELIFEQ",
             RedisCommand::ScriptLoad(_) => "SCRIPT",
-            RedisCommand::EvalSha { .. } => "EVALSHA",
+            RedisCommand::EvalSha(_) => "EVALSHA",
             RedisCommand::Subscribe { .. } => "SUBSCRIBE",
             RedisCommand::Psync => "PSYNC",
         }
@@ -187,22 +190,16 @@ impl RedisCommand {
                 visit(b"LOAD");
                 visit(&vec![*script as u8; script.length()]);
             }
-            RedisCommand::EvalSha {
-                script,
-                key,
-                value,
-                ttl,
-                channel,
-            } => {
+            RedisCommand::EvalSha(call) => {
                 // a digest of forty letters
-                visit(&[*script as u8; 40]);
+                visit(&[call.script as u8; 40]);
                 visit(b"1");
-                visit(key.as_bytes());
-                visit(value.as_bytes());
-                match script {
+                visit(call.key.as_bytes());
+                visit(call.value.as_bytes());
+                match call.script {
                     RedisScript::DelIf => {}
-                    RedisScript::DelIfAndPublish => visit(channel.as_bytes()),
-                    RedisScript::ExpireIf => visit_number(*ttl, &mut visit),
+                    RedisScript::DelIfAndPublish => visit(call.channel.as_bytes()),
+                    RedisScript::ExpireIf => visit_number(call.ttl, &mut visit),
                 }
             }
             RedisCommand::Subscribe { channel } => visit(channel.as_bytes()),

@@ -14,7 +14,7 @@ use super::server::{RedisKeyChange, SimulatedRedis, wall_ms};
 use super::session::RedisRoutes;
 use crate::network::{PortEvent, PortListener};
 use crate::servers::{ClientPlace, SimulatedServers};
-use crate::world::{SimulatedProcess, WorldSleep};
+use crate::world::{SimulatedProcess, WorldSleep, nanoseconds};
 
 /// How long a server takes to start.
 const START: Duration = Duration::from_millis(20);
@@ -89,18 +89,15 @@ impl SimulatedRedis {
         let world = self.0.world();
         let cluster = self.0.get();
         let own = &cluster.servers[server];
-        let mut cron: Option<(Duration, Pin<Box<WorldSleep>>)> = None;
+        let mut cron = None;
         loop {
-            let due = own.next_cron(world);
-            if cron.as_ref().map(|(at, _)| *at) != due {
-                cron = due.map(|at| (at, Box::pin(world.sleep_until(at))));
-            }
+            WorldSleep::set(&mut cron, world, own.next_cron(world).map(nanoseconds));
             let event = poll_fn(|task| {
                 if let Poll::Ready(event) = listener.poll_next(task) {
                     return Poll::Ready(Some(event));
                 }
                 match &mut cron {
-                    Some((_, sleep)) => sleep.as_mut().poll(task).map(|()| None),
+                    Some(sleep) => Pin::new(sleep).poll(task).map(|()| None),
                     None => Poll::Pending,
                 }
             });

@@ -24,7 +24,7 @@ use async_trait::async_trait;
 use harness_workloads::redis::{CompareBy, RedisConnect, RedisSession, Subscription};
 use harness_workloads::{SessionError, within};
 
-use super::request::{RedisCommand, RedisMessage, RedisRequest, RedisScript, RedisValue};
+use super::request::{RedisCommand, RedisMessage, RedisRequest, RedisScript, RedisValue, ScriptCall};
 use super::server::SimulatedRedis;
 use crate::network::{ClientSide, ConnectionEnding, SimulatedLink, keep_waker};
 use crate::world::SimulatedProcess;
@@ -290,17 +290,17 @@ impl RoutedSession {
         ttl: u64,
         channel: &str,
     ) -> Result<bool, SessionError> {
-        let call = || RedisCommand::EvalSha {
+        let call = RedisCommand::EvalSha(ScriptCall {
             script,
             key: key.to_owned(),
             value: value.to_owned(),
             ttl,
             channel: channel.to_owned(),
-        };
-        let answer = match self.call(call()).await {
+        });
+        let answer = match self.call(call.clone()).await {
             Err(SessionError::Definite(error)) if error.starts_with("NOSCRIPT") => {
                 self.call(RedisCommand::ScriptLoad(script)).await?;
-                self.call(call()).await?
+                self.call(call).await?
             }
             answer => answer?,
         };

@@ -12,7 +12,7 @@ use super::events::EventKey;
 #[must_use = "a timer does nothing unless it is awaited"]
 pub struct WorldSleep {
     world: World,
-    until: u64,
+    pub(crate) until: u64,
     event: Option<EventKey>,
 }
 
@@ -23,6 +23,13 @@ impl WorldSleep {
             world,
             until,
             event: None,
+        }
+    }
+
+    /// Has a timer end when something is due, which may be when it ends already.
+    pub(crate) fn set(timer: &mut Option<Self>, world: World, due: Option<u64>) {
+        if timer.as_ref().map(|timer| timer.until) != due {
+            *timer = due.map(|at| Self::new(world, at));
         }
     }
 }

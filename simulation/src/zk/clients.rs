@@ -7,7 +7,8 @@ use super::ensemble::{
 };
 use super::reads::read;
 use super::request::{ZkAnswer, ZkCall, ZkMessage, ZkRequest};
-use super::work::{Proposal, RequestOrigin, Work};
+use super::work::{Proposal, Work};
+use crate::servers::RequestOrigin;
 use crate::world::nanoseconds;
 
 impl SimulatedZk {

@@ -17,8 +17,9 @@ use rand_chacha::ChaCha8Rng;
 use super::expiry::SessionExpiry;
 use super::request::{ZkAnswer, ZkCode, ZkMessage, ZkRequest};
 use super::tree::{ZkTransaction, ZkTree};
-use super::work::{Proposal, RequestOrigin, Work};
-use crate::network::{Port, ServerSide, arrives_behind, peer_latency};
+use super::work::{Proposal, Work};
+use crate::network::{Port, ServerSide, applied_at, arrives_behind, peer_latency};
+use crate::servers::RequestOrigin;
 use crate::work_queue::WorkQueue;
 use crate::world::events::Event;
 use crate::world::task::TaskId;
@@ -98,7 +99,7 @@ pub(super) struct ZkServer {
     /// Entries of the log that it has applied.
     pub applied: Cell<usize>,
     /// What it has to do, by time.
-    pub work: RefCell<WorkQueue<Work>>,
+    pub work: WorkQueue<Work>,
     /// Its task, once it serves.
     pub task: Cell<Option<TaskId>>,
     /// Its task does what is due before it waits again.
@@ -122,7 +123,7 @@ impl SimulatedZk {
             port: Port::new(world),
             tree: RefCell::default(),
             applied: Cell::new(0),
-            work: RefCell::default(),
+            work: WorkQueue::default(),
             task: Cell::new(None),
             is_awake: Cell::new(false),
             connections: RefCell::default(),
@@ -171,7 +172,7 @@ impl SimulatedZk {
     /// Gives a server something to do `after` nanoseconds.
     pub(super) fn give(self, server: &ZkServer, after: u64, work: Work) {
         let at = self.clock() + after;
-        server.work.borrow_mut().add(at, work);
+        server.work.add(at, work);
         if after > 0 || !server.is_awake.get() {
             self.wake_at(server, at);
         }
@@ -260,16 +261,9 @@ impl SimulatedZk {
             }));
             log.len() - 1
         };
-        // a majority has to have it first
-        let agreed = if zk.servers.len() == 1 {
-            0
-        } else {
-            zk.latency() + zk.latency()
-        };
         let now = self.clock();
-        for (number, own) in zk.servers.iter().enumerate() {
-            let after = agreed + if number == server { 0 } else { zk.latency() };
-            let at = arrives_behind(&own.last_apply, now + after);
+        let last = zk.servers.iter().map(|own| &own.last_apply);
+        for (own, at) in zk.servers.iter().zip(applied_at((now, server), last, &zk.dice)) {
             self.give(own, at - now, Work::Apply(entry));
         }
     }
@@ -290,22 +284,17 @@ impl SimulatedZk {
         let own = &zk.servers[server];
         while own.applied.get() < count {
             let entry = zk.log.borrow()[own.applied.get()].clone();
-            let LogEntry {
-                zxid,
-                transaction,
-                origin,
-                expired,
-            } = &*entry;
+            let (zxid, transaction) = (entry.zxid, &entry.transaction);
             own.applied.set(own.applied.get() + 1);
-            let events = own.tree.borrow_mut().apply(*zxid, transaction);
+            let events = own.tree.borrow_mut().apply(zxid, transaction);
             for (connection, kind, path) in events {
                 own.send(connection, ZkMessage::Event { kind, path });
             }
             if zk.leader.get() == Some(server) {
-                self.lead(zk, *zxid, transaction, *expired);
+                self.lead(zk, &entry);
             }
-            if let Some(origin) = origin.filter(|origin| origin.server == server) {
-                self.finish(zk, origin, *zxid, transaction);
+            if let Some(origin) = entry.origin.filter(|origin| origin.server == server) {
+                self.finish(zk, origin, zxid, transaction);
             }
             if let ZkTransaction::CloseSession { session } = transaction {
                 own.close_session(*session);
@@ -314,8 +303,8 @@ impl SimulatedZk {
     }
 
     /// What the leader does besides when a transaction is applied.
-    fn lead(self, zk: &EnsembleState, zxid: i64, transaction: &ZkTransaction, expired: bool) {
-        let change = match transaction {
+    fn lead(self, zk: &EnsembleState, entry: &LogEntry) {
+        let change = match &entry.transaction {
             ZkTransaction::OpenSession { session } => {
                 let timeout = zk.timeouts.borrow().get(session).copied().unwrap_or(0);
                 zk.expiry.borrow_mut().track(self.clock(), *session, timeout);
@@ -324,12 +313,12 @@ impl SimulatedZk {
             ZkTransaction::Create { path, owner } => ZkChange::Created {
                 path: path.as_str(),
                 owner: *owner,
-                czxid: zxid,
+                czxid: entry.zxid,
             },
             ZkTransaction::Delete { path } => ZkChange::Deleted { path: path.as_str() },
             ZkTransaction::CloseSession { session } => ZkChange::SessionOver {
                 session: *session,
-                expired,
+                expired: entry.expired,
             },
             ZkTransaction::Refused(_) => return,
         };
@@ -372,7 +361,7 @@ impl SimulatedZk {
         zk.leader.set(None);
         for server in &zk.servers {
             server.serves.set(false);
-            server.work.borrow_mut().retain(|work| matches!(work, Work::Apply(_)));
+            server.work.retain(|work| matches!(work, Work::Apply(_)));
             self.give(server, 0, Work::StepDown);
         }
     }

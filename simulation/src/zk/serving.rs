@@ -1,7 +1,6 @@
 //! The tasks of an ensemble: each server's own, and the one that supervises them: who leads, and which servers are in step.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -47,7 +46,7 @@ impl SimulatedServers for SimulatedZk {
         killed.is_running.set(false);
         killed.serves.set(false);
         killed.process.kill();
-        killed.work.borrow_mut().clear();
+        killed.work.clear();
         killed.touched.borrow_mut().clear();
         killed.task.set(None);
         killed.is_awake.set(false);
@@ -95,19 +94,17 @@ impl SimulatedZk {
         let zk = self.0.get();
         let own = &zk.servers[server];
         // set again only for an earlier end: one that comes too early finds nothing to do
-        let mut expiry: Option<(u64, Pin<Box<WorldSleep>>)> = None;
+        let mut expiry: Option<WorldSleep> = None;
         loop {
             let due = self.do_what_is_due(&zk, server);
-            expiry.take_if(|(set, _)| *set <= self.clock());
-            if let Some(at) = due
-                && expiry.as_ref().is_none_or(|(set, _)| *set > at)
-            {
-                let sleep = self.0.world().sleep_until(Duration::from_nanos(at));
-                expiry = Some((at, Box::pin(sleep)));
+            expiry.take_if(|timer| timer.until <= self.clock());
+            if due.is_some_and(|at| expiry.as_ref().is_none_or(|timer| timer.until > at)) {
+                WorldSleep::set(&mut expiry, self.0.world(), due);
             }
             own.is_awake.set(false);
-            let sleep = expiry.as_mut().map(|(_, sleep)| sleep.as_mut());
-            let event = listener.next_or_woken(sleep, |_| self.hear_of_work(own)).await;
+            let event = listener
+                .next_or_woken(expiry.as_mut(), |_| self.hear_of_work(own))
+                .await;
             own.is_awake.set(true);
             match event {
                 Some(PortEvent::Opened(side)) => {
@@ -130,7 +127,7 @@ impl SimulatedZk {
     fn hear_of_work(self, server: &ZkServer) {
         if server.task.get().is_none() {
             server.task.set(Some(self.0.world().polled_task()));
-            let works = server.work.borrow().times();
+            let works = server.work.times();
             works.into_iter().for_each(|at| self.wake_at(server, at));
         }
     }
@@ -139,8 +136,7 @@ impl SimulatedZk {
     fn do_what_is_due(self, zk: &EnsembleState, server: usize) -> Option<u64> {
         let own = &zk.servers[server];
         loop {
-            let work = own.work.borrow_mut().take_due(self.clock());
-            match work {
+            match own.work.take_due(self.clock()) {
                 Some(work) => self.perform(zk, server, work),
                 None if self.expire(zk, server) => {}
                 None => break,

@@ -2,14 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// The request that a transaction answers.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RequestOrigin {
-    pub server: usize,
-    pub connection: u64,
-    pub number: u64,
-    pub name: &'static str,
-}
+use crate::servers::RequestOrigin;
 
 /// What a server does at its time.
 pub(super) enum Work {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Behaviour;
-use harness_simulation::network::{LinkLatency, SimulatedLink};
+use harness_simulation::network::SimulatedLink;
 use harness_simulation::{ClientPlace, SimulatedProcess, SimulatedServers, SimulatedTask, World};
 use harness_workloads::protocol::{AcquireRequest, LockSignalKind};
 use harness_workloads::{LockClient, LockError, RecipeOptions, SignalSink};
@@ -36,7 +36,8 @@ pub async fn play(
     options: RecipeOptions,
     disturbance: Disturbance,
 ) -> Rc<Journal> {
-    let ways = links(world, servers.count());
+    let links_of = |client| SimulatedLink::of_client(world, client, servers.count());
+    let ways: Vec<_> = (0..CLIENTS).map(links_of).collect();
     let _partitioning = disturb(world, disturbance, ways.clone());
     let disturbing = disturb_servers(world, servers);
     let _disturbing = (disturbance == Disturbance::Servers).then(|| world.spawn(disturbing));
@@ -49,16 +50,6 @@ pub async fn play(
         servers.client(options, place, signals)
     });
     take_turns(world, make).await
-}
-
-/// A link from each client to each server.
-fn links(world: World, servers: usize) -> Vec<Vec<SimulatedLink>> {
-    let to = |client: u32, server: usize| {
-        let name = format!("c{client}->n{}", server + 1);
-        SimulatedLink::new(world, &name, client, LinkLatency::default())
-    };
-    let of = |client| (0..servers).map(|server| to(client, server)).collect();
-    (0..CLIENTS).map(of).collect()
 }
 
 fn disturb(world: World, disturbance: Disturbance, links: Vec<Vec<SimulatedLink>>) -> Option<SimulatedTask> {

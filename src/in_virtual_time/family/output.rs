@@ -26,7 +26,7 @@ impl Family {
             waits |= self.take_from(number, dirty & dirty::ALL != 0);
         }
         let dialled = self.processes.page.dialled.load(SeqCst);
-        if self.dialled.replace(dialled) != dialled {
+        if self.progress.dialled.replace(dialled) != dialled {
             (self.on_network)(self);
         }
         let waiting =
@@ -54,7 +54,7 @@ impl Family {
             Some(number) => written[usize::from(number) / 64] >> (number % 64) & 1 != 0,
             None => dirty & dirty::PIPES != 0,
         };
-        let state = self.state.borrow();
+        let state = self.progress.state.borrow();
         let ends = state
             .ends
             .iter()
@@ -64,7 +64,7 @@ impl Family {
 
     /// Sends what there is room for now; whether there was any.
     fn flush(&self) -> bool {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.progress.state.borrow_mut();
         let unsent = state.ends.values_mut().filter(|end| !end.unsent.is_empty());
         let flushed = unsent.filter_map(|end| end.flush().then_some(())).count();
         let is_done = |end: &FamilyEnd| end.is_closing && end.unsent.is_empty();
@@ -81,7 +81,7 @@ impl Family {
     }
 
     fn readable(&self) -> Vec<EndNumber> {
-        let state = self.state.borrow();
+        let state = self.progress.state.borrow();
         let ends = state.ends.iter().filter(|(_, end)| end.on_said.is_some());
         let ends: Vec<_> = ends.collect();
         let mut wanted: Vec<PollFd<'_>> = ends
@@ -97,7 +97,7 @@ impl Family {
     /// Takes what was said at one end, up to its end where it may be over. Returns whether its buffer may have been full.
     pub(super) fn take_from(&self, number: EndNumber, may_be_over: bool) -> bool {
         let (mut bytes, is_over, on_said) = {
-            let state = self.state.borrow();
+            let state = self.progress.state.borrow();
             let Some(end) = state.ends.get(&number) else {
                 return false;
             };
@@ -112,7 +112,7 @@ impl Family {
         }
         bytes.clear();
         if is_over {
-            self.state.borrow_mut().ends.remove(&number);
+            self.progress.state.borrow_mut().ends.remove(&number);
             on_said(FamilySaid::End);
         }
         may_have_waited

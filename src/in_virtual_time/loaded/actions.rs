@@ -9,6 +9,10 @@ pub const SIGSYS: usize = 31;
 /// Both, which no thread may block: the kernel would end it.
 pub const OWN: u64 = 1 << (SIGSYS - 1) | 1 << (SIGSEGV - 1);
 pub const SET_SIZE: usize = size_of::<u64>();
+/// What is done with a set of signals.
+pub const BLOCK: usize = 0;
+pub const UNBLOCK: usize = 1;
+pub const SET: usize = 2;
 
 /// As the kernel has it: `struct kernel_sigaction`.
 #[repr(C)]
@@ -40,4 +44,9 @@ pub fn set_action(signal: usize, handler: usize, mask: u64) -> isize {
         mask,
     };
     system(call::RT_SIGACTION, [signal, &raw const action as usize, 0, SET_SIZE])
+}
+
+/// Changes which signals the kernel blocks for this thread.
+pub fn change_mask(how: usize, signals: u64) {
+    system(call::RT_SIGPROCMASK, [how, &raw const signals as usize, 0, SET_SIZE]);
 }

@@ -13,6 +13,7 @@ use super::program;
 use super::shared::{PID, READ_WRITE, map_page, open, page};
 use super::signals;
 use super::tasks;
+use super::variable;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -31,10 +32,7 @@ extern "C" fn begin() {
         return;
     }
     let file = open(&path, READ_WRITE);
-    if file < 0 {
-        return;
-    }
-    if !map_page(file as usize, 0) {
+    if file < 0 || !map_page(file as usize, 0) {
         return;
     }
     let pid = system(call::GETPID, []) as u32;
@@ -73,42 +71,17 @@ fn own_slot(pid: u32) -> Option<usize> {
     Some(owner)
 }
 
-/// Finds the variable in the environment that this process was started with: `path` becomes its value, ended by a zero.
+/// `path` becomes the value of the variable, ended by a zero.
 fn page_path(path: &mut [u8; PATH]) -> bool {
     let file = open(b"/proc/self/environ\0", 0);
     if file < 0 {
         return false;
     }
-    let mut buffer = [0u8; 1024];
-    let name = VARIABLE.as_bytes();
-    // how much of the variable's name matched; `None`: this is another variable
-    let (mut matched, mut length) = (Some(0), 0);
-    let mut found = false;
-    while !found {
-        let read = system(call::READ, [file as usize, buffer.as_mut_ptr() as usize, buffer.len()]);
-        if read <= 0 {
-            break;
-        }
-        for &byte in &buffer[..read as usize] {
-            match matched {
-                Some(all) if all > name.len() => {
-                    if byte == 0 {
-                        found = true;
-                        break;
-                    }
-                    if length + 1 < PATH {
-                        path[length] = byte;
-                        length += 1;
-                    }
-                }
-                _ if byte == 0 => matched = Some(0),
-                Some(some) if name.get(some).copied().unwrap_or(b'=') == byte => matched = Some(some + 1),
-                _ => matched = None,
-            }
-        }
-    }
+    let found = variable::find(VARIABLE.as_bytes(), path, |piece| {
+        system(call::READ, [file as usize, piece.as_mut_ptr() as usize, piece.len()])
+    });
     system(call::CLOSE, [file as usize]);
-    found && length > 0
+    found
 }
 
 /// What the auxiliary vector, in which the kernel tells a program of itself, says under this number; 0: nothing.

@@ -23,18 +23,23 @@ pub extern "C" fn on_call(_signal: i32, _about: usize, context: *mut TrapContext
     call.context.registers.0[Registers::AX] = answer as u64;
 }
 
+/// An answer, or the kernel's error in its place.
+fn either(answer: Result<isize, isize>) -> isize {
+    answer.unwrap_or_else(|error| error)
+}
+
 fn answer(call: &mut TrappedCall<'_>) -> isize {
     let [a, b, ..] = call.arguments;
     match call.number {
-        call::FUTEX => words::futex(call),
-        call::READ | call::READV => files::read(call),
-        call::WRITE | call::WRITEV => files::write(call),
+        call::FUTEX => either(words::futex(call)),
+        call::READ | call::READV => either(files::read(call)),
+        call::WRITE | call::WRITEV => either(files::write(call)),
         call::RECVFROM | call::RECVMSG | call::RECVMMSG => transfers::receive(call),
         call::SENDTO | call::SENDMSG | call::SENDMMSG => transfers::send(call),
         call::POLL => ready::poll(call),
-        call::PPOLL => ready::ppoll(call),
-        call::SELECT => ready::select(call),
-        call::PSELECT6 => ready::pselect(call),
+        call::PPOLL => either(ready::ppoll(call)),
+        call::SELECT => either(ready::select(call)),
+        call::PSELECT6 => either(ready::pselect(call)),
         call::EPOLL_WAIT | call::EPOLL_PWAIT => ready::epoll_wait(call),
         call::EPOLL_PWAIT2 => ENOSYS,
         call::EPOLL_CTL => descriptors::epoll_ctl(call),
@@ -43,8 +48,8 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::GETTIMEOFDAY => clocks::gettimeofday(a as *mut _, b as *mut _) as isize,
         call::TIME => clocks::time(a as *mut _) as isize,
         call::GETCPU => clocks::getcpu(a as *mut _, b as *mut _) as isize,
-        call::NANOSLEEP => waits::nanosleep(call),
-        call::CLOCK_NANOSLEEP => waits::clock_nanosleep(call),
+        call::NANOSLEEP => either(waits::nanosleep(call)),
+        call::CLOCK_NANOSLEEP => either(waits::clock_nanosleep(call)),
         call::SCHED_YIELD => waits::sched_yield(),
         call::PAUSE => waits::pause(call),
         call::GETRANDOM => files::getrandom(a, b),
@@ -76,7 +81,7 @@ fn answer(call: &mut TrappedCall<'_>) -> isize {
         call::RT_SIGACTION => signals::action(call),
         call::RT_SIGPROCMASK => signals::mask(call),
         call::RT_SIGSUSPEND => signals::suspend(call),
-        call::RT_SIGTIMEDWAIT => signals::timed_wait(call),
+        call::RT_SIGTIMEDWAIT => either(signals::timed_wait(call)),
         call::SIGALTSTACK => signals::alternate_stack(call),
         call::RT_SIGRETURN => leave(call.context.registers.0[Registers::SP] as usize),
         call::SETITIMER | call::GETITIMER | call::ALARM => timers::answer(call),

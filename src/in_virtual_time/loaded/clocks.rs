@@ -6,6 +6,7 @@ use super::call::{self, error};
 use super::elf::{DYNAMIC, ElfImage, LOAD};
 use super::gate::system;
 use super::page::{LOOK, NEVER};
+use super::shared::begins;
 use super::turns::{LOOKS, page};
 
 pub const SECOND: u64 = 1_000_000_000;
@@ -160,24 +161,14 @@ extern "C" fn getrandom(_: usize, _: usize, _: u32, _: usize, _: usize) -> isize
     error::ENOSYS
 }
 
-/// The functions of the vDSO that are replaced, without `__vdso_`.
-const REPLACED: [(&[u8], usize); 5] = [
-    (b"clock_gettime\0", 0),
-    (b"gettimeofday\0", 1),
-    (b"time\0", 2),
-    (b"getcpu\0", 3),
-    (b"getrandom\0", 4),
+/// The functions of the vDSO that are replaced, without `__vdso_`, and what takes their place.
+const REPLACED: [(&[u8], *const ()); 5] = [
+    (b"clock_gettime\0", clock_gettime as *const ()),
+    (b"gettimeofday\0", gettimeofday as *const ()),
+    (b"time\0", time as *const ()),
+    (b"getcpu\0", getcpu as *const ()),
+    (b"getrandom\0", getrandom as *const ()),
 ];
-
-fn replacement(number: usize) -> usize {
-    match number {
-        0 => clock_gettime as *const () as usize,
-        1 => gettimeofday as *const () as usize,
-        2 => time as *const () as usize,
-        3 => getcpu as *const () as usize,
-        _ => getrandom as *const () as usize,
-    }
-}
 
 #[repr(C)]
 struct ElfSymbol {
@@ -233,12 +224,11 @@ pub fn replace_vdso(base: usize) -> bool {
         }
         for number in 0..(strings - symbols) / size_of::<ElfSymbol>() {
             let symbol = &*(symbols as *const ElfSymbol).add(number);
-            let name = (strings + symbol.name as usize) as *const u8;
             if symbol.section == 0 {
                 continue;
             }
-            if let Some(function) = replaced(name) {
-                jump_from((bias + symbol.value as usize) as *mut u8, replacement(function));
+            if let Some(function) = replaced(strings + symbol.name as usize) {
+                jump_from((bias + symbol.value as usize) as *mut u8, function);
             }
         }
         system(call::MPROTECT, [base, size, READ_EXECUTE]);
@@ -246,23 +236,12 @@ pub fn replace_vdso(base: usize) -> bool {
     true
 }
 
-/// # Safety
-///
-/// `name` ends with a zero.
-unsafe fn replaced(name: *const u8) -> Option<usize> {
-    let begins = |name: *const u8, with: &[u8]| {
-        let mut bytes = with.iter().enumerate();
-        // SAFETY: it stops at the first byte that differs, so at the zero at the latest.
-        bytes.all(|(place, byte)| unsafe { *name.add(place) } == *byte)
-    };
+/// What takes the place of the function with this name.
+fn replaced(name: usize) -> Option<usize> {
     let prefix = b"__vdso_";
-    let plain = match begins(name, prefix) {
-        // SAFETY: the prefix is there.
-        true => unsafe { name.add(prefix.len()) },
-        false => name,
-    };
+    let plain = if begins(name, prefix) { name + prefix.len() } else { name };
     let found = REPLACED.iter().find(|(function, _)| begins(plain, function));
-    found.map(|(_, number)| *number)
+    found.map(|(_, function)| *function as usize)
 }
 
 /// Writes `movabs rax, to; jmp rax`.

@@ -3,12 +3,11 @@
 //! The kernel raises `SIGSEGV` where a program reads it. So that signal is the library's, and what else raises it is given to the handler
 //! of the program, if it has one.
 
-use core::cell::UnsafeCell;
-
-use super::actions::{Action, SET_SIZE, SIGSEGV, set_action};
+use super::actions::{Action, BLOCK, SIGSEGV, change_mask, set_action};
 use super::call;
 use super::clocks::{look, now};
 use super::gate::{Registers, system};
+use super::shared::TurnCell;
 use super::trap::TrapContext;
 
 /// `prctl`
@@ -17,12 +16,7 @@ const READABLE: usize = 1;
 const RAISES: usize = 2;
 
 /// The handler of the program.
-struct Theirs(UnsafeCell<Action>);
-
-// SAFETY: only the thread that has the turn looks at it.
-unsafe impl Sync for Theirs {}
-
-static THEIRS: Theirs = Theirs(UnsafeCell::new(Action::DEFAULT));
+static THEIRS: TurnCell<Action> = TurnCell::new(Action::DEFAULT);
 
 /// From here on a look at the counter comes here.
 pub fn trap() {
@@ -38,7 +32,7 @@ pub fn let_go() {
 /// Takes the program's handler in place of an earlier one, which it returns.
 pub fn replace_handler(new: Option<Action>) -> Action {
     // SAFETY: only the thread that has the turn looks at it.
-    let theirs = unsafe { &mut *THEIRS.0.get() };
+    let theirs = unsafe { &mut *THEIRS.get() };
     let before = *theirs;
     if let Some(new) = new {
         *theirs = new;
@@ -48,7 +42,6 @@ pub fn replace_handler(new: Option<Action>) -> Action {
 
 extern "C" fn on_fault(signal: i32, about: *const [i32; 4], context: *mut TrapContext) {
     const BY_KERNEL: i32 = 0x80;
-    const BLOCK: usize = 0;
     // SAFETY: the kernel's, for this handler alone.
     let (code, registers) = unsafe { ((*about)[2], &mut (*context).registers.0) };
     let at = registers[Registers::IP] as *const u8;
@@ -72,8 +65,7 @@ extern "C" fn on_fault(signal: i32, about: *const [i32; 4], context: *mut TrapCo
         set_action(SIGSEGV, 0, 0);
         return;
     }
-    let mask = theirs.mask;
-    system(call::RT_SIGPROCMASK, [BLOCK, &raw const mask as usize, 0, SET_SIZE]);
+    change_mask(BLOCK, theirs.mask);
     // SAFETY: the program gave it for this.
     let handler: extern "C" fn(i32, *const [i32; 4], *mut TrapContext) =
         unsafe { core::mem::transmute(theirs.handler) };

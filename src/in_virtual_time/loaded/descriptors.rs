@@ -1,12 +1,12 @@
 //! What descriptors are: connections of the world, ends of pipes and the like, through which threads of the family wake each other, or
 //! files.
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
 use super::gate::system;
 use super::page::{EPOLLS, LOCALS, about, connection};
+use super::shared::TurnCell;
 use super::trap::TrappedCall;
 use super::turns::{page, touch, wrote, wrote_to_pipe};
 
@@ -66,22 +66,11 @@ const UNKNOWN: Descriptor = Descriptor {
     known_at: 0,
 };
 
-/// TcpOptions of TCP have smaller numbers.
+/// Options of TCP have smaller numbers.
 const OPTIONS: usize = 40;
 
-struct TcpOptions(UnsafeCell<[[u32; OPTIONS]; KEPT]>);
-
-// SAFETY: only the thread that has the turn looks at it.
-unsafe impl Sync for TcpOptions {}
-
-static OPTIONS_OF: TcpOptions = TcpOptions(UnsafeCell::new([[0; OPTIONS]; KEPT]));
-
-struct Table(UnsafeCell<[Descriptor; KEPT]>);
-
-// SAFETY: only the thread that has the turn looks at it.
-unsafe impl Sync for Table {}
-
-static TABLE: Table = Table(UnsafeCell::new([UNKNOWN; KEPT]));
+static OPTIONS_OF: TurnCell<[[u32; OPTIONS]; KEPT]> = TurnCell::new([[0; OPTIONS]; KEPT]);
+static TABLE: TurnCell<[Descriptor; KEPT]> = TurnCell::new([UNKNOWN; KEPT]);
 
 pub fn get(descriptor: usize) -> Descriptor {
     let kept = of(descriptor).map_or(UNKNOWN, |kept| *kept);
@@ -105,7 +94,7 @@ pub fn set(descriptor: usize, what: Descriptor) {
 /// An option of TCP, which means nothing in the world: some programs look whether it is as they set it.
 pub fn tcp_option(descriptor: usize, option: usize) -> Option<&'static mut u32> {
     // SAFETY: only the thread that has the turn looks at it, and no reference is kept.
-    unsafe { (*OPTIONS_OF.0.get()).get_mut(descriptor)?.get_mut(option) }
+    unsafe { (*OPTIONS_OF.get()).get_mut(descriptor)?.get_mut(option) }
 }
 
 /// A new socket of the world.
@@ -127,7 +116,7 @@ pub fn add(descriptor: usize, stage: SocketStage) -> Descriptor {
 #[expect(clippy::mut_from_ref, reason = "the thread that has the turn is alone")]
 fn of(descriptor: usize) -> Option<&'static mut Descriptor> {
     // SAFETY: only the thread that has the turn looks at it, and no reference is kept.
-    unsafe { (*TABLE.0.get()).get_mut(descriptor) }
+    unsafe { (*TABLE.get()).get_mut(descriptor) }
 }
 
 fn look(descriptor: usize) -> DescriptorKind {

@@ -1,64 +1,60 @@
 //! Reading and writing of files and pipes, and where random bytes come from.
 
 use super::call;
-use super::call::error::EAGAIN;
-use super::descriptors::{Descriptor, DescriptorKind, add_random, blocks, get, used};
+use super::descriptors::{DescriptorKind, add_random, blocks, get, used};
 use super::gate::system;
 use super::page::NEVER;
 use super::ready::{READABLE, WRITABLE, await_ready};
+use super::shared::CLOSE_ON_EXEC;
 use super::transfers;
 use super::trap::TrappedCall;
 use super::turns::page;
 
-pub fn read(call: &TrappedCall<'_>) -> isize {
+pub fn read(call: &TrappedCall<'_>) -> Result<isize, isize> {
     let descriptor = get(call.arguments[0]);
-    match descriptor.kind {
+    Ok(match descriptor.kind {
         DescriptorKind::File | DescriptorKind::Unknown | DescriptorKind::Epoll => call.ask_kernel(),
         DescriptorKind::Network => transfers::receive(call),
         DescriptorKind::Random => read_random(call),
         DescriptorKind::Local => {
-            if blocks(call.arguments[0])
-                && let Err(error) = await_ready(call, call.arguments[0], READABLE, NEVER)
-            {
-                return error;
+            if blocks(call.arguments[0]) {
+                await_ready(call, call.arguments[0], READABLE, NEVER)?;
             }
             let read = call.ask_kernel();
             // what waits for room goes on
             used(descriptor);
             read
         }
-    }
+    })
 }
 
-pub fn write(call: &TrappedCall<'_>) -> isize {
+pub fn write(call: &TrappedCall<'_>) -> Result<isize, isize> {
     let descriptor = get(call.arguments[0]);
-    match descriptor.kind {
+    Ok(match descriptor.kind {
         DescriptorKind::File | DescriptorKind::Unknown | DescriptorKind::Random | DescriptorKind::Epoll => {
             call.ask_kernel()
         }
         DescriptorKind::Network => transfers::send(call),
         DescriptorKind::Local => {
-            if blocks(call.arguments[0])
-                && let Err(error) = await_ready(call, call.arguments[0], WRITABLE, NEVER)
-            {
-                return error;
+            if blocks(call.arguments[0]) {
+                await_ready(call, call.arguments[0], WRITABLE, NEVER)?;
             }
             let is_long = call.number == call::WRITE && call.arguments[2] > AT_ONCE_WRITTEN;
             let written = match is_long && blocks(call.arguments[0]) {
-                true => write_all(call, descriptor),
+                true => write_all(call),
                 false => call.ask_kernel(),
             };
             used(descriptor);
             written
         }
-    }
+    })
 }
 
 /// What the kernel writes to a pipe as a whole, so that it waits for no room once there is some: `PIPE_BUF`.
 const AT_ONCE_WRITTEN: usize = 4096;
 
 /// Writes in pieces, as far as there is room, where the kernel would wait.
-fn write_all(call: &TrappedCall<'_>, kind: Descriptor) -> isize {
+fn write_all(call: &TrappedCall<'_>) -> isize {
     const SET_FLAGS: usize = 4;
     const NONBLOCKING: usize = 0o4000;
     let [descriptor, bytes, length, ..] = call.arguments;
@@ -66,24 +62,14 @@ fn write_all(call: &TrappedCall<'_>, kind: Descriptor) -> isize {
         let flags = system(call::FCNTL, [descriptor, 3]) as usize & !NONBLOCKING;
         system(call::FCNTL, [descriptor, SET_FLAGS, flags | more]);
     };
-    let mut written = 0;
-    while written < length {
+    let write = |written: usize| {
         // nobody else runs meanwhile who could see it
         flags(NONBLOCKING);
         let more = system(call::WRITE, [descriptor, bytes + written, length - written]);
         flags(0);
-        match more {
-            EAGAIN => {
-                used(kind);
-                if let Err(error) = await_ready(call, descriptor, WRITABLE, NEVER) {
-                    return if written > 0 { written as isize } else { error };
-                }
-            }
-            error if error < 0 => return if written > 0 { written as isize } else { error },
-            more => written += more as usize,
-        }
-    }
-    written as isize
+        more
+    };
+    transfers::in_pieces(call, || NEVER, write)
 }
 
 /// Fills memory with random bytes of the family.
@@ -116,7 +102,6 @@ fn read_random(call: &TrappedCall<'_>) -> isize {
 
 /// A device of random bytes: a file in memory, with some of them for a program that takes the place of this one.
 pub fn random_file(flags: usize) -> isize {
-    const CLOSE_ON_EXEC: usize = 0o2_000_000;
     const PORTION: usize = 1024;
     const PORTIONS: usize = 4;
     let name = b"random\0";

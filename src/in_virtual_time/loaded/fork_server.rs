@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::SeqCst;
 use super::call;
 use super::gate::{close, system};
 use super::page::{FAILED, FamilyPage, PATH, VARIABLE};
-use super::shared::{CLOSE_ON_EXEC, PID, READ_WRITE, map_page, open, page, wake, write_number};
+use super::shared::{CLOSE_ON_EXEC, PID, READ_WRITE, map_page, open, page, values, wake, write_number};
 
 const PAGE_ENDING: &[u8] = b".page";
 
@@ -126,21 +126,13 @@ pub fn name_page(environment: usize) {
     let page = page();
     let mut path = [0u8; PATH + PAGE_ENDING.len() + 1];
     let length = page.path.copy_to(&mut path, PAGE_ENDING);
-    // SAFETY: the program gave a list, ended by a null, of texts that end with a zero; what is written has the place of as much.
-    unsafe {
-        let mut entry = environment as *const *mut u8;
-        while !(*entry).is_null() {
-            let text = *entry;
-            let name = VARIABLE.as_bytes();
-            let is_named =
-                (0..name.len()).all(|place| *text.add(place) == name[place]) && *text.add(name.len()) == b'=';
-            if is_named {
-                let value = text.add(name.len() + 1);
-                if (0..length).all(|place| *value.add(place) != 0) && *value.add(length) == 0 {
-                    core::ptr::copy_nonoverlapping(path.as_ptr(), value, length);
-                }
+    for value in values(environment, VARIABLE.as_bytes()) {
+        let value = value as *mut u8;
+        // SAFETY: it ends with a zero; what is written has the place of as much.
+        unsafe {
+            if (0..length).all(|place| *value.add(place) != 0) && *value.add(length) == 0 {
+                core::ptr::copy_nonoverlapping(path.as_ptr(), value, length);
             }
-            entry = entry.add(1);
         }
     }
 }

@@ -35,6 +35,8 @@ mod timers;
 mod transfers;
 mod trap;
 mod turns;
+#[path = "../../wall_clock/variable.rs"]
+mod variable;
 mod waits;
 mod words;
 

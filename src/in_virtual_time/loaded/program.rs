@@ -8,7 +8,7 @@ use super::call;
 use super::elf::{ElfImage, INTERPRETER, LOAD, ProgramHeader};
 use super::gate::system;
 use super::page::VARIABLE;
-use super::shared::{open, page};
+use super::shared::{HERE, open, page, values};
 use super::trap::TrappedCall;
 
 /// So much of a file is read: the header of a program, and those of its segments, which follow it.
@@ -43,7 +43,7 @@ pub fn execute(call: &TrappedCall<'_>) -> isize {
     let environment = call.arguments[path + 2];
     let is_loaded = [b"LD_PRELOAD".as_slice(), VARIABLE.as_bytes()]
         .iter()
-        .all(|name| has_variable(environment, name));
+        .all(|name| environment != 0 && values(environment, name).next().is_some());
     let file = if is_loaded { static_program(call, path) } else { None };
     let Some(file) = file else {
         return call.ask_kernel();
@@ -56,25 +56,8 @@ pub fn execute(call: &TrappedCall<'_>) -> isize {
     failed
 }
 
-/// Whether a program is given a variable.
-fn has_variable(environment: usize, name: &[u8]) -> bool {
-    let mut entry = environment as *const *const u8;
-    // SAFETY: the program gave a list, ended by a null, of texts that end with a zero, at which the comparison stops at the latest.
-    unsafe {
-        while !entry.is_null() && !(*entry).is_null() {
-            let text = *entry;
-            if (0..name.len()).all(|place| *text.add(place) == name[place]) && *text.add(name.len()) == b'=' {
-                return true;
-            }
-            entry = entry.add(1);
-        }
-    }
-    false
-}
-
 /// Opens what a call executes, if it is a static program.
 fn static_program(call: &TrappedCall<'_>, path: usize) -> Option<usize> {
-    const HERE: isize = -100;
     const EXECUTE: usize = 1;
     let folder = if path == 0 { HERE as usize } else { call.arguments[0] };
     let path = call.arguments[path];

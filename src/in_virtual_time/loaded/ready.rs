@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
 use super::call::error::{EAGAIN, EINTR, EINVAL};
-use super::clocks::{KernelTime, deadline_after, now, spend};
+use super::clocks::{KernelTime, SECOND, deadline_after, now, spend};
 use super::descriptors::{about, about_set};
 use super::gate::system;
 use super::page::{NEVER, about};
@@ -101,12 +101,10 @@ fn at_once(time: &mut KernelTime) -> usize {
     &raw mut *time as usize
 }
 
-pub fn ppoll(call: &TrappedCall<'_>) -> isize {
+pub fn ppoll(call: &TrappedCall<'_>) -> Result<isize, isize> {
+    let deadline = deadline_after(call.arguments[2])?;
     let mut none = AT_ONCE;
-    match deadline_after(call.arguments[2]) {
-        Ok(deadline) => until_ready(call, about_all(call), deadline, || call.with(2, at_once(&mut none))),
-        Err(error) => error,
-    }
+    Ok(until_ready(call, about_all(call), deadline, || call.with(2, at_once(&mut none))))
 }
 
 pub fn epoll_wait(call: &TrappedCall<'_>) -> isize {
@@ -145,26 +143,23 @@ impl Sets {
     }
 }
 
-pub fn select(call: &TrappedCall<'_>) -> isize {
+pub fn select(call: &TrappedCall<'_>) -> Result<isize, isize> {
     let time = call.arguments[4];
     let deadline = match time {
         0 => NEVER,
         // SAFETY: a `timeval`, which the program gave to be read.
         time => match unsafe { *(time as *const [i64; 2]) } {
             [seconds, micros] if seconds >= 0 && micros >= 0 => {
-                now().saturating_add(seconds as u64 * 1_000_000_000 + micros as u64 * 1000)
+                now().saturating_add(seconds as u64 * SECOND + micros as u64 * 1000)
             }
-            _ => return EINVAL,
+            _ => return Err(EINVAL),
         },
     };
-    selected(call, deadline)
+    Ok(selected(call, deadline))
 }
 
-pub fn pselect(call: &TrappedCall<'_>) -> isize {
-    match deadline_after(call.arguments[4]) {
-        Ok(deadline) => selected(call, deadline),
-        Err(error) => error,
-    }
+pub fn pselect(call: &TrappedCall<'_>) -> Result<isize, isize> {
+    Ok(selected(call, deadline_after(call.arguments[4])?))
 }
 
 fn selected(call: &TrappedCall<'_>, deadline: u64) -> isize {

@@ -1,5 +1,6 @@
 //! The page that this process shares with harness ([`page`]), and what needs nothing but the kernel.
 
+use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
@@ -14,9 +15,28 @@ pub static PID: AtomicU32 = AtomicU32::new(0);
 /// Of `open`.
 pub const READ_WRITE: usize = 2;
 pub const CLOSE_ON_EXEC: usize = 0o2_000_000;
+/// In place of a folder.
+pub const HERE: isize = -100;
 
-const WAIT: usize = 0;
-const WAKE: usize = 1;
+/// Of `futex`.
+pub const WAIT: usize = 0;
+pub const WAKE: usize = 1;
+
+/// What only the thread looks at that has the turn.
+pub struct TurnCell<T>(UnsafeCell<T>);
+
+// SAFETY: the other threads of the process wait.
+unsafe impl<T> Sync for TurnCell<T> {}
+
+impl<T> TurnCell<T> {
+    pub const fn new(kept: T) -> Self {
+        Self(UnsafeCell::new(kept))
+    }
+
+    pub fn get(&self) -> *mut T {
+        self.0.get()
+    }
+}
 
 /// What the family shares with harness. Only asked for after [`map_page`].
 pub fn page() -> &'static FamilyPage {
@@ -41,11 +61,26 @@ pub fn map_page(file: usize, here: usize) -> bool {
 
 /// Opens a path that ends with a zero.
 pub fn open(path: &[u8], flags: usize) -> isize {
-    const HERE: isize = -100;
     system(
         call::OPENAT,
         [HERE as usize, path.as_ptr() as usize, flags | CLOSE_ON_EXEC, 0],
     )
+}
+
+/// Whether the text at an address, which ends with a zero, begins so.
+pub fn begins(text: usize, with: &[u8]) -> bool {
+    let mut bytes = with.iter().enumerate();
+    // SAFETY: it stops at the first byte that differs, so at the zero that ends the text at the latest.
+    bytes.all(|(place, byte)| unsafe { *(text as *const u8).add(place) } == *byte)
+}
+
+/// The values of a variable in an environment that the program gave: a list, ended by a null, of texts.
+pub fn values(environment: usize, name: &[u8]) -> impl Iterator<Item = usize> {
+    // SAFETY: nothing is looked at behind the null.
+    let texts = (0..).map(move |number| unsafe { *(environment as *const usize).add(number) });
+    let texts = texts.take_while(|text| *text != 0);
+    let named = texts.filter(move |text| begins(*text, name) && begins(text + name.len(), b"="));
+    named.map(move |text| text + name.len() + 1)
 }
 
 /// Writes a number where the program finds that of a thread.

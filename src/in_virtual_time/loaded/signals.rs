@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::SeqCst;
 
-use super::actions::{Action, OWN, SET_SIZE, SIGSEGV, SIGSYS, set_action};
+use super::actions::{Action, BLOCK, OWN, SET, SET_SIZE, SIGSEGV, SIGSYS, UNBLOCK, change_mask, set_action};
 use super::call;
 use super::call::error::{EAGAIN, EINTR, EINVAL};
 use super::clocks::{deadline_after, now};
@@ -16,15 +16,9 @@ use super::turns::{ThreadWait, page, wait};
 pub fn install(on_call: extern "C" fn(i32, usize, *mut TrapContext)) -> isize {
     // a handler of the program runs between its calls and not within them
     let set = set_action(SIGSYS, on_call as *const () as usize, !OWN);
-    const UNBLOCK: usize = 1;
-    system(
-        call::RT_SIGPROCMASK,
-        [UNBLOCK, &raw const OWN_SET as usize, 0, SET_SIZE],
-    );
+    change_mask(UNBLOCK, OWN);
     set
 }
-
-static OWN_SET: u64 = OWN;
 
 /// Whether the program does nothing about a signal: such a one interrupts no call.
 pub fn is_ignored(signal: usize) -> bool {
@@ -38,22 +32,25 @@ pub fn is_ignored(signal: usize) -> bool {
     }
 }
 
+/// The signals that are blocked and have come.
+fn pending() -> u64 {
+    let mut pending = 0u64;
+    system(call::RT_SIGPENDING, [&raw mut pending as usize, SET_SIZE]);
+    pending
+}
+
 /// Whether the program has got a signal, since `seen` was read, that it does not block.
 pub fn is_signalled(seen: u32, mask: u64) -> bool {
     if page().signals.load(SeqCst) == seen {
         return false;
     }
-    let mut pending = 0u64;
-    system(call::RT_SIGPENDING, [&raw mut pending as usize, size_of::<u64>()]);
-    let waits = pending & !mask;
+    let waits = pending() & !mask;
     (1..=64).any(|signal| waits >> (signal - 1) & 1 != 0 && !is_ignored(signal))
 }
 
 /// Sets the signals that a thread blocks.
 pub fn block(mask: u64) {
-    const SET: usize = 2;
-    let mask = mask & !OWN;
-    system(call::RT_SIGPROCMASK, [SET, &raw const mask as usize, 0, SET_SIZE]);
+    change_mask(SET, mask & !OWN);
 }
 
 pub fn action(call: &TrappedCall<'_>) -> isize {
@@ -92,9 +89,6 @@ fn fault_action(new: usize, old: usize) -> isize {
 
 /// `rt_sigprocmask`: what the thread blocks is set when it leaves the handler.
 pub fn mask(call: &mut TrappedCall<'_>) -> isize {
-    const BLOCK: usize = 0;
-    const UNBLOCK: usize = 1;
-    const SET: usize = 2;
     let [how, new, old, ..] = call.arguments;
     let before = call.context.mask;
     if new != 0 {
@@ -126,12 +120,7 @@ pub fn alternate_stack(call: &mut TrappedCall<'_>) -> isize {
 pub fn suspend(call: &TrappedCall<'_>) -> isize {
     // SAFETY: the program gave its address to have it read.
     let mask = unsafe { *(call.arguments[0] as *const u64) };
-    let pending = || {
-        let mut pending = 0u64;
-        system(call::RT_SIGPENDING, [&raw mut pending as usize, SET_SIZE]);
-        pending & !mask != 0
-    };
-    while !pending() {
+    while pending() & !mask == 0 {
         wait(ThreadWait::for_descriptors(NEVER));
     }
     let mask = mask & !OWN;
@@ -139,23 +128,20 @@ pub fn suspend(call: &TrappedCall<'_>) -> isize {
 }
 
 /// `rt_sigtimedwait`, also of `sigwait`.
-pub fn timed_wait(call: &TrappedCall<'_>) -> isize {
-    let deadline = match deadline_after(call.arguments[2]) {
-        Ok(deadline) => deadline,
-        Err(error) => return error,
-    };
+pub fn timed_wait(call: &TrappedCall<'_>) -> Result<isize, isize> {
+    let deadline = deadline_after(call.arguments[2])?;
     let seen = page().signals.load(SeqCst);
     let none = [0u64; 2];
     loop {
         let answer = call.with(2, none.as_ptr() as usize);
         if answer != EAGAIN || now() >= deadline {
-            return answer;
+            return Ok(answer);
         }
         wait(ThreadWait::for_descriptors(deadline));
         // SAFETY: the program gave its address to have it read.
         let wanted = unsafe { *(call.arguments[0] as *const u64) };
         if is_signalled(seen, call.context.mask | wanted) {
-            return EINTR;
+            return Err(EINTR);
         }
     }
 }

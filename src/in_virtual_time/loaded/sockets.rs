@@ -7,11 +7,12 @@ use super::call;
 use super::call::error::{
     EADDRINUSE, EAFNOSUPPORT, EAGAIN, EALREADY, ECONNREFUSED, ECONNRESET, EINPROGRESS, EINVAL, EISCONN,
 };
+use super::clocks::{SECOND, now};
 use super::descriptors::{
     Descriptor, DescriptorKind, SocketStage, about, add, blocks, connection_of, get, set, tcp_option,
 };
 use super::gate::system;
-use super::page::{CONNECTIONS, NEVER, connection};
+use super::page::{CONNECTIONS, FIRST_PORT, GREETING, NEVER, connection};
 use super::ready::{READABLE, WRITABLE, await_ready};
 use super::trap::TrappedCall;
 use super::turns::{page, touch};
@@ -22,11 +23,12 @@ const INET6: usize = 10;
 const STREAM: usize = 1;
 const SOCKET_LEVEL: usize = 1;
 const SEND_BUFFER: usize = 7;
-/// What a new connection says first: its ends. It fills the buffer of the socket, so that it cannot be written to before harness has
-/// read this.
-const GREETING: usize = 2048;
-/// Where the ports of those that dial begin.
-const FIRST_PORT: u16 = 32_768;
+pub const RECEIVE_TIMEOUT: usize = 20;
+pub const SEND_TIMEOUT: usize = 21;
+/// `MSG_DONTWAIT`
+pub const AT_ONCE: usize = 0x40;
+/// Bytes.
+const USUAL_BUFFER: u32 = 4 << 20;
 /// What the name of the other end of a connection begins with that harness dialled: then there are address, port and number.
 const DIALLED: &[u8; 4] = b"\0hvt";
 
@@ -93,25 +95,9 @@ pub fn answer(call: &mut TrappedCall<'_>) -> isize {
             listens
         }
         call::ACCEPT | call::ACCEPT4 => accept(call, socket),
-        call::GETSOCKNAME => {
-            write_name(
-                call.arguments[1],
-                call.arguments[2],
-                page().address.load(SeqCst),
-                socket.local_port,
-            );
-            0
-        }
+        call::GETSOCKNAME => write_name(call, page().address.load(SeqCst), socket.local_port),
         call::GETPEERNAME if socket.stage != SocketStage::Open => -107,
-        call::GETPEERNAME => {
-            write_name(
-                call.arguments[1],
-                call.arguments[2],
-                socket.peer_address,
-                socket.peer_port,
-            );
-            0
-        }
+        call::GETPEERNAME => write_name(call, socket.peer_address, socket.peer_port),
         _ => {
             let answer = call.ask_kernel();
             touch();
@@ -160,9 +146,11 @@ fn internet(address: usize, length: usize) -> Option<Internet> {
     (usize::from(given.family) == INET).then_some(given)
 }
 
-fn write_name(into: usize, length: usize, address: u32, port: u16) {
+/// Writes an address where a call asks for the name of a socket, if it does.
+fn write_name(call: &TrappedCall<'_>, address: u32, port: u16) -> isize {
+    let [_, into, length, ..] = call.arguments;
     if into == 0 || length == 0 {
-        return;
+        return 0;
     }
     let name = Internet {
         family: INET as u16,
@@ -177,6 +165,7 @@ fn write_name(into: usize, length: usize, address: u32, port: u16) {
         core::ptr::copy_nonoverlapping((&raw const name).cast::<u8>(), into as *mut u8, room);
         *length = size_of::<Internet>() as u32;
     }
+    0
 }
 
 fn connect(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
@@ -233,16 +222,8 @@ fn connect(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
 }
 
 fn greet(descriptor: usize, number: u16, to: Internet, local_port: u16) {
-    const AT_ONCE: usize = 0x40;
-    let least = 1u32;
-    let option = [
-        descriptor,
-        SOCKET_LEVEL,
-        SEND_BUFFER,
-        &raw const least as usize,
-        size_of::<u32>(),
-    ];
-    system(call::SETSOCKOPT, option);
+    const LEAST: u32 = 1;
+    set_send_buffer(descriptor, LEAST);
     let mut greeting = [0u8; GREETING];
     greeting[..4].copy_from_slice(&to.address.to_ne_bytes());
     greeting[4..6].copy_from_slice(&to.port.to_ne_bytes());
@@ -256,7 +237,6 @@ fn greet(descriptor: usize, number: u16, to: Internet, local_port: u16) {
 
 /// Waits until a connection is there, or is not to be.
 fn dialled(call: &TrappedCall<'_>, descriptor: usize) -> isize {
-    const SEND_TIMEOUT: usize = 21;
     match await_ready(call, descriptor, WRITABLE, timeout(descriptor, SEND_TIMEOUT)) {
         Err(EAGAIN) => EINPROGRESS,
         Err(error) => error,
@@ -288,7 +268,7 @@ pub fn timeout(descriptor: usize, option: usize) -> u64 {
     system(call::GETSOCKOPT, asked);
     match given {
         [0, 0] => NEVER,
-        [seconds, micros] => super::clocks::now() + seconds as u64 * 1_000_000_000 + micros as u64 * 1000,
+        [seconds, micros] => now() + seconds as u64 * SECOND + micros as u64 * 1000,
     }
 }
 
@@ -297,7 +277,7 @@ pub fn settle(descriptor: usize, socket: Descriptor) -> Descriptor {
     if socket.stage != SocketStage::Dialling || connection_of(socket) == connection::DIALLING {
         return socket;
     }
-    widen(descriptor);
+    set_send_buffer(descriptor, USUAL_BUFFER);
     let settled = Descriptor {
         stage: SocketStage::Open,
         ..socket
@@ -306,8 +286,7 @@ pub fn settle(descriptor: usize, socket: Descriptor) -> Descriptor {
     settled
 }
 
-fn widen(descriptor: usize) {
-    let size = 4u32 << 20;
+fn set_send_buffer(descriptor: usize, size: u32) {
     let option = [
         descriptor,
         SOCKET_LEVEL,
@@ -323,23 +302,21 @@ fn bind(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
     let Some(at) = internet(address, length) else {
         return EINVAL;
     };
-    let port = match at.port {
+    let local_port = match at.port {
         0 => (FIRST_PORT + page().connections_made.fetch_add(1, SeqCst) as u16 % CONNECTIONS as u16).to_be(),
         port => port,
     };
-    let local_port = port;
     let mut name = UnixName::NONE;
-    let length = name.of_port(port);
+    let length = name.of_port(local_port);
     // what a server left that was killed
-    let mut probe = system(call::SOCKET, [UNIX, STREAM, 0]);
+    let probe = system(call::SOCKET, [UNIX, STREAM, 0]);
     if probe >= 0 {
         let listens = system(call::CONNECT, [probe as usize, &raw const name as usize, length]) == 0;
-        probe = system(call::CLOSE, [probe as usize]);
+        system(call::CLOSE, [probe as usize]);
         if listens {
             return EADDRINUSE;
         }
     }
-    let _ = probe;
     system(call::UNLINK, [name.path.as_ptr() as usize]);
     let bound = system(call::BIND, [descriptor, &raw const name as usize, length]);
     set(descriptor, Descriptor { local_port, ..socket });
@@ -347,8 +324,7 @@ fn bind(call: &TrappedCall<'_>, socket: Descriptor) -> isize {
 }
 
 fn accept(call: &TrappedCall<'_>, listener: Descriptor) -> isize {
-    const RECEIVE_TIMEOUT: usize = 20;
-    let [descriptor, into, length, flags, ..] = call.arguments;
+    let [descriptor, _, _, flags, ..] = call.arguments;
     if blocks(descriptor)
         && let Err(error) = await_ready(call, descriptor, READABLE, timeout(descriptor, RECEIVE_TIMEOUT))
     {
@@ -374,8 +350,8 @@ fn accept(call: &TrappedCall<'_>, listener: Descriptor) -> isize {
             ..add(taken as usize, SocketStage::Open)
         };
         set(taken as usize, made);
-        widen(taken as usize);
-        write_name(into, length, made.peer_address, made.peer_port);
+        set_send_buffer(taken as usize, USUAL_BUFFER);
+        write_name(call, made.peer_address, made.peer_port);
     }
     taken
 }

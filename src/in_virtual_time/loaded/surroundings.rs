@@ -4,6 +4,7 @@ use super::call;
 use super::call::error::{EINVAL, ENOENT};
 use super::clocks::{SECOND, now};
 use super::files;
+use super::shared::begins;
 use super::trap::TrappedCall;
 
 /// Paths that are not there: what the machine has to do, and limits that come with what it has done.
@@ -30,15 +31,10 @@ pub fn open(call: &TrappedCall<'_>) -> isize {
     if path == 0 {
         return call.ask_kernel();
     }
-    let begins = |name: &[u8]| {
-        let mut bytes = name.iter().enumerate();
-        // SAFETY: it stops at the first byte that differs, so at the zero that ends the path at the latest.
-        bytes.all(|(place, byte)| unsafe { *(path as *const u8).add(place) } == *byte)
-    };
-    if HIDDEN.iter().any(|name| begins(name)) {
+    if HIDDEN.iter().any(|name| begins(path, name)) {
         return ENOENT;
     }
-    if begins(b"/dev/urandom\0") || begins(b"/dev/random\0") {
+    if begins(path, b"/dev/urandom\0") || begins(path, b"/dev/random\0") {
         return files::random_file(flags);
     }
     call.ask_kernel()

@@ -1,7 +1,7 @@
 //! Threads and processes of the family: how they begin, end, are waited for and are numbered. A thread that begins waits for its turn
 //! before it executes anything.
 
-use core::cell::UnsafeCell;
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
@@ -12,11 +12,13 @@ use super::fork_server;
 use super::gate::{Registers, ThreadStart, begin_thread, close, system};
 use super::page::{NEVER, SLOTS, about, state, why};
 use super::program;
-use super::shared::write_number;
+use super::shared::{TurnCell, write_number};
 use super::signals::{self, is_signalled};
 use super::timers;
 use super::trap::TrappedCall;
-use super::turns::{LEAVING, PID, ThreadWait, await_turn, free_slot, page, pass_turn, pid, slot, take_slot, touch, wait};
+use super::turns::{
+    LEAVING, PID, ThreadWait, await_turn, free_slot, page, pass_turn, pid, slot, take_slot, touch, wait,
+};
 use super::words;
 
 const NO_START: ThreadStart = ThreadStart {
@@ -29,12 +31,8 @@ const NO_START: ThreadStart = ThreadStart {
     begins: thread_begins,
 };
 
-struct Starts(UnsafeCell<[ThreadStart; SLOTS]>);
-
-// SAFETY: a start is written before its thread begins, and belongs to it from then on.
-unsafe impl Sync for Starts {}
-
-static STARTS: Starts = Starts(UnsafeCell::new([NO_START; SLOTS]));
+/// By slot: one is written before its thread begins, and belongs to it from then on.
+static STARTS: TurnCell<[ThreadStart; SLOTS]> = TurnCell::new([NO_START; SLOTS]);
 
 mod flag {
     pub const VM: usize = 0x100;
@@ -144,7 +142,7 @@ fn thread(call: &TrappedCall<'_>, wanted: Wanted, slot: usize) -> isize {
     }
     let [a, b, c, d, e, _] = call.arguments;
     // SAFETY: the thread whose slot this was has ended.
-    let start = unsafe { &mut (*STARTS.0.get())[slot] };
+    let start = unsafe { &mut (*STARTS.get())[slot] };
     *start = ThreadStart {
         number: call.number,
         arguments: [a, b, c, d, e],
@@ -199,8 +197,7 @@ fn process(call: &mut TrappedCall<'_>, wanted: Wanted, slot: usize) -> isize {
 }
 
 fn add_process(pid: u32, number: u32, parent: u32) {
-    let free = page().processes.iter().find(|process| process.pid.load(SeqCst) == 0);
-    if let Some(free) = free {
+    if let Some(free) = page().process(0) {
         free.pid.store(pid, SeqCst);
         free.alarm.store(0, SeqCst);
         free.number.store(number, SeqCst);
@@ -267,22 +264,19 @@ pub fn real(number: usize) -> usize {
     if wanted < page.numbers.load(SeqCst) || (number as i32) < 0 {
         return number;
     }
-    let process = page
-        .processes
-        .iter()
-        .find(|process| process.number.load(SeqCst) == wanted);
-    if let Some(process) = process {
+    let is_wanted = |number: &AtomicU32| number.load(SeqCst) == wanted;
+    if let Some(process) = page.processes.iter().find(|process| is_wanted(&process.number)) {
         return process.pid.load(SeqCst) as usize;
     }
     let lives = |slot: &&super::page::Slot| slot.state.load(SeqCst) != state::FREE;
     let mut slots = page.slots().iter().filter(lives);
-    let thread = slots.find(|slot| slot.number.load(SeqCst) == wanted);
+    let thread = slots.find(|slot| is_wanted(&slot.number));
     thread.map_or(number, |slot| slot.tid.load(SeqCst) as usize)
 }
 
 /// The number by which the program knows a process.
 fn shown(pid: u32) -> u32 {
-    let process = page().processes.iter().find(|process| process.pid.load(SeqCst) == pid);
+    let process = page().process(pid);
     process.map_or(pid, |process| process.number.load(SeqCst))
 }
 
@@ -292,11 +286,7 @@ pub fn number(call: &TrappedCall<'_>) -> isize {
     match call.number {
         call::GETPID => shown(pid()) as isize,
         call::GETPPID => {
-            let process = page()
-                .processes
-                .iter()
-                .find(|process| process.pid.load(SeqCst) == pid());
-            let parent = process.map_or(0, |process| process.parent.load(SeqCst));
+            let parent = page().process(pid()).map_or(0, |process| process.parent.load(SeqCst));
             if parent == 0 { INIT } else { shown(parent) as isize }
         }
         call::SET_TID_ADDRESS => {
@@ -404,14 +394,8 @@ pub fn await_child(call: &mut TrappedCall<'_>) -> isize {
 }
 
 fn forget(pid: u32) {
-    for process in page()
-        .processes
-        .iter()
-        .filter(|process| process.pid.load(SeqCst) == pid)
-    {
-        if pid != 0 {
-            process.pid.store(0, SeqCst);
-            process.number.store(0, SeqCst);
-        }
+    while let Some(process) = page().process(pid).filter(|_| pid != 0) {
+        process.pid.store(0, SeqCst);
+        process.number.store(0, SeqCst);
     }
 }

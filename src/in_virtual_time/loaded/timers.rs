@@ -14,7 +14,7 @@ const REAL: usize = 0;
 
 /// `itimerval`: the time between two signals, and until the next.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct IntervalTimer {
     every: [u64; 2],
     next: [u64; 2],
@@ -26,8 +26,7 @@ fn nanoseconds([seconds, micros]: [u64; 2]) -> Option<u64> {
 }
 
 fn own() -> Option<&'static ProcessEntry> {
-    let pid = pid();
-    page().processes.iter().find(|process| process.pid.load(SeqCst) == pid)
+    page().process(pid())
 }
 
 /// How long until the next signal, and between two; both 0 where there is no timer.
@@ -67,10 +66,7 @@ pub fn answer(call: &TrappedCall<'_>) -> isize {
     if call.number == call::SETITIMER {
         // SAFETY: the program gave its address to have it read.
         let given = (new != 0).then(|| unsafe { *(new as *const IntervalTimer) });
-        let given = given.unwrap_or(IntervalTimer {
-            every: [0; 2],
-            next: [0; 2],
-        });
+        let given = given.unwrap_or_default();
         let (Some(next), Some(every)) = (nanoseconds(given.next), nanoseconds(given.every)) else {
             return EINVAL;
         };

@@ -6,13 +6,8 @@ use super::descriptors::{Descriptor, DescriptorKind, SocketStage, blocks, connec
 use super::gate::system;
 use super::page::connection;
 use super::ready::{READABLE, WRITABLE, await_ready};
-use super::sockets::{settle, timeout};
+use super::sockets::{AT_ONCE, RECEIVE_TIMEOUT, SEND_TIMEOUT, settle, timeout};
 use super::trap::TrappedCall;
-
-/// `MSG_DONTWAIT`
-const AT_ONCE: usize = 0x40;
-const RECEIVE_TIMEOUT: usize = 20;
-const SEND_TIMEOUT: usize = 21;
 
 /// How a connection that the other end closed looks to the program.
 fn ending(socket: Descriptor, answer: isize) -> isize {
@@ -111,33 +106,38 @@ pub fn send(call: &TrappedCall<'_>) -> isize {
 /// Sends in pieces, as far as there is room, where the kernel would wait.
 fn send_all(call: &TrappedCall<'_>) -> isize {
     let [descriptor, bytes, length, flags, address, address_length] = call.arguments;
-    let flags = if call.number == call::SENDTO { flags } else { 0 };
+    let (flags, to) = match call.number {
+        call::SENDTO => (flags, [address, address_length]),
+        _ => (0, [0, 0]),
+    };
+    let send = |sent: usize| {
+        let rest = [descriptor, bytes + sent, length - sent, flags | AT_ONCE, to[0], to[1]];
+        system(call::SENDTO, rest)
+    };
+    in_pieces(call, || timeout(descriptor, SEND_TIMEOUT), send)
+}
+
+/// Transfers what a call gave with `send`, which is told how much went before, and waits wherever there is no room.
+pub fn in_pieces(call: &TrappedCall<'_>, deadline: impl Fn() -> u64, send: impl Fn(usize) -> isize) -> isize {
+    let [descriptor, _, length, ..] = call.arguments;
     let mut sent = 0;
     while sent < length || length == 0 {
-        let rest = [
-            descriptor,
-            bytes + sent,
-            length - sent,
-            flags | AT_ONCE,
-            address,
-            address_length,
-        ];
-        let rest = if call.number == call::SENDTO {
-            rest
-        } else {
-            [rest[0], rest[1], rest[2], rest[3], 0, 0]
-        };
-        match system(call::SENDTO, rest) {
+        let error = match send(sent) {
             EAGAIN => {
                 used(get(descriptor));
-                if let Err(error) = await_ready(call, descriptor, WRITABLE, timeout(descriptor, SEND_TIMEOUT)) {
-                    return if sent > 0 { sent as isize } else { error };
+                match await_ready(call, descriptor, WRITABLE, deadline()) {
+                    Ok(()) => continue,
+                    Err(error) => error,
                 }
             }
-            error if error < 0 => return if sent > 0 { sent as isize } else { error },
             0 => break,
-            more => sent += more as usize,
-        }
+            error if error < 0 => error,
+            more => {
+                sent += more as usize;
+                continue;
+            }
+        };
+        return if sent > 0 { sent as isize } else { error };
     }
     sent as isize
 }

@@ -12,25 +12,19 @@ use super::turns::{ThreadWait, let_others_go, page, wait};
 /// What a thread that yields to nobody takes, in nanoseconds.
 const YIELD: u64 = 1000;
 
-pub fn nanosleep(call: &TrappedCall<'_>) -> isize {
+pub fn nanosleep(call: &TrappedCall<'_>) -> Result<isize, isize> {
     let [time, rest, ..] = call.arguments;
-    match deadline_after(time) {
-        Ok(deadline) => sleep(call, deadline, rest),
-        Err(error) => error,
-    }
+    Ok(sleep(call, deadline_after(time)?, rest))
 }
 
-pub fn clock_nanosleep(call: &TrappedCall<'_>) -> isize {
+pub fn clock_nanosleep(call: &TrappedCall<'_>) -> Result<isize, isize> {
     const ABSOLUTE: usize = 1;
     let [clock, flags, time, rest, ..] = call.arguments;
-    let given = match time_at(time) {
-        Ok(given) => given,
-        Err(error) => return error,
-    };
-    match flags & ABSOLUTE != 0 {
+    let given = time_at(time)?;
+    Ok(match flags & ABSOLUTE != 0 {
         true => sleep(call, time_of(clock, given), 0),
         false => sleep(call, now().saturating_add(given), rest),
-    }
+    })
 }
 
 fn sleep(call: &TrappedCall<'_>, deadline: u64, rest: usize) -> isize {

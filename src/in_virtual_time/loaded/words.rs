@@ -5,14 +5,13 @@ use core::sync::atomic::Ordering::SeqCst;
 
 use super::call;
 use super::call::error::{EAGAIN, EINTR, EINVAL, ENOSYS, ETIMEDOUT};
-use super::clocks::{now, time_at, time_of};
+use super::clocks::{deadline_after, now, time_at, time_of};
 use super::page::{NEVER, kind, state, why};
+use super::shared::{WAIT, WAKE};
 use super::signals::is_signalled;
 use super::trap::TrappedCall;
 use super::turns::{ThreadWait, page, pid, refuse, wait};
 
-const WAIT: usize = 0;
-const WAKE: usize = 1;
 const REQUEUE: usize = 3;
 const CMP_REQUEUE: usize = 4;
 const WAKE_OP: usize = 5;
@@ -22,52 +21,36 @@ const PRIVATE: usize = 128;
 const OF_WALL_CLOCK: usize = 256;
 const ANY_BIT: u32 = u32::MAX;
 
-pub fn futex(call: &TrappedCall<'_>) -> isize {
+pub fn futex(call: &TrappedCall<'_>) -> Result<isize, isize> {
     let [word, operation, value, time, other, bits] = call.arguments;
     // a word of its own has its process; one that is shared is taken to be at one address in all of them, as after a fork
     let space = if operation & PRIVATE != 0 { pid() } else { 0 };
     let value = value as u32;
-    match operation & !(PRIVATE | OF_WALL_CLOCK) {
-        WAIT => match time {
-            0 => await_word(call, (space, word), value, (NEVER, ANY_BIT)),
-            at => match time_at(at) {
-                Ok(time) => await_word(call, (space, word), value, (now().saturating_add(time), ANY_BIT)),
-                Err(error) => error,
-            },
-        },
+    Ok(match operation & !(PRIVATE | OF_WALL_CLOCK) {
+        WAIT => await_word(call, (space, word), value, (deadline_after(time)?, ANY_BIT)),
         WAIT_BITSET if bits as u32 == 0 => EINVAL,
         WAIT_BITSET => {
             let clock = if operation & OF_WALL_CLOCK != 0 { 0 } else { 1 };
             let deadline = match time {
-                0 => Ok(NEVER),
-                at => time_at(at).map(|reading| time_of(clock, reading)),
+                0 => NEVER,
+                at => time_of(clock, time_at(at)?),
             };
-            match deadline {
-                Ok(deadline) => await_word(call, (space, word), value, (deadline, bits as u32)),
-                Err(error) => error,
-            }
+            await_word(call, (space, word), value, (deadline, bits as u32))
         }
         WAKE => wake(space, word, value, ANY_BIT),
         WAKE_BITSET => wake(space, word, value, bits as u32),
-        REQUEUE => requeue(space, word, value, (other, time as u32)),
         CMP_REQUEUE if load(word) != bits as u32 => EAGAIN,
-        CMP_REQUEUE => requeue(space, word, value, (other, time as u32)),
+        REQUEUE | CMP_REQUEUE => requeue(space, word, value, (other, time as u32)),
         WAKE_OP => {
-            let wakes_other = operate(other, bits as u32);
-            let woken = wake(space, word, value, ANY_BIT);
-            woken
-                + if wakes_other {
-                    wake(space, other, time as u32, ANY_BIT)
-                } else {
-                    0
-                }
+            let most_of_other = if operate(other, bits as u32) { time as u32 } else { 0 };
+            wake(space, word, value, ANY_BIT) + wake(space, other, most_of_other, ANY_BIT)
         }
         _ => {
             // locks that inherit priorities
             refuse(call::FUTEX);
             ENOSYS
         }
-    }
+    })
 }
 
 fn word_at(address: usize) -> &'static AtomicU32 {

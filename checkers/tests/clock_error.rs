@@ -225,18 +225,18 @@ fn a_violation_says_up_to_which_error_it_stands() {
     }
 }
 
-/// A lease of two seconds by a clock with ticks of one: it was asked for and granted in the first, and ended in the second.
-const COARSE: &str = r#"{"format":"harness-history","version":1,"lease_ms":2000,"locks":["l0"]}
-{"index":1,"time":1000000000,"process":0,"client":0,"type":"invoke","f":"acquire","lock":"l0"}
-{"index":2,"time":1000000000,"process":0,"client":0,"type":"ok","f":"acquire","lock":"l0","owner":"a"}
-{"index":3,"time":1000000000,"process":"server","type":"signal","f":"granted","lock":"l0","owner":"a"}
-{"index":4,"time":2000000000,"process":"server","type":"signal","f":"revoked","lock":"l0","owner":"a","cause":"expired"}
-{"index":5,"time":3000000000,"process":0,"client":0,"type":"signal","f":"lost","lock":"l0"}
+/// A lease of two seconds that was asked for and granted within the first, and ended a second later.
+const SHORT: &str = r#"{"format":"harness-history","version":1,"lease_ms":2000,"locks":["l0"]}
+{"index":1,"time":1001000000,"process":0,"client":0,"type":"invoke","f":"acquire","lock":"l0"}
+{"index":2,"time":1001000000,"process":0,"client":0,"type":"ok","f":"acquire","lock":"l0","owner":"a"}
+{"index":3,"time":1001000000,"process":"server","type":"signal","f":"granted","lock":"l0","owner":"a"}
+{"index":4,"time":2001000000,"process":"server","type":"signal","f":"revoked","lock":"l0","owner":"a","cause":"expired"}
+{"index":5,"time":3001000000,"process":0,"client":0,"type":"signal","f":"lost","lock":"l0"}
 "#;
 
 #[test]
-fn a_lease_that_may_have_been_whole_by_a_coarse_clock_was_not_lost_early() {
-    let history = History::read(COARSE.as_bytes(), &ReadOptions::default()).unwrap();
+fn a_lease_that_may_have_been_whole_by_an_inexact_clock_was_not_lost_early() {
+    let history = History::read(SHORT.as_bytes(), &ReadOptions::default()).unwrap();
     let verdict = |error_ns| {
         judged(&history, Model::OwnerMutex, error_ns)
             .of(Property::Hl010)

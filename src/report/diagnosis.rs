@@ -217,11 +217,9 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
     let notes = findings
         .notes
         .into_iter()
-        .filter(|note| !note.starts_with("the history is partial"))
-        .chain(churn.map(Churn::in_words))
-        .chain(manual_changes(history))
-        .chain(known.info.as_ref().and_then(RunInfo::busy_machine))
-        .collect();
+        .filter(|note| !note.starts_with("the history is partial"));
+    let of_the_run = known.info.as_ref().and_then(RunInfo::busy_machine);
+    let notes = notes.chain(churn.map(Churn::in_words)).chain(manual_changes(history));
     let drawings = drawings(history, &findings.findings, &effect, known.brief);
     let Counts {
         events,
@@ -257,7 +255,7 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
         check_ns: known.check_ns,
         model: findings.model,
         findings: findings.findings,
-        notes,
+        notes: notes.chain(of_the_run).collect(),
     }
 }
 

@@ -86,10 +86,10 @@ fn not_known(context: &Context<'_>, may_be_over: bool) -> String {
     format!(
         "not known from this history: the owner on the server is not recorded; the server lost the lock, a client removed it, {}or an \
          acquire was answered `ok` without a grant{}",
-        if may_be_over {
-            "a renewal did not come in time, "
-        } else {
-            ""
+        match (may_be_over, context.history.header.promises.renews) {
+            (false, _) => "",
+            (true, Some(true)) => "a renewal did not come in time, ",
+            (true, _) => "its lease had run out and is not renewed, a renewal did not come in time, ",
         },
         not_seen(context)
     )

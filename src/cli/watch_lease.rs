@@ -37,7 +37,8 @@ pub fn watch_lease(args: &WatchLeaseArgs, look: Look) -> Result<Exit, Failure> {
     let terms = terms(&watched.lines, start, args.log_delay.as_nanos() as u64);
     tell(&logs, &terms);
     let path = folder.join("history.jsonl");
-    let text = history(&run, name, &terms, &watched.holders, (start, monotonic_ns()));
+    let candidates: Vec<&str> = logs.keys().map(String::as_str).collect();
+    let text = history(&run, name, &candidates, &terms, &watched.holders, start);
     store::write_text(&path, &text).map_err(Failure::environment)?;
     let stored = Stored {
         folder: Some(folder),
@@ -132,6 +133,7 @@ impl WatchedLease {
         self.lines.push(LogLine {
             candidate: line.candidate,
             says,
+            text: line.text.clone(),
             not_before: line.not_before,
             by: line.by,
         });

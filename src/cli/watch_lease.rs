@@ -126,6 +126,7 @@ impl WatchedLease {
         let is = |wanted: &Regex| wanted.is_match(&line.text);
         let says = match () {
             () if is(&args.stopped) => LineSays::Stopped,
+            () if args.campaign.as_ref().is_some_and(is) => LineSays::Campaigning,
             () if is(&args.leading) => LineSays::Leading,
             () if args.working.as_ref().is_some_and(is) => LineSays::Working,
             () => return,

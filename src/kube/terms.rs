@@ -14,6 +14,8 @@ use super::watching::LeaseRecord;
 /// What a line says of its candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineSays {
+    /// It does not lead yet.
+    Campaigning,
     Leading,
     /// It does what only a leader does.
     Working,
@@ -61,8 +63,11 @@ pub fn terms(lines: &[LogLine], start: u64, delay: u64) -> Vec<LeaderTerm> {
         let is_first = heard.insert(line.candidate);
         // a candidate whose first line is of a leader's work led before the log was read
         let begins = line.says == LineSays::Leading || (line.says == LineSays::Working && is_first);
+        if begins || line.says == LineSays::Campaigning {
+            // its last term ended without a word, as that of a process that was killed
+            open.remove(&line.candidate);
+        }
         if begins {
-            // one that began again without a word, as a process that was killed and started
             open.insert(line.candidate, terms.len());
             let began = line.by.max(start);
             terms.push(LeaderTerm {
@@ -229,6 +234,20 @@ mod tests {
             line(1, Stopped, 20.0),
         ];
         assert!(!overlap(&after_its_end));
+    }
+    // a client-go elector calls OnStoppedLeading at its end even if it never led
+    #[test]
+    fn the_end_of_a_process_that_did_not_lead_does_not_end_the_term_of_one_that_was_killed() {
+        use LineSays::{Campaigning, Leading, Stopped};
+        let lines = [
+            line(0, Campaigning, 4.0),
+            line(0, Leading, 5.0),
+            line(0, Campaigning, 8.0),
+            line(1, Leading, 15.0),
+            line(0, Stopped, 25.0),
+            line(1, Stopped, 30.0),
+        ];
+        assert!(!overlap(&lines));
     }
 
     #[test]

@@ -19,6 +19,8 @@ use crate::clock::monotonic_ns;
 
 /// Between two reads of a file.
 const POLL: Duration = Duration::from_millis(20);
+/// Before a command that has ended is started again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Where lines come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,32 +113,53 @@ async fn follow_command(
     clock_error: Duration,
     lines: UnboundedSender<FollowedLine>,
 ) -> Result<(), String> {
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", line])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true);
-    let mut child = command.spawn().map_err(|error| format!("`{line}`: {error}"))?;
-    let mut output = BufReader::new(child.stdout.take().expect("its output is piped")).lines();
+    let failed = |error: std::io::Error| format!("`{line}`: {error}");
     let error = clock_error.as_nanos() as u64;
-    while let Some(text) = output.next_line().await.map_err(|error| format!("`{line}`: {error}"))? {
-        let Some(written) = written_at(&text) else {
-            return Err(format!(
-                "`{line}` printed a line that does not begin with a time of RFC 3339: {text:?}\nhint: kubectl logs --timestamps"
-            ));
-        };
-        let followed = FollowedLine {
-            candidate,
-            text,
-            not_before: written.saturating_sub(error),
-            by: written + error,
-        };
-        if lines.send(followed).is_err() {
-            break;
+    let mut newest = 0;
+    let (mut is_undated, mut has_ended) = (false, false);
+    while !lines.is_closed() {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", line])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = command.spawn().map_err(failed)?;
+        let mut output = BufReader::new(child.stdout.take().expect("its output is piped")).split(b'\n');
+        while let Some(text) = output.next_segment().await.map_err(failed)? {
+            let text = String::from_utf8_lossy(&text).trim_end().to_owned();
+            let Some(written) = written_at(&text) else {
+                if !std::mem::replace(&mut is_undated, true) {
+                    eprintln!("warning: `{line}` printed a line that does not begin with a time of RFC 3339: {text:?}");
+                    eprintln!("hint: kubectl logs --timestamps");
+                }
+                continue;
+            };
+            if written > monotonic_ns() + error {
+                return Err(format!(
+                    "`{line}` printed a time that is yet to come, so its clock is wrong by more than --clock-error: {text:?}"
+                ));
+            }
+            // what it has printed before, when it was started before
+            if written + error < newest {
+                continue;
+            }
+            newest = newest.max(written);
+            let followed = FollowedLine {
+                candidate,
+                text,
+                not_before: written.saturating_sub(error),
+                by: written + error,
+            };
+            let _ = lines.send(followed);
         }
+        // a container that was started again has a new log
+        if !std::mem::replace(&mut has_ended, true) {
+            eprintln!("warning: `{line}` has ended, and is started again whenever it ends");
+        }
+        tokio::time::sleep(AGAIN).await;
     }
-    Err(format!("`{line}` has ended"))
+    Ok(())
 }
 
 /// The time at the beginning of a line, as a reading of `CLOCK_MONOTONIC`.
@@ -212,5 +235,30 @@ mod tests {
         let line = next(&mut lines).await;
         assert_eq!(line.text, "lost lease");
         assert!(line.not_before < between && between < line.by);
+    }
+
+    fn ago(seconds: i64) -> String {
+        let at = OffsetDateTime::now_utc() - time::Duration::seconds(seconds);
+        at.format(&Rfc3339).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_command_that_prints_its_lines_again_says_nothing_new() {
+        let (sender, mut lines) = unbounded_channel();
+        let command = format!("echo '{} one'; echo no time; echo '{} two'", ago(10), ago(5));
+        let error = Duration::from_millis(500);
+        let following = tokio::spawn(async move { follow(0, LogSource::Command(command), error, sender).await });
+        for word in ["one", "two", "two"] {
+            assert!(lines.recv().await.unwrap().text.ends_with(word), "{word}");
+        }
+        following.abort();
+    }
+
+    #[tokio::test]
+    async fn a_command_whose_clock_is_ahead_is_refused() {
+        let (sender, _lines) = unbounded_channel();
+        let command = LogSource::Command(format!("echo '{} one'", ago(-60)));
+        let refused = follow(0, command, Duration::from_secs(1), sender).await.unwrap_err();
+        assert!(refused.contains("--clock-error"), "{refused}");
     }
 }

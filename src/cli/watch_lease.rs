@@ -1,7 +1,7 @@
 //! `harness watch-lease`: judges candidates that harness did not start, by their logs and the Lease on its API server.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use harness_checkers::{Options, ReadOptions};
@@ -16,7 +16,7 @@ use super::kube_args::WatchLeaseArgs;
 use super::report;
 use crate::exit::Exit;
 use crate::kube::terms::{LeaderTerm, LineSays, LogLine, SeenHolder, history, terms};
-use crate::kube::{ApiAddress, FollowedLine, LeaseNews, LeaseWatcher, LogSource, follow, monotonic_ns};
+use crate::kube::{ApiAddress, ApiCallError, FollowedLine, LeaseNews, LeaseWatcher, LogSource, follow, monotonic_ns};
 use crate::report::terminal::Look;
 use crate::store::{self, Stored};
 
@@ -25,15 +25,27 @@ const AGAIN: Duration = Duration::from_millis(500);
 
 pub fn watch_lease(args: &WatchLeaseArgs, look: Look) -> Result<Exit, Failure> {
     let (namespace, name) = args.lease.split_once('/').unwrap_or(("default", &args.lease));
-    let token = args.token_file.as_ref().map(std::fs::read_to_string).transpose();
-    let token = token.map_err(|error| Failure::usage(format!("could not read the token: {error}")))?;
-    let address = ApiAddress::read(&args.server, token.map(|token| token.trim().to_owned())).map_err(Failure::usage)?;
+    if ![namespace, name].into_iter().all(is_name) {
+        return Err(Failure::usage(format!(
+            "expected the namespace and name of a Lease, such as default/my-operator, and not {:?}",
+            args.lease
+        )));
+    }
+    let token = args.token_file.as_deref().map(token).transpose()?;
+    let address = ApiAddress::read(&args.server, token).map_err(Failure::usage)?;
     let logs = logs(&args.log)?;
+    let runtime = super::runtime();
+    let mut watcher = LeaseWatcher::new(address, namespace, Some(name));
+    let first = runtime.block_on(watcher.next()).map_err(|error| match error {
+        ApiCallError::Unreachable(why) => Failure::environment(format!(
+            "{why}\nhint: `kubectl proxy` serves the API server at http://127.0.0.1:8001; --server has another address"
+        )),
+        refused @ ApiCallError::Refused { .. } => Failure::environment(refused),
+    })?;
     let run = format!("{}-watch-{name}", store::minute_now());
     let (run, folder) = store::create(&args.results, &run).map_err(Failure::environment)?;
-    let watcher = LeaseWatcher::new(address, namespace, Some(name));
     let start = monotonic_ns();
-    let watched = super::runtime().block_on(watch_all(args, &logs, watcher))?;
+    let watched = runtime.block_on(watch_all(args, &logs, first, watcher));
     let terms = terms(&watched.lines, start, args.log_delay.as_nanos() as u64);
     tell(&logs, &terms);
     let path = folder.join("history.jsonl");
@@ -51,6 +63,19 @@ pub fn watch_lease(args: &WatchLeaseArgs, look: Look) -> Result<Exit, Failure> {
     Ok(exit_of(&examined.diagnosis))
 }
 
+/// <https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names>
+fn is_name(text: &str) -> bool {
+    let is_of_it = |letter: char| matches!(letter, 'a'..='z' | '0'..='9' | '-' | '.');
+    !text.is_empty() && text.chars().all(is_of_it)
+}
+
+fn token(file: &Path) -> Result<String, Failure> {
+    let token = std::fs::read_to_string(file);
+    let token =
+        token.map_err(|error| Failure::usage(format!("could not read --token-file {}: {error}", file.display())))?;
+    Ok(token.trim().to_owned())
+}
+
 /// The logs by the names of their candidates.
 fn logs(texts: &[String]) -> Result<BTreeMap<String, LogSource>, Failure> {
     let mut logs = BTreeMap::new();
@@ -62,7 +87,15 @@ fn logs(texts: &[String]) -> Result<BTreeMap<String, LogSource>, Failure> {
             .ok_or_else(|| Failure::usage(format!("expected NAME=FILE or NAME=command: LINE, and not {text:?}")))?;
         let source = match source.strip_prefix("command:") {
             Some(line) => LogSource::Command(line.trim().to_owned()),
-            None => LogSource::File(PathBuf::from(source)),
+            None => {
+                let unreadable = |error: std::io::Error| {
+                    Failure::usage(format!(
+                        "could not read the log {source}: {error}\nhint: a new log: touch {source}"
+                    ))
+                };
+                std::fs::File::open(source).map_err(unreadable)?;
+                LogSource::File(PathBuf::from(source))
+            }
         };
         if logs.insert(name.to_owned(), source).is_some() {
             return Err(Failure::usage(format!("there are two logs of {name}")));
@@ -81,8 +114,9 @@ struct WatchedLease {
 async fn watch_all(
     args: &WatchLeaseArgs,
     logs: &BTreeMap<String, LogSource>,
+    first: LeaseNews,
     mut watcher: LeaseWatcher,
-) -> Result<WatchedLease, Failure> {
+) -> WatchedLease {
     let (sender, mut lines) = unbounded_channel();
     let mut followers = tokio::task::JoinSet::new();
     for (candidate, source) in logs.values().enumerate() {
@@ -93,8 +127,10 @@ async fn watch_all(
     let mut stop = interrupted();
     let over = tokio::time::sleep(args.time.unwrap_or(Duration::from_secs(365 * 24 * 3600)));
     tokio::pin!(over);
-    let first = watcher.next().await;
-    watched.hear(first.map_err(Failure::environment)?);
+    watched.hear(first);
+    if watched.holders.iter().all(|seen| seen.lease.is_none()) {
+        eprintln!("warning: there is no Lease {} yet", args.lease);
+    }
     loop {
         tokio::select! {
             () = &mut over => break,
@@ -103,6 +139,10 @@ async fn watch_all(
             Some(ended) = followers.join_next() => {
                 if let Ok(Err(why)) = ended {
                     eprintln!("warning: {why}");
+                }
+                if followers.is_empty() {
+                    eprintln!("warning: no log is followed any more");
+                    break;
                 }
             }
             news = watcher.next() => match news {
@@ -118,7 +158,7 @@ async fn watch_all(
     while let Ok(line) = lines.try_recv() {
         watched.read(args, &line);
     }
-    Ok(watched)
+    watched
 }
 
 impl WatchedLease {
@@ -168,7 +208,11 @@ fn tell(logs: &BTreeMap<String, LogSource>, terms: &[LeaderTerm]) {
             certain.len()
         );
     }
-    if !terms.is_empty() && !terms.iter().any(LeaderTerm::is_certain) {
+    if terms.is_empty() {
+        eprintln!(
+            "hint: no line matched --leading; --working proves the term of a candidate that led before the watch began"
+        );
+    } else if !terms.iter().any(LeaderTerm::is_certain) {
         eprintln!("hint: no line matched --stopped or --working late enough, so the end of a term is not known");
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures_util::stream::{self, StreamExt};
 use harness_checkers::{Options, ReadOptions};
 use regex::Regex;
 use tokio::sync::mpsc::unbounded_channel;
@@ -115,7 +116,7 @@ async fn watch_all(
     args: &WatchLeaseArgs,
     logs: &BTreeMap<String, LogSource>,
     first: LeaseNews,
-    mut watcher: LeaseWatcher,
+    watcher: LeaseWatcher,
 ) -> WatchedLease {
     let (sender, mut lines) = unbounded_channel();
     let mut followers = tokio::task::JoinSet::new();
@@ -131,6 +132,16 @@ async fn watch_all(
     if watched.holders.iter().all(|seen| seen.lease.is_none()) {
         eprintln!("warning: there is no Lease {} yet", args.lease);
     }
+    // a call that each line of a log would end and begin anew
+    let news = stream::unfold(watcher, |mut watcher| async move {
+        let news = watcher.next().await;
+        if news.is_err() {
+            tokio::time::sleep(AGAIN).await;
+        }
+        Some((news, watcher))
+    });
+    tokio::pin!(news);
+    let mut lost = None;
     loop {
         tokio::select! {
             () = &mut over => break,
@@ -145,11 +156,16 @@ async fn watch_all(
                     break;
                 }
             }
-            news = watcher.next() => match news {
-                Ok(news) => watched.hear(news),
+            Some(told) = news.next() => match told {
+                Ok(told) => {
+                    lost = None;
+                    watched.hear(told);
+                }
                 Err(error) => {
-                    eprintln!("warning: {error}");
-                    tokio::time::sleep(AGAIN).await;
+                    if lost.as_ref() != Some(&error) {
+                        eprintln!("warning: {error}");
+                    }
+                    lost = Some(error);
                 }
             },
         }

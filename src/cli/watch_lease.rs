@@ -48,7 +48,6 @@ pub fn watch_lease(args: &WatchLeaseArgs, look: Look) -> Result<Exit, Failure> {
     let start = monotonic_ns();
     let watched = runtime.block_on(watch_all(args, &logs, first, watcher));
     let terms = terms(&watched.lines, start, args.log_delay.as_nanos() as u64);
-    tell(&logs, &terms);
     let path = folder.join("history.jsonl");
     let candidates: Vec<&str> = logs.keys().map(String::as_str).collect();
     let text = history(&run, name, &candidates, &terms, &watched.holders, start);
@@ -59,6 +58,14 @@ pub fn watch_lease(args: &WatchLeaseArgs, look: Look) -> Result<Exit, Failure> {
         info: None,
     };
     let mut examined = examine(&stored, &ReadOptions::default(), &Options::default())?;
+    let diagnosis = &mut examined.diagnosis;
+    diagnosis.notes.extend(notes(&logs, &terms));
+    if args.campaign.is_none() && exit_of(diagnosis) == Exit::Violated {
+        diagnosis.notes.push(UNTOLD.to_owned());
+    }
+    if let Some(hint) = hint(&terms) {
+        diagnosis.effect.hint = Some(hint.to_owned());
+    }
     report::write(&stored, &mut examined).map_err(Failure::environment)?;
     show(&examined.diagnosis, args.json, look);
     Ok(exit_of(&examined.diagnosis))
@@ -208,27 +215,33 @@ impl WatchedLease {
     }
 }
 
-/// Says how much of what the logs told is certain.
-fn tell(logs: &BTreeMap<String, LogSource>, terms: &[LeaderTerm]) {
-    for (candidate, name) in logs.keys().enumerate() {
-        let its = terms.iter().filter(|term| term.candidate == candidate);
-        let certain: Vec<u64> = its
-            .clone()
-            .filter(|term| term.is_certain())
-            .map(|term| term.led_until - term.began)
-            .collect();
-        let seconds = certain.iter().sum::<u64>() as f64 / 1e9;
-        eprintln!(
-            "c{candidate} is {name}: terms {}, certain {}, for {seconds:.1}s together",
-            its.count(),
-            certain.len()
-        );
-    }
+/// What a user who doubts a violation may want to exclude.
+const UNTOLD: &str = "a process that was killed has no end in its log: if its successor there may have written the --stopped line without \
+                      having led, --campaign tells them apart";
+
+/// How much of what the logs told is certain.
+fn notes(logs: &BTreeMap<String, LogSource>, terms: &[LeaderTerm]) -> Vec<String> {
+    let note = |(candidate, name): (usize, &String)| {
+        let its = || terms.iter().filter(|term| term.candidate == candidate);
+        let certain = || its().filter(|term| term.is_certain());
+        let led: u64 = certain().map(|term| term.led_until - term.began).sum();
+        format!(
+            "c{candidate} is {name}: terms {}, certain {}, for {:.1}s together",
+            its().count(),
+            certain().count(),
+            led as f64 / 1e9
+        )
+    };
+    logs.keys().enumerate().map(note).collect()
+}
+
+/// What to change where no term is certain.
+fn hint(terms: &[LeaderTerm]) -> Option<&'static str> {
     if terms.is_empty() {
-        eprintln!(
-            "hint: no line matched --leading; --working proves the term of a candidate that led before the watch began"
-        );
-    } else if !terms.iter().any(LeaderTerm::is_certain) {
-        eprintln!("hint: no line matched --stopped or --working late enough, so the end of a term is not known");
+        Some("no line matched --leading: --working proves the term of a candidate that led before the watch began")
+    } else if terms.iter().any(LeaderTerm::is_certain) {
+        None
+    } else {
+        Some("no line matched --stopped or --working late enough, so the end of a term is not known")
     }
 }

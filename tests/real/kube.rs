@@ -105,6 +105,11 @@ fn logs_that_a_command_prints_from_their_beginning_accuse_nobody_of_terms_before
     });
     answer.assert_exit(0);
     answer.assert_verdict("HL001", "holds");
+    assert!(
+        answer.diagnosis["notes"]
+            .to_string()
+            .contains("c0 is a: terms 2, certain 1")
+    );
 }
 
 #[test]

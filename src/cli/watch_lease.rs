@@ -59,6 +59,12 @@ pub fn watch_lease(args: &WatchLeaseArgs, look: Look) -> Result<Exit, Failure> {
     };
     let mut examined = examine(&stored, &ReadOptions::default(), &Options::default())?;
     let diagnosis = &mut examined.diagnosis;
+    // it is guessed from clients and servers of a run
+    let violations = diagnosis
+        .findings
+        .iter_mut()
+        .flat_map(|finding| &mut finding.violations);
+    violations.for_each(|violation| violation.likely = None);
     diagnosis.notes.extend(notes(&logs, &terms));
     if args.campaign.is_none() && exit_of(diagnosis) == Exit::Violated {
         diagnosis.notes.push(UNTOLD.to_owned());

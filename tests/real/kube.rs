@@ -93,6 +93,7 @@ fn logs_prove_two_leaders_where_the_first_says_that_it_stopped_long_after_the_se
         log("b", "lost lease");
     });
     answer.assert_violates("HL001");
+    assert!(!answer.said().contains("likely"));
 }
 
 #[test]

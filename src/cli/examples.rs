@@ -101,7 +101,8 @@ Examples:
   harness watch-lease --lease default/my-operator --log a=/var/log/a.log --log b=/var/log/b.log \\
     --leading 'became leader' --stopped 'lost lease|stopped leading' --for 10m
   harness watch-lease --lease default/my-operator --log 'a=command: kubectl logs -f --timestamps my-operator-0' \\
-    --log 'b=command: kubectl logs -f --timestamps my-operator-1' --leading 'became leader' --stopped 'lost lease'
+    --log 'b=command: kubectl logs -f --timestamps my-operator-1' --leading '(?i)successfully acquired lease' \\
+    --stopped '(?i)failed to renew lease' --campaign '(?i)attempting to acquire leader lease'
 
 Two candidates that led at once are a violation (HL001) only where the lines prove it: docs/kubernetes-leases.md.";
 

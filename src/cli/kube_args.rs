@@ -32,6 +32,9 @@ pub struct WatchLeaseArgs {
     /// Pattern of the lines that only a leader writes
     #[arg(long, value_name = "REGEX")]
     pub working: Option<Regex>,
+    /// Pattern of the lines that say that their candidate does not lead yet, such as the first of a process that was killed and started
+    #[arg(long, value_name = "REGEX")]
+    pub campaign: Option<Regex>,
     /// Longest time from the end of leadership, or from the work of a leader, to its line in the log
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1s")]
     pub log_delay: Duration,

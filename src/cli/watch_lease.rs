@@ -1,9 +1,10 @@
 //! `harness watch-lease`: judges candidates that harness did not start, by their logs and the Lease on its API server.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures_util::stream::{self, StreamExt};
 use harness_checkers::{Options, ReadOptions};
 use regex::Regex;
 use tokio::sync::mpsc::unbounded_channel;
@@ -16,7 +17,7 @@ use super::kube_args::WatchLeaseArgs;
 use super::report;
 use crate::exit::Exit;
 use crate::kube::terms::{LeaderTerm, LineSays, LogLine, SeenHolder, history, terms};
-use crate::kube::{ApiAddress, FollowedLine, LeaseNews, LeaseWatcher, LogSource, follow, monotonic_ns};
+use crate::kube::{ApiAddress, ApiCallError, FollowedLine, LeaseNews, LeaseWatcher, LogSource, follow, monotonic_ns};
 use crate::report::terminal::Look;
 use crate::store::{self, Stored};
 
@@ -25,19 +26,31 @@ const AGAIN: Duration = Duration::from_millis(500);
 
 pub fn watch_lease(args: &WatchLeaseArgs, look: Look) -> Result<Exit, Failure> {
     let (namespace, name) = args.lease.split_once('/').unwrap_or(("default", &args.lease));
-    let token = args.token_file.as_ref().map(std::fs::read_to_string).transpose();
-    let token = token.map_err(|error| Failure::usage(format!("could not read the token: {error}")))?;
-    let address = ApiAddress::read(&args.server, token.map(|token| token.trim().to_owned())).map_err(Failure::usage)?;
+    if ![namespace, name].into_iter().all(is_name) {
+        return Err(Failure::usage(format!(
+            "expected the namespace and name of a Lease, such as default/my-operator, and not {:?}",
+            args.lease
+        )));
+    }
+    let token = args.token_file.as_deref().map(token).transpose()?;
+    let address = ApiAddress::read(&args.server, token).map_err(Failure::usage)?;
     let logs = logs(&args.log)?;
+    let runtime = super::runtime();
+    let mut watcher = LeaseWatcher::new(address, namespace, Some(name));
+    let first = runtime.block_on(watcher.next()).map_err(|error| match error {
+        ApiCallError::Unreachable(why) => Failure::environment(format!(
+            "{why}\nhint: `kubectl proxy` serves the API server at http://127.0.0.1:8001; --server has another address"
+        )),
+        refused @ ApiCallError::Refused { .. } => Failure::environment(refused),
+    })?;
     let run = format!("{}-watch-{name}", store::minute_now());
     let (run, folder) = store::create(&args.results, &run).map_err(Failure::environment)?;
-    let watcher = LeaseWatcher::new(address, namespace, Some(name));
     let start = monotonic_ns();
-    let watched = super::runtime().block_on(watch_all(args, &logs, watcher))?;
+    let watched = runtime.block_on(watch_all(args, &logs, first, watcher));
     let terms = terms(&watched.lines, start, args.log_delay.as_nanos() as u64);
-    tell(&logs, &terms);
     let path = folder.join("history.jsonl");
-    let text = history(&run, name, &terms, &watched.holders, (start, monotonic_ns()));
+    let candidates: Vec<&str> = logs.keys().map(String::as_str).collect();
+    let text = history(&run, name, &candidates, &terms, &watched.holders, start);
     store::write_text(&path, &text).map_err(Failure::environment)?;
     let stored = Stored {
         folder: Some(folder),
@@ -45,9 +58,36 @@ pub fn watch_lease(args: &WatchLeaseArgs, look: Look) -> Result<Exit, Failure> {
         info: None,
     };
     let mut examined = examine(&stored, &ReadOptions::default(), &Options::default())?;
+    let diagnosis = &mut examined.diagnosis;
+    // it is guessed from clients and servers of a run
+    let violations = diagnosis
+        .findings
+        .iter_mut()
+        .flat_map(|finding| &mut finding.violations);
+    violations.for_each(|violation| violation.likely = None);
+    diagnosis.notes.extend(notes(&logs, &terms));
+    if args.campaign.is_none() && exit_of(diagnosis) == Exit::Violated {
+        diagnosis.notes.push(UNTOLD.to_owned());
+    }
+    if let Some(hint) = hint(&terms) {
+        diagnosis.effect.hint = Some(hint.to_owned());
+    }
     report::write(&stored, &mut examined).map_err(Failure::environment)?;
     show(&examined.diagnosis, args.json, look);
     Ok(exit_of(&examined.diagnosis))
+}
+
+/// <https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names>
+fn is_name(text: &str) -> bool {
+    let is_of_it = |letter: char| matches!(letter, 'a'..='z' | '0'..='9' | '-' | '.');
+    !text.is_empty() && text.chars().all(is_of_it)
+}
+
+fn token(file: &Path) -> Result<String, Failure> {
+    let token = std::fs::read_to_string(file);
+    let token =
+        token.map_err(|error| Failure::usage(format!("could not read --token-file {}: {error}", file.display())))?;
+    Ok(token.trim().to_owned())
 }
 
 /// The logs by the names of their candidates.
@@ -61,7 +101,15 @@ fn logs(texts: &[String]) -> Result<BTreeMap<String, LogSource>, Failure> {
             .ok_or_else(|| Failure::usage(format!("expected NAME=FILE or NAME=command: LINE, and not {text:?}")))?;
         let source = match source.strip_prefix("command:") {
             Some(line) => LogSource::Command(line.trim().to_owned()),
-            None => LogSource::File(PathBuf::from(source)),
+            None => {
+                let unreadable = |error: std::io::Error| {
+                    Failure::usage(format!(
+                        "could not read the log {source}: {error}\nhint: a new log: touch {source}"
+                    ))
+                };
+                std::fs::File::open(source).map_err(unreadable)?;
+                LogSource::File(PathBuf::from(source))
+            }
         };
         if logs.insert(name.to_owned(), source).is_some() {
             return Err(Failure::usage(format!("there are two logs of {name}")));
@@ -80,8 +128,9 @@ struct WatchedLease {
 async fn watch_all(
     args: &WatchLeaseArgs,
     logs: &BTreeMap<String, LogSource>,
-    mut watcher: LeaseWatcher,
-) -> Result<WatchedLease, Failure> {
+    first: LeaseNews,
+    watcher: LeaseWatcher,
+) -> WatchedLease {
     let (sender, mut lines) = unbounded_channel();
     let mut followers = tokio::task::JoinSet::new();
     for (candidate, source) in logs.values().enumerate() {
@@ -92,8 +141,20 @@ async fn watch_all(
     let mut stop = interrupted();
     let over = tokio::time::sleep(args.time.unwrap_or(Duration::from_secs(365 * 24 * 3600)));
     tokio::pin!(over);
-    let first = watcher.next().await;
-    watched.hear(first.map_err(Failure::environment)?);
+    watched.hear(first);
+    if watched.holders.iter().all(|seen| seen.lease.is_none()) {
+        eprintln!("warning: there is no Lease {} yet", args.lease);
+    }
+    // a call that each line of a log would end and begin anew
+    let news = stream::unfold(watcher, |mut watcher| async move {
+        let news = watcher.next().await;
+        if news.is_err() {
+            tokio::time::sleep(AGAIN).await;
+        }
+        Some((news, watcher))
+    });
+    tokio::pin!(news);
+    let mut lost = None;
     loop {
         tokio::select! {
             () = &mut over => break,
@@ -103,12 +164,21 @@ async fn watch_all(
                 if let Ok(Err(why)) = ended {
                     eprintln!("warning: {why}");
                 }
+                if followers.is_empty() {
+                    eprintln!("warning: no log is followed any more");
+                    break;
+                }
             }
-            news = watcher.next() => match news {
-                Ok(news) => watched.hear(news),
+            Some(told) = news.next() => match told {
+                Ok(told) => {
+                    lost = None;
+                    watched.hear(told);
+                }
                 Err(error) => {
-                    eprintln!("warning: {error}");
-                    tokio::time::sleep(AGAIN).await;
+                    if lost.as_ref() != Some(&error) {
+                        eprintln!("warning: {error}");
+                    }
+                    lost = Some(error);
                 }
             },
         }
@@ -117,7 +187,7 @@ async fn watch_all(
     while let Ok(line) = lines.try_recv() {
         watched.read(args, &line);
     }
-    Ok(watched)
+    watched
 }
 
 impl WatchedLease {
@@ -125,6 +195,7 @@ impl WatchedLease {
         let is = |wanted: &Regex| wanted.is_match(&line.text);
         let says = match () {
             () if is(&args.stopped) => LineSays::Stopped,
+            () if args.campaign.as_ref().is_some_and(is) => LineSays::Campaigning,
             () if is(&args.leading) => LineSays::Leading,
             () if args.working.as_ref().is_some_and(is) => LineSays::Working,
             () => return,
@@ -132,6 +203,7 @@ impl WatchedLease {
         self.lines.push(LogLine {
             candidate: line.candidate,
             says,
+            text: line.text.clone(),
             not_before: line.not_before,
             by: line.by,
         });
@@ -149,23 +221,33 @@ impl WatchedLease {
     }
 }
 
-/// Says how much of what the logs told is certain.
-fn tell(logs: &BTreeMap<String, LogSource>, terms: &[LeaderTerm]) {
-    for (candidate, name) in logs.keys().enumerate() {
-        let its = terms.iter().filter(|term| term.candidate == candidate);
-        let certain: Vec<u64> = its
-            .clone()
-            .filter(|term| term.is_certain())
-            .map(|term| term.led_until - term.began)
-            .collect();
-        let seconds = certain.iter().sum::<u64>() as f64 / 1e9;
-        eprintln!(
-            "c{candidate} is {name}: terms {}, certain {}, for {seconds:.1}s together",
-            its.count(),
-            certain.len()
-        );
-    }
-    if !terms.is_empty() && !terms.iter().any(LeaderTerm::is_certain) {
-        eprintln!("hint: no line matched --stopped or --working late enough, so the end of a term is not known");
+/// What a user who doubts a violation may want to exclude.
+const UNTOLD: &str = "a process that was killed has no end in its log: if its successor there may have written the --stopped line without \
+                      having led, --campaign tells them apart";
+
+/// How much of what the logs told is certain.
+fn notes(logs: &BTreeMap<String, LogSource>, terms: &[LeaderTerm]) -> Vec<String> {
+    let note = |(candidate, name): (usize, &String)| {
+        let its = || terms.iter().filter(|term| term.candidate == candidate);
+        let certain = || its().filter(|term| term.is_certain());
+        let led: u64 = certain().map(|term| term.led_until - term.began).sum();
+        format!(
+            "c{candidate} is {name}: terms {}, certain {}, for {:.1}s together",
+            its().count(),
+            certain().count(),
+            led as f64 / 1e9
+        )
+    };
+    logs.keys().enumerate().map(note).collect()
+}
+
+/// What to change where no term is certain.
+fn hint(terms: &[LeaderTerm]) -> Option<&'static str> {
+    if terms.is_empty() {
+        Some("no line matched --leading: --working proves the term of a candidate that led before the watch began")
+    } else if terms.iter().any(LeaderTerm::is_certain) {
+        None
+    } else {
+        Some("no line matched --stopped or --working late enough, so the end of a term is not known")
     }
 }

@@ -123,7 +123,11 @@ impl LeaseStore {
             newest: watch::Sender::new(1),
         };
         if let Some(path) = file {
-            stored.load(&std::fs::read_to_string(path).unwrap_or_default());
+            let read = match std::fs::read(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+                read => read?,
+            };
+            stored.load(&String::from_utf8_lossy(&read))?;
             let text = stored.text();
             let fresh = path.with_extension("new");
             std::fs::write(&fresh, text)?;
@@ -308,12 +312,13 @@ impl StoredLeases {
     }
 
     /// Reads the lines of a file; a kill may have cut off the last one, which was not answered.
-    fn load(&mut self, text: &str) {
-        for line in text.lines() {
-            let Ok((revision, namespace, name, object)) =
-                serde_json::from_str::<(u64, String, String, Option<LeaseObject>)>(line)
-            else {
-                continue;
+    fn load(&mut self, text: &str) -> io::Result<()> {
+        for (number, line) in (1..).zip(text.split_inclusive('\n')) {
+            let read: serde_json::Result<(u64, String, String, Option<LeaseObject>)> = serde_json::from_str(line);
+            let (revision, namespace, name, object) = match read {
+                Ok(change) => change,
+                Err(_) if number > 1 && !line.ends_with('\n') => break,
+                Err(error) => return Err(io::Error::other(format!("its line {number} is no Lease: {error}"))),
             };
             match object {
                 Some(object) => drop(self.objects.insert((namespace, name), object)),
@@ -323,6 +328,7 @@ impl StoredLeases {
         }
         self.oldest = self.revision;
         self.newest.send_replace(self.revision);
+        Ok(())
     }
 
     /// Its lines for a file.
@@ -354,4 +360,24 @@ fn drawn_uid() -> String {
         low >> 52,
         low & 0xffff_ffff_ffff
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_not_of_leases_is_refused_and_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("data");
+        for text in ["notes", "notes\n", "[1,\"\",\"\",null]\nnotes\n"] {
+            std::fs::write(&file, text).unwrap();
+            assert!(LeaseStore::open(Some(&file), Duration::ZERO).is_err(), "{text}");
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+        }
+        // the second line was cut off by a kill
+        std::fs::write(&file, "[7,\"\",\"\",null]\n[8,\"def").unwrap();
+        let store = LeaseStore::open(Some(&file), Duration::ZERO).unwrap();
+        assert_eq!(store.newest().revision, 7);
+    }
 }

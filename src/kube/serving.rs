@@ -131,6 +131,9 @@ impl ApiCall {
     }
 
     fn answer(&self, store: &Arc<LeaseStore>) -> ApiAnswer {
+        if self.parameter("dryRun").is_some() {
+            return Err(ApiRefusal::bad_request("this server has no dry runs"));
+        }
         let parts: Vec<&str> = self.path.split('/').filter(|part| !part.is_empty()).collect();
         if let ["apis", GROUP, "v1", rest @ ..] = parts.as_slice()
             && !rest.is_empty()
@@ -156,6 +159,7 @@ impl ApiCall {
     fn answer_collection(&self, store: &Arc<LeaseStore>, namespace: Option<&str>) -> ApiAnswer {
         match (self.method.as_str(), namespace) {
             ("GET", _) => {
+                self.check_match()?;
                 let scope = self.scope(namespace)?;
                 if self.switch("watch") {
                     return self.watch(store, scope);
@@ -310,12 +314,30 @@ impl ApiCall {
         Ok(scope)
     }
 
+    /// <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-version-parameter>
+    fn check_match(&self) -> Result<(), ApiRefusal> {
+        let versions = (
+            self.parameter("resourceVersionMatch"),
+            self.parameter("resourceVersion"),
+        );
+        let why = match versions {
+            _ if self.parameter("sendInitialEvents").is_some() => "Forbidden: this server has no streaming lists",
+            (None, _) => return Ok(()),
+            (Some(_), _) if self.switch("watch") => "Forbidden: for a watch without sendInitialEvents",
+            (Some(_), None) => "Forbidden: unless resourceVersion is provided",
+            (Some("Exact"), Some("0")) => "Forbidden: Exact is forbidden for resourceVersion 0",
+            (Some("Exact" | "NotOlderThan"), _) => return Ok(()),
+            (Some(_), _) => "Unsupported value: supported values are Exact and NotOlderThan",
+        };
+        Err(ApiRefusal::invalid("", "resourceVersionMatch", why))
+    }
+
     /// The Leases that a read is answered from: any copy for version 0, and otherwise the newest.
     ///
     /// <https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list>
     fn view(&self, store: &LeaseStore) -> Result<LeaseView, ApiRefusal> {
         let asked = self.number("resourceVersion")?;
-        if asked == Some(0) && self.parameter("resourceVersionMatch") != Some("Exact") {
+        if asked == Some(0) {
             return Ok(store.as_of(store.stale));
         }
         let view = store.newest();
@@ -346,7 +368,8 @@ impl ApiCall {
                 (view.revision, added.collect())
             }
         };
-        let lasts = self.number("timeoutSeconds")?.map_or(WATCH_LASTS, Duration::from_secs);
+        let lasts = self.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
+        let lasts = lasts.map_or(WATCH_LASTS, Duration::from_secs);
         let watch = LeaseWatch {
             store: Arc::clone(store),
             scope,

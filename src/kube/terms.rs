@@ -5,6 +5,8 @@
 //! leader does. Such a line was not in the log at some known moment, and is written within a delay of what it tells of: at that
 //! moment, less the delay, the candidate still led. A term without such a line proves nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Value, json};
 
 use super::watching::LeaseRecord;
@@ -12,6 +14,8 @@ use super::watching::LeaseRecord;
 /// What a line says of its candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineSays {
+    /// It does not lead yet.
+    Campaigning,
     Leading,
     /// It does what only a leader does.
     Working,
@@ -19,10 +23,11 @@ pub enum LineSays {
 }
 
 /// A line that says something, with readings of `CLOCK_MONOTONIC` in nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
     pub candidate: usize,
     pub says: LineSays,
+    pub text: String,
     /// It was not written before.
     pub not_before: u64,
     /// It was written by then.
@@ -30,17 +35,16 @@ pub struct LogLine {
 }
 
 /// From what a candidate says that it leads to what it says that it does not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaderTerm {
     pub candidate: usize,
-    /// It did not begin before.
-    pub not_before: u64,
     /// It had begun by then.
     pub began: u64,
     /// It had not ended by then: the candidate certainly led from `began` until then.
     pub led_until: u64,
-    /// Its end was told of by then; `None`: no line tells of it.
-    pub over: Option<u64>,
+    /// The lines that prove both.
+    first: String,
+    last: String,
 }
 
 impl LeaderTerm {
@@ -50,38 +54,39 @@ impl LeaderTerm {
 }
 
 /// The terms that these lines tell of, in the order in which they were read. `delay` is the longest time from what a line tells of to
-/// its being written, in nanoseconds; `start` is when the log was read first.
+/// its being written, in nanoseconds; nothing before `start` is judged.
 pub fn terms(lines: &[LogLine], start: u64, delay: u64) -> Vec<LeaderTerm> {
     let mut terms: Vec<LeaderTerm> = Vec::new();
-    let mut open: Vec<(usize, usize)> = Vec::new();
-    let mut heard: Vec<usize> = Vec::new();
+    let mut open: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut heard = BTreeSet::new();
     for line in lines {
-        let at = open.iter().position(|(candidate, _)| *candidate == line.candidate);
-        let is_first = !heard.contains(&line.candidate);
-        if is_first {
-            heard.push(line.candidate);
-        }
+        let is_first = heard.insert(line.candidate);
         // a candidate whose first line is of a leader's work led before the log was read
-        if line.says == LineSays::Leading || (line.says == LineSays::Working && is_first) {
-            // one that began again without a word, as a process that was killed and started
-            at.map(|at| open.swap_remove(at));
-            let before = terms.iter().rev().find(|term| term.candidate == line.candidate);
-            open.push((line.candidate, terms.len()));
+        let begins = line.says == LineSays::Leading || (line.says == LineSays::Working && is_first);
+        if begins || line.says == LineSays::Campaigning {
+            // its last term ended without a word, as that of a process that was killed
+            open.remove(&line.candidate);
+        }
+        if begins {
+            open.insert(line.candidate, terms.len());
+            let began = line.by.max(start);
             terms.push(LeaderTerm {
                 candidate: line.candidate,
-                not_before: before.map_or(start, |term| term.led_until),
-                began: line.by,
-                led_until: line.by,
-                over: None,
+                began,
+                led_until: began,
+                first: line.text.clone(),
+                last: String::new(),
             });
-            continue;
         }
-        let Some(at) = at else { continue };
-        let term = &mut terms[open[at].1];
-        term.led_until = term.led_until.max(line.not_before.saturating_sub(delay));
+        let Some(&at) = open.get(&line.candidate) else { continue };
+        let term = &mut terms[at];
+        let led_until = line.not_before.saturating_sub(delay);
+        if led_until > term.led_until {
+            term.led_until = led_until;
+            term.last = line.text.clone();
+        }
         if line.says == LineSays::Stopped {
-            term.over = Some(line.by);
-            open.swap_remove(at);
+            open.remove(&line.candidate);
         }
     }
     terms
@@ -95,27 +100,30 @@ pub struct SeenHolder {
 }
 
 /// The lines of a history: an acquire and a release for each term that is certain, and the holders of the Lease.
-/// Times count from `start`; `end` is when watching ended.
+/// Times count from `start`; `candidates` has the names of the candidates.
+///
+/// A term is as long as is certain, so calls are answered in the moment in which they are made.
 pub fn history(
     run: &str,
     lock: &str,
+    candidates: &[&str],
     terms: &[LeaderTerm],
     holders: &[SeenHolder],
-    (start, end): (u64, u64),
+    start: u64,
 ) -> String {
     let mut lines: Vec<(u64, Value)> = Vec::new();
     for (process, term) in terms.iter().filter(|term| term.is_certain()).enumerate() {
-        let mut add = |at: u64, kind: &str, f: &str| {
-            let line = json!({ "process": process, "client": term.candidate, "type": kind, "f": f, "lock": lock });
-            lines.push((at, line));
+        let mut add = |at: u64, f: &str, log: &str| {
+            for kind in ["invoke", "ok"] {
+                let line = json!({
+                    "process": process, "client": term.candidate, "candidate": candidates[term.candidate],
+                    "type": kind, "f": f, "lock": lock, "log": log,
+                });
+                lines.push((at, line));
+            }
         };
-        add(term.not_before, "invoke", "acquire");
-        add(term.began, "ok", "acquire");
-        add(term.led_until, "invoke", "release");
-        match term.over {
-            Some(over) => add(over, "ok", "release"),
-            None => add(end, "info", "release"),
-        }
+        add(term.began, "acquire", &term.first);
+        add(term.led_until, "release", &term.last);
     }
     let mut had: Option<(String, Option<u64>)> = None;
     for SeenHolder { at, lease } in holders {
@@ -139,9 +147,8 @@ pub fn history(
     lines.sort_by_key(|(at, _)| *at);
     let header = json!({
         "format": "harness-history", "version": 1, "run": run, "model": "mutex", "locks": [lock], "backend": "kube-lease",
-        // when candidates campaigned is not known, and their names are not those in the Lease
+        // the names of candidates are not those in the Lease
         "promises": { "owner": "none", "token": "none", "watched": false },
-        "bounds": { "progress_ms": UNBOUNDED_MS, "starvation_ms": UNBOUNDED_MS },
     });
     let numbered = lines.into_iter().zip(1_u64..).map(|((at, mut line), index)| {
         line["index"] = index.into();
@@ -150,9 +157,6 @@ pub fn history(
     });
     format!("{header}\n{}", numbered.collect::<String>())
 }
-
-/// Thirty years.
-const UNBOUNDED_MS: u64 = 1_000_000_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -165,6 +169,7 @@ mod tests {
         LogLine {
             candidate,
             says,
+            text: format!("{says:?} at {read_s}"),
             not_before: by - SECOND / 50,
             by,
         }
@@ -229,5 +234,60 @@ mod tests {
             line(1, Stopped, 20.0),
         ];
         assert!(!overlap(&after_its_end));
+    }
+    // a client-go elector calls OnStoppedLeading at its end even if it never led
+    #[test]
+    fn the_end_of_a_process_that_did_not_lead_does_not_end_the_term_of_one_that_was_killed() {
+        use LineSays::{Campaigning, Leading, Stopped};
+        let lines = [
+            line(0, Campaigning, 4.0),
+            line(0, Leading, 5.0),
+            line(0, Campaigning, 8.0),
+            line(1, Leading, 15.0),
+            line(0, Stopped, 25.0),
+            line(1, Stopped, 30.0),
+        ];
+        assert!(!overlap(&lines));
+    }
+
+    #[test]
+    fn a_term_that_began_before_the_watch_begins_with_it_and_one_that_was_over_proves_nothing() {
+        use LineSays::{Leading, Stopped};
+        let lines = [
+            line(0, Leading, 30.0),
+            line(1, Leading, 10.0),
+            line(1, Stopped, 20.0),
+            line(0, Stopped, 110.0),
+        ];
+        let terms = terms(&lines, 100 * SECOND, SECOND);
+        let is_certain: Vec<bool> = terms.iter().map(LeaderTerm::is_certain).collect();
+        assert_eq!((is_certain, terms[0].began), (vec![true, false], 100 * SECOND));
+    }
+
+    // a release that took its time would be judged by HL011
+    #[test]
+    fn a_history_has_the_certain_part_of_a_term_and_its_log_lines() {
+        use LineSays::{Leading, Working};
+        let terms = terms(&[line(0, Leading, 5.0), line(0, Working, 15.0)], 0, SECOND);
+        let text = history("r", "op", &["a"], &terms, &[], 0);
+        let events: Vec<Value> = text
+            .lines()
+            .skip(1)
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let told: Vec<_> = events
+            .iter()
+            .map(|event| (&event["f"], &event["time"], &event["log"]))
+            .collect();
+        assert_eq!(told[0], (&json!("acquire"), &json!(5 * SECOND), &json!("Leading at 5")));
+        assert_eq!(
+            told[2],
+            (
+                &json!("release"),
+                &json!(14 * SECOND - SECOND / 50),
+                &json!("Working at 15")
+            )
+        );
+        assert!(told[0] == told[1] && told[2] == told[3] && events[3]["candidate"] == "a");
     }
 }

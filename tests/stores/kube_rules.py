@@ -199,6 +199,16 @@ def a_version_that_does_not_exist_yet_is_not_served(server):
     refused(504, "Timeout", server.leases.list_namespaced_lease, "default", resource_version="999999")
 
 
+@rule(CONCEPTS + "#resource-version-parameter")
+def a_match_belongs_to_a_version_and_a_watch_has_initial_events_only_where_they_are_served(server):
+    leases = server.leases.list_namespaced_lease
+    refused(422, "Invalid", leases, "default", resource_version_match="NotOlderThan")
+    refused(422, "Invalid", leases, "default", resource_version="0", resource_version_match="Exact")
+    matched = {"resource_version": "0", "resource_version_match": "NotOlderThan"}
+    assert leases("default", **matched).kind == "LeaseList"
+    refused(422, "Invalid", leases, "default", watch=True, send_initial_events=True, **matched)
+
+
 @rule(CONCEPTS + "#semantics-for-get-and-list")
 def a_read_of_any_version_may_be_old_and_another_is_not(server):
     server.end()

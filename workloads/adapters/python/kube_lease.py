@@ -7,7 +7,8 @@ candidate's own clock: the times in the Lease are of other clocks and are not co
 when that failed for the renew deadline. The argument says how carefully:
 
 - `careful` counts the renew deadline from before the last renewal that succeeded was sent
-- `client-go` counts it as client-go does: from the first attempt after that, which begins a retry period after the reply
+- `client-go` counts it as client-go does: from the first attempt after that, which begins a retry period after the reply, and at once
+  after the Lease was taken
 - `past-deadline` knows no deadline: it leads until it reads that another candidate has the Lease
 - `own-clock` counts as `careful` does, but compares the time in the Lease with its own time of day
 - `cached` counts as `careful` does, but reads with resourceVersion=0, which an API server may answer from an old cache, and patches
@@ -154,7 +155,7 @@ class Term:
         self.client, self.lock, self.candidate = client, lock, candidate
         self.deadline = client.lease * RENEW_DEADLINE
         self.retry = client.lease * RETRY_PERIOD
-        self.until = sent + self.deadline
+        self.until = (time.monotonic() if MODE == "client-go" else sent) + self.deadline
         self.over = threading.Event()
         self.guard = threading.Lock()
         self.renewing = threading.Thread(target=self.renew, daemon=True)
@@ -179,9 +180,9 @@ class Term:
                 self.end("the renew deadline")
 
     def renew(self):
-        if MODE == "client-go":
-            self.until = time.monotonic() + self.retry + self.deadline
-        while not self.over.wait(self.retry):
+        pause = 0 if MODE == "client-go" else self.retry
+        while not self.over.wait(pause):
+            pause = self.retry
             if MODE == "client-go":
                 self.until = time.monotonic() + self.deadline
             self.renew_once()

@@ -93,7 +93,7 @@ impl NatsReader {
     /// A line of the client is whole.
     fn said(&mut self, line: &[u8], told: &mut Telling) -> Result<(), TapError> {
         let words = LineWords::of(line)?;
-        let (subject, inbox, lengths) = match words.verb() {
+        let (subject, inbox, lengths) = match words.verb().as_slice() {
             b"PUB" => words.message(1, 1)?,
             b"HPUB" => words.message(1, 2)?,
             b"PING" => {
@@ -177,7 +177,7 @@ impl NatsReader {
     /// A line of the server is whole, which `body` follows if it is a message.
     fn heard(&mut self, line: &[u8], body: &[u8], told: &mut Telling) -> Result<(), TapError> {
         let words = LineWords::of(line)?;
-        let (subject, _, [headers, total]) = match words.verb() {
+        let (subject, _, [headers, total]) = match words.verb().as_slice() {
             b"MSG" => words.message(2, 1)?,
             b"HMSG" => words.message(2, 2)?,
             b"PONG" => {
@@ -216,8 +216,9 @@ impl<'a> LineWords<'a> {
         }
     }
 
-    fn verb(&self) -> &'a [u8] {
-        self.0[0]
+    /// In capitals, which may be left out: <https://docs.nats.io/reference/reference-protocols/nats-protocol>.
+    fn verb(&self) -> Vec<u8> {
+        self.0[0].to_ascii_uppercase()
     }
 
     /// A message before whose inbox so many words stand after the verb, and so many lengths behind it.

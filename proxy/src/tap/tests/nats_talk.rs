@@ -74,6 +74,15 @@ fn nats_is_read_by_subject_and_expected_revision_and_answers_by_inbox() {
 }
 
 #[test]
+fn words_of_a_client_of_nats_need_no_capitals() {
+    let said = [
+        client("connect {}\r\nping\r\npub $KV.harness.l0 2\r\nhi\r\n"),
+        server("pong\r\n"),
+    ];
+    assert_eq!(names(Protocol::Nats, &said), "ping put <ping");
+}
+
+#[test]
 fn tls_after_the_greeting_is_named() {
     let said = [conversation().remove(0), client([0x16, 3, 1, 0, 200])];
     assert_eq!(listen(Protocol::Nats, &said).1, Some(super::TLS));

@@ -265,12 +265,21 @@ impl Grants {
     /// A lock that writes its value anew when it renews is shown as the end of one grant and the beginning of another, at one
     /// instant and to a name that no client answered with. That is one grant, unless its owner had asked to release it.
     fn join_rewritten(&mut self, history: &History, holds: &Holds) {
-        let mut named: FastSet<u32> = FastSet::default();
+        let numbers_values = history.header.backend.as_deref() == Some(OF_NUMBERED_VALUES);
+        let mut named = AnsweredNames {
+            owners: FastSet::default(),
+            tokens: numbers_values.then(FastSet::default),
+        };
         let is_acquire = |f, _| f == F::Acquire;
         history.events.each_of(is_acquire, |_, event| {
             let owner = history.owner(event);
             if owner != NONE {
-                named.insert(owner);
+                named.owners.insert(owner);
+            }
+            if let Some(tokens) = &mut named.tokens
+                && let (Some(lock), Some(token)) = (history.lock_number(event), history.token(event))
+            {
+                tokens.insert((lock as u32, token));
             }
         });
         let mut releases: FastMap<(u32, u32), Vec<u64>> = FastMap::default();
@@ -334,8 +343,18 @@ fn is_the_next(history: &History, grant: &ServerGrant, hold: &LockHold) -> bool 
     after && to.saturating_sub(from) > limits::OBSERVER_LAG_NS
 }
 
+/// The store whose observer takes the number of each new value for a token.
+const OF_NUMBERED_VALUES: &str = "nats";
+
+/// The names with which clients answered acquires.
+struct AnsweredNames {
+    owners: FastSet<u32>,
+    /// By lock; `None` where a token is that of a grant, and never of a value.
+    tokens: Option<FastSet<(u32, u64)>>,
+}
+
 /// Whether `later` is `earlier` under a new name: its key was never gone, and no client answered with the new name.
-fn is_rewritten(history: &History, named: &FastSet<u32>, earlier: &ServerGrant, later: &ServerGrant) -> bool {
+fn is_rewritten(history: &History, named: &AnsweredNames, earlier: &ServerGrant, later: &ServerGrant) -> bool {
     let (Some(ended), Some(began)) = (earlier.revoked_ns(history), later.granted_ns(history)) else {
         return false;
     };
@@ -343,7 +362,9 @@ fn is_rewritten(history: &History, named: &FastSet<u32>, earlier: &ServerGrant, 
         earlier.cause(history),
         Some(RevokeCause::Deleted | RevokeCause::Overwritten)
     );
-    let unnamed = later.owner != NONE && !named.contains(&later.owner) && later.token.is_none();
+    let told = named.tokens.as_ref();
+    let untold = |token| told.is_some_and(|told| !told.contains(&(later.lock, token)));
+    let unnamed = later.owner != NONE && !named.owners.contains(&later.owner) && later.token.is_none_or(untold);
     earlier.granted != NONE
         && unasked
         && unnamed

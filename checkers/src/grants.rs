@@ -33,6 +33,8 @@ pub(crate) struct Grants {
     repeated: FastSet<(u32, u32)>,
     /// What of a hold is compared with them.
     watched: Comparable,
+    /// Whether two of one name, one right after the other, may be shown as one with the token of the first.
+    look_alike: bool,
     sharing: Sharing,
 }
 
@@ -61,6 +63,8 @@ impl Grants {
                 Model::Semaphore { permits } if *permits > 1 => Sharing::All,
                 _ => Sharing::Nobody,
             },
+            // an inner hold has the token of the outer one
+            look_alike: numbers_values(history) && !model.is_reentrant(),
             ..Self::default()
         };
         if history.counts.granted + history.counts.revoked == 0 {
@@ -104,9 +108,16 @@ impl Grants {
         self.watched
     }
 
-    /// A hold's token, where it is the server's.
+    /// A hold's token, where it is the server's and the observer would show it.
     pub(crate) fn token_of(&self, history: &History, hold: &LockHold) -> Option<u64> {
-        self.watched.tokens.then(|| hold.token(history))?
+        let is_shown = !self.look_alike || !self.is_repeated(history, hold);
+        (self.watched.tokens && is_shown).then(|| hold.token(history))?
+    }
+
+    /// Whether another hold of the lock names the same owner.
+    fn is_repeated(&self, history: &History, hold: &LockHold) -> bool {
+        let owner = self.owner_of(history, hold);
+        owner.is_some_and(|owner| self.repeated.contains(&(hold.lock(history) as u32, owner)))
     }
 
     /// A hold's owner, where it is the server's name for it and the observer would show its grant.
@@ -265,10 +276,9 @@ impl Grants {
     /// A lock that writes its value anew when it renews is shown as the end of one grant and the beginning of another, at one
     /// instant and to a name that no client answered with. That is one grant, unless its owner had asked to release it.
     fn join_rewritten(&mut self, history: &History, holds: &Holds) {
-        let numbers_values = history.header.backend.as_deref() == Some(OF_NUMBERED_VALUES);
         let mut named = AnsweredNames {
             owners: FastSet::default(),
-            tokens: numbers_values.then(FastSet::default),
+            tokens: numbers_values(history).then(FastSet::default),
         };
         let is_acquire = |f, _| f == F::Acquire;
         history.events.each_of(is_acquire, |_, event| {
@@ -343,8 +353,10 @@ fn is_the_next(history: &History, grant: &ServerGrant, hold: &LockHold) -> bool 
     after && to.saturating_sub(from) > limits::OBSERVER_LAG_NS
 }
 
-/// The store whose observer takes the number of each new value for a token.
-const OF_NUMBERED_VALUES: &str = "nats";
+/// Whether the observer took the number of each new value for a token.
+fn numbers_values(history: &History) -> bool {
+    history.header.backend.as_deref() == Some("nats")
+}
 
 /// The names with which clients answered acquires.
 struct AnsweredNames {

@@ -120,6 +120,23 @@ mod tests {
     }
 
     #[test]
+    fn a_value_is_written_again_unless_the_contract_excludes_that() {
+        for (promises, repeats) in [
+            (&[][..], true),
+            (&["renews=false"], false),
+            (&["renews=false", "extends=true"], true),
+            (&["renews=false", "reentrant=true"], true),
+            (&["renews=true"], true),
+        ] {
+            assert_eq!(
+                keys(BackendId::Nats, promises).unwrap().repeats,
+                repeats,
+                "{promises:?}"
+            );
+        }
+    }
+
+    #[test]
     fn a_kind_of_value_that_the_store_does_not_have_is_refused_with_those_that_it_has() {
         let sentence = keys(BackendId::Zk, &["value=hash"]).unwrap_err();
         assert!(sentence.contains("sequential, node or none"), "{sentence}");

@@ -244,8 +244,12 @@ pub fn remove(bucket: &str, revision: u64) -> NatsRequest {
 
 /// Removes the messages of a key.
 pub fn purge(bucket: &str, key: &str) -> NatsRequest {
-    let which = json!({ "filter": subject_of(bucket, key) });
-    api(format!("STREAM.PURGE.{}", stream_of(bucket)), &which)
+    purge_subject(&stream_of(bucket), &subject_of(bucket, key))
+}
+
+/// Removes the messages of a subject from a stream.
+pub fn purge_subject(stream: &str, subject: &str) -> NatsRequest {
+    api(format!("STREAM.PURGE.{stream}"), &json!({ "filter": subject }))
 }
 
 /// The answer to [`purge`].

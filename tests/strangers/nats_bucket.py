@@ -165,7 +165,7 @@ class NatsBucket(RedisLock):
                 self.write(self.renewals, lock, name, last)
                 return True
             except OtherMessage:
-                continue  # an earlier renewal was late
+                time.sleep(0.01)  # an earlier renewal was late
         return False
 
     def give(self, lock, name):
@@ -177,7 +177,7 @@ class NatsBucket(RedisLock):
                 self.nats.ask("$JS.API.STREAM.MSG.DELETE.KV_jobs", json.dumps({"seq": last, "no_erase": True}))
                 return True
             except OtherMessage:
-                continue  # it was renewed meanwhile
+                time.sleep(0.01)  # it was renewed meanwhile
         return False
 
     def close(self):

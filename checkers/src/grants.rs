@@ -33,6 +33,8 @@ pub(crate) struct Grants {
     repeated: FastSet<(u32, u32)>,
     /// What of a hold is compared with them.
     watched: Comparable,
+    /// Whether two of one name, one right after the other, may be shown as one with the token of the first.
+    look_alike: bool,
     sharing: Sharing,
 }
 
@@ -61,6 +63,8 @@ impl Grants {
                 Model::Semaphore { permits } if *permits > 1 => Sharing::All,
                 _ => Sharing::Nobody,
             },
+            // an inner hold has the token of the outer one
+            look_alike: numbers_values(history) && !model.is_reentrant(),
             ..Self::default()
         };
         if history.counts.granted + history.counts.revoked == 0 {
@@ -104,9 +108,16 @@ impl Grants {
         self.watched
     }
 
-    /// A hold's token, where it is the server's.
+    /// A hold's token, where it is the server's and the observer would show it.
     pub(crate) fn token_of(&self, history: &History, hold: &LockHold) -> Option<u64> {
-        self.watched.tokens.then(|| hold.token(history))?
+        let is_shown = !self.look_alike || !self.is_repeated(history, hold);
+        (self.watched.tokens && is_shown).then(|| hold.token(history))?
+    }
+
+    /// Whether another hold of the lock names the same owner.
+    fn is_repeated(&self, history: &History, hold: &LockHold) -> bool {
+        let owner = self.owner_of(history, hold);
+        owner.is_some_and(|owner| self.repeated.contains(&(hold.lock(history) as u32, owner)))
     }
 
     /// A hold's owner, where it is the server's name for it and the observer would show its grant.
@@ -265,12 +276,20 @@ impl Grants {
     /// A lock that writes its value anew when it renews is shown as the end of one grant and the beginning of another, at one
     /// instant and to a name that no client answered with. That is one grant, unless its owner had asked to release it.
     fn join_rewritten(&mut self, history: &History, holds: &Holds) {
-        let mut named: FastSet<u32> = FastSet::default();
+        let mut named = AnsweredNames {
+            owners: FastSet::default(),
+            tokens: numbers_values(history).then(FastSet::default),
+        };
         let is_acquire = |f, _| f == F::Acquire;
         history.events.each_of(is_acquire, |_, event| {
             let owner = history.owner(event);
             if owner != NONE {
-                named.insert(owner);
+                named.owners.insert(owner);
+            }
+            if let Some(tokens) = &mut named.tokens
+                && let (Some(lock), Some(token)) = (history.lock_number(event), history.token(event))
+            {
+                tokens.insert((lock as u32, token));
             }
         });
         let mut releases: FastMap<(u32, u32), Vec<u64>> = FastMap::default();
@@ -334,8 +353,20 @@ fn is_the_next(history: &History, grant: &ServerGrant, hold: &LockHold) -> bool 
     after && to.saturating_sub(from) > limits::OBSERVER_LAG_NS
 }
 
+/// Whether the observer took the number of each new value for a token.
+fn numbers_values(history: &History) -> bool {
+    history.header.backend.as_deref() == Some("nats")
+}
+
+/// The names with which clients answered acquires.
+struct AnsweredNames {
+    owners: FastSet<u32>,
+    /// By lock; `None` where a token is that of a grant, and never of a value.
+    tokens: Option<FastSet<(u32, u64)>>,
+}
+
 /// Whether `later` is `earlier` under a new name: its key was never gone, and no client answered with the new name.
-fn is_rewritten(history: &History, named: &FastSet<u32>, earlier: &ServerGrant, later: &ServerGrant) -> bool {
+fn is_rewritten(history: &History, named: &AnsweredNames, earlier: &ServerGrant, later: &ServerGrant) -> bool {
     let (Some(ended), Some(began)) = (earlier.revoked_ns(history), later.granted_ns(history)) else {
         return false;
     };
@@ -343,7 +374,9 @@ fn is_rewritten(history: &History, named: &FastSet<u32>, earlier: &ServerGrant, 
         earlier.cause(history),
         Some(RevokeCause::Deleted | RevokeCause::Overwritten)
     );
-    let unnamed = later.owner != NONE && !named.contains(&later.owner) && later.token.is_none();
+    let told = named.tokens.as_ref();
+    let untold = |token| told.is_some_and(|told| !told.contains(&(later.lock, token)));
+    let unnamed = later.owner != NONE && !named.owners.contains(&later.owner) && later.token.is_none_or(untold);
     earlier.granted != NONE
         && unasked
         && unnamed

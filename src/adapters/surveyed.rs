@@ -109,7 +109,7 @@ impl SurveyedLock {
 
     /// Whether it is a lock on a majority of servers that know nothing of each other, or on a cluster.
     pub fn has_majority(&self) -> bool {
-        let is_cluster = ["zk", "etcd"].contains(&self.backend.as_str());
+        let is_cluster = ["zk", "etcd", "nats"].contains(&self.backend.as_str());
         self.option("nodes").map_or(is_cluster, |nodes| nodes != "1")
     }
 

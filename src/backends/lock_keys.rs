@@ -11,6 +11,8 @@ pub struct LockKeys {
     pub value: KeyValue,
     /// Whether a holder writes other values while it holds.
     pub rewrites: bool,
+    /// Whether a holder may write its value again while it holds: to renew its lease, to extend it, or to count its holds.
+    pub repeats: bool,
     /// What every lock's name begins with on servers that harness did not start, where no setting may be changed.
     pub mark: Option<String>,
     /// Whether a value that begins with a time of day, in milliseconds, may be the end of its owner's lease.
@@ -49,6 +51,7 @@ impl LockKeys {
             value,
             mark: None,
             rewrites: contract.rewrites.unwrap_or(false),
+            repeats: contract.outlasts_its_lease() || contract.renews.is_none() || contract.reentrant == Some(true),
             deadlines: contract.wall_clock != Some(false),
         })
     }
@@ -60,6 +63,7 @@ impl LockKeys {
             value: KeyValue::None,
             mark: None,
             rewrites,
+            repeats: true,
             deadlines: false,
         }
     }
@@ -113,6 +117,23 @@ mod tests {
         );
         let elsewhere = keys(BackendId::Etcd, &["value=none"]).unwrap();
         assert_eq!(elsewhere.value, KeyValue::Revision);
+    }
+
+    #[test]
+    fn a_value_is_written_again_unless_the_contract_excludes_that() {
+        for (promises, repeats) in [
+            (&[][..], true),
+            (&["renews=false"], false),
+            (&["renews=false", "extends=true"], true),
+            (&["renews=false", "reentrant=true"], true),
+            (&["renews=true"], true),
+        ] {
+            assert_eq!(
+                keys(BackendId::Nats, promises).unwrap().repeats,
+                repeats,
+                "{promises:?}"
+            );
+        }
     }
 
     #[test]

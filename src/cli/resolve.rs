@@ -73,6 +73,10 @@ impl RunArgs {
         if let ProxyChoice::Toxiproxy { image } = &mut config.proxy {
             image.clone_from(&self.proxy_image);
         }
+        if !self.is_given("progress-bound") {
+            // an election may begin with the last heal
+            config.progress_bound += config.backend.slow_election();
+        }
         config.wait = self.wait.unwrap_or(match config.each {
             Some(_) => config.time,
             None => Duration::from_secs(10),
@@ -91,6 +95,12 @@ impl RunArgs {
         config.check_upgrade()?;
         config.check_version()?;
         Ok(config)
+    }
+
+    /// Whether a flag, a variable or a file has set an option.
+    fn is_given(&self, option: &str) -> bool {
+        let mut given = self.settings.iter().filter(|setting| setting.is_set());
+        given.any(|setting| setting.option.name == option)
     }
 
     /// Whether the client that is named is an adapter, and of this backend.
@@ -301,6 +311,14 @@ mod tests {
             let repeated = again.config(again.seed.expect("the seed is among the words")).unwrap();
             assert_eq!(format!("{config:?}"), format!("{repeated:?}"), "{line}");
         }
+    }
+
+    #[test]
+    fn servers_that_elect_slowly_have_more_time_for_progress_unless_it_is_given() {
+        let bound = |words: &str| typed(words).config(1).unwrap().progress_bound.as_secs();
+        assert_eq!(bound("--backend zk"), 10);
+        assert_eq!(bound("--backend nats"), 19);
+        assert_eq!(bound("--backend nats --progress-bound 4s"), 4);
     }
 
     #[test]

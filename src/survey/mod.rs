@@ -168,7 +168,9 @@ mod tests {
         );
         assert_eq!(faults("minority", "backend = \"redis\""), None);
         assert!(faults("minority", three).is_some() && faults("server-restart", three).is_none());
-        assert!(faults("minority", "backend = \"zk\"").is_some());
+        for cluster in ["zk", "nats"] {
+            assert!(faults("minority", &format!("backend = {cluster:?}")).is_some());
+        }
         assert_eq!(
             faults("herd", "backend = \"zk\""),
             None,

@@ -261,6 +261,34 @@ mod nightly {
     }
 
     #[test]
+    fn nats_is_tested_and_left_as_it_was() {
+        let harness = Harness::new();
+        let address = free_address();
+        let mut command = Command::new("nats-server");
+        command.args([
+            "-a",
+            "127.0.0.1",
+            "-p",
+            &address.port().to_string(),
+            "-js",
+            "-sd",
+            "nats",
+        ]);
+        command.current_dir(harness.folder.path()).stderr(Stdio::null());
+        let nats = OwnServer::start(&mut command, address);
+        // the second time nothing is asked, since nothing is there
+        for fault in ["partition", "kill-holder"] {
+            let words = format!(
+                "--backend nats --servers {} --lease 1s --time 14s --fault {fault} --seed 1",
+                nats.address
+            );
+            let answer = harness.run(&words);
+            answer.assert_exit(0);
+            answer.assert_verdict("HL007", "holds");
+        }
+    }
+
+    #[test]
     fn a_lease_that_the_servers_do_not_grant_is_refused_and_zookeeper_is_left_as_it_was() {
         let harness = Harness::new();
         let zk = OwnServer::zk(harness.folder.path());

@@ -16,12 +16,13 @@ use crate::command::{Answer, Harness, assert_has};
 use crate::machine::{OwnServer, http, until_ok};
 
 /// What servers say to who is not logged in (any more).
-const REFUSALS: [&str; 5] = [
+const REFUSALS: [&str; 6] = [
     "NOAUTH",
     "auth token",
     "not authorized",
     "password authentication",
     "Access denied",
+    "Authorization Violation",
 ];
 
 /// A run on servers with a login, looked at from outside while it goes on.
@@ -122,7 +123,7 @@ impl GuardedRun {
     pub fn port(&self, after: &str) -> SocketAddr {
         let mut texts: Vec<String> = offspring(self.child.id()).into_iter().map(|(line, _)| line).collect();
         each_file(&self.harness.results(), &mut |path, bytes| {
-            if path.ends_with("zoo.cfg") {
+            if path.ends_with("zoo.cfg") || path.ends_with("nats.conf") {
                 texts.push(String::from_utf8_lossy(bytes).into_owned());
             }
         });
@@ -305,6 +306,22 @@ mod nightly {
         let run = run.end();
         run.assert_exit(0);
         assert_eq!(run.verdict("HL007"), "holds", "the observer reads them");
+    }
+
+    /// A server speaks first, and ends the connection of one that may not enter.
+    #[test]
+    fn nats_refuses_a_stranger_and_the_observer_reads_its_keys() {
+        let words = "--backend nats --fault none --lease 1s --time 8s --seed 1";
+        let run = GuardedRun::start(Harness::new(), words, "NATS_PASSWORD");
+        let mut stranger = TcpStream::connect(run.port("listen: \"127.0.0.1:")).expect("it serves");
+        stranger.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        stranger.write_all(b"CONNECT {}\r\n").unwrap();
+        let mut said = String::new();
+        stranger.read_to_string(&mut said).expect("it ends the connection");
+        assert_has(&said, &["Authorization Violation"]);
+        let run = run.end();
+        run.assert_exit(0);
+        assert_eq!(run.verdict("HL007"), "holds", "{:#}", run.finding("HL007"));
     }
 
     #[test]

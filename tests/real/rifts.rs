@@ -7,7 +7,11 @@ use crate::command::{Answer, Harness, on_runtimes, run_on};
 const SHORT: &str = "--lease 2s --time 20s --window 7s --seed 5eed";
 
 fn stands(runtime: &str, backend: &str, kind: &str) -> Answer {
-    let words = format!("--backend {backend} --fault partition={kind} {SHORT}");
+    stands_in(runtime, backend, kind, SHORT)
+}
+
+fn stands_in(runtime: &str, backend: &str, kind: &str, plan: &str) -> Answer {
+    let words = format!("--backend {backend} --fault partition={kind} {plan}");
     let answer = run_on(runtime, &words);
     answer.assert_exit(0);
     answer.assert_verdict("HL001", "holds");
@@ -35,6 +39,12 @@ fn a_zookeeper_queue_stands_a_leader_that_is_cut_off_from_the_other_servers(runt
 
 fn an_etcd_mutex_stands_a_leader_that_is_cut_off_from_the_other_servers(runtime: &str) {
     assert_another_leads(&stands(runtime, "etcd", "leader"));
+}
+
+/// NATS elects within 4 to 9 s.
+fn a_nats_key_stands_a_leader_that_is_cut_off_from_the_other_servers(runtime: &str) {
+    let plan = "--lease 1s --time 30s --window 12s --seed 5eed";
+    assert_another_leads(&stands_in(runtime, "nats", "leader", plan));
 }
 
 #[test]
@@ -89,7 +99,8 @@ on_runtimes! {
         a_redis_that_fails_over_with_all_its_writes_keeps_its_locks;
     nightly:
         a_zookeeper_queue_stands_a_leader_that_is_cut_off_from_the_other_servers
-        an_etcd_mutex_stands_a_leader_that_is_cut_off_from_the_other_servers;
+        an_etcd_mutex_stands_a_leader_that_is_cut_off_from_the_other_servers
+        a_nats_key_stands_a_leader_that_is_cut_off_from_the_other_servers;
     nightly_docker:
         a_redis_that_fails_over_without_its_last_writes_has_two_holders;
 }

@@ -7,7 +7,11 @@ use crate::command::{Answer, Harness, on_runtimes};
 type Stranger<'a> = (&'a str, &'a str);
 
 fn run(runtime: &str, lock: &str, arguments: &str, options: &str) -> Answer {
-    let backend = if lock == "etcd_gateway" { "etcd" } else { "redis" };
+    let backend = match lock {
+        "etcd_gateway" => "etcd",
+        "nats_bucket" => "nats",
+        _ => "redis",
+    };
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/strangers");
     Harness::new().run(&format!(
         "--runtime {runtime} --backend {backend} --lease 2s --clients 4 {options} \
@@ -64,6 +68,7 @@ fn locks_of_other_manners_hold(runtime: &str) {
             ("read_write", ""),
             ("try_lock", "--tries 100"),
             ("etcd_gateway", ""),
+            ("nats_bucket", ""),
         ],
     );
 }
@@ -135,6 +140,7 @@ fn two_owners_are_found(runtime: &str) {
         &[
             ("own_key", "--time 12s --hold 400ms --wait 300ms", "HL007"),
             ("own_owner", "--time 12s --hold 400ms", "HL001"),
+            ("nats_bucket", "--time 12s --hold 400ms", "HL001"),
             ("read_write", "--time 9s --hold 100ms", "HL001"),
             ("permits", "--time 9s --hold 100ms", "HL001"),
         ],

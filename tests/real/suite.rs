@@ -168,6 +168,16 @@ mod nightly {
     }
 
     #[test]
+    fn the_truth_table_comes_out_as_written_on_nats() {
+        rows_come_out_as_written(&[
+            "nats-key-revision / pause-holder",
+            "nats-key-revision / server-kill=leader",
+            "nats-key-no-revision naive / partition=holder",
+            "nats-key-put / none",
+        ]);
+    }
+
+    #[test]
     fn the_truth_table_comes_out_as_written_on_redis() {
         rows_come_out_as_written(&[
             "redis-setnx / pause-holder",

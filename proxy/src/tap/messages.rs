@@ -109,7 +109,7 @@ const FAMILIES: &[(Protocol, &str, &[&str])] = &[
         &["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"],
     ),
     (Protocol::Resp, "EVAL", &["EVAL", "EVALSHA", "FCALL"]),
-    (Protocol::Resp, "DEL", &["DEL", "UNLINK", "DELIFEQ"]),
+    (Protocol::Resp, "DEL", &["DEL", "UNLINK", "DELIFEQ", "DELEX"]),
     (Protocol::Postgres, "BEGIN", &["BEGIN", "START"]),
     (Protocol::Postgres, "COMMIT", &["COMMIT", "END"]),
     (Protocol::Postgres, "ROLLBACK", &["ROLLBACK", "ABORT"]),
@@ -161,7 +161,7 @@ pub(super) fn zk_request(number: i32) -> Option<&'static str> {
 /// Commands of Redis that locks are made of.
 const RESP: &str = "\
     SET SETNX SETEX PSETEX GET GETSET GETDEL GETEX MGET MSET MSETNX \
-    DEL UNLINK DELIFEQ EXISTS EXPIRE PEXPIRE EXPIREAT PEXPIREAT PERSIST TTL PTTL TYPE RENAME RENAMENX \
+    DEL UNLINK DELIFEQ DELEX EXISTS EXPIRE PEXPIRE EXPIREAT PEXPIREAT PERSIST TTL PTTL TYPE RENAME RENAMENX \
     EVAL EVALSHA FCALL SCRIPT FUNCTION \
     MULTI EXEC DISCARD WATCH UNWATCH WAIT \
     INCR INCRBY DECR DECRBY APPEND \
@@ -235,7 +235,7 @@ mod tests {
     fn a_step_is_named_however_a_library_spells_it() {
         let means = |name: &str, wire: &[u8]| Protocol::Resp.spoken(name).unwrap().means(&MessageName::new(wire));
         assert!(means("EXPIRE", b"PEXPIRE") && means("EVAL", b"EVALSHA") && means("SET", b"SETNX"));
-        assert!(means("DEL", b"DELIFEQ") && !means("DELIFEQ", b"DEL"));
+        assert!(means("DEL", b"DELIFEQ") && means("DEL", b"DELEX") && !means("DELIFEQ", b"DEL"));
         assert!(!means("PEXPIRE", b"EXPIRE") && !means("SET", b"GETSET"));
         let seen = MessageKind::exactly(MessageName::new(b"SET"));
         assert!(seen.means(&MessageName::new(b"SET")) && !seen.means(&MessageName::new(b"SETNX")));

@@ -40,6 +40,8 @@ pub(super) struct NatsReader {
     /// By inbox.
     unanswered: BTreeMap<Vec<u8>, (u64, MessageName)>,
     pings: u64,
+    /// What a watch tells of a key, until its headers are whole.
+    watched: Option<WatchedKey>,
 }
 
 /// What one side is saying.
@@ -60,6 +62,14 @@ struct Publication {
     headers: Vec<u8>,
     is_named: bool,
     print: RequestDigest,
+}
+
+/// A message of a key that comes unasked.
+struct WatchedKey {
+    subject: Vec<u8>,
+    /// Of its headers.
+    length: usize,
+    headers: Vec<u8>,
 }
 
 impl NatsReader {
@@ -93,7 +103,7 @@ impl NatsReader {
     /// A line of the client is whole.
     fn said(&mut self, line: &[u8], told: &mut Telling) -> Result<(), TapError> {
         let words = LineWords::of(line)?;
-        let (subject, inbox, lengths) = match words.verb() {
+        let (subject, inbox, lengths) = match words.verb().as_slice() {
             b"PUB" => words.message(1, 1)?,
             b"HPUB" => words.message(1, 2)?,
             b"PING" => {
@@ -157,6 +167,7 @@ impl NatsReader {
         while here < chunk.len() {
             if self.server.left > 0 {
                 let taken = self.server.left.min(chunk.len() - here);
+                self.watching(&chunk[here..here + taken], told);
                 here += taken;
                 self.server.left -= taken;
                 continue;
@@ -177,7 +188,7 @@ impl NatsReader {
     /// A line of the server is whole, which `body` follows if it is a message.
     fn heard(&mut self, line: &[u8], body: &[u8], told: &mut Telling) -> Result<(), TapError> {
         let words = LineWords::of(line)?;
-        let (subject, _, [headers, total]) = match words.verb() {
+        let (subject, _, [headers, total]) = match words.verb().as_slice() {
             b"MSG" => words.message(2, 1)?,
             b"HMSG" => words.message(2, 2)?,
             b"PONG" => {
@@ -193,10 +204,28 @@ impl NatsReader {
         let body = &body[..body.len().min(total)];
         if let Some((number, name)) = self.unanswered.remove(subject) {
             told.reply(number, name, refusals::in_nats(body, headers));
-        } else if subject.starts_with(KEY) {
-            told.notification(MessageName::new(b"message"), subject);
+        } else if subject.starts_with(KEY) && headers > 0 {
+            self.watched = Some(WatchedKey {
+                subject: subject.to_vec(),
+                length: headers.min(KEPT),
+                headers: Vec::new(),
+            });
         }
         Ok(())
+    }
+
+    /// Further bytes of what a watch tells. Only the end of a key is a notification: a watch begins with the values that are there, and
+    /// tells of each renewal, which frees no lock.
+    fn watching(&mut self, bytes: &[u8], told: &mut Telling) {
+        let Some(watched) = &mut self.watched else { return };
+        let room = watched.length - watched.headers.len();
+        watched.headers.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        if watched.headers.len() == watched.length {
+            if is_end(&watched.headers) {
+                told.notification(MessageName::new(b"message"), &watched.subject);
+            }
+            self.watched = None;
+        }
     }
 }
 
@@ -216,8 +245,9 @@ impl<'a> LineWords<'a> {
         }
     }
 
-    fn verb(&self) -> &'a [u8] {
-        self.0[0]
+    /// In capitals, which may be left out: <https://docs.nats.io/reference/reference-protocols/nats-protocol>.
+    fn verb(&self) -> Vec<u8> {
+        self.0[0].to_ascii_uppercase()
     }
 
     /// A message before whose inbox so many words stand after the verb, and so many lengths behind it.
@@ -275,6 +305,11 @@ fn marker_of(headers: &[u8]) -> Option<&'static str> {
         b"PURGE" => Some("purge"),
         _ => None,
     }
+}
+
+/// Whether these are the headers of a marker, which a client wrote, or a server in place of a key that it removed.
+fn is_end(headers: &[u8]) -> bool {
+    marker_of(headers).is_some() || header(headers, b"Nats-Marker-Reason:").is_some()
 }
 
 /// The value of a header, whose name ends in a colon.

@@ -13,11 +13,17 @@ pub(super) fn in_resp(reply: &[u8]) -> bool {
     nothing.iter().any(|nothing| reply.starts_with(nothing))
 }
 
-/// NATS, of a message with headers of this length: a status, which stands for an error, or an error of JetStream.
+/// NATS, of a message with headers of this length: a status, which stands for an error, an error of JetStream, or a purge of nothing.
 pub(super) fn in_nats(message: &[u8], headers: usize) -> bool {
     const ERROR: &[u8] = b"\"error\":{";
+    const NOTHING: &[u8] = b"\"purged\":0";
     let (headers, payload) = message.split_at(headers.min(message.len()));
-    headers.starts_with(b"NATS/1.0 ") || payload.windows(ERROR.len()).take(128).any(|part| part == ERROR)
+    let says = |part: &[u8]| payload.windows(part.len()).take(128).any(|some| some == part);
+    // what has headers is a status, or a value of any content
+    match headers.is_empty() {
+        true => says(ERROR) || says(NOTHING),
+        false => headers.starts_with(b"NATS/1.0 "),
+    }
 }
 
 /// A transaction of etcd, from the frame of its headers on: `succeeded` is not set, since its comparisons did not hold.
@@ -151,6 +157,22 @@ mod tests {
         ] {
             assert!(!in_resp(done.as_bytes()), "{done:?}");
         }
+    }
+
+    #[test]
+    fn an_answer_of_nats_that_did_nothing_is_told_from_one_that_did() {
+        let purged = |count: u32| {
+            let kind = "io.nats.jetstream.api.v1.stream_purge_response";
+            format!(r#"{{"type":"{kind}","success":true,"purged":{count}}}"#)
+        };
+        let (nothing, done) = (purged(0), purged(10));
+        let error = r#"{"error":{"code":400},"stream":"KV_harness"}"#;
+        assert!(in_nats(nothing.as_bytes(), 0) && in_nats(error.as_bytes(), 0));
+        assert!(in_nats(b"NATS/1.0 404 Message Not Found\r\n\r\n", 35));
+        assert!(!in_nats(done.as_bytes(), 0) && !in_nats(br#"{"stream":"KV_harness","seq":7}"#, 0));
+        // a value that a client has written
+        let head = "NATS/1.0\r\nNats-Sequence: 7\r\n\r\n";
+        assert!(!in_nats(format!("{head}{error}").as_bytes(), head.len()));
     }
 
     #[test]

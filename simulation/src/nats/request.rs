@@ -104,7 +104,8 @@ impl WireMessage for NatsMessage {
             NatsMessage::Reply { number, name, outcome } => PassingMessage::Reply {
                 number: *number,
                 name,
-                refuses: matches!(outcome, Err(_) | Ok(KeyAnswer::Last(None))),
+                // no revision is 0: it is a purge of nothing
+                refuses: matches!(outcome, Err(_) | Ok(KeyAnswer::Last(None) | KeyAnswer::Number(0))),
             },
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use harness_workloads::nats::api::{self, BUCKET, NamesAnswer, StreamAnswer};
 use serde::de::IgnoredAny;
 
-use super::{ServerConnection, ask, bucket, connect, key_in};
+use super::{ServerConnection, ask, bucket, connect};
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, named};
 use crate::cluster::{BoxFuture, EndpointsReceiver, ReachedServers};
 use crate::limits::SERVER_BACK;
@@ -48,28 +48,40 @@ impl StoredData for NatsData {
     fn remove(&self, endpoints: EndpointsReceiver, traces: RunTraces) -> BoxFuture<'static, Result<u64, String>> {
         within_limit(async move {
             let mut connection = any(&endpoints).await?;
-            let bucket = bucket(traces.pattern.before())?;
-            let stream = api::stream_of(bucket);
-            if !streams(&mut connection).await?.contains(&stream) {
-                return Ok(0);
-            }
+            let own = bucket(traces.pattern.before()).map(api::stream_of).unwrap_or_default();
             let mut removed = 0;
-            let found: StreamAnswer = ask(&mut connection, api::stream_state(&stream)).await?;
-            let subjects = found.state.subjects.keys();
-            for subject in subjects.filter(|subject| traces.made(subject.as_bytes())) {
-                if let Some(key) = key_in(bucket, subject) {
-                    ask::<IgnoredAny>(&mut connection, api::purge(bucket, key)).await?;
-                    removed += 1;
+            // a client may keep more than its locks, and in other buckets
+            for stream in streams(&mut connection).await? {
+                removed += remove_traces(&mut connection, &stream, &traces).await?;
+                if stream == own && !traces.top.contains(&own) {
+                    removed += remove_empty(&mut connection, &own).await?;
                 }
-            }
-            let left: StreamAnswer = ask(&mut connection, api::stream_state(&stream)).await?;
-            if !traces.top.contains(&stream) && left.state.messages == 0 {
-                ask::<IgnoredAny>(&mut connection, api::delete_stream(&stream)).await?;
-                removed += 1;
             }
             Ok(removed)
         })
     }
+}
+
+/// Removes the messages of subjects with the run's mark; returns how many subjects there were.
+async fn remove_traces(connection: &mut ServerConnection, stream: &str, traces: &RunTraces) -> Result<u64, String> {
+    let found: StreamAnswer = ask(connection, api::stream_state(stream)).await?;
+    let subjects = found.state.subjects.keys();
+    let mut removed = 0;
+    for subject in subjects.filter(|subject| traces.made(subject.as_bytes())) {
+        ask::<IgnoredAny>(connection, api::purge_subject(stream, subject)).await?;
+        removed += 1;
+    }
+    Ok(removed)
+}
+
+/// Removes a stream that has no messages; returns how many were removed.
+async fn remove_empty(connection: &mut ServerConnection, stream: &str) -> Result<u64, String> {
+    let left: StreamAnswer = ask(connection, api::stream_state(stream)).await?;
+    if left.state.messages > 0 {
+        return Ok(0);
+    }
+    ask::<IgnoredAny>(connection, api::delete_stream(stream)).await?;
+    Ok(1)
 }
 
 /// Asks with patience: servers that lost their leader a moment ago wait for the next one.

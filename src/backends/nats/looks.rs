@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use harness_workloads::Login;
-use harness_workloads::nats::api::{self, BucketState, JetStreamError, StreamAnswer};
-use harness_workloads::nats::{KeyMessage, NatsReply, read_value};
+use harness_workloads::nats::api::{self, AgingMessage, BucketState, JetStreamError, StreamAnswer};
+use harness_workloads::nats::{KeyMessage, NatsReply, NatsRequest, read_value};
 
 use super::{ServerConnection, bucket, connect, key_in, lock_at};
 use crate::backends::lock_keys::LockKeys;
@@ -35,9 +35,11 @@ pub fn opening(
             let table = NatsLooks {
                 endpoints,
                 reach,
-                stream: api::stream_of(&bucket),
-                bucket,
-                keys,
+                bucket: WatchedBucket {
+                    stream: api::stream_of(&bucket),
+                    name: bucket,
+                    keys,
+                },
                 servers: Vec::new(),
                 known: KnownBucket::default(),
             };
@@ -49,11 +51,27 @@ pub fn opening(
 struct NatsLooks {
     endpoints: EndpointsReceiver,
     reach: ReachedServers,
-    bucket: String,
-    stream: String,
-    keys: LockKeys,
+    bucket: WatchedBucket,
     servers: Vec<AskedServer>,
     known: KnownBucket,
+}
+
+/// The bucket with the locks, which may have other keys, too.
+struct WatchedBucket {
+    name: String,
+    stream: String,
+    keys: LockKeys,
+}
+
+impl WatchedBucket {
+    /// The locks that have messages, each with the request for its last one.
+    fn locks(&self, state: &BucketState) -> (Vec<String>, Vec<NatsRequest>) {
+        let locks = state.subjects.keys().filter_map(|subject| {
+            let lock = lock_at(&self.keys, &self.name, subject)?;
+            Some((lock, api::last_message(&self.name, key_in(&self.name, subject)?)))
+        });
+        locks.unzip()
+    }
 }
 
 /// What the look before showed.
@@ -77,8 +95,8 @@ struct BucketView {
     /// In nanoseconds.
     max_age: u64,
     state: BucketState,
-    /// By subject; `None` where they are those of the look before.
-    messages: Option<BTreeMap<String, KeyMessage>>,
+    /// By lock; `None` where they are those of the look before.
+    messages: Option<BTreeMap<String, AgingMessage>>,
 }
 
 impl AskedServer {
@@ -87,7 +105,7 @@ impl AskedServer {
         &mut self,
         reach: &ReachedServers,
         login: Option<&Login>,
-        looks: (&str, &str),
+        bucket: &WatchedBucket,
         known: &BucketState,
     ) -> Option<BucketView> {
         // one that does not answer in time is left
@@ -95,7 +113,7 @@ impl AskedServer {
             Some(connection) => connection,
             None => connect(reach, self.address, login).await.ok()?,
         };
-        let view = view_over(&mut connection, looks, known).await;
+        let view = view_over(&mut connection, bucket, known).await;
         let (connection, view) = view.map_or((None, None), |view| (Some(connection), view.ok()));
         self.connection = connection;
         view
@@ -105,10 +123,10 @@ impl AskedServer {
 /// `None`: the connection is lost.
 async fn view_over(
     connection: &mut ServerConnection,
-    (bucket, stream): (&str, &str),
+    bucket: &WatchedBucket,
     known: &BucketState,
 ) -> Option<Result<BucketView, JetStreamError>> {
-    let reply = connection.ask(&api::stream_state(stream)).await.ok()?;
+    let reply = connection.ask(&api::stream_state(&bucket.stream)).await.ok()?;
     let answer = match api::answer::<StreamAnswer>(&reply) {
         Ok(answer) => answer,
         // no client has made it
@@ -124,12 +142,9 @@ async fn view_over(
     let messages = match answer.state == *known {
         true => None,
         false => {
-            let subjects = answer.state.subjects.keys();
-            let keys = subjects.filter_map(|subject| Some((subject, key_in(bucket, subject)?)));
-            let asked = keys.map(|(subject, key)| (subject, api::last_message(bucket, key)));
-            let (subjects, asked): (Vec<_>, Vec<_>) = asked.unzip();
+            let (locks, asked) = bucket.locks(&answer.state);
             let replies = connection.ask_all(&asked).await.ok()?;
-            match messages_of(subjects, &replies) {
+            match messages_of(locks, &replies) {
                 Ok(messages) => Some(messages),
                 Err(error) => return Some(Err(error)),
             }
@@ -142,12 +157,12 @@ async fn view_over(
     }))
 }
 
-/// The messages that are there, by subject.
-fn messages_of(subjects: Vec<&String>, replies: &[NatsReply]) -> Result<BTreeMap<String, KeyMessage>, JetStreamError> {
+/// The messages that are there, by lock.
+fn messages_of(locks: Vec<String>, replies: &[NatsReply]) -> Result<BTreeMap<String, AgingMessage>, JetStreamError> {
     let mut messages = BTreeMap::new();
-    for (subject, reply) in subjects.into_iter().zip(replies) {
-        if let Some(message) = api::message(reply)? {
-            messages.insert(subject.clone(), message);
+    for (lock, reply) in locks.into_iter().zip(replies) {
+        if let Some(message) = api::aging_message(reply)? {
+            messages.insert(lock, message);
         }
     }
     Ok(messages)
@@ -158,10 +173,9 @@ impl NatsLooks {
         let clock = self.reach.clock;
         let began = clock.now_ns();
         let login = self.follow();
-        let (reach, looks) = (&self.reach, (&*self.bucket, &*self.stream));
-        let state = &self.known.state;
+        let (reach, bucket, state) = (&self.reach, &self.bucket, &self.known.state);
         let asked = self.servers.iter_mut().map(|server| {
-            let view = server.view(reach, login.as_deref(), looks, state);
+            let view = server.view(reach, login.as_deref(), bucket, state);
             async move { clock.within(ANSWERS, view).await.flatten() }
         });
         let views = join_all(asked).await.into_iter().flatten();
@@ -202,22 +216,17 @@ impl NatsLooks {
     /// Takes over what a look that began then shows.
     fn see(&mut self, view: BucketView, began: u64) {
         let before = std::mem::take(&mut self.known);
-        // it was written after the look before began
-        let ends_ms = match view.max_age {
-            0 => i64::MAX,
-            age => milliseconds(before.began.saturating_add(age)),
-        };
+        let max_age = Some(view.max_age).filter(|age| *age > 0).map(Duration::from_nanos);
         let held = match view.messages {
             None => before.held,
-            Some(messages) => messages
-                .into_iter()
-                .filter(|(_, message)| !message.deleted)
-                .filter_map(|(subject, message)| {
-                    let lock = lock_at(&self.keys, &self.bucket, &subject)?;
-                    let held = seen(&message, before.held.get(&lock), ends_ms);
-                    Some((lock, (message.revision, held)))
-                })
-                .collect(),
+            Some(messages) => {
+                let there = messages.into_iter().filter(|(_, aging)| !aging.message.deleted);
+                let held = there.map(|(lock, aging)| {
+                    let held = before.holder(&lock, &aging, max_age, self.bucket.keys.repeats);
+                    (lock, (aging.message.revision, held))
+                });
+                held.collect()
+            }
         };
         self.known = KnownBucket {
             state: view.state,
@@ -227,21 +236,46 @@ impl NatsLooks {
     }
 }
 
-/// Who holds a lock by its message, where `before` is what the look before showed of it.
-fn seen(message: &KeyMessage, before: Option<&(u64, HeldLock)>, ends_ms: i64) -> HeldLock {
-    let (owner, token) = read_value(&message.value);
-    let known = before.filter(|(_, held)| held.contender.owner.as_deref() == Some(owner));
-    // the revision of a renewal is no token
-    let first = known.and_then(|(_, held)| held.contender.token);
-    let ends_ms = match known {
-        Some((revision, held)) if *revision == message.revision => held.ends_ms,
-        _ => Some(ends_ms),
-    };
-    let contender = Contender {
-        owner: Some(owner.to_owned()),
-        token: token.or(first).or(Some(message.revision)),
-    };
-    HeldLock { contender, ends_ms }
+impl KnownBucket {
+    /// Who holds a lock by its message at the next look. `repeats`: see [`LockKeys`].
+    fn holder(&self, lock: &str, aging: &AgingMessage, max_age: Option<Duration>, repeats: bool) -> HeldLock {
+        let message = &aging.message;
+        let known = self.held.get(lock);
+        if let Some((_, same)) = known.filter(|(revision, _)| *revision == message.revision) {
+            return same.clone();
+        }
+        let known = known.map(|(_, held)| &held.contender);
+        let (owner, token) = self.owner_in(message, known);
+        // the revision of a renewal is no token
+        let renewed = known.filter(|known| repeats && known.owner.as_deref() == Some(owner));
+        let first = renewed.and_then(|known| known.token);
+        // it was written after the look before began. Of two ages the shorter one may count
+        let ages = max_age.into_iter().chain(aging.own_age);
+        let ends = ages.min().map(|age| self.began.saturating_add(nanoseconds(age)));
+        HeldLock {
+            contender: Contender {
+                owner: Some(owner.to_owned()),
+                token: token.or(first).or(Some(message.revision)),
+            },
+            ends_ms: Some(ends.map_or(i64::MAX, milliseconds)),
+        }
+    }
+
+    /// The owner in a message, and the token if its value ends with one: an earlier revision, by which the owner that was known took the
+    /// lock, or one that came after the look before. Another number is a part of the owner's name.
+    fn owner_in<'m>(&self, message: &'m KeyMessage, known: Option<&Contender>) -> (&'m str, Option<u64>) {
+        let (owner, token) = read_value(&message.value);
+        let is_known = known.is_some_and(|known| known.owner.as_deref() == Some(owner));
+        let is_token = |token: &u64| *token < message.revision && (is_known || *token > self.state.last_seq);
+        match token.filter(is_token) {
+            Some(token) => (owner, Some(token)),
+            None => (message.value.as_str(), None),
+        }
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn milliseconds(ns: u64) -> i64 {
@@ -258,36 +292,129 @@ impl LockTable for NatsLooks {
 mod tests {
     use super::*;
 
-    fn message(revision: u64, value: &str) -> KeyMessage {
-        KeyMessage {
-            revision,
-            value: value.into(),
-            deleted: false,
+    const LEASE: Option<Duration> = Some(Duration::from_millis(100));
+
+    /// What the next look shows of a lock, after one that began then.
+    struct NextLook {
+        before: KnownBucket,
+        max_age: Option<Duration>,
+        repeats: bool,
+    }
+
+    impl NextLook {
+        /// Nothing was seen yet.
+        fn first() -> Self {
+            NextLook {
+                before: KnownBucket::default(),
+                max_age: LEASE,
+                repeats: true,
+            }
+        }
+
+        /// The owner, the token, and when it ends in milliseconds.
+        fn shows(&mut self, revision: u64, value: &str) -> (String, Option<u64>, Option<i64>) {
+            self.shows_aging(revision, value, None)
+        }
+
+        fn shows_aging(
+            &mut self,
+            revision: u64,
+            value: &str,
+            own_age: Option<Duration>,
+        ) -> (String, Option<u64>, Option<i64>) {
+            let message = KeyMessage {
+                revision,
+                value: value.into(),
+                deleted: false,
+            };
+            let aging = AgingMessage { message, own_age };
+            let held = self.before.holder("l0", &aging, self.max_age, self.repeats);
+            let shown = (
+                held.contender.owner.clone().unwrap(),
+                held.contender.token,
+                held.ends_ms,
+            );
+            self.before.held.insert("l0".into(), (revision, held));
+            self.before.state.last_seq = revision;
+            self.before.began += 10_000_000;
+            shown
         }
     }
 
-    fn shown(held: &HeldLock) -> (&str, Option<u64>, Option<i64>) {
-        (
-            held.contender.owner.as_deref().unwrap(),
-            held.contender.token,
-            held.ends_ms,
-        )
+    fn shown(owner: &str, token: u64, ends_ms: i64) -> (String, Option<u64>, Option<i64>) {
+        (owner.into(), Some(token), Some(ends_ms))
     }
 
     #[test]
     fn a_renewal_lengthens_a_lease_and_is_no_new_grant() {
-        let taken = seen(&message(4, "a"), None, 100);
-        assert_eq!(shown(&taken), ("a", Some(4), Some(100)));
-        let same = seen(&message(4, "a"), Some(&(4, taken.clone())), 120);
-        assert_eq!(shown(&same), ("a", Some(4), Some(100)));
-        let renewed = seen(&message(5, "a 4"), Some(&(4, taken.clone())), 130);
-        assert_eq!(shown(&renewed), ("a", Some(4), Some(130)));
+        let mut look = NextLook::first();
+        assert_eq!(look.shows(4, "a"), shown("a", 4, 100));
+        assert_eq!(look.shows(4, "a"), shown("a", 4, 100));
+        assert_eq!(look.shows(5, "a 4"), shown("a", 4, 120));
+        assert_eq!(look.shows(6, "b"), shown("b", 6, 130));
         // a library that writes its own name again
-        let rewritten = seen(&message(5, "a"), Some(&(4, taken.clone())), 130);
-        assert_eq!(shown(&rewritten), ("a", Some(4), Some(130)));
-        let first_seen_late = seen(&message(5, "a 4"), None, 130);
-        assert_eq!(shown(&first_seen_late), ("a", Some(4), Some(130)));
-        let next = seen(&message(6, "b"), Some(&(4, taken)), 140);
-        assert_eq!(shown(&next), ("b", Some(6), Some(140)));
+        assert_eq!(look.shows(7, "b"), shown("b", 6, 140));
+        assert_eq!(
+            NextLook::first().shows(5, "a 4"),
+            shown("a", 4, 100),
+            "it was not seen before"
+        );
+    }
+
+    #[test]
+    fn what_is_not_renewed_and_written_again_is_taken_again() {
+        let mut look = NextLook::first();
+        look.repeats = false;
+        assert_eq!(look.shows(4, "host"), shown("host", 4, 100));
+        assert_eq!(look.shows(6, "host"), shown("host", 6, 110));
+    }
+
+    #[test]
+    fn a_number_that_is_no_earlier_revision_belongs_to_the_name() {
+        let mut look = NextLook::first();
+        assert_eq!(look.shows(40, "job"), shown("job", 40, 100));
+        for (revision, value) in [(41, "host 4711"), (42, "worker 3"), (43, "worker 4"), (44, "worker 4")] {
+            assert_eq!(look.shows(revision, value).0, value);
+        }
+        // taken and renewed since the look before
+        assert_eq!(look.shows(50, "a 46"), shown("a", 46, 150));
+    }
+
+    #[test]
+    fn the_end_of_a_key_is_that_of_its_own_age_or_of_the_bucket_s() {
+        let mut look = NextLook::first();
+        let own = |ms| Some(Duration::from_millis(ms));
+        assert_eq!(look.shows_aging(1, "a", own(60)), shown("a", 1, 60));
+        assert_eq!(look.shows_aging(2, "b", own(500)), shown("b", 2, 110));
+        look.max_age = None;
+        assert_eq!(look.shows_aging(3, "c", own(500)), shown("c", 3, 520));
+        assert_eq!(look.shows(4, "d"), shown("d", 4, i64::MAX));
+        let never = look.shows_aging(5, "e", Some(Duration::MAX));
+        assert!(never.2 > Some(1_000_000_000_000), "{never:?}");
+    }
+
+    #[test]
+    fn other_keys_of_the_bucket_are_not_asked_for() {
+        let bucket = WatchedBucket {
+            name: "jobs".into(),
+            stream: "KV_jobs".into(),
+            keys: LockKeys {
+                pattern: "jobs/locks.{lock}".parse().unwrap(),
+                ..LockKeys::default_of(&super::super::BACKEND)
+            },
+        };
+        let subjects = [
+            "$KV.jobs.locks.l0",
+            "$KV.jobs.locks.l0.queue",
+            "$KV.jobs.l1",
+            "$KV.jobs.locks.l12",
+        ];
+        let state = BucketState {
+            subjects: subjects.map(|subject| (subject.to_owned(), 1)).into(),
+            ..BucketState::default()
+        };
+        let (locks, asked) = bucket.locks(&state);
+        assert_eq!(locks, ["l0", "l12"]);
+        assert!(String::from_utf8_lossy(&asked[1].payload).contains("$KV.jobs.locks.l12\""));
     }
 }

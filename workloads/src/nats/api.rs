@@ -23,6 +23,12 @@ pub const BUCKET: &str = "harness";
 const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
 /// In the headers of a message that is a marker, with the word `DEL` or `PURGE`.
 const OPERATION: &str = "KV-Operation";
+/// In the headers of a marker that a server has written, for a key that it removed: since 2.11, where the bucket asks for it.
+/// <https://github.com/nats-io/nats-architecture-and-design/blob/main/adr/ADR-48.md>
+const REASON: &str = "Nats-Marker-Reason";
+/// In the headers of a message that has an age of its own, since 2.11:
+/// <https://docs.nats.io/learn/jetstream/message-ttl>.
+const OWN_AGE: &str = "Nats-TTL";
 
 /// The stream of a bucket.
 pub fn stream_of(bucket: &str) -> String {
@@ -144,6 +150,18 @@ pub fn last_message(bucket: &str, key: &str) -> NatsRequest {
 
 /// The answer to [`last_message`]; `None`: there is none.
 pub fn message(reply: &NatsReply) -> Result<Option<KeyMessage>, JetStreamError> {
+    Ok(aging_message(reply)?.map(|aging| aging.message))
+}
+
+/// A message of a key, and the age at which it ends where its writer has chosen one; [`Duration::MAX`]: never.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgingMessage {
+    pub message: KeyMessage,
+    pub own_age: Option<Duration>,
+}
+
+/// The answer to [`last_message`], with the age of the message; `None`: there is none.
+pub fn aging_message(reply: &NatsReply) -> Result<Option<AgingMessage>, JetStreamError> {
     #[derive(Deserialize)]
     struct MessageAnswer {
         message: StoredMessage,
@@ -164,11 +182,58 @@ pub fn message(reply: &NatsReply) -> Result<Option<KeyMessage>, JetStreamError> 
         let bytes = BASE64_STANDARD.decode(encoded).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     };
-    Ok(Some(KeyMessage {
-        revision: message.seq,
-        value: text(&message.data),
-        deleted: text(&message.hdrs).contains(&format!("{OPERATION}:")),
+    let headers = text(&message.hdrs);
+    Ok(Some(AgingMessage {
+        message: KeyMessage {
+            revision: message.seq,
+            value: text(&message.data),
+            deleted: is_marker(&headers),
+        },
+        own_age: header(&headers, OWN_AGE).map(read_age),
     }))
+}
+
+/// The value of a header.
+fn header<'a>(headers: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = headers.lines();
+    lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
+}
+
+/// Whether a message stands for a key that is gone. Some libraries name each value a `PUT`.
+fn is_marker(headers: &str) -> bool {
+    let by_client = header(headers, OPERATION).is_some_and(|operation| matches!(operation, "DEL" | "PURGE"));
+    by_client || header(headers, REASON).is_some()
+}
+
+/// An age as it stands in a header: whole seconds, or a duration of Go such as `1m30s`. One that cannot be read may be over at any time.
+fn read_age(text: &str) -> Duration {
+    if text == "never" {
+        return Duration::MAX;
+    }
+    let seconds = text.parse().ok().or_else(|| seconds_in(text));
+    let age = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    age.unwrap_or_default()
+}
+
+/// The seconds of a duration of Go: <https://pkg.go.dev/time#ParseDuration>.
+fn seconds_in(mut text: &str) -> Option<f64> {
+    const UNITS: &[(&str, f64)] = &[
+        ("ms", 1e-3),
+        ("us", 1e-6),
+        ("\u{b5}s", 1e-6),
+        ("ns", 1e-9),
+        ("h", 3600.0),
+        ("m", 60.0),
+        ("s", 1.0),
+    ];
+    let mut seconds = 0.0;
+    while !text.is_empty() {
+        let (number, rest) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.')?);
+        let (unit, factor) = UNITS.iter().find(|(unit, _)| rest.starts_with(*unit))?;
+        seconds += number.parse::<f64>().ok()? * factor;
+        text = &rest[unit.len()..];
+    }
+    Some(seconds)
 }
 
 /// Removes the message of a revision.
@@ -179,8 +244,12 @@ pub fn remove(bucket: &str, revision: u64) -> NatsRequest {
 
 /// Removes the messages of a key.
 pub fn purge(bucket: &str, key: &str) -> NatsRequest {
-    let which = json!({ "filter": subject_of(bucket, key) });
-    api(format!("STREAM.PURGE.{}", stream_of(bucket)), &which)
+    purge_subject(&stream_of(bucket), &subject_of(bucket, key))
+}
+
+/// Removes the messages of a subject from a stream.
+pub fn purge_subject(stream: &str, subject: &str) -> NatsRequest {
+    api(format!("STREAM.PURGE.{stream}"), &json!({ "filter": subject }))
 }
 
 /// The answer to [`purge`].
@@ -265,6 +334,49 @@ mod tests {
         assert!(message(&said("", &marker)).unwrap().unwrap().deleted);
         let none = r#"{"error":{"code":404,"err_code":10037,"description":"no message found"}}"#;
         assert_eq!(message(&said("", none)), Ok(None));
+    }
+
+    /// The message that has these headers.
+    fn with_headers(headers: &str) -> AgingMessage {
+        let hdrs = BASE64_STANDARD.encode(format!("NATS/1.0\r\n{headers}\r\n\r\n"));
+        let answer = format!(r#"{{"message":{{"seq":8,"hdrs":"{hdrs}","data":"YQ=="}}}}"#);
+        aging_message(&said("", &answer)).unwrap().unwrap()
+    }
+
+    #[test]
+    fn markers_of_clients_and_of_servers_are_told_from_values() {
+        for marker in [
+            "KV-Operation: DEL",
+            "KV-Operation: PURGE\r\nNats-Rollup: sub",
+            // what a key leaves whose age is over, with no word of a client
+            "Nats-Marker-Reason: MaxAge\r\nNats-Rollup: sub",
+            "Nats-Marker-Reason: Remove",
+        ] {
+            assert!(with_headers(marker).message.deleted, "{marker}");
+        }
+        for value in ["KV-Operation: PUT", "Nats-TTL: 5s", "X-KV-Operation: DEL"] {
+            assert!(!with_headers(value).message.deleted, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_message_may_have_an_age_of_its_own() {
+        for (text, ms) in [
+            ("5", 5_000),
+            ("2s", 2_000),
+            ("1m30s", 90_000),
+            ("1h0m0.5s", 3_600_500),
+            ("1500ms", 1_500),
+            // read by nobody
+            ("soon", 0),
+            ("5 s", 0),
+            ("-3", 0),
+        ] {
+            let age = with_headers(&format!("Nats-TTL: {text}")).own_age;
+            assert_eq!(age, Some(Duration::from_millis(ms)), "{text}");
+        }
+        assert_eq!(with_headers("Nats-TTL: never").own_age, Some(Duration::MAX));
+        assert_eq!(with_headers("KV-Operation: PUT").own_age, None);
     }
 
     #[test]

@@ -17,6 +17,13 @@ fn told(subject: &str, payload: &str) -> Said {
     server(format!("MSG {subject} 1 {}\r\n{payload}\r\n", payload.len()))
 }
 
+/// What a watch tells of a key.
+fn watched(header: &str, payload: &str) -> String {
+    let headers = format!("NATS/1.0\r\n{header}\r\n\r\n");
+    let (length, total) = (headers.len(), headers.len() + payload.len());
+    format!("HMSG {KEY} 2 $JS.ACK.y {length} {total}\r\n{headers}{payload}\r\n")
+}
+
 fn expecting(revision: u32) -> String {
     format!("NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: {revision}\r\n\r\n")
 }
@@ -51,9 +58,10 @@ pub(super) fn conversation() -> Vec<Said> {
         client(format!("PUB {KEY} 0\r\n\r\nPUB orders.new 2\r\nhi\r\n")),
         published("$JS.API.CONSUMER.CREATE.KV_harness", "_INBOX.a.5", "", "{}"),
         server(format!(
-            "MSG _INBOX.a.5 1 2\r\n{{}}\r\nHMSG {KEY} 2 $JS.ACK.x {0} {0}\r\n{MARKER}\r\n",
+            "MSG _INBOX.a.5 1 2\r\n{{}}\r\nMSG {KEY} 2 $JS.ACK.w 5\r\nowner\r\nHMSG {KEY} 2 $JS.ACK.x {0} {0}\r\n{MARKER}\r\n",
             MARKER.len()
         )),
+        server(watched("Nats-TTL: 5s", "owner 7") + &watched("Nats-Marker-Reason: MaxAge", "")),
         published(KEY, "_INBOX.a.6", MARKER, ""),
         server("HMSG _INBOX.a.6 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n"),
         published("$JS.API.STREAM.MSG.DELETE.KV_harness", "_INBOX.a.7", "", "{\"seq\":8}"),
@@ -69,8 +77,17 @@ fn nats_is_read_by_subject_and_expected_revision_and_answers_by_inbox() {
     assert_eq!(
         names(Protocol::Nats, &conversation()),
         "ping <ping read <-read create create <-create <create update <update put publish watch <watch \
-         !message $KV.harness.l0 delete <-delete remove <remove"
+         !message $KV.harness.l0 !message $KV.harness.l0 delete <-delete remove <remove"
     );
+}
+
+#[test]
+fn words_of_a_client_of_nats_need_no_capitals() {
+    let said = [
+        client("connect {}\r\nping\r\npub $KV.harness.l0 2\r\nhi\r\n"),
+        server("pong\r\n"),
+    ];
+    assert_eq!(names(Protocol::Nats, &said), "ping put <ping");
 }
 
 #[test]

@@ -141,23 +141,41 @@ fn two_owners_are_found(runtime: &str) {
     );
 }
 
-/// What one application of many does shows a defect, and nothing in the same lock without it.
-fn locks_that_another_application_would_break_are_found(runtime: &str) {
-    let (again, twice) = ("--broken again", "--broken twice");
-    let until_found = "--time 90s --hold 100ms --odd-turns 80 --stop-on-violation";
-    let rows = [
-        ("", "--time 9s --hold 100ms --odd-turns 40", "HL002", "holds"),
-        (again, until_found, "HL002", "violated"),
-        (again, "--time 9s --hold 100ms", "HL002", "holds"),
-        // it shows more than one property, and another one first
-        (twice, "--time 30s --hold 100ms --odd-turns 80", "HL001", "violated"),
-        (twice, "--time 9s --hold 100ms", "HL001", "holds"),
-    ];
-    with_each(runtime, &rows, |(defect, options, property, verdict)| {
+/// A defect of `other_uses`, the options of a run, a property, and its verdict.
+type OtherUse<'a> = (&'a str, &'a str, &'a str, &'a str);
+
+fn other_uses(runtime: &str, rows: &[OtherUse<'_>]) {
+    with_each(runtime, rows, |(defect, options, property, verdict)| {
         let answer = run(runtime, "other_uses", defect, options);
         let about = format!("{defect} {options}");
         assert_eq!(answer.verdict(property), *verdict, "{about}: {:#}", answer.diagnosis);
     });
+}
+
+/// What one application of many does shows a defect, and nothing in the same lock without it.
+fn a_lock_that_another_application_would_break_is_found(runtime: &str) {
+    let again = "--broken again";
+    let until_found = "--time 90s --hold 100ms --odd-turns 80 --stop-on-violation";
+    other_uses(
+        runtime,
+        &[
+            ("", "--time 9s --hold 100ms --odd-turns 40", "HL002", "holds"),
+            (again, until_found, "HL002", "violated"),
+            (again, "--time 9s --hold 100ms", "HL002", "holds"),
+        ],
+    );
+}
+
+fn a_second_release_that_another_application_makes_is_found(runtime: &str) {
+    let twice = "--broken twice";
+    other_uses(
+        runtime,
+        &[
+            // it shows more than one property, and another one first
+            (twice, "--time 30s --hold 100ms --odd-turns 80", "HL001", "violated"),
+            (twice, "--time 9s --hold 100ms", "HL001", "holds"),
+        ],
+    );
 }
 
 on_runtimes! {
@@ -166,7 +184,7 @@ on_runtimes! {
     virtual_time:
         a_lock_behind_a_service_holds_and_its_twin_is_found
         leases_that_are_not_kept_are_found
-        locks_that_another_application_would_break_are_found
+        a_lock_that_another_application_would_break_is_found
         tokens_tries_and_queues_that_are_wrong_are_found
         a_wait_that_leaves_its_request_behind_is_found;
     nightly:
@@ -175,5 +193,6 @@ on_runtimes! {
         locks_that_are_slow_and_loud_hold
         a_lock_on_a_majority_goes_on_while_one_server_is_away
         a_lock_that_needs_every_server_is_found_while_one_is_away
-        two_owners_are_found;
+        two_owners_are_found
+        a_second_release_that_another_application_makes_is_found;
 }

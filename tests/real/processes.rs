@@ -166,7 +166,7 @@ on_runtimes! {
         all_clients_of_a_killed_process_die_and_come_back
         a_redis_that_comes_back_empty_has_two_holders;
     docker:
-        a_zookeeper_queue_stands_the_end_of_its_leader;
+        a_restarted_server_serves_again;
     models:
         a_dead_holder_without_a_lease_is_never_replaced
         an_etcd_mutex_stands_the_end_of_its_leader
@@ -179,6 +179,6 @@ on_runtimes! {
         servers_restarted_one_by_one_all_come_back
         paused_servers_go_on_and_several_faults_fit_a_run;
     nightly_docker:
-        a_restarted_server_serves_again
+        a_zookeeper_queue_stands_the_end_of_its_leader
         paused_servers_go_on_and_several_faults_fit_a_run;
 }

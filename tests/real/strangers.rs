@@ -48,11 +48,8 @@ fn locks_of_other_shapes_hold(runtime: &str) {
 
 /// Each client has a server of its own, which it asks over a port.
 fn a_lock_behind_a_service_holds_and_its_twin_is_found(runtime: &str) {
-    all_hold(runtime, &[("over_http", "")]);
-    all_are_found(
-        runtime,
-        &[("over_http", "--time 9s --hold 100ms --stop-on-violation", "HL010")],
-    );
+    all_hold(runtime, &[("over_http", "--grants 60")]);
+    all_are_found(runtime, &[("over_http", "--time 9s --hold 100ms --grants 60", "HL010")]);
 }
 
 fn locks_of_other_manners_hold(runtime: &str) {
@@ -123,7 +120,7 @@ fn tokens_tries_and_queues_that_are_wrong_are_found(runtime: &str) {
         runtime,
         &[
             ("counter_tokens", "--time 9s --hold 100ms --stop-on-violation", "HL003"),
-            ("try_lock", "--time 9s --tries 100", "HL011"),
+            ("try_lock", "--time 9s --tries 100 --think 50ms", "HL011"),
             (
                 "queue_list",
                 "--time 16s --hold 50ms --starvation-bound 6s --stop-on-violation",
@@ -134,7 +131,7 @@ fn tokens_tries_and_queues_that_are_wrong_are_found(runtime: &str) {
 }
 
 fn a_wait_that_leaves_its_request_behind_is_found(runtime: &str) {
-    let options = "--time 16s --hold 400ms --wait 500ms --stop-on-violation";
+    let options = "--nodes 1 --time 16s --hold 400ms --wait 500ms --progress-bound 4s";
     all_are_found(runtime, &[("etcd_gateway", options, "HL005")]);
 }
 
@@ -163,14 +160,15 @@ fn other_uses(runtime: &str, rows: &[OtherUse<'_>]) {
 
 /// What one application of many does shows a defect, and nothing in the same lock without it.
 fn a_lock_that_another_application_would_break_is_found(runtime: &str) {
-    let again = "--broken again";
+    let (again, without_odd_turns) = ("--broken again", "--time 9s --hold 100ms --grants 40");
+    let with_odd_turns = format!("{without_odd_turns} --odd-turns 40");
     let until_found = "--time 90s --hold 100ms --odd-turns 80 --stop-on-violation";
     other_uses(
         runtime,
         &[
-            ("", "--time 9s --hold 100ms --odd-turns 40", "HL002", "holds"),
+            ("", with_odd_turns.as_str(), "HL002", "holds"),
             (again, until_found, "HL002", "violated"),
-            (again, "--time 9s --hold 100ms", "HL002", "holds"),
+            (again, without_odd_turns, "HL002", "holds"),
         ],
     );
 }

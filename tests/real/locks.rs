@@ -120,7 +120,7 @@ fn a_run_that_ends_before_everybody_had_a_turn_is_no_pass(runtime: &str) {
 }
 
 fn locks_that_come_and_go_are_made_again_and_hold(runtime: &str) {
-    let words = "--backend zk --locks 4 --churn 400ms --lease 1s --time 9s --fault none";
+    let words = "--backend zk --nodes 1 --locks 4 --churn 400ms --lease 1s --time 9s --fault none";
     let answer = run_on(runtime, words);
     answer.assert_exit(0);
     let note = answer.diagnosis["notes"].as_array().and_then(|notes| {

@@ -169,7 +169,7 @@ fn a_postgres_that_was_running_is_tested_and_left_as_it_was() {
     for property in ["HL001", "HL002", "HL003", "HL005"] {
         answer.assert_verdict(property, "holds");
     }
-    let (broken, _) = run("--time 12s --hold 4s --yes", "--broken");
+    let (broken, _) = run("--time 12s --hold 4s --yes --stop-on-violation", "--broken");
     broken.assert_verdict("HL001", "violated");
     let tables = "select string_agg(tablename, ' ') from pg_tables where schemaname = 'public'";
     assert_eq!(postgres.ask(tables), "accounts");

@@ -21,12 +21,12 @@ fn rows_come_out_as_written(names: &[&str]) {
     }
 }
 
-/// A lock on Redis that holds, and one that does not; `expected` is what is written for the second.
+/// A lock on Redis that holds, on models, and one that does not, on `runtime`; `expected` is what is written for the second.
 fn two_rows(harness: &Harness, runtime: &str, expected: &str) -> String {
     let path = harness.folder.path().join("two.toml");
     let text = format!(
         "[defaults]\nbackend = \"redis\"\nruntime = \"{runtime}\"\nlease = \"1s\"\ntime = \"7s\"\n\
-         [[row]]\nname = \"holds\"\n\
+         [[row]]\nname = \"holds\"\nruntime = \"simulated\"\n\
          [[row]]\nname = \"herd\"\nrecipe = \"redis-pubsub\"\n{expected}\n"
     );
     std::fs::write(&path, text).expect("a suite can be written");

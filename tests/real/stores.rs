@@ -19,7 +19,7 @@ fn store() -> &'static Path {
         let source = format!("{SOURCE}/lock_service.rs");
         let service = folder.join("lock-service");
         let mut rustc = Command::new("rustc");
-        rustc.args(["--edition", "2024", "-O", "-C", "target-feature=+crt-static", "-o"]);
+        rustc.args(["--edition", "2024", "-C", "target-feature=+crt-static", "-o"]);
         succeeds(rustc.args([service.as_os_str(), source.as_ref()]));
         std::fs::copy(format!("{SOURCE}/http-lock.toml"), folder.join("http-lock.toml")).unwrap();
         folder

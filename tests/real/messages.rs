@@ -225,9 +225,8 @@ fn the_wire_counts_what_a_hand_over_costs(runtime: &str) {
 }
 
 on_runtimes! {
-    virtual_time:
-        a_lock_whose_expiry_is_a_second_command_that_was_lost_stays_for_ever;
     models:
+        a_lock_whose_expiry_is_a_second_command_that_was_lost_stays_for_ever
         an_orphan_of_a_lost_create_reply_stops_everybody_while_its_session_lives
         a_client_that_dies_after_one_command_leaves_its_lock_for_a_lease
         a_late_delete_frees_the_successors_lock

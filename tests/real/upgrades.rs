@@ -67,7 +67,7 @@ fn what_cannot_be_upgraded_is_refused_with_what_can_be_done_instead() {
 /// The folder of this machine's packages is no other version.
 #[test]
 fn an_upgrade_to_the_same_version_is_none_and_a_pass_would_mean_nothing() {
-    let words = "--runtime local --backend zk --nodes 1 --fault server-upgrade=/ --lease 1s --time 12s --seed 5eed";
+    let words = "--runtime local --backend redis --fault server-upgrade=/ --lease 1s --time 12s --seed 5eed";
     let answer = Harness::new().run(words);
     answer.assert_exit(3);
     let effect = &answer.diagnosis["effect"];

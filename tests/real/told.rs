@@ -2,7 +2,7 @@
 
 use crate::command::{Answer, Harness, assert_has};
 
-const FAILING: &str = "run --runtime local --backend zk --holder naive --fault partition=holder --lease 1s --window 2500ms --time 9s --seed 5eed --results results";
+const FAILING: &str = "run --runtime local --backend zk --nodes 1 --holder naive --fault partition=holder --lease 1s --window 2500ms --time 9s --seed 5eed --results results";
 
 #[test]
 fn a_failing_run_leaves_its_page_and_all_that_it_tells() {

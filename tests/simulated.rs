@@ -134,14 +134,15 @@ fn a_run_on_servers_that_elect_a_leader_has_the_same_history_in_another_process(
 
 #[test]
 fn hunts_on_the_model_of_nats_break_the_locks_without_a_revision_and_not_the_others() {
-    for (recipe, code) in [
-        ("nats-key-put", 1),
-        ("nats-key-no-revision", 1),
-        ("nats-key-revision", 0),
-        ("nats-key-marker", 0),
+    for (recipe, experiments, code) in [
+        ("nats-key-put", 200, 1),
+        ("nats-key-no-revision", 200, 1),
+        ("nats-key-revision", 60, 0),
+        ("nats-key-marker", 60, 0),
     ] {
         let harness = Harness::new();
-        let words = format!("--backend nats --recipe {recipe} --experiments 200 --until first --seed 1 --jobs 2");
+        let words =
+            format!("--backend nats --recipe {recipe} --experiments {experiments} --until first --seed 1 --jobs 2");
         hunted(&harness, &words, code);
     }
 }

@@ -35,7 +35,7 @@ fn the_corpus_is_replayed_without_a_panic() {
 
 #[test]
 fn twisted_histories_are_refused_or_judged() {
-    twist(rounds(25));
+    twist(rounds(10));
 }
 
 mod nightly {

@@ -102,7 +102,7 @@ fn only(history: &History, keep: impl Fn(&Entry<'_>) -> bool) -> History {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn mutual_exclusion_is_that_no_two_holds_overlap(script in script()) {

@@ -33,11 +33,13 @@ impl Remarks {
     }
 }
 
+/// A program that virtual time cannot load is checked in real time, unless that was asked for.
 #[test]
 fn the_client_of_the_protocol_page_is_right_and_what_it_does_not_promise_is_not_judged() {
     let harness = Harness::new();
-    let check = |runtime| {
-        let remarks = Remarks::on(runtime, &harness, &page_client(&harness, &[]));
+    let client = page_client(&harness, &[]);
+    let check = |runtime, client: &str| {
+        let remarks = Remarks::on(runtime, &harness, client);
         remarks.assert_wrong(&[]);
         let not_judged = [
             "open at a server of another kind",
@@ -47,27 +49,19 @@ fn the_client_of_the_protocol_page_is_right_and_what_it_does_not_promise_is_not_
         assert_eq!(remarks.marked("not-judged"), not_judged);
         assert!(remarks.marked("right").len() > 15, "{:?}", remarks.0);
         remarks.assert_right(FOREIGN_RELEASE);
-        remarks.0
+        remarks
     };
-    let mut real = check("local");
+    let real = check("auto", &format!("env -u LD_PRELOAD {client}"));
+    real.assert_right("time of an operation");
+    let mut real = real.0;
     assert_eq!(
         real.pop().map(|(step, _)| step).as_deref(),
         Some("an unknown operation")
     );
     real.retain(|(step, _)| step != "time of an operation");
-    let mut in_virtual_time = check("virtual");
+    let mut in_virtual_time = check("virtual", &client).0;
     in_virtual_time.pop();
     assert_eq!(real, in_virtual_time, "the same steps");
-}
-
-/// A program that virtual time cannot load is checked in real time, unless that was asked for.
-#[test]
-fn a_client_that_virtual_time_cannot_run_is_checked_in_real_time() {
-    let harness = Harness::new();
-    let client = page_client(&harness, &[]);
-    let remarks = Remarks::on("auto", &harness, &format!("env -u LD_PRELOAD {client}"));
-    remarks.assert_wrong(&[]);
-    remarks.assert_right("time of an operation");
 }
 
 #[test]

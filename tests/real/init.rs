@@ -47,12 +47,13 @@ fn written(harness: &Harness, (language, program, build, _): &InitLanguage<'_>) 
     Some(folder)
 }
 
-fn checked(language: &InitLanguage<'_>) {
+fn checked(runtime: &str, language: &InitLanguage<'_>) {
     let harness = Harness::new();
     let Some(folder) = written(&harness, language) else {
         return;
     };
-    let mut command = harness.command("client-check --json --runtime local --backend redis --lease 2s");
+    let words = format!("client-check --json --runtime {runtime} --backend redis --lease 2s");
+    let mut command = harness.command(&words);
     let checked = Answer::to(command.current_dir(&folder).arg(language.3));
     checked.assert_exit(0);
     let printed = &checked.diagnosis;
@@ -64,12 +65,12 @@ fn checked(language: &InitLanguage<'_>) {
 
 #[test]
 fn the_client_in_python_is_right() {
-    checked(&LANGUAGES[0]);
+    checked("virtual", &LANGUAGES[0]);
 }
 
 #[test]
 fn the_client_in_java_is_right() {
-    checked(&LANGUAGES[1]);
+    checked("local", &LANGUAGES[1]);
 }
 
 #[test]
@@ -126,18 +127,23 @@ mod nightly {
     use super::*;
 
     #[test]
+    fn the_client_in_python_is_right_in_real_time() {
+        checked("local", &LANGUAGES[0]);
+    }
+
+    #[test]
     fn the_client_in_go_is_right() {
-        checked(&LANGUAGES[2]);
+        checked("local", &LANGUAGES[2]);
     }
 
     #[test]
     fn the_client_in_node_is_right() {
-        checked(&LANGUAGES[3]);
+        checked("local", &LANGUAGES[3]);
     }
 
     #[test]
     fn the_client_in_rust_is_right() {
-        checked(&LANGUAGES[4]);
+        checked("local", &LANGUAGES[4]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ fn two_who_read_that_a_row_is_free_both_write_it() {
     let words = "--backend mariadb --recipe mysql-row-lease-read-write --clients 10";
     let answer = run_on(
         "local",
-        &format!("{words} --fault none --lease 1s --time 8s --seed 5eed"),
+        &format!("{words} --fault none --lease 1s --time 8s --stop-on-violation --seed 5eed"),
     );
     answer.assert_violates("HL001");
 }

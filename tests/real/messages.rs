@@ -225,11 +225,8 @@ fn the_wire_counts_what_a_hand_over_costs(runtime: &str) {
 }
 
 on_runtimes! {
-    real:
-        the_wire_counts_what_a_hand_over_costs;
-    virtual_time:
-        a_lock_whose_expiry_is_a_second_command_that_was_lost_stays_for_ever;
     models:
+        a_lock_whose_expiry_is_a_second_command_that_was_lost_stays_for_ever
         an_orphan_of_a_lost_create_reply_stops_everybody_while_its_session_lives
         a_client_that_dies_after_one_command_leaves_its_lock_for_a_lease
         a_late_delete_frees_the_successors_lock
@@ -240,7 +237,8 @@ on_runtimes! {
         a_lost_unlock_of_a_lock_that_asks_again_is_no_harm
         a_renewal_that_is_asked_again_survives_one_error
         a_history_says_what_was_struck_and_whose_it_was
-        a_message_that_never_comes_is_a_miss_with_what_came_instead;
+        a_message_that_never_comes_is_a_miss_with_what_came_instead
+        the_wire_counts_what_a_hand_over_costs;
     nightly:
         a_renewal_that_dies_of_one_error_is_caught_in_anybodys_client;
 }

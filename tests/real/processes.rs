@@ -162,23 +162,23 @@ fn paused_servers_go_on_and_several_faults_fit_a_run(runtime: &str) {
 on_runtimes! {
     real:
         a_stopped_holder_writes_once_when_it_continues
-        a_paused_waiter_does_no_harm_to_a_queue
         all_clients_of_a_killed_process_die_and_come_back
         a_redis_that_comes_back_empty_has_two_holders;
     docker:
-        a_zookeeper_queue_stands_the_end_of_its_leader;
+        a_restarted_server_serves_again;
     models:
         a_dead_holder_without_a_lease_is_never_replaced
         an_etcd_mutex_stands_the_end_of_its_leader
         a_paused_holder_believes_too_long_and_tokens_save_the_data
         a_holder_that_is_not_paused_past_its_lease_proves_nothing
         a_lock_without_a_lease_stands_a_paused_holder
+        a_paused_waiter_does_no_harm_to_a_queue
         a_dead_holder_is_replaced_where_the_lock_has_a_lease
         a_zookeeper_queue_stands_the_end_of_its_leader
         a_paused_leader_is_another_leaders_chance
         servers_restarted_one_by_one_all_come_back
         paused_servers_go_on_and_several_faults_fit_a_run;
     nightly_docker:
-        a_restarted_server_serves_again
+        a_zookeeper_queue_stands_the_end_of_its_leader
         paused_servers_go_on_and_several_faults_fit_a_run;
 }

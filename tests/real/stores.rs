@@ -19,7 +19,7 @@ fn store() -> &'static Path {
         let source = format!("{SOURCE}/lock_service.rs");
         let service = folder.join("lock-service");
         let mut rustc = Command::new("rustc");
-        rustc.args(["--edition", "2024", "-O", "-C", "target-feature=+crt-static", "-o"]);
+        rustc.args(["--edition", "2024", "-C", "target-feature=+crt-static", "-o"]);
         succeeds(rustc.args([service.as_os_str(), source.as_ref()]));
         std::fs::copy(format!("{SOURCE}/http-lock.toml"), folder.join("http-lock.toml")).unwrap();
         folder
@@ -169,7 +169,7 @@ fn a_postgres_that_was_running_is_tested_and_left_as_it_was() {
     for property in ["HL001", "HL002", "HL003", "HL005"] {
         answer.assert_verdict(property, "holds");
     }
-    let (broken, _) = run("--time 12s --hold 4s --yes", "--broken");
+    let (broken, _) = run("--time 12s --hold 4s --yes --stop-on-violation", "--broken");
     broken.assert_verdict("HL001", "violated");
     let tables = "select string_agg(tablename, ' ') from pg_tables where schemaname = 'public'";
     assert_eq!(postgres.ask(tables), "accounts");

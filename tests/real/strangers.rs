@@ -52,11 +52,8 @@ fn locks_of_other_shapes_hold(runtime: &str) {
 
 /// Each client has a server of its own, which it asks over a port.
 fn a_lock_behind_a_service_holds_and_its_twin_is_found(runtime: &str) {
-    all_hold(runtime, &[("over_http", "")]);
-    all_are_found(
-        runtime,
-        &[("over_http", "--time 9s --hold 100ms --stop-on-violation", "HL010")],
-    );
+    all_hold(runtime, &[("over_http", "--grants 60")]);
+    all_are_found(runtime, &[("over_http", "--time 9s --hold 100ms --grants 60", "HL010")]);
 }
 
 fn locks_of_other_manners_hold(runtime: &str) {
@@ -105,11 +102,20 @@ fn leases_that_are_not_kept_are_found(runtime: &str) {
         runtime,
         &[
             ("rewritten_value", "--time 16s --hold 3s --stop-on-violation", "HL001"),
-            ("exits_on_doubt", "--time 16s --hold 3s --stop-on-violation", "HL001"),
             ("late_reply", "--time 16s --hold 500ms --stop-on-violation", "HL001"),
-            ("noisy", "--time 16s --hold 3s --stop-on-violation", "HL001"),
-            ("slow_and_wordy", "--time 16s --hold 3s --stop-on-violation", "HL001"),
             ("hash_field", "--time 9s --hold 100ms --stop-on-violation", "HL007"),
+        ],
+    );
+}
+
+fn leases_that_are_not_kept_are_found_in_clients_of_other_manners(runtime: &str) {
+    let longer_than_its_lease = "--time 16s --hold 3s --stop-on-violation";
+    all_are_found(
+        runtime,
+        &[
+            ("exits_on_doubt", longer_than_its_lease, "HL001"),
+            ("noisy", longer_than_its_lease, "HL001"),
+            ("slow_and_wordy", longer_than_its_lease, "HL001"),
         ],
     );
 }
@@ -119,7 +125,7 @@ fn tokens_tries_and_queues_that_are_wrong_are_found(runtime: &str) {
         runtime,
         &[
             ("counter_tokens", "--time 9s --hold 100ms --stop-on-violation", "HL003"),
-            ("try_lock", "--time 9s --tries 100", "HL011"),
+            ("try_lock", "--time 9s --tries 100 --think 50ms", "HL011"),
             (
                 "queue_list",
                 "--time 16s --hold 50ms --starvation-bound 6s --stop-on-violation",
@@ -130,7 +136,7 @@ fn tokens_tries_and_queues_that_are_wrong_are_found(runtime: &str) {
 }
 
 fn a_wait_that_leaves_its_request_behind_is_found(runtime: &str) {
-    let options = "--time 16s --hold 400ms --wait 500ms --stop-on-violation";
+    let options = "--nodes 1 --time 16s --hold 400ms --wait 500ms --progress-bound 4s";
     all_are_found(runtime, &[("etcd_gateway", options, "HL005")]);
 }
 
@@ -147,23 +153,42 @@ fn two_owners_are_found(runtime: &str) {
     );
 }
 
-/// What one application of many does shows a defect, and nothing in the same lock without it.
-fn locks_that_another_application_would_break_are_found(runtime: &str) {
-    let (again, twice) = ("--broken again", "--broken twice");
-    let until_found = "--time 90s --hold 100ms --odd-turns 80 --stop-on-violation";
-    let rows = [
-        ("", "--time 9s --hold 100ms --odd-turns 40", "HL002", "holds"),
-        (again, until_found, "HL002", "violated"),
-        (again, "--time 9s --hold 100ms", "HL002", "holds"),
-        // it shows more than one property, and another one first
-        (twice, "--time 30s --hold 100ms --odd-turns 80", "HL001", "violated"),
-        (twice, "--time 9s --hold 100ms", "HL001", "holds"),
-    ];
-    with_each(runtime, &rows, |(defect, options, property, verdict)| {
+/// A defect of `other_uses`, the options of a run, a property, and its verdict.
+type OtherUse<'a> = (&'a str, &'a str, &'a str, &'a str);
+
+fn other_uses(runtime: &str, rows: &[OtherUse<'_>]) {
+    with_each(runtime, rows, |(defect, options, property, verdict)| {
         let answer = run(runtime, "other_uses", defect, options);
         let about = format!("{defect} {options}");
         assert_eq!(answer.verdict(property), *verdict, "{about}: {:#}", answer.diagnosis);
     });
+}
+
+/// What one application of many does shows a defect, and nothing in the same lock without it.
+fn a_lock_that_another_application_would_break_is_found(runtime: &str) {
+    let (again, without_odd_turns) = ("--broken again", "--time 9s --hold 100ms --grants 40");
+    let with_odd_turns = format!("{without_odd_turns} --odd-turns 40");
+    let until_found = "--time 90s --hold 100ms --odd-turns 80 --stop-on-violation";
+    other_uses(
+        runtime,
+        &[
+            ("", with_odd_turns.as_str(), "HL002", "holds"),
+            (again, until_found, "HL002", "violated"),
+            (again, without_odd_turns, "HL002", "holds"),
+        ],
+    );
+}
+
+fn a_second_release_that_another_application_makes_is_found(runtime: &str) {
+    let twice = "--broken twice";
+    other_uses(
+        runtime,
+        &[
+            // it shows more than one property, and another one first
+            (twice, "--time 30s --hold 100ms --odd-turns 80", "HL001", "violated"),
+            (twice, "--time 9s --hold 100ms", "HL001", "holds"),
+        ],
+    );
 }
 
 on_runtimes! {
@@ -172,7 +197,7 @@ on_runtimes! {
     virtual_time:
         a_lock_behind_a_service_holds_and_its_twin_is_found
         leases_that_are_not_kept_are_found
-        locks_that_another_application_would_break_are_found
+        a_lock_that_another_application_would_break_is_found
         tokens_tries_and_queues_that_are_wrong_are_found
         a_wait_that_leaves_its_request_behind_is_found;
     nightly:
@@ -181,5 +206,7 @@ on_runtimes! {
         locks_that_are_slow_and_loud_hold
         a_lock_on_a_majority_goes_on_while_one_server_is_away
         a_lock_that_needs_every_server_is_found_while_one_is_away
-        two_owners_are_found;
+        two_owners_are_found
+        leases_that_are_not_kept_are_found_in_clients_of_other_manners
+        a_second_release_that_another_application_makes_is_found;
 }

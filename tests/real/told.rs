@@ -2,7 +2,7 @@
 
 use crate::command::{Answer, Harness, assert_has};
 
-const FAILING: &str = "run --runtime local --backend zk --holder naive --fault partition=holder --lease 1s --window 2500ms --time 9s --seed 5eed --results results";
+const FAILING: &str = "run --runtime local --backend zk --nodes 1 --holder naive --fault partition=holder --lease 1s --window 2500ms --time 9s --seed 5eed --results results";
 
 #[test]
 fn a_failing_run_leaves_its_page_and_all_that_it_tells() {
@@ -91,10 +91,13 @@ mod browser {
     use super::*;
     use crate::page::chromium::BrowserPage;
 
+    /// One on models, whose history and page are written by the same code.
+    const FAILING_ON_MODELS: &str = "run --runtime simulated --backend zk --recipe zk-predecessor-watch --holder naive --fault partition=holder --lease 1s --hold 300ms --seed 16 --time 20s --results results";
+
     #[test]
-    fn the_page_of_a_real_failure_is_drawn_as_it_is_linked() {
+    fn the_page_of_a_failure_is_drawn_as_it_is_linked() {
         let harness = Harness::new();
-        let failed = harness.answer(FAILING);
+        let failed = harness.answer(FAILING_ON_MODELS);
         failed.assert_exit(1);
         let mut lines = failed.stdout.lines();
         let pointer = lines.find_map(|line| line.trim().strip_prefix("report ")).unwrap();

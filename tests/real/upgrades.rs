@@ -67,7 +67,7 @@ fn what_cannot_be_upgraded_is_refused_with_what_can_be_done_instead() {
 /// The folder of this machine's packages is no other version.
 #[test]
 fn an_upgrade_to_the_same_version_is_none_and_a_pass_would_mean_nothing() {
-    let words = "--runtime local --backend zk --nodes 1 --fault server-upgrade=/ --lease 1s --time 12s --seed 5eed";
+    let words = "--runtime local --backend redis --fault server-upgrade=/ --lease 1s --time 12s --seed 5eed";
     let answer = Harness::new().run(words);
     answer.assert_exit(3);
     let effect = &answer.diagnosis["effect"];
@@ -123,7 +123,7 @@ mod docker {
         let Some(older) = older_etcd(newer) else { return };
         let image = older.name();
         let answer = Harness::new().run(&format!(
-            "--runtime docker --image {image} --backend etcd --fault server-upgrade={newer} --locks 4 --lease 2s --window 3s --time 40s --seed 5eed"
+            "--runtime docker --image {image} --backend etcd --fault server-upgrade={newer} --locks 4 --lease 2s --window 3s --time 32s --seed 5eed"
         ));
         assert_all_upgraded(&answer, 3);
         let run = answer.diagnosis["run"]["run"].as_str().expect("a run has a name");

@@ -35,19 +35,17 @@ fn is_judged(program: &str, file: &str) {
     judge(&harness, &harness.client_of(program, file));
 }
 
+const WORDS: &str = "--runtime virtual --backend redis --clients 3 --grants 30 --time 15s --seed 1";
+
 fn judge(harness: &Harness, client: &str) {
-    let words = format!("--runtime virtual --backend redis --clients 3 --grants 30 --time 15s --seed 1 {client}");
-    let right = harness.run(&format!("{words} --fault reset"));
-    right.assert_exit(0);
-    harness.assert_replayed();
-    let wrong = harness.run(&format!("{words} --fault pause-holder"));
+    harness.run(&format!("{WORDS} {client} --fault reset")).assert_exit(0);
+    let wrong = harness.run(&format!("{WORDS} {client} --fault pause-holder"));
     wrong.assert_violates("HL001");
     harness.assert_replayed();
 }
 
-#[test]
-fn a_static_client_in_c_is_the_same_again() {
-    let Some(harness) = harness_on("redis") else { return };
+/// The command of a client that is compiled from the text among the tests.
+fn static_client(harness: &Harness) -> String {
     let client = harness.folder.path().join("c-lock");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/virtual_time/clients/c_lock.c");
     let built = Command::new("cc")
@@ -56,7 +54,13 @@ fn a_static_client_in_c_is_the_same_again() {
         .arg(source)
         .status();
     assert!(built.unwrap().success());
-    judge(&harness, &format!("--client={}", client.display()));
+    format!("--client={}", client.display())
+}
+
+#[test]
+fn a_static_client_in_c_is_the_same_again() {
+    let Some(harness) = harness_on("redis") else { return };
+    judge(&harness, &static_client(&harness));
 }
 
 #[test]
@@ -80,6 +84,21 @@ fn a_client_of_grpcs_core_is_judged() {
 
 mod nightly {
     use super::*;
+
+    #[test]
+    fn runs_whose_connections_are_reset_are_the_same_again() {
+        let Some(harness) = harness_on("redis") else { return };
+        let is_the_same_again = |client: &str| {
+            harness.run(&format!("{WORDS} {client} --fault reset")).assert_exit(0);
+            harness.assert_replayed();
+        };
+        is_the_same_again(&static_client(&harness));
+        for (program, file) in [("python3", "asyncio_lock.py"), ("node", "node_lock.js")] {
+            if is_here(program) {
+                is_the_same_again(&harness.client_of(program, file));
+            }
+        }
+    }
 
     #[test]
     fn a_client_of_ruby_is_the_same_again() {

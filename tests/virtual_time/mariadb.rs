@@ -6,9 +6,11 @@ use super::harness_on;
 fn a_lease_in_a_row_is_right_and_a_lock_of_a_session_that_is_reset_is_not() {
     let Some(harness) = harness_on("mariadb") else { return };
     let words = "--runtime virtual --backend mariadb --clients 3 --time 15s --seed 1";
-    let right = harness.run(&format!("{words} --fault partition=holder"));
+    let right = harness.run(&format!("{words} --fault partition=holder --grants 60"));
     right.assert_stands_all_windows();
-    let wrong = harness.run(&format!("{words} --recipe mysql-get-lock --holder naive --fault reset"));
+    let wrong = harness.run(&format!(
+        "{words} --recipe mysql-get-lock --holder naive --fault reset --stop-on-violation"
+    ));
     wrong.assert_violates("HL001");
 }
 

@@ -184,7 +184,7 @@ fn faults_on_messages_servers_and_clocks_have_their_effect() {
             "HL007",
         ),
         (
-            "--recipe redis-getset --clients 3 --fault clock --time 20s --seed 1",
+            "--recipe redis-getset --clients 3 --fault clock --time 20s --seed 1 --stop-on-violation",
             "HL001",
         ),
     ] {

@@ -6,9 +6,11 @@ use super::harness_on;
 fn a_key_that_is_put_without_a_revision_is_two_holders() {
     let Some(harness) = harness_on("nats") else { return };
     let words = "--runtime virtual --backend nats --nodes 1 --clients 3 --time 15s --seed 1";
-    let right = harness.run(&format!("{words} --fault partition=holder"));
+    let right = harness.run(&format!("{words} --fault partition=holder --grants 60"));
     right.assert_exit(0);
-    let wrong = harness.run(&format!("{words} --recipe nats-key-put --fault none"));
+    let wrong = harness.run(&format!(
+        "{words} --recipe nats-key-put --fault none --stop-on-violation"
+    ));
     wrong.assert_violates("HL001");
 }
 

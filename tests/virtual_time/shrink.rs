@@ -16,7 +16,7 @@ fn is_cut_down_to(name: &str) {
         broken.display()
     ));
     found.assert_violates("HL005");
-    let words = "shrink latest --runs 2 --confirm 2 --json --as-test";
+    let words = "shrink latest --runs 2 --confirm 1 --json --as-test";
     let result = harness.printed(&format!("{words} {name}"), 1);
     assert_eq!(result["hit_rate"]["hits"], result["hit_rate"]["runs"], "{result}");
     fails_until(harness.folder.path(), name, |test| test.env("LOCK_CLIENT", mended));

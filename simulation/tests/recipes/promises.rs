@@ -44,7 +44,7 @@ pub fn careful_ones_have_one_holder_at_a_time(
     recipes: impl Iterator<Item = &'static Recipe>,
     disturbance: Disturbance,
 ) {
-    let losses = |recipe| (1..=20).map(move |seed| with_one_holder(run, recipe, seed, disturbance).losses.get());
+    let losses = |recipe| (1..=10).map(move |seed| with_one_holder(run, recipe, seed, disturbance).losses.get());
     let losses: u32 = recipes.flat_map(losses).sum();
     assert!(
         losses > 0,

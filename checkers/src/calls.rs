@@ -65,6 +65,7 @@ impl LateCall<'_> {
 }
 
 /// What was decided about HL011.
+#[derive(Default)]
 pub(crate) struct CallsInTime<'a> {
     /// Not applicable when no call can be judged.
     pub verdict: Verdict,
@@ -79,10 +80,8 @@ pub(crate) struct CallsInTime<'a> {
 /// Decides HL011.
 pub(crate) fn decide<'a>(context: &'a Context<'_>) -> CallsInTime<'a> {
     let mut decided = CallsInTime {
-        verdict: Verdict::NotApplicable,
-        judged: 0,
         bound_ns: limits::ns(limits::ANSWER_MS) + context.lease_ns,
-        late: Vec::new(),
+        ..CallsInTime::default()
     };
     if !context.model.is_lock() || context.history.order == crate::history::OrderBasis::Position {
         return decided;

@@ -21,6 +21,7 @@ pub(crate) struct EarlyLoss<'a> {
 }
 
 /// What was decided about HL010.
+#[derive(Default)]
 pub(crate) struct EarlyLosses<'a> {
     /// Not applicable to a lock without a lease, or when no hold was undisturbed.
     pub verdict: Verdict,
@@ -33,12 +34,7 @@ pub(crate) struct EarlyLosses<'a> {
 
 /// Decides HL010.
 pub(crate) fn decide<'a>(context: &'a Context<'_>) -> EarlyLosses<'a> {
-    let mut decided = EarlyLosses {
-        verdict: Verdict::NotApplicable,
-        undisturbed: 0,
-        given_up: 0,
-        losses: Vec::new(),
-    };
+    let mut decided = EarlyLosses::default();
     let header = &context.history.header;
     if !context.model.is_lock() || header.lease_ms.is_none() || header.promises.lease == Some(false) {
         return decided;

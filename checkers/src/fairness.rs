@@ -47,6 +47,7 @@ pub(crate) struct Passed {
 }
 
 /// What was decided about HL006.
+#[derive(Default)]
 pub(crate) struct Fairness {
     /// Not applicable to a register, and where no order is promised and no bound is set; inconclusive without an acquire.
     pub verdict: Verdict,
@@ -71,15 +72,8 @@ pub(crate) struct Fairness {
 /// Decides HL006.
 pub(crate) fn decide(context: &Context<'_>) -> Fairness {
     let mut decided = Fairness {
-        verdict: Verdict::NotApplicable,
-        total: 0,
-        max: 0,
         jain: 1.0,
-        ordered: false,
-        breaks: Vec::new(),
-        over: Vec::new(),
-        starved: Vec::new(),
-        count: 0,
+        ..Fairness::default()
     };
     if !context.model.is_lock() {
         return decided;

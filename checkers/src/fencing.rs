@@ -13,6 +13,7 @@ use crate::limits;
 use crate::tickets::{self, LockTokens, TokenBreak};
 
 /// What was decided about HL003.
+#[derive(Default)]
 pub(crate) struct Fencing {
     /// Not applicable to a lock that gives no tokens; inconclusive when it promises them and none came.
     pub verdict: Verdict,
@@ -64,12 +65,7 @@ pub(crate) enum WrongWrite {
 pub(crate) fn decide(context: &Context<'_>) -> Fencing {
     let mut decided = Fencing {
         verdict: Verdict::Inconclusive,
-        tokens: 0,
-        breaks: Vec::new(),
-        break_count: 0,
-        writes: CheckedWrites::default(),
-        late_writes: 0,
-        unordered: false,
+        ..Fencing::default()
     };
     if !context.history.header.promises.orders_tokens() {
         let tokens = context.holds.iter().filter_map(|hold| hold.token(context.history));

@@ -50,7 +50,7 @@ pub(crate) enum Damage {
 }
 
 /// What was decided about HL008.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Updates {
     /// Not applicable without a register that a lock guards, and to a semaphore with several permits.
     pub verdict: Verdict,
@@ -66,15 +66,7 @@ pub(crate) struct Updates {
 
 /// Decides HL008.
 pub(crate) fn decide(context: &Context<'_>) -> Updates {
-    let mut updates = Updates {
-        verdict: Verdict::NotApplicable,
-        increments: 0,
-        last_value: 0,
-        outside: 0,
-        lost: 0,
-        two_inside: 0,
-        damage: Vec::new(),
-    };
+    let mut updates = Updates::default();
     // several holders of permits may be inside at once, and undo what the others wrote
     let excludes = context.model.is_lock() && context.model.capacity() == 1;
     if context.history.counts.writes > 0 && excludes {

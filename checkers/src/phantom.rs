@@ -53,6 +53,7 @@ pub(crate) enum WrongGrant<'a> {
 }
 
 /// What was decided about HL007.
+#[derive(Default)]
 pub(crate) struct PhantomGrants<'a> {
     /// Not applicable when the lock was not watched; inconclusive when too few holds could be joined to a grant.
     pub verdict: Verdict,
@@ -70,11 +71,8 @@ pub(crate) struct PhantomGrants<'a> {
 pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
     let known = |hold: &&LockHold| context.grants.is_named(context.history, hold);
     let mut decided = PhantomGrants {
-        verdict: Verdict::NotApplicable,
         known: context.holds.iter().filter(known).count() as u64,
-        joined: 0,
-        wrong: Vec::new(),
-        count: 0,
+        ..PhantomGrants::default()
     };
     if context.not_watched.is_some() {
         return decided;

@@ -25,6 +25,7 @@ impl Silence<'_> {
 }
 
 /// What was decided about HL009.
+#[derive(Default)]
 pub(crate) struct SilentLosses<'a> {
     /// Not applicable when the server was not watched, inconclusive without an acquire.
     pub verdict: Verdict,
@@ -41,11 +42,8 @@ pub(crate) struct SilentLosses<'a> {
 /// Decides HL009.
 pub(crate) fn decide<'a>(context: &'a Context<'_>) -> SilentLosses<'a> {
     let mut decided = SilentLosses {
-        verdict: Verdict::NotApplicable,
         bound_ns: context.bounds.silent_ms.map_or(context.longest_lease_ns(), limits::ns),
-        taken: 0,
-        longest_ns: 0,
-        silences: Vec::new(),
+        ..SilentLosses::default()
     };
     if context.not_watched.is_some() {
         return decided;

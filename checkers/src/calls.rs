@@ -104,7 +104,7 @@ fn unanswered(context: &Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTim
     let died = history.deaths();
     let progress_ns = context.progress_ns();
     let is_judged = |f, kind| matches!(f, F::Acquire | F::Release | F::Extend) && kind == Kind::Invoke;
-    history.events.each_of(is_judged, |position, event| {
+    history.each_of_locks(is_judged, |lock, position, event| {
         let wait_ns = match event.f {
             F::Acquire => match history.wait_ms(event) {
                 // one that waits for ever is never late
@@ -112,9 +112,6 @@ fn unanswered(context: &Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTim
                 wait_ms => limits::ns(u64::from(wait_ms)),
             },
             _ => 0,
-        };
-        let Some(lock) = history.lock_number(event) else {
-            return;
         };
         let answer = history.events.answer(event.mate);
         let over_ns = || died[event.process as usize].min(history.end_ns);

@@ -164,8 +164,8 @@ fn replies_out_of_order(history: &History, served: &[LockService]) -> Vec<Vec<u3
     }
     let mut replies = vec![Vec::new(); served.len()];
     let is_served = |f, kind| f == F::Acquire && kind == Kind::Ok;
-    history.events.each_of(is_served, |position, event| {
-        if let Some(lock) = history.lock_number(event).filter(|lock| served[*lock].out_of_order) {
+    history.each_of_locks(is_served, |lock, position, _| {
+        if served[lock].out_of_order {
             replies[lock].push(position);
         }
     });

@@ -67,10 +67,7 @@ impl Grants {
             return grants;
         }
         let is_told = |f, _| matches!(f, F::Granted | F::Revoked);
-        history.events.each_of(is_told, |position, event| {
-            let Some(lock) = history.lock_number(event) else {
-                return;
-            };
+        history.each_of_locks(is_told, |lock, position, event| {
             let (lock, owner, token) = (lock as u32, history.owner(event), history.token(event));
             if event.f == F::Granted {
                 grants.grant(lock, owner, token, position);

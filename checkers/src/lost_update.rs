@@ -86,10 +86,7 @@ impl Updates {
         // Reads since the last write of each lock, for "two inside".
         let mut recent: Vec<Vec<u32>> = vec![Vec::new(); history.locks.len()];
         let is_looked_at = |f, kind| kind == Kind::Ok && matches!(f, F::Acquire | F::Read | F::Write);
-        history.events.each_of(is_looked_at, |position, event| {
-            let Some(lock) = history.lock_number(event) else {
-                return;
-            };
+        history.each_of_locks(is_looked_at, |lock, position, event| {
             if event.is_ok(F::Acquire) {
                 reads[event.process as usize] = NONE;
             } else if event.is_ok(F::Read) {

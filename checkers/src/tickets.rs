@@ -78,8 +78,7 @@ fn answered_in_order(context: &Context<'_>) -> Vec<bool> {
     let history = context.history;
     let mut locks = vec![(true, None); history.locks.len()];
     let is_granted = |f, kind| f == F::Acquire && kind == Kind::Ok;
-    history.events.each_of(is_granted, |position, event| {
-        let Some(lock) = history.lock_number(event) else { return };
+    history.each_of_locks(is_granted, |lock, position, event| {
         let (in_order, last) = &mut locks[lock];
         let answer = history
             .token(event)

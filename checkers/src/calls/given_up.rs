@@ -6,9 +6,9 @@
 
 use crate::calm::{self, CalmSpan};
 use crate::context::Context;
+use crate::history::Refusal;
 use crate::history::event::Kind;
 use crate::history::names::NONE;
-use crate::history::{F, Refusal};
 use crate::limits;
 
 /// An acquire that was refused long before its wait was over.
@@ -58,12 +58,10 @@ fn refused(context: &Context<'_>, calm: &[CalmSpan]) -> Vec<GivenUpCall> {
         context.lease_ns + limits::AFTERMATH_NS
     };
     let mut refused = Vec::new();
-    history.events.each_call(F::Acquire, |position, call| {
+    history.each_ask(|lock, position, call| {
         let wait_ms = history.wait_ms(call);
         let reply = history.reply(call).filter(|reply| reply.kind == Kind::Fail);
-        let (Some(reply), Some(lock)) = (reply, history.lock_number(call)) else {
-            return;
-        };
+        let Some(reply) = reply else { return };
         let says = history.rare(reply);
         let taken = history.name(says.error).map(Refusal::parse);
         let is_taken = taken.is_some_and(|refusal| refusal.is_taken()) && !says.disturbed;

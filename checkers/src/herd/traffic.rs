@@ -53,10 +53,7 @@ pub(super) fn traffic(context: &Context<'_>) -> Vec<LockTraffic> {
     // The last wake of each process that nothing has followed yet: lock and place.
     let mut fresh: Vec<Option<(usize, usize)>> = vec![None; history.processes.len()];
     let about_waiting = |f, _| matches!(f, F::Woken | F::Acquire);
-    history.events.each_of(about_waiting, |position, event| {
-        let Some(lock) = history.lock_number(event) else {
-            return;
-        };
+    history.each_of_locks(about_waiting, |lock, position, event| {
         let process = event.process as usize;
         if event.f == F::Woken {
             fresh[process] = Some((lock, all[lock].wakes.len()));

@@ -88,9 +88,9 @@ pub(super) fn notified(context: &Context<'_>, signals: &[LockTraffic]) -> Vec<Lo
     // by client and lock, the notifications that watches of earlier acquires may have had
     let mut leftovers: FastMap<(u32, usize), u64> = FastMap::default();
     let notifications = |f, _| f == F::Notified;
-    history.events.each_of(notifications, |position, event| {
+    history.each_of_locks(notifications, |lock, position, event| {
         let client = history.client_of(event.process);
-        let (Some(lock), Some(attempts)) = (history.lock_number(event), attempts.get_mut(&client)) else {
+        let Some(attempts) = attempts.get_mut(&client) else {
             return;
         };
         let place = attempts.partition_point(|attempt| attempt.called <= event.time);
@@ -131,10 +131,7 @@ pub(super) fn notified(context: &Context<'_>, signals: &[LockTraffic]) -> Vec<Lo
 fn attempts(context: &Context<'_>) -> FastMap<u32, Vec<AcquireAttempt>> {
     let history = context.history;
     let mut attempts: FastMap<u32, Vec<AcquireAttempt>> = FastMap::default();
-    history.events.each_call(F::Acquire, |_, event| {
-        let Some(lock) = history.lock_number(event) else {
-            return;
-        };
+    history.each_ask(|lock, _, event| {
         let reply = history.reply(event);
         attempts
             .entry(history.client_of(event.process))

@@ -172,14 +172,11 @@ fn asks(context: &Context<'_>) -> Vec<Vec<Ask>> {
     let history = context.history;
     let died = history.deaths();
     let mut asks = vec![Vec::new(); history.locks.len()];
-    for (position, event) in history.events.iter().enumerate() {
-        let Some(lock) = history.lock_number(event).filter(|_| event.is_call(F::Acquire)) else {
-            continue;
-        };
+    history.each_ask(|lock, call, event| {
         let reply = history.reply(event);
         let left_ns = died[event.process as usize];
         asks[lock].push(Ask {
-            call: position as u32,
+            call,
             reply: reply.map_or(NONE, |_| event.mate),
             client: history.client_of(event.process),
             call_ns: event.time,
@@ -187,7 +184,7 @@ fn asks(context: &Context<'_>) -> Vec<Vec<Ask>> {
             left_ns,
             kind: reply.map_or(Kind::Info, |reply| reply.kind),
         });
-    }
+    });
     asks
 }
 

@@ -134,9 +134,8 @@ impl<'a> OwnerNames<'a> {
             return None;
         }
         let (granted_ns, mut process) = (grant.granted_ns(history)?, None);
-        history.events.each_call(F::Acquire, |_, call| {
-            let own = history.lock_number(call) == Some(lock) && history.client_of(call.process) == client;
-            if own && call.time <= granted_ns {
+        history.each_ask(|asked, _, call| {
+            if asked == lock && history.client_of(call.process) == client && call.time <= granted_ns {
                 process = Some(call.process);
             }
         });

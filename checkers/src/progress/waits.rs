@@ -6,7 +6,7 @@ use crate::calm::CalmSpan;
 use crate::context::Context;
 use crate::history::event::Kind;
 use crate::history::names::NONE;
-use crate::history::{F, History, OrderBasis, Refusal};
+use crate::history::{History, OrderBasis, Refusal};
 use crate::holds::LockHold;
 use crate::limits;
 use crate::wait::{self, Wait};
@@ -103,10 +103,7 @@ impl<'a> Waits<'a> {
             over_ns: vec![OnceCell::new(); history.locks.len()],
         };
         let mut after = WaitsAfter::default();
-        history.events.each_call(F::Acquire, |position, call| {
-            let Some(lock) = history.lock_number(call) else {
-                return;
-            };
+        history.each_ask(|lock, position, call| {
             let wait = Wait::of(history, &waits.died, position, call);
             waits.longest_ns[lock] = waits.longest_ns[lock].max(wait.length_ns());
             if wait.to_ns >= since_ns {
@@ -125,11 +122,7 @@ impl<'a> Waits<'a> {
     fn calls(&self, lock: usize) -> &[u32] {
         let all = self.by_lock.get_or_init(|| {
             let mut all = vec![Vec::new(); self.history.locks.len()];
-            self.history.events.each_call(F::Acquire, |position, call| {
-                if let Some(lock) = self.history.lock_number(call) {
-                    all[lock].push(position);
-                }
-            });
+            self.history.each_ask(|lock, position, _| all[lock].push(position));
             all
         });
         &all[lock]

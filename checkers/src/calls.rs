@@ -105,14 +105,13 @@ fn unanswered(context: &Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTim
     let progress_ns = context.progress_ns();
     let is_judged = |f, kind| matches!(f, F::Acquire | F::Release | F::Extend) && kind == Kind::Invoke;
     history.each_of_locks(is_judged, |lock, position, event| {
-        let wait_ns = match event.f {
-            F::Acquire => match history.wait_ms(event) {
-                // one that waits for ever is never late
-                NONE => return,
-                wait_ms => limits::ns(u64::from(wait_ms)),
-            },
-            _ => 0,
+        // one that waits for ever is never late
+        let wait_ns = if event.f == F::Acquire {
+            history.wait_ns(event)
+        } else {
+            Some(0)
         };
+        let Some(wait_ns) = wait_ns else { return };
         let answer = history.events.answer(event.mate);
         let over_ns = || died[event.process as usize].min(history.end_ns);
         let answered_ns = answer.map_or_else(over_ns, |(_, ns)| ns);

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use crate::calm::{self, CalmSpan};
 use crate::context::Context;
 use crate::history::event::Kind;
-use crate::history::names::{FastMap, NONE};
-use crate::history::{F, History, Mode, OrderBasis, PackedEvent, Refusal};
+use crate::history::names::FastMap;
+use crate::history::{F, History, Mode, OrderBasis, PackedEvent};
 use crate::holds::LockHold;
 use crate::limits;
 use crate::model::Model;
@@ -278,26 +278,22 @@ fn attempts(
 /// One that does not say how long it waits may be a try, and its error a word for a lock that is taken. A process that is killed ends its
 /// acquire by that: nobody refused it.
 fn is_refused(history: &History, died: &[u64], call: PackedEvent) -> bool {
-    let Some(reply) = error_of(history, call) else {
-        return false;
-    };
-    let wait_ns = limits::ns(u64::from(history.wait_ms(call)));
-    !may_be_taken(history, call) && reply.time - call.time < wait_ns / 2 && reply.time < died[call.process as usize]
+    error_of(history, call).is_some_and(|(reply, wait_ns)| {
+        !may_be_taken(history, call) && reply.time - call.time < wait_ns / 2 && reply.time < died[call.process as usize]
+    })
 }
 
-/// The answer to an acquire that says how long it waits, if it is an error in words of its own.
-fn error_of(history: &History, call: PackedEvent) -> Option<PackedEvent> {
-    let reply = history.reply(call).filter(|_| history.wait_ms(call) != NONE)?;
-    let said = history.error(reply);
-    let is_taken = said.is_some_and(|said| Refusal::parse(said).is_taken());
-    (reply.kind != Kind::Ok && !is_taken).then_some(reply)
+/// The answer to an acquire that says how long it waits, if it is an error in words of its own; and that wait.
+fn error_of(history: &History, call: PackedEvent) -> Option<(PackedEvent, u64)> {
+    let (reply, wait_ns) = (history.reply(call)?, history.wait_ns(call)?);
+    (reply.kind != Kind::Ok && !history.says_taken(reply)).then_some((reply, wait_ns))
 }
 
 /// Whether such an error may be a word for a lock that is taken: an acquire that waits for less time than a library sleeps between two looks,
 /// or for less than the second in which it counts, gives up after the first look.
 fn may_be_taken(history: &History, call: PackedEvent) -> bool {
-    let is_short = limits::ns(u64::from(history.wait_ms(call))) <= limits::GIVEN_UP_NS;
-    is_short && error_of(history, call).is_some_and(|reply| reply.kind == Kind::Fail)
+    let is_word = |(reply, wait_ns): (PackedEvent, u64)| wait_ns <= limits::GIVEN_UP_NS && reply.kind == Kind::Fail;
+    error_of(history, call).is_some_and(is_word)
 }
 
 /// The attempts of one client, in the order of its calls.

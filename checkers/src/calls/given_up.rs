@@ -6,9 +6,7 @@
 
 use crate::calm::{self, CalmSpan};
 use crate::context::Context;
-use crate::history::Refusal;
 use crate::history::event::Kind;
-use crate::history::names::NONE;
 use crate::limits;
 
 /// An acquire that was refused long before its wait was over.
@@ -59,14 +57,13 @@ fn refused(context: &Context<'_>, calm: &[CalmSpan]) -> Vec<GivenUpCall> {
     };
     let mut refused = Vec::new();
     history.each_ask(|lock, position, call| {
-        let wait_ms = history.wait_ms(call);
         let reply = history.reply(call).filter(|reply| reply.kind == Kind::Fail);
-        let Some(reply) = reply else { return };
-        let says = history.rare(reply);
-        let taken = history.name(says.error).map(Refusal::parse);
-        let is_taken = taken.is_some_and(|refusal| refusal.is_taken()) && !says.disturbed;
+        let (Some(reply), Some(wait_ns)) = (reply, history.wait_ns(call)) else {
+            return;
+        };
+        let is_taken = history.says_taken(reply) && !history.rare(reply).disturbed;
         // a wait as short as the margin says nothing
-        let waits = wait_ms != NONE && limits::ns(u64::from(wait_ms)) > limits::GIVEN_UP_NS;
+        let waits = wait_ns > limits::GIVEN_UP_NS;
         let span = || calm::span_of(calm, call.time.saturating_sub(aftermath_ns), reply.time);
         if is_taken && waits && span().is_some() && !has_it(context, lock, position) {
             refused.push(GivenUpCall {
@@ -74,7 +71,7 @@ fn refused(context: &Context<'_>, calm: &[CalmSpan]) -> Vec<GivenUpCall> {
                 call: position,
                 reply: call.mate,
                 waited_ns: reply.time.saturating_sub(call.time),
-                wait_ns: limits::ns(u64::from(wait_ms)),
+                wait_ns,
             });
         }
     });

@@ -293,11 +293,11 @@ fn answered_too_late(context: &Context<'_>, hold: &LockHold) -> Option<LateAnswe
     let is_lost = hold.ended == Ended::Lost && held_ns <= limits::AT_ONCE_NS;
     let is_late = |ns: u64| ns >= context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
     let call = history.events.get(history.event(hold.got).mate as usize)?;
-    let wait_ms = history.wait_ms(call);
     let promises = &history.header.promises;
-    let may_be_over = wait_ms != NONE && promises.lease == Some(true) && promises.renews == Some(false);
-    let over = || may_be_over && is_late(after_ns.saturating_sub(limits::ns(u64::from(wait_ms))));
-    (is_lost && is_late(after_ns) || over()).then(|| LateAnswer {
+    let may_be_over = promises.lease == Some(true) && promises.renews == Some(false);
+    let wait_ns = history.wait_ns(call).filter(|_| may_be_over);
+    let is_over = wait_ns.is_some_and(|wait_ns| is_late(after_ns.saturating_sub(wait_ns)));
+    (is_lost && is_late(after_ns) || is_over).then(|| LateAnswer {
         client: history.client_of(hold.process),
         after_ns,
         is_lost,

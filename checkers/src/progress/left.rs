@@ -7,7 +7,7 @@ use super::waits::Stall;
 use crate::context::Context;
 use crate::history::event::{Kind, Wakes};
 use crate::history::names::NONE;
-use crate::history::{F, History, PackedEvent, Refusal};
+use crate::history::{F, History, PackedEvent};
 use crate::limits;
 
 /// A node or key that a client left on the server.
@@ -91,8 +91,7 @@ pub(super) fn suspects(context: &Context<'_>, lock: usize, granted_ns: u64) -> (
 /// Whether an acquire that was answered may have left a node or key: a place in a queue, or what it asked for before an error. One that polls,
 /// and was told that the lock is taken, has left nothing.
 fn may_leave_something(history: &History, ask: &AskBefore) -> bool {
-    let said = ask.reply.and_then(|reply| history.error(reply));
-    let is_taken = said.is_some_and(|said| Refusal::parse(said).is_taken());
+    let is_taken = ask.reply.is_some_and(|reply| history.says_taken(reply));
     ask.kind != Kind::Fail || !is_taken || history.header.promises.wakes != Some(Wakes::Polls)
 }
 

@@ -5,8 +5,7 @@ use std::cell::OnceCell;
 use crate::calm::CalmSpan;
 use crate::context::Context;
 use crate::history::event::Kind;
-use crate::history::names::NONE;
-use crate::history::{History, OrderBasis, Refusal};
+use crate::history::{History, OrderBasis};
 use crate::holds::LockHold;
 use crate::limits;
 use crate::wait::{self, Wait};
@@ -149,9 +148,7 @@ impl<'a> Waits<'a> {
     fn is_refused(&self, wait: &Wait) -> bool {
         let call = self.history.event(wait.call);
         let failed = self.history.reply(call).filter(|reply| reply.kind == Kind::Fail);
-        let said = failed.and_then(|reply| self.history.error(reply));
-        let is_taken = said.is_some_and(|said| Refusal::parse(said).is_taken());
-        is_taken && self.history.wait_ms(call) != NONE
+        failed.is_some_and(|reply| self.history.says_taken(reply)) && self.history.wait_ns(call).is_some()
     }
 
     fn wait(&self, call: u32) -> Wait {

@@ -17,7 +17,7 @@ use crate::history::names::NONE;
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::overlaps::Overlap;
-use crate::phantom::{self, WrongGrant};
+use crate::phantom::{self, RemovedBy};
 pub(crate) use doubles::DoubleGrant;
 
 /// What an overlap is, by what the server said and by what was done to the first holder.
@@ -169,9 +169,9 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
 /// The class of an overlap that began when the server had ended the grant of the first.
 fn taken(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, second: Option<&ServerGrant>) -> OverlapClass {
     let cause = first.cause(context.history);
-    match phantom::foreign_release(context, &overlap.first) {
-        Some(WrongGrant::OwnRelease { .. }) => OverlapClass::EarlyRelease,
-        Some(WrongGrant::OwnExtension { .. }) => OverlapClass::WrongExtension,
+    match phantom::removal(context, &overlap.first).map(|removal| removal.by) {
+        Some(RemovedBy::OwnRelease(_)) => OverlapClass::EarlyRelease,
+        Some(RemovedBy::OwnExtension(_)) => OverlapClass::WrongExtension,
         _ if cause == Some(RevokeCause::Overwritten) => OverlapClass::Overwritten,
         _ if cause == Some(RevokeCause::Deleted) && is_beside_a_release(context, overlap, first) => {
             OverlapClass::ForeignRelease

@@ -26,30 +26,29 @@ pub(crate) enum WrongGrant<'a> {
         hold: &'a LockHold,
         covering: Option<&'a ServerGrant>,
     },
-    /// Another process removed the lock.
-    ForeignRelease {
-        hold: &'a LockHold,
-        grant: &'a ServerGrant,
-        removed_ns: u64,
-    },
-    /// The owner's own release of an inner hold removed it: one of several.
-    OwnRelease {
-        hold: &'a LockHold,
-        grant: &'a ServerGrant,
-        removed_ns: u64,
-        /// The position of its call.
-        release: u32,
-    },
-    /// An extension by the owner, answered ok, removed it.
-    OwnExtension {
-        hold: &'a LockHold,
-        grant: &'a ServerGrant,
-        removed_ns: u64,
-        /// The position of its answer.
-        answer: u32,
-    },
+    /// The lock was removed while its owner held it.
+    Removed(Removal<'a>),
     /// An acquire was refused, and the server gave it the lock.
     Orphan(OrphanGrant<'a>),
+}
+
+/// A lock that was removed on request while its owner held it and had not asked for that.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Removal<'a> {
+    pub hold: &'a LockHold,
+    pub grant: &'a ServerGrant,
+    pub removed_ns: u64,
+    pub by: RemovedBy,
+}
+
+/// Whose request removed it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RemovedBy {
+    Another,
+    /// The owner's own release of an inner hold, one of several: the position of its call.
+    OwnRelease(u32),
+    /// An extension by the owner that was answered ok: the position of its answer.
+    OwnExtension(u32),
 }
 
 /// What was decided about HL007.
@@ -83,8 +82,10 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
     let holds = context.holds.iter().inspect(|hold| {
         decided.joined += u64::from(context.grants.of_hold(context.history, hold).is_some());
     });
-    let wrong =
-        holds.filter_map(|hold| phantom(context, sight, &named, hold).or_else(|| foreign_release(context, hold)));
+    let wrong = holds.filter_map(|hold| {
+        let removed = || removal(context, hold).map(WrongGrant::Removed);
+        phantom(context, sight, &named, hold).or_else(removed)
+    });
     let orphans = orphans::of(context, sight).into_iter().map(WrongGrant::Orphan);
     for wrong in wrong.chain(orphans) {
         decided.count += 1;
@@ -308,11 +309,19 @@ fn observed_around<'a>(
     before && after && blind_since.is_none_or(|since| since < last_seen)
 }
 
-/// A lock that was removed on request while its owner held it and had not asked for that.
-pub(crate) fn foreign_release<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<WrongGrant<'a>> {
+/// How a lock was removed on request while its owner held it, if it was.
+pub(crate) fn removal<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<Removal<'a>> {
     let history = context.history;
     let grant = context.grants.of_hold(history, hold)?;
     let removed_ns = grant.revoked_ns(history).filter(|_| grant.was_deleted(history))?;
+    let removed = |by: RemovedBy| {
+        Some(Removal {
+            hold,
+            grant,
+            removed_ns,
+            by,
+        })
+    };
     let has_token = context.grants.token_of(context.history, hold).is_some();
     let named = grant.token.is_some() && has_token || context.grants.is_single(context.history, hold);
     let margin = if named { 0 } else { limits::OBSERVER_LAG_NS };
@@ -320,31 +329,14 @@ pub(crate) fn foreign_release<'a>(context: &'a Context<'_>, hold: &'a LockHold) 
     // A loss that the owner was told of shortly after, or its death, may be why the lock was deleted.
     let by_itself = hold.ended != Ended::Released && history.ns(hold.to) < removed_ns + limits::OBSERVER_LAG_NS;
     if inside && let Some(answer) = extensions::that_removed(history, hold, grant) {
-        return Some(WrongGrant::OwnExtension {
-            hold,
-            grant,
-            removed_ns,
-            answer,
-        });
+        return removed(RemovedBy::OwnExtension(answer));
     }
     // all holds of the lock are looked at, so only for an end that would count
     let of_before = || !named && is_of_a_hold_before(context, hold, grant, removed_ns);
     if !inside || by_itself || may_be_an_expiry(context, hold, grant, removed_ns) || of_before() {
         return None;
     }
-    Some(match inner_release(context, hold, removed_ns) {
-        Some(release) => WrongGrant::OwnRelease {
-            hold,
-            grant,
-            removed_ns,
-            release,
-        },
-        None => WrongGrant::ForeignRelease {
-            hold,
-            grant,
-            removed_ns,
-        },
-    })
+    removed(inner_release(context, hold, removed_ns).map_or(RemovedBy::Another, RemovedBy::OwnRelease))
 }
 
 /// Whether this may be the end of an earlier grant of the same name, told late: of as many ends as there were holds before, and no more.

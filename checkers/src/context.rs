@@ -4,10 +4,11 @@
 
 use std::sync::OnceLock;
 
+use crate::extensions::Extensions;
 use crate::grants::{Grants, ServerGrant};
 use crate::history::event::Bounds;
 use crate::history::names::{FastSet, NONE, Symbol};
-use crate::history::{BusyTime, History, Mode, OrderBasis, Standstill, Window, is_client};
+use crate::history::{BusyTime, History, Mode, OrderBasis, PackedEvent, Standstill, Window, is_client};
 use crate::holds::{Holds, LockHold};
 use crate::limits;
 use crate::model::Model;
@@ -40,6 +41,7 @@ pub(crate) struct Context<'a> {
     /// The replies that began the holds of those overlaps.
     pub overlapping: FastSet<u32>,
     releases: OnceLock<Releases>,
+    extensions: OnceLock<Extensions>,
     sight: OnceLock<ObserverSight>,
     pub bounds: Bounds,
     pub lease_ns: u64,
@@ -77,6 +79,7 @@ impl<'a> Context<'a> {
             conflicts: Vec::new(),
             overlapping: FastSet::default(),
             releases: OnceLock::new(),
+            extensions: OnceLock::new(),
             sight: OnceLock::new(),
             bounds: Bounds {
                 herd: asked.herd.or(header.herd),
@@ -149,6 +152,18 @@ impl<'a> Context<'a> {
     pub(crate) fn release_of_another(&self, hold: &LockHold, ns: u64, lag_ns: u64) -> Option<u32> {
         let releases = self.releases.get_or_init(|| Releases::of(self.history));
         releases.of_another(hold.lock(self.history), hold.process, ns, lag_ns)
+    }
+
+    /// The positions of the answers `ok` to extensions of a hold.
+    pub(crate) fn extensions_of(&self, hold: &LockHold) -> impl DoubleEndedIterator<Item = u32> {
+        let extensions = self.extensions.get_or_init(|| Extensions::of(self.history));
+        extensions.of_hold(self.history, hold)
+    }
+
+    /// The last of them up to a time.
+    pub(crate) fn last_extension(&self, hold: &LockHold, ns: u64) -> Option<PackedEvent> {
+        let answers = self.extensions_of(hold).map(|answer| self.history.event(answer));
+        answers.rev().find(|answer| answer.time <= ns)
     }
 
     /// What the observer can have seen.

@@ -3,8 +3,7 @@
 use crate::context::Context;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
-use crate::history::event::Kind;
-use crate::history::{F, PackedEvent, RevokeCause};
+use crate::history::RevokeCause;
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 
@@ -39,19 +38,18 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> EarlyLosses<'a> {
     if !context.model.is_lock() || header.lease_ms.is_none() || header.promises.lease == Some(false) {
         return decided;
     }
-    let extended = ExtendedHolds::of(context);
     let mut given_up = Vec::new();
     // a session that earlier grants were under began before the call, and may end soon after it where the client was slow to renew it
     let mut doubtful = Vec::new();
     for hold in context.holds.iter().filter(|hold| !is_disturbed(context, hold)) {
         decided.undisturbed += 1;
-        let ran_out = ran_out(context, &extended, hold);
+        let ran_out = ran_out(context, hold);
         if context.grants.is_single(context.history, hold) {
             decided.losses.extend(ran_out);
         } else {
             doubtful.extend(ran_out);
         }
-        given_up.extend(gave_up(context, &extended, hold));
+        given_up.extend(gave_up(context, hold));
     }
     decided.given_up = given_up.len() as u64;
     if is_habit(doubtful.len() as u64, decided.undisturbed) {
@@ -95,48 +93,14 @@ fn is_on_a_busy_machine(context: &Context<'_>, hold: &LockHold) -> bool {
     context.busy.counted_ns(from_ns, from_ns + length_ns) < length_ns
 }
 
-/// Extensions that were answered ok, by process: the positions of their answers, ascending.
-struct ExtendedHolds(Vec<Vec<u32>>);
-
-impl ExtendedHolds {
-    fn of(context: &Context<'_>) -> Self {
-        let history = context.history;
-        let mut answers = vec![Vec::new(); history.processes.len()];
-        let is_ok = |f, kind| (f, kind) == (F::Extend, Kind::Ok);
-        history.events.each_of(is_ok, |position, event| {
-            answers[event.process as usize].push(position);
-        });
-        Self(answers)
-    }
-
-    /// The call of the last extension of a hold that was answered ok by then.
-    fn last(&self, context: &Context<'_>, hold: &LockHold, ns: u64) -> Option<u32> {
-        let history = context.history;
-        let is_of_it =
-            |event: &PackedEvent| event.time <= ns && history.lock_number(*event) == Some(hold.lock(history));
-        let answers = self.0[hold.process as usize].iter().rev();
-        let answer = answers
-            .take_while(|answer| **answer > hold.got)
-            .map(|answer| history.event(*answer))
-            .find(is_of_it)?;
-        Some(answer.mate)
-    }
-}
-
 /// What ended before this share of the lease: a lease begins with the call of the acquire at the earliest, or with that of the last
 /// extension. `None` also where the call was answered so late that the lease may have been over.
-fn early<'a>(
-    context: &Context<'_>,
-    extended: &ExtendedHolds,
-    hold: &'a LockHold,
-    ended_ns: u64,
-    percent: u64,
-) -> Option<EarlyLoss<'a>> {
-    let extension = extended.last(context, hold, ended_ns);
+fn early<'a>(context: &Context<'_>, hold: &'a LockHold, ended_ns: u64, percent: u64) -> Option<EarlyLoss<'a>> {
+    let extension = context.last_extension(hold, ended_ns);
     if extension.is_none() && !hold.waited_briefly(context) {
         return None;
     }
-    let since = extension.unwrap_or_else(|| hold.call(context.history));
+    let since = extension.map_or_else(|| hold.call(context.history), |answer| answer.mate);
     let lasted_ns = ended_ns.saturating_sub(context.history.event(since).time);
     let at_most_ns = lasted_ns.saturating_add(2 * context.clock_error_ns + context.tick_ns);
     (at_most_ns < context.lease_ns / 100 * percent).then_some(EarlyLoss {
@@ -148,7 +112,7 @@ fn early<'a>(
 }
 
 /// A grant that the server let run out while its holder held. Its line comes late, so it ended even earlier.
-fn ran_out<'a>(context: &'a Context<'_>, extended: &ExtendedHolds, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
+fn ran_out<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
     let history = context.history;
     if context.grants.is_empty() {
         return None;
@@ -157,14 +121,14 @@ fn ran_out<'a>(context: &'a Context<'_>, extended: &ExtendedHolds, hold: &'a Loc
     let ended_ns = grant.revoked_ns(history)?;
     let expired = grant.cause(history) == Some(RevokeCause::Expired);
     let held = ended_ns > history.ns(hold.from) && ended_ns < history.ns(hold.to);
-    let loss = early(context, extended, hold, ended_ns, limits::LEASE_SHARE_PERCENT).filter(|_| expired && held)?;
+    let loss = early(context, hold, ended_ns, limits::LEASE_SHARE_PERCENT).filter(|_| expired && held)?;
     Some(EarlyLoss {
         grant: Some(grant),
         ..loss
     })
 }
 
-fn gave_up<'a>(context: &Context<'_>, extended: &ExtendedHolds, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
+fn gave_up<'a>(context: &Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
     if hold.ended != Ended::Lost {
         return None;
     }
@@ -175,7 +139,7 @@ fn gave_up<'a>(context: &Context<'_>, extended: &ExtendedHolds, hold: &'a LockHo
     } else {
         limits::MARGIN_SHARE_PERCENT
     };
-    early(context, extended, hold, context.history.ns(hold.to), percent)
+    early(context, hold, context.history.ns(hold.to), percent)
 }
 
 impl LockHold {

@@ -12,8 +12,8 @@ use crate::context::Context;
 use crate::extensions;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
-use crate::history::RevokeCause;
 use crate::history::names::NONE;
+use crate::history::{PackedEvent, RevokeCause};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::overlaps::Overlap;
@@ -253,10 +253,8 @@ fn after_lease(context: &Context<'_>, overlap: &Overlap, since_ns: u64) -> bool 
 /// When the lease of a hold began at the earliest that was on at a time: when it was granted, or when the last extension was called that was
 /// answered ok by then.
 fn leased_after_ns(context: &Context<'_>, hold: &LockHold, ns: u64) -> u64 {
-    let history = context.history;
-    let answers = extensions::answered_ok(history, hold).map(|answer| history.event(answer));
-    let extended = answers.filter(|answer| answer.time <= ns).last();
-    let extended_ns = extended.map_or(0, |answer| history.event(answer.mate).time);
+    let called_ns = |answer: PackedEvent| context.history.event(answer.mate).time;
+    let extended_ns = context.last_extension(hold, ns).map_or(0, called_ns);
     granted_after_ns(context, hold).max(extended_ns)
 }
 

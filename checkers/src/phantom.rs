@@ -6,7 +6,6 @@
 mod orphans;
 
 use crate::context::Context;
-use crate::extensions;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
 use crate::history::F;
@@ -328,7 +327,7 @@ pub(crate) fn removal<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Optio
     let inside = removed_ns > history.ns(hold.from) + margin && removed_ns < history.ns(hold.to);
     // A loss that the owner was told of shortly after, or its death, may be why the lock was deleted.
     let by_itself = hold.ended != Ended::Released && history.ns(hold.to) < removed_ns + limits::OBSERVER_LAG_NS;
-    if inside && let Some(answer) = extensions::that_removed(history, hold, grant) {
+    if inside && let Some(answer) = extension_that_removed(context, hold, removed_ns) {
         return removed(RemovedBy::OwnExtension(answer));
     }
     // all holds of the lock are looked at, so only for an end that would count
@@ -337,6 +336,17 @@ pub(crate) fn removal<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Optio
         return None;
     }
     removed(inner_release(context, hold, removed_ns).map_or(RemovedBy::Another, RemovedBy::OwnRelease))
+}
+
+/// The answer `ok` to an extension of a hold while which its lock was removed. One that compares its owner would not have been answered so if
+/// another's request had come before.
+fn extension_that_removed(context: &Context<'_>, hold: &LockHold, removed_ns: u64) -> Option<u32> {
+    let history = context.history;
+    context.extensions_of(hold).find(|answer| {
+        let answer = history.event(*answer);
+        let called_ns = history.event(answer.mate).time;
+        (called_ns..=answer.time.saturating_add(limits::AT_ONCE_NS)).contains(&removed_ns)
+    })
 }
 
 /// Whether this may be the end of an earlier grant of the same name, told late: of as many ends as there were holds before, and no more.

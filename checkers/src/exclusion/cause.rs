@@ -6,7 +6,6 @@ use std::iter;
 use super::{OverlapClass, beyond_permits, leased_after_ns};
 use crate::calm;
 use crate::context::Context;
-use crate::extensions;
 use crate::grants::ServerGrant;
 use crate::history::names::NONE;
 use crate::history::{MessageMatch, RevokeCause, Window};
@@ -242,8 +241,7 @@ fn stale_permits<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<Over
 fn extended_in_vain(context: &Context<'_>, first: &LockHold, ended_ns: u64) -> Option<OverlapCause<'static>> {
     let history = context.history;
     let lease_ms = history.header.lease_ms?;
-    let answers = extensions::answered_ok(history, first).map(|answer| history.event(answer));
-    let answer = answers.filter(|answer| answer.time <= ended_ns).last()?;
+    let answer = context.last_extension(first, ended_ns)?;
     let lasted_ns = ended_ns.saturating_sub(history.event(answer.mate).time);
     let is_early = lasted_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
     is_early.then_some(OverlapCause::ExtendedInVain { lasted_ns, lease_ms })

@@ -7,7 +7,7 @@
 
 mod given_up;
 
-use crate::calm::{self, CalmSpan, span_of};
+use crate::calm;
 use crate::context::Context;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
@@ -16,7 +16,6 @@ use crate::history::names::NONE;
 use crate::history::{F, History, PackedEvent};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
-use crate::observer_sight::ObserverSight;
 use crate::phantom;
 pub(crate) use given_up::GivenUpCall;
 
@@ -86,12 +85,10 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> CallsInTime<'a> {
     if !context.model.is_lock() || context.history.order == crate::history::OrderBasis::Position {
         return decided;
     }
-    let calm = calm::spans(context, None);
-    unanswered(context, &calm, &mut decided);
-    decided
-        .late
-        .extend(given_up::of(context, &calm).into_iter().map(LateCall::GivenUp));
-    grants_of_releases(context, &calm, &mut decided);
+    unanswered(context, &mut decided);
+    let given_up = given_up::of(context).into_iter().map(LateCall::GivenUp);
+    decided.late.extend(given_up);
+    grants_of_releases(context, &mut decided);
     decided.late.sort_by_key(|late| std::cmp::Reverse(late.late_ns()));
     if decided.judged > 0 {
         decided.verdict = Verdict::of(!decided.late.is_empty());
@@ -99,7 +96,7 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> CallsInTime<'a> {
     decided
 }
 
-fn unanswered(context: &Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTime<'_>) {
+fn unanswered(context: &Context<'_>, decided: &mut CallsInTime<'_>) {
     let history = context.history;
     let died = history.deaths();
     let progress_ns = context.progress_ns();
@@ -116,8 +113,8 @@ fn unanswered(context: &Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTim
         let over_ns = || died[event.process as usize].min(history.end_ns);
         let answered_ns = answer.map_or_else(over_ns, |(_, ns)| ns);
         let wait_ends_ns = event.time + wait_ns;
-        let whole = span_of(calm, event.time, answered_ns);
-        let Some(span) = whole.or_else(|| span_of(calm, answered_ns, answered_ns)) else {
+        let whole = calm::span_of(context, event.time, answered_ns);
+        let Some(span) = whole.or_else(|| calm::span_of(context, answered_ns, answered_ns)) else {
             return;
         };
         // what was sent while a fault was on may be lost, and is not answered in time by anybody; but it is by when the lock must have
@@ -147,12 +144,11 @@ fn unanswered(context: &Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTim
 }
 
 /// Grants that outlive a release that was answered ok, and grants that a release ended which was answered `fail`.
-fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTime<'a>) {
+fn grants_of_releases<'a>(context: &'a Context<'_>, decided: &mut CallsInTime<'a>) {
     let history = context.history;
     if context.not_watched.is_some() || context.model.is_reentrant() {
         return;
     }
-    let sight = context.sight();
     let serving = calm::serving(context);
     let (mut denied, mut removed_late) = (Vec::new(), Vec::new());
     for hold in context.holds.iter().filter(|hold| hold.ended == Ended::Released) {
@@ -166,7 +162,7 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: 
         let Some(grant) = context.grants.of_hold(history, hold).filter(|_| named) else {
             continue;
         };
-        let lag_ns = sight.lag_ns(reply.time).max(limits::OBSERVER_LAG_NS) + context.tick_ns;
+        let lag_ns = context.sight().lag_ns(reply.time).max(limits::OBSERVER_LAG_NS) + context.tick_ns;
         let release = AnsweredRelease {
             hold,
             grant,
@@ -178,9 +174,9 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: 
                 true => &mut removed_late,
                 false => &mut decided.late,
             };
-            late.extend(release.stays(context, sight, lag_ns, calm, &serving));
+            late.extend(release.stays(context, lag_ns, &serving));
         } else if reply.kind == Kind::Fail
-            && let Some(removed_ns) = release.carried_out_ns(context, lag_ns, calm)
+            && let Some(removed_ns) = release.carried_out_ns(context, lag_ns)
         {
             let call = LateCall::Denied {
                 hold,
@@ -224,15 +220,8 @@ impl<'a> AnsweredRelease<'a> {
     ///
     /// A grant that expired was not removed by the release, and a client that was answered by the store knows that: a fault on
     /// the client or its links is no excuse. One on a server is, which may forget what it has answered.
-    fn stays(
-        self,
-        context: &Context<'_>,
-        sight: &ObserverSight,
-        lag_ns: u64,
-        calm: &[CalmSpan],
-        serving: &[(u64, u64)],
-    ) -> Option<LateCall<'a>> {
-        let (history, grant) = (context.history, self.grant);
+    fn stays(self, context: &Context<'_>, lag_ns: u64, serving: &[(u64, u64)]) -> Option<LateCall<'a>> {
+        let (history, sight, grant) = (context.history, context.sight(), self.grant);
         let told_ns = grant.revoked_ns(history).unwrap_or(history.end_ns);
         let after_ns = told_ns.saturating_sub(self.reply.time);
         let lag_ns = match self.is_told_removed(history) {
@@ -252,7 +241,7 @@ impl<'a> AnsweredRelease<'a> {
             stays_ns > lag_ns && serving.iter().any(is_within)
         } else {
             let counted_ns = context.busy.counted_ns(self.reply.time, stays_until);
-            counted_ns > limits::RELEASE_NS + lag_ns && span_of(calm, self.end.time, stays_until).is_some()
+            counted_ns > limits::RELEASE_NS + lag_ns && calm::span_of(context, self.end.time, stays_until).is_some()
         };
         (seen && not_excused).then_some(LateCall::GrantStays {
             hold: self.hold,
@@ -263,14 +252,14 @@ impl<'a> AnsweredRelease<'a> {
     }
 
     /// When its grant was removed by a request, if that was while it was under way, without a fault.
-    fn carried_out_ns(self, context: &Context<'_>, lag_ns: u64, calm: &[CalmSpan]) -> Option<u64> {
+    fn carried_out_ns(self, context: &Context<'_>, lag_ns: u64) -> Option<u64> {
         let history = context.history;
         let removed = self.grant.revoked_ns(history).filter(|_| {
             let cause = self.grant.cause(history);
             cause.is_some_and(|cause| cause.is_removal() || cause.is_release())
         });
         let meanwhile = |removed_ns: &u64| self.end.time <= *removed_ns && *removed_ns <= self.reply.time + lag_ns;
-        let calm = || span_of(calm, self.end.time, self.reply.time).is_some();
+        let calm = || calm::span_of(context, self.end.time, self.reply.time).is_some();
         let by_request = |removed_ns: &u64| !phantom::may_be_an_expiry(context, self.hold, self.grant, *removed_ns);
         removed.filter(meanwhile).filter(|_| calm()).filter(by_request)
     }

@@ -5,30 +5,48 @@
 
 use std::collections::BTreeSet;
 
-use crate::context::Context;
+use crate::context::{CalmSpan, Context};
 use crate::history::{EffectCounters, NemesisFact, Role, Window};
 use crate::limits;
 
-/// A span without an excuse.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CalmSpan {
-    pub from_ns: u64,
-    pub to_ns: u64,
-    /// How much longer than the bound a lock may stand still in it: what was done before may have left a lease behind.
-    pub patience_ns: u64,
-    /// How much longer connections may be silent in it because of TCP.
-    pub retransmission_ns: u64,
+/// The calm spans of a history: they are in order, and do not meet.
+pub(crate) fn spans<'a>(context: &'a Context<'_>) -> &'a [CalmSpan] {
+    context.calm.get_or_init(|| {
+        let undisturbed = context.windows.is_empty();
+        let retransmissions = Retransmissions::of(context);
+        let calm = between(context, troubles(context)).into_iter();
+        let spans = calm.map(|(from_ns, to_ns)| CalmSpan {
+            from_ns,
+            to_ns,
+            patience_ns: match undisturbed {
+                true => 0,
+                false => context.longest_lease_ns() + outlives_ns(context, from_ns),
+            },
+            retransmission_ns: retransmissions.after(from_ns),
+        });
+        spans.collect()
+    })
 }
 
-/// The calm spans of a history. `healed_ns` is the time of the last heal, where there is one.
-pub(crate) fn spans(context: &Context<'_>, healed_ns: Option<u64>) -> Vec<CalmSpan> {
-    let end_ns = context.history.end_ns;
+/// The span after the last heal, where something was healed: what comes then has had its time, since the recovery waits for it.
+pub(crate) fn after_every_heal(context: &Context<'_>, healed_ns: u64) -> Option<CalmSpan> {
+    let to_ns = context.history.end_ns;
+    let stood_still = context.standstills.iter().any(|span| span.touches(healed_ns, to_ns));
+    (!context.windows.is_empty() && !stood_still).then(|| CalmSpan {
+        from_ns: healed_ns,
+        to_ns,
+        patience_ns: outlives_ns(context, healed_ns),
+        retransmission_ns: retransmission_ns(context, healed_ns),
+    })
+}
+
+/// When windows excuse a lock that does not move.
+fn troubles(context: &Context<'_>) -> Vec<(u64, u64)> {
     let servers = ServerNames::of(context);
-    let recovery_ns = recovery_ns(context);
     let mut troubles: Vec<(u64, u64)> = Vec::new();
     let mut minorities = Vec::new();
     for window in &context.windows {
-        let heal_ns = heal_ns(window, recovery_ns).unwrap_or(u64::MAX);
+        let heal_ns = context.heal_ns(window).unwrap_or(u64::MAX);
         match moment_ns(window) {
             Some(DoneAt::Time(ns)) => troubles.push((ns, ns)),
             Some(DoneAt::From(ns)) => troubles.push((ns, heal_ns)),
@@ -47,46 +65,16 @@ pub(crate) fn spans(context: &Context<'_>, healed_ns: Option<u64>) -> Vec<CalmSp
         }
     }
     troubles.extend(servers.without_majority(minorities));
-    let calm = between(context, troubles, recovery_ns);
-    let undisturbed = context.windows.is_empty();
-    let retransmissions = Retransmissions::of(context);
-    let mut spans: Vec<CalmSpan> = calm
-        .into_iter()
-        .map(|(from_ns, to_ns)| CalmSpan {
-            from_ns,
-            to_ns,
-            patience_ns: if undisturbed {
-                0
-            } else {
-                context.longest_lease_ns() + outlives_ns(context, from_ns)
-            },
-            retransmission_ns: retransmissions.after(from_ns),
-        })
-        .collect();
-    // what comes after every heal has had its time: the recovery waits for it
-    let whole = |from_ns: &u64| !context.standstills.iter().any(|span| span.touches(*from_ns, end_ns));
-    spans.extend(
-        healed_ns
-            .filter(|_| !undisturbed)
-            .filter(whole)
-            .map(|from_ns| CalmSpan {
-                from_ns,
-                to_ns: end_ns,
-                patience_ns: outlives_ns(context, from_ns),
-                retransmission_ns: retransmissions.after(from_ns),
-            }),
-    );
-    spans
+    troubles
 }
 
 /// By how much an entry that is there at a time may outlive its lease, in nanoseconds: its deadline is late by as much as the wall clock of
 /// its server was ahead when it was made, if that was stepped back since.
 pub(crate) fn outlives_ns(context: &Context<'_>, ns: u64) -> u64 {
-    let recovery_ns = recovery_ns(context);
     let windows = context.windows.iter();
     let of_servers =
         windows.filter(|window| window.fault == "clock" && !window.is_of_clients() && window.start_ns <= ns);
-    let until_ns = of_servers.filter_map(|window| Some(heal_ns(window, recovery_ns)?.saturating_add(ahead_ns(window))));
+    let until_ns = of_servers.filter_map(|window| Some(context.heal_ns(window)?.saturating_add(ahead_ns(window))));
     until_ns.max().unwrap_or(0).saturating_sub(ns)
 }
 
@@ -107,16 +95,15 @@ fn ahead_ns(window: &Window) -> u64 {
 
 /// The spans in which nothing was done to a server: what one answers there it goes on to know, whatever becomes of the answer.
 pub(crate) fn serving(context: &Context<'_>) -> Vec<(u64, u64)> {
-    let recovery_ns = recovery_ns(context);
     let others = context.windows.iter().filter(|window| !window.is_of_clients());
-    let troubles = others.map(|window| (window.start_ns, heal_ns(window, recovery_ns).unwrap_or(u64::MAX)));
-    between(context, troubles.collect(), recovery_ns)
+    let troubles = others.map(|window| (window.start_ns, context.heal_ns(window).unwrap_or(u64::MAX)));
+    between(context, troubles.collect())
 }
 
 /// The spans between the troubles of windows, what no window did, and standstills, up to the end of the history.
-fn between(context: &Context<'_>, mut troubles: Vec<(u64, u64)>, recovery_ns: Option<u64>) -> Vec<(u64, u64)> {
+fn between(context: &Context<'_>, mut troubles: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let end_ns = context.history.end_ns;
-    troubles.extend(unplanned(context, recovery_ns));
+    troubles.extend(unplanned(context));
     troubles.extend(context.standstills.iter().map(|span| (span.earliest_ns(), span.to_ns)));
     troubles.sort_unstable();
     let mut calm = Vec::new();
@@ -174,25 +161,12 @@ impl Retransmissions {
     }
 }
 
-/// The span that has all of a time, of [`spans`] without a last heal: they are in order, and do not meet.
-pub(crate) fn span_of(spans: &[CalmSpan], from_ns: u64, to_ns: u64) -> Option<&CalmSpan> {
+/// The calm span that has all of a time.
+pub(crate) fn span_of<'a>(context: &'a Context<'_>, from_ns: u64, to_ns: u64) -> Option<&'a CalmSpan> {
+    let spans = spans(context);
     let after = spans.partition_point(|span| span.from_ns <= from_ns);
     let span = &spans[after.checked_sub(1)?];
     (to_ns <= span.to_ns).then_some(span)
-}
-
-/// When the recovery began, where a phase says so.
-pub(crate) fn recovery_ns(context: &Context<'_>) -> Option<u64> {
-    let phases = context.history.phases();
-    let recovery = phases.iter().rev().find(|phase| phase.is_recovery());
-    recovery.map(|phase| phase.start_ns)
-}
-
-/// When a window was healed; the recovery phase counts for a heal that was not written.
-pub(crate) fn heal_ns(window: &Window, recovery_ns: Option<u64>) -> Option<u64> {
-    window
-        .heal_ns
-        .or(recovery_ns.filter(|recovery| *recovery >= window.start_ns))
 }
 
 /// When a fault of one moment did what it does.
@@ -222,17 +196,16 @@ fn moment_ns(window: &Window) -> Option<DoneAt> {
 }
 
 /// What no window of the plan did: changes through the proxy's API, which the recovery takes back, and servers that ended.
-fn unplanned(context: &Context<'_>, recovery_ns: Option<u64>) -> Vec<(u64, u64)> {
+fn unplanned(context: &Context<'_>) -> impl Iterator<Item = (u64, u64)> {
     let facts = context.history.nemesis();
-    let spans = facts.iter().filter_map(|line| match line.fact {
+    facts.iter().filter_map(move |line| match line.fact {
         NemesisFact::ProxyChange(_) => {
-            let over = recovery_ns.filter(|recovery| *recovery >= line.time_ns);
+            let over = context.recovery_after(line.time_ns);
             Some((line.time_ns, over.unwrap_or(u64::MAX)))
         }
         NemesisFact::ServerEnded(_) => Some((line.time_ns, u64::MAX)),
         _ => None,
-    });
-    spans.collect()
+    })
 }
 
 /// Whether a window took away every server.
@@ -250,9 +223,9 @@ pub(crate) struct MinorityAway<'a> {
 
 /// The minority that was away for the greater part of a span.
 pub(crate) fn minority_away<'a>(context: &'a Context<'_>, from_ns: u64, to_ns: u64) -> Option<MinorityAway<'a>> {
-    let (servers, recovery_ns) = (ServerNames::of(context), recovery_ns(context));
+    let servers = ServerNames::of(context);
     let away_ns = |window: &Window| {
-        let heal_ns = heal_ns(window, recovery_ns).unwrap_or(to_ns);
+        let heal_ns = context.heal_ns(window).unwrap_or(to_ns);
         heal_ns.min(to_ns).saturating_sub(window.start_ns.max(from_ns))
     };
     let windows = context.windows.iter();

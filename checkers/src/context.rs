@@ -19,6 +19,17 @@ use crate::releases::Releases;
 use crate::standstill;
 use crate::watched::{self, NotWatched};
 
+/// A span without an excuse for a lock that does not move, see [`crate::calm`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CalmSpan {
+    pub from_ns: u64,
+    pub to_ns: u64,
+    /// How much longer than the bound a lock may stand still in it: what was done before may have left a lease behind.
+    pub patience_ns: u64,
+    /// How much longer connections may be silent in it because of TCP.
+    pub retransmission_ns: u64,
+}
+
 /// What the properties look at: the history and everything that is derived from it once.
 pub(crate) struct Context<'a> {
     pub history: &'a History,
@@ -30,6 +41,10 @@ pub(crate) struct Context<'a> {
     pub not_watched: Option<NotWatched>,
     pub windows: Vec<Window>,
     pub standstills: Vec<Standstill>,
+    /// When the recovery began, where a phase says so.
+    recovery_ns: Option<u64>,
+    /// Made by [`crate::calm::spans`].
+    pub calm: OnceLock<Vec<CalmSpan>>,
     /// When the machine had far too much to do.
     pub busy: BusyTime,
     /// Overlaps of certain holds, worst first: many violations follow from one.
@@ -73,6 +88,8 @@ impl<'a> Context<'a> {
             grants,
             windows: history.windows(),
             standstills: history.standstills(),
+            recovery_ns: recovery_ns(history),
+            calm: OnceLock::new(),
             busy: BusyTime::of(history),
             overlaps: Vec::new(),
             excused: Vec::new(),
@@ -116,6 +133,16 @@ impl<'a> Context<'a> {
             .flat_map(|overlap| [overlap.first.got, overlap.second.got]);
         context.overlapping = both.collect();
         context
+    }
+
+    /// When the recovery began, if that was at a time or later.
+    pub(crate) fn recovery_after(&self, ns: u64) -> Option<u64> {
+        self.recovery_ns.filter(|recovery_ns| *recovery_ns >= ns)
+    }
+
+    /// When a window was healed; the recovery counts for a heal that was not written.
+    pub(crate) fn heal_ns(&self, window: &Window) -> Option<u64> {
+        window.heal_ns.or_else(|| self.recovery_after(window.start_ns))
     }
 
     /// The last fault window that started at or before a time.
@@ -279,6 +306,12 @@ impl<'a> Context<'a> {
     pub(crate) fn has_acquires(&self) -> bool {
         self.history.counts.acquires_ok > 0
     }
+}
+
+fn recovery_ns(history: &History) -> Option<u64> {
+    let phases = history.phases();
+    let recovery = phases.iter().rev().find(|phase| phase.is_recovery());
+    recovery.map(|phase| phase.start_ns)
 }
 
 /// The largest step of a coarse clock of which all times are whole numbers.

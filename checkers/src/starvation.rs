@@ -9,8 +9,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::calm::{self, CalmSpan};
-use crate::context::Context;
+use crate::calm;
+use crate::context::{CalmSpan, Context};
 use crate::history::event::Kind;
 use crate::history::names::FastMap;
 use crate::history::{F, History, Mode, OrderBasis, PackedEvent};
@@ -52,7 +52,6 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
     if history.order == OrderBasis::Position || !context.model.is_lock() {
         return Vec::new();
     }
-    let calm = calm::spans(context, None);
     let mut found = Vec::new();
     let died = history.deaths();
     let bounded = context.bounds.starvation_ms.is_some();
@@ -81,7 +80,7 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
             let never = never(lock, *client, &asked[client]);
             let attempts = AttemptsInOrder::of(attempts);
             let of = |how: Starving, enough: u64| {
-                let longest = longest(context, &calm, &died, &attempts, how)?;
+                let longest = longest(context, &died, &attempts, how)?;
                 let others = grants.but_to(*client, (longest.from_ns, longest.to_ns));
                 // a bound that was asked for says which wait is too long, whichever client has the lock meanwhile
                 let drawn: u64 = match bounded || how == Starving::Refused {
@@ -329,15 +328,9 @@ impl<'a> AttemptsInOrder<'a> {
 }
 
 /// The longest of the stretches that are longer than the bound, and than TCP may take to send again what a fault dropped.
-fn longest(
-    context: &Context<'_>,
-    calm: &[CalmSpan],
-    died: &[u64],
-    attempts: &AttemptsInOrder<'_>,
-    how: Starving,
-) -> Option<Starved> {
+fn longest(context: &Context<'_>, died: &[u64], attempts: &AttemptsInOrder<'_>, how: Starving) -> Option<Starved> {
     let bound_ns = bound_ns(context);
-    let long = calm.iter().flat_map(|span| {
+    let long = calm::spans(context).iter().flat_map(|span| {
         let at_most_ns = bound_ns.saturating_add(span.retransmission_ns);
         let lasted = move |found: &Starved| context.busy.counted_ns(found.from_ns, found.to_ns) > at_most_ns;
         let all = stretches(context.history, died, attempts.during(span), span, how);

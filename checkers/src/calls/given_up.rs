@@ -4,7 +4,7 @@
 //! its own: it waits for that long and no longer. One that was told that it has the lock when too little of the lease was left gives it back,
 //! and says the same. Nor does one wait that would wait for itself. These are no faults.
 
-use crate::calm::{self, CalmSpan};
+use crate::calm;
 use crate::context::Context;
 use crate::history::event::Kind;
 use crate::limits;
@@ -30,12 +30,12 @@ impl GivenUpCall {
 }
 
 /// All of them, where they are more than a doubt now and then, and the lock has no limit of its own.
-pub(super) fn of(context: &Context<'_>, calm: &[CalmSpan]) -> Vec<GivenUpCall> {
+pub(super) fn of(context: &Context<'_>) -> Vec<GivenUpCall> {
     // it says that its waiters are notified, or ask again and again
     if context.history.header.promises.wakes.is_none() {
         return Vec::new();
     }
-    let refused = refused(context, calm);
+    let refused = refused(context);
     let at_once = |call: &&GivenUpCall| call.is_early() && call.waited_ns < context.lease_ns / 2;
     let early: Vec<GivenUpCall> = refused.iter().filter(at_once).copied().collect();
     let (count, all) = (early.len() as u64, refused.len() as u64);
@@ -48,7 +48,7 @@ pub(super) fn of(context: &Context<'_>, calm: &[CalmSpan]) -> Vec<GivenUpCall> {
 }
 
 /// The acquires that were told that the lock was taken although they were to wait, where nothing had been done to anything for a lease.
-fn refused(context: &Context<'_>, calm: &[CalmSpan]) -> Vec<GivenUpCall> {
+fn refused(context: &Context<'_>) -> Vec<GivenUpCall> {
     let history = context.history;
     let aftermath_ns = if context.windows.is_empty() && context.standstills.is_empty() {
         0
@@ -64,7 +64,7 @@ fn refused(context: &Context<'_>, calm: &[CalmSpan]) -> Vec<GivenUpCall> {
         let is_taken = history.says_taken(reply) && !history.rare(reply).disturbed;
         // a wait as short as the margin says nothing
         let waits = wait_ns > limits::GIVEN_UP_NS;
-        let span = || calm::span_of(calm, call.time.saturating_sub(aftermath_ns), reply.time);
+        let span = || calm::span_of(context, call.time.saturating_sub(aftermath_ns), reply.time);
         if is_taken && waits && span().is_some() && !has_it(context, lock, position) {
             refused.push(GivenUpCall {
                 lock,

@@ -4,7 +4,7 @@
 //! Such a grant is held by no client and stands until its lease ends. Judged only where the contract says that the owners of
 //! grants are the server's, so that a grant without an answer is known to be one.
 
-use crate::calm::{self, CalmSpan};
+use crate::calm;
 use crate::context::Context;
 use crate::grants::ServerGrant;
 use crate::history::event::{Kind, Origin};
@@ -102,7 +102,6 @@ pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<Orp
     let named = clients_by_owner(context);
     let sessions = sessions(context);
     let fresh = has_fresh_names(context);
-    let calm = calm::spans(context, None);
     let asked_again: Vec<&AskedAgain> = asked_again(context).collect();
     let mut found = Vec::new();
     for (lock, asks) in asks.iter().enumerate() {
@@ -128,7 +127,6 @@ pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<Orp
             let judge = OrphanJudge {
                 context,
                 sight,
-                calm: &calm,
                 asks,
                 asked_again: &asked_again,
                 clients,
@@ -261,7 +259,6 @@ fn seen_to_end(context: &Context<'_>, sight: &ObserverSight, grant: &ServerGrant
 struct OrphanJudge<'j, 'a> {
     context: &'j Context<'a>,
     sight: &'j ObserverSight,
-    calm: &'j [CalmSpan],
     /// The acquires of its lock.
     asks: &'j [Ask],
     /// Those of the whole history.
@@ -426,7 +423,7 @@ impl<'a> OrphanJudge<'_, 'a> {
     }
 
     fn is_calm(&self, from_ns: u64, to_ns: u64) -> bool {
-        let span = calm::span_of(self.calm, from_ns, to_ns);
+        let span = calm::span_of(self.context, from_ns, to_ns);
         span.is_some_and(|span| span.from_ns + span.retransmission_ns <= from_ns)
     }
 }

@@ -10,8 +10,8 @@ mod promised;
 mod stuck;
 mod waits;
 
-use crate::calm::{self, CalmSpan};
-use crate::context::Context;
+use crate::calm;
+use crate::context::{CalmSpan, Context};
 use crate::finding::Verdict;
 use crate::history::OrderBasis;
 pub(crate) use cause::{NotKnown, StuckCause, cause};
@@ -78,13 +78,13 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
     let bound_ns = context.progress_ns();
     let retransmission_ns = healed_ns.map_or(0, |healed_ns| calm::retransmission_ns(context, healed_ns));
     let owners = OwnerNames::of(context);
-    let spans = calm::spans(context, healed_ns);
+    let last = healed_ns.and_then(|healed_ns| calm::after_every_heal(context, healed_ns));
     let long_holds = LongHolds::of(context, &waits, bound_ns);
     let mut stuck = Vec::new();
     for lock in 0..history.locks.len() {
         let before = stuck.len();
         let holds = HoldsInOrder::of(context, lock);
-        for span in &spans {
+        for span in calm::spans(context).iter().chain(&last) {
             let found = stuck_in(context, &owners, &waits, &holds, span, bound_ns);
             // what is known of a lock is in order, and does not meet: spans are so but for the last, which is after every heal
             let told = |found: &Stuck| {
@@ -155,8 +155,7 @@ fn last_heal(context: &Context<'_>) -> Option<u64> {
     if !context.history.server_ends().is_empty() {
         return None;
     }
-    let recovery_ns = calm::recovery_ns(context);
-    let mut heals = context.windows.iter().map(|window| calm::heal_ns(window, recovery_ns));
+    let mut heals = context.windows.iter().map(|window| context.heal_ns(window));
     heals.try_fold(0, |latest: u64, heal| Some(latest.max(heal?)))
 }
 

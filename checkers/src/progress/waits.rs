@@ -2,8 +2,7 @@
 
 use std::cell::OnceCell;
 
-use crate::calm::CalmSpan;
-use crate::context::Context;
+use crate::context::{CalmSpan, Context};
 use crate::history::event::Kind;
 use crate::history::{History, OrderBasis};
 use crate::holds::LockHold;

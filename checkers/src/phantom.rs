@@ -12,7 +12,6 @@ use crate::history::F;
 use crate::history::names::{FastSet, NONE};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
-use crate::observer_sight::ObserverSight;
 pub(crate) use orphans::{OrphanGrant, Refusals};
 
 /// An answer that is not as the server has it.
@@ -76,16 +75,15 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
         return decided;
     }
     decided.verdict = Verdict::Inconclusive;
-    let sight = context.sight();
     let named = NamedGrants::of(context);
     let holds = context.holds.iter().inspect(|hold| {
         decided.joined += u64::from(context.grants.of_hold(context.history, hold).is_some());
     });
     let wrong = holds.filter_map(|hold| {
         let removed = || removal(context, hold).map(WrongGrant::Removed);
-        phantom(context, sight, &named, hold).or_else(removed)
+        phantom(context, &named, hold).or_else(removed)
     });
-    let orphans = orphans::of(context, sight).into_iter().map(WrongGrant::Orphan);
+    let orphans = orphans::of(context).into_iter().map(WrongGrant::Orphan);
     for wrong in wrong.chain(orphans) {
         decided.count += 1;
         if decided.wrong.len() < limits::MAX_VIOLATIONS {
@@ -117,12 +115,7 @@ impl NamedGrants {
 }
 
 /// An acquire that the server knows nothing of, or that it had already taken back.
-fn phantom<'a>(
-    context: &'a Context<'_>,
-    sight: &ObserverSight,
-    named: &NamedGrants,
-    hold: &'a LockHold,
-) -> Option<WrongGrant<'a>> {
+fn phantom<'a>(context: &'a Context<'_>, named: &NamedGrants, hold: &'a LockHold) -> Option<WrongGrant<'a>> {
     let history = context.history;
     if hold.is_empty() || !context.grants.is_named(context.history, hold) {
         return None;
@@ -139,7 +132,7 @@ fn phantom<'a>(
         let free = |grant: &ServerGrant| !named.has(grant) && !ended_before_the_call(context, grant, hold);
         sure(grant) || !without_its_token || all.any(free)
     };
-    let lag_ns = sight.lag_ns(from);
+    let lag_ns = context.sight().lag_ns(from);
     if let Some(grant) = context.grants.of_hold(history, hold).filter(meant) {
         if grant.is_out_of_sight(history) || grant.revoked_ns(history)? + limits::OBSERVER_LAG_NS >= from {
             return None;
@@ -149,13 +142,13 @@ fn phantom<'a>(
         }
         let gone = |grant: &ServerGrant| grant.revoked_ns(history).is_some_and(|revoked| revoked + lag_ns < from);
         let all_gone = || context.grants.candidates(history, hold).all(gone);
-        let taken_back = sure(grant) || all_gone() && Around::of(context, sight, hold, lag_ns).shows_no_grant();
+        let taken_back = sure(grant) || all_gone() && Around::of(context, hold, lag_ns).shows_no_grant();
         return taken_back.then_some(WrongGrant::TakenBack { hold, grant });
     }
     if !context.grants.is_shown(hold) {
         return None;
     }
-    let around = Around::of(context, sight, hold, lag_ns);
+    let around = Around::of(context, hold, lag_ns);
     let covering = around.covering;
     around
         .shows_no_grant()
@@ -188,8 +181,8 @@ struct Around<'a> {
 }
 
 impl<'a> Around<'a> {
-    fn of(context: &'a Context<'_>, sight: &ObserverSight, hold: &LockHold, lag_ns: u64) -> Self {
-        let history = context.history;
+    fn of(context: &'a Context<'_>, hold: &LockHold, lag_ns: u64) -> Self {
+        let (history, sight) = (context.history, context.sight());
         let from = history.ns(hold.from);
         let alike = || {
             let grants = context.grants.of_lock(hold.lock(history));

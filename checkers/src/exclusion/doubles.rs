@@ -11,7 +11,6 @@ use crate::history::{OrderBasis, Window};
 use crate::holds::LockHold;
 use crate::limits;
 use crate::model::Model;
-use crate::observer_sight::ObserverSight;
 
 /// A grant that the server gave while that of another client stood.
 #[derive(Debug, Clone, Copy)]
@@ -34,17 +33,13 @@ pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<DoubleGrant<'a>> {
     if context.not_watched.is_some() || !exclusive || !in_order {
         return Vec::new();
     }
-    let sight = context.sight();
-    let holds = holds_of_grants(context, sight);
+    let holds = holds_of_grants(context);
     let mut found = Vec::new();
     for lock in 0..history.locks.len() {
         let grants: Vec<&ServerGrant> = context.grants.of_lock(lock).collect();
         for (place, second) in grants.iter().enumerate() {
             let before = &grants[place.saturating_sub(BEFORE)..place];
-            let double = before
-                .iter()
-                .find_map(|first| stands(context, sight, &holds, (first, second)));
-            found.extend(double);
+            found.extend(before.iter().find_map(|first| stands(context, &holds, first, second)));
         }
     }
     found
@@ -52,7 +47,7 @@ pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<DoubleGrant<'a>> {
 
 /// The holds of which it is known which grant they rest on, by the first line of that. Of a name that comes again it is one whose line came
 /// while the hold was asked for or lasted, and too late to be that of the hold before.
-fn holds_of_grants<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> FastMap<u32, &'a LockHold> {
+fn holds_of_grants<'a>(context: &'a Context<'_>) -> FastMap<u32, &'a LockHold> {
     let (history, grants) = (context.history, &context.grants);
     let mut got_ns: FastMap<(usize, Symbol), u64> = FastMap::default();
     let mut holds = FastMap::default();
@@ -63,7 +58,7 @@ fn holds_of_grants<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> FastM
             continue;
         };
         let is_its_own = |ns: u64| {
-            let is_later = before_ns.is_none_or(|before_ns| before_ns.saturating_add(sight.lag_ns(ns)) < ns);
+            let is_later = before_ns.is_none_or(|before_ns| before_ns.saturating_add(context.sight().lag_ns(ns)) < ns);
             is_later && (hold.asked_ns(history)..=history.ns(hold.to)).contains(&ns)
         };
         let is_named = grants.token_of(history, hold).is_some() || grants.is_single(history, hold);
@@ -77,9 +72,9 @@ fn holds_of_grants<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> FastM
 /// The second of two grants, if the first surely stood when it was given.
 fn stands<'a>(
     context: &'a Context<'_>,
-    sight: &ObserverSight,
     holds: &FastMap<u32, &'a LockHold>,
-    (first, second): (&ServerGrant, &'a ServerGrant),
+    first: &ServerGrant,
+    second: &'a ServerGrant,
 ) -> Option<DoubleGrant<'a>> {
     let history = context.history;
     let (first_ns, granted_ns) = (first.granted_ns(history)?, second.granted_ns(history)?);
@@ -105,7 +100,7 @@ fn stands<'a>(
         .standstills
         .iter()
         .any(|span| span.touches(first_ns, granted_ns));
-    let told = sight.is_whole(first_ns, granted_ns);
+    let told = context.sight().is_whole(first_ns, granted_ns);
     (apart && two_clients && not_given_back && (runs || was_released) && calm && awake && told).then_some(DoubleGrant {
         first: held,
         second: other,

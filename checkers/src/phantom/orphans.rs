@@ -13,7 +13,6 @@ use crate::history::{AskedAgain, ClientSession, F, RevokeCause};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::model::Model;
-use crate::observer_sight::ObserverSight;
 
 /// A grant to an acquire that was answered `fail`, or that did not notice it.
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +85,7 @@ impl Ask {
 }
 
 /// The orphan grants of a history.
-pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<OrphanGrant<'a>> {
+pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<OrphanGrant<'a>> {
     let history = context.history;
     let exclusive = context.model.capacity() == 1 && !matches!(context.model, Model::ReadWrite);
     if history.header.promises.owner != Some(Origin::Server) || !exclusive {
@@ -113,11 +112,7 @@ pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<Orp
                 continue;
             }
             let before = place.checked_sub(1).map(|before| grants[before]);
-            not_before_ns = not_before_ns.max(
-                before
-                    .and_then(|before| seen_to_end(context, sight, before))
-                    .unwrap_or(0),
-            );
+            not_before_ns = not_before_ns.max(before.and_then(|before| seen_to_end(context, before)).unwrap_or(0));
             let clients = clients_of(&named, grant.owner);
             // a request that was sent twice: it arrived again after the acquire that it was for was answered `ok`
             let again = fresh && !clients.is_empty();
@@ -126,7 +121,6 @@ pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<Orp
             }
             let judge = OrphanJudge {
                 context,
-                sight,
                 asks,
                 asked_again: &asked_again,
                 clients,
@@ -248,17 +242,16 @@ fn next_not_before(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) 
 }
 
 /// When a grant ended at the earliest, by the line that showed its end and by how late lines are about then.
-fn seen_to_end(context: &Context<'_>, sight: &ObserverSight, grant: &ServerGrant) -> Option<u64> {
+fn seen_to_end(context: &Context<'_>, grant: &ServerGrant) -> Option<u64> {
     let shown_ns = grant
         .revoked_ns(context.history)
         .filter(|_| !grant.is_out_of_sight(context.history))?;
-    Some(shown_ns.saturating_sub(sight.measured_ns(shown_ns)?))
+    Some(shown_ns.saturating_sub(context.sight().measured_ns(shown_ns)?))
 }
 
 /// What is asked of one grant.
 struct OrphanJudge<'j, 'a> {
     context: &'j Context<'a>,
-    sight: &'j ObserverSight,
     /// The acquires of its lock.
     asks: &'j [Ask],
     /// Those of the whole history.
@@ -277,10 +270,11 @@ impl<'a> OrphanJudge<'_, 'a> {
         let history = self.context.history;
         let granted_ns = grant.granted_ns(history)?;
         let ended_ns = grant.revoked_ns(history).unwrap_or(history.end_ns);
-        let lag_ns = self.sight.lag_ns(granted_ns).max(self.sight.lag_ns(ended_ns));
+        let sight = self.context.sight();
+        let lag_ns = sight.lag_ns(granted_ns).max(sight.lag_ns(ended_ns));
         let goes_on = grant.revoked == NONE && !self.context.grants.is_end_missed(grant);
         let by_itself = goes_on || grant.cause(history) == Some(RevokeCause::Expired);
-        let whole = self.sight.is_whole(granted_ns.saturating_sub(lag_ns), ended_ns);
+        let whole = sight.is_whole(granted_ns.saturating_sub(lag_ns), ended_ns);
         (grant.owner != NONE && by_itself && whole).then_some((granted_ns, ended_ns, lag_ns))
     }
 

@@ -98,7 +98,6 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> CallsInTime<'a> {
 
 fn unanswered(context: &Context<'_>, decided: &mut CallsInTime<'_>) {
     let history = context.history;
-    let died = history.deaths();
     let progress_ns = context.progress_ns();
     let is_judged = |f, kind| matches!(f, F::Acquire | F::Release | F::Extend) && kind == Kind::Invoke;
     history.each_of_locks(is_judged, |lock, position, event| {
@@ -110,7 +109,7 @@ fn unanswered(context: &Context<'_>, decided: &mut CallsInTime<'_>) {
         };
         let Some(wait_ns) = wait_ns else { return };
         let answer = history.events.answer(event.mate);
-        let over_ns = || died[event.process as usize].min(history.end_ns);
+        let over_ns = || context.died_ns(event.process).min(history.end_ns);
         let answered_ns = answer.map_or_else(over_ns, |(_, ns)| ns);
         let wait_ends_ns = event.time + wait_ns;
         let whole = calm::span_of(context, event.time, answered_ns);

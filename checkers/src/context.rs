@@ -55,6 +55,7 @@ pub(crate) struct Context<'a> {
     pub conflicts: Vec<Conflict>,
     /// The replies that began the holds of those overlaps.
     pub overlapping: FastSet<u32>,
+    died: OnceLock<Vec<u64>>,
     releases: OnceLock<Releases>,
     extensions: OnceLock<Extensions>,
     sight: OnceLock<ObserverSight>,
@@ -95,6 +96,7 @@ impl<'a> Context<'a> {
             excused: Vec::new(),
             conflicts: Vec::new(),
             overlapping: FastSet::default(),
+            died: OnceLock::new(),
             releases: OnceLock::new(),
             extensions: OnceLock::new(),
             sight: OnceLock::new(),
@@ -143,6 +145,12 @@ impl<'a> Context<'a> {
     /// When a window was healed; the recovery counts for a heal that was not written.
     pub(crate) fn heal_ns(&self, window: &Window) -> Option<u64> {
         window.heal_ns.or_else(|| self.recovery_after(window.start_ns))
+    }
+
+    /// When a process died, in nanoseconds; the end of time for one that did not.
+    #[inline]
+    pub(crate) fn died_ns(&self, process: u32) -> u64 {
+        self.died.get_or_init(|| self.history.deaths())[process as usize]
     }
 
     /// The last fault window that started at or before a time.

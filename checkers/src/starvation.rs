@@ -53,12 +53,11 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
         return Vec::new();
     }
     let mut found = Vec::new();
-    let died = history.deaths();
     let bounded = context.bounds.starvation_ms.is_some();
     // What starves a client is grants to others: of a lock with fewer, nothing need be known.
     let least = limits::STARVED_GRANTS.min(limits::GRANTS_BESIDE_A_REFUSED) as usize;
     let granted = context.holds.by_lock.iter().map(|holds| holds.len() >= least);
-    let asked = asked(history, &died, &granted.collect::<Vec<bool>>());
+    let asked = asked(context, &granted.collect::<Vec<bool>>());
     let last: Vec<LastGrants> = (0..asked.len()).map(|lock| LastGrants::of(context, lock)).collect();
     let never =
         |lock: usize, client: u32, asked: &AskedFor| last[lock].but_to(client).is_none_or(|ns| asked.acquired_ns > ns);
@@ -76,11 +75,11 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
         let clients = asked.iter().filter(|asked| is_judged(lock, *asked));
         let clients = clients.map(|(client, _)| (*client, Vec::new())).collect();
         let grants = GrantTimes::of(&grants_of(context, lock, |_| true));
-        for (client, attempts) in &attempts(history, &died, &calls, clients) {
+        for (client, attempts) in &attempts(context, &calls, clients) {
             let never = never(lock, *client, &asked[client]);
             let attempts = AttemptsInOrder::of(attempts);
             let of = |how: Starving, enough: u64| {
-                let longest = longest(context, &died, &attempts, how)?;
+                let longest = longest(context, &attempts, how)?;
                 let others = grants.but_to(*client, (longest.from_ns, longest.to_ns));
                 // a bound that was asked for says which wait is too long, whichever client has the lock meanwhile
                 let drawn: u64 = match bounded || how == Starving::Refused {
@@ -233,7 +232,8 @@ struct AskedFor {
 }
 
 /// The clients of all calls that count, of each lock that is looked at.
-fn asked(history: &History, died: &[u64], looked_at: &[bool]) -> Vec<FastMap<u32, AskedFor>> {
+fn asked(context: &Context<'_>, looked_at: &[bool]) -> Vec<FastMap<u32, AskedFor>> {
+    let history = context.history;
     let mut all: Vec<FastMap<u32, AskedFor>> = vec![FastMap::default(); looked_at.len()];
     if !looked_at.contains(&true) {
         return all;
@@ -250,7 +250,7 @@ fn asked(history: &History, died: &[u64], looked_at: &[bool]) -> Vec<FastMap<u32
         });
         match answer {
             Some((Kind::Ok, ns)) => asked.acquired_ns = asked.acquired_ns.min(ns),
-            Some(_) => asked.refused = asked.refused || is_refused(history, died, call),
+            Some(_) => asked.refused = asked.refused || is_refused(context, call),
             None => {}
         }
     });
@@ -258,16 +258,12 @@ fn asked(history: &History, died: &[u64], looked_at: &[bool]) -> Vec<FastMap<u32
 }
 
 /// The waits of some clients.
-fn attempts(
-    history: &History,
-    died: &[u64],
-    calls: &[u32],
-    mut clients: BTreeMap<u32, Vec<Wait>>,
-) -> BTreeMap<u32, Vec<Wait>> {
+fn attempts(context: &Context<'_>, calls: &[u32], mut clients: BTreeMap<u32, Vec<Wait>>) -> BTreeMap<u32, Vec<Wait>> {
+    let history = context.history;
     for call in calls {
         let event = history.event(*call);
         if let Some(attempts) = clients.get_mut(&history.client_of(event.process)) {
-            attempts.push(Wait::of(history, died, *call, event));
+            attempts.push(Wait::of(context, *call, event));
         }
     }
     clients
@@ -276,9 +272,12 @@ fn attempts(
 /// Whether an acquire was answered with an error that does not say that the lock is taken, in any words: long before its wait was over.
 /// One that does not say how long it waits may be a try, and its error a word for a lock that is taken. A process that is killed ends its
 /// acquire by that: nobody refused it.
-fn is_refused(history: &History, died: &[u64], call: PackedEvent) -> bool {
+fn is_refused(context: &Context<'_>, call: PackedEvent) -> bool {
+    let history = context.history;
     error_of(history, call).is_some_and(|(reply, wait_ns)| {
-        !may_be_taken(history, call) && reply.time - call.time < wait_ns / 2 && reply.time < died[call.process as usize]
+        !may_be_taken(history, call)
+            && reply.time - call.time < wait_ns / 2
+            && reply.time < context.died_ns(call.process)
     })
 }
 
@@ -328,24 +327,25 @@ impl<'a> AttemptsInOrder<'a> {
 }
 
 /// The longest of the stretches that are longer than the bound, and than TCP may take to send again what a fault dropped.
-fn longest(context: &Context<'_>, died: &[u64], attempts: &AttemptsInOrder<'_>, how: Starving) -> Option<Starved> {
+fn longest(context: &Context<'_>, attempts: &AttemptsInOrder<'_>, how: Starving) -> Option<Starved> {
     let bound_ns = bound_ns(context);
     let long = calm::spans(context).iter().flat_map(|span| {
         let at_most_ns = bound_ns.saturating_add(span.retransmission_ns);
         let lasted = move |found: &Starved| context.busy.counted_ns(found.from_ns, found.to_ns) > at_most_ns;
-        let all = stretches(context.history, died, attempts.during(span), span, how);
+        let all = stretches(context, attempts.during(span), span, how);
         all.into_iter().filter(lasted)
     });
     long.max_by_key(|stretch| stretch.to_ns - stretch.from_ns)
 }
 
 /// The stretches of a calm span in which a client asked all the time and got nothing, or was only refused.
-fn stretches(history: &History, died: &[u64], attempts: &[Wait], span: &CalmSpan, how: Starving) -> Vec<Starved> {
+fn stretches(context: &Context<'_>, attempts: &[Wait], span: &CalmSpan, how: Starving) -> Vec<Starved> {
+    let history = context.history;
     let mut found: Vec<Starved> = Vec::new();
     let mut broken = true;
     for attempt in attempts {
         let call = history.event(attempt.call);
-        if how == Starving::Refused && !is_refused(history, died, call) {
+        if how == Starving::Refused && !is_refused(context, call) {
             broken |= !may_be_taken(history, call);
             continue;
         }

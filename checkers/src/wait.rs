@@ -1,7 +1,8 @@
 //! An acquire as a wait.
 
+use crate::context::Context;
+use crate::history::PackedEvent;
 use crate::history::event::Kind;
-use crate::history::{History, PackedEvent};
 
 /// One acquire, from its call to its answer, or to the end of its process.
 #[derive(Debug, Clone, Copy)]
@@ -15,11 +16,11 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// The wait of a call, which is at a position; `died` says when each process did.
+    /// The wait of a call, which is at a position.
     #[inline]
-    pub(crate) fn of(history: &History, died: &[u64], position: u32, call: PackedEvent) -> Self {
-        let answer = history.events.answer(call.mate);
-        let over_ns = || died[call.process as usize].min(history.end_ns);
+    pub(crate) fn of(context: &Context<'_>, position: u32, call: PackedEvent) -> Self {
+        let answer = context.history.events.answer(call.mate);
+        let over_ns = || context.died_ns(call.process).min(context.history.end_ns);
         Self {
             process: call.process,
             call: position,

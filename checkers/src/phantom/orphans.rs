@@ -162,11 +162,10 @@ fn client_number(name: &str) -> Option<u32> {
 /// The acquires of each lock, by the time of their calls.
 fn asks(context: &Context<'_>) -> Vec<Vec<Ask>> {
     let history = context.history;
-    let died = history.deaths();
     let mut asks = vec![Vec::new(); history.locks.len()];
     history.each_ask(|lock, call, event| {
         let reply = history.reply(event);
-        let left_ns = died[event.process as usize];
+        let left_ns = context.died_ns(event.process);
         asks[lock].push(Ask {
             call,
             reply: reply.map_or(NONE, |_| event.mate),

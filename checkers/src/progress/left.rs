@@ -66,11 +66,11 @@ impl Suspects {
 /// theirs.
 pub(super) fn suspects(context: &Context<'_>, lock: usize, granted_ns: u64) -> (Suspects, BTreeSet<u32>) {
     let history = context.history;
-    let (deaths, since_ns) = (history.deaths(), near_ns(context, granted_ns));
+    let since_ns = near_ns(context, granted_ns);
     let (mut ended, mut waits, mut killed) = (false, false, BTreeSet::new());
     for ask in asks_before(history, lock, granted_ns) {
         let process = ask.call.process;
-        let died_ns = deaths[process as usize];
+        let died_ns = context.died_ns(process);
         match ask.reply {
             _ if ask.kind == Kind::Ok => {}
             Some(reply) if reply.time < died_ns => {
@@ -181,7 +181,7 @@ pub(super) fn left_by_ghost<'a>(
 /// Whether an acquire of the lock ended without an outcome during a stall, or less than a lease before.
 pub(super) fn was_cut_off(context: &Context<'_>, stall: &Stall, lock: usize) -> bool {
     let near = stall.from_ns.saturating_sub(context.longest_lease_ns())..=stall.to_ns;
-    any_without_outcome(context.history, lock, |_, over_ns| near.contains(&over_ns))
+    any_without_outcome(context, lock, |_, over_ns| near.contains(&over_ns))
 }
 
 /// Whether what stays may be of an acquire of another process than the last holder's: of one whose outcome is not known, and that ended after
@@ -191,23 +191,22 @@ pub(super) fn may_be_of_another(context: &Context<'_>, stuck: &Stuck) -> bool {
         return false;
     };
     let ended_ns = context.history.event(end).time;
-    any_without_outcome(context.history, stuck.lock, |call, over_ns| {
+    any_without_outcome(context, stuck.lock, |call, over_ns| {
         call.process != process && call.time <= stuck.from_ns && over_ns >= ended_ns
     })
 }
 
 /// Whether there is such an acquire of a lock among those whose outcome is not known, each with the time at which it was over.
-fn any_without_outcome(history: &History, lock: usize, is_one: impl Fn(PackedEvent, u64) -> bool) -> bool {
-    let died = history.deaths();
+fn any_without_outcome(context: &Context<'_>, lock: usize, is_one: impl Fn(PackedEvent, u64) -> bool) -> bool {
+    let history = context.history;
     let mut found = false;
-    history.events.each_call(F::Acquire, |_, call| {
+    history.each_ask(|asked, _, call| {
         let over_ns = match history.events.answer(call.mate) {
             Some((Kind::Info, ns)) => ns,
             Some(_) => return,
-            None => died[call.process as usize],
+            None => context.died_ns(call.process),
         };
-        let is_over = over_ns < u64::MAX;
-        found |= call.lock == history.locks[lock] && is_over && is_one(call, over_ns);
+        found |= asked == lock && over_ns < u64::MAX && is_one(call, over_ns);
     });
     found
 }
@@ -251,8 +250,8 @@ impl AskBefore {
 /// The acquires of a lock that were called before a grant was shown, whose line comes late and never early.
 fn asks_before(history: &History, lock: usize, granted_ns: u64) -> Vec<AskBefore> {
     let mut asks = Vec::new();
-    history.events.each_call(F::Acquire, |_, call| {
-        if call.lock == history.locks[lock] && call.time <= granted_ns {
+    history.each_ask(|asked, _, call| {
+        if asked == lock && call.time <= granted_ns {
             let reply = history.reply(call);
             let kind = reply.map_or(Kind::Info, |reply| reply.kind);
             asks.push(AskBefore { call, reply, kind });

@@ -189,9 +189,8 @@ fn blame(
         StuckClass::Free | StuckClass::Deadlock => 0,
     };
     let bound_ns = bound_ns + lease;
-    let other = owner
-        .process()
-        .and_then(|process| waits.besides(context, lock, stall, context.history.client_of(process)));
+    let process = owner.process();
+    let other = process.and_then(|process| waits.besides(lock, stall, process));
     let waiter = other.or(Some(stall.waiter));
     (to_ns - from_ns > bound_ns).then_some(Stuck {
         lock,

@@ -17,7 +17,7 @@ fn is_promised(context: &Context<'_>, stuck: &Stuck) -> bool {
         return false;
     }
     let history = context.history;
-    let died = |process: u32| history.deaths()[process as usize] <= stuck.to_ns;
+    let died = |process: u32| context.died_ns(process) <= stuck.to_ns;
     match stuck.owner {
         StuckOwner::Dead { end, .. } => history.events.get(end as usize).is_some_and(|end| end.f == F::Died),
         StuckOwner::Unsure { process, .. } => died(process),
@@ -33,7 +33,6 @@ fn is_promised(context: &Context<'_>, stuck: &Stuck) -> bool {
 /// Whether a client died whose last call about the lock was not answered, and nobody got the lock since: what it left may be there.
 fn died_in_a_call(context: &Context<'_>, stuck: &Stuck) -> bool {
     let history = context.history;
-    let deaths = history.deaths();
     let mut left = false;
     history.events.each_of(
         |f, _| matches!(f, F::Acquire | F::Release),
@@ -44,7 +43,7 @@ fn died_in_a_call(context: &Context<'_>, stuck: &Stuck) -> bool {
             if event.is_ok(F::Acquire) {
                 left = false;
             } else if event.kind == Kind::Invoke && is_unanswered(history, event) {
-                left |= deaths[event.process as usize] <= stuck.to_ns;
+                left |= context.died_ns(event.process) <= stuck.to_ns;
             }
         },
     );

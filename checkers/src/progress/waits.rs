@@ -71,8 +71,7 @@ pub(super) struct Stall {
 
 /// The waits of a history, by lock.
 pub(super) struct Waits<'a> {
-    history: &'a History,
-    died: Vec<u64>,
+    context: &'a Context<'a>,
     /// The positions of the calls by lock, in order: a wait is ten times as large. Made when a lock stood still.
     by_lock: OnceCell<Vec<Vec<u32>>>,
     /// How long the longest wait of each lock was, in nanoseconds.
@@ -91,18 +90,17 @@ pub(super) struct WaitsAfter {
 
 impl<'a> Waits<'a> {
     /// All waits, and what became of those that were on at a time or began later.
-    pub(super) fn of(context: &Context<'a>, since_ns: u64) -> (Self, WaitsAfter) {
+    pub(super) fn of(context: &'a Context<'a>, since_ns: u64) -> (Self, WaitsAfter) {
         let history = context.history;
         let mut waits = Self {
-            history,
-            died: history.deaths(),
+            context,
             by_lock: OnceCell::new(),
             longest_ns: vec![0; history.locks.len()],
             over_ns: vec![OnceCell::new(); history.locks.len()],
         };
         let mut after = WaitsAfter::default();
         history.each_ask(|lock, position, call| {
-            let wait = Wait::of(history, &waits.died, position, call);
+            let wait = Wait::of(context, position, call);
             waits.longest_ns[lock] = waits.longest_ns[lock].max(wait.length_ns());
             if wait.to_ns >= since_ns {
                 after.see(&wait, since_ns);
@@ -119,8 +117,9 @@ impl<'a> Waits<'a> {
     /// The positions of the calls that asked for a lock.
     fn calls(&self, lock: usize) -> &[u32] {
         let all = self.by_lock.get_or_init(|| {
-            let mut all = vec![Vec::new(); self.history.locks.len()];
-            self.history.each_ask(|lock, position, _| all[lock].push(position));
+            let history = self.context.history;
+            let mut all = vec![Vec::new(); history.locks.len()];
+            history.each_ask(|lock, position, _| all[lock].push(position));
             all
         });
         &all[lock]
@@ -137,7 +136,7 @@ impl<'a> Waits<'a> {
         let first = over_ns.partition_point(|over_ns| *over_ns <= from_ns);
         let calls = self.calls(lock)[first..].iter();
         // where the order of the lines counts, a later call may have an earlier time
-        let by_time = self.history.order == OrderBasis::Time;
+        let by_time = self.context.history.order == OrderBasis::Time;
         let waits = calls.map(|call| self.wait(*call));
         let waits = waits.take_while(move |wait| !by_time || wait.from_ns < to_ns);
         waits.filter(move |wait| wait.to_ns > from_ns && wait.from_ns < to_ns)
@@ -145,18 +144,19 @@ impl<'a> Waits<'a> {
 
     /// Whether an attempt was to wait for a time that it says, and was told that the lock was taken.
     fn is_refused(&self, wait: &Wait) -> bool {
-        let call = self.history.event(wait.call);
-        let failed = self.history.reply(call).filter(|reply| reply.kind == Kind::Fail);
-        failed.is_some_and(|reply| self.history.says_taken(reply)) && self.history.wait_ns(call).is_some()
+        let history = self.context.history;
+        let call = history.event(wait.call);
+        let failed = history.reply(call).filter(|reply| reply.kind == Kind::Fail);
+        failed.is_some_and(|reply| history.says_taken(reply)) && history.wait_ns(call).is_some()
     }
 
     fn wait(&self, call: u32) -> Wait {
-        Wait::of(self.history, &self.died, call, self.history.event(call))
+        Wait::of(self.context, call, self.context.history.event(call))
     }
 
     /// Stalls of one lock in a span that are longer than the bound.
     pub(super) fn stalls(&self, holds: &HoldsInOrder<'_>, span: &CalmSpan, bound_ns: u64) -> Vec<Stall> {
-        let history = self.history;
+        let history = self.context.history;
         let mut stalls = Vec::new();
         let first = holds.first_after(history, span.from_ns);
         let mut after = holds.last_until(first);
@@ -223,13 +223,12 @@ impl<'a> Waits<'a> {
         }
         longest
     }
-}
 
-impl Waits<'_> {
-    /// A wait in a stall by another client than this one, if there is one: the one to tell of.
-    pub(super) fn besides(&self, context: &Context<'_>, lock: usize, stall: &Stall, client: u32) -> Option<Wait> {
+    /// A wait in a stall by another client than that of a process, if there is one: the one to tell of.
+    pub(super) fn besides(&self, lock: usize, stall: &Stall, process: u32) -> Option<Wait> {
+        let client = |process: u32| self.context.history.client_of(process);
         let mut waits = self.between(lock, stall.from_ns, stall.to_ns);
-        waits.find(|wait| context.history.client_of(wait.process) != client)
+        waits.find(|wait| client(wait.process) != client(process))
     }
 }
 

@@ -19,7 +19,7 @@ use deadlock::LongHolds;
 pub(crate) use dropped::{DroppedMessage, dropped_message};
 pub(crate) use left::{LeftBehind, LeftBy, Suspects};
 use owners::OwnerNames;
-pub(crate) use stuck::{Stuck, StuckClass, StuckOwner};
+pub(crate) use stuck::{Stuck, StuckOwner};
 use waits::{HoldsInOrder, Stall, Waits};
 
 /// What was decided about HL005.
@@ -170,31 +170,23 @@ fn blame(
 ) -> Option<Stuck> {
     let lock = holds.lock;
     let owner = owners.during(holds, stall);
-    let class = match &owner {
-        StuckOwner::Dead { .. } | StuckOwner::Unsure { .. } => StuckClass::DeadHolder,
-        StuckOwner::Ghost { .. } => StuckClass::Ghost,
-        StuckOwner::Nobody | StuckOwner::Waiting { .. } => StuckClass::Free,
-        StuckOwner::WaitsInTurn { .. } => StuckClass::Deadlock,
-    };
     let (from_ns, to_ns) = (stall.from_ns, stall.to_ns);
-    let lease_ns = context.longest_lease_ns();
-    let lease = match class {
-        StuckClass::DeadHolder | StuckClass::Ghost => lease_ns,
+    let may_be_leased = match owner {
+        StuckOwner::Dead { .. } | StuckOwner::Unsure { .. } | StuckOwner::Ghost { .. } => true,
         // the key of one that waits for an answer that was lost ends with its lease, however long it waits
-        StuckClass::Free if matches!(owner, StuckOwner::Waiting { .. }) => lease_ns,
+        StuckOwner::Waiting { .. } => true,
         // of one that no client names it is not known whether its lease runs on
-        _ if context.not_watched.is_some() && !left_cleanly(context, holds, stall) => lease_ns,
+        _ if context.not_watched.is_some() && !left_cleanly(context, holds, stall) => true,
         // the server shows no owner, and what an acquire left may be in the way: keys at some of several servers, places in a queue
-        StuckClass::Free if left::was_cut_off(context, stall, lock) => lease_ns,
-        StuckClass::Free | StuckClass::Deadlock => 0,
+        StuckOwner::Nobody => left::was_cut_off(context, stall, lock),
+        StuckOwner::WaitsInTurn { .. } => false,
     };
-    let bound_ns = bound_ns + lease;
+    let bound_ns = bound_ns + if may_be_leased { context.longest_lease_ns() } else { 0 };
     let process = owner.process();
     let other = process.and_then(|process| waits.besides(lock, stall, process));
     let waiter = other.or(Some(stall.waiter));
     (to_ns - from_ns > bound_ns).then_some(Stuck {
         lock,
-        class,
         from_ns,
         to_ns,
         bound_ns,

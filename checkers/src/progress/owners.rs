@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use super::left::{self, Suspects};
-use super::stuck::{Stuck, StuckClass, StuckOwner};
+use super::stuck::{Stuck, StuckOwner};
 use super::waits::{HoldsInOrder, Stall};
 use crate::calm;
 use crate::context::Context;
@@ -188,7 +188,6 @@ impl<'a> OwnerNames<'a> {
             let long = lasted_ns(from_ns, to_ns) > bound_ns;
             (ghost && long).then_some(Stuck {
                 lock,
-                class: StuckClass::Ghost,
                 from_ns,
                 to_ns,
                 bound_ns,

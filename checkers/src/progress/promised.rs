@@ -16,12 +16,11 @@ fn is_promised(context: &Context<'_>, stuck: &Stuck) -> bool {
     if promises.lease != Some(false) || promises.replaces == Some(true) {
         return false;
     }
-    let history = context.history;
     let died = |process: u32| context.died_ns(process) <= stuck.to_ns;
     match stuck.owner {
-        StuckOwner::Dead { end, .. } => history.events.get(end as usize).is_some_and(|end| end.f == F::Died),
-        StuckOwner::Unsure { process, .. } => died(process),
-        StuckOwner::Ghost {
+        StuckOwner::Dead { .. } => stuck.owner.has_died(context.history),
+        StuckOwner::Unsure { process, .. }
+        | StuckOwner::Ghost {
             process: Some(process), ..
         } => died(process),
         StuckOwner::Ghost { process: None, .. } => died_in_a_call(context, stuck),

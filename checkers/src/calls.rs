@@ -155,10 +155,8 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, decided: &mut CallsInTime<'a
         let Some(reply) = history.reply(end) else {
             continue;
         };
-        // a name that comes again may have been granted the lock again
-        let named =
-            context.grants.token_of(context.history, hold).is_some() || context.grants.is_single(context.history, hold);
-        let Some(grant) = context.grants.of_hold(history, hold).filter(|_| named) else {
+        let grant = context.grants.of_hold(history, hold);
+        let Some(grant) = grant.filter(|_| context.grants.is_sure(history, hold)) else {
             continue;
         };
         let lag_ns = context.sight().lag_ns(reply.time).max(limits::OBSERVER_LAG_NS) + context.tick_ns;
@@ -253,10 +251,8 @@ impl<'a> AnsweredRelease<'a> {
     /// When its grant was removed by a request, if that was while it was under way, without a fault.
     fn carried_out_ns(self, context: &Context<'_>, lag_ns: u64) -> Option<u64> {
         let history = context.history;
-        let removed = self.grant.revoked_ns(history).filter(|_| {
-            let cause = self.grant.cause(history);
-            cause.is_some_and(|cause| cause.is_removal() || cause.is_release())
-        });
+        let removed = self.grant.revoked_ns(history);
+        let removed = removed.filter(|_| self.grant.was_deleted(history));
         let meanwhile = |removed_ns: &u64| self.end.time <= *removed_ns && *removed_ns <= self.reply.time + lag_ns;
         let calm = || calm::span_of(context, self.end.time, self.reply.time).is_some();
         let by_request = |removed_ns: &u64| !phantom::may_be_an_expiry(context, self.hold, self.grant, *removed_ns);

@@ -3,7 +3,6 @@
 use crate::context::Context;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
-use crate::history::RevokeCause;
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 
@@ -119,7 +118,7 @@ fn ran_out<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss
     }
     let grant = context.grants.of_hold(history, hold)?;
     let ended_ns = grant.revoked_ns(history)?;
-    let expired = grant.cause(history) == Some(RevokeCause::Expired);
+    let expired = grant.has_expired(history);
     let held = ended_ns > history.ns(hold.from) && ended_ns < history.ns(hold.to);
     let loss = early(context, hold, ended_ns, limits::LEASE_SHARE_PERCENT).filter(|_| expired && held)?;
     Some(EarlyLoss {

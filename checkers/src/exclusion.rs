@@ -147,7 +147,7 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
     let has_expired = |grant: &ServerGrant| {
         let between = from..=second_ns.saturating_add(limits::OBSERVER_LAG_NS);
         let ended = grant.revoked_ns(history).is_some_and(|ended| between.contains(&ended));
-        ended && grant.cause(history) == Some(RevokeCause::Expired)
+        ended && grant.has_expired(history)
     };
     let release = || context.release_of_another(&overlap.first, second_ns, limits::OBSERVER_LAG_NS);
     let removed = || unnamed().next().is_some() && !unnamed().any(has_expired);
@@ -191,7 +191,7 @@ fn ended_before(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, s
     };
     // of a process that died in its release, the server may carry that out
     let own = matches!(overlap.first.ended, Ended::Released | Ended::Died)
-        && first.cause(history).is_some_and(|cause| cause.is_release())
+        && first.was_released(history)
         && ended_ns >= history.ns(overlap.first.to);
     match second.filter(|second| second.granted != NONE) {
         _ if own || outlived(context, overlap, first, ended_ns) => false,

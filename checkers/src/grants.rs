@@ -184,6 +184,11 @@ impl Grants {
         })
     }
 
+    /// Whether it is sure which grant a hold rests on: a name that comes again may have been granted the lock again.
+    pub(crate) fn is_sure(&self, history: &History, hold: &LockHold) -> bool {
+        self.token_of(history, hold).is_some() || self.is_single(history, hold)
+    }
+
     /// The grants of the hold's owner that may be the one it rests on, in order.
     pub(crate) fn candidates(&self, history: &History, hold: &LockHold) -> impl Iterator<Item = &ServerGrant> {
         self.of_owner(history, hold)
@@ -319,7 +324,7 @@ impl Grants {
 fn may_be_of(history: &History, grant: &ServerGrant, hold: &LockHold) -> bool {
     let called = hold.asked_ns(history);
     let over = history.ns(hold.to).saturating_add(limits::OBSERVER_GAP_NS);
-    let ended = grant.revoked_ns(history).filter(|_| !grant.is_out_of_sight(history));
+    let ended = grant.seen_end_ns(history);
     ended.is_none_or(|ended| ended >= called) && grant.granted_ns(history).is_none_or(|granted| granted <= over)
 }
 
@@ -363,6 +368,11 @@ impl ServerGrant {
         history.events.get(self.revoked as usize).map(|event| event.time)
     }
 
+    /// The same, where the observer saw how it ended.
+    pub(crate) fn seen_end_ns(&self, history: &History) -> Option<u64> {
+        self.revoked_ns(history).filter(|_| !self.is_out_of_sight(history))
+    }
+
     pub(crate) fn granted_ns(&self, history: &History) -> Option<u64> {
         history.events.get(self.granted as usize).map(|event| event.time)
     }
@@ -382,6 +392,11 @@ impl ServerGrant {
     /// Whether its lease, session or time to live ran out.
     pub(crate) fn has_expired(&self, history: &History) -> bool {
         self.cause(history) == Some(RevokeCause::Expired)
+    }
+
+    /// Whether its owner asked for its end.
+    pub(crate) fn was_released(&self, history: &History) -> bool {
+        self.cause(history).is_some_and(|cause| cause.is_release())
     }
 
     /// Whether it was removed by a request and not by an expiry.

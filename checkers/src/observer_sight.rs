@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::grants::{Grants, ServerGrant};
+use crate::grants::Grants;
 use crate::history::{BusyTime, History, NemesisFact, ObserverFact, Standstill};
 use crate::holds::{Ended, Holds};
 use crate::limits;
@@ -55,15 +55,14 @@ impl ObserverSight {
     ) -> Self {
         let seen = holds
             .iter()
-            .filter(|hold| grants.token_of(history, hold).is_some() || grants.is_single(history, hold))
+            .filter(|hold| grants.is_sure(history, hold))
             .flat_map(|hold| {
                 let grant = grants.of_hold(history, hold);
                 let (from, to) = (history.ns(hold.from), history.ns(hold.to));
                 let granted = grant.and_then(|grant| grant.granted_ns(history));
                 // what expired did not end with the release
-                let told = |grant: &&ServerGrant| !grant.is_out_of_sight(history) && !grant.has_expired(history);
-                let ended = grant.filter(|grant| hold.ended == Ended::Released && told(grant));
-                let ended = ended.and_then(|grant| grant.revoked_ns(history));
+                let ended = grant.filter(|grant| hold.ended == Ended::Released && !grant.has_expired(history));
+                let ended = ended.and_then(|grant| grant.seen_end_ns(history));
                 let granted = granted.map(|seen| Delay::of(from, seen, false));
                 let ended = ended.map(|seen| Delay::of(to, seen, true));
                 [granted, ended].into_iter().flatten()

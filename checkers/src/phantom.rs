@@ -212,10 +212,8 @@ impl<'a> Around<'a> {
 
 /// Whether a grant was over when a hold was asked for. Lines of the observer come late and never early, so it was.
 fn ended_before_the_call(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) -> bool {
-    let history = context.history;
-    let seen_to_end = grant.revoked_ns(history).filter(|_| !grant.is_out_of_sight(history));
-    let called = hold.asked_ns(history);
-    seen_to_end.is_some_and(|revoked| revoked < called)
+    let ended = grant.seen_end_ns(context.history);
+    ended.is_some_and(|ended| ended < hold.asked_ns(context.history))
 }
 
 /// Whether the observer's lines say what this hold could be joined by.
@@ -376,7 +374,7 @@ fn inner_release(context: &Context<'_>, hold: &LockHold, removed_ns: u64) -> Opt
 /// "Deleted" is all that some stores say of an expiry, too: then it proves nothing once the lease may have run out.
 pub(crate) fn may_be_an_expiry(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, removed: u64) -> bool {
     let history = context.history;
-    if grant.cause(history).is_some_and(|cause| cause.is_release()) {
+    if grant.was_released(history) {
         return false;
     }
     let asked = hold.asked_ns(history);

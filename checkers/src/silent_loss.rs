@@ -72,12 +72,11 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> SilentLosses<'a> {
 fn silence<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<Silence<'a>> {
     let history = context.history;
     let grant = context.grants.of_hold(history, hold)?;
-    let removed = |grant: &ServerGrant| grant.revoked_ns(history).filter(|_| !grant.is_out_of_sight(history));
-    let mut revoked = removed(grant)?;
+    let mut revoked = grant.seen_end_ns(history)?;
     if context.grants.token_of(context.history, hold).is_none() {
         // which of its owner's grants it was is not known for sure: it was lost with the last of them
         for other in context.grants.candidates(history, hold) {
-            revoked = revoked.max(removed(other)?);
+            revoked = revoked.max(other.seen_end_ns(history)?);
         }
     }
     let (from, to_ns) = (history.ns(hold.from), history.ns(hold.to));

@@ -61,8 +61,7 @@ fn holds_of_grants<'a>(context: &'a Context<'_>) -> FastMap<u32, &'a LockHold> {
             let is_later = before_ns.is_none_or(|before_ns| before_ns.saturating_add(context.sight().lag_ns(ns)) < ns);
             is_later && (hold.asked_ns(history)..=history.ns(hold.to)).contains(&ns)
         };
-        let is_named = grants.token_of(history, hold).is_some() || grants.is_single(history, hold);
-        if is_named || grant.granted_ns(history).is_some_and(is_its_own) {
+        if grants.is_sure(history, hold) || grant.granted_ns(history).is_some_and(is_its_own) {
             holds.insert(grant.first(), hold);
         }
     }
@@ -93,7 +92,7 @@ fn stands<'a>(
     let not_given_back = granted_ns < until_ns;
     let runs = context.is_lease_known()
         && granted_ns < held.asked_ns(history) + context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
-    let was_released = first.cause(history).is_some_and(|cause| cause.is_release());
+    let was_released = first.was_released(history);
     let disturbs = |window: &Window| !window.is_of_clients() || window.names_client(client);
     let calm = context.windows_in(first_ns, granted_ns).all(|window| !disturbs(window));
     let awake = !context

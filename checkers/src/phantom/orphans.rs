@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::grants::ServerGrant;
 use crate::history::event::{Kind, Origin};
 use crate::history::names::{FastMap, FastSet, NONE};
-use crate::history::{AskedAgain, ClientSession, F, RevokeCause};
+use crate::history::{AskedAgain, ClientSession, F};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::model::Model;
@@ -223,9 +223,8 @@ fn is_rewritten(context: &Context<'_>, before: &ServerGrant, grant: &ServerGrant
     let (Some(ended), Some(began)) = (before.revoked_ns(history), grant.granted_ns(history)) else {
         return true;
     };
-    !before
-        .cause(history)
-        .is_some_and(|cause| cause.is_release() || cause == RevokeCause::Expired)
+    !before.was_released(history)
+        && !before.has_expired(history)
         && began.saturating_sub(ended) <= limits::OBSERVER_LAG_NS
 }
 
@@ -233,8 +232,7 @@ fn is_rewritten(context: &Context<'_>, before: &ServerGrant, grant: &ServerGrant
 /// after that of the release which ended it.
 fn next_not_before(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) -> u64 {
     let history = context.history;
-    let released = hold.ended == Ended::Released && grant.cause(history).is_some_and(|cause| cause.is_release());
-    match released {
+    match hold.ended == Ended::Released && grant.was_released(history) {
         true => history.ns(hold.to),
         false => hold.asked_ns(history),
     }
@@ -242,9 +240,7 @@ fn next_not_before(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) 
 
 /// When a grant ended at the earliest, by the line that showed its end and by how late lines are about then.
 fn seen_to_end(context: &Context<'_>, grant: &ServerGrant) -> Option<u64> {
-    let shown_ns = grant
-        .revoked_ns(context.history)
-        .filter(|_| !grant.is_out_of_sight(context.history))?;
+    let shown_ns = grant.seen_end_ns(context.history)?;
     Some(shown_ns.saturating_sub(context.sight().measured_ns(shown_ns)?))
 }
 
@@ -272,7 +268,7 @@ impl<'a> OrphanJudge<'_, 'a> {
         let sight = self.context.sight();
         let lag_ns = sight.lag_ns(granted_ns).max(sight.lag_ns(ended_ns));
         let goes_on = grant.revoked == NONE && !self.context.grants.is_end_missed(grant);
-        let by_itself = goes_on || grant.cause(history) == Some(RevokeCause::Expired);
+        let by_itself = goes_on || grant.has_expired(history);
         let whole = sight.is_whole(granted_ns.saturating_sub(lag_ns), ended_ns);
         (grant.owner != NONE && by_itself && whole).then_some((granted_ns, ended_ns, lag_ns))
     }

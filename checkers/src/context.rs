@@ -213,6 +213,16 @@ impl<'a> Context<'a> {
         header.lease_ms.is_some() || header.promises.lease == Some(false)
     }
 
+    /// Whether a lease may be over so long after it began: clocks and renewals are not exact.
+    pub(crate) fn may_be_over(&self, ns: u64) -> bool {
+        ns >= self.lease_ns / 100 * limits::LEASE_SHARE_PERCENT
+    }
+
+    /// However late a renewal is, it and an acquire leave more of a lease than that, and nothing that befalls a client shortens it.
+    pub(crate) fn surely_left_ns(&self) -> u64 {
+        self.lease_ns / 100 * limits::RENEWED_SHARE_PERCENT
+    }
+
     /// How long a lease may be, in nanoseconds: where the history does not say it, what ends by a lease has that much time.
     pub(crate) fn longest_lease_ns(&self) -> u64 {
         match self.is_lease_known() {

@@ -246,8 +246,7 @@ fn is_overwritten(context: &Context<'_>, first: &ServerGrant, second: Option<&Se
 
 /// Whether the lease of the first, which began at that time, may have run out before the second got the lock, without any renewal.
 fn after_lease(context: &Context<'_>, overlap: &Overlap, since_ns: u64) -> bool {
-    let held = context.history.ns(overlap.from()).saturating_sub(since_ns);
-    held >= context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT
+    context.may_be_over(context.history.ns(overlap.from()).saturating_sub(since_ns))
 }
 
 /// When the lease of a hold began at the earliest that was on at a time: when it was granted, or when the last extension was called that was

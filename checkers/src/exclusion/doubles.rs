@@ -9,7 +9,6 @@ use crate::grants::ServerGrant;
 use crate::history::names::{FastMap, NONE, Symbol};
 use crate::history::{OrderBasis, Window};
 use crate::holds::LockHold;
-use crate::limits;
 use crate::model::Model;
 
 /// A grant that the server gave while that of another client stood.
@@ -90,8 +89,7 @@ fn stands<'a>(
     let apart = other.from >= held.to || held.from >= other.to;
     let two_clients = client != history.client_of(other.process);
     let not_given_back = granted_ns < until_ns;
-    let runs = context.is_lease_known()
-        && granted_ns < held.asked_ns(history) + context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
+    let runs = context.is_lease_known() && !context.may_be_over(granted_ns.saturating_sub(held.asked_ns(history)));
     let was_released = first.was_released(history);
     let disturbs = |window: &Window| !window.is_of_clients() || window.names_client(client);
     let calm = context.windows_in(first_ns, granted_ns).all(|window| !disturbs(window));

@@ -101,8 +101,7 @@ fn lost_its_place(context: &Context<'_>, call: PackedEvent, until_ns: u64) -> Op
         .map(|window| window.start_ns)
         .chain(stood.map(Standstill::earliest_ns));
     let since_ns = since_ns.min()?.max(call.time);
-    let least_ns = context.lease_ns / 100 * limits::RENEWED_SHARE_PERCENT;
-    (until_ns.saturating_sub(since_ns) >= least_ns).then_some(since_ns)
+    (until_ns.saturating_sub(since_ns) >= context.surely_left_ns()).then_some(since_ns)
 }
 
 /// Acquires that did not end in a grant, processes that died or lost their session.

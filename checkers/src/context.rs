@@ -290,14 +290,14 @@ impl<'a> Context<'a> {
     /// For how long, in milliseconds, the schedule kept a client working in a hold, to have a holder to aim at.
     pub(crate) fn kept_working_ms(&self, hold: &LockHold) -> Option<u64> {
         let client = self.history.client_of(hold.process);
-        let within = self.history.ns(hold.from)..=self.history.ns(hold.to);
-        let aimed = |window: &&Window| within.contains(&window.start_ns);
-        let mut kept = self
-            .windows
-            .iter()
-            .filter(aimed)
-            .filter_map(|window| window.kept_working_ms(client));
-        kept.next_back()
+        let mut begun = self.windows_begun_in(self.history.ns(hold.from), self.history.ns(hold.to));
+        begun.find_map(|window| window.kept_working_ms(client))
+    }
+
+    /// Windows that began between two times, the last first.
+    pub(crate) fn windows_begun_in(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Window> {
+        let windows = self.windows.iter().rev();
+        windows.filter(move |window| (from_ns..=to_ns).contains(&window.start_ns))
     }
 
     /// Windows that were on at some instant between two times, the last first.

@@ -351,10 +351,8 @@ fn ended_connection<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&
         };
         resets && when && window.names_client(client)
     };
-    let restarts =
-        |window: &&Window| window.start_ns >= history.ns(first.from) && calm::takes_all_servers(context, window);
     let ended = |window: &&Window| match window.fault.as_str() {
-        _ if window.restarts_servers() => window.start_ns <= from_ns && restarts(window),
+        _ if window.restarts_servers() => held(window.start_ns) && calm::takes_all_servers(context, window),
         fault => CUTS.iter().any(|cut| fault.starts_with(cut)) && ends(window),
     };
     let windows = context.windows.iter().rev();
@@ -383,12 +381,8 @@ fn stepped_client<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<(u3
 
 /// The window in which the wall clock of a server was stepped while the first held the lock.
 fn stepped_server<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u64) -> Option<&'a Window> {
-    let history = context.history;
-    let stepped = |window: &&Window| {
-        let held = history.ns(first.from) <= window.start_ns && window.start_ns <= from_ns;
-        held && window.fault == "clock" && !window.is_of_clients()
-    };
-    context.windows.iter().rev().find(stepped)
+    let mut begun = context.windows_begun_in(context.history.ns(first.from), from_ns);
+    begun.find(|window| window.fault == "clock" && !window.is_of_clients())
 }
 
 /// The window in which every server was killed or started again while the first held the lock, where the grant did not end in a way
@@ -402,9 +396,9 @@ fn server_that_forgot<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u
     let again = shown_last(context, first, from_ns).filter(|last| last.granted != grant.granted);
     let again_ns = again.and_then(|last| last.granted_ns(history)).unwrap_or(0);
     let restarts = |window: &&Window| {
-        let held = history.ns(first.from) <= window.start_ns && window.start_ns <= from_ns;
         let restarts = window.restarts_servers() && calm::takes_all_servers(context, window);
-        held && restarts && window.start_ns <= ended_ns && again_ns <= window.start_ns
+        restarts && window.start_ns <= ended_ns && again_ns <= window.start_ns
     };
-    context.windows.iter().rev().filter(|_| !told).find(restarts)
+    let begun = context.windows_begun_in(history.ns(first.from), from_ns);
+    begun.filter(|_| !told).find(restarts)
 }

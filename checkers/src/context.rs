@@ -247,7 +247,7 @@ impl<'a> Context<'a> {
         }
         // one that was granted before, and answered late, says nothing of what came after it
         let was_before = |owner: Symbol, asked_ns: u64| {
-            let mut of_it = self.grants.of_lock(lock).filter(|other| other.owner == owner);
+            let mut of_it = self.grants.of_lock(lock).iter().filter(|other| other.owner == owner);
             of_it.any(|other| {
                 let ns = other.granted_ns(history);
                 ns.is_some_and(|ns| (asked_ns..granted_ns).contains(&ns))

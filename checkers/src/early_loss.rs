@@ -113,9 +113,6 @@ fn early<'a>(context: &Context<'_>, hold: &'a LockHold, ended_ns: u64, percent: 
 /// A grant that the server let run out while its holder held. Its line comes late, so it ended even earlier.
 fn ran_out<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
     let history = context.history;
-    if context.grants.is_empty() {
-        return None;
-    }
     let grant = context.grants.of_hold(history, hold)?;
     let ended_ns = grant.revoked_ns(history)?;
     let expired = grant.has_expired(history);

@@ -185,7 +185,7 @@ impl<'a> Around<'a> {
         let (history, sight) = (context.history, context.sight());
         let from = history.ns(hold.from);
         let alike = || {
-            let grants = context.grants.of_lock(hold.lock(history));
+            let grants = context.grants.of_lock(hold.lock(history)).iter();
             grants.filter(|grant| speaks_alike(context, grant, hold))
         };
         let others = |grant: &&ServerGrant| context.grants.owner_of(context.history, hold) != Some(grant.owner);
@@ -236,7 +236,7 @@ pub(crate) fn unnamed_grants<'a>(
 ) -> impl Iterator<Item = &'a ServerGrant> {
     let history = context.history;
     let from = history.ns(hold.from);
-    let of_lock = context.grants.of_lock(hold.lock(history));
+    let of_lock = context.grants.of_lock(hold.lock(history)).iter();
     of_lock.filter(move |grant| {
         let came = grant.granted_ns(history).is_none_or(|granted| granted < from + lag_ns);
         let stays = grant.revoked_ns(history).is_none_or(|revoked| revoked + lag_ns > from);
@@ -350,7 +350,8 @@ fn is_of_a_hold_before(context: &Context<'_>, hold: &LockHold, grant: &ServerGra
     let before = holds
         .filter(|other| other.owner(history) == hold.owner(history))
         .count();
-    let of_name = context.grants.of_lock(lock).filter(|other| other.owner == grant.owner);
+    let of_lock = context.grants.of_lock(lock).iter();
+    let of_name = of_lock.filter(|other| other.owner == grant.owner);
     let ended = of_name.filter(|other| other.revoked_ns(history).is_some_and(|ns| ns <= removed_ns));
     ended.count() <= before
 }

@@ -93,7 +93,8 @@ fn answered_in_order(context: &Context<'_>) -> Vec<bool> {
 
 /// Whether the observer told the tokens of a lock.
 fn is_observed(context: &Context<'_>, lock: usize) -> bool {
-    context.grants.watched().tokens && context.grants.of_lock(lock).any(|grant| grant.token.is_some())
+    let mut grants = context.grants.of_lock(lock).iter();
+    context.grants.watched().tokens && grants.any(|grant| grant.token.is_some())
 }
 
 /// Looks at the tokens of one lock.
@@ -215,7 +216,8 @@ fn by_the_server(context: &Context<'_>, lock: usize, tickets: &[Ticket<'_>]) -> 
     };
     let mut found = Vec::new();
     let mut highest: Option<(&ServerGrant, u64)> = None;
-    for grant in context.grants.of_lock(lock).filter(|grant| grant.granted != u32::MAX) {
+    let grants = context.grants.of_lock(lock).iter();
+    for grant in grants.filter(|grant| grant.granted != u32::MAX) {
         let Some(token) = grant.token else { continue };
         match highest {
             // The observer lost sight of an owner and found it again.

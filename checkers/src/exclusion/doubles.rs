@@ -35,7 +35,7 @@ pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<DoubleGrant<'a>> {
     let holds = holds_of_grants(context);
     let mut found = Vec::new();
     for lock in 0..history.locks.len() {
-        let grants: Vec<&ServerGrant> = context.grants.of_lock(lock).collect();
+        let grants = context.grants.of_lock(lock);
         for (place, second) in grants.iter().enumerate() {
             let before = &grants[place.saturating_sub(BEFORE)..place];
             found.extend(before.iter().find_map(|first| stands(context, &holds, first, second)));

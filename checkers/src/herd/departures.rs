@@ -52,11 +52,8 @@ impl Departures {
             });
             released.extend(grant.map(|grant| grant.revoked));
         }
-        for grant in context
-            .grants
-            .of_lock(lock)
-            .filter(|grant| !released.contains(&grant.revoked))
-        {
+        let grants = context.grants.of_lock(lock).iter();
+        for grant in grants.filter(|grant| !released.contains(&grant.revoked)) {
             if let Some(ns) = grant.revoked_ns(history) {
                 self.add(ns.saturating_sub(limits::OBSERVER_LAG_NS), ns + limits::OBSERVER_LAG_NS);
             }

@@ -104,14 +104,14 @@ pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<OrphanGrant<'a>> {
     let asked_again: Vec<&AskedAgain> = asked_again(context).collect();
     let mut found = Vec::new();
     for (lock, asks) in asks.iter().enumerate() {
-        let grants: Vec<&ServerGrant> = context.grants.of_lock(lock).collect();
+        let grants = context.grants.of_lock(lock);
         let mut not_before_ns = 0;
         for (place, grant) in grants.iter().enumerate() {
             if let Some(ns) = held.get(&grant.first()) {
                 not_before_ns = not_before_ns.max(*ns);
                 continue;
             }
-            let before = place.checked_sub(1).map(|before| grants[before]);
+            let before = place.checked_sub(1).map(|before| &grants[before]);
             not_before_ns = not_before_ns.max(before.and_then(|before| seen_to_end(context, before)).unwrap_or(0));
             let clients = clients_of(&named, grant.owner);
             // a request that was sent twice: it arrived again after the acquire that it was for was answered `ok`

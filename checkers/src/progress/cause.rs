@@ -193,14 +193,11 @@ fn free(context: &Context<'_>, stuck: &Stuck, answers: &StallAnswers) -> StuckCa
             false => StuckCause::RefusedThoughFree,
         };
     }
-    let ended = |grant: &&ServerGrant| {
-        grant
-            .revoked_ns(history)
-            .is_some_and(|ended_ns| ended_ns <= stuck.to_ns)
-    };
-    let last = context.grants.of_lock(stuck.lock).rev().find(ended);
+    let ended_ns = |grant: &ServerGrant| grant.revoked_ns(history);
+    let mut grants = context.grants.of_lock(stuck.lock).iter().rev();
+    let last = grants.find(|grant| ended_ns(grant).is_some_and(|ns| ns <= stuck.to_ns));
     let ran_out = last.filter(|grant| grant.has_expired(history));
-    match ran_out.and_then(|grant| grant.revoked_ns(history)) {
+    match ran_out.and_then(ended_ns) {
         Some(ended_ns) => StuckCause::EndNotTold { ended_ns },
         None if last.is_some_and(|grant| grant.is_out_of_sight(history)) => StuckCause::EndNotNoticed,
         None => StuckCause::ReleaseNotNoticed,

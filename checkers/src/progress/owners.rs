@@ -74,7 +74,7 @@ impl<'a> OwnerNames<'a> {
     /// Whether the server's lines show who owns a lock, be it by names that no client says.
     pub(super) fn are_shown(&self, lock: usize) -> bool {
         let is_elsewhere = self.context.not_watched == Some(NotWatched::Elsewhere);
-        !is_elsewhere && self.context.grants.of_lock(lock).next().is_some()
+        !is_elsewhere && !self.context.grants.of_lock(lock).is_empty()
     }
 
     /// The owner of the lock while it did not move.
@@ -92,7 +92,7 @@ impl<'a> OwnerNames<'a> {
         };
         let half_ns = stall.to_ns.saturating_sub(stall.from_ns) / 2;
         let grants = || {
-            let all = context.grants.of_lock(lock);
+            let all = context.grants.of_lock(lock).iter();
             all.filter(|grant| !context.grants.is_end_missed(grant))
         };
         let owned_ns: u64 = grants().map(stood_ns).sum();
@@ -173,7 +173,7 @@ impl<'a> OwnerNames<'a> {
             let from = grant.granted_ns(history).unwrap_or(u64::MAX).max(healed_ns);
             lasted_ns(from, context.stood_until(lock, grant)) > bound_ns
         };
-        context.grants.of_lock(lock).filter(long).find_map(|grant| {
+        context.grants.of_lock(lock).iter().filter(long).find_map(|grant| {
             let to_ns = context.stood_until(lock, grant);
             let held = context.holds.by_lock[lock].iter().filter(|hold| {
                 context

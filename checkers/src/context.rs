@@ -80,7 +80,22 @@ impl<'a> Context<'a> {
         let grants = Grants::of(history, &holds, &model);
         let comparable = watched::comparable(history, &holds, &grants);
         let grants = grants.compared(history, &holds, comparable);
-        let mut context = Self {
+        let standstills = history.standstills();
+        let lease_ns = limits::ns(history.header.lease_ms.unwrap_or(limits::LEASE_MS));
+        let clock_error_ns = match history.order {
+            OrderBasis::Time => limits::at_most_a_length(options.clock_error),
+            OrderBasis::Position => 0,
+        };
+        let found = match clock_error_ns {
+            0 => overlaps::overlaps(history, &model, &holds),
+            error_ns => overlaps::despite_clocks(history, &model, &holds, error_ns),
+        };
+        let is_excused = |overlap: &Overlap| standstill::explains(&standstills, overlap, (history, &grants), lease_ns);
+        let (excused, overlaps): (Vec<Overlap>, Vec<Overlap>) = found.into_iter().partition(is_excused);
+        let replies = overlaps
+            .iter()
+            .flat_map(|overlap| [overlap.first.got, overlap.second.got]);
+        Self {
             history,
             options,
             model,
@@ -88,14 +103,14 @@ impl<'a> Context<'a> {
             holds,
             grants,
             windows: history.windows(),
-            standstills: history.standstills(),
+            standstills,
             recovery_ns: recovery_ns(history),
             calm: OnceLock::new(),
             busy: BusyTime::of(history),
-            overlaps: Vec::new(),
-            excused: Vec::new(),
-            conflicts: Vec::new(),
-            overlapping: FastSet::default(),
+            overlapping: replies.collect(),
+            conflicts: overlaps::conflicts(history, &overlaps),
+            overlaps,
+            excused,
             died: OnceLock::new(),
             releases: OnceLock::new(),
             extensions: OnceLock::new(),
@@ -108,33 +123,10 @@ impl<'a> Context<'a> {
                 passed_over: asked.passed_over.or(header.passed_over),
                 starvation_ms: asked.starvation_ms.or(header.starvation_ms),
             },
-            lease_ns: limits::ns(history.header.lease_ms.unwrap_or(limits::LEASE_MS)),
-            clock_error_ns: match history.order {
-                OrderBasis::Time => limits::at_most_a_length(options.clock_error),
-                OrderBasis::Position => 0,
-            },
+            lease_ns,
+            clock_error_ns,
             tick_ns: tick_ns(history),
-        };
-        context.overlaps = match context.clock_error_ns {
-            0 => overlaps::overlaps(history, &model, &context.holds),
-            error_ns => overlaps::despite_clocks(history, &model, &context.holds, error_ns),
-        };
-        if context.standstills.iter().any(|span| span.server.is_none()) {
-            let overlaps = std::mem::take(&mut context.overlaps);
-            let is_excused = |overlap: &Overlap| {
-                let seen = (history, &context.grants);
-                standstill::explains(&context.standstills, overlap, seen, context.lease_ns)
-            };
-            let (excused, overlaps) = overlaps.into_iter().partition(is_excused);
-            (context.excused, context.overlaps) = (excused, overlaps);
         }
-        context.conflicts = overlaps::conflicts(history, &context.overlaps);
-        let both = context
-            .overlaps
-            .iter()
-            .flat_map(|overlap| [overlap.first.got, overlap.second.got]);
-        context.overlapping = both.collect();
-        context
     }
 
     /// When the recovery began, if that was at a time or later.
@@ -178,8 +170,7 @@ impl<'a> Context<'a> {
 
     /// Whether an overlap that began with this reply, or went on after it, is left out.
     pub(crate) fn is_excused(&self, got: u32) -> bool {
-        let mut excused = self.excused.iter();
-        excused.any(|overlap| overlap.first.got == got || overlap.second.got == got)
+        self.excused.iter().any(|overlap| overlap.has(got))
     }
 
     /// The call of the last release of the lock of a hold, by another process, that was under way at `ns` or had been answered at
@@ -308,14 +299,9 @@ impl<'a> Context<'a> {
 
     /// The id of the overlap that a process's hold takes part in, told by the position of its reply.
     pub(crate) fn root_of(&self, got: u32) -> Option<String> {
-        let overlap = self
-            .overlaps
-            .iter()
-            .find(|overlap| overlap.first.got == got || overlap.second.got == got)?;
-        let place = self
-            .conflicts
-            .iter()
-            .position(|conflict| conflict.opening.first.got == overlap.first.got)?;
+        let overlap = self.overlaps.iter().find(|overlap| overlap.has(got))?;
+        let is_of_it = |conflict: &Conflict| conflict.opening.first.got == overlap.first.got;
+        let place = self.conflicts.iter().position(is_of_it)?;
         let number = if place < limits::MAX_VIOLATIONS { place + 1 } else { 1 };
         Some(format!("HL001-{number}"))
     }

@@ -26,6 +26,11 @@ impl Overlap {
     pub(crate) fn to(&self) -> u64 {
         self.first.to.min(self.second.to)
     }
+
+    /// Whether one of its holds began with this reply.
+    pub(crate) fn has(&self, got: u32) -> bool {
+        self.first.got == got || self.second.got == got
+    }
 }
 
 /// All overlaps of one hold with the newcomers that it kept on against: one cause, however many they are.

@@ -174,24 +174,19 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, decided: &mut CallsInTime<'a
             late.extend(release.stays(context, lag_ns, &serving));
         } else if reply.kind == Kind::Fail
             && let Some(removed_ns) = release.carried_out_ns(context, lag_ns)
+            // one that compares nothing removes what is another's
+            && context.release_of_another(hold, removed_ns, lag_ns).is_none()
         {
-            let call = LateCall::Denied {
+            denied.push(LateCall::Denied {
                 hold,
                 grant,
                 reply: end.mate,
-            };
-            denied.push((call, hold, removed_ns, lag_ns));
+            });
         }
     }
     if removed_late.len() as u64 >= limits::LATE_REMOVALS {
         decided.late.extend(removed_late);
     }
-    // one that compares nothing removes what is another's
-    let denied = denied.into_iter().filter(|(_, hold, removed_ns, lag_ns)| {
-        let other = context.release_of_another(hold, *removed_ns, *lag_ns);
-        other.is_none()
-    });
-    let denied: Vec<LateCall<'a>> = denied.map(|(call, ..)| call).collect();
     // what is no client of the run may have removed one of them at that moment
     if denied.len() as u64 >= limits::DENIED_RELEASES {
         decided.late.extend(denied);

@@ -269,6 +269,13 @@ impl<'a> Context<'a> {
         stood_still || self.windows_in(from_ns, to_ns).any(concerns)
     }
 
+    /// When harness went on after each of its standstills that touch a span, in nanoseconds.
+    pub(crate) fn harness_went_on(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = u64> {
+        let stood = self.standstills.iter().filter(|span| span.server.is_none());
+        let stood = stood.filter(move |span| span.touches(from_ns, to_ns));
+        stood.map(|span| span.to_ns)
+    }
+
     /// When a client's process went on that was stopped at some instant between two times, in nanoseconds; `None` when it was not
     /// stopped.
     pub(crate) fn stopped_until(&self, client: u32, from_ns: u64, to_ns: u64) -> Option<u64> {

@@ -164,9 +164,7 @@ fn was_stopped_meanwhile(context: &Context<'_>, hold: &LockHold, grant: &ServerG
     let revoked = grant.revoked_ns(history).unwrap_or(u64::MAX);
     let from = history.ns(hold.from);
     let stopped = context.stopped_until(history.client_of(hold.process), granted, revoked);
-    let stood = context.standstills.iter().filter(|span| span.server.is_none());
-    let stood = stood.filter(|span| span.touches(granted, from)).map(|span| span.to_ns);
-    let mut went_on = stopped.into_iter().chain(stood);
+    let mut went_on = stopped.into_iter().chain(context.harness_went_on(granted, from));
     let in_time_ns = from.saturating_sub(granted).min(context.lease_ns);
     went_on.any(|went_on| from <= went_on.saturating_add(limits::AFTERMATH_NS))
         || context.busy.counted_ns(granted, from) < in_time_ns

@@ -90,11 +90,7 @@ fn silence<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<Silence<'
         since_ns = since_ns.max(went_on);
     }
     // what was told while the harness stood still, it read afterwards
-    let stood = context.standstills.iter().filter(|span| span.server.is_none());
-    let stood = stood
-        .filter(|span| span.touches(since_ns, to_ns))
-        .map(|span| span.to_ns);
-    since_ns = stood.fold(since_ns, u64::max);
+    since_ns = context.harness_went_on(since_ns, to_ns).fold(since_ns, u64::max);
     (to_ns > since_ns).then_some(Silence {
         hold,
         grant,

@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::grants::ServerGrant;
 use crate::history::event::{Kind, Origin};
 use crate::history::names::{FastMap, FastSet, NONE};
-use crate::history::{AskedAgain, ClientSession, F};
+use crate::history::{AskedAgain, ClientSession, F, client_number};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::model::Model;
@@ -152,11 +152,6 @@ fn sessions<'a>(context: &Context<'a>) -> FastMap<&'a str, &'a ClientSession> {
         .into_iter()
         .filter_map(|(name, session)| Some((name, session?)))
         .collect()
-}
-
-/// The number of a client that is named, as `c3`.
-fn client_number(name: &str) -> Option<u32> {
-    name.strip_prefix('c')?.parse().ok()
 }
 
 /// The acquires of each lock, by the time of their calls.

@@ -10,7 +10,7 @@ use crate::calm;
 use crate::context::Context;
 use crate::grants::ServerGrant;
 use crate::history::names::{FastMap, NONE};
-use crate::history::{F, PackedEvent};
+use crate::history::{F, PackedEvent, client_number};
 use crate::holds::{Ended, LockHold};
 use crate::watched::NotWatched;
 
@@ -129,7 +129,7 @@ impl<'a> OwnerNames<'a> {
             .filter(|again| again.words.iter().any(|word| word == name))
             .map(|again| &again.client);
         let clients: BTreeSet<&String> = sessions.chain(asked).collect();
-        let client: u32 = clients.first()?.strip_prefix('c')?.parse().ok()?;
+        let client = client_number(clients.first()?)?;
         if clients.len() > 1 {
             return None;
         }

@@ -111,19 +111,19 @@ pub(crate) fn decide(context: &Context<'_>) -> Herd {
     if promise.is_none() && woken + notified == 0 {
         return decided;
     }
-    let signals = traffic(context);
-    let tapped = (notified > 0 && decided.lost == 0).then(|| wire::notified(context, &signals));
+    let (traffic, signals) = traffic(context);
+    let tapped = (notified > 0 && decided.lost == 0).then(|| wire::notified(context));
     let causes = OtherCauses {
         departures: Departures::of(context),
         disturbed: Disturbed::of(context),
     };
-    let by_signals = HandOvers::of(context, &signals, &causes, decided.limit, WakeSource::Signals);
-    let by_wire = tapped
-        .as_ref()
-        .map(|tapped| HandOvers::of(context, tapped, &causes, decided.limit, WakeSource::Wire));
+    let judge = |wakes: &[Vec<Wake>], source| HandOvers::of(context, &traffic, wakes, &causes, decided.limit, source);
+    let by_signals = judge(&signals, WakeSource::Signals);
+    let by_wire = tapped.as_ref().map(|tapped| judge(tapped, WakeSource::Wire));
+    let count = |wakes: &[Vec<Wake>]| wakes.iter().map(Vec::len).sum::<usize>() as u64;
     decided.counts = tapped.as_ref().map(|tapped| WakeCounts {
-        signals: wire::wakes(&signals),
-        wire: wire::wakes(tapped),
+        signals: count(&signals),
+        wire: count(tapped),
     });
     let judged = match by_wire {
         // what every hand-over shows is a herd, whatever the clients say; a single one may be a watch of an earlier wait
@@ -156,17 +156,18 @@ impl HandOvers {
     fn of(
         context: &Context<'_>,
         traffic: &[LockTraffic],
+        wakes: &[Vec<Wake>],
         causes: &OtherCauses,
         limit: u64,
         source: WakeSource,
     ) -> Self {
-        let locks = traffic.iter().zip(&causes.departures).enumerate();
-        let all = locks.flat_map(|(lock, (traffic, departures))| {
+        let all = (0..traffic.len()).flat_map(|lock| {
             Judge {
                 context,
                 lock,
-                traffic,
-                departures,
+                traffic: &traffic[lock],
+                wakes: &wakes[lock],
+                departures: &causes.departures[lock],
                 disturbed: &causes.disturbed,
                 limit,
                 source,
@@ -206,6 +207,7 @@ struct Judge<'a> {
     context: &'a Context<'a>,
     lock: usize,
     traffic: &'a LockTraffic,
+    wakes: &'a [Wake],
     departures: &'a Departures,
     disturbed: &'a Disturbed,
     limit: u64,
@@ -215,17 +217,17 @@ struct Judge<'a> {
 impl Judge<'_> {
     /// Every hand-over of the lock that the source tells of.
     fn hand_overs(&self) -> Vec<HandOver> {
-        let traffic = self.traffic;
-        let mut judged = Vec::with_capacity(traffic.releases.len());
-        for (place, release) in traffic.releases.iter().enumerate() {
-            let to_ns = traffic.releases.get(place + 1).map_or(u64::MAX, |next| next.ns);
+        let (releases, wakes) = (&self.traffic.releases, self.wakes);
+        let mut judged = Vec::with_capacity(releases.len());
+        for (place, release) in releases.iter().enumerate() {
+            let to_ns = releases.get(place + 1).map_or(u64::MAX, |next| next.ns);
             // a fault holds back the end of a watch as well: a waiter that has another one is notified by both until it heals
             if self.source == WakeSource::Wire && self.disturbed.since(release.ns, to_ns).is_some() {
                 continue;
             }
-            let start = traffic.wakes.partition_point(|wake| wake.ns < release.ns);
-            let end = traffic.wakes.partition_point(|wake| wake.ns < to_ns);
-            let mut hand_over = self.hand_over(*release, &traffic.wakes[start.min(end)..end]);
+            let start = wakes.partition_point(|wake| wake.ns < release.ns);
+            let end = wakes.partition_point(|wake| wake.ns < to_ns);
+            let mut hand_over = self.hand_over(*release, &wakes[start.min(end)..end]);
             let others = self.departures.between(release.ns, to_ns);
             let history = self.context.history;
             let permits = u64::from(history.permits(history.event(release.position)));
@@ -271,18 +273,14 @@ impl Judge<'_> {
     /// Under a fault, messages are held back and sessions end unseen: then wakes must exceed, from the fault's start on, all
     /// that can have caused any.
     fn explained_since_fault(&self, from_ns: u64, to_ns: u64) -> bool {
-        let (traffic, departures) = (self.traffic, self.departures);
         let Some(start) = self.disturbed.since(from_ns, to_ns) else {
             return false;
         };
-        let wakes = traffic.wakes.partition_point(|wake| wake.ns < to_ns)
-            - traffic.wakes.partition_point(|wake| wake.ns < start);
-        let releases = traffic.releases.partition_point(|release| release.ns < to_ns)
-            - traffic.releases.partition_point(|release| release.ns < start);
-        wakes as u64
-            <= self
-                .limit
-                .saturating_mul(releases as u64 + departures.between(start, to_ns))
+        let wakes_until = |ns: u64| self.wakes.partition_point(|wake| wake.ns < ns) as u64;
+        let releases_until = |ns: u64| self.traffic.releases.partition_point(|release| release.ns < ns) as u64;
+        let releases = releases_until(to_ns) - releases_until(start);
+        let causes = releases + self.departures.between(start, to_ns);
+        wakes_until(to_ns) - wakes_until(start) <= self.limit.saturating_mul(causes)
     }
 }
 

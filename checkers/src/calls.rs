@@ -17,6 +17,7 @@ use crate::history::{F, History, PackedEvent};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::phantom;
+use crate::wait::Wait;
 pub(crate) use given_up::GivenUpCall;
 
 /// A call that was not done in time.
@@ -108,9 +109,8 @@ fn unanswered(context: &Context<'_>, decided: &mut CallsInTime<'_>) {
             Some(0)
         };
         let Some(wait_ns) = wait_ns else { return };
-        let answer = history.events.answer(event.mate);
-        let over_ns = || context.died_ns(event.process).min(history.end_ns);
-        let answered_ns = answer.map_or_else(over_ns, |(_, ns)| ns);
+        let wait = Wait::of(context, position, event);
+        let answered_ns = wait.to_ns;
         let wait_ends_ns = event.time + wait_ns;
         let whole = calm::span_of(context, event.time, answered_ns);
         let Some(span) = whole.or_else(|| calm::span_of(context, answered_ns, answered_ns)) else {
@@ -133,7 +133,7 @@ fn unanswered(context: &Context<'_>, decided: &mut CallsInTime<'_>) {
             decided.late.push(LateCall::Unanswered(UnansweredCall {
                 lock,
                 call: position,
-                reply: answer.map(|_| event.mate),
+                reply: wait.answer(),
                 due_ns,
                 late_ns,
                 bound_ns,

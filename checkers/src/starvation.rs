@@ -337,7 +337,7 @@ fn stretches(context: &Context<'_>, attempts: &[Wait], span: &CalmSpan, how: Sta
             }),
         }
         // the wait that is answered ok is still one in vain until then
-        broken = attempt.acquired;
+        broken = attempt.kind == Kind::Ok;
     }
     found
 }

@@ -13,6 +13,7 @@ use crate::history::{AskedAgain, ClientSession, F, client_number};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::model::Model;
+use crate::wait::Wait;
 
 /// A grant to an acquire that was answered `fail`, or that did not notice it.
 #[derive(Debug, Clone, Copy)]
@@ -54,33 +55,6 @@ impl<'a> Refusals<'a> {
             first_ns,
             last_ns,
         })
-    }
-}
-
-/// One acquire.
-#[derive(Debug, Clone, Copy)]
-struct Ask {
-    call: u32,
-    /// `NONE` without an answer.
-    reply: u32,
-    client: u32,
-    call_ns: u64,
-    /// When it was answered, or its process died; the end of time without either.
-    reply_ns: u64,
-    /// When its process died, or the end of time.
-    left_ns: u64,
-    kind: Kind,
-}
-
-impl Ask {
-    /// Whether it was under way when the observer showed a grant that came at a time, by a line that is late by up to `lag_ns`.
-    fn was_in_flight(&self, granted_ns: u64, lag_ns: u64) -> bool {
-        self.call_ns <= granted_ns && granted_ns <= self.reply_ns.saturating_add(lag_ns)
-    }
-
-    /// Whether a message of the client that a tap names, as `c3`, at a time was sent for it.
-    fn sent(&self, client: &str, at_ns: u64) -> bool {
-        client_number(client) == Some(self.client) && self.call_ns <= at_ns && at_ns <= self.reply_ns
     }
 }
 
@@ -155,22 +129,11 @@ fn sessions<'a>(context: &Context<'a>) -> FastMap<&'a str, &'a ClientSession> {
 }
 
 /// The acquires of each lock, by the time of their calls.
-fn asks(context: &Context<'_>) -> Vec<Vec<Ask>> {
-    let history = context.history;
-    let mut asks = vec![Vec::new(); history.locks.len()];
-    history.each_ask(|lock, call, event| {
-        let reply = history.reply(event);
-        let left_ns = context.died_ns(event.process);
-        asks[lock].push(Ask {
-            call,
-            reply: reply.map_or(NONE, |_| event.mate),
-            client: history.client_of(event.process),
-            call_ns: event.time,
-            reply_ns: reply.map_or(left_ns, |reply| reply.time),
-            left_ns,
-            kind: reply.map_or(Kind::Info, |reply| reply.kind),
-        });
-    });
+fn asks(context: &Context<'_>) -> Vec<Vec<Wait>> {
+    let mut asks = vec![Vec::new(); context.history.locks.len()];
+    context
+        .history
+        .each_ask(|lock, position, call| asks[lock].push(Wait::of(context, position, call)));
     asks
 }
 
@@ -243,7 +206,7 @@ fn seen_to_end(context: &Context<'_>, grant: &ServerGrant) -> Option<u64> {
 struct OrphanJudge<'j, 'a> {
     context: &'j Context<'a>,
     /// The acquires of its lock.
-    asks: &'j [Ask],
+    asks: &'j [Wait],
     /// Those of the whole history.
     asked_again: &'j [&'a AskedAgain],
     /// The owner's name and each client that goes by it, if any acquire named it.
@@ -268,6 +231,15 @@ impl<'a> OrphanJudge<'_, 'a> {
         (grant.owner != NONE && by_itself && whole).then_some((granted_ns, ended_ns, lag_ns))
     }
 
+    fn client(&self, ask: &Wait) -> u32 {
+        self.context.history.client_of(ask.process)
+    }
+
+    /// Whether a message of the client that a tap names, as `c3`, at a time was sent for an acquire.
+    fn sent(&self, ask: &Wait, client: &str, at_ns: u64) -> bool {
+        client_number(client) == Some(self.client(ask)) && ask.from_ns <= at_ns && at_ns <= ask.to_ns
+    }
+
     /// The session where no acquire named its client, and that client.
     fn by_wire(&self) -> Option<(&'a ClientSession, u32)> {
         let session = self.session.filter(|_| self.clients.is_empty())?;
@@ -283,12 +255,12 @@ impl<'a> OrphanJudge<'_, 'a> {
     }
 
     /// The acquires that the owner of the grant may have made: none that was over when the owner's session began.
-    fn own(&self) -> impl Iterator<Item = &Ask> {
+    fn own(&self) -> impl Iterator<Item = &Wait> {
         let of_it = |session: &&ClientSession| {
             client_number(&session.client).is_some_and(|client| self.may_own(client) == Some(true))
         };
         let since_ns = self.session.filter(of_it).map_or(0, |session| session.time_ns);
-        let is_own = move |ask: &&Ask| self.may_own(ask.client) != Some(false) && ask.reply_ns >= since_ns;
+        let is_own = move |ask: &&Wait| self.may_own(self.client(ask)) != Some(false) && ask.to_ns >= since_ns;
         self.asks.iter().filter(is_own)
     }
 
@@ -297,13 +269,13 @@ impl<'a> OrphanJudge<'_, 'a> {
         // the line of a grant comes late and never early, so what was called after it is not meant
         let refused = self
             .own()
-            .filter(|ask| ask.kind == Kind::Fail && ask.call_ns <= granted_ns);
+            .filter(|ask| ask.kind == Kind::Fail && ask.from_ns <= granted_ns);
         let patience_ns = self.context.lease_ns + limits::AFTERMATH_NS;
-        let recent = refused.filter(|ask| granted_ns.saturating_sub(ask.reply_ns) <= patience_ns);
+        let recent = refused.filter(|ask| granted_ns.saturating_sub(ask.to_ns) <= patience_ns);
         let struck = self.struck(granted_ns, lag_ns);
         // of all that can be meant, the one that was answered last: the grant stood for that long after any of them
-        let meant = struck.or_else(|| recent.max_by_key(|ask| ask.reply_ns))?;
-        let stood_ns = ended_ns.saturating_sub(granted_ns.max(meant.reply_ns));
+        let meant = struck.or_else(|| recent.max_by_key(|ask| ask.to_ns))?;
+        let stood_ns = ended_ns.saturating_sub(granted_ns.max(meant.to_ns));
         // what only the wire shows to be its client's must have outlived a lease that nobody renews twice, and its client must have
         // been refused again meanwhile: one that is cut off for as long as its session lasts may not know
         let session = self.by_wire().map(|(session, _)| session).filter(|_| struck.is_none());
@@ -313,19 +285,17 @@ impl<'a> OrphanJudge<'_, 'a> {
             self.context.lease_ns / 2
         };
         // a process that dies right after its answer can remove nothing any more
-        let could_remove_ns = meant
-            .left_ns
-            .min(ended_ns)
-            .saturating_sub(granted_ns.max(meant.reply_ns));
-        let asked_on = |ask: &Ask| ask.kind == Kind::Fail && ask.call_ns >= meant.reply_ns && ask.reply_ns <= ended_ns;
+        let left_ns = self.context.died_ns(meant.process).min(ended_ns);
+        let could_remove_ns = left_ns.saturating_sub(granted_ns.max(meant.to_ns));
+        let asked_on = |ask: &Wait| ask.kind == Kind::Fail && ask.from_ns >= meant.to_ns && ask.to_ns <= ended_ns;
         if could_remove_ns <= least_ns + lag_ns || (session.is_some() && !self.own().any(asked_on)) {
             return None;
         }
-        let unknown = |ask: &Ask| ask.kind == Kind::Info && self.may_happen_late(ask, granted_ns, patience_ns);
+        let unknown = |ask: &Wait| ask.kind == Kind::Info && self.may_happen_late(ask, granted_ns, patience_ns);
         let explained = struck.is_none() && self.own().any(unknown);
         // what was answered before the server can have given this grant was answered with another one
-        let may_be_its_answer = |ask: &Ask| {
-            ask.kind == Kind::Ok && ask.was_in_flight(granted_ns, lag_ns) && ask.reply_ns >= self.not_before_ns
+        let may_be_its_answer = |ask: &Wait| {
+            ask.kind == Kind::Ok && ask.was_in_flight(granted_ns, lag_ns) && ask.to_ns >= self.not_before_ns
         };
         let answered = struck.is_none() && self.own().any(may_be_its_answer);
         let calm = self.is_calm(granted_ns.saturating_sub(patience_ns), granted_ns);
@@ -348,21 +318,23 @@ impl<'a> OrphanJudge<'_, 'a> {
         let (granted_ns, ended_ns, lag_ns) = self.stand(grant)?;
         let (refused, ask) = self.asked_again.iter().find_map(|again| {
             let at = again.time_ns;
-            let asked = |ask: &&Ask| ask.reply != NONE && ask.sent(&again.client, at);
+            let asked = |ask: &&Wait| ask.answer().is_some() && self.sent(ask, &again.client, at);
             let ask = self.asks.iter().find(asked)?;
-            let refused = Refusals::until(again, ask.reply_ns.min(ended_ns))?;
+            let refused = Refusals::until(again, ask.to_ns.min(ended_ns))?;
             let came_of_it = (at..=at.saturating_add(lag_ns)).contains(&granted_ns);
             let long = refused.last_ns - refused.first_ns >= self.context.lease_ns / 4;
             (came_of_it && long && refused.count >= limits::REFUSED_AGAIN).then_some((refused, ask))
         })?;
         // the accepted request took the lock, unless it was about something else, and another client took it at that moment
-        let may_be_of = |other: &Ask| {
-            other.kind == Kind::Info && other.client != ask.client && other.was_in_flight(granted_ns, lag_ns)
+        let may_be_of = |other: &Wait| {
+            other.kind == Kind::Info
+                && self.client(other) != self.client(ask)
+                && other.was_in_flight(granted_ns, lag_ns)
         };
         let name = self.context.history.name(grant.owner);
         let is_named = name.is_some_and(|name| refused.again.words.iter().any(|word| word == name));
         let is_its_own = is_named
-            || match self.may_own(ask.client) {
+            || match self.may_own(self.client(ask)) {
                 Some(false) => false,
                 Some(true) if self.clients.len() <= 1 => true,
                 _ => !self.asks.iter().any(may_be_of),
@@ -380,7 +352,7 @@ impl<'a> OrphanJudge<'_, 'a> {
 
     /// The acquire that was answered `fail`, and of which a fault lost the reply that said that it had the lock, as this grant came:
     /// the grant is its own.
-    fn struck(&self, granted_ns: u64, lag_ns: u64) -> Option<&Ask> {
+    fn struck(&self, granted_ns: u64, lag_ns: u64) -> Option<&Wait> {
         let lost = self
             .context
             .windows
@@ -393,17 +365,17 @@ impl<'a> OrphanJudge<'_, 'a> {
                 && message.accepted
                 && self.not_before_ns <= at
                 && (at..=at.saturating_add(lag_ns)).contains(&granted_ns);
-            let of_a_grant = |ask: &&Ask| ask.kind == Kind::Fail && self.may_own(ask.client) != Some(false);
-            let mut sent = self.asks.iter().filter(|ask| ask.sent(&message.client, at));
+            let of_a_grant = |ask: &&Wait| ask.kind == Kind::Fail && self.may_own(self.client(ask)) != Some(false);
+            let mut sent = self.asks.iter().filter(|ask| self.sent(ask, &message.client, at));
             sent.find(|ask| came_of_it && of_a_grant(ask))
         })
     }
 
     /// Whether an acquire whose outcome is unknown may be what happened at a time: what was sent while a fault was on arrives
     /// after it, and nothing is under way for long without one.
-    fn may_happen_late(&self, ask: &Ask, ns: u64, patience_ns: u64) -> bool {
-        let over = ask.reply_ns.saturating_add(patience_ns) < ns;
-        ask.call_ns <= ns && !(over && self.is_calm(ns.saturating_sub(patience_ns), ns))
+    fn may_happen_late(&self, ask: &Wait, ns: u64, patience_ns: u64) -> bool {
+        let over = ask.to_ns.saturating_add(patience_ns) < ns;
+        ask.from_ns <= ns && !(over && self.is_calm(ns.saturating_sub(patience_ns), ns))
     }
 
     fn is_calm(&self, from_ns: u64, to_ns: u64) -> bool {

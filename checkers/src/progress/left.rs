@@ -9,6 +9,7 @@ use crate::history::event::{Kind, Wakes};
 use crate::history::names::NONE;
 use crate::history::{F, History, PackedEvent};
 use crate::limits;
+use crate::wait::Wait;
 
 /// A node or key that a client left on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,18 +69,17 @@ pub(super) fn suspects(context: &Context<'_>, lock: usize, granted_ns: u64) -> (
     let history = context.history;
     let since_ns = near_ns(context, granted_ns);
     let (mut ended, mut waits, mut killed) = (false, false, BTreeSet::new());
-    for ask in asks_before(history, lock, granted_ns) {
-        let process = ask.call.process;
-        let died_ns = context.died_ns(process);
-        match ask.reply {
+    for ask in asks_before(context, lock, granted_ns) {
+        let died_ns = context.died_ns(ask.process);
+        match ask.answer() {
             _ if ask.kind == Kind::Ok => {}
-            Some(reply) if reply.time < died_ns => {
-                ended |= reply.time >= since_ns && may_leave_something(history, &ask);
+            Some(_) if ask.to_ns < died_ns => {
+                ended |= ask.to_ns >= since_ns && may_leave_something(history, &ask);
             }
             // one that lived on was there to be told
             _ if died_ns > granted_ns + limits::OBSERVER_LAG_NS => waits = true,
             _ if died_ns >= since_ns => {
-                killed.insert(process);
+                killed.insert(ask.process);
             }
             _ => {}
         }
@@ -90,8 +90,10 @@ pub(super) fn suspects(context: &Context<'_>, lock: usize, granted_ns: u64) -> (
 
 /// Whether an acquire that was answered may have left a node or key: a place in a queue, or what it asked for before an error. One that polls,
 /// and was told that the lock is taken, has left nothing.
-fn may_leave_something(history: &History, ask: &AskBefore) -> bool {
-    let is_taken = ask.reply.is_some_and(|reply| history.says_taken(reply));
+fn may_leave_something(history: &History, ask: &Wait) -> bool {
+    let is_taken = ask
+        .answer()
+        .is_some_and(|answer| history.says_taken(history.event(answer)));
     ask.kind != Kind::Fail || !is_taken || history.header.promises.wakes != Some(Wakes::Polls)
 }
 
@@ -120,7 +122,7 @@ pub(super) fn left_by_ghost<'a>(
 ) -> LeftBehind<'a> {
     let history = context.history;
     let granted_ns = history.event(granted).time;
-    let asks = asks_before(history, stuck.lock, granted_ns);
+    let asks = asks_before(context, stuck.lock, granted_ns);
     let (suspects, _) = suspects(context, stuck.lock, granted_ns);
     if process.is_none() && (suspects.died || suspects.waits) {
         return LeftBehind {
@@ -136,10 +138,7 @@ pub(super) fn left_by_ghost<'a>(
         by: LeftBy::NotKnown,
         said: None,
     };
-    let own = client.map(|client| {
-        asks.iter()
-            .filter(move |ask| history.client_of(ask.call.process) == client)
-    });
+    let own = client.map(|client| asks.iter().filter(move |ask| history.client_of(ask.process) == client));
     let Some(own) = own else {
         // where answers name the owners of the server, one that none of them names is of an acquire that was not answered `ok`
         let by = match context.not_watched {
@@ -149,15 +148,15 @@ pub(super) fn left_by_ghost<'a>(
         return LeftBehind { by, ..not_known };
     };
     // since its last hold, which ended what came before
-    let own: Vec<&AskBefore> = own.collect();
+    let own: Vec<&Wait> = own.collect();
     let last_ok = own.iter().rposition(|ask| ask.kind == Kind::Ok);
     let later = &own[last_ok.map_or(0, |place| place + 1)..];
-    let said = |ask: &AskBefore| history.error(ask.reply?);
+    let said = |ask: &Wait| history.error(history.event(ask.answer()?));
     // one that was refused later than the grant came would have been told of a grant of its own
     let by_then_ns = granted_ns.saturating_add(limits::OBSERVER_LAG_NS);
-    let gave_up = |ask: &&&AskBefore| ask.kind == Kind::Fail && ask.reply.is_some_and(|reply| reply.time <= by_then_ns);
-    let unanswered = |ask: &&&AskBefore| ask.kind == Kind::Info;
-    let last = |is_one: &dyn Fn(&&&AskBefore) -> bool| later.iter().rev().find(is_one).copied();
+    let gave_up = |ask: &&&Wait| ask.kind == Kind::Fail && ask.to_ns <= by_then_ns;
+    let unanswered = |ask: &&&Wait| ask.kind == Kind::Info;
+    let last = |is_one: &dyn Fn(&&&Wait) -> bool| later.iter().rev().find(is_one).copied();
     let (by, ask) = match (last(&gave_up), last(&unanswered)) {
         (Some(ask), Some(_)) => (LeftBy::Acquire, ask),
         (Some(ask), None) => (LeftBy::GaveUp, ask),
@@ -165,7 +164,7 @@ pub(super) fn left_by_ghost<'a>(
         (None, None) => match later.last() {
             Some(ask) => (LeftBy::GaveUp, *ask),
             None => {
-                let held = last_ok.and_then(|place| own[place].reply_position());
+                let held = last_ok.and_then(|place| own[place].answer());
                 let held = held.and_then(|got| after_hold(context, stuck.lock, got, granted));
                 return held.unwrap_or(not_known);
             }
@@ -233,28 +232,12 @@ fn after_hold<'a>(context: &'a Context<'_>, lock: usize, got: u32, granted: u32)
     })
 }
 
-/// An acquire, and how it was answered: without an answer, its outcome is not known.
-struct AskBefore {
-    call: PackedEvent,
-    reply: Option<PackedEvent>,
-    kind: Kind,
-}
-
-impl AskBefore {
-    /// The position of the answer.
-    fn reply_position(&self) -> Option<u32> {
-        self.reply.map(|_| self.call.mate)
-    }
-}
-
 /// The acquires of a lock that were called before a grant was shown, whose line comes late and never early.
-fn asks_before(history: &History, lock: usize, granted_ns: u64) -> Vec<AskBefore> {
+fn asks_before(context: &Context<'_>, lock: usize, granted_ns: u64) -> Vec<Wait> {
     let mut asks = Vec::new();
-    history.each_ask(|asked, _, call| {
+    context.history.each_ask(|asked, position, call| {
         if asked == lock && call.time <= granted_ns {
-            let reply = history.reply(call);
-            let kind = reply.map_or(Kind::Info, |reply| reply.kind);
-            asks.push(AskBefore { call, reply, kind });
+            asks.push(Wait::of(context, position, call));
         }
     });
     asks
@@ -267,14 +250,14 @@ fn near_ns(context: &Context<'_>, granted_ns: u64) -> u64 {
 
 /// The one client of which an acquire may have left what the server shows since a grant: one whose outcome is not known, since its request may
 /// arrive late; else one that gave up.
-fn only_client(context: &Context<'_>, asks: &[AskBefore], granted_ns: u64) -> Option<u32> {
+fn only_client(context: &Context<'_>, asks: &[Wait], granted_ns: u64) -> Option<u32> {
     let history = context.history;
     let since_ns = near_ns(context, granted_ns);
     let answered = |kind: Kind| {
         let near = asks
             .iter()
-            .filter(|ask| ask.kind == kind && ask.reply.is_some_and(|reply| reply.time >= since_ns));
-        let clients = near.map(|ask| history.client_of(ask.call.process));
+            .filter(|ask| ask.kind == kind && ask.answer().is_some() && ask.to_ns >= since_ns);
+        let clients = near.map(|ask| history.client_of(ask.process));
         clients.collect::<BTreeSet<u32>>()
     };
     let mut sorts = [answered(Kind::Info), answered(Kind::Fail)].into_iter();

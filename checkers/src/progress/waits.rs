@@ -15,7 +15,7 @@ const ASKED_AGAIN: u64 = 3;
 impl WaitsAfter {
     fn see(&mut self, wait: &Wait, since_ns: u64) {
         self.asked += 1;
-        self.acquired += u64::from(wait.acquired);
+        self.acquired += u64::from(wait.kind == Kind::Ok);
         self.longest_ns = self
             .longest_ns
             .max(wait.to_ns.saturating_sub(wait.from_ns.max(since_ns)));

@@ -18,31 +18,14 @@ use crate::limits;
 use crate::starvation::{self, Starved};
 use crate::tickets::{self, LockTokens, TokenBreak};
 
-/// One acquire that was answered ok.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Served {
-    /// The positions of its call and its reply.
-    pub call: u32,
-    pub reply: u32,
-    pub process: u32,
-}
-
-impl Served {
-    fn of(history: &History, reply: u32) -> Self {
-        let event = history.event(reply);
-        Self {
-            call: event.mate,
-            reply,
-            process: event.process,
-        }
-    }
-}
-
 /// A waiter and how often others who asked later were served before it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Passed {
     pub lock: usize,
-    pub served: Served,
+    pub process: u32,
+    /// The positions of its call and its reply.
+    pub call: u32,
+    pub reply: u32,
     pub times: u64,
 }
 
@@ -88,7 +71,7 @@ pub(crate) fn decide(context: &Context<'_>) -> Fairness {
     let mut passed: Vec<Passed> = replies
         .flat_map(|(lock, replies)| passed_over(context.history, lock, replies))
         .collect();
-    passed.sort_by_key(|passed| (Reverse(passed.times), passed.served.reply));
+    passed.sort_by_key(|passed| (Reverse(passed.times), passed.reply));
     decided.max = passed.first().map_or(0, |passed| passed.times);
     decided.jain = jain;
     let promises = &context.history.header.promises;
@@ -188,9 +171,13 @@ fn passed_over(history: &History, lock: usize, mut served: Vec<u32>) -> Vec<Pass
     for rank in by_call.into_iter().rev() {
         let times = below(&tree, rank as usize);
         if times > 0 {
+            let reply = served[rank as usize];
+            let event = history.event(reply);
             passed.push(Passed {
                 lock,
-                served: Served::of(history, served[rank as usize]),
+                process: event.process,
+                call: event.mate,
+                reply,
                 times,
             });
         }

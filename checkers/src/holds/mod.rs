@@ -163,12 +163,10 @@ impl Holds {
             let from = hold.from.saturating_add(by);
             (from < to).then_some(LockHold { from, to, ..*hold })
         };
+        let by_lock = self.by_lock.iter();
+        let by_lock = by_lock.map(|holds| holds.iter().filter_map(narrow).collect());
         Self {
-            by_lock: self
-                .by_lock
-                .iter()
-                .map(|holds| holds.iter().filter_map(narrow).collect())
-                .collect(),
+            by_lock: by_lock.collect(),
             by_process: Vec::new(),
         }
     }

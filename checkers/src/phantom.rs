@@ -133,6 +133,8 @@ fn phantom<'a>(context: &'a Context<'_>, named: &NamedGrants, hold: &'a LockHold
         sure(grant) || !without_its_token || all.any(free)
     };
     let lag_ns = context.sight().lag_ns(from);
+    let covering = || covering(context, hold, lag_ns);
+    let shows_no_grant = || covering().is_some() || would_show(context, hold, lag_ns);
     if let Some(grant) = context.grants.of_hold(history, hold).filter(meant) {
         if grant.is_out_of_sight(history) || grant.revoked_ns(history)? + limits::OBSERVER_LAG_NS >= from {
             return None;
@@ -142,17 +144,13 @@ fn phantom<'a>(context: &'a Context<'_>, named: &NamedGrants, hold: &'a LockHold
         }
         let gone = |grant: &ServerGrant| grant.revoked_ns(history).is_some_and(|revoked| revoked + lag_ns < from);
         let all_gone = || context.grants.candidates(history, hold).all(gone);
-        let taken_back = sure(grant) || all_gone() && Around::of(context, hold, lag_ns).shows_no_grant();
+        let taken_back = sure(grant) || all_gone() && shows_no_grant();
         return taken_back.then_some(WrongGrant::TakenBack { hold, grant });
     }
-    if !context.grants.is_shown(hold) {
-        return None;
-    }
-    let around = Around::of(context, hold, lag_ns);
-    let covering = around.covering;
-    around
-        .shows_no_grant()
-        .then_some(WrongGrant::NeverGiven { hold, covering })
+    (context.grants.is_shown(hold) && shows_no_grant()).then(|| WrongGrant::NeverGiven {
+        hold,
+        covering: covering(),
+    })
 }
 
 /// Whether the client stood still while its grant ended, or harness before it read the answer, and it came as soon as that went on: no library
@@ -170,42 +168,36 @@ fn was_stopped_meanwhile(context: &Context<'_>, hold: &LockHold, grant: &ServerG
         || context.busy.counted_ns(granted, from) < in_time_ns
 }
 
-/// What the observer showed of a lock while a client believed that it held it.
-struct Around<'a> {
-    /// The grant of another owner that it showed well before and well after the hold began.
-    covering: Option<&'a ServerGrant>,
-    /// The hold was long enough to be seen, the observer told all, and wrote of this lock before and after.
-    live: bool,
+/// The grant of another owner that the observer showed well before and well after a hold began.
+fn covering<'a>(context: &'a Context<'_>, hold: &LockHold, lag_ns: u64) -> Option<&'a ServerGrant> {
+    let history = context.history;
+    let from = history.ns(hold.from);
+    // what is told late seems to stand longer than it did
+    if !context.sight().is_whole(from, from + lag_ns) {
+        return None;
+    }
+    let own = context.grants.owner_of(history, hold);
+    let covers = |grant: &ServerGrant| {
+        let before = grant.granted_ns(history).is_some_and(|granted| granted + lag_ns < from);
+        before && grant.revoked_ns(history).unwrap_or(0) > from + lag_ns
+    };
+    let mut others = alike(context, hold).filter(|grant| own != Some(grant.owner));
+    others.find(|grant| covers(grant) && !was_given_back(context, grant, from))
 }
 
-impl<'a> Around<'a> {
-    fn of(context: &'a Context<'_>, hold: &LockHold, lag_ns: u64) -> Self {
-        let (history, sight) = (context.history, context.sight());
-        let from = history.ns(hold.from);
-        let alike = || {
-            let grants = context.grants.of_lock(hold.lock(history)).iter();
-            grants.filter(|grant| speaks_alike(context, grant, hold))
-        };
-        let others = |grant: &&ServerGrant| context.grants.owner_of(context.history, hold) != Some(grant.owner);
-        // what is told late seems to stand longer than it did
-        let in_time = sight.is_whole(from, from + lag_ns);
-        let covering = alike()
-            .filter(|_| in_time)
-            .filter(others)
-            .find(|grant| covers(context, grant, from, lag_ns) && !was_given_back(context, grant, from));
-        let long = history.ns(hold.to).saturating_sub(from) > lag_ns;
-        let told = sight.is_whole(hold.asked_ns(history), from + lag_ns);
-        let live = long
-            && told
-            && observed_around(context, &mut alike(), from, lag_ns)
-            && !unnamed_owner_shown(context, hold, lag_ns);
-        Self { covering, live }
-    }
+/// Whether the observer would have shown a grant of this hold: it was long enough to be seen, and the observer told all, and wrote of this
+/// lock before and after.
+fn would_show(context: &Context<'_>, hold: &LockHold, lag_ns: u64) -> bool {
+    let (history, from) = (context.history, context.history.ns(hold.from));
+    let long = history.ns(hold.to).saturating_sub(from) > lag_ns;
+    let told = context.sight().is_whole(hold.asked_ns(history), from + lag_ns);
+    long && told && observed_around(context, hold, lag_ns) && !unnamed_owner_shown(context, hold, lag_ns)
+}
 
-    /// Whether a grant of this hold would have been seen, and was not.
-    fn shows_no_grant(&self) -> bool {
-        self.covering.is_some() || self.live
-    }
+/// The grants of the lock of a hold of which the observer's lines say what the hold could be joined by.
+fn alike<'a>(context: &'a Context<'_>, hold: &LockHold) -> impl Iterator<Item = &'a ServerGrant> {
+    let grants = context.grants.of_lock(hold.lock(context.history)).iter();
+    grants.filter(move |grant| speaks_alike(context, grant, hold))
 }
 
 /// Whether a grant was over when a hold was asked for. Lines of the observer come late and never early, so it was.
@@ -242,41 +234,25 @@ pub(crate) fn unnamed_grants<'a>(
     })
 }
 
-/// Whether the server showed this owner well before and well after a time.
-fn covers(context: &Context<'_>, grant: &ServerGrant, ns: u64, lag_ns: u64) -> bool {
-    let history = context.history;
-    let before = grant.granted_ns(history).is_some_and(|granted| granted + lag_ns < ns);
-    before && grant.revoked_ns(history).unwrap_or(0) > ns + lag_ns
-}
-
 /// Whether the owner of a grant had given it back by then, as its own answer says: then the observer showed what was over.
 fn was_given_back(context: &Context<'_>, grant: &ServerGrant, ns: u64) -> bool {
     let history = context.history;
     let mut holds = context.holds.by_lock[grant.lock as usize].iter();
     holds.any(|hold| {
-        let own = || {
-            context
-                .grants
-                .of_hold(history, hold)
-                .is_some_and(|of| of.first() == grant.first())
-        };
-        hold.ended == Ended::Released && history.ns(hold.to) <= ns && own()
+        let given_back = hold.ended == Ended::Released && history.ns(hold.to) <= ns;
+        let own = || context.grants.of_hold(history, hold);
+        given_back && own().is_some_and(|own| own.first() == grant.first())
     })
 }
 
-/// Whether the observer wrote about this lock both shortly before and shortly after a time, and had not lost sight of it
-/// in between.
-fn observed_around<'a>(
-    context: &Context<'_>,
-    grants: &mut impl Iterator<Item = &'a ServerGrant>,
-    ns: u64,
-    lag_ns: u64,
-) -> bool {
-    let history = context.history;
+/// Whether the observer wrote about the lock of a hold both shortly before and shortly after its beginning, and had not lost sight of it in
+/// between.
+fn observed_around(context: &Context<'_>, hold: &LockHold, lag_ns: u64) -> bool {
+    let (history, ns) = (context.history, context.history.ns(hold.from));
     let (mut before, mut after) = (false, false);
     let mut blind_since = None;
     let mut last_seen = 0;
-    for grant in grants {
+    for grant in alike(context, hold) {
         let lost_sight = match context.grants.is_end_missed(grant) {
             true => grant.granted_ns(history),
             false => grant.revoked_ns(history).filter(|_| grant.is_out_of_sight(history)),

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use crate::extensions::Extensions;
 use crate::grants::{Grants, ServerGrant};
 use crate::history::event::Bounds;
-use crate::history::names::{FastSet, NONE, Symbol};
+use crate::history::names::{FastMap, FastSet, NONE, Symbol};
 use crate::history::{BusyTime, History, Mode, OrderBasis, PackedEvent, Standstill, Window, is_client};
 use crate::holds::{Holds, LockHold};
 use crate::limits;
@@ -56,6 +56,7 @@ pub(crate) struct Context<'a> {
     /// The replies that began the holds of those overlaps.
     pub overlapping: FastSet<u32>,
     died: OnceLock<Vec<u64>>,
+    hold_places: OnceLock<FastMap<u32, u32>>,
     releases: OnceLock<Releases>,
     extensions: OnceLock<Extensions>,
     sight: OnceLock<ObserverSight>,
@@ -112,6 +113,7 @@ impl<'a> Context<'a> {
             overlaps,
             excused,
             died: OnceLock::new(),
+            hold_places: OnceLock::new(),
             releases: OnceLock::new(),
             extensions: OnceLock::new(),
             sight: OnceLock::new(),
@@ -178,6 +180,18 @@ impl<'a> Context<'a> {
     pub(crate) fn release_of_another(&self, hold: &LockHold, ns: u64, lag_ns: u64) -> Option<u32> {
         let releases = self.releases.get_or_init(|| Releases::of(self.history));
         releases.of_another(hold.lock(self.history), hold.process, ns, lag_ns)
+    }
+
+    /// The last hold that a grant was for.
+    pub(crate) fn hold_of(&self, grant: &ServerGrant) -> Option<&LockHold> {
+        let places = self.hold_places.get_or_init(|| {
+            let holds = self.holds.by_lock.iter().flat_map(|holds| (0..).zip(holds));
+            let grant = |hold: &LockHold| self.grants.of_hold(self.history, hold);
+            let known = holds.filter_map(|(place, hold)| Some((grant(hold)?.first(), place)));
+            known.collect()
+        });
+        let place = places.get(&grant.first())?;
+        Some(&self.holds.by_lock[grant.lock as usize][*place as usize])
     }
 
     /// The positions of the answers `ok` to extensions of a hold.

@@ -65,12 +65,6 @@ pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<OrphanGrant<'a>> {
     if history.header.promises.owner != Some(Origin::Server) || !exclusive {
         return Vec::new();
     }
-    let held: FastMap<u32, u64> = context
-        .holds
-        .iter()
-        .filter_map(|hold| Some((context.grants.of_hold(history, hold)?, hold)))
-        .map(|(grant, hold)| (grant.first(), next_not_before(context, grant, hold)))
-        .collect();
     let asks = asks(context);
     let named = clients_by_owner(context);
     let sessions = sessions(context);
@@ -81,8 +75,8 @@ pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<OrphanGrant<'a>> {
         let grants = context.grants.of_lock(lock);
         let mut not_before_ns = 0;
         for (place, grant) in grants.iter().enumerate() {
-            if let Some(ns) = held.get(&grant.first()) {
-                not_before_ns = not_before_ns.max(*ns);
+            if let Some(hold) = context.hold_of(grant) {
+                not_before_ns = not_before_ns.max(next_not_before(context, grant, hold));
                 continue;
             }
             let before = place.checked_sub(1).map(|before| &grants[before]);

@@ -153,7 +153,7 @@ impl StallJudge<'_> {
         for span in calm::spans(self.context).iter().chain(last) {
             let bound_ns = self.bound_ns + span.patience_ns + span.retransmission_ns;
             let stalls = self.waits.stalls(&holds, span, bound_ns);
-            let found = stalls.iter().filter_map(|stall| self.blame(&holds, stall, bound_ns));
+            let found = stalls.iter().filter_map(|stall| self.blame(lock, stall, bound_ns));
             // what is known is in order, and does not meet, and so are the spans but for the last
             let is_new = |found: &Stuck| {
                 let after = known.partition_point(|known| known.to_ns <= found.from_ns);
@@ -166,12 +166,12 @@ impl StallJudge<'_> {
     }
 
     /// Who owned the lock meanwhile, and who waited; `None` when the owner's lease may still explain the stall.
-    fn blame(&self, holds: &HoldsInOrder<'_>, stall: &Stall, bound_ns: u64) -> Option<Stuck> {
-        let (context, lock) = (self.context, holds.lock);
-        let owner = self.owners.during(holds, stall);
+    fn blame(&self, lock: usize, stall: &Stall, bound_ns: u64) -> Option<Stuck> {
+        let context = self.context;
+        let owner = self.owners.during(lock, stall);
         let (from_ns, to_ns) = (stall.from_ns, stall.to_ns);
         // nothing of the last hold can be left: it was released, which was answered ok
-        let left_cleanly = || owners::last_holder(context, holds, stall) == StuckOwner::Nobody;
+        let left_cleanly = || owners::last_holder(context, stall) == StuckOwner::Nobody;
         let may_be_leased = match owner {
             StuckOwner::Dead { .. } | StuckOwner::Unsure { .. } | StuckOwner::Ghost { .. } => true,
             // the key of one that waits for an answer that was lost ends with its lease, however long it waits

@@ -1,11 +1,10 @@
 //! The owner that the server shows of a lock that does not move, and what that owner is doing.
 
-use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use super::left::{self, Suspects};
 use super::stuck::{Stuck, StuckOwner};
-use super::waits::{HoldsInOrder, Stall};
+use super::waits::Stall;
 use crate::calm;
 use crate::context::Context;
 use crate::grants::ServerGrant;
@@ -21,8 +20,6 @@ pub(super) struct OwnerNames<'a> {
     died: FastMap<u32, u32>,
     /// By process and lock, the earliest call of an acquire that was not answered before the end.
     asks: FastMap<(u32, u32), u64>,
-    /// By lock and grant, the last hold that it was for.
-    holds: OnceCell<FastMap<(usize, u32), &'a LockHold>>,
 }
 
 impl<'a> OwnerNames<'a> {
@@ -33,7 +30,6 @@ impl<'a> OwnerNames<'a> {
             process: FastMap::default(),
             died: FastMap::default(),
             asks: FastMap::default(),
-            holds: OnceCell::new(),
         };
         // nobody asks for an owner where the server was not watched
         if context.grants.is_empty() {
@@ -58,19 +54,6 @@ impl<'a> OwnerNames<'a> {
         owners
     }
 
-    /// The last hold that a grant of a lock was for.
-    fn hold_of(&self, lock: usize, granted: u32) -> Option<&'a LockHold> {
-        let context = self.context;
-        let find = || {
-            let known = context.holds.with_locks().filter_map(|(lock, hold)| {
-                let grant = context.grants.of_hold(context.history, hold)?;
-                Some(((lock, grant.granted), hold))
-            });
-            known.collect()
-        };
-        self.holds.get_or_init(find).get(&(lock, granted)).copied()
-    }
-
     /// Whether the server's lines show who owns a lock, be it by names that no client says.
     pub(super) fn are_shown(&self, lock: usize) -> bool {
         let is_elsewhere = self.context.not_watched == Some(NotWatched::Elsewhere);
@@ -78,11 +61,10 @@ impl<'a> OwnerNames<'a> {
     }
 
     /// The owner of the lock while it did not move.
-    pub(super) fn during(&self, holds: &HoldsInOrder<'_>, stall: &Stall) -> StuckOwner {
-        let (context, lock) = (self.context, holds.lock);
-        let history = context.history;
+    pub(super) fn during(&self, lock: usize, stall: &Stall) -> StuckOwner {
+        let (context, history) = (self.context, self.context.history);
         if !self.are_shown(lock) {
-            return last_holder(context, holds, stall);
+            return last_holder(context, stall);
         }
         // the owner for the longest time, where there was one for most of it: the grant that ends a stall is not what it waited for
         let stood_ns = |grant: &ServerGrant| {
@@ -102,7 +84,7 @@ impl<'a> OwnerNames<'a> {
         };
         let by_name = match context.not_watched {
             None => self.owner(lock, grant, stall.from_ns),
-            Some(_) => left_by_the_last(context, holds, stall, grant),
+            Some(_) => left_by_the_last(context, stall, grant),
         };
         match by_name {
             StuckOwner::Ghost { process: None, granted } => {
@@ -200,7 +182,7 @@ impl<'a> OwnerNames<'a> {
 
     fn owner(&self, lock: usize, grant: &ServerGrant, from_ns: u64) -> StuckOwner {
         let granted = grant.granted;
-        let hold = self.hold_of(lock, granted);
+        let hold = self.context.hold_of(grant);
         if let Some(hold) = hold.filter(|hold| matches!(hold.ended, Ended::Died | Ended::Lost)) {
             return StuckOwner::Dead {
                 process: hold.process,
@@ -242,14 +224,13 @@ impl<'a> OwnerNames<'a> {
 
 /// Whose the grant of a lock is that did not move, where no client names the owners that the server shows: that of the hold which ended
 /// last, if the server showed it by then.
-fn left_by_the_last(context: &Context<'_>, holds: &HoldsInOrder<'_>, stall: &Stall, grant: &ServerGrant) -> StuckOwner {
+fn left_by_the_last(context: &Context<'_>, stall: &Stall, grant: &ServerGrant) -> StuckOwner {
     let (history, granted) = (context.history, grant.granted);
-    let hold = stall.after.map(|place| holds.get(place));
-    let is_its = |hold: &&LockHold| grant.granted_ns(history).is_none_or(|ns| ns <= history.ns(hold.to));
-    let Some(hold) = hold.filter(is_its) else {
+    let is_its = |hold: &LockHold| grant.granted_ns(history).is_none_or(|ns| ns <= history.ns(hold.to));
+    let Some(hold) = stall.after.filter(is_its) else {
         return StuckOwner::Ghost { process: None, granted };
     };
-    match last_holder(context, holds, stall) {
+    match last_holder(context, stall) {
         StuckOwner::Dead { process, end, .. } => StuckOwner::Dead { process, granted, end },
         _ => StuckOwner::Ghost {
             process: Some(hold.process),
@@ -259,9 +240,9 @@ fn left_by_the_last(context: &Context<'_>, holds: &HoldsInOrder<'_>, stall: &Sta
 }
 
 /// Without the server's word: a holder that left by its own answered release leaves a free lock, any other does not.
-pub(super) fn last_holder(context: &Context<'_>, holds: &HoldsInOrder<'_>, stall: &Stall) -> StuckOwner {
+pub(super) fn last_holder(context: &Context<'_>, stall: &Stall) -> StuckOwner {
     let history = context.history;
-    let Some(hold) = stall.after.map(|place| holds.get(place)) else {
+    let Some(hold) = stall.after else {
         return StuckOwner::Nobody;
     };
     let (process, end) = (hold.process, hold.end);

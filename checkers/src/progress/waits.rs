@@ -49,13 +49,10 @@ impl<'a> HoldsInOrder<'a> {
         self.holds.partition_point(|hold| history.ns(hold.from) <= ns)
     }
 
-    /// The place of the one that ended last, of those before a place.
-    fn last_until(&self, place: usize) -> Option<u32> {
-        Some(self.last[place.checked_sub(1)?])
-    }
-
-    pub(super) fn get(&self, place: u32) -> &'a LockHold {
-        &self.holds[place as usize]
+    /// The one that ended last, of those before a place.
+    fn last_until(&self, place: usize) -> Option<&'a LockHold> {
+        let last = self.last[place.checked_sub(1)?];
+        Some(&self.holds[last as usize])
     }
 }
 
@@ -65,8 +62,8 @@ pub(super) struct Stall {
     pub from_ns: u64,
     pub to_ns: u64,
     pub waiter: Wait,
-    /// The hold that ended last before it: its place in the holds of the lock.
-    pub after: Option<u32>,
+    /// The hold that ended last before it.
+    pub after: Option<LockHold>,
 }
 
 /// The waits of a history, by lock.
@@ -160,16 +157,14 @@ impl<'a> Waits<'a> {
         let mut stalls = Vec::new();
         let first = holds.first_after(history, span.from_ns);
         let mut after = holds.last_until(first);
-        let free_from = |after: Option<u32>| {
-            let end = after.map_or(0, |place| history.ns(holds.holds[place as usize].to));
-            end.max(span.from_ns)
-        };
-        let mut gap = |after: Option<u32>, to: u64| {
-            let (from, to) = (free_from(after), to.min(span.to_ns));
+        let mut gap = |after: Option<&LockHold>, to: u64| {
+            let free_from = after.map_or(0, |hold| history.ns(hold.to));
+            let (from, to) = (free_from.max(span.from_ns), to.min(span.to_ns));
             if to.saturating_sub(from) > bound_ns {
                 let stall = self
                     .waited(holds.lock, from, to, bound_ns / ASKED_AGAIN)
                     .filter(|stall| length(*stall) > bound_ns);
+                let after = after.copied();
                 stalls.extend(stall.map(|stall| Stall { after, ..stall }));
             }
         };

@@ -52,13 +52,9 @@ fn troubles(context: &Context<'_>) -> Vec<(u64, u64)> {
             Some(DoneAt::From(ns)) => troubles.push((ns, heal_ns)),
             Some(DoneAt::Never) => {}
             None => match servers.minority_of(window) {
-                Some(servers) => {
+                Some(away) => {
                     troubles.push((window.start_ns, window.start_ns));
-                    minorities.push(Minority {
-                        from_ns: window.start_ns,
-                        to_ns: heal_ns,
-                        servers,
-                    });
+                    minorities.push((heal_ns, away));
                 }
                 None => troubles.push((window.start_ns, heal_ns)),
             },
@@ -230,10 +226,7 @@ pub(crate) fn minority_away<'a>(context: &'a Context<'_>, from_ns: u64, to_ns: u
     };
     let windows = context.windows.iter();
     let mut long = windows.filter(|window| away_ns(window) * 2 > to_ns - from_ns);
-    long.find_map(|window| {
-        let servers = servers.minority_of(window)?;
-        Some(MinorityAway { window, servers })
-    })
+    long.find_map(|window| servers.minority_of(window))
 }
 
 /// The servers of a run, as their roles name them.
@@ -259,7 +252,7 @@ impl ServerNames {
     }
 
     /// The servers that a window took away, where more than half of them were left for every client.
-    fn minority_of<'a>(&self, window: &'a Window) -> Option<BTreeSet<&'a str>> {
+    fn minority_of<'a>(&self, window: &'a Window) -> Option<MinorityAway<'a>> {
         let takes_away = window.fault.starts_with("partition") || window.fault.starts_with("server-");
         if !takes_away || self.replicated || self.names.is_empty() {
             return None;
@@ -268,45 +261,39 @@ impl ServerNames {
         let ends = links.filter_map(|link| link.split_once("->"));
         let between_servers = ends.clone().any(|(from, _)| from.starts_with('n'));
         let targets = window.started.targets.iter().map(String::as_str);
-        let taken: BTreeSet<&str> = ends
+        let servers: BTreeSet<&str> = ends
             .map(|(_, server)| server)
             .chain(targets.filter(|target| self.names.contains(*target)))
             .collect();
-        (!between_servers && !taken.is_empty() && self.are_mostly_without(&taken)).then_some(taken)
+        let is_minority = !servers.is_empty() && self.are_mostly_without(&servers);
+        (!between_servers && is_minority).then_some(MinorityAway { window, servers })
     }
 
     fn are_mostly_without(&self, taken: &BTreeSet<&str>) -> bool {
         taken.len() * 2 < self.names.len()
     }
 
-    /// When minorities that are away at the same time are no minority together.
-    fn without_majority(&self, mut minorities: Vec<Minority<'_>>) -> Vec<(u64, u64)> {
-        minorities.sort_by_key(|minority| minority.from_ns);
-        let mut open: Vec<Minority<'_>> = Vec::new();
+    /// When minorities that are away at the same time are no minority together; each with the time of its heal.
+    fn without_majority(&self, mut minorities: Vec<(u64, MinorityAway<'_>)>) -> Vec<(u64, u64)> {
+        minorities.sort_by_key(|(_, away)| away.window.start_ns);
+        let mut open: Vec<(u64, MinorityAway<'_>)> = Vec::new();
         let mut spans = Vec::new();
         for minority in minorities {
-            let from_ns = minority.from_ns;
-            open.retain(|other| other.to_ns > from_ns);
+            let from_ns = minority.1.window.start_ns;
+            open.retain(|(heal_ns, _)| *heal_ns > from_ns);
             open.push(minority);
-            open.sort_by_key(|other| other.to_ns);
+            open.sort_by_key(|(heal_ns, _)| *heal_ns);
             // until so many are healed that the others are a minority again
             let enough = (0..open.len()).find(|healed| {
-                let away = open[*healed..].iter().flat_map(|other| &other.servers);
+                let away = open[*healed..].iter().flat_map(|(_, other)| &other.servers);
                 self.are_mostly_without(&away.copied().collect())
             });
             match enough {
                 Some(0) => {}
-                Some(healed) => spans.push((from_ns, open[healed - 1].to_ns)),
-                None => spans.extend(open.last().map(|last| (from_ns, last.to_ns))),
+                Some(healed) => spans.push((from_ns, open[healed - 1].0)),
+                None => spans.extend(open.last().map(|(heal_ns, _)| (from_ns, *heal_ns))),
             }
         }
         spans
     }
-}
-
-/// A window that took away less than half of the servers.
-struct Minority<'a> {
-    from_ns: u64,
-    to_ns: u64,
-    servers: BTreeSet<&'a str>,
 }

@@ -104,21 +104,16 @@ fn of_lock(context: &Context<'_>, lock: usize) -> LockTokens {
         let token = hold.token(context.history)?;
         Some(Ticket { token, hold })
     });
+    let mut tickets: Vec<Ticket<'_>> = tickets.collect();
+    let count = tickets.len() as u64;
+    tickets.retain(|ticket| ticket.hold.ended != Ended::Changed);
     let observed = is_observed(context, lock);
-    let (mut count, mut last, mut in_order) = (0, None, true);
-    for Ticket { token, hold } in tickets.clone() {
-        count += 1;
-        if hold.ended != Ended::Changed {
-            in_order &= last.is_none_or(|(from, before)| from < hold.from && before < token);
-            last = Some((hold.from, token));
-        }
-    }
     // Where each token exceeds those before it, only the server can have another order.
-    if !observed && in_order {
+    let is_later = |a: &Ticket<'_>, b: &Ticket<'_>| a.hold.from < b.hold.from && a.token < b.token;
+    if !observed && tickets.is_sorted_by(is_later) {
         let breaks = Vec::new();
         return LockTokens { count, breaks };
     }
-    let tickets: Vec<Ticket<'_>> = tickets.filter(|ticket| ticket.hold.ended != Ended::Changed).collect();
     let mut found = asked_after(context, &tickets);
     if observed && one_at_a_time(&context.model) {
         found.extend(by_the_server(context, lock, &tickets));

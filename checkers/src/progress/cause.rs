@@ -132,11 +132,9 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
             StuckCause::NotKnown(NotKnown::StaysOrRefusal)
         }
         StuckOwner::Dead { .. } if stuck.owner.has_died(history) => StuckCause::NoExpiry,
-        StuckOwner::Dead { process, .. } => StuckCause::Left(LeftBehind {
-            client: Some(history.client_of(process)),
-            by: LeftBy::Loss,
-            said: None,
-        }),
+        StuckOwner::Dead { process, .. } => {
+            StuckCause::Left(LeftBehind::of(Some(history.client_of(process)), LeftBy::Loss))
+        }
         StuckOwner::Unsure { process, end } => StuckCause::Left(left_by_release(history, process, end)),
         StuckOwner::Ghost { process, granted } => match left_by_ghost(context, stuck, process, granted) {
             left if left.by == LeftBy::OneOf(Suspects::DIED) => StuckCause::NoExpiry,

@@ -7,7 +7,7 @@ use super::waits::Stall;
 use crate::context::Context;
 use crate::history::event::{Kind, Wakes};
 use crate::history::names::NONE;
-use crate::history::{F, History, PackedEvent};
+use crate::history::{F, History};
 use crate::limits;
 use crate::wait::Wait;
 
@@ -19,6 +19,14 @@ pub(crate) struct LeftBehind<'a> {
     pub by: LeftBy,
     /// What its client was answered, in words, if it was an error.
     pub said: Option<&'a str>,
+}
+
+impl LeftBehind<'_> {
+    /// One of which its client was told nothing.
+    pub(super) fn of(client: Option<u32>, by: LeftBy) -> Self {
+        let said = None;
+        Self { client, by, said }
+    }
 }
 
 /// How a client left it.
@@ -125,33 +133,19 @@ pub(super) fn left_by_ghost<'a>(
     let asks = asks_before(context, stuck.lock, granted_ns);
     let (suspects, _) = suspects(context, stuck.lock, granted_ns);
     if process.is_none() && (suspects.died || suspects.waits) {
-        return LeftBehind {
-            client: None,
-            by: LeftBy::OneOf(suspects),
-            said: None,
-        };
+        return LeftBehind::of(None, LeftBy::OneOf(suspects));
     }
     let client = process.map(|process| history.client_of(process));
-    let client = client.or_else(|| only_client(context, &asks, granted_ns));
-    let not_known = LeftBehind {
-        client,
-        by: LeftBy::NotKnown,
-        said: None,
-    };
-    let own = client.map(|client| asks.iter().filter(move |ask| history.client_of(ask.process) == client));
-    let Some(own) = own else {
+    let Some(client) = client.or_else(|| only_client(context, &asks, granted_ns)) else {
         // where answers name the owners of the server, one that none of them names is of an acquire that was not answered `ok`
-        let by = match context.not_watched {
-            None if context.grants.watched().owners => LeftBy::Acquire,
-            _ => LeftBy::NotKnown,
-        };
-        return LeftBehind { by, ..not_known };
+        let is_named = context.not_watched.is_none() && context.grants.watched().owners;
+        return LeftBehind::of(None, if is_named { LeftBy::Acquire } else { LeftBy::NotKnown });
     };
+    let own = asks.iter().filter(|ask| history.client_of(ask.process) == client);
     // since its last hold, which ended what came before
     let own: Vec<&Wait> = own.collect();
     let last_ok = own.iter().rposition(|ask| ask.kind == Kind::Ok);
     let later = &own[last_ok.map_or(0, |place| place + 1)..];
-    let said = |ask: &Wait| history.error(history.event(ask.answer()?));
     // one that was refused later than the grant came would have been told of a grant of its own
     let by_then_ns = granted_ns.saturating_add(limits::OBSERVER_LAG_NS);
     let gave_up = |ask: &&&Wait| ask.kind == Kind::Fail && ask.to_ns <= by_then_ns;
@@ -166,21 +160,21 @@ pub(super) fn left_by_ghost<'a>(
             None => {
                 let held = last_ok.and_then(|place| own[place].answer());
                 let held = held.and_then(|got| after_hold(context, stuck.lock, got, granted));
-                return held.unwrap_or(not_known);
+                return held.unwrap_or(LeftBehind::of(Some(client), LeftBy::NotKnown));
             }
         },
     };
     LeftBehind {
-        client,
+        client: Some(client),
         by,
-        said: said(ask),
+        said: ask.answer().and_then(|answer| history.error(history.event(answer))),
     }
 }
 
 /// Whether an acquire of the lock ended without an outcome during a stall, or less than a lease before.
 pub(super) fn was_cut_off(context: &Context<'_>, stall: &Stall, lock: usize) -> bool {
     let near = stall.from_ns.saturating_sub(context.longest_lease_ns())..=stall.to_ns;
-    any_without_outcome(context, lock, |_, over_ns| near.contains(&over_ns))
+    any_without_outcome(context, lock, |ask| near.contains(&ask.to_ns))
 }
 
 /// Whether what stays may be of an acquire of another process than the last holder's: of one whose outcome is not known, and that ended after
@@ -190,22 +184,18 @@ pub(super) fn may_be_of_another(context: &Context<'_>, stuck: &Stuck) -> bool {
         return false;
     };
     let ended_ns = context.history.event(end).time;
-    any_without_outcome(context, stuck.lock, |call, over_ns| {
-        call.process != process && call.time <= stuck.from_ns && over_ns >= ended_ns
+    any_without_outcome(context, stuck.lock, |ask| {
+        ask.process != process && ask.from_ns <= stuck.from_ns && ask.to_ns >= ended_ns
     })
 }
 
-/// Whether there is such an acquire of a lock among those whose outcome is not known, each with the time at which it was over.
-fn any_without_outcome(context: &Context<'_>, lock: usize, is_one: impl Fn(PackedEvent, u64) -> bool) -> bool {
-    let history = context.history;
+/// Whether there is such an acquire of a lock among those whose outcome is not known, and which were over before the history was.
+fn any_without_outcome(context: &Context<'_>, lock: usize, is_one: impl Fn(Wait) -> bool) -> bool {
     let mut found = false;
-    history.each_ask(|asked, _, call| {
-        let over_ns = match history.events.answer(call.mate) {
-            Some((Kind::Info, ns)) => ns,
-            Some(_) => return,
-            None => context.died_ns(call.process),
-        };
-        found |= asked == lock && over_ns < u64::MAX && is_one(call, over_ns);
+    context.history.each_ask(|asked, position, call| {
+        let ask = Wait::of(context, position, call);
+        let is_over = ask.answer().is_some() || context.died_ns(ask.process) < u64::MAX;
+        found |= asked == lock && ask.kind == Kind::Info && is_over && is_one(ask);
     });
     found
 }
@@ -219,17 +209,14 @@ fn after_hold<'a>(context: &'a Context<'_>, lock: usize, got: u32, granted: u32)
         let left = left_by_release(history, hold.process, hold.end);
         let own = context.grants.of_hold(history, hold);
         let has_ended = own.is_some_and(|own| {
-            let since_release = own.revoked_ns(history).is_some_and(|ns| ns >= history.ns(hold.to));
-            since_release && own.revoked < granted && !own.is_out_of_sight(history)
+            let since_release = own.seen_end_ns(history).is_some_and(|ns| ns >= history.ns(hold.to));
+            since_release && own.revoked < granted
         });
         let by = if has_ended { LeftBy::Again } else { left.by };
         return Some(LeftBehind { by, ..left });
     }
-    (history.event(hold.end).f == F::Lost).then(|| LeftBehind {
-        client: Some(history.client_of(hold.process)),
-        by: LeftBy::Loss,
-        said: None,
-    })
+    let client = history.client_of(hold.process);
+    (history.event(hold.end).f == F::Lost).then(|| LeftBehind::of(Some(client), LeftBy::Loss))
 }
 
 /// The acquires of a lock that were called before a grant was shown, whose line comes late and never early.

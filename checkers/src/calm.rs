@@ -31,7 +31,7 @@ pub(crate) fn spans<'a>(context: &'a Context<'_>) -> &'a [CalmSpan] {
 /// The span after the last heal, where something was healed: what comes then has had its time, since the recovery waits for it.
 pub(crate) fn after_every_heal(context: &Context<'_>, healed_ns: u64) -> Option<CalmSpan> {
     let to_ns = context.history.end_ns;
-    let stood_still = context.standstills.iter().any(|span| span.touches(healed_ns, to_ns));
+    let stood_still = context.standstills_in(healed_ns, to_ns).next().is_some();
     (!context.windows.is_empty() && !stood_still).then(|| CalmSpan {
         from_ns: healed_ns,
         to_ns,

@@ -152,12 +152,6 @@ impl<'a> Context<'a> {
         self.windows.iter().rev().find(|window| window.start_ns <= ns)
     }
 
-    /// The last window between two times that named a client, whether or not it did anything to it: an excuse, and no cause.
-    pub(crate) fn window_of_client(&self, client: u32, from_ns: u64, to_ns: u64) -> Option<&Window> {
-        self.windows_in(from_ns, to_ns)
-            .find(|window| window.names_client(client))
-    }
-
     /// The windows between two times of which there is evidence that they did something to a client by then, the last first.
     pub(crate) fn windows_that_touched(&self, client: u32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Window> {
         let windows = self.windows_in(from_ns, to_ns);
@@ -279,15 +273,31 @@ impl<'a> Context<'a> {
             // a clock that is wrong makes its client take over what another's lease still protects
             !others || window.names_client(client) || window.fault == "clock"
         };
-        let stood_still = self.standstills.iter().any(|span| span.touches(from_ns, to_ns));
+        let stood_still = self.standstills_in(from_ns, to_ns).next().is_some();
         stood_still || self.windows_in(from_ns, to_ns).any(concerns)
     }
 
     /// When harness went on after each of its standstills that touch a span, in nanoseconds.
     pub(crate) fn harness_went_on(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = u64> {
-        let stood = self.standstills.iter().filter(|span| span.server.is_none());
-        let stood = stood.filter(move |span| span.touches(from_ns, to_ns));
-        stood.map(|span| span.to_ns)
+        let stood = self.standstills_in(from_ns, to_ns);
+        stood.filter(|span| span.server.is_none()).map(|span| span.to_ns)
+    }
+
+    /// Standstills that may have been on at some instant between two times.
+    pub(crate) fn standstills_in(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Standstill> {
+        let stood = self.standstills.iter();
+        stood.filter(move |span| span.touches(from_ns, to_ns))
+    }
+
+    /// The windows between two times that may concern a client, the last first: those on servers, and those that name it.
+    pub(crate) fn windows_that_concern(&self, client: u32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Window> {
+        let windows = self.windows_in(from_ns, to_ns);
+        windows.filter(move |window| !window.is_of_clients() || window.names_client(client))
+    }
+
+    /// Whether no fault was on, and nothing stood still, in the whole history.
+    pub(crate) fn is_undisturbed(&self) -> bool {
+        self.windows.is_empty() && self.standstills.is_empty()
     }
 
     /// When a client's process went on that was stopped at some instant between two times, in nanoseconds; `None` when it was not

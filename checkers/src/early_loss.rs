@@ -77,7 +77,7 @@ fn is_disturbed(context: &Context<'_>, hold: &LockHold) -> bool {
     if is_on_a_busy_machine(context, hold) {
         return true;
     }
-    if context.windows.is_empty() && context.standstills.is_empty() {
+    if context.is_undisturbed() {
         return false;
     }
     let asked_ns = hold.asked_ns(history);

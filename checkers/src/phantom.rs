@@ -8,8 +8,8 @@ mod orphans;
 use crate::context::Context;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
-use crate::history::F;
 use crate::history::names::{FastSet, NONE};
+use crate::history::{F, Window};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 pub(crate) use orphans::{OrphanGrant, Refusals};
@@ -357,12 +357,12 @@ pub(crate) fn may_be_an_expiry(context: &Context<'_>, hold: &LockHold, grant: &S
         true => context.lease_ns,
         false => limits::ns(limits::LEAST_LEASE_MS),
     };
+    let client = history.client_of(hold.process);
     let old = removed.saturating_sub(asked) >= lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
-    // so do observers of other recorders, of what a server lost
-    let by_a_server = || {
-        let mut windows = context.windows_in(asked, removed);
-        history.phases().is_empty() && windows.any(|window| !window.is_of_clients())
+    // whether or not it did anything to the client; and observers of other recorders say so of what a server lost, too
+    let is_excuse = |window: &Window| {
+        let of_a_server = || !window.is_of_clients() && history.phases().is_empty();
+        window.names_client(client) || of_a_server()
     };
-    let of_its_client = || context.window_of_client(history.client_of(hold.process), asked, removed);
-    old || of_its_client().is_some() || by_a_server()
+    old || context.windows_in(asked, removed).any(is_excuse)
 }

@@ -50,7 +50,7 @@ pub(super) fn of(context: &Context<'_>) -> Vec<GivenUpCall> {
 /// The acquires that were told that the lock was taken although they were to wait, where nothing had been done to anything for a lease.
 fn refused(context: &Context<'_>) -> Vec<GivenUpCall> {
     let history = context.history;
-    let aftermath_ns = if context.windows.is_empty() && context.standstills.is_empty() {
+    let aftermath_ns = if context.is_undisturbed() {
         0
     } else {
         context.lease_ns + limits::AFTERMATH_NS

@@ -6,8 +6,8 @@
 
 use crate::context::Context;
 use crate::grants::ServerGrant;
+use crate::history::OrderBasis;
 use crate::history::names::{FastMap, NONE, Symbol};
-use crate::history::{OrderBasis, Window};
 use crate::holds::LockHold;
 use crate::model::Model;
 
@@ -91,12 +91,9 @@ fn stands<'a>(
     let not_given_back = granted_ns < until_ns;
     let runs = context.is_lease_known() && !context.may_be_over(granted_ns.saturating_sub(held.asked_ns(history)));
     let was_released = first.was_released(history);
-    let disturbs = |window: &Window| !window.is_of_clients() || window.names_client(client);
-    let calm = context.windows_in(first_ns, granted_ns).all(|window| !disturbs(window));
-    let awake = !context
-        .standstills
-        .iter()
-        .any(|span| span.touches(first_ns, granted_ns));
+    let mut windows = context.windows_that_concern(client, first_ns, granted_ns);
+    let calm = windows.next().is_none();
+    let awake = context.standstills_in(first_ns, granted_ns).next().is_none();
     let told = context.sight().is_whole(first_ns, granted_ns);
     (apart && two_clients && not_given_back && (runs || was_released) && calm && awake && told).then_some(DoubleGrant {
         first: held,

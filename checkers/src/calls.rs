@@ -25,19 +25,10 @@ pub(crate) use given_up::GivenUpCall;
 pub(crate) enum LateCall<'a> {
     Unanswered(UnansweredCall),
     GivenUp(GivenUpCall),
-    /// The grant stayed although the release was answered ok.
-    GrantStays {
-        hold: &'a LockHold,
-        grant: &'a ServerGrant,
-        reply: u32,
-        stays_ns: u64,
-    },
+    /// The grant stayed for so many nanoseconds although the release was answered ok.
+    GrantStays(AnsweredRelease<'a>, u64),
     /// The grant was removed by a request of a release, and the release was answered `fail`.
-    Denied {
-        hold: &'a LockHold,
-        grant: &'a ServerGrant,
-        reply: u32,
-    },
+    Denied(AnsweredRelease<'a>),
 }
 
 /// An acquire or a release that was not answered in time.
@@ -58,8 +49,8 @@ impl LateCall<'_> {
     pub(crate) fn late_ns(&self) -> u64 {
         match self {
             Self::Unanswered(call) => call.late_ns,
-            Self::GrantStays { stays_ns, .. } => *stays_ns,
-            Self::GivenUp(_) | Self::Denied { .. } => 0,
+            Self::GrantStays(_, stays_ns) => *stays_ns,
+            Self::GivenUp(_) | Self::Denied(_) => 0,
         }
     }
 }
@@ -177,11 +168,7 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, decided: &mut CallsInTime<'a
             // one that compares nothing removes what is another's
             && context.release_of_another(hold, removed_ns, lag_ns).is_none()
         {
-            denied.push(LateCall::Denied {
-                hold,
-                grant,
-                reply: end.mate,
-            });
+            denied.push(LateCall::Denied(release));
         }
     }
     if removed_late.len() as u64 >= limits::LATE_REMOVALS {
@@ -194,12 +181,12 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, decided: &mut CallsInTime<'a
 }
 
 /// A release that was answered, and the grant of its hold.
-#[derive(Clone, Copy)]
-struct AnsweredRelease<'a> {
-    hold: &'a LockHold,
-    grant: &'a ServerGrant,
-    end: PackedEvent,
-    reply: PackedEvent,
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AnsweredRelease<'a> {
+    pub hold: &'a LockHold,
+    pub grant: &'a ServerGrant,
+    pub end: PackedEvent,
+    pub reply: PackedEvent,
 }
 
 impl<'a> AnsweredRelease<'a> {
@@ -235,12 +222,7 @@ impl<'a> AnsweredRelease<'a> {
             let counted_ns = context.busy.counted_ns(self.reply.time, stays_until);
             counted_ns > limits::RELEASE_NS + lag_ns && calm::span_of(context, self.end.time, stays_until).is_some()
         };
-        (seen && not_excused).then_some(LateCall::GrantStays {
-            hold: self.hold,
-            grant,
-            reply: self.end.mate,
-            stays_ns,
-        })
+        (seen && not_excused).then_some(LateCall::GrantStays(self, stays_ns))
     }
 
     /// When its grant was removed by a request, if that was while it was under way, without a fault.

@@ -75,7 +75,7 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
         return decided;
     }
     decided.verdict = Verdict::Inconclusive;
-    let named = NamedGrants::of(context);
+    let named = named_grants(context);
     let holds = context.holds.iter().inspect(|hold| {
         decided.joined += u64::from(context.grants.of_hold(context.history, hold).is_some());
     });
@@ -98,24 +98,15 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
     decided
 }
 
-/// The grants that an acquire was answered with, by their tokens: none of these is anybody else's.
-struct NamedGrants(FastSet<(u32, u64)>);
-
-impl NamedGrants {
-    fn of(context: &Context<'_>) -> Self {
-        let holds = context.holds.with_locks();
-        let named =
-            holds.filter_map(|(lock, hold)| Some((lock as u32, context.grants.token_of(context.history, hold)?)));
-        Self(named.collect())
-    }
-
-    fn has(&self, grant: &ServerGrant) -> bool {
-        grant.token.is_some_and(|token| self.0.contains(&(grant.lock, token)))
-    }
+/// The grants that an acquire was answered with, by lock and token: none of these is anybody else's.
+fn named_grants(context: &Context<'_>) -> FastSet<(u32, u64)> {
+    let holds = context.holds.with_locks();
+    let named = holds.filter_map(|(lock, hold)| Some((lock as u32, context.grants.token_of(context.history, hold)?)));
+    named.collect()
 }
 
 /// An acquire that the server knows nothing of, or that it had already taken back.
-fn phantom<'a>(context: &'a Context<'_>, named: &NamedGrants, hold: &'a LockHold) -> Option<WrongGrant<'a>> {
+fn phantom<'a>(context: &'a Context<'_>, named: &FastSet<(u32, u64)>, hold: &'a LockHold) -> Option<WrongGrant<'a>> {
     let history = context.history;
     if hold.is_empty() || !context.grants.is_named(context.history, hold) {
         return None;
@@ -129,7 +120,8 @@ fn phantom<'a>(context: &'a Context<'_>, named: &NamedGrants, hold: &'a LockHold
     let without_its_token = history.header.promises.tokens && context.grants.watched().tokens && !has_token;
     let meant = |grant: &&ServerGrant| {
         let mut all = context.grants.of_owner(context.history, hold);
-        let free = |grant: &ServerGrant| !named.has(grant) && !ended_before_the_call(context, grant, hold);
+        let is_named = |grant: &ServerGrant| grant.token.is_some_and(|token| named.contains(&(grant.lock, token)));
+        let free = |grant: &ServerGrant| !is_named(grant) && !ended_before_the_call(context, grant, hold);
         sure(grant) || !without_its_token || all.any(free)
     };
     let lag_ns = context.sight().lag_ns(from);

@@ -130,18 +130,16 @@ fn attempts(context: &Context<'_>) -> FastMap<u32, Vec<AcquireAttempt>> {
     let mut attempts: FastMap<u32, Vec<AcquireAttempt>> = FastMap::default();
     history.each_ask(|lock, _, event| {
         let reply = history.reply(event);
-        attempts
-            .entry(history.client_of(event.process))
-            .or_default()
-            .push(AcquireAttempt {
-                lock,
-                called: event.time,
-                answered: reply.map_or(u64::MAX, |reply| reply.time),
-                got: reply.is_some_and(|reply| reply.kind == Kind::Ok),
-                reader: event.mode == Mode::Read,
-                gave_up_before: 0,
-                last: None,
-            });
+        let own = attempts.entry(history.client_of(event.process)).or_default();
+        own.push(AcquireAttempt {
+            lock,
+            called: event.time,
+            answered: reply.map_or(u64::MAX, |reply| reply.time),
+            got: reply.is_some_and(|reply| reply.kind == Kind::Ok),
+            reader: event.mode == Mode::Read,
+            gave_up_before: 0,
+            last: None,
+        });
     });
     for attempts in attempts.values_mut() {
         attempts.sort_by_key(|attempt| attempt.called);

@@ -92,15 +92,18 @@ fn is_on_a_busy_machine(context: &Context<'_>, hold: &LockHold) -> bool {
     context.busy.counted_ns(from_ns, from_ns + length_ns) < length_ns
 }
 
-/// What ended before this share of the lease: a lease begins with the call of the acquire at the earliest, or with that of the last
-/// extension. `None` also where the call was answered so late that the lease may have been over.
+/// A hold that ended before this share of the lease: a lease begins with the call of the acquire at the earliest, or with that of the last
+/// extension. `None` also where the call was answered so late that the lease may have been over: that of a waiter may begin while it waits,
+/// and is renewed.
 fn early<'a>(context: &Context<'_>, hold: &'a LockHold, ended_ns: u64, percent: u64) -> Option<EarlyLoss<'a>> {
+    let history = context.history;
     let extension = context.last_extension(hold, ended_ns);
-    if extension.is_none() && !hold.waited_briefly(context) {
+    let waited_ns = history.ns(hold.from).saturating_sub(hold.asked_ns(history));
+    if extension.is_none() && waited_ns > context.lease_ns / 10 {
         return None;
     }
-    let since = extension.map_or_else(|| hold.call(context.history), |answer| answer.mate);
-    let lasted_ns = ended_ns.saturating_sub(context.history.event(since).time);
+    let since = extension.map_or_else(|| hold.call(history), |answer| answer.mate);
+    let lasted_ns = ended_ns.saturating_sub(history.event(since).time);
     let at_most_ns = lasted_ns.saturating_add(2 * context.clock_error_ns + context.tick_ns);
     (at_most_ns < context.lease_ns / 100 * percent).then_some(EarlyLoss {
         hold,
@@ -113,15 +116,12 @@ fn early<'a>(context: &Context<'_>, hold: &'a LockHold, ended_ns: u64, percent: 
 /// A grant that the server let run out while its holder held. Its line comes late, so it ended even earlier.
 fn ran_out<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
     let history = context.history;
-    let grant = context.grants.of_hold(history, hold)?;
-    let ended_ns = grant.revoked_ns(history)?;
-    let expired = grant.has_expired(history);
+    let grant = context.grants.of_hold(history, hold);
+    let grant = grant.filter(|grant| grant.has_expired(history));
+    let ended_ns = grant?.revoked_ns(history)?;
     let held = ended_ns > history.ns(hold.from) && ended_ns < history.ns(hold.to);
-    let loss = early(context, hold, ended_ns, limits::LEASE_SHARE_PERCENT).filter(|_| expired && held)?;
-    Some(EarlyLoss {
-        grant: Some(grant),
-        ..loss
-    })
+    let loss = early(context, hold, ended_ns, limits::LEASE_SHARE_PERCENT).filter(|_| held)?;
+    Some(EarlyLoss { grant, ..loss })
 }
 
 fn gave_up<'a>(context: &Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
@@ -129,20 +129,9 @@ fn gave_up<'a>(context: &Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss<'a
         return None;
     }
     // one that is not renewed ends by itself, and by how much a library gives it up before that is its own choice
-    let renews = context.history.header.promises.renews == Some(true);
-    let percent = if renews {
-        limits::LEASE_SHARE_PERCENT
-    } else {
-        limits::MARGIN_SHARE_PERCENT
+    let percent = match context.history.header.promises.renews {
+        Some(true) => limits::LEASE_SHARE_PERCENT,
+        _ => limits::MARGIN_SHARE_PERCENT,
     };
     early(context, hold, context.history.ns(hold.to), percent)
-}
-
-impl LockHold {
-    /// Whether it was got long before a lease that began with its call could be over: that of a waiter may begin while it waits,
-    /// and is renewed.
-    fn waited_briefly(&self, context: &Context<'_>) -> bool {
-        let asked_ns = self.asked_ns(context.history);
-        context.history.ns(self.from).saturating_sub(asked_ns) <= context.lease_ns / 10
-    }
 }

@@ -218,8 +218,8 @@ fn outlived(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, ended
 
 /// Whether the observer would have shown a grant of this hold, and showed none, not even one whose owner it did not learn.
 fn has_no_grant(context: &Context<'_>, hold: &LockHold) -> bool {
-    context.grants.is_named(context.history, hold)
-        && !phantom::unnamed_owner_shown(context, hold, limits::OBSERVER_LAG_NS)
+    let unnamed = || phantom::unnamed_grants(context, hold, limits::OBSERVER_LAG_NS).next();
+    context.grants.is_named(context.history, hold) && unnamed().is_none()
 }
 
 /// Whether another process was releasing the lock when the first grant ended.

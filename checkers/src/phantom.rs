@@ -183,7 +183,8 @@ fn would_show(context: &Context<'_>, hold: &LockHold, lag_ns: u64) -> bool {
     let (history, from) = (context.history, context.history.ns(hold.from));
     let long = history.ns(hold.to).saturating_sub(from) > lag_ns;
     let told = context.sight().is_whole(hold.asked_ns(history), from + lag_ns);
-    long && told && observed_around(context, hold, lag_ns) && !unnamed_owner_shown(context, hold, lag_ns)
+    let unnamed = || unnamed_grants(context, hold, lag_ns).next();
+    long && told && observed_around(context, hold, lag_ns) && unnamed().is_none()
 }
 
 /// The grants of the lock of a hold of which the observer's lines say what the hold could be joined by.
@@ -203,11 +204,6 @@ fn speaks_alike(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) -> 
     let grants = &context.grants;
     (grants.token_of(context.history, hold).is_some() && grant.token.is_some())
         || (grants.owner_of(context.history, hold).is_some() && grant.owner != NONE)
-}
-
-/// Whether the server may have shown an owner at the beginning of a hold whose name the observer did not learn.
-pub(crate) fn unnamed_owner_shown(context: &Context<'_>, hold: &LockHold, lag_ns: u64) -> bool {
-    unnamed_grants(context, hold, lag_ns).next().is_some()
 }
 
 /// The grants at the beginning of a hold whose owner the observer did not learn: one of them may be the hold's.

@@ -50,10 +50,9 @@ pub(super) fn of(context: &Context<'_>) -> Vec<GivenUpCall> {
 /// The acquires that were told that the lock was taken although they were to wait, where nothing had been done to anything for a lease.
 fn refused(context: &Context<'_>) -> Vec<GivenUpCall> {
     let history = context.history;
-    let aftermath_ns = if context.is_undisturbed() {
-        0
-    } else {
-        context.lease_ns + limits::AFTERMATH_NS
+    let aftermath_ns = match context.is_undisturbed() {
+        true => 0,
+        false => context.lease_ns + limits::AFTERMATH_NS,
     };
     let mut refused = Vec::new();
     history.each_ask(|lock, position, call| {

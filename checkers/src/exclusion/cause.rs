@@ -89,12 +89,15 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, class: OverlapClass, overlap: 
     );
     let clock =
         || stepped_client(context, overlap).map(|(client, window)| OverlapCause::ClientClock { client, window });
+    let late = |is_late: fn(&Context<'_>, &LockHold) -> Option<LateAnswer>| {
+        let mut both = [&overlap.second, first].into_iter();
+        let late = both.find_map(|hold| is_late(context, hold));
+        late.map(OverlapCause::AnsweredTooLate)
+    };
     if class == OverlapClass::ToldWithoutGrant
-        && let Some(late) = [&overlap.second, first]
-            .into_iter()
-            .find_map(|hold| told_when_over(context, hold))
+        && let Some(late) = late(told_when_over)
     {
-        return OverlapCause::AnsweredTooLate(late);
+        return late;
     }
     if !by_time {
         let overwritten = class == OverlapClass::Overwritten;
@@ -108,9 +111,8 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, class: OverlapClass, overlap: 
         let may_be_over = away_ns >= context.surely_left_ns();
         return OverlapCause::Forgotten { window, may_be_over };
     }
-    let mut both = [&overlap.second, first].into_iter();
-    if let Some(late) = both.find_map(|hold| answered_too_late(context, hold)) {
-        return OverlapCause::AnsweredTooLate(late);
+    if let Some(late) = late(answered_too_late) {
+        return late;
     }
     let at_the_end = end_of_lease(context, overlap);
     if let Some(clock) = clock().filter(|_| at_the_end.is_none()) {

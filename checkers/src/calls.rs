@@ -94,10 +94,9 @@ fn unanswered(context: &Context<'_>, decided: &mut CallsInTime<'_>) {
     let is_judged = |f, kind| matches!(f, F::Acquire | F::Release | F::Extend) && kind == Kind::Invoke;
     history.each_of_locks(is_judged, |lock, position, event| {
         // one that waits for ever is never late
-        let wait_ns = if event.f == F::Acquire {
-            history.wait_ns(event)
-        } else {
-            Some(0)
+        let wait_ns = match event.f {
+            F::Acquire => history.wait_ns(event),
+            _ => Some(0),
         };
         let Some(wait_ns) = wait_ns else { return };
         let wait = Wait::of(context, position, event);

@@ -13,7 +13,7 @@ use crate::limits;
 pub(crate) fn spans<'a>(context: &'a Context<'_>) -> &'a [CalmSpan] {
     context.calm.get_or_init(|| {
         let undisturbed = context.windows.is_empty();
-        let retransmissions = Retransmissions::of(context);
+        let resent_until = resent_until(context);
         let calm = between(context, troubles(context)).into_iter();
         let spans = calm.map(|(from_ns, to_ns)| CalmSpan {
             from_ns,
@@ -22,7 +22,7 @@ pub(crate) fn spans<'a>(context: &'a Context<'_>) -> &'a [CalmSpan] {
                 true => 0,
                 false => context.longest_lease_ns() + outlives_ns(context, from_ns),
             },
-            retransmission_ns: retransmissions.after(from_ns),
+            retransmission_ns: resent_for_ns(&resent_until, from_ns),
         });
         spans.collect()
     })
@@ -122,39 +122,32 @@ fn between(context: &Context<'_>, mut troubles: Vec<(u64, u64)>) -> Vec<(u64, u6
 ///
 /// [RFC 6298]: https://www.rfc-editor.org/rfc/rfc6298#section-5
 pub(crate) fn retransmission_ns(context: &Context<'_>, healed_ns: u64) -> u64 {
-    Retransmissions::of(context).after(healed_ns)
+    resent_for_ns(&resent_until(context), healed_ns)
 }
 
-/// Until when TCP may send again what windows dropped.
-struct Retransmissions {
-    /// By heal: until when, of all that were healed by then.
-    until: Vec<(u64, u64)>,
+/// Until when TCP may send again what windows dropped: by heal, of all that were healed by then.
+fn resent_until(context: &Context<'_>) -> Vec<(u64, u64)> {
+    let until = |window: &Window| {
+        let counters = [EffectCounters::DROPPED_PACKETS, EffectCounters::HELD_CONNECTS];
+        let dropped = window.healed.as_ref()?.evidence.sum(counters) > 0;
+        let heal_ns = window.heal_ns.filter(|_| dropped)?;
+        Some((heal_ns, heal_ns + (heal_ns - window.start_ns)))
+    };
+    let mut until: Vec<(u64, u64)> = context.windows.iter().filter_map(until).collect();
+    until.sort_unstable();
+    let mut latest = 0;
+    for (_, until_ns) in &mut until {
+        latest = latest.max(*until_ns);
+        *until_ns = latest;
+    }
+    until
 }
 
-impl Retransmissions {
-    fn of(context: &Context<'_>) -> Self {
-        let until = |window: &Window| {
-            let counters = [EffectCounters::DROPPED_PACKETS, EffectCounters::HELD_CONNECTS];
-            let dropped = window.healed.as_ref()?.evidence.sum(counters) > 0;
-            let heal_ns = window.heal_ns.filter(|_| dropped)?;
-            Some((heal_ns, heal_ns + (heal_ns - window.start_ns)))
-        };
-        let mut until: Vec<(u64, u64)> = context.windows.iter().filter_map(until).collect();
-        until.sort_unstable();
-        let mut latest = 0;
-        for (_, until_ns) in &mut until {
-            latest = latest.max(*until_ns);
-            *until_ns = latest;
-        }
-        Self { until }
-    }
-
-    /// For how long after a time.
-    fn after(&self, ns: u64) -> u64 {
-        let healed = self.until.partition_point(|(heal_ns, _)| *heal_ns <= ns);
-        let latest = healed.checked_sub(1).map_or(0, |last| self.until[last].1);
-        latest.saturating_sub(ns)
-    }
+/// For how long after a time it may.
+fn resent_for_ns(until: &[(u64, u64)], ns: u64) -> u64 {
+    let healed = until.partition_point(|(heal_ns, _)| *heal_ns <= ns);
+    let latest = healed.checked_sub(1).map_or(0, |last| until[last].1);
+    latest.saturating_sub(ns)
 }
 
 /// The calm span that has all of a time.

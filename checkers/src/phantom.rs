@@ -246,10 +246,8 @@ fn observed_around(context: &Context<'_>, hold: &LockHold, lag_ns: u64) -> bool 
             false => grant.revoked_ns(history).filter(|_| grant.is_out_of_sight(history)),
         };
         blind_since = blind_since.max(lost_sight.filter(|at| *at <= ns));
-        for seen in [grant.granted_ns(history), grant.revoked_ns(history)]
-            .into_iter()
-            .flatten()
-        {
+        let shown = [grant.granted_ns(history), grant.revoked_ns(history)];
+        for seen in shown.into_iter().flatten() {
             let near = seen.abs_diff(ns) < limits::OBSERVER_GAP_NS;
             before |= near && seen + lag_ns < ns;
             after |= near && seen > ns + lag_ns;

@@ -115,10 +115,11 @@ fn of_lock(context: &Context<'_>, lock: usize) -> LockTokens {
         return LockTokens { count, breaks };
     }
     let mut found = asked_after(context, &tickets);
-    if observed && one_at_a_time(&context.model) {
-        found.extend(by_the_server(context, lock, &tickets));
-    } else if !observed && one_at_a_time(&context.model) {
-        found.extend(ended_before(context, &tickets));
+    if one_at_a_time(&context.model) {
+        found.extend(match observed {
+            true => by_the_server(context, lock, &tickets),
+            false => ended_before(context, &tickets),
+        });
     }
     found.sort_by_key(|broken| broken.later.position);
     // Two rules may tell of one grant; a token that was given out again is a break each time.

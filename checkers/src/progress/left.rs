@@ -111,10 +111,9 @@ pub(super) fn left_by_release(history: &History, process: u32, call: u32) -> Lef
     let is_ok = reply.is_some_and(|reply| reply.is_ok(F::Release));
     LeftBehind {
         client: Some(history.client_of(process)),
-        by: if is_ok {
-            LeftBy::ReleaseOk
-        } else {
-            LeftBy::ReleaseFailed
+        by: match is_ok {
+            true => LeftBy::ReleaseOk,
+            false => LeftBy::ReleaseFailed,
         },
         said: reply.and_then(|reply| history.error(reply)),
     }

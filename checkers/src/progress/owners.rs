@@ -132,10 +132,8 @@ impl<'a> OwnerNames<'a> {
         let per_process = history.header.per_process.unwrap_or(1).max(1);
         let processes = killed.iter().map(|process| history.client_of(*process) / per_process);
         let shared: BTreeSet<u32> = processes.collect();
-        killed
-            .first()
-            .copied()
-            .filter(|_| suspects == Suspects::DIED && shared.len() == 1)
+        let is_it = suspects == Suspects::DIED && shared.len() == 1;
+        killed.first().copied().filter(|_| is_it)
     }
 
     /// A grant that is not removed although its live owner neither holds nor asks, for longer than the bound and a lease.
@@ -157,12 +155,11 @@ impl<'a> OwnerNames<'a> {
         };
         context.grants.of_lock(lock).iter().filter(long).find_map(|grant| {
             let to_ns = context.stood_until(lock, grant);
-            let held = context.holds.by_lock[lock].iter().filter(|hold| {
-                context
-                    .grants
-                    .of_hold(history, hold)
-                    .is_some_and(|of| of.granted == grant.granted)
-            });
+            let is_its = |hold: &&LockHold| {
+                let of_it = context.grants.of_hold(history, hold);
+                of_it.is_some_and(|of_it| of_it.granted == grant.granted)
+            };
+            let held = context.holds.by_lock[lock].iter().filter(is_its);
             let held_until = held.map(|hold| history.ns(hold.to)).max().unwrap_or(0);
             let from_ns = grant.granted_ns(history)?.max(healed_ns).max(held_until);
             let owner = self.owner(lock, grant, from_ns);
@@ -190,9 +187,8 @@ impl<'a> OwnerNames<'a> {
                 end: hold.end,
             };
         }
-        let process = hold
-            .map(|hold| hold.process)
-            .or_else(|| self.process.get(&grant.owner).copied());
+        let named = || self.process.get(&grant.owner).copied();
+        let process = hold.map(|hold| hold.process).or_else(named);
         match process {
             Some(process) => self.owner_of_process(lock, grant, from_ns, process),
             None => StuckOwner::Ghost { process: None, granted },

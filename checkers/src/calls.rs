@@ -7,7 +7,7 @@
 
 mod given_up;
 
-use crate::calm::{self, CalmSpan, span_of};
+use crate::calm;
 use crate::context::Context;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
@@ -16,8 +16,8 @@ use crate::history::names::NONE;
 use crate::history::{F, History, PackedEvent};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
-use crate::observer_sight::ObserverSight;
 use crate::phantom;
+use crate::wait::Wait;
 pub(crate) use given_up::GivenUpCall;
 
 /// A call that was not done in time.
@@ -25,19 +25,10 @@ pub(crate) use given_up::GivenUpCall;
 pub(crate) enum LateCall<'a> {
     Unanswered(UnansweredCall),
     GivenUp(GivenUpCall),
-    /// The grant stayed although the release was answered ok.
-    GrantStays {
-        hold: &'a LockHold,
-        grant: &'a ServerGrant,
-        reply: u32,
-        stays_ns: u64,
-    },
+    /// The grant stayed for so many nanoseconds although the release was answered ok.
+    GrantStays(AnsweredRelease<'a>, u64),
     /// The grant was removed by a request of a release, and the release was answered `fail`.
-    Denied {
-        hold: &'a LockHold,
-        grant: &'a ServerGrant,
-        reply: u32,
-    },
+    Denied(AnsweredRelease<'a>),
 }
 
 /// An acquire or a release that was not answered in time.
@@ -58,13 +49,14 @@ impl LateCall<'_> {
     pub(crate) fn late_ns(&self) -> u64 {
         match self {
             Self::Unanswered(call) => call.late_ns,
-            Self::GrantStays { stays_ns, .. } => *stays_ns,
-            Self::GivenUp(_) | Self::Denied { .. } => 0,
+            Self::GrantStays(_, stays_ns) => *stays_ns,
+            Self::GivenUp(_) | Self::Denied(_) => 0,
         }
     }
 }
 
 /// What was decided about HL011.
+#[derive(Default)]
 pub(crate) struct CallsInTime<'a> {
     /// Not applicable when no call can be judged.
     pub verdict: Verdict,
@@ -79,20 +71,16 @@ pub(crate) struct CallsInTime<'a> {
 /// Decides HL011.
 pub(crate) fn decide<'a>(context: &'a Context<'_>) -> CallsInTime<'a> {
     let mut decided = CallsInTime {
-        verdict: Verdict::NotApplicable,
-        judged: 0,
         bound_ns: limits::ns(limits::ANSWER_MS) + context.lease_ns,
-        late: Vec::new(),
+        ..CallsInTime::default()
     };
     if !context.model.is_lock() || context.history.order == crate::history::OrderBasis::Position {
         return decided;
     }
-    let calm = calm::spans(context, None);
-    unanswered(context, &calm, &mut decided);
-    decided
-        .late
-        .extend(given_up::of(context, &calm).into_iter().map(LateCall::GivenUp));
-    grants_of_releases(context, &calm, &mut decided);
+    unanswered(context, &mut decided);
+    let given_up = given_up::of(context).into_iter().map(LateCall::GivenUp);
+    decided.late.extend(given_up);
+    grants_of_releases(context, &mut decided);
     decided.late.sort_by_key(|late| std::cmp::Reverse(late.late_ns()));
     if decided.judged > 0 {
         decided.verdict = Verdict::of(!decided.late.is_empty());
@@ -100,29 +88,22 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> CallsInTime<'a> {
     decided
 }
 
-fn unanswered(context: &Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTime<'_>) {
+fn unanswered(context: &Context<'_>, decided: &mut CallsInTime<'_>) {
     let history = context.history;
-    let died = history.deaths();
     let progress_ns = context.progress_ns();
     let is_judged = |f, kind| matches!(f, F::Acquire | F::Release | F::Extend) && kind == Kind::Invoke;
-    history.events.each_of(is_judged, |position, event| {
+    history.each_of_locks(is_judged, |lock, position, event| {
+        // one that waits for ever is never late
         let wait_ns = match event.f {
-            F::Acquire => match history.wait_ms(event) {
-                // one that waits for ever is never late
-                NONE => return,
-                wait_ms => limits::ns(u64::from(wait_ms)),
-            },
-            _ => 0,
+            F::Acquire => history.wait_ns(event),
+            _ => Some(0),
         };
-        let Some(lock) = history.lock_number(event) else {
-            return;
-        };
-        let answer = history.events.answer(event.mate);
-        let over_ns = || died[event.process as usize].min(history.end_ns);
-        let answered_ns = answer.map_or_else(over_ns, |(_, ns)| ns);
+        let Some(wait_ns) = wait_ns else { return };
+        let wait = Wait::of(context, position, event);
+        let answered_ns = wait.to_ns;
         let wait_ends_ns = event.time + wait_ns;
-        let whole = span_of(calm, event.time, answered_ns);
-        let Some(span) = whole.or_else(|| span_of(calm, answered_ns, answered_ns)) else {
+        let whole = calm::span_of(context, event.time, answered_ns);
+        let Some(span) = whole.or_else(|| calm::span_of(context, answered_ns, answered_ns)) else {
             return;
         };
         // what was sent while a fault was on may be lost, and is not answered in time by anybody; but it is by when the lock must have
@@ -142,7 +123,7 @@ fn unanswered(context: &Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTim
             decided.late.push(LateCall::Unanswered(UnansweredCall {
                 lock,
                 call: position,
-                reply: answer.map(|_| event.mate),
+                reply: wait.answer(),
                 due_ns,
                 late_ns,
                 bound_ns,
@@ -152,12 +133,11 @@ fn unanswered(context: &Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTim
 }
 
 /// Grants that outlive a release that was answered ok, and grants that a release ended which was answered `fail`.
-fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTime<'a>) {
+fn grants_of_releases<'a>(context: &'a Context<'_>, decided: &mut CallsInTime<'a>) {
     let history = context.history;
     if context.not_watched.is_some() || context.model.is_reentrant() {
         return;
     }
-    let sight = context.sight();
     let serving = calm::serving(context);
     let (mut denied, mut removed_late) = (Vec::new(), Vec::new());
     for hold in context.holds.iter().filter(|hold| hold.ended == Ended::Released) {
@@ -165,13 +145,11 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: 
         let Some(reply) = history.reply(end) else {
             continue;
         };
-        // a name that comes again may have been granted the lock again
-        let named =
-            context.grants.token_of(context.history, hold).is_some() || context.grants.is_single(context.history, hold);
-        let Some(grant) = context.grants.of_hold(history, hold).filter(|_| named) else {
+        let grant = context.grants.of_hold(history, hold);
+        let Some(grant) = grant.filter(|_| context.grants.is_sure(history, hold)) else {
             continue;
         };
-        let lag_ns = sight.lag_ns(reply.time).max(limits::OBSERVER_LAG_NS) + context.tick_ns;
+        let lag_ns = context.sight().lag_ns(reply.time).max(limits::OBSERVER_LAG_NS) + context.tick_ns;
         let release = AnsweredRelease {
             hold,
             grant,
@@ -183,27 +161,18 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: 
                 true => &mut removed_late,
                 false => &mut decided.late,
             };
-            late.extend(release.stays(context, sight, lag_ns, calm, &serving));
+            late.extend(release.stays(context, lag_ns, &serving));
         } else if reply.kind == Kind::Fail
-            && let Some(removed_ns) = release.carried_out_ns(context, lag_ns, calm)
+            && let Some(removed_ns) = release.carried_out_ns(context, lag_ns)
+            // one that compares nothing removes what is another's
+            && context.release_of_another(hold, removed_ns, lag_ns).is_none()
         {
-            let call = LateCall::Denied {
-                hold,
-                grant,
-                reply: end.mate,
-            };
-            denied.push((call, hold, removed_ns, lag_ns));
+            denied.push(LateCall::Denied(release));
         }
     }
     if removed_late.len() as u64 >= limits::LATE_REMOVALS {
         decided.late.extend(removed_late);
     }
-    // one that compares nothing removes what is another's
-    let denied = denied.into_iter().filter(|(_, hold, removed_ns, lag_ns)| {
-        let other = context.release_of_another(hold, *removed_ns, *lag_ns);
-        other.is_none()
-    });
-    let denied: Vec<LateCall<'a>> = denied.map(|(call, ..)| call).collect();
     // what is no client of the run may have removed one of them at that moment
     if denied.len() as u64 >= limits::DENIED_RELEASES {
         decided.late.extend(denied);
@@ -211,12 +180,12 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: 
 }
 
 /// A release that was answered, and the grant of its hold.
-#[derive(Clone, Copy)]
-struct AnsweredRelease<'a> {
-    hold: &'a LockHold,
-    grant: &'a ServerGrant,
-    end: PackedEvent,
-    reply: PackedEvent,
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AnsweredRelease<'a> {
+    pub hold: &'a LockHold,
+    pub grant: &'a ServerGrant,
+    pub end: PackedEvent,
+    pub reply: PackedEvent,
 }
 
 impl<'a> AnsweredRelease<'a> {
@@ -229,15 +198,8 @@ impl<'a> AnsweredRelease<'a> {
     ///
     /// A grant that expired was not removed by the release, and a client that was answered by the store knows that: a fault on
     /// the client or its links is no excuse. One on a server is, which may forget what it has answered.
-    fn stays(
-        self,
-        context: &Context<'_>,
-        sight: &ObserverSight,
-        lag_ns: u64,
-        calm: &[CalmSpan],
-        serving: &[(u64, u64)],
-    ) -> Option<LateCall<'a>> {
-        let (history, grant) = (context.history, self.grant);
+    fn stays(self, context: &Context<'_>, lag_ns: u64, serving: &[(u64, u64)]) -> Option<LateCall<'a>> {
+        let (history, sight, grant) = (context.history, context.sight(), self.grant);
         let told_ns = grant.revoked_ns(history).unwrap_or(history.end_ns);
         let after_ns = told_ns.saturating_sub(self.reply.time);
         let lag_ns = match self.is_told_removed(history) {
@@ -257,25 +219,18 @@ impl<'a> AnsweredRelease<'a> {
             stays_ns > lag_ns && serving.iter().any(is_within)
         } else {
             let counted_ns = context.busy.counted_ns(self.reply.time, stays_until);
-            counted_ns > limits::RELEASE_NS + lag_ns && span_of(calm, self.end.time, stays_until).is_some()
+            counted_ns > limits::RELEASE_NS + lag_ns && calm::span_of(context, self.end.time, stays_until).is_some()
         };
-        (seen && not_excused).then_some(LateCall::GrantStays {
-            hold: self.hold,
-            grant,
-            reply: self.end.mate,
-            stays_ns,
-        })
+        (seen && not_excused).then_some(LateCall::GrantStays(self, stays_ns))
     }
 
     /// When its grant was removed by a request, if that was while it was under way, without a fault.
-    fn carried_out_ns(self, context: &Context<'_>, lag_ns: u64, calm: &[CalmSpan]) -> Option<u64> {
+    fn carried_out_ns(self, context: &Context<'_>, lag_ns: u64) -> Option<u64> {
         let history = context.history;
-        let removed = self.grant.revoked_ns(history).filter(|_| {
-            let cause = self.grant.cause(history);
-            cause.is_some_and(|cause| cause.is_removal() || cause.is_release())
-        });
+        let removed = self.grant.revoked_ns(history);
+        let removed = removed.filter(|_| self.grant.was_deleted(history));
         let meanwhile = |removed_ns: &u64| self.end.time <= *removed_ns && *removed_ns <= self.reply.time + lag_ns;
-        let calm = || span_of(calm, self.end.time, self.reply.time).is_some();
+        let calm = || calm::span_of(context, self.end.time, self.reply.time).is_some();
         let by_request = |removed_ns: &u64| !phantom::may_be_an_expiry(context, self.hold, self.grant, *removed_ns);
         removed.filter(meanwhile).filter(|_| calm()).filter(by_request)
     }

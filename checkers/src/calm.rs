@@ -5,88 +5,72 @@
 
 use std::collections::BTreeSet;
 
-use crate::context::Context;
+use crate::context::{CalmSpan, Context};
 use crate::history::{EffectCounters, NemesisFact, Role, Window};
 use crate::limits;
 
-/// A span without an excuse.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CalmSpan {
-    pub from_ns: u64,
-    pub to_ns: u64,
-    /// How much longer than the bound a lock may stand still in it: what was done before may have left a lease behind.
-    pub patience_ns: u64,
-    /// How much longer connections may be silent in it because of TCP.
-    pub retransmission_ns: u64,
+/// The calm spans of a history: they are in order, and do not meet.
+pub(crate) fn spans<'a>(context: &'a Context<'_>) -> &'a [CalmSpan] {
+    context.calm.get_or_init(|| {
+        let undisturbed = context.windows.is_empty();
+        let resent_until = resent_until(context);
+        let calm = between(context, troubles(context)).into_iter();
+        let spans = calm.map(|(from_ns, to_ns)| CalmSpan {
+            from_ns,
+            to_ns,
+            patience_ns: match undisturbed {
+                true => 0,
+                false => context.longest_lease_ns() + outlives_ns(context, from_ns),
+            },
+            retransmission_ns: resent_for_ns(&resent_until, from_ns),
+        });
+        spans.collect()
+    })
 }
 
-/// The calm spans of a history. `healed_ns` is the time of the last heal, where there is one.
-pub(crate) fn spans(context: &Context<'_>, healed_ns: Option<u64>) -> Vec<CalmSpan> {
-    let end_ns = context.history.end_ns;
+/// The span after the last heal, where something was healed: what comes then has had its time, since the recovery waits for it.
+pub(crate) fn after_every_heal(context: &Context<'_>, healed_ns: u64) -> Option<CalmSpan> {
+    let to_ns = context.history.end_ns;
+    let stood_still = context.standstills_in(healed_ns, to_ns).next().is_some();
+    (!context.windows.is_empty() && !stood_still).then(|| CalmSpan {
+        from_ns: healed_ns,
+        to_ns,
+        patience_ns: outlives_ns(context, healed_ns),
+        retransmission_ns: retransmission_ns(context, healed_ns),
+    })
+}
+
+/// When windows excuse a lock that does not move.
+fn troubles(context: &Context<'_>) -> Vec<(u64, u64)> {
     let servers = ServerNames::of(context);
-    let recovery_ns = recovery_ns(context);
     let mut troubles: Vec<(u64, u64)> = Vec::new();
     let mut minorities = Vec::new();
     for window in &context.windows {
-        let heal_ns = heal_ns(window, recovery_ns).unwrap_or(u64::MAX);
+        let heal_ns = context.heal_ns(window).unwrap_or(u64::MAX);
         match moment_ns(window) {
             Some(DoneAt::Time(ns)) => troubles.push((ns, ns)),
             Some(DoneAt::From(ns)) => troubles.push((ns, heal_ns)),
             Some(DoneAt::Never) => {}
             None => match servers.minority_of(window) {
-                Some(servers) => {
+                Some(away) => {
                     troubles.push((window.start_ns, window.start_ns));
-                    minorities.push(Minority {
-                        from_ns: window.start_ns,
-                        to_ns: heal_ns,
-                        servers,
-                    });
+                    minorities.push((heal_ns, away));
                 }
                 None => troubles.push((window.start_ns, heal_ns)),
             },
         }
     }
     troubles.extend(servers.without_majority(minorities));
-    let calm = between(context, troubles, recovery_ns);
-    let undisturbed = context.windows.is_empty();
-    let retransmissions = Retransmissions::of(context);
-    let mut spans: Vec<CalmSpan> = calm
-        .into_iter()
-        .map(|(from_ns, to_ns)| CalmSpan {
-            from_ns,
-            to_ns,
-            patience_ns: if undisturbed {
-                0
-            } else {
-                context.longest_lease_ns() + outlives_ns(context, from_ns)
-            },
-            retransmission_ns: retransmissions.after(from_ns),
-        })
-        .collect();
-    // what comes after every heal has had its time: the recovery waits for it
-    let whole = |from_ns: &u64| !context.standstills.iter().any(|span| span.touches(*from_ns, end_ns));
-    spans.extend(
-        healed_ns
-            .filter(|_| !undisturbed)
-            .filter(whole)
-            .map(|from_ns| CalmSpan {
-                from_ns,
-                to_ns: end_ns,
-                patience_ns: outlives_ns(context, from_ns),
-                retransmission_ns: retransmissions.after(from_ns),
-            }),
-    );
-    spans
+    troubles
 }
 
 /// By how much an entry that is there at a time may outlive its lease, in nanoseconds: its deadline is late by as much as the wall clock of
 /// its server was ahead when it was made, if that was stepped back since.
 pub(crate) fn outlives_ns(context: &Context<'_>, ns: u64) -> u64 {
-    let recovery_ns = recovery_ns(context);
     let windows = context.windows.iter();
     let of_servers =
         windows.filter(|window| window.fault == "clock" && !window.is_of_clients() && window.start_ns <= ns);
-    let until_ns = of_servers.filter_map(|window| Some(heal_ns(window, recovery_ns)?.saturating_add(ahead_ns(window))));
+    let until_ns = of_servers.filter_map(|window| Some(context.heal_ns(window)?.saturating_add(ahead_ns(window))));
     until_ns.max().unwrap_or(0).saturating_sub(ns)
 }
 
@@ -107,16 +91,15 @@ fn ahead_ns(window: &Window) -> u64 {
 
 /// The spans in which nothing was done to a server: what one answers there it goes on to know, whatever becomes of the answer.
 pub(crate) fn serving(context: &Context<'_>) -> Vec<(u64, u64)> {
-    let recovery_ns = recovery_ns(context);
     let others = context.windows.iter().filter(|window| !window.is_of_clients());
-    let troubles = others.map(|window| (window.start_ns, heal_ns(window, recovery_ns).unwrap_or(u64::MAX)));
-    between(context, troubles.collect(), recovery_ns)
+    let troubles = others.map(|window| (window.start_ns, context.heal_ns(window).unwrap_or(u64::MAX)));
+    between(context, troubles.collect())
 }
 
 /// The spans between the troubles of windows, what no window did, and standstills, up to the end of the history.
-fn between(context: &Context<'_>, mut troubles: Vec<(u64, u64)>, recovery_ns: Option<u64>) -> Vec<(u64, u64)> {
+fn between(context: &Context<'_>, mut troubles: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let end_ns = context.history.end_ns;
-    troubles.extend(unplanned(context, recovery_ns));
+    troubles.extend(unplanned(context));
     troubles.extend(context.standstills.iter().map(|span| (span.earliest_ns(), span.to_ns)));
     troubles.sort_unstable();
     let mut calm = Vec::new();
@@ -139,60 +122,40 @@ fn between(context: &Context<'_>, mut troubles: Vec<(u64, u64)>, recovery_ns: Op
 ///
 /// [RFC 6298]: https://www.rfc-editor.org/rfc/rfc6298#section-5
 pub(crate) fn retransmission_ns(context: &Context<'_>, healed_ns: u64) -> u64 {
-    Retransmissions::of(context).after(healed_ns)
+    resent_for_ns(&resent_until(context), healed_ns)
 }
 
-/// Until when TCP may send again what windows dropped.
-struct Retransmissions {
-    /// By heal: until when, of all that were healed by then.
-    until: Vec<(u64, u64)>,
-}
-
-impl Retransmissions {
-    fn of(context: &Context<'_>) -> Self {
-        let until = |window: &Window| {
-            let counters = [EffectCounters::DROPPED_PACKETS, EffectCounters::HELD_CONNECTS];
-            let dropped = window.healed.as_ref()?.evidence.sum(counters) > 0;
-            let heal_ns = window.heal_ns.filter(|_| dropped)?;
-            Some((heal_ns, heal_ns + (heal_ns - window.start_ns)))
-        };
-        let mut until: Vec<(u64, u64)> = context.windows.iter().filter_map(until).collect();
-        until.sort_unstable();
-        let mut latest = 0;
-        for (_, until_ns) in &mut until {
-            latest = latest.max(*until_ns);
-            *until_ns = latest;
-        }
-        Self { until }
+/// Until when TCP may send again what windows dropped: by heal, of all that were healed by then.
+fn resent_until(context: &Context<'_>) -> Vec<(u64, u64)> {
+    let until = |window: &Window| {
+        let counters = [EffectCounters::DROPPED_PACKETS, EffectCounters::HELD_CONNECTS];
+        let dropped = window.healed.as_ref()?.evidence.sum(counters) > 0;
+        let heal_ns = window.heal_ns.filter(|_| dropped)?;
+        Some((heal_ns, heal_ns + (heal_ns - window.start_ns)))
+    };
+    let mut until: Vec<(u64, u64)> = context.windows.iter().filter_map(until).collect();
+    until.sort_unstable();
+    let mut latest = 0;
+    for (_, until_ns) in &mut until {
+        latest = latest.max(*until_ns);
+        *until_ns = latest;
     }
-
-    /// For how long after a time.
-    fn after(&self, ns: u64) -> u64 {
-        let healed = self.until.partition_point(|(heal_ns, _)| *heal_ns <= ns);
-        let latest = healed.checked_sub(1).map_or(0, |last| self.until[last].1);
-        latest.saturating_sub(ns)
-    }
+    until
 }
 
-/// The span that has all of a time, of [`spans`] without a last heal: they are in order, and do not meet.
-pub(crate) fn span_of(spans: &[CalmSpan], from_ns: u64, to_ns: u64) -> Option<&CalmSpan> {
+/// For how long after a time it may.
+fn resent_for_ns(until: &[(u64, u64)], ns: u64) -> u64 {
+    let healed = until.partition_point(|(heal_ns, _)| *heal_ns <= ns);
+    let latest = healed.checked_sub(1).map_or(0, |last| until[last].1);
+    latest.saturating_sub(ns)
+}
+
+/// The calm span that has all of a time.
+pub(crate) fn span_of<'a>(context: &'a Context<'_>, from_ns: u64, to_ns: u64) -> Option<&'a CalmSpan> {
+    let spans = spans(context);
     let after = spans.partition_point(|span| span.from_ns <= from_ns);
     let span = &spans[after.checked_sub(1)?];
     (to_ns <= span.to_ns).then_some(span)
-}
-
-/// When the recovery began, where a phase says so.
-pub(crate) fn recovery_ns(context: &Context<'_>) -> Option<u64> {
-    let phases = context.history.phases();
-    let recovery = phases.iter().rev().find(|phase| phase.is_recovery());
-    recovery.map(|phase| phase.start_ns)
-}
-
-/// When a window was healed; the recovery phase counts for a heal that was not written.
-pub(crate) fn heal_ns(window: &Window, recovery_ns: Option<u64>) -> Option<u64> {
-    window
-        .heal_ns
-        .or(recovery_ns.filter(|recovery| *recovery >= window.start_ns))
 }
 
 /// When a fault of one moment did what it does.
@@ -222,17 +185,16 @@ fn moment_ns(window: &Window) -> Option<DoneAt> {
 }
 
 /// What no window of the plan did: changes through the proxy's API, which the recovery takes back, and servers that ended.
-fn unplanned(context: &Context<'_>, recovery_ns: Option<u64>) -> Vec<(u64, u64)> {
+fn unplanned(context: &Context<'_>) -> impl Iterator<Item = (u64, u64)> {
     let facts = context.history.nemesis();
-    let spans = facts.iter().filter_map(|line| match line.fact {
+    facts.iter().filter_map(move |line| match line.fact {
         NemesisFact::ProxyChange(_) => {
-            let over = recovery_ns.filter(|recovery| *recovery >= line.time_ns);
+            let over = context.recovery_after(line.time_ns);
             Some((line.time_ns, over.unwrap_or(u64::MAX)))
         }
         NemesisFact::ServerEnded(_) => Some((line.time_ns, u64::MAX)),
         _ => None,
-    });
-    spans.collect()
+    })
 }
 
 /// Whether a window took away every server.
@@ -250,17 +212,14 @@ pub(crate) struct MinorityAway<'a> {
 
 /// The minority that was away for the greater part of a span.
 pub(crate) fn minority_away<'a>(context: &'a Context<'_>, from_ns: u64, to_ns: u64) -> Option<MinorityAway<'a>> {
-    let (servers, recovery_ns) = (ServerNames::of(context), recovery_ns(context));
+    let servers = ServerNames::of(context);
     let away_ns = |window: &Window| {
-        let heal_ns = heal_ns(window, recovery_ns).unwrap_or(to_ns);
+        let heal_ns = context.heal_ns(window).unwrap_or(to_ns);
         heal_ns.min(to_ns).saturating_sub(window.start_ns.max(from_ns))
     };
     let windows = context.windows.iter();
     let mut long = windows.filter(|window| away_ns(window) * 2 > to_ns - from_ns);
-    long.find_map(|window| {
-        let servers = servers.minority_of(window)?;
-        Some(MinorityAway { window, servers })
-    })
+    long.find_map(|window| servers.minority_of(window))
 }
 
 /// The servers of a run, as their roles name them.
@@ -286,7 +245,7 @@ impl ServerNames {
     }
 
     /// The servers that a window took away, where more than half of them were left for every client.
-    fn minority_of<'a>(&self, window: &'a Window) -> Option<BTreeSet<&'a str>> {
+    fn minority_of<'a>(&self, window: &'a Window) -> Option<MinorityAway<'a>> {
         let takes_away = window.fault.starts_with("partition") || window.fault.starts_with("server-");
         if !takes_away || self.replicated || self.names.is_empty() {
             return None;
@@ -295,45 +254,39 @@ impl ServerNames {
         let ends = links.filter_map(|link| link.split_once("->"));
         let between_servers = ends.clone().any(|(from, _)| from.starts_with('n'));
         let targets = window.started.targets.iter().map(String::as_str);
-        let taken: BTreeSet<&str> = ends
+        let servers: BTreeSet<&str> = ends
             .map(|(_, server)| server)
             .chain(targets.filter(|target| self.names.contains(*target)))
             .collect();
-        (!between_servers && !taken.is_empty() && self.are_mostly_without(&taken)).then_some(taken)
+        let is_minority = !servers.is_empty() && self.are_mostly_without(&servers);
+        (!between_servers && is_minority).then_some(MinorityAway { window, servers })
     }
 
     fn are_mostly_without(&self, taken: &BTreeSet<&str>) -> bool {
         taken.len() * 2 < self.names.len()
     }
 
-    /// When minorities that are away at the same time are no minority together.
-    fn without_majority(&self, mut minorities: Vec<Minority<'_>>) -> Vec<(u64, u64)> {
-        minorities.sort_by_key(|minority| minority.from_ns);
-        let mut open: Vec<Minority<'_>> = Vec::new();
+    /// When minorities that are away at the same time are no minority together; each with the time of its heal.
+    fn without_majority(&self, mut minorities: Vec<(u64, MinorityAway<'_>)>) -> Vec<(u64, u64)> {
+        minorities.sort_by_key(|(_, away)| away.window.start_ns);
+        let mut open: Vec<(u64, MinorityAway<'_>)> = Vec::new();
         let mut spans = Vec::new();
         for minority in minorities {
-            let from_ns = minority.from_ns;
-            open.retain(|other| other.to_ns > from_ns);
+            let from_ns = minority.1.window.start_ns;
+            open.retain(|(heal_ns, _)| *heal_ns > from_ns);
             open.push(minority);
-            open.sort_by_key(|other| other.to_ns);
+            open.sort_by_key(|(heal_ns, _)| *heal_ns);
             // until so many are healed that the others are a minority again
             let enough = (0..open.len()).find(|healed| {
-                let away = open[*healed..].iter().flat_map(|other| &other.servers);
+                let away = open[*healed..].iter().flat_map(|(_, other)| &other.servers);
                 self.are_mostly_without(&away.copied().collect())
             });
             match enough {
                 Some(0) => {}
-                Some(healed) => spans.push((from_ns, open[healed - 1].to_ns)),
-                None => spans.extend(open.last().map(|last| (from_ns, last.to_ns))),
+                Some(healed) => spans.push((from_ns, open[healed - 1].0)),
+                None => spans.extend(open.last().map(|(heal_ns, _)| (from_ns, *heal_ns))),
             }
         }
         spans
     }
-}
-
-/// A window that took away less than half of the servers.
-struct Minority<'a> {
-    from_ns: u64,
-    to_ns: u64,
-    servers: BTreeSet<&'a str>,
 }

@@ -3,8 +3,8 @@
 //! Start at [`check`]. Each property is one module that decides and one of the same name in `narrative` that tells; this
 //! file joins them.
 
-use std::iter;
 use std::num::NonZero;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -159,25 +159,23 @@ fn answers(derived: &Derived<'_>) -> Vec<PropertyAnswer> {
     if !is_side_by_side(derived.context.history) {
         return (0..CHECKS.len()).map(|place| answer(derived, place)).collect();
     }
-    // the last ones are the longest, since holds are derived already
+    let answers: Vec<OnceLock<PropertyAnswer>> = CHECKS.iter().map(|_| OnceLock::new()).collect();
     let begun = AtomicUsize::new(0);
+    // the last ones are the longest, since holds are derived already
+    let next = || (CHECKS.len() - 1).checked_sub(begun.fetch_add(1, Ordering::Relaxed));
     let decide_some = || {
-        let begun = iter::repeat_with(|| begun.fetch_add(1, Ordering::Relaxed));
-        let places = begun.map_while(|begun| (CHECKS.len() - 1).checked_sub(begun));
-        places.map(|place| (place, answer(derived, place))).collect::<Vec<_>>()
-    };
-    let mut answers: Vec<(usize, PropertyAnswer)> = thread::scope(|scope| {
-        let others: Vec<_> = (1..processors().min(CHECKS.len()))
-            .filter_map(|_| thread::Builder::new().spawn_scoped(scope, decide_some).ok())
-            .collect();
-        let mut answers: Vec<(usize, PropertyAnswer)> = decide_some();
-        for other in others {
-            answers.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        while let Some(place) = next() {
+            answers[place].get_or_init(|| answer(derived, place));
         }
-        answers
+    };
+    thread::scope(|scope| {
+        for _ in 1..processors().min(CHECKS.len()) {
+            // where a limit of the machine allows no other thread, this one decides all
+            let _ = thread::Builder::new().spawn_scoped(scope, decide_some);
+        }
+        decide_some();
     });
-    answers.sort_by_key(|(place, _)| *place);
-    answers.into_iter().map(|(_, answer)| answer).collect()
+    answers.into_iter().filter_map(OnceLock::into_inner).collect()
 }
 
 fn answer(derived: &Derived<'_>, place: usize) -> PropertyAnswer {

@@ -4,10 +4,11 @@
 
 use std::sync::OnceLock;
 
+use crate::extensions::Extensions;
 use crate::grants::{Grants, ServerGrant};
 use crate::history::event::Bounds;
-use crate::history::names::{FastSet, NONE, Symbol};
-use crate::history::{BusyTime, History, Mode, OrderBasis, Standstill, Window, is_client};
+use crate::history::names::{FastMap, FastSet, NONE, Symbol};
+use crate::history::{BusyTime, History, Mode, OrderBasis, PackedEvent, Standstill, Window, is_client};
 use crate::holds::{Holds, LockHold};
 use crate::limits;
 use crate::model::Model;
@@ -17,6 +18,17 @@ use crate::overlaps::{self, Conflict, Overlap};
 use crate::releases::Releases;
 use crate::standstill;
 use crate::watched::{self, NotWatched};
+
+/// A span without an excuse for a lock that does not move, see [`crate::calm`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CalmSpan {
+    pub from_ns: u64,
+    pub to_ns: u64,
+    /// How much longer than the bound a lock may stand still in it: what was done before may have left a lease behind.
+    pub patience_ns: u64,
+    /// How much longer connections may be silent in it because of TCP.
+    pub retransmission_ns: u64,
+}
 
 /// What the properties look at: the history and everything that is derived from it once.
 pub(crate) struct Context<'a> {
@@ -29,6 +41,10 @@ pub(crate) struct Context<'a> {
     pub not_watched: Option<NotWatched>,
     pub windows: Vec<Window>,
     pub standstills: Vec<Standstill>,
+    /// When the recovery began, where a phase says so.
+    recovery_ns: Option<u64>,
+    /// Made by [`crate::calm::spans`].
+    pub calm: OnceLock<Vec<CalmSpan>>,
     /// When the machine had far too much to do.
     pub busy: BusyTime,
     /// Overlaps of certain holds, worst first: many violations follow from one.
@@ -39,7 +55,10 @@ pub(crate) struct Context<'a> {
     pub conflicts: Vec<Conflict>,
     /// The replies that began the holds of those overlaps.
     pub overlapping: FastSet<u32>,
+    died: OnceLock<Vec<u64>>,
+    hold_places: OnceLock<FastMap<u32, u32>>,
     releases: OnceLock<Releases>,
+    extensions: OnceLock<Extensions>,
     sight: OnceLock<ObserverSight>,
     pub bounds: Bounds,
     pub lease_ns: u64,
@@ -62,7 +81,22 @@ impl<'a> Context<'a> {
         let grants = Grants::of(history, &holds, &model);
         let comparable = watched::comparable(history, &holds, &grants);
         let grants = grants.compared(history, &holds, comparable);
-        let mut context = Self {
+        let standstills = history.standstills();
+        let lease_ns = limits::ns(history.header.lease_ms.unwrap_or(limits::LEASE_MS));
+        let clock_error_ns = match history.order {
+            OrderBasis::Time => limits::at_most_a_length(options.clock_error),
+            OrderBasis::Position => 0,
+        };
+        let found = match clock_error_ns {
+            0 => overlaps::overlaps(history, &model, &holds),
+            error_ns => overlaps::despite_clocks(history, &model, &holds, error_ns),
+        };
+        let is_excused = |overlap: &Overlap| standstill::explains(&standstills, overlap, (history, &grants), lease_ns);
+        let (excused, overlaps): (Vec<Overlap>, Vec<Overlap>) = found.into_iter().partition(is_excused);
+        let replies = overlaps
+            .iter()
+            .flat_map(|overlap| [overlap.first.got, overlap.second.got]);
+        Self {
             history,
             options,
             model,
@@ -70,13 +104,18 @@ impl<'a> Context<'a> {
             holds,
             grants,
             windows: history.windows(),
-            standstills: history.standstills(),
+            standstills,
+            recovery_ns: recovery_ns(history),
+            calm: OnceLock::new(),
             busy: BusyTime::of(history),
-            overlaps: Vec::new(),
-            excused: Vec::new(),
-            conflicts: Vec::new(),
-            overlapping: FastSet::default(),
+            overlapping: replies.collect(),
+            conflicts: overlaps::conflicts(history, &overlaps),
+            overlaps,
+            excused,
+            died: OnceLock::new(),
+            hold_places: OnceLock::new(),
             releases: OnceLock::new(),
+            extensions: OnceLock::new(),
             sight: OnceLock::new(),
             bounds: Bounds {
                 herd: asked.herd.or(header.herd),
@@ -86,44 +125,31 @@ impl<'a> Context<'a> {
                 passed_over: asked.passed_over.or(header.passed_over),
                 starvation_ms: asked.starvation_ms.or(header.starvation_ms),
             },
-            lease_ns: limits::ns(history.header.lease_ms.unwrap_or(limits::LEASE_MS)),
-            clock_error_ns: match history.order {
-                OrderBasis::Time => limits::at_most_a_length(options.clock_error),
-                OrderBasis::Position => 0,
-            },
+            lease_ns,
+            clock_error_ns,
             tick_ns: tick_ns(history),
-        };
-        context.overlaps = match context.clock_error_ns {
-            0 => overlaps::overlaps(history, &model, &context.holds),
-            error_ns => overlaps::despite_clocks(history, &model, &context.holds, error_ns),
-        };
-        if context.standstills.iter().any(|span| span.server.is_none()) {
-            let overlaps = std::mem::take(&mut context.overlaps);
-            let is_excused = |overlap: &Overlap| {
-                let seen = (history, &context.grants);
-                standstill::explains(&context.standstills, overlap, seen, context.lease_ns)
-            };
-            let (excused, overlaps) = overlaps.into_iter().partition(is_excused);
-            (context.excused, context.overlaps) = (excused, overlaps);
         }
-        context.conflicts = overlaps::conflicts(history, &context.overlaps);
-        let both = context
-            .overlaps
-            .iter()
-            .flat_map(|overlap| [overlap.first.got, overlap.second.got]);
-        context.overlapping = both.collect();
-        context
+    }
+
+    /// When the recovery began, if that was at a time or later.
+    pub(crate) fn recovery_after(&self, ns: u64) -> Option<u64> {
+        self.recovery_ns.filter(|recovery_ns| *recovery_ns >= ns)
+    }
+
+    /// When a window was healed; the recovery counts for a heal that was not written.
+    pub(crate) fn heal_ns(&self, window: &Window) -> Option<u64> {
+        window.heal_ns.or_else(|| self.recovery_after(window.start_ns))
+    }
+
+    /// When a process died, in nanoseconds; the end of time for one that did not.
+    #[inline]
+    pub(crate) fn died_ns(&self, process: u32) -> u64 {
+        self.died.get_or_init(|| self.history.deaths())[process as usize]
     }
 
     /// The last fault window that started at or before a time.
     pub(crate) fn window_before(&self, ns: u64) -> Option<&Window> {
         self.windows.iter().rev().find(|window| window.start_ns <= ns)
-    }
-
-    /// The last window between two times that named a client, whether or not it did anything to it: an excuse, and no cause.
-    pub(crate) fn window_of_client(&self, client: u32, from_ns: u64, to_ns: u64) -> Option<&Window> {
-        self.windows_in(from_ns, to_ns)
-            .find(|window| window.names_client(client))
     }
 
     /// The windows between two times of which there is evidence that they did something to a client by then, the last first.
@@ -140,8 +166,7 @@ impl<'a> Context<'a> {
 
     /// Whether an overlap that began with this reply, or went on after it, is left out.
     pub(crate) fn is_excused(&self, got: u32) -> bool {
-        let mut excused = self.excused.iter();
-        excused.any(|overlap| overlap.first.got == got || overlap.second.got == got)
+        self.excused.iter().any(|overlap| overlap.has(got))
     }
 
     /// The call of the last release of the lock of a hold, by another process, that was under way at `ns` or had been answered at
@@ -149,6 +174,30 @@ impl<'a> Context<'a> {
     pub(crate) fn release_of_another(&self, hold: &LockHold, ns: u64, lag_ns: u64) -> Option<u32> {
         let releases = self.releases.get_or_init(|| Releases::of(self.history));
         releases.of_another(hold.lock(self.history), hold.process, ns, lag_ns)
+    }
+
+    /// The last hold that a grant was for.
+    pub(crate) fn hold_of(&self, grant: &ServerGrant) -> Option<&LockHold> {
+        let places = self.hold_places.get_or_init(|| {
+            let holds = self.holds.by_lock.iter().flat_map(|holds| (0..).zip(holds));
+            let grant = |hold: &LockHold| self.grants.of_hold(self.history, hold);
+            let known = holds.filter_map(|(place, hold)| Some((grant(hold)?.first(), place)));
+            known.collect()
+        });
+        let place = places.get(&grant.first())?;
+        Some(&self.holds.by_lock[grant.lock as usize][*place as usize])
+    }
+
+    /// The positions of the answers `ok` to extensions of a hold.
+    pub(crate) fn extensions_of(&self, hold: &LockHold) -> impl DoubleEndedIterator<Item = u32> {
+        let extensions = self.extensions.get_or_init(|| Extensions::of(self.history));
+        extensions.of_hold(self.history, hold)
+    }
+
+    /// The last of them up to a time.
+    pub(crate) fn last_extension(&self, hold: &LockHold, ns: u64) -> Option<PackedEvent> {
+        let answers = self.extensions_of(hold).map(|answer| self.history.event(answer));
+        answers.rev().find(|answer| answer.time <= ns)
     }
 
     /// What the observer can have seen.
@@ -161,6 +210,16 @@ impl<'a> Context<'a> {
     pub(crate) fn is_lease_known(&self) -> bool {
         let header = &self.history.header;
         header.lease_ms.is_some() || header.promises.lease == Some(false)
+    }
+
+    /// Whether a lease may be over so long after it began: clocks and renewals are not exact.
+    pub(crate) fn may_be_over(&self, ns: u64) -> bool {
+        ns >= self.lease_ns / 100 * limits::LEASE_SHARE_PERCENT
+    }
+
+    /// However late a renewal is, it and an acquire leave more of a lease than that, and nothing that befalls a client shortens it.
+    pub(crate) fn surely_left_ns(&self) -> u64 {
+        self.lease_ns / 100 * limits::RENEWED_SHARE_PERCENT
     }
 
     /// How long a lease may be, in nanoseconds: where the history does not say it, what ends by a lease has that much time.
@@ -187,7 +246,7 @@ impl<'a> Context<'a> {
         }
         // one that was granted before, and answered late, says nothing of what came after it
         let was_before = |owner: Symbol, asked_ns: u64| {
-            let mut of_it = self.grants.of_lock(lock).filter(|other| other.owner == owner);
+            let mut of_it = self.grants.of_lock(lock).iter().filter(|other| other.owner == owner);
             of_it.any(|other| {
                 let ns = other.granted_ns(history);
                 ns.is_some_and(|ns| (asked_ns..granted_ns).contains(&ns))
@@ -214,8 +273,31 @@ impl<'a> Context<'a> {
             // a clock that is wrong makes its client take over what another's lease still protects
             !others || window.names_client(client) || window.fault == "clock"
         };
-        let stood_still = self.standstills.iter().any(|span| span.touches(from_ns, to_ns));
+        let stood_still = self.standstills_in(from_ns, to_ns).next().is_some();
         stood_still || self.windows_in(from_ns, to_ns).any(concerns)
+    }
+
+    /// When harness went on after each of its standstills that touch a span, in nanoseconds.
+    pub(crate) fn harness_went_on(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = u64> {
+        let stood = self.standstills_in(from_ns, to_ns);
+        stood.filter(|span| span.server.is_none()).map(|span| span.to_ns)
+    }
+
+    /// Standstills that may have been on at some instant between two times.
+    pub(crate) fn standstills_in(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Standstill> {
+        let stood = self.standstills.iter();
+        stood.filter(move |span| span.touches(from_ns, to_ns))
+    }
+
+    /// The windows between two times that may concern a client, the last first: those on servers, and those that name it.
+    pub(crate) fn windows_that_concern(&self, client: u32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Window> {
+        let windows = self.windows_in(from_ns, to_ns);
+        windows.filter(move |window| !window.is_of_clients() || window.names_client(client))
+    }
+
+    /// Whether no fault was on, and nothing stood still, in the whole history.
+    pub(crate) fn is_undisturbed(&self) -> bool {
+        self.windows.is_empty() && self.standstills.is_empty()
     }
 
     /// When a client's process went on that was stopped at some instant between two times, in nanoseconds; `None` when it was not
@@ -230,14 +312,14 @@ impl<'a> Context<'a> {
     /// For how long, in milliseconds, the schedule kept a client working in a hold, to have a holder to aim at.
     pub(crate) fn kept_working_ms(&self, hold: &LockHold) -> Option<u64> {
         let client = self.history.client_of(hold.process);
-        let within = self.history.ns(hold.from)..=self.history.ns(hold.to);
-        let aimed = |window: &&Window| within.contains(&window.start_ns);
-        let mut kept = self
-            .windows
-            .iter()
-            .filter(aimed)
-            .filter_map(|window| window.kept_working_ms(client));
-        kept.next_back()
+        let mut begun = self.windows_begun_in(self.history.ns(hold.from), self.history.ns(hold.to));
+        begun.find_map(|window| window.kept_working_ms(client))
+    }
+
+    /// Windows that began between two times, the last first.
+    pub(crate) fn windows_begun_in(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Window> {
+        let windows = self.windows.iter().rev();
+        windows.filter(move |window| (from_ns..=to_ns).contains(&window.start_ns))
     }
 
     /// Windows that were on at some instant between two times, the last first.
@@ -248,14 +330,9 @@ impl<'a> Context<'a> {
 
     /// The id of the overlap that a process's hold takes part in, told by the position of its reply.
     pub(crate) fn root_of(&self, got: u32) -> Option<String> {
-        let overlap = self
-            .overlaps
-            .iter()
-            .find(|overlap| overlap.first.got == got || overlap.second.got == got)?;
-        let place = self
-            .conflicts
-            .iter()
-            .position(|conflict| conflict.opening.first.got == overlap.first.got)?;
+        let overlap = self.overlaps.iter().find(|overlap| overlap.has(got))?;
+        let is_of_it = |conflict: &Conflict| conflict.opening.first.got == overlap.first.got;
+        let place = self.conflicts.iter().position(is_of_it)?;
         let number = if place < limits::MAX_VIOLATIONS { place + 1 } else { 1 };
         Some(format!("HL001-{number}"))
     }
@@ -264,6 +341,12 @@ impl<'a> Context<'a> {
     pub(crate) fn has_acquires(&self) -> bool {
         self.history.counts.acquires_ok > 0
     }
+}
+
+fn recovery_ns(history: &History) -> Option<u64> {
+    let phases = history.phases();
+    let recovery = phases.iter().rev().find(|phase| phase.is_recovery());
+    recovery.map(|phase| phase.start_ns)
 }
 
 /// The largest step of a coarse clock of which all times are whole numbers.

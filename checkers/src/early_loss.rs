@@ -3,8 +3,6 @@
 use crate::context::Context;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
-use crate::history::event::Kind;
-use crate::history::{F, PackedEvent, RevokeCause};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 
@@ -21,6 +19,7 @@ pub(crate) struct EarlyLoss<'a> {
 }
 
 /// What was decided about HL010.
+#[derive(Default)]
 pub(crate) struct EarlyLosses<'a> {
     /// Not applicable to a lock without a lease, or when no hold was undisturbed.
     pub verdict: Verdict,
@@ -33,29 +32,23 @@ pub(crate) struct EarlyLosses<'a> {
 
 /// Decides HL010.
 pub(crate) fn decide<'a>(context: &'a Context<'_>) -> EarlyLosses<'a> {
-    let mut decided = EarlyLosses {
-        verdict: Verdict::NotApplicable,
-        undisturbed: 0,
-        given_up: 0,
-        losses: Vec::new(),
-    };
+    let mut decided = EarlyLosses::default();
     let header = &context.history.header;
     if !context.model.is_lock() || header.lease_ms.is_none() || header.promises.lease == Some(false) {
         return decided;
     }
-    let extended = ExtendedHolds::of(context);
     let mut given_up = Vec::new();
     // a session that earlier grants were under began before the call, and may end soon after it where the client was slow to renew it
     let mut doubtful = Vec::new();
     for hold in context.holds.iter().filter(|hold| !is_disturbed(context, hold)) {
         decided.undisturbed += 1;
-        let ran_out = ran_out(context, &extended, hold);
+        let ran_out = ran_out(context, hold);
         if context.grants.is_single(context.history, hold) {
             decided.losses.extend(ran_out);
         } else {
             doubtful.extend(ran_out);
         }
-        given_up.extend(gave_up(context, &extended, hold));
+        given_up.extend(gave_up(context, hold));
     }
     decided.given_up = given_up.len() as u64;
     if is_habit(doubtful.len() as u64, decided.undisturbed) {
@@ -84,7 +77,7 @@ fn is_disturbed(context: &Context<'_>, hold: &LockHold) -> bool {
     if is_on_a_busy_machine(context, hold) {
         return true;
     }
-    if context.windows.is_empty() && context.standstills.is_empty() {
+    if context.is_undisturbed() {
         return false;
     }
     let asked_ns = hold.asked_ns(history);
@@ -99,49 +92,18 @@ fn is_on_a_busy_machine(context: &Context<'_>, hold: &LockHold) -> bool {
     context.busy.counted_ns(from_ns, from_ns + length_ns) < length_ns
 }
 
-/// Extensions that were answered ok, by process: the positions of their answers, ascending.
-struct ExtendedHolds(Vec<Vec<u32>>);
-
-impl ExtendedHolds {
-    fn of(context: &Context<'_>) -> Self {
-        let history = context.history;
-        let mut answers = vec![Vec::new(); history.processes.len()];
-        let is_ok = |f, kind| (f, kind) == (F::Extend, Kind::Ok);
-        history.events.each_of(is_ok, |position, event| {
-            answers[event.process as usize].push(position);
-        });
-        Self(answers)
-    }
-
-    /// The call of the last extension of a hold that was answered ok by then.
-    fn last(&self, context: &Context<'_>, hold: &LockHold, ns: u64) -> Option<u32> {
-        let history = context.history;
-        let is_of_it =
-            |event: &PackedEvent| event.time <= ns && history.lock_number(*event) == Some(hold.lock(history));
-        let answers = self.0[hold.process as usize].iter().rev();
-        let answer = answers
-            .take_while(|answer| **answer > hold.got)
-            .map(|answer| history.event(*answer))
-            .find(is_of_it)?;
-        Some(answer.mate)
-    }
-}
-
-/// What ended before this share of the lease: a lease begins with the call of the acquire at the earliest, or with that of the last
-/// extension. `None` also where the call was answered so late that the lease may have been over.
-fn early<'a>(
-    context: &Context<'_>,
-    extended: &ExtendedHolds,
-    hold: &'a LockHold,
-    ended_ns: u64,
-    percent: u64,
-) -> Option<EarlyLoss<'a>> {
-    let extension = extended.last(context, hold, ended_ns);
-    if extension.is_none() && !hold.waited_briefly(context) {
+/// A hold that ended before this share of the lease: a lease begins with the call of the acquire at the earliest, or with that of the last
+/// extension. `None` also where the call was answered so late that the lease may have been over: that of a waiter may begin while it waits,
+/// and is renewed.
+fn early<'a>(context: &Context<'_>, hold: &'a LockHold, ended_ns: u64, percent: u64) -> Option<EarlyLoss<'a>> {
+    let history = context.history;
+    let extension = context.last_extension(hold, ended_ns);
+    let waited_ns = history.ns(hold.from).saturating_sub(hold.asked_ns(history));
+    if extension.is_none() && waited_ns > context.lease_ns / 10 {
         return None;
     }
-    let since = extension.unwrap_or_else(|| hold.call(context.history));
-    let lasted_ns = ended_ns.saturating_sub(context.history.event(since).time);
+    let since = extension.map_or_else(|| hold.call(history), |answer| answer.mate);
+    let lasted_ns = ended_ns.saturating_sub(history.event(since).time);
     let at_most_ns = lasted_ns.saturating_add(2 * context.clock_error_ns + context.tick_ns);
     (at_most_ns < context.lease_ns / 100 * percent).then_some(EarlyLoss {
         hold,
@@ -152,41 +114,24 @@ fn early<'a>(
 }
 
 /// A grant that the server let run out while its holder held. Its line comes late, so it ended even earlier.
-fn ran_out<'a>(context: &'a Context<'_>, extended: &ExtendedHolds, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
+fn ran_out<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
     let history = context.history;
-    if context.grants.is_empty() {
-        return None;
-    }
-    let grant = context.grants.of_hold(history, hold)?;
-    let ended_ns = grant.revoked_ns(history)?;
-    let expired = grant.cause(history) == Some(RevokeCause::Expired);
+    let grant = context.grants.of_hold(history, hold);
+    let grant = grant.filter(|grant| grant.has_expired(history));
+    let ended_ns = grant?.revoked_ns(history)?;
     let held = ended_ns > history.ns(hold.from) && ended_ns < history.ns(hold.to);
-    let loss = early(context, extended, hold, ended_ns, limits::LEASE_SHARE_PERCENT).filter(|_| expired && held)?;
-    Some(EarlyLoss {
-        grant: Some(grant),
-        ..loss
-    })
+    let loss = early(context, hold, ended_ns, limits::LEASE_SHARE_PERCENT).filter(|_| held)?;
+    Some(EarlyLoss { grant, ..loss })
 }
 
-fn gave_up<'a>(context: &Context<'_>, extended: &ExtendedHolds, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
+fn gave_up<'a>(context: &Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
     if hold.ended != Ended::Lost {
         return None;
     }
     // one that is not renewed ends by itself, and by how much a library gives it up before that is its own choice
-    let renews = context.history.header.promises.renews == Some(true);
-    let percent = if renews {
-        limits::LEASE_SHARE_PERCENT
-    } else {
-        limits::MARGIN_SHARE_PERCENT
+    let percent = match context.history.header.promises.renews {
+        Some(true) => limits::LEASE_SHARE_PERCENT,
+        _ => limits::MARGIN_SHARE_PERCENT,
     };
-    early(context, extended, hold, context.history.ns(hold.to), percent)
-}
-
-impl LockHold {
-    /// Whether it was got long before a lease that began with its call could be over: that of a waiter may begin while it waits,
-    /// and is renewed.
-    fn waited_briefly(&self, context: &Context<'_>) -> bool {
-        let asked_ns = self.asked_ns(context.history);
-        context.history.ns(self.from).saturating_sub(asked_ns) <= context.lease_ns / 10
-    }
+    early(context, hold, context.history.ns(hold.to), percent)
 }

@@ -12,12 +12,12 @@ use crate::context::Context;
 use crate::extensions;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
-use crate::history::RevokeCause;
 use crate::history::names::NONE;
+use crate::history::{PackedEvent, RevokeCause};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::overlaps::Overlap;
-use crate::phantom::{self, WrongGrant};
+use crate::phantom::{self, RemovedBy};
 pub(crate) use doubles::DoubleGrant;
 
 /// What an overlap is, by what the server said and by what was done to the first holder.
@@ -147,7 +147,7 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
     let has_expired = |grant: &ServerGrant| {
         let between = from..=second_ns.saturating_add(limits::OBSERVER_LAG_NS);
         let ended = grant.revoked_ns(history).is_some_and(|ended| between.contains(&ended));
-        ended && grant.cause(history) == Some(RevokeCause::Expired)
+        ended && grant.has_expired(history)
     };
     let release = || context.release_of_another(&overlap.first, second_ns, limits::OBSERVER_LAG_NS);
     let removed = || unnamed().next().is_some() && !unnamed().any(has_expired);
@@ -169,9 +169,9 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
 /// The class of an overlap that began when the server had ended the grant of the first.
 fn taken(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, second: Option<&ServerGrant>) -> OverlapClass {
     let cause = first.cause(context.history);
-    match phantom::foreign_release(context, &overlap.first) {
-        Some(WrongGrant::OwnRelease { .. }) => OverlapClass::EarlyRelease,
-        Some(WrongGrant::OwnExtension { .. }) => OverlapClass::WrongExtension,
+    match phantom::removal(context, &overlap.first).map(|removal| removal.by) {
+        Some(RemovedBy::OwnRelease(_)) => OverlapClass::EarlyRelease,
+        Some(RemovedBy::OwnExtension(_)) => OverlapClass::WrongExtension,
         _ if cause == Some(RevokeCause::Overwritten) => OverlapClass::Overwritten,
         _ if cause == Some(RevokeCause::Deleted) && is_beside_a_release(context, overlap, first) => {
             OverlapClass::ForeignRelease
@@ -191,7 +191,7 @@ fn ended_before(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, s
     };
     // of a process that died in its release, the server may carry that out
     let own = matches!(overlap.first.ended, Ended::Released | Ended::Died)
-        && first.cause(history).is_some_and(|cause| cause.is_release())
+        && first.was_released(history)
         && ended_ns >= history.ns(overlap.first.to);
     match second.filter(|second| second.granted != NONE) {
         _ if own || outlived(context, overlap, first, ended_ns) => false,
@@ -218,8 +218,8 @@ fn outlived(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, ended
 
 /// Whether the observer would have shown a grant of this hold, and showed none, not even one whose owner it did not learn.
 fn has_no_grant(context: &Context<'_>, hold: &LockHold) -> bool {
-    context.grants.is_named(context.history, hold)
-        && !phantom::unnamed_owner_shown(context, hold, limits::OBSERVER_LAG_NS)
+    let unnamed = || phantom::unnamed_grants(context, hold, limits::OBSERVER_LAG_NS).next();
+    context.grants.is_named(context.history, hold) && unnamed().is_none()
 }
 
 /// Whether another process was releasing the lock when the first grant ended.
@@ -246,17 +246,14 @@ fn is_overwritten(context: &Context<'_>, first: &ServerGrant, second: Option<&Se
 
 /// Whether the lease of the first, which began at that time, may have run out before the second got the lock, without any renewal.
 fn after_lease(context: &Context<'_>, overlap: &Overlap, since_ns: u64) -> bool {
-    let held = context.history.ns(overlap.from()).saturating_sub(since_ns);
-    held >= context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT
+    context.may_be_over(context.history.ns(overlap.from()).saturating_sub(since_ns))
 }
 
 /// When the lease of a hold began at the earliest that was on at a time: when it was granted, or when the last extension was called that was
 /// answered ok by then.
 fn leased_after_ns(context: &Context<'_>, hold: &LockHold, ns: u64) -> u64 {
-    let history = context.history;
-    let answers = extensions::answered_ok(history, hold).map(|answer| history.event(answer));
-    let extended = answers.filter(|answer| answer.time <= ns).last();
-    let extended_ns = extended.map_or(0, |answer| history.event(answer.mate).time);
+    let called_ns = |answer: PackedEvent| context.history.event(answer.mate).time;
+    let extended_ns = context.last_extension(hold, ns).map_or(0, called_ns);
     granted_after_ns(context, hold).max(extended_ns)
 }
 

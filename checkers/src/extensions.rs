@@ -1,31 +1,34 @@
-//! Extensions of leases (`extend`) as they bear on holds: one that began a hold again, one that removed the lock that it was to keep.
+//! Extensions of leases (`extend`) as they bear on holds: those of a hold, and one that began a hold again.
 
-use crate::grants::ServerGrant;
+use crate::history::event::Kind;
 use crate::history::{F, History};
 use crate::holds::LockHold;
-use crate::limits;
 
 /// Whether a hold began with an extension, after its process had lost the lock.
 pub(crate) fn began_again(history: &History, hold: &LockHold) -> bool {
     history.rare(history.event(hold.got)).extends
 }
 
-/// The positions of the answers `ok` to extensions of a hold.
-pub(crate) fn answered_ok<'a>(history: &'a History, hold: &LockHold) -> impl Iterator<Item = u32> + 'a {
-    let (process, lock, got) = (hold.process, hold.lock(history), hold.got);
-    (got..hold.end.min(history.len() as u32)).filter(move |position| {
-        let event = history.event(*position);
-        event.is_ok(F::Extend) && event.process == process && history.lock_number(event) == Some(lock)
-    })
-}
+/// The answers `ok` to extensions, by process: their positions, ascending.
+#[derive(Debug)]
+pub(crate) struct Extensions(Vec<Vec<u32>>);
 
-/// The answer `ok` to an extension of a hold while which the server's grant was removed by a request. One that compares its owner would
-/// not have been answered so if another's request had come before.
-pub(crate) fn that_removed(history: &History, hold: &LockHold, grant: &ServerGrant) -> Option<u32> {
-    let removed_ns = grant.revoked_ns(history).filter(|_| grant.was_deleted(history))?;
-    answered_ok(history, hold).find(|answer| {
-        let answer = history.event(*answer);
-        let called_ns = history.event(answer.mate).time;
-        (called_ns..=answer.time.saturating_add(limits::AT_ONCE_NS)).contains(&removed_ns)
-    })
+impl Extensions {
+    pub(crate) fn of(history: &History) -> Self {
+        let mut answers = vec![Vec::new(); history.processes.len()];
+        let is_ok = |f, kind| f == F::Extend && kind == Kind::Ok;
+        history
+            .events
+            .each_of(is_ok, |position, event| answers[event.process as usize].push(position));
+        Self(answers)
+    }
+
+    /// Those of a hold.
+    pub(crate) fn of_hold(&self, history: &History, hold: &LockHold) -> impl DoubleEndedIterator<Item = u32> {
+        let (own, lock, got, end) = (&self.0[hold.process as usize], hold.lock(history), hold.got, hold.end);
+        let from = own.partition_point(|answer| *answer < got);
+        let to = own.partition_point(|answer| *answer < end).max(from);
+        let of_it = move |answer: &u32| history.lock_number(history.event(*answer)) == Some(lock);
+        own[from..to].iter().copied().filter(of_it)
+    }
 }

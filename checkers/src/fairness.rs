@@ -18,35 +18,19 @@ use crate::limits;
 use crate::starvation::{self, Starved};
 use crate::tickets::{self, LockTokens, TokenBreak};
 
-/// One acquire that was answered ok.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Served {
-    /// The positions of its call and its reply.
-    pub call: u32,
-    pub reply: u32,
-    pub process: u32,
-}
-
-impl Served {
-    fn of(history: &History, reply: u32) -> Self {
-        let event = history.event(reply);
-        Self {
-            call: event.mate,
-            reply,
-            process: event.process,
-        }
-    }
-}
-
 /// A waiter and how often others who asked later were served before it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Passed {
     pub lock: usize,
-    pub served: Served,
+    pub process: u32,
+    /// The positions of its call and its reply.
+    pub call: u32,
+    pub reply: u32,
     pub times: u64,
 }
 
 /// What was decided about HL006.
+#[derive(Default)]
 pub(crate) struct Fairness {
     /// Not applicable to a register, and where no order is promised and no bound is set; inconclusive without an acquire.
     pub verdict: Verdict,
@@ -71,15 +55,8 @@ pub(crate) struct Fairness {
 /// Decides HL006.
 pub(crate) fn decide(context: &Context<'_>) -> Fairness {
     let mut decided = Fairness {
-        verdict: Verdict::NotApplicable,
-        total: 0,
-        max: 0,
         jain: 1.0,
-        ordered: false,
-        breaks: Vec::new(),
-        over: Vec::new(),
-        starved: Vec::new(),
-        count: 0,
+        ..Fairness::default()
     };
     if !context.model.is_lock() {
         return decided;
@@ -94,7 +71,7 @@ pub(crate) fn decide(context: &Context<'_>) -> Fairness {
     let mut passed: Vec<Passed> = replies
         .flat_map(|(lock, replies)| passed_over(context.history, lock, replies))
         .collect();
-    passed.sort_by_key(|passed| (Reverse(passed.times), passed.served.reply));
+    passed.sort_by_key(|passed| (Reverse(passed.times), passed.reply));
     decided.max = passed.first().map_or(0, |passed| passed.times);
     decided.jain = jain;
     let promises = &context.history.header.promises;
@@ -170,8 +147,8 @@ fn replies_out_of_order(history: &History, served: &[LockService]) -> Vec<Vec<u3
     }
     let mut replies = vec![Vec::new(); served.len()];
     let is_served = |f, kind| f == F::Acquire && kind == Kind::Ok;
-    history.events.each_of(is_served, |position, event| {
-        if let Some(lock) = history.lock_number(event).filter(|lock| served[*lock].out_of_order) {
+    history.each_of_locks(is_served, |lock, position, _| {
+        if served[lock].out_of_order {
             replies[lock].push(position);
         }
     });
@@ -194,9 +171,13 @@ fn passed_over(history: &History, lock: usize, mut served: Vec<u32>) -> Vec<Pass
     for rank in by_call.into_iter().rev() {
         let times = below(&tree, rank as usize);
         if times > 0 {
+            let reply = served[rank as usize];
+            let event = history.event(reply);
             passed.push(Passed {
                 lock,
-                served: Served::of(history, served[rank as usize]),
+                process: event.process,
+                call: event.mate,
+                reply,
                 times,
             });
         }

@@ -13,6 +13,7 @@ use crate::limits;
 use crate::tickets::{self, LockTokens, TokenBreak};
 
 /// What was decided about HL003.
+#[derive(Default)]
 pub(crate) struct Fencing {
     /// Not applicable to a lock that gives no tokens; inconclusive when it promises them and none came.
     pub verdict: Verdict,
@@ -64,12 +65,7 @@ pub(crate) enum WrongWrite {
 pub(crate) fn decide(context: &Context<'_>) -> Fencing {
     let mut decided = Fencing {
         verdict: Verdict::Inconclusive,
-        tokens: 0,
-        breaks: Vec::new(),
-        break_count: 0,
-        writes: CheckedWrites::default(),
-        late_writes: 0,
-        unordered: false,
+        ..Fencing::default()
     };
     if !context.history.header.promises.orders_tokens() {
         let tokens = context.holds.iter().filter_map(|hold| hold.token(context.history));
@@ -109,10 +105,7 @@ fn late_writes(context: &Context<'_>) -> u64 {
     // by lock: the replies to writes, each with when the newest holder to have written until then had got the lock
     let mut newest: Vec<Vec<(u32, u64)>> = vec![Vec::new(); history.locks.len()];
     let mut late = 0;
-    history.events.each_of(is_written, |position, event| {
-        let Some(lock) = history.lock_number(event) else {
-            return;
-        };
+    history.each_of_locks(is_written, |lock, position, event| {
         let around = context.holds.around(lock, event.process, history.instant(event.mate));
         let Some(hold) = around else { return };
         let written = &mut newest[lock];
@@ -130,11 +123,8 @@ fn checked_writes(context: &Context<'_>) -> CheckedWrites {
     let history = context.history;
     let mut writes = CheckedWrites::default();
     let mut accepted: Vec<Vec<(u32, u64)>> = vec![Vec::new(); history.locks.len()];
-    history.events.each_of(is_written, |position, event| {
-        let (Some(lock), Some(fenced)) = (history.lock_number(event), history.rare(event).fenced) else {
-            return;
-        };
-        let Some(token) = token_of(context, event) else {
+    history.each_of_locks(is_written, |lock, position, event| {
+        let (Some(fenced), Some(token)) = (history.rare(event).fenced, token_of(context, event)) else {
             return;
         };
         writes.count += 1;

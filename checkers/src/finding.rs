@@ -100,7 +100,7 @@ const PROPERTY_WORDS: [(&str, &str); Property::ALL.len()] = [
 ];
 
 /// The four answers. A checker that runs out of budget is inconclusive, never a pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Nothing in the history contradicts the property, and the history could have shown it.
@@ -110,6 +110,7 @@ pub enum Verdict {
     /// It could not be decided; the evidence says why.
     Inconclusive,
     /// The history says nothing about it: nothing was recorded, or nothing was promised.
+    #[default]
     NotApplicable,
 }
 

@@ -21,12 +21,12 @@ pub(crate) struct ServerGrant {
     pub revoked: u32,
 }
 
-/// All grants in the order in which the observer saw them.
+/// All grants.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Grants {
-    pub all: Vec<ServerGrant>,
-    /// Places in `all`, by lock.
-    pub by_lock: Vec<Vec<u32>>,
+    /// By lock, in the order in which the observer saw them.
+    by_lock: Vec<Vec<ServerGrant>>,
+    /// Their places among those of the lock, by lock and token, and by lock and owner.
     by_token: FastMap<(u32, u64), u32>,
     by_owner: FastMap<(u32, u32), Vec<u32>>,
     /// Owners whom several holds name: two grants of one may look like one, and one of them may have been too short to be seen.
@@ -71,10 +71,7 @@ impl Grants {
             return grants;
         }
         let is_told = |f, _| matches!(f, F::Granted | F::Revoked);
-        history.events.each_of(is_told, |position, event| {
-            let Some(lock) = history.lock_number(event) else {
-                return;
-            };
+        history.each_of_locks(is_told, |lock, position, event| {
             let (lock, owner, token) = (lock as u32, history.owner(event), history.token(event));
             if event.f == F::Granted {
                 grants.grant(lock, owner, token, position);
@@ -100,7 +97,7 @@ impl Grants {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.by_lock.iter().all(Vec::is_empty)
     }
 
     /// What of a hold is compared with these grants.
@@ -143,9 +140,8 @@ impl Grants {
     /// The grant that a hold rests on: of its token, or else the grant of its owner nearest to its beginning.
     pub(crate) fn of_hold(&self, history: &History, hold: &LockHold) -> Option<&ServerGrant> {
         if let Some(token) = self.token_of(history, hold)
-            && let Some(place) = self.by_token.get(&(hold.lock(history) as u32, token))
+            && let Some(named) = self.of_token(history, hold, token)
         {
-            let named = &self.all[*place as usize];
             // a server that lost its last writes gives their tokens again, to others
             let other = self.owner_of(history, hold).filter(|owner| *owner != named.owner);
             let own = other.and_then(|owner| self.nearest(history, hold, owner, |grant| grant.token != Some(token)));
@@ -163,10 +159,17 @@ impl Grants {
 
     /// Whether the observer saw the grant with the hold's token, at the time of the hold.
     pub(crate) fn shows_token(&self, history: &History, hold: &LockHold) -> bool {
-        let place = hold
+        let grant = hold
             .token(history)
-            .and_then(|token| self.by_token.get(&(hold.lock(history) as u32, token)));
-        place.is_some_and(|place| may_be_of(history, &self.all[*place as usize], hold))
+            .and_then(|token| self.of_token(history, hold, token));
+        grant.is_some_and(|grant| may_be_of(history, grant, hold))
+    }
+
+    /// The grant of the lock of a hold that has this token.
+    fn of_token(&self, history: &History, hold: &LockHold, token: u64) -> Option<&ServerGrant> {
+        let lock = hold.lock(history);
+        let place = self.by_token.get(&(lock as u32, token))?;
+        Some(&self.by_lock[lock][*place as usize])
     }
 
     /// The grant of an owner that is nearest to the beginning of a hold, of those that may be its grant.
@@ -177,16 +180,16 @@ impl Grants {
         owner: u32,
         differs: impl Fn(&ServerGrant) -> bool,
     ) -> Option<&ServerGrant> {
-        let places = self.by_owner.get(&(hold.lock(history) as u32, owner))?;
+        let lock = hold.lock(history);
+        let places = self.by_owner.get(&(lock as u32, owner))?;
         let from = history.ns(hold.from);
-        let near = |grant: &&ServerGrant| history.event(grant.first()).time.abs_diff(from);
-        let after = places.partition_point(|place| history.event(self.all[*place as usize].first()).time <= from);
-        let around = after.saturating_sub(4)..(after + 4).min(places.len());
-        places[around]
-            .iter()
-            .map(|place| &self.all[*place as usize])
+        let shown_ns = |grant: &ServerGrant| history.event(grant.first()).time;
+        let after = places.partition_point(|place| shown_ns(&self.by_lock[lock][*place as usize]) <= from);
+        let around = &places[after.saturating_sub(4)..(after + 4).min(places.len())];
+        let around = around.iter().map(|place| &self.by_lock[lock][*place as usize]);
+        around
             .filter(|grant| !differs(grant) && may_be_of(history, grant, hold))
-            .min_by_key(|grant| (is_the_next(history, grant, hold), near(grant)))
+            .min_by_key(|grant| (is_the_next(history, grant, hold), shown_ns(grant).abs_diff(from)))
     }
 
     /// Whether the server showed exactly one grant of the hold's owner on its lock, and no other hold names that owner.
@@ -198,6 +201,11 @@ impl Grants {
         })
     }
 
+    /// Whether it is sure which grant a hold rests on: a name that comes again may have been granted the lock again.
+    pub(crate) fn is_sure(&self, history: &History, hold: &LockHold) -> bool {
+        self.token_of(history, hold).is_some() || self.is_single(history, hold)
+    }
+
     /// The grants of the hold's owner that may be the one it rests on, in order.
     pub(crate) fn candidates(&self, history: &History, hold: &LockHold) -> impl Iterator<Item = &ServerGrant> {
         self.of_owner(history, hold)
@@ -206,32 +214,28 @@ impl Grants {
 
     /// All grants of the hold's owner on its lock, in order.
     pub(crate) fn of_owner(&self, history: &History, hold: &LockHold) -> impl Iterator<Item = &ServerGrant> {
-        let places = self
-            .owner_of(history, hold)
-            .and_then(|owner| self.by_owner.get(&(hold.lock(history) as u32, owner)));
-        places.into_iter().flatten().map(|place| &self.all[*place as usize])
+        let lock = hold.lock(history);
+        let owner = self.owner_of(history, hold);
+        let places = owner.and_then(|owner| self.by_owner.get(&(lock as u32, owner)));
+        let places = places.into_iter().flatten();
+        places.map(move |place| &self.by_lock[lock][*place as usize])
     }
 
     /// Grants of a lock, in order.
-    pub(crate) fn of_lock(&self, lock: usize) -> impl DoubleEndedIterator<Item = &ServerGrant> {
-        self.by_lock
-            .get(lock)
-            .into_iter()
-            .flatten()
-            .map(|place| &self.all[*place as usize])
+    pub(crate) fn of_lock(&self, lock: usize) -> &[ServerGrant] {
+        &self.by_lock[lock]
     }
 
     /// Whether the observer missed how and when a grant ended, as one that connects again may: it told no end, and showed another grant later, of a
     /// lock that one client has at a time.
     pub(crate) fn is_end_missed(&self, grant: &ServerGrant) -> bool {
-        let is_last = || self.of_lock(grant.lock as usize).next_back().map(ServerGrant::first) == Some(grant.first());
+        let is_last = || self.of_lock(grant.lock as usize).last().map(ServerGrant::first) == Some(grant.first());
         grant.revoked == NONE && self.sharing == Sharing::Nobody && !is_last()
     }
 
     fn grant(&mut self, lock: u32, owner: u32, token: Option<u64>, position: u32) {
         // An observer that came back names the owner again: still the same grant, and with its token surely so.
-        if let Some(place) = self.by_lock[lock as usize].last()
-            && let last = &mut self.all[*place as usize]
+        if let Some(last) = self.by_lock[lock as usize].last_mut()
             && (last.owner, last.token) == (owner, token)
             && last.granted != NONE
             && (last.revoked == NONE || token.is_some())
@@ -255,9 +259,9 @@ impl Grants {
                 && (token.is_none() || grant.token.is_none() || grant.token == token)
         };
         // The grant that is not yet removed is among the last few: no client waits for more than one to be removed.
-        let places = self.by_lock[lock as usize].iter().rev().take(64);
-        match places.copied().find(|place| fits(&self.all[*place as usize])) {
-            Some(place) => self.all[place as usize].revoked = position,
+        let mut last = self.by_lock[lock as usize].iter_mut().rev().take(64);
+        match last.find(|grant| fits(grant)) {
+            Some(grant) => grant.revoked = position,
             None => self.add(ServerGrant {
                 lock,
                 owner,
@@ -269,8 +273,12 @@ impl Grants {
     }
 
     fn add(&mut self, grant: ServerGrant) {
-        self.by_lock[grant.lock as usize].push(self.all.len() as u32);
-        self.all.push(grant);
+        let of_lock = &mut self.by_lock[grant.lock as usize];
+        if of_lock.is_empty() {
+            // Of many locks, most have one grant.
+            of_lock.reserve_exact(1);
+        }
+        of_lock.push(grant);
     }
 
     /// A lock that writes its value anew when it renews is shown as the end of one grant and the beginning of another, at one
@@ -307,25 +315,20 @@ impl Grants {
                 .into_iter()
                 .any(|called_ns| from <= Some(*called_ns) && Some(*called_ns) <= to)
         };
-        for places in &mut self.by_lock {
-            let mut kept: Vec<u32> = Vec::with_capacity(places.len());
-            for place in places.iter().copied() {
-                let grant = self.all[place as usize];
-                let before = kept.last().map(|before| *before as usize);
-                let is_one =
-                    |earlier: &ServerGrant| is_rewritten(history, &named, earlier, &grant) && !was_released(earlier);
-                match before.filter(|before| is_one(&self.all[*before])) {
-                    Some(before) => self.all[before].revoked = grant.revoked,
-                    None => kept.push(place),
+        for grants in &mut self.by_lock {
+            grants.dedup_by(|later, earlier| {
+                let is_one = is_rewritten(history, &named, earlier, later) && !was_released(earlier);
+                if is_one {
+                    earlier.revoked = later.revoked;
                 }
-            }
-            *places = kept;
+                is_one
+            });
         }
     }
 
     fn index(&mut self) {
-        for place in self.by_lock.iter().flatten().copied() {
-            let grant = &self.all[place as usize];
+        let places = self.by_lock.iter().flat_map(|grants| (0..).zip(grants));
+        for (place, grant) in places {
             if let Some(token) = grant.token {
                 self.by_token.entry((grant.lock, token)).or_insert(place);
             }
@@ -341,7 +344,7 @@ impl Grants {
 fn may_be_of(history: &History, grant: &ServerGrant, hold: &LockHold) -> bool {
     let called = hold.asked_ns(history);
     let over = history.ns(hold.to).saturating_add(limits::OBSERVER_GAP_NS);
-    let ended = grant.revoked_ns(history).filter(|_| !grant.is_out_of_sight(history));
+    let ended = grant.seen_end_ns(history);
     ended.is_none_or(|ended| ended >= called) && grant.granted_ns(history).is_none_or(|granted| granted <= over)
 }
 
@@ -399,6 +402,11 @@ impl ServerGrant {
         history.events.get(self.revoked as usize).map(|event| event.time)
     }
 
+    /// The same, where the observer saw how it ended.
+    pub(crate) fn seen_end_ns(&self, history: &History) -> Option<u64> {
+        self.revoked_ns(history).filter(|_| !self.is_out_of_sight(history))
+    }
+
     pub(crate) fn granted_ns(&self, history: &History) -> Option<u64> {
         history.events.get(self.granted as usize).map(|event| event.time)
     }
@@ -418,6 +426,11 @@ impl ServerGrant {
     /// Whether its lease, session or time to live ran out.
     pub(crate) fn has_expired(&self, history: &History) -> bool {
         self.cause(history) == Some(RevokeCause::Expired)
+    }
+
+    /// Whether its owner asked for its end.
+    pub(crate) fn was_released(&self, history: &History) -> bool {
+        self.cause(history).is_some_and(|cause| cause.is_release())
     }
 
     /// Whether it was removed by a request and not by an expiry.

@@ -12,6 +12,8 @@ use crate::history::names::NONE;
 /// One increment: a read and the write that rests on it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Increment {
+    /// Dense.
+    pub lock: usize,
     pub process: u32,
     /// The position of the reply of the read; `NONE` when the history has none.
     pub read: u32,
@@ -36,21 +38,13 @@ pub(crate) struct InnerReader {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Damage {
     /// The culprit wrote over the victim's value without having read it.
-    Lost {
-        lock: usize,
-        victim: Increment,
-        culprit: Increment,
-    },
+    Lost { victim: Increment, culprit: Increment },
     /// Two holders were inside at once.
-    TwoInside {
-        lock: usize,
-        reader: InnerReader,
-        increment: Increment,
-    },
+    TwoInside { reader: InnerReader, increment: Increment },
 }
 
 /// What was decided about HL008.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Updates {
     /// Not applicable without a register that a lock guards, and to a semaphore with several permits.
     pub verdict: Verdict,
@@ -66,15 +60,7 @@ pub(crate) struct Updates {
 
 /// Decides HL008.
 pub(crate) fn decide(context: &Context<'_>) -> Updates {
-    let mut updates = Updates {
-        verdict: Verdict::NotApplicable,
-        increments: 0,
-        last_value: 0,
-        outside: 0,
-        lost: 0,
-        two_inside: 0,
-        damage: Vec::new(),
-    };
+    let mut updates = Updates::default();
     // several holders of permits may be inside at once, and undo what the others wrote
     let excludes = context.model.is_lock() && context.model.capacity() == 1;
     if context.history.counts.writes > 0 && excludes {
@@ -94,10 +80,7 @@ impl Updates {
         // Reads since the last write of each lock, for "two inside".
         let mut recent: Vec<Vec<u32>> = vec![Vec::new(); history.locks.len()];
         let is_looked_at = |f, kind| kind == Kind::Ok && matches!(f, F::Acquire | F::Read | F::Write);
-        history.events.each_of(is_looked_at, |position, event| {
-            let Some(lock) = history.lock_number(event) else {
-                return;
-            };
+        history.each_of_locks(is_looked_at, |lock, position, event| {
             if event.is_ok(F::Acquire) {
                 reads[event.process as usize] = NONE;
             } else if event.is_ok(F::Read) {
@@ -112,13 +95,14 @@ impl Updates {
                 let read = std::mem::replace(&mut reads[event.process as usize], NONE);
                 let got = hold.map_or(NONE, |hold| hold.got);
                 let increment = Increment {
+                    lock,
                     process: event.process,
                     read,
                     write: position,
                     value,
                     got,
                 };
-                self.step(context, lock, increment, last[lock], &recent[lock]);
+                self.step(context, increment, last[lock], &recent[lock]);
                 recent[lock].retain(|read| {
                     let reader = history.event(*read).process;
                     reader != event.process && reads[reader as usize] == *read
@@ -130,20 +114,14 @@ impl Updates {
         self.last_value = last_write_of_lock.iter().sum();
     }
 
-    fn step(
-        &mut self,
-        context: &Context<'_>,
-        lock: usize,
-        increment: Increment,
-        last: Option<Increment>,
-        recent: &[u32],
-    ) {
+    fn step(&mut self, context: &Context<'_>, increment: Increment, last: Option<Increment>, recent: &[u32]) {
         if increment.got == NONE {
             self.outside += 1;
             return;
         }
         self.increments += 1;
         let history = context.history;
+        let counts = |got: u32| !(context.is_excused(got) && context.is_excused(increment.got));
         // values that do not count up are others after what was read
         let was_read = |last: &Increment| {
             let read = (increment.read != NONE).then(|| history.rare(history.event(increment.read)).value);
@@ -151,39 +129,25 @@ impl Updates {
         };
         let is_lost =
             |last: &Increment| increment.value <= last.value && last.process != increment.process && !was_read(last);
-        if let Some(culprit) = last.filter(is_lost) {
-            if culprit.got != NONE && !(context.is_excused(culprit.got) && context.is_excused(increment.got)) {
+        if let Some(victim) = last.filter(is_lost) {
+            if victim.got != NONE && counts(victim.got) {
                 self.lost += 1;
-                self.damage.push(Damage::Lost {
-                    lock,
-                    victim: culprit,
-                    culprit: increment,
-                });
+                let culprit = increment;
+                self.damage.push(Damage::Lost { victim, culprit });
             }
             return;
         }
         // No other process may have read between this increment's read and its write.
-        for read in recent
-            .iter()
-            .filter(|read| increment.read != NONE && **read > increment.read)
-        {
-            let reader = history.event(*read);
-            if reader.process == increment.process || *read > history.event(increment.write).mate {
-                continue;
-            }
-            let hold = context.holds.around(lock, reader.process, history.instant(*read));
-            if let Some(hold) = hold.filter(|hold| !(context.is_excused(hold.got) && context.is_excused(increment.got)))
-            {
+        let called = history.event(increment.write).mate;
+        let inside = |read: &&u32| increment.read != NONE && **read > increment.read && **read <= called;
+        for read in recent.iter().filter(inside).copied() {
+            let process = history.event(read).process;
+            let hold = context.holds.around(increment.lock, process, history.instant(read));
+            if let Some(hold) = hold.filter(|hold| process != increment.process && counts(hold.got)) {
                 self.two_inside += 1;
-                self.damage.push(Damage::TwoInside {
-                    lock,
-                    reader: InnerReader {
-                        process: reader.process,
-                        read: *read,
-                        got: hold.got,
-                    },
-                    increment,
-                });
+                let got = hold.got;
+                let reader = InnerReader { process, read, got };
+                self.damage.push(Damage::TwoInside { reader, increment });
             }
         }
     }

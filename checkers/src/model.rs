@@ -1,7 +1,7 @@
 //! The lock models by name: which of them a history is to be judged by.
 
-use std::fmt;
 use std::str::FromStr;
+use std::{fmt, mem};
 
 use crate::history::event::{Header, Kind};
 use crate::history::names::FastSet;
@@ -83,80 +83,61 @@ pub struct NotOnline {
     pub model: Model,
 }
 
-/// What `--model` takes. `reentrant=2` and `semaphore=3` set the limit, `cas-register=0` the value at the start.
-pub const MODEL_NAMES: [&str; 13] = [
-    "owner-mutex",
-    "mutex",
-    "reentrant",
-    "fenced",
-    "reentrant-fenced",
-    "read-write",
-    "semaphore",
-    "try-lock",
-    "exact-try-lock",
-    "election",
-    "register",
-    "cas-register",
-    "exact-cas-register",
+/// The models and their names, as they are without a number behind the name.
+const MODELS: [(&str, Model); 13] = [
+    ("owner-mutex", Model::OwnerMutex),
+    ("mutex", Model::Mutex),
+    ("reentrant", Model::REENTRANT),
+    ("fenced", Model::Fenced),
+    ("reentrant-fenced", Model::ReentrantFenced { limit: REENTRANT_LIMIT }),
+    ("read-write", Model::ReadWrite),
+    ("semaphore", Model::Semaphore { permits: 1 }),
+    ("try-lock", Model::TryLock),
+    ("exact-try-lock", Model::ExactTryLock),
+    ("election", Model::Election),
+    ("register", Model::Register { start: None }),
+    ("cas-register", Model::CasRegister { start: None }),
+    ("exact-cas-register", Model::ExactCasRegister { start: None }),
 ];
+
+/// What `--model` takes. `reentrant=2` and `semaphore=3` set the limit, `cas-register=0` the value at the start.
+pub const MODEL_NAMES: [&str; 13] = {
+    let mut names = [""; 13];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = MODELS[at].0;
+        at += 1;
+    }
+    names
+};
 
 impl FromStr for Model {
     type Err = UnknownModel;
 
     fn from_str(text: &str) -> Result<Self, UnknownModel> {
         let unknown = || UnknownModel { name: text.to_owned() };
-        let (name, value) = match text.split_once('=') {
+        let (name, number) = match text.split_once('=') {
             Some((name, number)) => (name, Some(number.parse::<u64>().map_err(|_| unknown())?)),
             None => (text, None),
         };
-        match name {
-            "register" => return Ok(Self::Register { start: value }),
-            "cas-register" => return Ok(Self::CasRegister { start: value }),
-            "exact-cas-register" => return Ok(Self::ExactCasRegister { start: value }),
-            _ => {}
-        }
-        let number = value.map(u32::try_from).transpose().map_err(|_| unknown())?;
-        let limit = number.unwrap_or(REENTRANT_LIMIT);
-        let model = match name {
-            "owner-mutex" => Self::OwnerMutex,
-            "mutex" | "plain-mutex" => Self::Mutex,
-            "reentrant" => return Ok(Self::Reentrant { limit }),
-            "reentrant-fenced" => return Ok(Self::ReentrantFenced { limit }),
-            "fenced" | "fenced-mutex" => Self::Fenced,
-            "read-write" | "rwlock" => Self::ReadWrite,
-            "semaphore" => {
-                return Ok(Self::Semaphore {
-                    permits: number.unwrap_or(1),
-                });
-            }
-            "try-lock" => Self::TryLock,
-            "exact-try-lock" => Self::ExactTryLock,
-            "election" => Self::Election,
-            _ => return Err(unknown()),
+        let name = match name {
+            "plain-mutex" => "mutex",
+            "fenced-mutex" => "fenced",
+            "rwlock" => "read-write",
+            name => name,
         };
-        if number.is_some() { Err(unknown()) } else { Ok(model) }
+        let named = MODELS.into_iter().find(|(known, _)| *known == name);
+        let numbered = |(_, model): (&str, Self)| number.map_or(Some(model), |number| model.with(number));
+        named.and_then(numbered).ok_or_else(unknown)
     }
 }
 
 impl fmt::Display for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OwnerMutex => f.write_str("owner-mutex"),
-            Self::Mutex => f.write_str("mutex"),
-            Self::Reentrant { limit: REENTRANT_LIMIT } => f.write_str("reentrant"),
-            Self::Reentrant { limit } => write!(f, "reentrant={limit}"),
-            Self::Fenced => f.write_str("fenced"),
-            Self::ReentrantFenced { limit: REENTRANT_LIMIT } => f.write_str("reentrant-fenced"),
-            Self::ReentrantFenced { limit } => write!(f, "reentrant-fenced={limit}"),
-            Self::ReadWrite => f.write_str("read-write"),
-            Self::Semaphore { permits } => write!(f, "semaphore={permits}"),
-            Self::TryLock => f.write_str("try-lock"),
-            Self::ExactTryLock => f.write_str("exact-try-lock"),
-            Self::Election => f.write_str("election"),
-            Self::Register { start } => named(f, "register", *start),
-            Self::CasRegister { start } => named(f, "cas-register", *start),
-            Self::ExactCasRegister { start } => named(f, "exact-cas-register", *start),
-        }
+        let is_it = |(_, model): &&(&str, Self)| mem::discriminant(model) == mem::discriminant(self);
+        let (name, _) = MODELS.iter().find(is_it).expect("each model has a name");
+        f.write_str(name)?;
+        self.number().map_or(Ok(()), |number| write!(f, "={number}"))
     }
 }
 
@@ -176,16 +157,33 @@ fn is_nested(history: &History) -> bool {
     })
 }
 
-/// The name of a register with its value at the start.
-fn named(f: &mut fmt::Formatter<'_>, name: &str, start: Option<u64>) -> fmt::Result {
-    match start {
-        Some(start) => write!(f, "{name}={start}"),
-        None => f.write_str(name),
-    }
-}
-
 impl Model {
     const REENTRANT: Self = Self::Reentrant { limit: REENTRANT_LIMIT };
+
+    /// The number behind its name, where it has one.
+    fn number(&self) -> Option<u64> {
+        match *self {
+            Self::Reentrant { limit } | Self::ReentrantFenced { limit } => {
+                (limit != REENTRANT_LIMIT).then_some(u64::from(limit))
+            }
+            Self::Semaphore { permits } => Some(u64::from(permits)),
+            _ => self.start().flatten(),
+        }
+    }
+
+    /// The same model with that number; `None` where it is too large, or none belongs there.
+    pub(crate) fn with(self, number: u64) -> Option<Self> {
+        let (small, start) = (u32::try_from(number).ok(), Some(number));
+        Some(match self {
+            Self::Reentrant { .. } => Self::Reentrant { limit: small? },
+            Self::ReentrantFenced { .. } => Self::ReentrantFenced { limit: small? },
+            Self::Semaphore { .. } => Self::Semaphore { permits: small? },
+            Self::Register { .. } => Self::Register { start },
+            Self::CasRegister { .. } => Self::CasRegister { start },
+            Self::ExactCasRegister { .. } => Self::ExactCasRegister { start },
+            _ => return None,
+        })
+    }
 
     /// The model that a header asks for. There, `mutex` is the lock under test and so the owner-aware one: histories
     /// of ours name their owners. An unknown name is judged as that, too, and [`crate::check`] says so in a note.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::grants::{Grants, ServerGrant};
+use crate::grants::Grants;
 use crate::history::{BusyTime, History, NemesisFact, ObserverFact, Standstill};
 use crate::holds::{Ended, Holds};
 use crate::limits;
@@ -27,12 +27,6 @@ impl Delay {
     }
 }
 
-/// A span of time, in nanoseconds of the history.
-struct Span {
-    from_ns: u64,
-    to_ns: u64,
-}
-
 /// How late the observer was, as the history itself shows it: by the grants that it saw after their owners had the reply, and
 /// by the ends that it saw after their owners had asked for them. On a machine that has too much to do it may be a second
 /// late, and then sees some grants not at all.
@@ -40,8 +34,8 @@ pub(crate) struct ObserverSight {
     /// By time.
     delays: Vec<Delay>,
     by_ns: RangeMax,
-    /// When it heard nothing of a server, by its own word.
-    blind: Vec<Span>,
+    /// The spans in which it heard nothing of a server, by its own word, in nanoseconds of the history.
+    blind: Vec<(u64, u64)>,
     /// When the machine had far too much to do.
     busy: BusyTime,
 }
@@ -55,17 +49,15 @@ impl ObserverSight {
     ) -> Self {
         let seen = holds
             .iter()
-            .filter(|hold| grants.token_of(history, hold).is_some() || grants.is_single(history, hold))
-            .flat_map(|hold| {
-                let grant = grants.of_hold(history, hold);
-                let (from, to) = (history.ns(hold.from), history.ns(hold.to));
-                let granted = grant.and_then(|grant| grant.granted_ns(history));
+            .filter(|hold| grants.is_sure(history, hold))
+            .filter_map(|hold| Some((hold, grants.of_hold(history, hold)?)))
+            .flat_map(|(hold, grant)| {
                 // what expired did not end with the release
-                let told = |grant: &&ServerGrant| !grant.is_out_of_sight(history) && !grant.has_expired(history);
-                let ended = grant.filter(|grant| hold.ended == Ended::Released && told(grant));
-                let ended = ended.and_then(|grant| grant.revoked_ns(history));
-                let granted = granted.map(|seen| Delay::of(from, seen, false));
-                let ended = ended.map(|seen| Delay::of(to, seen, true));
+                let ends = hold.ended == Ended::Released && !grant.has_expired(history);
+                let ended_ns = grant.seen_end_ns(history).filter(|_| ends);
+                let granted = grant.granted_ns(history);
+                let granted = granted.map(|seen| Delay::of(history.ns(hold.from), seen, false));
+                let ended = ended_ns.map(|seen| Delay::of(history.ns(hold.to), seen, true));
                 [granted, ended].into_iter().flatten()
             });
         let mut delays: Vec<Delay> = seen.collect();
@@ -80,7 +72,7 @@ impl ObserverSight {
 
     /// Whether all that happened between two times was told.
     pub(crate) fn is_whole(&self, from: u64, to: u64) -> bool {
-        self.blind.iter().all(|span| span.to_ns < from || span.from_ns > to)
+        self.blind.iter().all(|(since, until)| *until < from || *since > to)
     }
 
     /// How late it may have been about a time: twice as late as it is seen to have been near it, and later than usual on a machine with
@@ -114,18 +106,14 @@ impl ObserverSight {
 
     /// The places of the delays near a time.
     fn near(&self, ns: u64) -> Range<usize> {
-        let from = self
-            .delays
-            .partition_point(|delay| delay.at_ns + limits::OBSERVER_GAP_NS < ns);
-        let to = self
-            .delays
-            .partition_point(|delay| delay.at_ns < ns + limits::OBSERVER_GAP_NS);
-        from..to
+        let (delays, gap_ns) = (&self.delays, limits::OBSERVER_GAP_NS);
+        let from = delays.partition_point(|delay| delay.at_ns + gap_ns < ns);
+        from..delays.partition_point(|delay| delay.at_ns < ns + gap_ns)
     }
 }
 
 /// When an observer of this tool had lost a server that it listens to: what happens then is not told.
-fn blind(history: &History, standstills: &[Standstill]) -> Vec<Span> {
+fn blind(history: &History, standstills: &[Standstill]) -> Vec<(u64, u64)> {
     let mut lost: BTreeMap<String, u64> = BTreeMap::new();
     let mut blind = Vec::new();
     for line in history.nemesis() {
@@ -134,19 +122,14 @@ fn blind(history: &History, standstills: &[Standstill]) -> Vec<Span> {
                 lost.entry(watched.clone()).or_insert(since_ns.unwrap_or(line.time_ns));
             }
             NemesisFact::Observer(ObserverFact::Back { watched }) => {
-                let to_ns = line.time_ns;
-                blind.extend(lost.remove(watched).map(|from_ns| Span { from_ns, to_ns }));
+                blind.extend(lost.remove(watched).map(|from_ns| (from_ns, line.time_ns)));
             }
             _ => {}
         }
     }
     // what it was told while the harness stood still, it read afterwards
     let stalls = standstills.iter().filter(|span| span.server.is_none());
-    blind.extend(stalls.map(|span| Span {
-        from_ns: span.from_ns,
-        to_ns: span.to_ns.saturating_add(limits::OBSERVER_GAP_NS),
-    }));
-    let to_ns = u64::MAX;
-    blind.extend(lost.into_values().map(|from_ns| Span { from_ns, to_ns }));
+    blind.extend(stalls.map(|span| (span.from_ns, span.to_ns.saturating_add(limits::OBSERVER_GAP_NS))));
+    blind.extend(lost.into_values().map(|from_ns| (from_ns, u64::MAX)));
     blind
 }

@@ -37,17 +37,11 @@ impl Options {
     /// The model that a history is judged by.
     pub(crate) fn model_of(&self, history: &History) -> Model {
         let model = self.model.unwrap_or_else(|| Model::of_history(history));
-        starting_at(model, history.initial)
-    }
-}
-
-/// A register with the value that the reader of the history was told, unless the model names one.
-fn starting_at(model: Model, start: Option<u64>) -> Model {
-    match model {
-        Model::Register { start: None } => Model::Register { start },
-        Model::CasRegister { start: None } => Model::CasRegister { start },
-        Model::ExactCasRegister { start: None } => Model::ExactCasRegister { start },
-        named => named,
+        match (model.start(), history.initial) {
+            // a register has the value that the reader of the history was told, unless the model names one
+            (Some(None), Some(start)) => model.with(start).unwrap_or(model),
+            _ => model,
+        }
     }
 }
 

@@ -134,12 +134,8 @@ impl OrderDrawing {
                 "<p>The longest prefix that has an order:</p><ol start=\"{}\">",
                 first.turn.unwrap_or(1)
             );
-            for operation in turns {
-                let (number, lane, text) = (
-                    operation.turn.unwrap_or(1),
-                    escaped(&operation.lane),
-                    escaped(&operation.text),
-                );
+            for DrawnOperation { lane, text, turn, .. } in turns {
+                let (number, lane, text) = (turn.unwrap_or(1), escaped(lane), escaped(text));
                 let _ = write!(page, "<li value=\"{number}\">{lane}: {text}</li>");
             }
             page.push_str("</ol>");
@@ -152,8 +148,13 @@ impl OrderDrawing {
         page
     }
 
+    /// The operation whose answer is impossible.
+    fn blocked(&self) -> Option<&DrawnOperation> {
+        self.operations.iter().find(|operation| operation.impossible)
+    }
+
     fn sentence(&self) -> Option<String> {
-        let blocked = self.operations.iter().find(|operation| operation.impossible)?;
+        let blocked = self.blocked()?;
         let states = match self.states.as_slice() {
             [] => return None,
             [only] => format!("The only possible state then is {only}"),
@@ -177,9 +178,7 @@ impl OrderDrawing {
 
     /// A line at the answer that is impossible, with the states that were possible.
     fn impossible_moment(&self, svg: &mut String, columns: &Columns, height: usize) {
-        let Some(blocked) = self.operations.iter().find(|operation| operation.impossible) else {
-            return;
-        };
+        let Some(blocked) = self.blocked() else { return };
         let x = LABELS + blocked.reply.map_or(columns.width, |reply| columns.at(reply));
         let (middle, states) = (LABELS + columns.width / 2, escaped(&self.states.join(" or ")));
         let (anchor, y) = (if x > middle { "end" } else { "start" }, height - FOOT + 20);
@@ -243,25 +242,21 @@ impl Columns {
             .collect();
         moments.sort_unstable();
         moments.dedup();
-        let mut places: Vec<(u64, usize)> = Vec::new();
-        let mut next = 0;
+        let mut columns = Self {
+            places: Vec::new(),
+            width: 0,
+        };
+        let ending = |reply: Option<u64>| operations.iter().filter(move |operation| operation.reply == reply);
         for moment in moments {
-            let ending = operations.iter().filter(|operation| operation.reply == Some(moment));
-            for operation in ending {
-                let called = places.partition_point(|(before, _)| *before < operation.call);
-                let from = places.get(called).map_or(next, |(_, place)| *place);
-                next = next.max(from + room(operation));
+            for operation in ending(Some(moment)) {
+                columns.width = columns.width.max(columns.at(operation.call) + room(operation));
             }
-            places.push((moment, next));
-            next += SHORTEST;
+            columns.places.push((moment, columns.width));
+            columns.width += SHORTEST;
         }
-        let open = operations.iter().filter(|operation| operation.reply.is_none());
-        let mut width = next;
-        for operation in open {
-            let called = places.partition_point(|(before, _)| *before < operation.call);
-            width = width.max(places.get(called).map_or(0, |(_, place)| *place) + room(operation));
-        }
-        Self { places, width }
+        let open = ending(None).map(|operation| columns.at(operation.call) + room(operation));
+        columns.width = open.fold(columns.width, usize::max);
+        columns
     }
 
     fn at(&self, moment: u64) -> usize {

@@ -26,6 +26,11 @@ impl Overlap {
     pub(crate) fn to(&self) -> u64 {
         self.first.to.min(self.second.to)
     }
+
+    /// Whether one of its holds began with this reply.
+    pub(crate) fn has(&self, got: u32) -> bool {
+        self.first.got == got || self.second.got == got
+    }
 }
 
 /// All overlaps of one hold with the newcomers that it kept on against: one cause, however many they are.
@@ -47,12 +52,11 @@ pub(crate) fn conflicts(history: &History, overlaps: &[Overlap]) -> Vec<Conflict
     for overlap in overlaps {
         let at = *place.entry(overlap.first.got).or_insert(conflicts.len());
         if at == conflicts.len() {
-            let (opening, count, shared_ns, longest_ns) = (*overlap, 0, 0, 0);
             conflicts.push(Conflict {
-                opening,
-                count,
-                shared_ns,
-                longest_ns,
+                opening: *overlap,
+                count: 0,
+                shared_ns: 0,
+                longest_ns: 0,
             });
         }
         let conflict = &mut conflicts[at];
@@ -152,30 +156,22 @@ struct Partners {
 impl Partners {
     /// The hold of another process that lasts longest.
     fn longest(&self, hold: &LockHold) -> Option<&LockHold> {
-        let own = |partner: &&LockHold| partner.process == hold.process;
-        self.longest
-            .as_ref()
-            .filter(|partner| !own(partner))
+        let longest = self.longest.as_ref();
+        longest
+            .filter(|partner| partner.process != hold.process)
             .or(self.other.as_ref())
     }
 
     fn add(&mut self, hold: &LockHold) {
-        match self.longest {
-            Some(longest) if longest.process == hold.process => {
-                if hold.to > longest.to {
-                    self.longest = Some(*hold);
-                }
+        let lasts_longer = |than: Option<LockHold>| than.is_none_or(|than| hold.to > than.to);
+        let is_own = self.longest.is_some_and(|longest| longest.process == hold.process);
+        if lasts_longer(self.longest) {
+            if !is_own {
+                self.other = self.longest;
             }
-            Some(longest) if hold.to > longest.to => {
-                self.other = Some(longest);
-                self.longest = Some(*hold);
-            }
-            Some(_) => {
-                if self.other.is_none_or(|other| hold.to > other.to) {
-                    self.other = Some(*hold);
-                }
-            }
-            None => self.longest = Some(*hold),
+            self.longest = Some(*hold);
+        } else if !is_own && lasts_longer(self.other) {
+            self.other = Some(*hold);
         }
     }
 }

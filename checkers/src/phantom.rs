@@ -6,14 +6,12 @@
 mod orphans;
 
 use crate::context::Context;
-use crate::extensions;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
-use crate::history::F;
 use crate::history::names::{FastSet, NONE};
+use crate::history::{F, Window};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
-use crate::observer_sight::ObserverSight;
 pub(crate) use orphans::{OrphanGrant, Refusals};
 
 /// An answer that is not as the server has it.
@@ -26,33 +24,33 @@ pub(crate) enum WrongGrant<'a> {
         hold: &'a LockHold,
         covering: Option<&'a ServerGrant>,
     },
-    /// Another process removed the lock.
-    ForeignRelease {
-        hold: &'a LockHold,
-        grant: &'a ServerGrant,
-        removed_ns: u64,
-    },
-    /// The owner's own release of an inner hold removed it: one of several.
-    OwnRelease {
-        hold: &'a LockHold,
-        grant: &'a ServerGrant,
-        removed_ns: u64,
-        /// The position of its call.
-        release: u32,
-    },
-    /// An extension by the owner, answered ok, removed it.
-    OwnExtension {
-        hold: &'a LockHold,
-        grant: &'a ServerGrant,
-        removed_ns: u64,
-        /// The position of its answer.
-        answer: u32,
-    },
+    /// The lock was removed while its owner held it.
+    Removed(Removal<'a>),
     /// An acquire was refused, and the server gave it the lock.
     Orphan(OrphanGrant<'a>),
 }
 
+/// A lock that was removed on request while its owner held it and had not asked for that.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Removal<'a> {
+    pub hold: &'a LockHold,
+    pub grant: &'a ServerGrant,
+    pub removed_ns: u64,
+    pub by: RemovedBy,
+}
+
+/// Whose request removed it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RemovedBy {
+    Another,
+    /// The owner's own release of an inner hold, one of several: the position of its call.
+    OwnRelease(u32),
+    /// An extension by the owner that was answered ok: the position of its answer.
+    OwnExtension(u32),
+}
+
 /// What was decided about HL007.
+#[derive(Default)]
 pub(crate) struct PhantomGrants<'a> {
     /// Not applicable when the lock was not watched; inconclusive when too few holds could be joined to a grant.
     pub verdict: Verdict,
@@ -70,24 +68,22 @@ pub(crate) struct PhantomGrants<'a> {
 pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
     let known = |hold: &&LockHold| context.grants.is_named(context.history, hold);
     let mut decided = PhantomGrants {
-        verdict: Verdict::NotApplicable,
         known: context.holds.iter().filter(known).count() as u64,
-        joined: 0,
-        wrong: Vec::new(),
-        count: 0,
+        ..PhantomGrants::default()
     };
     if context.not_watched.is_some() {
         return decided;
     }
     decided.verdict = Verdict::Inconclusive;
-    let sight = context.sight();
-    let named = NamedGrants::of(context);
+    let named = named_grants(context);
     let holds = context.holds.iter().inspect(|hold| {
         decided.joined += u64::from(context.grants.of_hold(context.history, hold).is_some());
     });
-    let wrong =
-        holds.filter_map(|hold| phantom(context, sight, &named, hold).or_else(|| foreign_release(context, hold)));
-    let orphans = orphans::of(context, sight).into_iter().map(WrongGrant::Orphan);
+    let wrong = holds.filter_map(|hold| {
+        let removed = || removal(context, hold).map(WrongGrant::Removed);
+        phantom(context, &named, hold).or_else(removed)
+    });
+    let orphans = orphans::of(context).into_iter().map(WrongGrant::Orphan);
     for wrong in wrong.chain(orphans) {
         decided.count += 1;
         if decided.wrong.len() < limits::MAX_VIOLATIONS {
@@ -102,29 +98,15 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
     decided
 }
 
-/// The grants that an acquire was answered with, by their tokens: none of these is anybody else's.
-struct NamedGrants(FastSet<(u32, u64)>);
-
-impl NamedGrants {
-    fn of(context: &Context<'_>) -> Self {
-        let holds = context.holds.with_locks();
-        let named =
-            holds.filter_map(|(lock, hold)| Some((lock as u32, context.grants.token_of(context.history, hold)?)));
-        Self(named.collect())
-    }
-
-    fn has(&self, grant: &ServerGrant) -> bool {
-        grant.token.is_some_and(|token| self.0.contains(&(grant.lock, token)))
-    }
+/// The grants that an acquire was answered with, by lock and token: none of these is anybody else's.
+fn named_grants(context: &Context<'_>) -> FastSet<(u32, u64)> {
+    let holds = context.holds.with_locks();
+    let named = holds.filter_map(|(lock, hold)| Some((lock as u32, context.grants.token_of(context.history, hold)?)));
+    named.collect()
 }
 
 /// An acquire that the server knows nothing of, or that it had already taken back.
-fn phantom<'a>(
-    context: &'a Context<'_>,
-    sight: &ObserverSight,
-    named: &NamedGrants,
-    hold: &'a LockHold,
-) -> Option<WrongGrant<'a>> {
+fn phantom<'a>(context: &'a Context<'_>, named: &FastSet<(u32, u64)>, hold: &'a LockHold) -> Option<WrongGrant<'a>> {
     let history = context.history;
     if hold.is_empty() || !context.grants.is_named(context.history, hold) {
         return None;
@@ -138,10 +120,13 @@ fn phantom<'a>(
     let without_its_token = history.header.promises.tokens && context.grants.watched().tokens && !has_token;
     let meant = |grant: &&ServerGrant| {
         let mut all = context.grants.of_owner(context.history, hold);
-        let free = |grant: &ServerGrant| !named.has(grant) && !ended_before_the_call(context, grant, hold);
+        let is_named = |grant: &ServerGrant| grant.token.is_some_and(|token| named.contains(&(grant.lock, token)));
+        let free = |grant: &ServerGrant| !is_named(grant) && !ended_before_the_call(context, grant, hold);
         sure(grant) || !without_its_token || all.any(free)
     };
-    let lag_ns = sight.lag_ns(from);
+    let lag_ns = context.sight().lag_ns(from);
+    let covering = || covering(context, hold, lag_ns);
+    let shows_no_grant = || covering().is_some() || would_show(context, hold, lag_ns);
     if let Some(grant) = context.grants.of_hold(history, hold).filter(meant) {
         if grant.is_out_of_sight(history) || grant.revoked_ns(history)? + limits::OBSERVER_LAG_NS >= from {
             return None;
@@ -151,17 +136,13 @@ fn phantom<'a>(
         }
         let gone = |grant: &ServerGrant| grant.revoked_ns(history).is_some_and(|revoked| revoked + lag_ns < from);
         let all_gone = || context.grants.candidates(history, hold).all(gone);
-        let taken_back = sure(grant) || all_gone() && Around::of(context, sight, hold, lag_ns).shows_no_grant();
+        let taken_back = sure(grant) || all_gone() && shows_no_grant();
         return taken_back.then_some(WrongGrant::TakenBack { hold, grant });
     }
-    if !context.grants.is_shown(hold) {
-        return None;
-    }
-    let around = Around::of(context, sight, hold, lag_ns);
-    let covering = around.covering;
-    around
-        .shows_no_grant()
-        .then_some(WrongGrant::NeverGiven { hold, covering })
+    (context.grants.is_shown(hold) && shows_no_grant()).then(|| WrongGrant::NeverGiven {
+        hold,
+        covering: covering(),
+    })
 }
 
 /// Whether the client stood still while its grant ended, or harness before it read the answer, and it came as soon as that went on: no library
@@ -173,58 +154,49 @@ fn was_stopped_meanwhile(context: &Context<'_>, hold: &LockHold, grant: &ServerG
     let revoked = grant.revoked_ns(history).unwrap_or(u64::MAX);
     let from = history.ns(hold.from);
     let stopped = context.stopped_until(history.client_of(hold.process), granted, revoked);
-    let stood = context.standstills.iter().filter(|span| span.server.is_none());
-    let stood = stood.filter(|span| span.touches(granted, from)).map(|span| span.to_ns);
-    let mut went_on = stopped.into_iter().chain(stood);
+    let mut went_on = stopped.into_iter().chain(context.harness_went_on(granted, from));
     let in_time_ns = from.saturating_sub(granted).min(context.lease_ns);
     went_on.any(|went_on| from <= went_on.saturating_add(limits::AFTERMATH_NS))
         || context.busy.counted_ns(granted, from) < in_time_ns
 }
 
-/// What the observer showed of a lock while a client believed that it held it.
-struct Around<'a> {
-    /// The grant of another owner that it showed well before and well after the hold began.
-    covering: Option<&'a ServerGrant>,
-    /// The hold was long enough to be seen, the observer told all, and wrote of this lock before and after.
-    live: bool,
+/// The grant of another owner that the observer showed well before and well after a hold began.
+fn covering<'a>(context: &'a Context<'_>, hold: &LockHold, lag_ns: u64) -> Option<&'a ServerGrant> {
+    let history = context.history;
+    let from = history.ns(hold.from);
+    // what is told late seems to stand longer than it did
+    if !context.sight().is_whole(from, from + lag_ns) {
+        return None;
+    }
+    let own = context.grants.owner_of(history, hold);
+    let covers = |grant: &ServerGrant| {
+        let before = grant.granted_ns(history).is_some_and(|granted| granted + lag_ns < from);
+        before && grant.revoked_ns(history).unwrap_or(0) > from + lag_ns
+    };
+    let mut others = alike(context, hold).filter(|grant| own != Some(grant.owner));
+    others.find(|grant| covers(grant) && !was_given_back(context, grant, from))
 }
 
-impl<'a> Around<'a> {
-    fn of(context: &'a Context<'_>, sight: &ObserverSight, hold: &LockHold, lag_ns: u64) -> Self {
-        let history = context.history;
-        let from = history.ns(hold.from);
-        let alike = || {
-            let grants = context.grants.of_lock(hold.lock(history));
-            grants.filter(|grant| speaks_alike(context, grant, hold))
-        };
-        let others = |grant: &&ServerGrant| context.grants.owner_of(context.history, hold) != Some(grant.owner);
-        // what is told late seems to stand longer than it did
-        let in_time = sight.is_whole(from, from + lag_ns);
-        let covering = alike()
-            .filter(|_| in_time)
-            .filter(others)
-            .find(|grant| covers(context, grant, from, lag_ns) && !was_given_back(context, grant, from));
-        let long = history.ns(hold.to).saturating_sub(from) > lag_ns;
-        let told = sight.is_whole(hold.asked_ns(history), from + lag_ns);
-        let live = long
-            && told
-            && observed_around(context, &mut alike(), from, lag_ns)
-            && !unnamed_owner_shown(context, hold, lag_ns);
-        Self { covering, live }
-    }
+/// Whether the observer would have shown a grant of this hold: it was long enough to be seen, and the observer told all, and wrote of this
+/// lock before and after.
+fn would_show(context: &Context<'_>, hold: &LockHold, lag_ns: u64) -> bool {
+    let (history, from) = (context.history, context.history.ns(hold.from));
+    let long = history.ns(hold.to).saturating_sub(from) > lag_ns;
+    let told = context.sight().is_whole(hold.asked_ns(history), from + lag_ns);
+    let unnamed = || unnamed_grants(context, hold, lag_ns).next();
+    long && told && observed_around(context, hold, lag_ns) && unnamed().is_none()
+}
 
-    /// Whether a grant of this hold would have been seen, and was not.
-    fn shows_no_grant(&self) -> bool {
-        self.covering.is_some() || self.live
-    }
+/// The grants of the lock of a hold of which the observer's lines say what the hold could be joined by.
+fn alike<'a>(context: &'a Context<'_>, hold: &LockHold) -> impl Iterator<Item = &'a ServerGrant> {
+    let grants = context.grants.of_lock(hold.lock(context.history)).iter();
+    grants.filter(move |grant| speaks_alike(context, grant, hold))
 }
 
 /// Whether a grant was over when a hold was asked for. Lines of the observer come late and never early, so it was.
 fn ended_before_the_call(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) -> bool {
-    let history = context.history;
-    let seen_to_end = grant.revoked_ns(history).filter(|_| !grant.is_out_of_sight(history));
-    let called = hold.asked_ns(history);
-    seen_to_end.is_some_and(|revoked| revoked < called)
+    let ended = grant.seen_end_ns(context.history);
+    ended.is_some_and(|ended| ended < hold.asked_ns(context.history))
 }
 
 /// Whether the observer's lines say what this hold could be joined by.
@@ -232,11 +204,6 @@ fn speaks_alike(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) -> 
     let grants = &context.grants;
     (grants.token_of(context.history, hold).is_some() && grant.token.is_some())
         || (grants.owner_of(context.history, hold).is_some() && grant.owner != NONE)
-}
-
-/// Whether the server may have shown an owner at the beginning of a hold whose name the observer did not learn.
-pub(crate) fn unnamed_owner_shown(context: &Context<'_>, hold: &LockHold, lag_ns: u64) -> bool {
-    unnamed_grants(context, hold, lag_ns).next().is_some()
 }
 
 /// The grants at the beginning of a hold whose owner the observer did not learn: one of them may be the hold's.
@@ -247,7 +214,7 @@ pub(crate) fn unnamed_grants<'a>(
 ) -> impl Iterator<Item = &'a ServerGrant> {
     let history = context.history;
     let from = history.ns(hold.from);
-    let of_lock = context.grants.of_lock(hold.lock(history));
+    let of_lock = context.grants.of_lock(hold.lock(history)).iter();
     of_lock.filter(move |grant| {
         let came = grant.granted_ns(history).is_none_or(|granted| granted < from + lag_ns);
         let stays = grant.revoked_ns(history).is_none_or(|revoked| revoked + lag_ns > from);
@@ -255,50 +222,32 @@ pub(crate) fn unnamed_grants<'a>(
     })
 }
 
-/// Whether the server showed this owner well before and well after a time.
-fn covers(context: &Context<'_>, grant: &ServerGrant, ns: u64, lag_ns: u64) -> bool {
-    let history = context.history;
-    let before = grant.granted_ns(history).is_some_and(|granted| granted + lag_ns < ns);
-    before && grant.revoked_ns(history).unwrap_or(0) > ns + lag_ns
-}
-
 /// Whether the owner of a grant had given it back by then, as its own answer says: then the observer showed what was over.
 fn was_given_back(context: &Context<'_>, grant: &ServerGrant, ns: u64) -> bool {
     let history = context.history;
     let mut holds = context.holds.by_lock[grant.lock as usize].iter();
     holds.any(|hold| {
-        let own = || {
-            context
-                .grants
-                .of_hold(history, hold)
-                .is_some_and(|of| of.first() == grant.first())
-        };
-        hold.ended == Ended::Released && history.ns(hold.to) <= ns && own()
+        let given_back = hold.ended == Ended::Released && history.ns(hold.to) <= ns;
+        let own = || context.grants.of_hold(history, hold);
+        given_back && own().is_some_and(|own| own.first() == grant.first())
     })
 }
 
-/// Whether the observer wrote about this lock both shortly before and shortly after a time, and had not lost sight of it
-/// in between.
-fn observed_around<'a>(
-    context: &Context<'_>,
-    grants: &mut impl Iterator<Item = &'a ServerGrant>,
-    ns: u64,
-    lag_ns: u64,
-) -> bool {
-    let history = context.history;
+/// Whether the observer wrote about the lock of a hold both shortly before and shortly after its beginning, and had not lost sight of it in
+/// between.
+fn observed_around(context: &Context<'_>, hold: &LockHold, lag_ns: u64) -> bool {
+    let (history, ns) = (context.history, context.history.ns(hold.from));
     let (mut before, mut after) = (false, false);
     let mut blind_since = None;
     let mut last_seen = 0;
-    for grant in grants {
+    for grant in alike(context, hold) {
         let lost_sight = match context.grants.is_end_missed(grant) {
             true => grant.granted_ns(history),
             false => grant.revoked_ns(history).filter(|_| grant.is_out_of_sight(history)),
         };
         blind_since = blind_since.max(lost_sight.filter(|at| *at <= ns));
-        for seen in [grant.granted_ns(history), grant.revoked_ns(history)]
-            .into_iter()
-            .flatten()
-        {
+        let shown = [grant.granted_ns(history), grant.revoked_ns(history)];
+        for seen in shown.into_iter().flatten() {
             let near = seen.abs_diff(ns) < limits::OBSERVER_GAP_NS;
             before |= near && seen + lag_ns < ns;
             after |= near && seen > ns + lag_ns;
@@ -310,42 +259,44 @@ fn observed_around<'a>(
     before && after && blind_since.is_none_or(|since| since < last_seen)
 }
 
-/// A lock that was removed on request while its owner held it and had not asked for that.
-pub(crate) fn foreign_release<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<WrongGrant<'a>> {
+/// How a lock was removed on request while its owner held it, if it was.
+pub(crate) fn removal<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<Removal<'a>> {
     let history = context.history;
     let grant = context.grants.of_hold(history, hold)?;
     let removed_ns = grant.revoked_ns(history).filter(|_| grant.was_deleted(history))?;
+    let removed = |by: RemovedBy| {
+        Some(Removal {
+            hold,
+            grant,
+            removed_ns,
+            by,
+        })
+    };
     let has_token = context.grants.token_of(context.history, hold).is_some();
     let named = grant.token.is_some() && has_token || context.grants.is_single(context.history, hold);
     let margin = if named { 0 } else { limits::OBSERVER_LAG_NS };
     let inside = removed_ns > history.ns(hold.from) + margin && removed_ns < history.ns(hold.to);
     // A loss that the owner was told of shortly after, or its death, may be why the lock was deleted.
     let by_itself = hold.ended != Ended::Released && history.ns(hold.to) < removed_ns + limits::OBSERVER_LAG_NS;
-    if inside && let Some(answer) = extensions::that_removed(history, hold, grant) {
-        return Some(WrongGrant::OwnExtension {
-            hold,
-            grant,
-            removed_ns,
-            answer,
-        });
+    if inside && let Some(answer) = extension_that_removed(context, hold, removed_ns) {
+        return removed(RemovedBy::OwnExtension(answer));
     }
     // all holds of the lock are looked at, so only for an end that would count
     let of_before = || !named && is_of_a_hold_before(context, hold, grant, removed_ns);
     if !inside || by_itself || may_be_an_expiry(context, hold, grant, removed_ns) || of_before() {
         return None;
     }
-    Some(match inner_release(context, hold, removed_ns) {
-        Some(release) => WrongGrant::OwnRelease {
-            hold,
-            grant,
-            removed_ns,
-            release,
-        },
-        None => WrongGrant::ForeignRelease {
-            hold,
-            grant,
-            removed_ns,
-        },
+    removed(inner_release(context, hold, removed_ns).map_or(RemovedBy::Another, RemovedBy::OwnRelease))
+}
+
+/// The answer `ok` to an extension of a hold while which its lock was removed. One that compares its owner would not have been answered so if
+/// another's request had come before.
+fn extension_that_removed(context: &Context<'_>, hold: &LockHold, removed_ns: u64) -> Option<u32> {
+    let history = context.history;
+    context.extensions_of(hold).find(|answer| {
+        let answer = history.event(*answer);
+        let called_ns = history.event(answer.mate).time;
+        (called_ns..=answer.time.saturating_add(limits::AT_ONCE_NS)).contains(&removed_ns)
     })
 }
 
@@ -359,7 +310,8 @@ fn is_of_a_hold_before(context: &Context<'_>, hold: &LockHold, grant: &ServerGra
     let before = holds
         .filter(|other| other.owner(history) == hold.owner(history))
         .count();
-    let of_name = context.grants.of_lock(lock).filter(|other| other.owner == grant.owner);
+    let of_lock = context.grants.of_lock(lock).iter();
+    let of_name = of_lock.filter(|other| other.owner == grant.owner);
     let ended = of_name.filter(|other| other.revoked_ns(history).is_some_and(|ns| ns <= removed_ns));
     ended.count() <= before
 }
@@ -383,7 +335,7 @@ fn inner_release(context: &Context<'_>, hold: &LockHold, removed_ns: u64) -> Opt
 /// "Deleted" is all that some stores say of an expiry, too: then it proves nothing once the lease may have run out.
 pub(crate) fn may_be_an_expiry(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, removed: u64) -> bool {
     let history = context.history;
-    if grant.cause(history).is_some_and(|cause| cause.is_release()) {
+    if grant.was_released(history) {
         return false;
     }
     let asked = hold.asked_ns(history);
@@ -391,12 +343,12 @@ pub(crate) fn may_be_an_expiry(context: &Context<'_>, hold: &LockHold, grant: &S
         true => context.lease_ns,
         false => limits::ns(limits::LEAST_LEASE_MS),
     };
+    let client = history.client_of(hold.process);
     let old = removed.saturating_sub(asked) >= lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
-    // so do observers of other recorders, of what a server lost
-    let by_a_server = || {
-        let mut windows = context.windows_in(asked, removed);
-        history.phases().is_empty() && windows.any(|window| !window.is_of_clients())
+    // whether or not it did anything to the client; and observers of other recorders say so of what a server lost, too
+    let is_excuse = |window: &Window| {
+        let of_a_server = || !window.is_of_clients() && history.phases().is_empty();
+        window.names_client(client) || of_a_server()
     };
-    let of_its_client = || context.window_of_client(history.client_of(hold.process), asked, removed);
-    old || of_its_client().is_some() || by_a_server()
+    old || context.windows_in(asked, removed).any(is_excuse)
 }

@@ -1,5 +1,6 @@
 //! When releases of each lock were under way.
 
+use crate::history::event::Kind;
 use crate::history::{F, History};
 
 /// One release.
@@ -23,13 +24,8 @@ pub(crate) struct Releases {
 impl Releases {
     pub(crate) fn of(history: &History) -> Self {
         let mut of_lock: Vec<Vec<ReleaseSpan>> = vec![Vec::new(); history.locks.len()];
-        for (call, event) in history.events.iter().enumerate() {
-            if !event.is_call(F::Release) {
-                continue;
-            }
-            let Some(lock) = history.lock_number(event) else {
-                continue;
-            };
+        let is_call = |f, kind| f == F::Release && kind == Kind::Invoke;
+        history.each_of_locks(is_call, |lock, call, event| {
             let reply = history.reply(event);
             let answered_ns = reply.map_or(u64::MAX, |reply| reply.time);
             let latest_ns = of_lock[lock].last().map_or(0, |last| last.latest_ns).max(answered_ns);
@@ -38,9 +34,9 @@ impl Releases {
                 answered_ns,
                 latest_ns,
                 process: event.process,
-                call: call as u32,
+                call,
             });
-        }
+        });
         Self { of_lock }
     }
 

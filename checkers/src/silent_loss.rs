@@ -25,6 +25,7 @@ impl Silence<'_> {
 }
 
 /// What was decided about HL009.
+#[derive(Default)]
 pub(crate) struct SilentLosses<'a> {
     /// Not applicable when the server was not watched, inconclusive without an acquire.
     pub verdict: Verdict,
@@ -41,11 +42,8 @@ pub(crate) struct SilentLosses<'a> {
 /// Decides HL009.
 pub(crate) fn decide<'a>(context: &'a Context<'_>) -> SilentLosses<'a> {
     let mut decided = SilentLosses {
-        verdict: Verdict::NotApplicable,
         bound_ns: context.bounds.silent_ms.map_or(context.longest_lease_ns(), limits::ns),
-        taken: 0,
-        longest_ns: 0,
-        silences: Vec::new(),
+        ..SilentLosses::default()
     };
     if context.not_watched.is_some() {
         return decided;
@@ -74,12 +72,11 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> SilentLosses<'a> {
 fn silence<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<Silence<'a>> {
     let history = context.history;
     let grant = context.grants.of_hold(history, hold)?;
-    let removed = |grant: &ServerGrant| grant.revoked_ns(history).filter(|_| !grant.is_out_of_sight(history));
-    let mut revoked = removed(grant)?;
+    let mut revoked = grant.seen_end_ns(history)?;
     if context.grants.token_of(context.history, hold).is_none() {
         // which of its owner's grants it was is not known for sure: it was lost with the last of them
         for other in context.grants.candidates(history, hold) {
-            revoked = revoked.max(removed(other)?);
+            revoked = revoked.max(other.seen_end_ns(history)?);
         }
     }
     let (from, to_ns) = (history.ns(hold.from), history.ns(hold.to));
@@ -93,11 +90,7 @@ fn silence<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<Silence<'
         since_ns = since_ns.max(went_on);
     }
     // what was told while the harness stood still, it read afterwards
-    let stood = context.standstills.iter().filter(|span| span.server.is_none());
-    let stood = stood
-        .filter(|span| span.touches(since_ns, to_ns))
-        .map(|span| span.to_ns);
-    since_ns = stood.fold(since_ns, u64::max);
+    since_ns = context.harness_went_on(since_ns, to_ns).fold(since_ns, u64::max);
     (to_ns > since_ns).then_some(Silence {
         hold,
         grant,

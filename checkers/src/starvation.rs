@@ -9,11 +9,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::calm::{self, CalmSpan};
-use crate::context::Context;
+use crate::calm;
+use crate::context::{CalmSpan, Context};
 use crate::history::event::Kind;
-use crate::history::names::{FastMap, NONE};
-use crate::history::{F, History, Mode, OrderBasis, PackedEvent, Refusal};
+use crate::history::names::FastMap;
+use crate::history::{History, Mode, OrderBasis, PackedEvent};
 use crate::holds::LockHold;
 use crate::limits;
 use crate::model::Model;
@@ -52,42 +52,35 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
     if history.order == OrderBasis::Position || !context.model.is_lock() {
         return Vec::new();
     }
-    let calm = calm::spans(context, None);
     let mut found = Vec::new();
-    let died = history.deaths();
     let bounded = context.bounds.starvation_ms.is_some();
-    // What starves a client is grants to others: of a lock with fewer, nothing need be known.
-    let least = limits::STARVED_GRANTS.min(limits::GRANTS_BESIDE_A_REFUSED) as usize;
-    let granted = context.holds.by_lock.iter().map(|holds| holds.len() >= least);
-    let asked = asked(history, &died, &granted.collect::<Vec<bool>>());
-    let last: Vec<LastGrants> = (0..asked.len()).map(|lock| LastGrants::of(context, lock)).collect();
-    let never =
-        |lock: usize, client: u32, asked: &AskedFor| last[lock].but_to(client).is_none_or(|ns| asked.acquired_ns > ns);
-    let is_judged =
-        |lock: usize, (client, asked): (&u32, &AskedFor)| bounded || asked.refused || never(lock, *client, asked);
-    let judged = asked.iter().enumerate();
-    let judged = judged.map(|(lock, asked)| asked.iter().any(|asked| is_judged(lock, asked)));
-    let judged: Vec<bool> = judged.collect();
-    for (lock, calls) in calls_that_count(history, &judged).into_iter().enumerate() {
-        if !judged[lock] {
+    let asked = asked(context);
+    let never = |lock: usize, client: u32, asked: &AskedFor| {
+        let last_ns = last_grant_but_to(context, lock, client);
+        last_ns.is_none_or(|ns| asked.acquired_ns > ns)
+    };
+    let judged = asked.iter().enumerate().map(|(lock, asked)| {
+        let is_judged = |(client, asked): &(&u32, &AskedFor)| bounded || asked.refused || never(lock, **client, asked);
+        let judged = asked.iter().filter(is_judged);
+        judged.map(|(client, _)| (*client, Vec::new())).collect()
+    });
+    let judged: Vec<CallsOfClients> = judged.collect();
+    for (lock, calls) in calls_that_count(history, judged).iter().enumerate() {
+        if calls.is_empty() {
             continue;
         }
-        let asked = &asked[lock];
-        let enough = (asked.len() as u64 * limits::PASSED_BY_CHANCE).max(limits::STARVED_GRANTS);
-        let clients = asked.iter().filter(|asked| is_judged(lock, *asked));
-        let clients = clients.map(|(client, _)| (*client, Vec::new())).collect();
+        let enough = (asked[lock].len() as u64 * limits::PASSED_BY_CHANCE).max(limits::STARVED_GRANTS);
         let grants = GrantTimes::of(&grants_of(context, lock, |_| true));
-        for (client, attempts) in &attempts(history, &died, &calls, clients) {
-            let never = never(lock, *client, &asked[client]);
-            let attempts = AttemptsInOrder::of(attempts);
+        for (client, calls) in calls {
+            let attempts = AttemptsInOrder::of(context, calls);
             let of = |how: Starving, enough: u64| {
-                let longest = longest(context, &calm, &died, &attempts, how)?;
+                let longest = longest(context, &attempts, how)?;
                 let others = grants.but_to(*client, (longest.from_ns, longest.to_ns));
                 // a bound that was asked for says which wait is too long, whichever client has the lock meanwhile
                 let drawn: u64 = match bounded || how == Starving::Refused {
                     true => others,
                     false => {
-                        let in_its_place = grants_in_its_place(context, lock, attempts.attempts);
+                        let in_its_place = grants_in_its_place(context, lock, &attempts.attempts);
                         let on = attempts.on_within(longest.from_ns, longest.to_ns);
                         on.map(|on| in_its_place.but_to(*client, on)).sum()
                     }
@@ -99,9 +92,9 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
                 })
             };
             // without a bound that was asked for, only what lasted for the whole run is sure
-            let starving = match never {
+            let starving = match never(lock, *client, &asked[lock][client]) {
                 true => Some(Starving::Never),
-                false => context.bounds.starvation_ms.map(|_| Starving::PastTheBound),
+                false => bounded.then_some(Starving::PastTheBound),
             };
             let refused = of(Starving::Refused, limits::GRANTS_BESIDE_A_REFUSED);
             found.extend(refused.or_else(|| of(starving?, enough)));
@@ -117,33 +110,13 @@ pub(crate) fn bound_ns(context: &Context<'_>) -> u64 {
     context.bounds.starvation_ms.map_or(usual_ns, limits::ns)
 }
 
-/// The last grants of a lock: of the client that got it last, and of the others.
-struct LastGrants {
-    last: Option<(u64, u32)>,
-    of_others: Option<u64>,
-}
-
-impl LastGrants {
-    fn of(context: &Context<'_>, lock: usize) -> Self {
-        let history = context.history;
-        // Holds are in the order in which they began.
-        let grants = context.holds.by_lock[lock].iter().rev();
-        let mut grants = grants.map(|hold| (history.ns(hold.from), history.client_of(hold.process)));
-        let last = grants.next();
-        let of_others = grants.find(|(_, client)| last.is_some_and(|(_, last)| last != *client));
-        Self {
-            last,
-            of_others: of_others.map(|(ns, _)| ns),
-        }
-    }
-
-    /// The last grant to another client, in nanoseconds.
-    fn but_to(&self, client: u32) -> Option<u64> {
-        match self.last {
-            Some((ns, last)) if last != client => Some(ns),
-            _ => self.of_others,
-        }
-    }
+/// The last grant of a lock to another client, in nanoseconds.
+fn last_grant_but_to(context: &Context<'_>, lock: usize, client: u32) -> Option<u64> {
+    let history = context.history;
+    // Holds are in the order in which they began.
+    let mut holds = context.holds.by_lock[lock].iter().rev();
+    let last = holds.find(|hold| history.client_of(hold.process) != client);
+    last.map(|hold| history.ns(hold.from))
 }
 
 /// The grants of a lock that are of one kind, by time, each with its client.
@@ -202,25 +175,25 @@ impl GrantTimes {
     }
 }
 
-/// The lock of an acquire that waits or got it. A try in vain says nothing: it may always meet a holder.
-fn lock_that_counts(history: &History, call: PackedEvent, answer: Option<(Kind, u64)>) -> Option<usize> {
+/// Whether an acquire waits or got the lock. A try in vain says nothing: it may always meet a holder.
+fn counts(history: &History, call: PackedEvent, answer: Option<(Kind, u64)>) -> bool {
     let acquired = answer.is_some_and(|(kind, _)| kind == Kind::Ok);
-    let counts = acquired || history.wait_ms(call) != 0;
-    history.lock_number(call).filter(|_| counts)
+    acquired || history.wait_ms(call) != 0
 }
 
-/// The calls that count of each lock that is looked at.
-fn calls_that_count(history: &History, looked_at: &[bool]) -> Vec<Vec<u32>> {
-    let mut calls = vec![Vec::new(); looked_at.len()];
-    if !looked_at.contains(&true) {
-        return calls;
+/// The positions of the calls for one lock, by client.
+type CallsOfClients = BTreeMap<u32, Vec<u32>>;
+
+/// By lock, with the calls that count of the clients that are there already.
+fn calls_that_count(history: &History, mut calls: Vec<CallsOfClients>) -> Vec<CallsOfClients> {
+    if calls.iter().any(|clients| !clients.is_empty()) {
+        history.each_ask(|lock, position, call| {
+            let own = calls[lock].get_mut(&history.client_of(call.process));
+            if let Some(own) = own.filter(|_| counts(history, call, history.events.answer(call.mate))) {
+                own.push(position);
+            }
+        });
     }
-    history.events.each_call(F::Acquire, |position, call| {
-        let lock = lock_that_counts(history, call, history.events.answer(call.mate));
-        if let Some(lock) = lock.filter(|lock| looked_at[*lock]) {
-            calls[lock].push(position);
-        }
-    });
     calls
 }
 
@@ -233,17 +206,20 @@ struct AskedFor {
     refused: bool,
 }
 
-/// The clients of all calls that count, of each lock that is looked at.
-fn asked(history: &History, died: &[u64], looked_at: &[bool]) -> Vec<FastMap<u32, AskedFor>> {
-    let mut all: Vec<FastMap<u32, AskedFor>> = vec![FastMap::default(); looked_at.len()];
-    if !looked_at.contains(&true) {
+/// The clients of all calls that count, by lock. What starves a client is grants to others: of a lock with fewer, nothing need be known.
+fn asked(context: &Context<'_>) -> Vec<FastMap<u32, AskedFor>> {
+    let history = context.history;
+    let least = limits::STARVED_GRANTS.min(limits::GRANTS_BESIDE_A_REFUSED) as usize;
+    let mut all: Vec<FastMap<u32, AskedFor>> = vec![FastMap::default(); history.locks.len()];
+    let is_looked_at = |lock: usize| context.holds.by_lock[lock].len() >= least;
+    if !(0..all.len()).any(is_looked_at) {
         return all;
     }
-    history.events.each_call(F::Acquire, |_, call| {
+    history.each_ask(|lock, _, call| {
         let answer = history.events.answer(call.mate);
-        let Some(lock) = lock_that_counts(history, call, answer).filter(|lock| looked_at[*lock]) else {
+        if !is_looked_at(lock) || !counts(history, call, answer) {
             return;
-        };
+        }
         let client = history.client_of(call.process);
         let asked = all[lock].entry(client).or_insert(AskedFor {
             acquired_ns: u64::MAX,
@@ -251,71 +227,56 @@ fn asked(history: &History, died: &[u64], looked_at: &[bool]) -> Vec<FastMap<u32
         });
         match answer {
             Some((Kind::Ok, ns)) => asked.acquired_ns = asked.acquired_ns.min(ns),
-            Some(_) => asked.refused = asked.refused || is_refused(history, died, call),
+            Some(_) => asked.refused = asked.refused || is_refused(context, call),
             None => {}
         }
     });
     all
 }
 
-/// The waits of some clients.
-fn attempts(
-    history: &History,
-    died: &[u64],
-    calls: &[u32],
-    mut clients: BTreeMap<u32, Vec<Wait>>,
-) -> BTreeMap<u32, Vec<Wait>> {
-    for call in calls {
-        let event = history.event(*call);
-        if let Some(attempts) = clients.get_mut(&history.client_of(event.process)) {
-            attempts.push(Wait::of(history, died, *call, event));
-        }
-    }
-    clients
-}
-
 /// Whether an acquire was answered with an error that does not say that the lock is taken, in any words: long before its wait was over.
 /// One that does not say how long it waits may be a try, and its error a word for a lock that is taken. A process that is killed ends its
 /// acquire by that: nobody refused it.
-fn is_refused(history: &History, died: &[u64], call: PackedEvent) -> bool {
-    let Some(reply) = error_of(history, call) else {
-        return false;
-    };
-    let wait_ns = limits::ns(u64::from(history.wait_ms(call)));
-    !may_be_taken(history, call) && reply.time - call.time < wait_ns / 2 && reply.time < died[call.process as usize]
+fn is_refused(context: &Context<'_>, call: PackedEvent) -> bool {
+    error_of(context.history, call).is_some_and(|error| {
+        let (reply, wait_ns) = error;
+        let soon = || reply.time - call.time < wait_ns / 2;
+        !may_be_taken(error) && soon() && reply.time < context.died_ns(call.process)
+    })
 }
 
-/// The answer to an acquire that says how long it waits, if it is an error in words of its own.
-fn error_of(history: &History, call: PackedEvent) -> Option<PackedEvent> {
-    let reply = history.reply(call).filter(|_| history.wait_ms(call) != NONE)?;
-    let said = history.error(reply);
-    let is_taken = said.is_some_and(|said| Refusal::parse(said).is_taken());
-    (reply.kind != Kind::Ok && !is_taken).then_some(reply)
+/// The answer to an acquire that says how long it waits, if it is an error in words of its own; and that wait.
+fn error_of(history: &History, call: PackedEvent) -> Option<(PackedEvent, u64)> {
+    let (reply, wait_ns) = (history.reply(call)?, history.wait_ns(call)?);
+    (reply.kind != Kind::Ok && !history.says_taken(reply)).then_some((reply, wait_ns))
 }
 
 /// Whether such an error may be a word for a lock that is taken: an acquire that waits for less time than a library sleeps between two looks,
 /// or for less than the second in which it counts, gives up after the first look.
-fn may_be_taken(history: &History, call: PackedEvent) -> bool {
-    let is_short = limits::ns(u64::from(history.wait_ms(call))) <= limits::GIVEN_UP_NS;
-    is_short && error_of(history, call).is_some_and(|reply| reply.kind == Kind::Fail)
+fn may_be_taken((reply, wait_ns): (PackedEvent, u64)) -> bool {
+    wait_ns <= limits::GIVEN_UP_NS && reply.kind == Kind::Fail
 }
 
 /// The attempts of one client, in the order of its calls.
-struct AttemptsInOrder<'a> {
-    attempts: &'a [Wait],
+struct AttemptsInOrder {
+    attempts: Vec<Wait>,
     over_ns: Vec<u64>,
 }
 
-impl<'a> AttemptsInOrder<'a> {
-    fn of(attempts: &'a [Wait]) -> Self {
+impl AttemptsInOrder {
+    fn of(context: &Context<'_>, calls: &[u32]) -> Self {
+        let waits = calls
+            .iter()
+            .map(|call| Wait::of(context, *call, context.history.event(*call)));
+        let attempts: Vec<Wait> = waits.collect();
         Self {
-            attempts,
             over_ns: wait::over_ns(attempts.iter().copied()),
+            attempts,
         }
     }
 
     /// All attempts that may have been on at some instant of a span, and none that was over before it.
-    fn during(&self, span: &CalmSpan) -> &'a [Wait] {
+    fn during(&self, span: &CalmSpan) -> &[Wait] {
         let from = self.over_ns.partition_point(|over_ns| *over_ns <= span.from_ns);
         let to = self.attempts.partition_point(|attempt| attempt.from_ns < span.to_ns);
         &self.attempts[from.min(to)..to]
@@ -333,31 +294,26 @@ impl<'a> AttemptsInOrder<'a> {
 }
 
 /// The longest of the stretches that are longer than the bound, and than TCP may take to send again what a fault dropped.
-fn longest(
-    context: &Context<'_>,
-    calm: &[CalmSpan],
-    died: &[u64],
-    attempts: &AttemptsInOrder<'_>,
-    how: Starving,
-) -> Option<Starved> {
+fn longest(context: &Context<'_>, attempts: &AttemptsInOrder, how: Starving) -> Option<Starved> {
     let bound_ns = bound_ns(context);
-    let long = calm.iter().flat_map(|span| {
+    let long = calm::spans(context).iter().flat_map(|span| {
         let at_most_ns = bound_ns.saturating_add(span.retransmission_ns);
         let lasted = move |found: &Starved| context.busy.counted_ns(found.from_ns, found.to_ns) > at_most_ns;
-        let all = stretches(context.history, died, attempts.during(span), span, how);
+        let all = stretches(context, attempts.during(span), span, how);
         all.into_iter().filter(lasted)
     });
     long.max_by_key(|stretch| stretch.to_ns - stretch.from_ns)
 }
 
 /// The stretches of a calm span in which a client asked all the time and got nothing, or was only refused.
-fn stretches(history: &History, died: &[u64], attempts: &[Wait], span: &CalmSpan, how: Starving) -> Vec<Starved> {
+fn stretches(context: &Context<'_>, attempts: &[Wait], span: &CalmSpan, how: Starving) -> Vec<Starved> {
+    let history = context.history;
     let mut found: Vec<Starved> = Vec::new();
     let mut broken = true;
     for attempt in attempts {
         let call = history.event(attempt.call);
-        if how == Starving::Refused && !is_refused(history, died, call) {
-            broken |= !may_be_taken(history, call);
+        if how == Starving::Refused && !is_refused(context, call) {
+            broken |= !error_of(history, call).is_some_and(may_be_taken);
             continue;
         }
         let (from_ns, to_ns) = (attempt.from_ns.max(span.from_ns), attempt.to_ns.min(span.to_ns));
@@ -381,7 +337,7 @@ fn stretches(history: &History, died: &[u64], attempts: &[Wait], span: &CalmSpan
             }),
         }
         // the wait that is answered ok is still one in vain until then
-        broken = attempt.acquired;
+        broken = attempt.kind == Kind::Ok;
     }
     found
 }

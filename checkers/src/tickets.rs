@@ -78,8 +78,7 @@ fn answered_in_order(context: &Context<'_>) -> Vec<bool> {
     let history = context.history;
     let mut locks = vec![(true, None); history.locks.len()];
     let is_granted = |f, kind| f == F::Acquire && kind == Kind::Ok;
-    history.events.each_of(is_granted, |position, event| {
-        let Some(lock) = history.lock_number(event) else { return };
+    history.each_of_locks(is_granted, |lock, position, event| {
         let (in_order, last) = &mut locks[lock];
         let answer = history
             .token(event)
@@ -94,7 +93,8 @@ fn answered_in_order(context: &Context<'_>) -> Vec<bool> {
 
 /// Whether the observer told the tokens of a lock.
 fn is_observed(context: &Context<'_>, lock: usize) -> bool {
-    context.grants.watched().tokens && context.grants.of_lock(lock).any(|grant| grant.token.is_some())
+    let mut grants = context.grants.of_lock(lock).iter();
+    context.grants.watched().tokens && grants.any(|grant| grant.token.is_some())
 }
 
 /// Looks at the tokens of one lock.
@@ -104,26 +104,22 @@ fn of_lock(context: &Context<'_>, lock: usize) -> LockTokens {
         let token = hold.token(context.history)?;
         Some(Ticket { token, hold })
     });
+    let mut tickets: Vec<Ticket<'_>> = tickets.collect();
+    let count = tickets.len() as u64;
+    tickets.retain(|ticket| ticket.hold.ended != Ended::Changed);
     let observed = is_observed(context, lock);
-    let (mut count, mut last, mut in_order) = (0, None, true);
-    for Ticket { token, hold } in tickets.clone() {
-        count += 1;
-        if hold.ended != Ended::Changed {
-            in_order &= last.is_none_or(|(from, before)| from < hold.from && before < token);
-            last = Some((hold.from, token));
-        }
-    }
     // Where each token exceeds those before it, only the server can have another order.
-    if !observed && in_order {
+    let is_later = |a: &Ticket<'_>, b: &Ticket<'_>| a.hold.from < b.hold.from && a.token < b.token;
+    if !observed && tickets.is_sorted_by(is_later) {
         let breaks = Vec::new();
         return LockTokens { count, breaks };
     }
-    let tickets: Vec<Ticket<'_>> = tickets.filter(|ticket| ticket.hold.ended != Ended::Changed).collect();
     let mut found = asked_after(context, &tickets);
-    if observed && one_at_a_time(&context.model) {
-        found.extend(by_the_server(context, lock, &tickets));
-    } else if !observed && one_at_a_time(&context.model) {
-        found.extend(ended_before(context, &tickets));
+    if one_at_a_time(&context.model) {
+        found.extend(match observed {
+            true => by_the_server(context, lock, &tickets),
+            false => ended_before(context, &tickets),
+        });
     }
     found.sort_by_key(|broken| broken.later.position);
     // Two rules may tell of one grant; a token that was given out again is a break each time.
@@ -216,7 +212,8 @@ fn by_the_server(context: &Context<'_>, lock: usize, tickets: &[Ticket<'_>]) -> 
     };
     let mut found = Vec::new();
     let mut highest: Option<(&ServerGrant, u64)> = None;
-    for grant in context.grants.of_lock(lock).filter(|grant| grant.granted != u32::MAX) {
+    let grants = context.grants.of_lock(lock).iter();
+    for grant in grants.filter(|grant| grant.granted != u32::MAX) {
         let Some(token) = grant.token else { continue };
         match highest {
             // The observer lost sight of an owner and found it again.

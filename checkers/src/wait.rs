@@ -1,32 +1,47 @@
-//! An acquire as a wait.
+//! An acquire, or another call, as a wait.
 
+use crate::context::Context;
+use crate::history::PackedEvent;
 use crate::history::event::Kind;
-use crate::history::{History, PackedEvent};
+use crate::history::names::NONE;
 
-/// One acquire, from its call to its answer, or to the end of its process.
+/// One call, from that to its answer, or to the end of its process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wait {
     pub process: u32,
-    /// The position of its call.
+    /// The positions of its call and of its answer; `NONE` without one.
     pub call: u32,
-    pub acquired: bool,
+    pub reply: u32,
+    /// How it was answered: without an answer, its outcome is not known.
+    pub kind: Kind,
     pub from_ns: u64,
     pub to_ns: u64,
 }
 
 impl Wait {
-    /// The wait of a call, which is at a position; `died` says when each process did.
+    /// The wait of a call, which is at a position.
     #[inline]
-    pub(crate) fn of(history: &History, died: &[u64], position: u32, call: PackedEvent) -> Self {
-        let answer = history.events.answer(call.mate);
-        let over_ns = || died[call.process as usize].min(history.end_ns);
+    pub(crate) fn of(context: &Context<'_>, position: u32, call: PackedEvent) -> Self {
+        let answer = context.history.events.answer(call.mate);
+        let over_ns = || context.died_ns(call.process).min(context.history.end_ns);
         Self {
             process: call.process,
             call: position,
-            acquired: answer.is_some_and(|(kind, _)| kind == Kind::Ok),
+            reply: call.mate,
+            kind: answer.map_or(Kind::Info, |(kind, _)| kind),
             from_ns: call.time,
             to_ns: answer.map_or_else(over_ns, |(_, ns)| ns),
         }
+    }
+
+    /// The position of its answer.
+    pub(crate) fn answer(&self) -> Option<u32> {
+        (self.reply != NONE).then_some(self.reply)
+    }
+
+    /// Whether it was under way when the observer showed a grant that came at a time, by a line that is late by up to `lag_ns`.
+    pub(crate) fn was_in_flight(&self, granted_ns: u64, lag_ns: u64) -> bool {
+        self.from_ns <= granted_ns && granted_ns <= self.to_ns.saturating_add(lag_ns)
     }
 
     pub(crate) fn length_ns(&self) -> u64 {

@@ -4,11 +4,9 @@
 //! its own: it waits for that long and no longer. One that was told that it has the lock when too little of the lease was left gives it back,
 //! and says the same. Nor does one wait that would wait for itself. These are no faults.
 
-use crate::calm::{self, CalmSpan};
+use crate::calm;
 use crate::context::Context;
 use crate::history::event::Kind;
-use crate::history::names::NONE;
-use crate::history::{F, Refusal};
 use crate::limits;
 
 /// An acquire that was refused long before its wait was over.
@@ -32,12 +30,12 @@ impl GivenUpCall {
 }
 
 /// All of them, where they are more than a doubt now and then, and the lock has no limit of its own.
-pub(super) fn of(context: &Context<'_>, calm: &[CalmSpan]) -> Vec<GivenUpCall> {
+pub(super) fn of(context: &Context<'_>) -> Vec<GivenUpCall> {
     // it says that its waiters are notified, or ask again and again
     if context.history.header.promises.wakes.is_none() {
         return Vec::new();
     }
-    let refused = refused(context, calm);
+    let refused = refused(context);
     let at_once = |call: &&GivenUpCall| call.is_early() && call.waited_ns < context.lease_ns / 2;
     let early: Vec<GivenUpCall> = refused.iter().filter(at_once).copied().collect();
     let (count, all) = (early.len() as u64, refused.len() as u64);
@@ -50,33 +48,29 @@ pub(super) fn of(context: &Context<'_>, calm: &[CalmSpan]) -> Vec<GivenUpCall> {
 }
 
 /// The acquires that were told that the lock was taken although they were to wait, where nothing had been done to anything for a lease.
-fn refused(context: &Context<'_>, calm: &[CalmSpan]) -> Vec<GivenUpCall> {
+fn refused(context: &Context<'_>) -> Vec<GivenUpCall> {
     let history = context.history;
-    let aftermath_ns = if context.windows.is_empty() && context.standstills.is_empty() {
-        0
-    } else {
-        context.lease_ns + limits::AFTERMATH_NS
+    let aftermath_ns = match context.is_undisturbed() {
+        true => 0,
+        false => context.lease_ns + limits::AFTERMATH_NS,
     };
     let mut refused = Vec::new();
-    history.events.each_call(F::Acquire, |position, call| {
-        let wait_ms = history.wait_ms(call);
+    history.each_ask(|lock, position, call| {
         let reply = history.reply(call).filter(|reply| reply.kind == Kind::Fail);
-        let (Some(reply), Some(lock)) = (reply, history.lock_number(call)) else {
+        let (Some(reply), Some(wait_ns)) = (reply, history.wait_ns(call)) else {
             return;
         };
-        let says = history.rare(reply);
-        let taken = history.name(says.error).map(Refusal::parse);
-        let is_taken = taken.is_some_and(|refusal| refusal.is_taken()) && !says.disturbed;
+        let is_taken = history.says_taken(reply) && !history.rare(reply).disturbed;
         // a wait as short as the margin says nothing
-        let waits = wait_ms != NONE && limits::ns(u64::from(wait_ms)) > limits::GIVEN_UP_NS;
-        let span = || calm::span_of(calm, call.time.saturating_sub(aftermath_ns), reply.time);
+        let waits = wait_ns > limits::GIVEN_UP_NS;
+        let span = || calm::span_of(context, call.time.saturating_sub(aftermath_ns), reply.time);
         if is_taken && waits && span().is_some() && !has_it(context, lock, position) {
             refused.push(GivenUpCall {
                 lock,
                 call: position,
                 reply: call.mate,
                 waited_ns: reply.time.saturating_sub(call.time),
-                wait_ns: limits::ns(u64::from(wait_ms)),
+                wait_ns,
             });
         }
     });

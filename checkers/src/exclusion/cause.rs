@@ -6,7 +6,6 @@ use std::iter;
 use super::{OverlapClass, beyond_permits, leased_after_ns};
 use crate::calm;
 use crate::context::Context;
-use crate::extensions;
 use crate::grants::ServerGrant;
 use crate::history::names::NONE;
 use crate::history::{MessageMatch, RevokeCause, Window};
@@ -29,6 +28,22 @@ pub(crate) struct LateAnswer {
     pub is_lost: bool,
 }
 
+/// A lease that ended so soon after it began.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ShortLease {
+    pub lasted_ns: u64,
+    pub lease_ms: u64,
+}
+
+impl ShortLease {
+    /// One that was over when a lease of the length that the history says still ran.
+    fn of(context: &Context<'_>, from_ns: u64, ended_ns: u64) -> Option<Self> {
+        let lease_ms = context.history.header.lease_ms?;
+        let lasted_ns = ended_ns.saturating_sub(from_ns);
+        (!context.may_be_over(lasted_ns)).then_some(Self { lasted_ns, lease_ms })
+    }
+}
+
 /// How two clients came to hold one lock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum OverlapCause<'a> {
@@ -47,11 +62,11 @@ pub(crate) enum OverlapCause<'a> {
     /// The first's connection ended, and its lock with it, long before its lease.
     ConnectionEnded { client: u32, window: &'a Window },
     /// A request removed it so early.
-    RemovedEarly { lasted_ns: u64, lease_ms: u64 },
+    RemovedEarly(ShortLease),
     /// The server ended the grant so early.
-    EndedEarly { lasted_ns: u64, lease_ms: u64 },
+    EndedEarly(ShortLease),
     /// It ended so soon after the call of an extension that was answered ok.
-    ExtendedInVain { lasted_ns: u64, lease_ms: u64 },
+    ExtendedInVain(ShortLease),
     /// The first stood still as its lease ended, or as the second got the lock.
     StoodStill,
     /// A fault kept this message back.
@@ -74,12 +89,15 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, class: OverlapClass, overlap: 
     );
     let clock =
         || stepped_client(context, overlap).map(|(client, window)| OverlapCause::ClientClock { client, window });
+    let late = |is_late: fn(&Context<'_>, &LockHold) -> Option<LateAnswer>| {
+        let mut both = [&overlap.second, first].into_iter();
+        let late = both.find_map(|hold| is_late(context, hold));
+        late.map(OverlapCause::AnsweredTooLate)
+    };
     if class == OverlapClass::ToldWithoutGrant
-        && let Some(late) = [&overlap.second, first]
-            .into_iter()
-            .find_map(|hold| told_when_over(context, hold))
+        && let Some(late) = late(told_when_over)
     {
-        return OverlapCause::AnsweredTooLate(late);
+        return late;
     }
     if !by_time {
         let overwritten = class == OverlapClass::Overwritten;
@@ -90,12 +108,11 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, class: OverlapClass, overlap: 
     {
         // however late its last renewal was
         let away_ns = from_ns.saturating_sub(window.start_ns);
-        let may_be_over = away_ns >= surely_left_ns(context);
+        let may_be_over = away_ns >= context.surely_left_ns();
         return OverlapCause::Forgotten { window, may_be_over };
     }
-    let mut both = [&overlap.second, first].into_iter();
-    if let Some(late) = both.find_map(|hold| answered_too_late(context, hold)) {
-        return OverlapCause::AnsweredTooLate(late);
+    if let Some(late) = late(answered_too_late) {
+        return late;
     }
     let at_the_end = end_of_lease(context, overlap);
     if let Some(clock) = clock().filter(|_| at_the_end.is_none()) {
@@ -147,28 +164,24 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
         return OverlapCause::ServerClock(window);
     }
     let ended_ns = grant.and_then(|grant| grant.revoked_ns(history));
-    let early = ended_ns.and_then(|ended_ns| {
-        let lease_ms = history.header.lease_ms?;
-        let lasted_ns = ended_ns.saturating_sub(first.asked_ns(history));
-        (lasted_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT).then_some((lasted_ns, lease_ms))
-    });
+    let early = ended_ns.and_then(|ended_ns| ShortLease::of(context, first.asked_ns(history), ended_ns));
     // what a request did, nothing that befell the holder explains
-    if let (Some((lasted_ns, lease_ms)), Some(RevokeCause::Deleted | RevokeCause::Overwritten)) = (early, &cause) {
-        return OverlapCause::RemovedEarly { lasted_ns, lease_ms };
+    if let (Some(lease), Some(RevokeCause::Deleted | RevokeCause::Overwritten)) = (early, &cause) {
+        return OverlapCause::RemovedEarly(lease);
     }
     if let Some(window) = ended_connection(context, overlap) {
         return OverlapCause::ConnectionEnded { client, window };
     }
-    if cause == Some(RevokeCause::Expired)
-        && let Some(in_vain) = ended_ns.and_then(|ended_ns| extended_in_vain(context, first, ended_ns))
-    {
-        return in_vain;
+    // nothing that befalls a client shortens a lease since an extension that was answered ok
+    let in_vain = ended_ns.and_then(|ended_ns| {
+        let extension = context.last_extension(first, ended_ns)?;
+        ShortLease::of(context, history.event(extension.mate).time, ended_ns)
+    });
+    if let (Some(lease), Some(RevokeCause::Expired)) = (in_vain, &cause) {
+        return OverlapCause::ExtendedInVain(lease);
     }
     // where nobody saw the grant end, and no lease can be over, the class goes by what was done to the first
-    let runs_since = |ns: u64| {
-        let held_ns = from_ns.saturating_sub(ns);
-        history.header.lease_ms.is_some() && held_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT
-    };
+    let runs_since = |ns: u64| ShortLease::of(context, ns, from_ns).is_some();
     let runs = runs_since(leased_after_ns(context, first, from_ns));
     // of one that waited for it, and to which nothing was done since, the lease may be as young as its answer
     let may_run = at_the_end.is_none() && runs_since(history.ns(first.from));
@@ -181,11 +194,11 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
         return OverlapCause::NotKnown { may_be_over: true };
     }
     let is_told = history.counts.lost > 0;
-    let far_too_early = surely_left_ns(context);
-    if let (Some((lasted_ns, lease_ms)), Some(RevokeCause::Expired)) = (early, &cause)
-        && lasted_ns < far_too_early
+    let far_too_early = context.surely_left_ns();
+    if let (Some(lease), Some(RevokeCause::Expired)) = (early, &cause)
+        && lease.lasted_ns < far_too_early
     {
-        return OverlapCause::EndedEarly { lasted_ns, lease_ms };
+        return OverlapCause::EndedEarly(lease);
     }
     if at_the_end.is_some_and(Window::stops) {
         return OverlapCause::StoodStill;
@@ -195,24 +208,19 @@ fn stale<'a>(context: &'a Context<'_>, overlap: &Overlap, at_the_end: Option<&'a
     }
     match (early, at_the_end) {
         // a lease that is renewed may be older than the acquire, and ends so soon when its renewal is kept back
-        (Some((lasted_ns, _)), Some(window)) if renews && lasted_ns >= far_too_early => {
+        (Some(lease), Some(window)) if renews && lease.lasted_ns >= far_too_early => {
             OverlapCause::CutOff { window, is_told }
         }
-        (Some((lasted_ns, lease_ms)), _) => OverlapCause::EndedEarly { lasted_ns, lease_ms },
+        (Some(lease), _) => OverlapCause::EndedEarly(lease),
         (None, Some(window)) => OverlapCause::CutOff { window, is_told },
         (None, None) => OverlapCause::PastItsLease { is_told },
     }
 }
 
-/// However late a renewal is, it and an acquire leave more of a lease than that, and nothing that befalls a client shortens it.
-fn surely_left_ns(context: &Context<'_>) -> u64 {
-    context.lease_ns / 100 * limits::RENEWED_SHARE_PERCENT
-}
-
 /// Whether a window that was on its holder may be why a lease that is renewed was over at a time, where nobody saw its end.
 fn may_end_a_lease(context: &Context<'_>, window: &Window, ns: u64) -> bool {
     let is_of_a_message = window.healed.as_ref().is_some_and(|healed| healed.matched.is_some());
-    window.stops() || is_of_a_message || ns.saturating_sub(window.start_ns) >= surely_left_ns(context)
+    window.stops() || is_of_a_message || ns.saturating_sub(window.start_ns) >= context.surely_left_ns()
 }
 
 /// Why one of those who held permits went on, where its lease may be over: which of them had one too many is not known.
@@ -220,7 +228,7 @@ fn stale_permits<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<Over
     let history = context.history;
     let may_be_over = |hold: &&LockHold| {
         let held_ns = history.ns(overlap.from()).saturating_sub(history.ns(hold.from));
-        history.header.lease_ms.is_some() && held_ns >= context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT
+        history.header.lease_ms.is_some() && context.may_be_over(held_ns)
     };
     let holds = iter::once(&overlap.first).chain(beyond_permits(context, overlap));
     let old: Vec<LockHold> = holds.filter(may_be_over).copied().collect();
@@ -235,18 +243,6 @@ fn stale_permits<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<Over
         Some(window) => Some(OverlapCause::CutOff { window, is_told }),
         None => ends_by_itself.then_some(OverlapCause::PastItsLease { is_told }),
     }
-}
-
-/// The last extension of a hold that was answered ok before its grant ran out, if a lease since its call was not over by then: nothing that
-/// befalls a client shortens that.
-fn extended_in_vain(context: &Context<'_>, first: &LockHold, ended_ns: u64) -> Option<OverlapCause<'static>> {
-    let history = context.history;
-    let lease_ms = history.header.lease_ms?;
-    let answers = extensions::answered_ok(history, first).map(|answer| history.event(answer));
-    let answer = answers.filter(|answer| answer.time <= ended_ns).last()?;
-    let lasted_ns = ended_ns.saturating_sub(history.event(answer.mate).time);
-    let is_early = lasted_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
-    is_early.then_some(OverlapCause::ExtendedInVain { lasted_ns, lease_ms })
 }
 
 /// The window that was on the first as its lease ended, or as the second got the lock: one that stopped it, if there is one, since
@@ -280,7 +276,7 @@ fn covers(context: &Context<'_>, pause: &Window, ended_ns: Option<u64>, from_ns:
     // the observer's line of the end comes late
     let at_the_end = ended_ns.is_some_and(|ns| is_on(ns) || is_on(ns.saturating_sub(limits::OBSERVER_LAG_NS)));
     let lasted_ns = heal_ns.saturating_sub(pause.start_ns);
-    let as_long = lasted_ns >= context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
+    let as_long = context.may_be_over(lasted_ns);
     is_on(from_ns) || at_the_end || as_long && ended_ns.is_none_or(|ns| pause.start_ns <= ns)
 }
 
@@ -291,13 +287,12 @@ fn answered_too_late(context: &Context<'_>, hold: &LockHold) -> Option<LateAnswe
     let after_ns = history.ns(hold.from).saturating_sub(hold.asked_ns(history));
     let held_ns = history.ns(hold.to).saturating_sub(history.ns(hold.from));
     let is_lost = hold.ended == Ended::Lost && held_ns <= limits::AT_ONCE_NS;
-    let is_late = |ns: u64| ns >= context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
     let call = history.events.get(history.event(hold.got).mate as usize)?;
-    let wait_ms = history.wait_ms(call);
     let promises = &history.header.promises;
-    let may_be_over = wait_ms != NONE && promises.lease == Some(true) && promises.renews == Some(false);
-    let over = || may_be_over && is_late(after_ns.saturating_sub(limits::ns(u64::from(wait_ms))));
-    (is_lost && is_late(after_ns) || over()).then(|| LateAnswer {
+    let may_be_over = promises.lease == Some(true) && promises.renews == Some(false);
+    let wait_ns = history.wait_ns(call).filter(|_| may_be_over);
+    let is_over = wait_ns.is_some_and(|wait_ns| context.may_be_over(after_ns.saturating_sub(wait_ns)));
+    (is_lost && context.may_be_over(after_ns) || is_over).then(|| LateAnswer {
         client: history.client_of(hold.process),
         after_ns,
         is_lost,
@@ -343,8 +338,7 @@ fn ended_connection<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&
     let (first, from_ns) = (&overlap.first, history.ns(overlap.from()));
     let client = history.client_of(first.process);
     let held_ns = from_ns.saturating_sub(first.asked_ns(history));
-    let within = held_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
-    let lives_so = lives_in_connection(context).unwrap_or(within);
+    let lives_so = lives_in_connection(context).unwrap_or(!context.may_be_over(held_ns));
     let grant = context.grants.of_hold(history, first);
     let by_request = grant.is_some_and(|grant| grant.was_deleted(history));
     let held = |ns: u64| (history.ns(first.from)..=from_ns).contains(&ns);
@@ -359,10 +353,8 @@ fn ended_connection<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<&
         };
         resets && when && window.names_client(client)
     };
-    let restarts =
-        |window: &&Window| window.start_ns >= history.ns(first.from) && calm::takes_all_servers(context, window);
     let ended = |window: &&Window| match window.fault.as_str() {
-        _ if window.restarts_servers() => window.start_ns <= from_ns && restarts(window),
+        _ if window.restarts_servers() => held(window.start_ns) && calm::takes_all_servers(context, window),
         fault => CUTS.iter().any(|cut| fault.starts_with(cut)) && ends(window),
     };
     let windows = context.windows.iter().rev();
@@ -391,12 +383,8 @@ fn stepped_client<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Option<(u3
 
 /// The window in which the wall clock of a server was stepped while the first held the lock.
 fn stepped_server<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u64) -> Option<&'a Window> {
-    let history = context.history;
-    let stepped = |window: &&Window| {
-        let held = history.ns(first.from) <= window.start_ns && window.start_ns <= from_ns;
-        held && window.fault == "clock" && !window.is_of_clients()
-    };
-    context.windows.iter().rev().find(stepped)
+    let mut begun = context.windows_begun_in(context.history.ns(first.from), from_ns);
+    begun.find(|window| window.fault == "clock" && !window.is_of_clients())
 }
 
 /// The window in which every server was killed or started again while the first held the lock, where the grant did not end in a way
@@ -410,9 +398,9 @@ fn server_that_forgot<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u
     let again = shown_last(context, first, from_ns).filter(|last| last.granted != grant.granted);
     let again_ns = again.and_then(|last| last.granted_ns(history)).unwrap_or(0);
     let restarts = |window: &&Window| {
-        let held = history.ns(first.from) <= window.start_ns && window.start_ns <= from_ns;
         let restarts = window.restarts_servers() && calm::takes_all_servers(context, window);
-        held && restarts && window.start_ns <= ended_ns && again_ns <= window.start_ns
+        restarts && window.start_ns <= ended_ns && again_ns <= window.start_ns
     };
-    context.windows.iter().rev().filter(|_| !told).find(restarts)
+    let begun = context.windows_begun_in(history.ns(first.from), from_ns);
+    begun.filter(|_| !told).find(restarts)
 }

@@ -6,12 +6,10 @@
 
 use crate::context::Context;
 use crate::grants::ServerGrant;
+use crate::history::OrderBasis;
 use crate::history::names::{FastMap, NONE, Symbol};
-use crate::history::{OrderBasis, Window};
 use crate::holds::LockHold;
-use crate::limits;
 use crate::model::Model;
-use crate::observer_sight::ObserverSight;
 
 /// A grant that the server gave while that of another client stood.
 #[derive(Debug, Clone, Copy)]
@@ -34,17 +32,13 @@ pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<DoubleGrant<'a>> {
     if context.not_watched.is_some() || !exclusive || !in_order {
         return Vec::new();
     }
-    let sight = context.sight();
-    let holds = holds_of_grants(context, sight);
+    let holds = holds_of_grants(context);
     let mut found = Vec::new();
     for lock in 0..history.locks.len() {
-        let grants: Vec<&ServerGrant> = context.grants.of_lock(lock).collect();
+        let grants = context.grants.of_lock(lock);
         for (place, second) in grants.iter().enumerate() {
             let before = &grants[place.saturating_sub(BEFORE)..place];
-            let double = before
-                .iter()
-                .find_map(|first| stands(context, sight, &holds, (first, second)));
-            found.extend(double);
+            found.extend(before.iter().find_map(|first| stands(context, &holds, first, second)));
         }
     }
     found
@@ -52,7 +46,7 @@ pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<DoubleGrant<'a>> {
 
 /// The holds of which it is known which grant they rest on, by the first line of that. Of a name that comes again it is one whose line came
 /// while the hold was asked for or lasted, and too late to be that of the hold before.
-fn holds_of_grants<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> FastMap<u32, &'a LockHold> {
+fn holds_of_grants<'a>(context: &'a Context<'_>) -> FastMap<u32, &'a LockHold> {
     let (history, grants) = (context.history, &context.grants);
     let mut got_ns: FastMap<(usize, Symbol), u64> = FastMap::default();
     let mut holds = FastMap::default();
@@ -63,11 +57,10 @@ fn holds_of_grants<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> FastM
             continue;
         };
         let is_its_own = |ns: u64| {
-            let is_later = before_ns.is_none_or(|before_ns| before_ns.saturating_add(sight.lag_ns(ns)) < ns);
+            let is_later = before_ns.is_none_or(|before_ns| before_ns.saturating_add(context.sight().lag_ns(ns)) < ns);
             is_later && (hold.asked_ns(history)..=history.ns(hold.to)).contains(&ns)
         };
-        let is_named = grants.token_of(history, hold).is_some() || grants.is_single(history, hold);
-        if is_named || grant.granted_ns(history).is_some_and(is_its_own) {
+        if grants.is_sure(history, hold) || grant.granted_ns(history).is_some_and(is_its_own) {
             holds.insert(grant.first(), hold);
         }
     }
@@ -77,9 +70,9 @@ fn holds_of_grants<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> FastM
 /// The second of two grants, if the first surely stood when it was given.
 fn stands<'a>(
     context: &'a Context<'_>,
-    sight: &ObserverSight,
     holds: &FastMap<u32, &'a LockHold>,
-    (first, second): (&ServerGrant, &'a ServerGrant),
+    first: &ServerGrant,
+    second: &'a ServerGrant,
 ) -> Option<DoubleGrant<'a>> {
     let history = context.history;
     let (first_ns, granted_ns) = (first.granted_ns(history)?, second.granted_ns(history)?);
@@ -96,16 +89,12 @@ fn stands<'a>(
     let apart = other.from >= held.to || held.from >= other.to;
     let two_clients = client != history.client_of(other.process);
     let not_given_back = granted_ns < until_ns;
-    let runs = context.is_lease_known()
-        && granted_ns < held.asked_ns(history) + context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
-    let was_released = first.cause(history).is_some_and(|cause| cause.is_release());
-    let disturbs = |window: &Window| !window.is_of_clients() || window.names_client(client);
-    let calm = context.windows_in(first_ns, granted_ns).all(|window| !disturbs(window));
-    let awake = !context
-        .standstills
-        .iter()
-        .any(|span| span.touches(first_ns, granted_ns));
-    let told = sight.is_whole(first_ns, granted_ns);
+    let runs = context.is_lease_known() && !context.may_be_over(granted_ns.saturating_sub(held.asked_ns(history)));
+    let was_released = first.was_released(history);
+    let mut windows = context.windows_that_concern(client, first_ns, granted_ns);
+    let calm = windows.next().is_none();
+    let awake = context.standstills_in(first_ns, granted_ns).next().is_none();
+    let told = context.sight().is_whole(first_ns, granted_ns);
     (apart && two_clients && not_given_back && (runs || was_released) && calm && awake && told).then_some(DoubleGrant {
         first: held,
         second: other,

@@ -41,10 +41,8 @@ impl Departures {
     fn taken_away(&mut self, context: &Context<'_>, lock: usize) {
         let history = context.history;
         let mut released: FastSet<u32> = FastSet::default();
-        for hold in context.holds.by_lock[lock]
-            .iter()
-            .filter(|hold| hold.ended == Ended::Released)
-        {
+        let holds = context.holds.by_lock[lock].iter();
+        for hold in holds.filter(|hold| hold.ended == Ended::Released) {
             // a grant that ended before its holder asked for it was taken away all the same
             let grant = context.grants.of_hold(history, hold).filter(|grant| {
                 let ended = grant.revoked_ns(history).unwrap_or(u64::MAX);
@@ -52,11 +50,8 @@ impl Departures {
             });
             released.extend(grant.map(|grant| grant.revoked));
         }
-        for grant in context
-            .grants
-            .of_lock(lock)
-            .filter(|grant| !released.contains(&grant.revoked))
-        {
+        let grants = context.grants.of_lock(lock).iter();
+        for grant in grants.filter(|grant| !released.contains(&grant.revoked)) {
             if let Some(ns) = grant.revoked_ns(history) {
                 self.add(ns.saturating_sub(limits::OBSERVER_LAG_NS), ns + limits::OBSERVER_LAG_NS);
             }
@@ -73,10 +68,8 @@ impl Departures {
             }
             return;
         }
-        let touched = context
-            .windows
-            .iter()
-            .any(|window| window.touches(call.time.saturating_sub(expiry), until));
+        let mut windows = context.windows_in(call.time.saturating_sub(expiry), until);
+        let touched = windows.next().is_some();
         let known = reply.filter(|reply| reply.kind == Kind::Fail && !touched);
         match known {
             Some(reply) => self.add(
@@ -93,16 +86,12 @@ impl Departures {
 /// client for as long as a session may need to end.
 fn lost_its_place(context: &Context<'_>, call: PackedEvent, until_ns: u64) -> Option<u64> {
     let client = context.history.client_of(call.process);
-    let windows = context.windows_in(call.time, until_ns);
-    let concerns = windows.filter(|window| !window.is_of_clients() || window.names_client(client));
-    let stood = context.standstills.iter();
-    let stood = stood.filter(|span| span.touches(call.time, until_ns));
-    let since_ns = concerns
-        .map(|window| window.start_ns)
-        .chain(stood.map(Standstill::earliest_ns));
+    let concerns = context.windows_that_concern(client, call.time, until_ns);
+    let began_ns = concerns.map(|window| window.start_ns);
+    let stood = context.standstills_in(call.time, until_ns);
+    let since_ns = began_ns.chain(stood.map(Standstill::earliest_ns));
     let since_ns = since_ns.min()?.max(call.time);
-    let least_ns = context.lease_ns / 100 * limits::RENEWED_SHARE_PERCENT;
-    (until_ns.saturating_sub(since_ns) >= least_ns).then_some(since_ns)
+    (until_ns.saturating_sub(since_ns) >= context.surely_left_ns()).then_some(since_ns)
 }
 
 /// Acquires that did not end in a grant, processes that died or lost their session.

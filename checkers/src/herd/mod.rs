@@ -49,12 +49,6 @@ pub(crate) struct HandOvers {
     pub source: WakeSource,
 }
 
-/// What besides a release may have woken waiters: by lock, and everywhere.
-struct OtherCauses {
-    departures: Vec<Departures>,
-    disturbed: Disturbed,
-}
-
 /// How it is known that a waiter was woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WakeSource {
@@ -111,19 +105,21 @@ pub(crate) fn decide(context: &Context<'_>) -> Herd {
     if promise.is_none() && woken + notified == 0 {
         return decided;
     }
-    let signals = traffic(context);
-    let tapped = (notified > 0 && decided.lost == 0).then(|| wire::notified(context, &signals));
-    let causes = OtherCauses {
+    let (traffic, signals) = traffic(context);
+    let tapped = (notified > 0 && decided.lost == 0).then(|| wire::notified(context));
+    let judge = Judge {
+        context,
+        traffic,
         departures: Departures::of(context),
         disturbed: Disturbed::of(context),
+        limit: decided.limit,
     };
-    let by_signals = HandOvers::of(context, &signals, &causes, decided.limit, WakeSource::Signals);
-    let by_wire = tapped
-        .as_ref()
-        .map(|tapped| HandOvers::of(context, tapped, &causes, decided.limit, WakeSource::Wire));
+    let by_signals = judge.hand_overs(&signals, WakeSource::Signals);
+    let by_wire = tapped.as_ref().map(|tapped| judge.hand_overs(tapped, WakeSource::Wire));
+    let count = |wakes: &[Vec<Wake>]| wakes.iter().map(Vec::len).sum::<usize>() as u64;
     decided.counts = tapped.as_ref().map(|tapped| WakeCounts {
-        signals: wire::wakes(&signals),
-        wire: wire::wakes(tapped),
+        signals: count(&signals),
+        wire: count(tapped),
     });
     let judged = match by_wire {
         // what every hand-over shows is a herd, whatever the clients say; a single one may be a watch of an earlier wait
@@ -153,32 +149,6 @@ fn polls(context: &Context<'_>, decided: &Herd) -> Verdict {
 }
 
 impl HandOvers {
-    fn of(
-        context: &Context<'_>,
-        traffic: &[LockTraffic],
-        causes: &OtherCauses,
-        limit: u64,
-        source: WakeSource,
-    ) -> Self {
-        let locks = traffic.iter().zip(&causes.departures).enumerate();
-        let all = locks.flat_map(|(lock, (traffic, departures))| {
-            Judge {
-                context,
-                lock,
-                traffic,
-                departures,
-                disturbed: &causes.disturbed,
-                limit,
-                source,
-            }
-            .hand_overs()
-        });
-        Self {
-            all: all.collect(),
-            source,
-        }
-    }
-
     /// Those that woke too many, the worst first.
     pub(crate) fn guilty(&self) -> Vec<&HandOver> {
         let mut guilty: Vec<&HandOver> = self.all.iter().filter(|hand_over| hand_over.guilty).collect();
@@ -201,45 +171,52 @@ impl HandOvers {
 /// One in this number of contended hand-overs makes a habit.
 const HABIT: u64 = 10;
 
-/// What the hand-overs of one lock are judged by.
+/// What hand-overs are judged by: the traffic of each lock, and what besides a release may have woken waiters of it, or of all.
 struct Judge<'a> {
     context: &'a Context<'a>,
-    lock: usize,
-    traffic: &'a LockTraffic,
-    departures: &'a Departures,
-    disturbed: &'a Disturbed,
+    traffic: Vec<LockTraffic>,
+    departures: Vec<Departures>,
+    disturbed: Disturbed,
     limit: u64,
-    source: WakeSource,
 }
 
 impl Judge<'_> {
-    /// Every hand-over of the lock that the source tells of.
-    fn hand_overs(&self) -> Vec<HandOver> {
-        let traffic = self.traffic;
-        let mut judged = Vec::with_capacity(traffic.releases.len());
-        for (place, release) in traffic.releases.iter().enumerate() {
-            let to_ns = traffic.releases.get(place + 1).map_or(u64::MAX, |next| next.ns);
+    /// Every hand-over that a source tells of, by its wakes of each lock.
+    fn hand_overs(&self, wakes: &[Vec<Wake>], source: WakeSource) -> HandOvers {
+        let locks = wakes.iter().enumerate();
+        let all = locks.flat_map(|(lock, wakes)| self.of_lock(lock, wakes, source));
+        HandOvers {
+            all: all.collect(),
+            source,
+        }
+    }
+
+    fn of_lock(&self, lock: usize, wakes: &[Wake], source: WakeSource) -> Vec<HandOver> {
+        let releases = &self.traffic[lock].releases;
+        let mut judged = Vec::with_capacity(releases.len());
+        for (place, release) in releases.iter().enumerate() {
+            let to_ns = releases.get(place + 1).map_or(u64::MAX, |next| next.ns);
             // a fault holds back the end of a watch as well: a waiter that has another one is notified by both until it heals
-            if self.source == WakeSource::Wire && self.disturbed.since(release.ns, to_ns).is_some() {
+            if source == WakeSource::Wire && self.disturbed.since(release.ns, to_ns).is_some() {
                 continue;
             }
-            let start = traffic.wakes.partition_point(|wake| wake.ns < release.ns);
-            let end = traffic.wakes.partition_point(|wake| wake.ns < to_ns);
-            let mut hand_over = self.hand_over(*release, &traffic.wakes[start.min(end)..end]);
-            let others = self.departures.between(release.ns, to_ns);
+            let start = wakes.partition_point(|wake| wake.ns < release.ns);
+            let end = wakes.partition_point(|wake| wake.ns < to_ns);
+            let mut hand_over = self.hand_over(lock, *release, &wakes[start.min(end)..end]);
+            let others = self.departures[lock].between(release.ns, to_ns);
             let history = self.context.history;
             let permits = u64::from(history.permits(history.event(release.position)));
             // a wake that got the lock was a separate hand-over, whatever made way for it; and each permit may be one more's
             let allowed = self.limit.saturating_mul(hand_over.useful.max(permits).max(1) + others);
             hand_over.allowed = allowed;
-            hand_over.guilty = hand_over.counted > allowed && !self.explained_since_fault(release.ns, to_ns);
-            hand_over.guilty &= !is_late_wake(&judged, &hand_over);
+            let is_explained = || self.is_explained_since_fault(lock, wakes, (release.ns, to_ns));
+            hand_over.guilty = hand_over.counted > allowed && !is_explained() && !is_late_wake(&judged, &hand_over);
             judged.push(hand_over);
         }
         judged
     }
 
-    fn hand_over(&self, release: Release, wakes: &[Wake]) -> HandOver {
+    fn hand_over(&self, lock: usize, release: Release, wakes: &[Wake]) -> HandOver {
         let (shared, header) = (self.context.model == Model::ReadWrite, &self.context.history.header);
         let mut clients = BTreeMap::new();
         for wake in wakes.iter().rev().filter(|wake| wake.useful || !wake.leftover) {
@@ -251,13 +228,11 @@ impl Judge<'_> {
             .values()
             .filter(|wake| shared && wake.useful && wake.reader)
             .count() as u64;
-        let waiting = self.traffic.asked.partition_point(|asked| *asked <= release.ns);
-        let served = self
-            .traffic
-            .answered
-            .partition_point(|answered| *answered <= release.ns);
+        let traffic = &self.traffic[lock];
+        let waiting = traffic.asked.partition_point(|asked| *asked <= release.ns);
+        let served = traffic.answered.partition_point(|answered| *answered <= release.ns);
         HandOver {
-            lock: self.lock,
+            lock,
             release: release.position,
             counted: most_of_a_process(clients.keys(), header.per_process).saturating_sub(adjacent.saturating_sub(1)),
             useful: wakes.iter().filter(|wake| wake.useful).count() as u64,
@@ -270,19 +245,16 @@ impl Judge<'_> {
 
     /// Under a fault, messages are held back and sessions end unseen: then wakes must exceed, from the fault's start on, all
     /// that can have caused any.
-    fn explained_since_fault(&self, from_ns: u64, to_ns: u64) -> bool {
-        let (traffic, departures) = (self.traffic, self.departures);
+    fn is_explained_since_fault(&self, lock: usize, wakes: &[Wake], (from_ns, to_ns): (u64, u64)) -> bool {
         let Some(start) = self.disturbed.since(from_ns, to_ns) else {
             return false;
         };
-        let wakes = traffic.wakes.partition_point(|wake| wake.ns < to_ns)
-            - traffic.wakes.partition_point(|wake| wake.ns < start);
-        let releases = traffic.releases.partition_point(|release| release.ns < to_ns)
-            - traffic.releases.partition_point(|release| release.ns < start);
-        wakes as u64
-            <= self
-                .limit
-                .saturating_mul(releases as u64 + departures.between(start, to_ns))
+        let traffic = &self.traffic[lock];
+        let wakes_until = |ns: u64| wakes.partition_point(|wake| wake.ns < ns) as u64;
+        let releases_until = |ns: u64| traffic.releases.partition_point(|release| release.ns < ns) as u64;
+        let releases = releases_until(to_ns) - releases_until(start);
+        let causes = releases + self.departures[lock].between(start, to_ns);
+        wakes_until(to_ns) - wakes_until(start) <= self.limit.saturating_mul(causes)
     }
 }
 

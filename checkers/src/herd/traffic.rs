@@ -1,4 +1,4 @@
-//! What happened on each lock, by time: releases, wakes, and acquires that were called and answered.
+//! What happened on each lock, by time: releases, acquires that were called and answered, and wakes.
 
 use crate::context::Context;
 use crate::history::{F, Mode};
@@ -9,22 +9,9 @@ use crate::holds::{Ended, LockHold};
 pub(super) struct LockTraffic {
     /// Release calls of certain holds.
     pub releases: Vec<Release>,
-    pub wakes: Vec<Wake>,
     /// When acquires were called and answered.
     pub asked: Vec<u64>,
     pub answered: Vec<u64>,
-}
-
-impl LockTraffic {
-    /// The same hand-overs, with no wakes yet.
-    pub(super) fn without_wakes(&self) -> Self {
-        Self {
-            releases: self.releases.clone(),
-            wakes: Vec::new(),
-            asked: self.asked.clone(),
-            answered: self.answered.clone(),
-        }
-    }
 }
 
 /// A release call.
@@ -47,21 +34,20 @@ pub(super) struct Wake {
     pub leftover: bool,
 }
 
-pub(super) fn traffic(context: &Context<'_>) -> Vec<LockTraffic> {
+/// The traffic of each lock, and its wakes by the clients' signals.
+pub(super) fn traffic(context: &Context<'_>) -> (Vec<LockTraffic>, Vec<Vec<Wake>>) {
     let history = context.history;
     let mut all: Vec<LockTraffic> = (0..history.locks.len()).map(|_| LockTraffic::default()).collect();
+    let mut wakes: Vec<Vec<Wake>> = vec![Vec::new(); history.locks.len()];
     // The last wake of each process that nothing has followed yet: lock and place.
     let mut fresh: Vec<Option<(usize, usize)>> = vec![None; history.processes.len()];
     let about_waiting = |f, _| matches!(f, F::Woken | F::Acquire);
-    history.events.each_of(about_waiting, |position, event| {
-        let Some(lock) = history.lock_number(event) else {
-            return;
-        };
+    history.each_of_locks(about_waiting, |lock, position, event| {
         let process = event.process as usize;
         if event.f == F::Woken {
-            fresh[process] = Some((lock, all[lock].wakes.len()));
+            fresh[process] = Some((lock, wakes[lock].len()));
             let client = history.client_of(event.process);
-            all[lock].wakes.push(Wake {
+            wakes[lock].push(Wake {
                 ns: event.time,
                 position,
                 client,
@@ -77,8 +63,8 @@ pub(super) fn traffic(context: &Context<'_>) -> Vec<LockTraffic> {
                 .take()
                 .filter(|(woken, _)| *woken == lock && event.is_ok(F::Acquire))
             {
-                all[lock].wakes[place].useful = true;
-                all[lock].wakes[place].reader = event.mode == Mode::Read;
+                wakes[lock][place].useful = true;
+                wakes[lock][place].reader = event.mode == Mode::Read;
             }
         }
     });
@@ -91,9 +77,14 @@ pub(super) fn traffic(context: &Context<'_>) -> Vec<LockTraffic> {
     }
     for traffic in &mut all {
         traffic.releases.sort_unstable();
-        traffic.wakes.sort_by_key(|wake| wake.ns);
         traffic.asked.sort_unstable();
         traffic.answered.sort_unstable();
     }
-    all
+    (all, in_order(wakes))
+}
+
+/// Wakes of each lock by time.
+pub(super) fn in_order(mut wakes: Vec<Vec<Wake>>) -> Vec<Vec<Wake>> {
+    wakes.iter_mut().for_each(|wakes| wakes.sort_by_key(|wake| wake.ns));
+    wakes
 }

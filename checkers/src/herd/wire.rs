@@ -5,7 +5,7 @@
 //!
 //! Counts of messages are of all links and all locks together, since a message does not say which hand-over it belongs to.
 
-use super::traffic::{LockTraffic, Wake};
+use super::traffic::{Wake, in_order};
 use crate::context::Context;
 use crate::history::event::Kind;
 use crate::history::names::FastMap;
@@ -80,17 +80,17 @@ struct AcquireAttempt {
     last: Option<usize>,
 }
 
-/// The traffic with the notifications of the wire in the place of the signals.
-pub(super) fn notified(context: &Context<'_>, signals: &[LockTraffic]) -> Vec<LockTraffic> {
+/// The wakes of each lock by the notifications of the wire.
+pub(super) fn notified(context: &Context<'_>) -> Vec<Vec<Wake>> {
     let history = context.history;
-    let mut all: Vec<LockTraffic> = signals.iter().map(LockTraffic::without_wakes).collect();
+    let mut wakes: Vec<Vec<Wake>> = vec![Vec::new(); history.locks.len()];
     let mut attempts = attempts(context);
     // by client and lock, the notifications that watches of earlier acquires may have had
     let mut leftovers: FastMap<(u32, usize), u64> = FastMap::default();
     let notifications = |f, _| f == F::Notified;
-    history.events.each_of(notifications, |position, event| {
+    history.each_of_locks(notifications, |lock, position, event| {
         let client = history.client_of(event.process);
-        let (Some(lock), Some(attempts)) = (history.lock_number(event), attempts.get_mut(&client)) else {
+        let Some(attempts) = attempts.get_mut(&client) else {
             return;
         };
         let place = attempts.partition_point(|attempt| attempt.called <= event.time);
@@ -106,8 +106,8 @@ pub(super) fn notified(context: &Context<'_>, signals: &[LockTraffic]) -> Vec<Lo
         if !waits {
             return;
         }
-        attempt.last = Some(all[lock].wakes.len());
-        all[lock].wakes.push(Wake {
+        attempt.last = Some(wakes[lock].len());
+        wakes[lock].push(Wake {
             ns: event.time,
             position,
             client,
@@ -117,37 +117,29 @@ pub(super) fn notified(context: &Context<'_>, signals: &[LockTraffic]) -> Vec<Lo
         });
     });
     for attempt in attempts.values().flatten().filter(|attempt| attempt.got) {
-        if let Some(wake) = attempt.last.and_then(|last| all[attempt.lock].wakes.get_mut(last)) {
+        if let Some(wake) = attempt.last.and_then(|last| wakes[attempt.lock].get_mut(last)) {
             wake.useful = true;
         }
     }
-    for traffic in &mut all {
-        traffic.wakes.sort_by_key(|wake| wake.ns);
-    }
-    all
+    in_order(wakes)
 }
 
 /// Every acquire by its client, in the order of the calls.
 fn attempts(context: &Context<'_>) -> FastMap<u32, Vec<AcquireAttempt>> {
     let history = context.history;
     let mut attempts: FastMap<u32, Vec<AcquireAttempt>> = FastMap::default();
-    history.events.each_call(F::Acquire, |_, event| {
-        let Some(lock) = history.lock_number(event) else {
-            return;
-        };
+    history.each_ask(|lock, _, event| {
         let reply = history.reply(event);
-        attempts
-            .entry(history.client_of(event.process))
-            .or_default()
-            .push(AcquireAttempt {
-                lock,
-                called: event.time,
-                answered: reply.map_or(u64::MAX, |reply| reply.time),
-                got: reply.is_some_and(|reply| reply.kind == Kind::Ok),
-                reader: event.mode == Mode::Read,
-                gave_up_before: 0,
-                last: None,
-            });
+        let own = attempts.entry(history.client_of(event.process)).or_default();
+        own.push(AcquireAttempt {
+            lock,
+            called: event.time,
+            answered: reply.map_or(u64::MAX, |reply| reply.time),
+            got: reply.is_some_and(|reply| reply.kind == Kind::Ok),
+            reader: event.mode == Mode::Read,
+            gave_up_before: 0,
+            last: None,
+        });
     });
     for attempts in attempts.values_mut() {
         attempts.sort_by_key(|attempt| attempt.called);
@@ -159,9 +151,4 @@ fn attempts(context: &Context<'_>) -> FastMap<u32, Vec<AcquireAttempt>> {
         }
     }
     attempts
-}
-
-/// Wakes of all locks.
-pub(super) fn wakes(traffic: &[LockTraffic]) -> u64 {
-    traffic.iter().map(|traffic| traffic.wakes.len() as u64).sum()
 }

@@ -109,6 +109,22 @@ impl History {
         self.events.get(call.mate as usize)
     }
 
+    /// Gives the events of some kinds that name a lock to `see`, each with the number of that lock and its position.
+    #[inline]
+    pub(crate) fn each_of_locks(&self, wanted: impl Fn(F, Kind) -> bool, mut see: impl FnMut(usize, u32, PackedEvent)) {
+        self.events.each_of(wanted, |position, event| {
+            if let Some(lock) = self.lock_number(event) {
+                see(lock, position, event);
+            }
+        });
+    }
+
+    /// The same with the calls of acquires.
+    #[inline]
+    pub(crate) fn each_ask(&self, see: impl FnMut(usize, u32, PackedEvent)) {
+        self.each_of_locks(|f, kind| f == F::Acquire && kind == Kind::Invoke, see);
+    }
+
     /// When each process died, by dense number; the end of time for those that did not.
     pub(crate) fn deaths(&self) -> Vec<u64> {
         let mut died = vec![u64::MAX; self.processes.len()];

@@ -1,11 +1,13 @@
 //! A history in memory: the events, and what few of them have beside that.
 
+use super::answers::Refusal;
 use super::entry::Rare;
 use super::event::Header;
 use super::event_table::EventTable;
 use super::names::{NONE, Names, Symbol};
 use super::nemesis::Nemesis;
 use super::packed::{EventDetails, EventIndices, KeptDetails, PackedEvent};
+use crate::limits;
 
 /// Set in values of registers that are no natural numbers; the rest is the symbol of the value's text. Values are only compared.
 pub(crate) const NAMED_VALUE: u64 = 1 << 63;
@@ -206,6 +208,12 @@ impl History {
         self.says(acquire).map_or(NONE, |says| says.wait_ms)
     }
 
+    /// The same in nanoseconds, where it says so.
+    pub(crate) fn wait_ns(&self, acquire: PackedEvent) -> Option<u64> {
+        let wait_ms = self.wait_ms(acquire);
+        (wait_ms != NONE).then(|| limits::ns(u64::from(wait_ms)))
+    }
+
     /// The number of a lock by its name, which stays when names are forgotten.
     pub(crate) fn number_of(&self, lock: Symbol) -> u32 {
         self.lock_of_name.get(lock as usize).copied().unwrap_or(NONE)
@@ -218,6 +226,11 @@ impl History {
     /// What an answer says of why it is not `ok`, in words.
     pub(crate) fn error(&self, answer: PackedEvent) -> Option<&str> {
         self.name(self.rare(answer).error)
+    }
+
+    /// Whether an answer says that the lock is taken: at some instant of the call, or until its wait was over.
+    pub(crate) fn says_taken(&self, answer: PackedEvent) -> bool {
+        self.error(answer).is_some_and(|said| Refusal::parse(said).is_taken())
     }
 
     /// What few events have, where it has something of that.

@@ -47,8 +47,8 @@ pub use phase_fact::{AskedAgain, ClientSession, MessageCounts, PhaseFact, Reques
 pub use standstills::Standstill;
 pub use stream::EventStream;
 pub use window_facts::{Acquires, EffectCounters, EvidenceCounter, MessageMatch, Requirement, WindowHeal, WindowStart};
-pub(crate) use windows::is_client;
 pub use windows::{PhaseStart, Window};
+pub(crate) use windows::{client_number, is_client};
 
 pub(crate) use entry::{EventFields, NEMESIS, Rare, RareFields, SERVER};
 pub(crate) use forget::Renumbered;

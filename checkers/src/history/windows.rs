@@ -29,10 +29,14 @@ pub struct Window {
     pub healed: Option<WindowHeal>,
 }
 
-/// Whether this is the name of a client: `c3`. A server may have any name.
+/// Whether this is the name of a client. A server may have any name.
 pub(crate) fn is_client(name: &str) -> bool {
-    let number = name.strip_prefix('c');
-    number.is_some_and(|number| number.parse::<u32>().is_ok())
+    client_number(name).is_some()
+}
+
+/// The number of a client by its name: 3 of `c3`.
+pub(crate) fn client_number(name: &str) -> Option<u32> {
+    name.strip_prefix('c')?.parse().ok()
 }
 
 impl Window {

@@ -155,20 +155,17 @@ impl Holds {
     /// What is left of each hold without so much of its beginning and of its end; those of which nothing is left are left out.
     pub(crate) fn narrowed(&self, by: u64) -> Self {
         let narrow = |hold: &LockHold| {
-            let to = if hold.to == u64::MAX {
-                hold.to
-            } else {
-                hold.to.saturating_sub(by)
+            let to = match hold.to {
+                u64::MAX => u64::MAX,
+                to => to.saturating_sub(by),
             };
             let from = hold.from.saturating_add(by);
             (from < to).then_some(LockHold { from, to, ..*hold })
         };
+        let by_lock = self.by_lock.iter();
+        let by_lock = by_lock.map(|holds| holds.iter().filter_map(narrow).collect());
         Self {
-            by_lock: self
-                .by_lock
-                .iter()
-                .map(|holds| holds.iter().filter_map(narrow).collect())
-                .collect(),
+            by_lock: by_lock.collect(),
             by_process: Vec::new(),
         }
     }

@@ -1,13 +1,11 @@
 //! HL011 in words: which call was answered late, or said that it was done when it was not.
 
 use super::{at, finding, in_brackets, length, many, violated};
-use crate::calls::{CallsInTime, GivenUpCall, LateCall, UnansweredCall};
+use crate::calls::{AnsweredRelease, CallsInTime, GivenUpCall, LateCall, UnansweredCall};
 use crate::context::Context;
 use crate::finding::{Finding, Property, Verdict, Violation};
-use crate::grants::ServerGrant;
 use crate::history::names::NONE;
 use crate::history::{F, History, PackedEvent};
-use crate::holds::LockHold;
 
 /// The finding of HL011.
 pub(crate) fn tell(context: &Context<'_>, decided: &CallsInTime<'_>) -> Finding {
@@ -33,15 +31,10 @@ fn describe(context: &Context<'_>, late: &LateCall<'_>) -> Violation {
     let mut violation = match *late {
         LateCall::Unanswered(call) => unanswered(context, call),
         LateCall::GivenUp(call) => given_up(context, call),
-        LateCall::GrantStays {
-            hold,
-            grant,
-            reply,
-            stays_ns,
-        } => grant_stays(context, hold, grant, reply, stays_ns),
-        LateCall::Denied { hold, grant, reply } => denied(context, hold, grant, reply),
+        LateCall::GrantStays(release, stays_ns) => grant_stays(context, release, stays_ns),
+        LateCall::Denied(release) => denied(context, release),
     };
-    if !matches!(late, LateCall::Denied { .. } | LateCall::GivenUp(_)) {
+    if !matches!(late, LateCall::Denied(_) | LateCall::GivenUp(_)) {
         violation.figure("late_ms", late.late_ns() as f64 / 1e6);
     }
     violation
@@ -116,10 +109,10 @@ fn given_up(context: &Context<'_>, given_up: GivenUpCall) -> Violation {
     violation
 }
 
-fn grant_stays(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, reply: u32, stays_ns: u64) -> Violation {
-    let history = context.history;
+fn grant_stays(context: &Context<'_>, release: AnsweredRelease<'_>, stays_ns: u64) -> Violation {
+    let (history, hold, grant) = (context.history, release.hold, release.grant);
     let who = history.who(hold.process);
-    let replied_ns = history.event(reply).time;
+    let (reply, replied_ns) = (release.end.mate, release.reply.time);
     let mut violation = history.violation("grant-stays", hold.lock(history), &[hold.process], replied_ns);
     let stays = length(stays_ns);
     let lock = &violation.lock;
@@ -142,10 +135,10 @@ fn grant_stays(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, repl
     violation
 }
 
-fn denied(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, reply: u32) -> Violation {
-    let history = context.history;
+fn denied(context: &Context<'_>, release: AnsweredRelease<'_>) -> Violation {
+    let (history, hold, grant) = (context.history, release.hold, release.grant);
     let who = history.who(hold.process);
-    let answer = history.event(reply);
+    let (reply, answer) = (release.end.mate, release.reply);
     let mut violation = history.violation("denied-release", hold.lock(history), &[hold.process], answer.time);
     let lock = &violation.lock;
     violation.summary = format!("the release of `{lock}` by {who} was answered `fail`, although it had freed the lock");

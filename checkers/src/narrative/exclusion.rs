@@ -242,9 +242,8 @@ fn how_it_got_it(context: &Context<'_>, overlap: &Overlap, (a, token): (&str, &s
         at(from_ns),
         kept.unwrap_or_default()
     );
-    let mut extended = extensions::answered_ok(history, first).filter(|answer| history.event(*answer).time <= until_ns);
-    if let Some(answer) = extended.by_ref().last() {
-        let last = at(history.event(answer).time);
+    if let Some(answer) = context.last_extension(first, until_ns) {
+        let last = at(answer.time);
         got += &format!(" It extended its lease, the last time by {last}.");
     }
     let touched = || context.window_that_touched(history.client_of(first.process), from_ns, until_ns);

@@ -141,21 +141,20 @@ fn out_of_order(context: &Context<'_>, broken: &TokenBreak) -> Violation {
 
 fn passed_over(context: &Context<'_>, passed: &Passed, bound: u32) -> Violation {
     let history = context.history;
-    let served = &passed.served;
-    let asked_ns = history.event(served.call).time;
-    let got_ns = history.event(served.reply).time;
-    let who = history.who(served.process);
-    let mut violation = history.violation("passed-over", passed.lock, &[served.process], got_ns);
+    let asked_ns = history.event(passed.call).time;
+    let got_ns = history.event(passed.reply).time;
+    let who = history.who(passed.process);
+    let mut violation = history.violation("passed-over", passed.lock, &[passed.process], got_ns);
     violation.window = context.window_before(asked_ns).map(|window| window.number);
     violation.summary = format!(
         "{who} was passed over {} (limit {bound})",
         many(passed.times, "time", "times")
     );
-    violation.show(history, served.call, "asked");
-    let (from, to) = (served.call as usize, served.reply as usize);
+    violation.show(history, passed.call, "asked");
+    let (from, to) = (passed.call as usize, passed.reply as usize);
     let between = history.events.iter().enumerate().take(to).skip(from);
     let later = between.filter(|(_, event)| {
-        let is_later = event.is_ok(F::Acquire) && event.mate > served.call;
+        let is_later = event.is_ok(F::Acquire) && event.mate > passed.call;
         is_later && history.lock_number(*event) == Some(passed.lock)
     });
     let shown = later.take((bound as usize).saturating_add(1));
@@ -163,9 +162,9 @@ fn passed_over(context: &Context<'_>, passed: &Passed, bound: u32) -> Violation 
     for position in &before {
         violation.show(history, *position, "asked later, served first");
     }
-    violation.show(history, served.reply, "got the lock at last");
+    violation.show(history, passed.reply, "got the lock at last");
     let text = format!("{who} asked at {} and got the lock at {}.", at(asked_ns), at(got_ns));
-    violation.say(history, text, &[served.call, served.reply]);
+    violation.say(history, text, &[passed.call, passed.reply]);
     let text = format!(
         "In between, {} that asked later.",
         many(passed.times, "grant went to a client", "grants went to clients")

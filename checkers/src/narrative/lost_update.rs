@@ -55,21 +55,17 @@ pub(crate) fn note(decided: &Updates) -> Option<String> {
 
 fn describe(context: &Context<'_>, damage: &Damage) -> Violation {
     match damage {
-        Damage::Lost { lock, victim, culprit } => lost(context, *lock, victim, culprit),
-        Damage::TwoInside {
-            lock,
-            reader,
-            increment,
-        } => inside(context, *lock, *reader, increment),
+        Damage::Lost { victim, culprit } => lost(context, victim, culprit),
+        Damage::TwoInside { reader, increment } => inside(context, *reader, increment),
     }
 }
 
-fn lost(context: &Context<'_>, lock: usize, victim: &Increment, culprit: &Increment) -> Violation {
+fn lost(context: &Context<'_>, victim: &Increment, culprit: &Increment) -> Violation {
     let history = context.history;
     let (a, b) = history.both(victim.process, culprit.process);
     let time = |position: u32| history.event(position).time;
     let processes = [victim.process, culprit.process];
-    let mut violation = context.violation("lost-update", lock, &processes, time(culprit.write));
+    let mut violation = context.violation("lost-update", victim.lock, &processes, time(culprit.write));
     let value = culprit.value;
     violation.summary = format!(
         "{b} overwrote the value {} of {a} with {value}: an increment was lost",
@@ -88,12 +84,13 @@ fn lost(context: &Context<'_>, lock: usize, victim: &Increment, culprit: &Increm
     violation
 }
 
-fn inside(context: &Context<'_>, lock: usize, reader: InnerReader, increment: &Increment) -> Violation {
+fn inside(context: &Context<'_>, reader: InnerReader, increment: &Increment) -> Violation {
     let history = context.history;
     let InnerReader { process, read, got } = reader;
     let (a, b) = history.both(increment.process, process);
     let time = |position: u32| history.event(position).time;
-    let mut violation = context.violation("two-inside", lock, &[increment.process, process], time(read));
+    let processes = [increment.process, process];
+    let mut violation = context.violation("two-inside", increment.lock, &processes, time(read));
     let lock = &violation.lock;
     violation.summary = format!("{b} read the register of `{lock}` during the increment of {a}");
     violation.show(history, increment.write, format!("wrote {}", increment.value));

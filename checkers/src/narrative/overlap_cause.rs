@@ -4,7 +4,7 @@ use super::extending::REMOVED_BY_EXTENSION;
 use super::{EARLY_RELEASE, OVERWRITTEN, REMOVED_BY_A_REQUEST, length};
 use crate::context::Context;
 use crate::exclusion::OverlapClass;
-use crate::exclusion::cause::{self, OverlapCause};
+use crate::exclusion::cause::{self, OverlapCause, ShortLease};
 use crate::extensions;
 use crate::history::Window;
 use crate::holds::LockHold;
@@ -143,18 +143,18 @@ pub(super) fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overl
             window.name(),
             never_told(context.history.counts.lost > 0)
         ),
-        OverlapCause::RemovedEarly { lasted_ns, lease_ms } => {
+        OverlapCause::RemovedEarly(lease) => {
             let request = "a request deleted its key, or revoked its lease";
-            early("the lock was removed", lasted_ns, ASKED_FOR, lease_ms, request)
+            early("the lock was removed", ASKED_FOR, lease, request)
         }
-        OverlapCause::EndedEarly { lasted_ns, lease_ms } => {
+        OverlapCause::EndedEarly(lease) => {
             let asked = "look at the time to live that the client asked for";
-            early(ENDED, lasted_ns, ASKED_FOR, lease_ms, asked)
+            early(ENDED, ASKED_FOR, lease, asked)
         }
-        OverlapCause::ExtendedInVain { lasted_ns, lease_ms } => {
+        OverlapCause::ExtendedInVain(lease) => {
             let extension = "the call of an extension that was answered ok";
             let look = "look at the time to live that the extension sets, and at the answer that it reads";
-            early(ENDED, lasted_ns, extension, lease_ms, look)
+            early(ENDED, extension, lease, look)
         }
         OverlapCause::StoodStill => STOOD_STILL.to_owned(),
         OverlapCause::MessageKept(message) => format!(
@@ -175,7 +175,7 @@ pub(super) fn likely(context: &Context<'_>, class: OverlapClass, overlap: &Overl
 }
 
 /// Something that ended soon after a request, before its lease was over, and why.
-fn early(what: &str, lasted_ns: u64, request: &str, lease_ms: u64, why: &str) -> String {
+fn early(what: &str, request: &str, ShortLease { lasted_ns, lease_ms }: ShortLease, why: &str) -> String {
     let lasted = length(lasted_ns);
     format!("{what} {lasted} after {request}, before its lease of {lease_ms} ms was over: {why}")
 }

@@ -13,7 +13,7 @@ use crate::history::event::Kind;
 use crate::history::names::NONE;
 use crate::holds::LockHold;
 use crate::limits;
-use crate::phantom::{OrphanGrant, PhantomGrants, Refusals, WrongGrant};
+use crate::phantom::{OrphanGrant, PhantomGrants, Refusals, Removal, RemovedBy, WrongGrant};
 
 /// The finding of HL007.
 pub(crate) fn tell(context: &Context<'_>, decided: &PhantomGrants<'_>) -> Finding {
@@ -54,23 +54,11 @@ fn describe(context: &Context<'_>, wrong: &WrongGrant<'_>) -> Violation {
     match *wrong {
         WrongGrant::TakenBack { hold, grant } => taken_back(context, hold, grant),
         WrongGrant::NeverGiven { hold, covering } => never_given(context, hold, covering),
-        WrongGrant::ForeignRelease {
-            hold,
-            grant,
-            removed_ns,
-        } => foreign_release(context, hold, grant, removed_ns),
-        WrongGrant::OwnRelease {
-            hold,
-            grant,
-            removed_ns,
-            release,
-        } => own_release(context, hold, grant, removed_ns, release),
-        WrongGrant::OwnExtension {
-            hold,
-            grant,
-            removed_ns,
-            answer,
-        } => own_extension(context, hold, grant, (removed_ns, answer)),
+        WrongGrant::Removed(removal) => match removal.by {
+            RemovedBy::Another => foreign_release(context, removal),
+            RemovedBy::OwnRelease(call) => own_release(context, removal, call),
+            RemovedBy::OwnExtension(answer) => own_extension(context, removal, answer),
+        },
         WrongGrant::Orphan(orphan) => match orphan.refused {
             Some(refused) => unnoticed_grant(context, &orphan, &refused),
             None => orphan_grant(context, &orphan),
@@ -183,8 +171,9 @@ fn answered(kind: Kind) -> &'static str {
     }
 }
 
-fn foreign_release(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, removed_ns: u64) -> Violation {
+fn foreign_release(context: &Context<'_>, removal: Removal<'_>) -> Violation {
     let history = context.history;
+    let (hold, grant, removed_ns) = (removal.hold, removal.grant, removal.removed_ns);
     let who = history.who(hold.process);
     let mut violation = start(context, "foreign-release", hold, removed_ns);
     let is_overwritten = grant.cause(history) == Some(RevokeCause::Overwritten);
@@ -214,13 +203,9 @@ fn foreign_release(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, 
     violation
 }
 
-fn own_extension(
-    context: &Context<'_>,
-    hold: &LockHold,
-    grant: &ServerGrant,
-    (removed_ns, answer): (u64, u32),
-) -> Violation {
+fn own_extension(context: &Context<'_>, removal: Removal<'_>, answer: u32) -> Violation {
     let history = context.history;
+    let (hold, grant, removed_ns) = (removal.hold, removal.grant, removal.removed_ns);
     let who = history.who(hold.process);
     let mut violation = start(context, "wrong-extension", hold, removed_ns);
     let lock = &violation.lock;
@@ -237,14 +222,9 @@ fn own_extension(
     violation
 }
 
-fn own_release(
-    context: &Context<'_>,
-    hold: &LockHold,
-    grant: &ServerGrant,
-    removed_ns: u64,
-    release: u32,
-) -> Violation {
+fn own_release(context: &Context<'_>, removal: Removal<'_>, release: u32) -> Violation {
     let history = context.history;
+    let (hold, grant, removed_ns) = (removal.hold, removal.grant, removal.removed_ns);
     let who = history.who(hold.process);
     let mut violation = start(context, "early-release", hold, removed_ns);
     let lock = &violation.lock;

@@ -8,7 +8,7 @@ use crate::history::names::NONE;
 use crate::history::{F, MessageMatch, Window};
 use crate::progress::{
     self, DroppedMessage, LeftBehind, LeftBy, NotKnown, ProgressAfterHeal, ProgressOutcome, Stuck, StuckCause,
-    StuckClass, StuckOwner, Suspects,
+    StuckOwner, Suspects,
 };
 use crate::wait::Wait;
 
@@ -98,10 +98,10 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
             .map(|waiter| waiter.process)
             .filter(|process| !processes.contains(process)),
     );
-    let mut violation = history.violation(stuck.class.name(), stuck.lock, &processes, stuck.from_ns + bound_ns);
+    let mut violation = history.violation(stuck.owner.class(), stuck.lock, &processes, stuck.from_ns + bound_ns);
     violation.window = context.window_before(stuck.from_ns).map(|window| window.number);
     let waited = length(stuck.to_ns - stuck.from_ns);
-    violation.summary = summary(stuck.class, &violation.lock, &waited);
+    violation.summary = summary(&stuck.owner, &violation.lock, &waited);
     let dropped = progress::dropped_message(context, stuck);
     violation
         .because
@@ -124,14 +124,20 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
     violation
 }
 
-fn summary(class: StuckClass, lock: &str, waited: &str) -> String {
-    match class {
-        StuckClass::Free => {
+fn summary(owner: &StuckOwner, lock: &str, waited: &str) -> String {
+    match owner {
+        StuckOwner::Nobody | StuckOwner::Waiting { .. } => {
             format!("no client got `{lock}` for {waited}, although it was free and clients asked for it")
         }
-        StuckClass::Ghost => format!("the server shows an owner of `{lock}` that does not hold it, for {waited}"),
-        StuckClass::Deadlock => format!("two clients waited for each other for {waited}, one of them for `{lock}`"),
-        StuckClass::DeadHolder => format!("no client replaced the dead holder of `{lock}` for {waited}"),
+        StuckOwner::Ghost { .. } => {
+            format!("the server shows an owner of `{lock}` that does not hold it, for {waited}")
+        }
+        StuckOwner::WaitsInTurn { .. } => {
+            format!("two clients waited for each other for {waited}, one of them for `{lock}`")
+        }
+        StuckOwner::Dead { .. } | StuckOwner::Unsure { .. } => {
+            format!("no client replaced the dead holder of `{lock}` for {waited}")
+        }
     }
 }
 

@@ -4,16 +4,16 @@
 //! Such a grant is held by no client and stands until its lease ends. Judged only where the contract says that the owners of
 //! grants are the server's, so that a grant without an answer is known to be one.
 
-use crate::calm::{self, CalmSpan};
+use crate::calm;
 use crate::context::Context;
 use crate::grants::ServerGrant;
 use crate::history::event::{Kind, Origin};
 use crate::history::names::{FastMap, FastSet, NONE};
-use crate::history::{AskedAgain, ClientSession, F, RevokeCause};
+use crate::history::{AskedAgain, ClientSession, F, client_number};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::model::Model;
-use crate::observer_sight::ObserverSight;
+use crate::wait::Wait;
 
 /// A grant to an acquire that was answered `fail`, or that did not notice it.
 #[derive(Debug, Clone, Copy)]
@@ -58,67 +58,29 @@ impl<'a> Refusals<'a> {
     }
 }
 
-/// One acquire.
-#[derive(Debug, Clone, Copy)]
-struct Ask {
-    call: u32,
-    /// `NONE` without an answer.
-    reply: u32,
-    client: u32,
-    call_ns: u64,
-    /// When it was answered, or its process died; the end of time without either.
-    reply_ns: u64,
-    /// When its process died, or the end of time.
-    left_ns: u64,
-    kind: Kind,
-}
-
-impl Ask {
-    /// Whether it was under way when the observer showed a grant that came at a time, by a line that is late by up to `lag_ns`.
-    fn was_in_flight(&self, granted_ns: u64, lag_ns: u64) -> bool {
-        self.call_ns <= granted_ns && granted_ns <= self.reply_ns.saturating_add(lag_ns)
-    }
-
-    /// Whether a message of the client that a tap names, as `c3`, at a time was sent for it.
-    fn sent(&self, client: &str, at_ns: u64) -> bool {
-        client_number(client) == Some(self.client) && self.call_ns <= at_ns && at_ns <= self.reply_ns
-    }
-}
-
 /// The orphan grants of a history.
-pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<OrphanGrant<'a>> {
+pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<OrphanGrant<'a>> {
     let history = context.history;
     let exclusive = context.model.capacity() == 1 && !matches!(context.model, Model::ReadWrite);
     if history.header.promises.owner != Some(Origin::Server) || !exclusive {
         return Vec::new();
     }
-    let held: FastMap<u32, u64> = context
-        .holds
-        .iter()
-        .filter_map(|hold| Some((context.grants.of_hold(history, hold)?, hold)))
-        .map(|(grant, hold)| (grant.first(), next_not_before(context, grant, hold)))
-        .collect();
     let asks = asks(context);
     let named = clients_by_owner(context);
     let sessions = sessions(context);
     let fresh = has_fresh_names(context);
-    let calm = calm::spans(context, None);
     let asked_again: Vec<&AskedAgain> = asked_again(context).collect();
     let mut found = Vec::new();
     for (lock, asks) in asks.iter().enumerate() {
-        let grants: Vec<&ServerGrant> = context.grants.of_lock(lock).collect();
+        let grants = context.grants.of_lock(lock);
         let mut not_before_ns = 0;
         for (place, grant) in grants.iter().enumerate() {
-            if let Some(ns) = held.get(&grant.first()) {
-                not_before_ns = not_before_ns.max(*ns);
+            if let Some(hold) = context.hold_of(grant) {
+                not_before_ns = not_before_ns.max(next_not_before(context, grant, hold));
                 continue;
             }
-            let before = place.checked_sub(1).map(|before| grants[before]);
-            not_before_ns = not_before_ns.max(
-                before
-                    .and_then(|before| seen_to_end(context, sight, before))
-                    .unwrap_or(0),
-            );
+            let before = place.checked_sub(1).map(|before| &grants[before]);
+            not_before_ns = not_before_ns.max(before.and_then(|before| seen_to_end(context, before)).unwrap_or(0));
             let clients = clients_of(&named, grant.owner);
             // a request that was sent twice: it arrived again after the acquire that it was for was answered `ok`
             let again = fresh && !clients.is_empty();
@@ -127,8 +89,6 @@ pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<Orp
             }
             let judge = OrphanJudge {
                 context,
-                sight,
-                calm: &calm,
                 asks,
                 asked_again: &asked_again,
                 clients,
@@ -162,32 +122,12 @@ fn sessions<'a>(context: &Context<'a>) -> FastMap<&'a str, &'a ClientSession> {
         .collect()
 }
 
-/// The number of a client that is named, as `c3`.
-fn client_number(name: &str) -> Option<u32> {
-    name.strip_prefix('c')?.parse().ok()
-}
-
 /// The acquires of each lock, by the time of their calls.
-fn asks(context: &Context<'_>) -> Vec<Vec<Ask>> {
-    let history = context.history;
-    let died = history.deaths();
-    let mut asks = vec![Vec::new(); history.locks.len()];
-    for (position, event) in history.events.iter().enumerate() {
-        let Some(lock) = history.lock_number(event).filter(|_| event.is_call(F::Acquire)) else {
-            continue;
-        };
-        let reply = history.reply(event);
-        let left_ns = died[event.process as usize];
-        asks[lock].push(Ask {
-            call: position as u32,
-            reply: reply.map_or(NONE, |_| event.mate),
-            client: history.client_of(event.process),
-            call_ns: event.time,
-            reply_ns: reply.map_or(left_ns, |reply| reply.time),
-            left_ns,
-            kind: reply.map_or(Kind::Info, |reply| reply.kind),
-        });
-    }
+fn asks(context: &Context<'_>) -> Vec<Vec<Wait>> {
+    let mut asks = vec![Vec::new(); context.history.locks.len()];
+    context
+        .history
+        .each_ask(|lock, position, call| asks[lock].push(Wait::of(context, position, call)));
     asks
 }
 
@@ -235,9 +175,8 @@ fn is_rewritten(context: &Context<'_>, before: &ServerGrant, grant: &ServerGrant
     let (Some(ended), Some(began)) = (before.revoked_ns(history), grant.granted_ns(history)) else {
         return true;
     };
-    !before
-        .cause(history)
-        .is_some_and(|cause| cause.is_release() || cause == RevokeCause::Expired)
+    !before.was_released(history)
+        && !before.has_expired(history)
         && began.saturating_sub(ended) <= limits::OBSERVER_LAG_NS
 }
 
@@ -245,28 +184,23 @@ fn is_rewritten(context: &Context<'_>, before: &ServerGrant, grant: &ServerGrant
 /// after that of the release which ended it.
 fn next_not_before(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) -> u64 {
     let history = context.history;
-    let released = hold.ended == Ended::Released && grant.cause(history).is_some_and(|cause| cause.is_release());
-    match released {
+    match hold.ended == Ended::Released && grant.was_released(history) {
         true => history.ns(hold.to),
         false => hold.asked_ns(history),
     }
 }
 
 /// When a grant ended at the earliest, by the line that showed its end and by how late lines are about then.
-fn seen_to_end(context: &Context<'_>, sight: &ObserverSight, grant: &ServerGrant) -> Option<u64> {
-    let shown_ns = grant
-        .revoked_ns(context.history)
-        .filter(|_| !grant.is_out_of_sight(context.history))?;
-    Some(shown_ns.saturating_sub(sight.measured_ns(shown_ns)?))
+fn seen_to_end(context: &Context<'_>, grant: &ServerGrant) -> Option<u64> {
+    let shown_ns = grant.seen_end_ns(context.history)?;
+    Some(shown_ns.saturating_sub(context.sight().measured_ns(shown_ns)?))
 }
 
 /// What is asked of one grant.
 struct OrphanJudge<'j, 'a> {
     context: &'j Context<'a>,
-    sight: &'j ObserverSight,
-    calm: &'j [CalmSpan],
     /// The acquires of its lock.
-    asks: &'j [Ask],
+    asks: &'j [Wait],
     /// Those of the whole history.
     asked_again: &'j [&'a AskedAgain],
     /// The owner's name and each client that goes by it, if any acquire named it.
@@ -283,11 +217,21 @@ impl<'a> OrphanJudge<'_, 'a> {
         let history = self.context.history;
         let granted_ns = grant.granted_ns(history)?;
         let ended_ns = grant.revoked_ns(history).unwrap_or(history.end_ns);
-        let lag_ns = self.sight.lag_ns(granted_ns).max(self.sight.lag_ns(ended_ns));
+        let sight = self.context.sight();
+        let lag_ns = sight.lag_ns(granted_ns).max(sight.lag_ns(ended_ns));
         let goes_on = grant.revoked == NONE && !self.context.grants.is_end_missed(grant);
-        let by_itself = goes_on || grant.cause(history) == Some(RevokeCause::Expired);
-        let whole = self.sight.is_whole(granted_ns.saturating_sub(lag_ns), ended_ns);
+        let by_itself = goes_on || grant.has_expired(history);
+        let whole = sight.is_whole(granted_ns.saturating_sub(lag_ns), ended_ns);
         (grant.owner != NONE && by_itself && whole).then_some((granted_ns, ended_ns, lag_ns))
+    }
+
+    fn client(&self, ask: &Wait) -> u32 {
+        self.context.history.client_of(ask.process)
+    }
+
+    /// Whether a message of the client that a tap names, as `c3`, at a time was sent for an acquire.
+    fn sent(&self, ask: &Wait, client: &str, at_ns: u64) -> bool {
+        client_number(client) == Some(self.client(ask)) && ask.from_ns <= at_ns && at_ns <= ask.to_ns
     }
 
     /// The session where no acquire named its client, and that client.
@@ -305,12 +249,12 @@ impl<'a> OrphanJudge<'_, 'a> {
     }
 
     /// The acquires that the owner of the grant may have made: none that was over when the owner's session began.
-    fn own(&self) -> impl Iterator<Item = &Ask> {
+    fn own(&self) -> impl Iterator<Item = &Wait> {
         let of_it = |session: &&ClientSession| {
             client_number(&session.client).is_some_and(|client| self.may_own(client) == Some(true))
         };
         let since_ns = self.session.filter(of_it).map_or(0, |session| session.time_ns);
-        let is_own = move |ask: &&Ask| self.may_own(ask.client) != Some(false) && ask.reply_ns >= since_ns;
+        let is_own = move |ask: &&Wait| self.may_own(self.client(ask)) != Some(false) && ask.to_ns >= since_ns;
         self.asks.iter().filter(is_own)
     }
 
@@ -319,13 +263,13 @@ impl<'a> OrphanJudge<'_, 'a> {
         // the line of a grant comes late and never early, so what was called after it is not meant
         let refused = self
             .own()
-            .filter(|ask| ask.kind == Kind::Fail && ask.call_ns <= granted_ns);
+            .filter(|ask| ask.kind == Kind::Fail && ask.from_ns <= granted_ns);
         let patience_ns = self.context.lease_ns + limits::AFTERMATH_NS;
-        let recent = refused.filter(|ask| granted_ns.saturating_sub(ask.reply_ns) <= patience_ns);
+        let recent = refused.filter(|ask| granted_ns.saturating_sub(ask.to_ns) <= patience_ns);
         let struck = self.struck(granted_ns, lag_ns);
         // of all that can be meant, the one that was answered last: the grant stood for that long after any of them
-        let meant = struck.or_else(|| recent.max_by_key(|ask| ask.reply_ns))?;
-        let stood_ns = ended_ns.saturating_sub(granted_ns.max(meant.reply_ns));
+        let meant = struck.or_else(|| recent.max_by_key(|ask| ask.to_ns))?;
+        let stood_ns = ended_ns.saturating_sub(granted_ns.max(meant.to_ns));
         // what only the wire shows to be its client's must have outlived a lease that nobody renews twice, and its client must have
         // been refused again meanwhile: one that is cut off for as long as its session lasts may not know
         let session = self.by_wire().map(|(session, _)| session).filter(|_| struck.is_none());
@@ -335,19 +279,17 @@ impl<'a> OrphanJudge<'_, 'a> {
             self.context.lease_ns / 2
         };
         // a process that dies right after its answer can remove nothing any more
-        let could_remove_ns = meant
-            .left_ns
-            .min(ended_ns)
-            .saturating_sub(granted_ns.max(meant.reply_ns));
-        let asked_on = |ask: &Ask| ask.kind == Kind::Fail && ask.call_ns >= meant.reply_ns && ask.reply_ns <= ended_ns;
+        let left_ns = self.context.died_ns(meant.process).min(ended_ns);
+        let could_remove_ns = left_ns.saturating_sub(granted_ns.max(meant.to_ns));
+        let asked_on = |ask: &Wait| ask.kind == Kind::Fail && ask.from_ns >= meant.to_ns && ask.to_ns <= ended_ns;
         if could_remove_ns <= least_ns + lag_ns || (session.is_some() && !self.own().any(asked_on)) {
             return None;
         }
-        let unknown = |ask: &Ask| ask.kind == Kind::Info && self.may_happen_late(ask, granted_ns, patience_ns);
+        let unknown = |ask: &Wait| ask.kind == Kind::Info && self.may_happen_late(ask, granted_ns, patience_ns);
         let explained = struck.is_none() && self.own().any(unknown);
         // what was answered before the server can have given this grant was answered with another one
-        let may_be_its_answer = |ask: &Ask| {
-            ask.kind == Kind::Ok && ask.was_in_flight(granted_ns, lag_ns) && ask.reply_ns >= self.not_before_ns
+        let may_be_its_answer = |ask: &Wait| {
+            ask.kind == Kind::Ok && ask.was_in_flight(granted_ns, lag_ns) && ask.to_ns >= self.not_before_ns
         };
         let answered = struck.is_none() && self.own().any(may_be_its_answer);
         let calm = self.is_calm(granted_ns.saturating_sub(patience_ns), granted_ns);
@@ -370,21 +312,23 @@ impl<'a> OrphanJudge<'_, 'a> {
         let (granted_ns, ended_ns, lag_ns) = self.stand(grant)?;
         let (refused, ask) = self.asked_again.iter().find_map(|again| {
             let at = again.time_ns;
-            let asked = |ask: &&Ask| ask.reply != NONE && ask.sent(&again.client, at);
+            let asked = |ask: &&Wait| ask.answer().is_some() && self.sent(ask, &again.client, at);
             let ask = self.asks.iter().find(asked)?;
-            let refused = Refusals::until(again, ask.reply_ns.min(ended_ns))?;
+            let refused = Refusals::until(again, ask.to_ns.min(ended_ns))?;
             let came_of_it = (at..=at.saturating_add(lag_ns)).contains(&granted_ns);
             let long = refused.last_ns - refused.first_ns >= self.context.lease_ns / 4;
             (came_of_it && long && refused.count >= limits::REFUSED_AGAIN).then_some((refused, ask))
         })?;
         // the accepted request took the lock, unless it was about something else, and another client took it at that moment
-        let may_be_of = |other: &Ask| {
-            other.kind == Kind::Info && other.client != ask.client && other.was_in_flight(granted_ns, lag_ns)
+        let may_be_of = |other: &Wait| {
+            other.kind == Kind::Info
+                && self.client(other) != self.client(ask)
+                && other.was_in_flight(granted_ns, lag_ns)
         };
         let name = self.context.history.name(grant.owner);
         let is_named = name.is_some_and(|name| refused.again.words.iter().any(|word| word == name));
         let is_its_own = is_named
-            || match self.may_own(ask.client) {
+            || match self.may_own(self.client(ask)) {
                 Some(false) => false,
                 Some(true) if self.clients.len() <= 1 => true,
                 _ => !self.asks.iter().any(may_be_of),
@@ -402,7 +346,7 @@ impl<'a> OrphanJudge<'_, 'a> {
 
     /// The acquire that was answered `fail`, and of which a fault lost the reply that said that it had the lock, as this grant came:
     /// the grant is its own.
-    fn struck(&self, granted_ns: u64, lag_ns: u64) -> Option<&Ask> {
+    fn struck(&self, granted_ns: u64, lag_ns: u64) -> Option<&Wait> {
         let lost = self
             .context
             .windows
@@ -415,21 +359,21 @@ impl<'a> OrphanJudge<'_, 'a> {
                 && message.accepted
                 && self.not_before_ns <= at
                 && (at..=at.saturating_add(lag_ns)).contains(&granted_ns);
-            let of_a_grant = |ask: &&Ask| ask.kind == Kind::Fail && self.may_own(ask.client) != Some(false);
-            let mut sent = self.asks.iter().filter(|ask| ask.sent(&message.client, at));
+            let of_a_grant = |ask: &&Wait| ask.kind == Kind::Fail && self.may_own(self.client(ask)) != Some(false);
+            let mut sent = self.asks.iter().filter(|ask| self.sent(ask, &message.client, at));
             sent.find(|ask| came_of_it && of_a_grant(ask))
         })
     }
 
     /// Whether an acquire whose outcome is unknown may be what happened at a time: what was sent while a fault was on arrives
     /// after it, and nothing is under way for long without one.
-    fn may_happen_late(&self, ask: &Ask, ns: u64, patience_ns: u64) -> bool {
-        let over = ask.reply_ns.saturating_add(patience_ns) < ns;
-        ask.call_ns <= ns && !(over && self.is_calm(ns.saturating_sub(patience_ns), ns))
+    fn may_happen_late(&self, ask: &Wait, ns: u64, patience_ns: u64) -> bool {
+        let over = ask.to_ns.saturating_add(patience_ns) < ns;
+        ask.from_ns <= ns && !(over && self.is_calm(ns.saturating_sub(patience_ns), ns))
     }
 
     fn is_calm(&self, from_ns: u64, to_ns: u64) -> bool {
-        let span = calm::span_of(self.calm, from_ns, to_ns);
+        let span = calm::span_of(self.context, from_ns, to_ns);
         span.is_some_and(|span| span.from_ns + span.retransmission_ns <= from_ns)
     }
 }

@@ -4,7 +4,7 @@ use super::stuck::Stuck;
 use crate::context::Context;
 use crate::history::event::{Kind, Wakes};
 use crate::history::names::{FastSet, NONE, Symbol};
-use crate::history::{F, History, PackedEvent, Refusal};
+use crate::history::{F, History, PackedEvent};
 use crate::limits;
 
 /// What was answered to acquires of a lock that were under way while it did not move.
@@ -93,13 +93,11 @@ impl StallAnswers {
 /// of the wait was not over yet; or with an outcome that is not known, unless it is that of a client which did not answer.
 fn is_error(context: &Context<'_>, call: PackedEvent, reply: PackedEvent) -> bool {
     let history = context.history;
-    let wait_ms = history.wait_ms(call);
-    let taken = history.error(reply).map(Refusal::parse);
-    let in_words = taken.is_some_and(|refusal| !refusal.is_taken());
-    if !in_words || wait_ms == NONE {
+    let in_words = history.error(reply).is_some() && !history.says_taken(reply);
+    let Some(wait_ns) = history.wait_ns(call).filter(|_| in_words) else {
         return false;
-    }
-    let (wait_ns, after_ns) = (limits::ns(u64::from(wait_ms)), reply.time.saturating_sub(call.time));
+    };
+    let after_ns = reply.time.saturating_sub(call.time);
     match reply.kind {
         Kind::Info => after_ns < wait_ns + limits::ns(limits::ANSWER_MS) + context.lease_ns,
         _ => after_ns * 2 < wait_ns,

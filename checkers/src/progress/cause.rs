@@ -4,7 +4,7 @@
 use super::answers::StallAnswers;
 use super::dropped::{DroppedMessage, RENEWALS, dropped_message};
 use super::left::{LeftBehind, LeftBy, Suspects, left_by_ghost, left_by_release, may_be_of_another};
-use super::stuck::{Stuck, StuckClass, StuckOwner};
+use super::stuck::{Stuck, StuckOwner};
 use crate::calm::{self, MinorityAway};
 use crate::context::Context;
 use crate::grants::ServerGrant;
@@ -82,7 +82,7 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
     if let Some(said) = never_worked(context) {
         return StuckCause::NeverWorked(said);
     }
-    if stuck.class == StuckClass::Deadlock {
+    if matches!(stuck.owner, StuckOwner::WaitsInTurn { .. }) {
         return StuckCause::Order;
     }
     let dropped = dropped_message(context, stuck);
@@ -131,14 +131,10 @@ pub(crate) fn cause<'a>(context: &'a Context<'_>, stuck: &Stuck) -> StuckCause<'
         {
             StuckCause::NotKnown(NotKnown::StaysOrRefusal)
         }
-        StuckOwner::Dead { process, end, .. } => match history.events.get(end as usize) {
-            Some(event) if event.f == F::Died => StuckCause::NoExpiry,
-            _ => StuckCause::Left(LeftBehind {
-                client: Some(history.client_of(process)),
-                by: LeftBy::Loss,
-                said: None,
-            }),
-        },
+        StuckOwner::Dead { .. } if stuck.owner.has_died(history) => StuckCause::NoExpiry,
+        StuckOwner::Dead { process, .. } => {
+            StuckCause::Left(LeftBehind::of(Some(history.client_of(process)), LeftBy::Loss))
+        }
         StuckOwner::Unsure { process, end } => StuckCause::Left(left_by_release(history, process, end)),
         StuckOwner::Ghost { process, granted } => match left_by_ghost(context, stuck, process, granted) {
             left if left.by == LeftBy::OneOf(Suspects::DIED) => StuckCause::NoExpiry,
@@ -153,11 +149,7 @@ fn is_gone(context: &Context<'_>, stuck: &Stuck) -> bool {
     match stuck.owner {
         StuckOwner::Nobody | StuckOwner::Unsure { .. } | StuckOwner::Ghost { process: None, .. } => true,
         // one that was told of its loss lives, and may renew it itself
-        StuckOwner::Dead { end, .. } => {
-            let end = context.history.events.get(end as usize);
-            end.is_some_and(|end| end.f == F::Died)
-        }
-        _ => false,
+        _ => stuck.owner.has_died(context.history),
     }
 }
 
@@ -199,14 +191,11 @@ fn free(context: &Context<'_>, stuck: &Stuck, answers: &StallAnswers) -> StuckCa
             false => StuckCause::RefusedThoughFree,
         };
     }
-    let ended = |grant: &&ServerGrant| {
-        grant
-            .revoked_ns(history)
-            .is_some_and(|ended_ns| ended_ns <= stuck.to_ns)
-    };
-    let last = context.grants.of_lock(stuck.lock).rev().find(ended);
+    let ended_ns = |grant: &ServerGrant| grant.revoked_ns(history);
+    let mut grants = context.grants.of_lock(stuck.lock).iter().rev();
+    let last = grants.find(|grant| ended_ns(grant).is_some_and(|ns| ns <= stuck.to_ns));
     let ran_out = last.filter(|grant| grant.has_expired(history));
-    match ran_out.and_then(|grant| grant.revoked_ns(history)) {
+    match ran_out.and_then(ended_ns) {
         Some(ended_ns) => StuckCause::EndNotTold { ended_ns },
         None if last.is_some_and(|grant| grant.is_out_of_sight(history)) => StuckCause::EndNotNoticed,
         None => StuckCause::ReleaseNotNoticed,

@@ -1,6 +1,6 @@
 //! Two clients of which each holds the lock that the other one waits for.
 
-use super::stuck::{Stuck, StuckClass, StuckOwner};
+use super::stuck::{Stuck, StuckOwner};
 use super::waits::Waits;
 use crate::context::Context;
 use crate::history::names::FastMap;
@@ -83,7 +83,6 @@ impl<'a> LongHolds<'a> {
                     let (hold, (from_ns, to_ns)) = holds.find(|(hold, _)| hold.lock(history) == lock)?;
                     Some(Stuck {
                         lock,
-                        class: StuckClass::Deadlock,
                         from_ns,
                         to_ns,
                         bound_ns: self.bound_ns,

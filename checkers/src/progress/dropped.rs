@@ -2,7 +2,7 @@
 
 use super::stuck::{Stuck, StuckOwner};
 use crate::context::Context;
-use crate::history::{F, MessageMatch, Window};
+use crate::history::{F, MessageMatch, Window, client_number};
 use crate::limits;
 
 /// Requests of Redis that say when a key ends, and nothing else.
@@ -46,7 +46,7 @@ pub(crate) fn dropped_message<'a>(context: &'a Context<'_>, stuck: &Stuck) -> Op
     let matters = |message: &MessageMatch| message.done && !KEEPS.contains(&message.message.as_str());
     let before = drops.filter(|(_, message)| matters(message) && message.time_ns <= stuck.to_ns);
     let (window, message) = before.max_by_key(|(_, message)| message.time_ns)?;
-    let client: u32 = message.client.strip_prefix('c')?.parse().ok()?;
+    let client = client_number(&message.client)?;
     if owner.is_some_and(|process| history.client_of(process) != client) {
         return None;
     }

@@ -7,8 +7,9 @@ use super::waits::Stall;
 use crate::context::Context;
 use crate::history::event::{Kind, Wakes};
 use crate::history::names::NONE;
-use crate::history::{F, History, PackedEvent, Refusal};
+use crate::history::{F, History};
 use crate::limits;
+use crate::wait::Wait;
 
 /// A node or key that a client left on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +19,14 @@ pub(crate) struct LeftBehind<'a> {
     pub by: LeftBy,
     /// What its client was answered, in words, if it was an error.
     pub said: Option<&'a str>,
+}
+
+impl LeftBehind<'_> {
+    /// One of which its client was told nothing.
+    pub(super) fn of(client: Option<u32>, by: LeftBy) -> Self {
+        let said = None;
+        Self { client, by, said }
+    }
 }
 
 /// How a client left it.
@@ -66,20 +75,19 @@ impl Suspects {
 /// theirs.
 pub(super) fn suspects(context: &Context<'_>, lock: usize, granted_ns: u64) -> (Suspects, BTreeSet<u32>) {
     let history = context.history;
-    let (deaths, since_ns) = (history.deaths(), near_ns(context, granted_ns));
+    let since_ns = near_ns(context, granted_ns);
     let (mut ended, mut waits, mut killed) = (false, false, BTreeSet::new());
-    for ask in asks_before(history, lock, granted_ns) {
-        let process = ask.call.process;
-        let died_ns = deaths[process as usize];
-        match ask.reply {
+    for ask in asks_before(context, lock, granted_ns) {
+        let died_ns = context.died_ns(ask.process);
+        match ask.answer() {
             _ if ask.kind == Kind::Ok => {}
-            Some(reply) if reply.time < died_ns => {
-                ended |= reply.time >= since_ns && may_leave_something(history, &ask);
+            Some(_) if ask.to_ns < died_ns => {
+                ended |= ask.to_ns >= since_ns && may_leave_something(history, &ask);
             }
             // one that lived on was there to be told
             _ if died_ns > granted_ns + limits::OBSERVER_LAG_NS => waits = true,
             _ if died_ns >= since_ns => {
-                killed.insert(process);
+                killed.insert(ask.process);
             }
             _ => {}
         }
@@ -90,9 +98,10 @@ pub(super) fn suspects(context: &Context<'_>, lock: usize, granted_ns: u64) -> (
 
 /// Whether an acquire that was answered may have left a node or key: a place in a queue, or what it asked for before an error. One that polls,
 /// and was told that the lock is taken, has left nothing.
-fn may_leave_something(history: &History, ask: &AskBefore) -> bool {
-    let said = ask.reply.and_then(|reply| history.error(reply));
-    let is_taken = said.is_some_and(|said| Refusal::parse(said).is_taken());
+fn may_leave_something(history: &History, ask: &Wait) -> bool {
+    let is_taken = ask
+        .answer()
+        .is_some_and(|answer| history.says_taken(history.event(answer)));
     ask.kind != Kind::Fail || !is_taken || history.header.promises.wakes != Some(Wakes::Polls)
 }
 
@@ -102,10 +111,9 @@ pub(super) fn left_by_release(history: &History, process: u32, call: u32) -> Lef
     let is_ok = reply.is_some_and(|reply| reply.is_ok(F::Release));
     LeftBehind {
         client: Some(history.client_of(process)),
-        by: if is_ok {
-            LeftBy::ReleaseOk
-        } else {
-            LeftBy::ReleaseFailed
+        by: match is_ok {
+            true => LeftBy::ReleaseOk,
+            false => LeftBy::ReleaseFailed,
         },
         said: reply.and_then(|reply| history.error(reply)),
     }
@@ -121,44 +129,27 @@ pub(super) fn left_by_ghost<'a>(
 ) -> LeftBehind<'a> {
     let history = context.history;
     let granted_ns = history.event(granted).time;
-    let asks = asks_before(history, stuck.lock, granted_ns);
+    let asks = asks_before(context, stuck.lock, granted_ns);
     let (suspects, _) = suspects(context, stuck.lock, granted_ns);
     if process.is_none() && (suspects.died || suspects.waits) {
-        return LeftBehind {
-            client: None,
-            by: LeftBy::OneOf(suspects),
-            said: None,
-        };
+        return LeftBehind::of(None, LeftBy::OneOf(suspects));
     }
     let client = process.map(|process| history.client_of(process));
-    let client = client.or_else(|| only_client(context, &asks, granted_ns));
-    let not_known = LeftBehind {
-        client,
-        by: LeftBy::NotKnown,
-        said: None,
-    };
-    let own = client.map(|client| {
-        asks.iter()
-            .filter(move |ask| history.client_of(ask.call.process) == client)
-    });
-    let Some(own) = own else {
+    let Some(client) = client.or_else(|| only_client(context, &asks, granted_ns)) else {
         // where answers name the owners of the server, one that none of them names is of an acquire that was not answered `ok`
-        let by = match context.not_watched {
-            None if context.grants.watched().owners => LeftBy::Acquire,
-            _ => LeftBy::NotKnown,
-        };
-        return LeftBehind { by, ..not_known };
+        let is_named = context.not_watched.is_none() && context.grants.watched().owners;
+        return LeftBehind::of(None, if is_named { LeftBy::Acquire } else { LeftBy::NotKnown });
     };
+    let own = asks.iter().filter(|ask| history.client_of(ask.process) == client);
     // since its last hold, which ended what came before
-    let own: Vec<&AskBefore> = own.collect();
+    let own: Vec<&Wait> = own.collect();
     let last_ok = own.iter().rposition(|ask| ask.kind == Kind::Ok);
     let later = &own[last_ok.map_or(0, |place| place + 1)..];
-    let said = |ask: &AskBefore| history.error(ask.reply?);
     // one that was refused later than the grant came would have been told of a grant of its own
     let by_then_ns = granted_ns.saturating_add(limits::OBSERVER_LAG_NS);
-    let gave_up = |ask: &&&AskBefore| ask.kind == Kind::Fail && ask.reply.is_some_and(|reply| reply.time <= by_then_ns);
-    let unanswered = |ask: &&&AskBefore| ask.kind == Kind::Info;
-    let last = |is_one: &dyn Fn(&&&AskBefore) -> bool| later.iter().rev().find(is_one).copied();
+    let gave_up = |ask: &&&Wait| ask.kind == Kind::Fail && ask.to_ns <= by_then_ns;
+    let unanswered = |ask: &&&Wait| ask.kind == Kind::Info;
+    let last = |is_one: &dyn Fn(&&&Wait) -> bool| later.iter().rev().find(is_one).copied();
     let (by, ask) = match (last(&gave_up), last(&unanswered)) {
         (Some(ask), Some(_)) => (LeftBy::Acquire, ask),
         (Some(ask), None) => (LeftBy::GaveUp, ask),
@@ -166,23 +157,23 @@ pub(super) fn left_by_ghost<'a>(
         (None, None) => match later.last() {
             Some(ask) => (LeftBy::GaveUp, *ask),
             None => {
-                let held = last_ok.and_then(|place| own[place].reply_position());
+                let held = last_ok.and_then(|place| own[place].answer());
                 let held = held.and_then(|got| after_hold(context, stuck.lock, got, granted));
-                return held.unwrap_or(not_known);
+                return held.unwrap_or(LeftBehind::of(Some(client), LeftBy::NotKnown));
             }
         },
     };
     LeftBehind {
-        client,
+        client: Some(client),
         by,
-        said: said(ask),
+        said: ask.answer().and_then(|answer| history.error(history.event(answer))),
     }
 }
 
 /// Whether an acquire of the lock ended without an outcome during a stall, or less than a lease before.
 pub(super) fn was_cut_off(context: &Context<'_>, stall: &Stall, lock: usize) -> bool {
     let near = stall.from_ns.saturating_sub(context.longest_lease_ns())..=stall.to_ns;
-    any_without_outcome(context.history, lock, |_, over_ns| near.contains(&over_ns))
+    any_without_outcome(context, lock, |ask| near.contains(&ask.to_ns))
 }
 
 /// Whether what stays may be of an acquire of another process than the last holder's: of one whose outcome is not known, and that ended after
@@ -192,23 +183,18 @@ pub(super) fn may_be_of_another(context: &Context<'_>, stuck: &Stuck) -> bool {
         return false;
     };
     let ended_ns = context.history.event(end).time;
-    any_without_outcome(context.history, stuck.lock, |call, over_ns| {
-        call.process != process && call.time <= stuck.from_ns && over_ns >= ended_ns
+    any_without_outcome(context, stuck.lock, |ask| {
+        ask.process != process && ask.from_ns <= stuck.from_ns && ask.to_ns >= ended_ns
     })
 }
 
-/// Whether there is such an acquire of a lock among those whose outcome is not known, each with the time at which it was over.
-fn any_without_outcome(history: &History, lock: usize, is_one: impl Fn(PackedEvent, u64) -> bool) -> bool {
-    let died = history.deaths();
+/// Whether there is such an acquire of a lock among those whose outcome is not known, and which were over before the history was.
+fn any_without_outcome(context: &Context<'_>, lock: usize, is_one: impl Fn(Wait) -> bool) -> bool {
     let mut found = false;
-    history.events.each_call(F::Acquire, |_, call| {
-        let over_ns = match history.events.answer(call.mate) {
-            Some((Kind::Info, ns)) => ns,
-            Some(_) => return,
-            None => died[call.process as usize],
-        };
-        let is_over = over_ns < u64::MAX;
-        found |= call.lock == history.locks[lock] && is_over && is_one(call, over_ns);
+    context.history.each_ask(|asked, position, call| {
+        let ask = Wait::of(context, position, call);
+        let is_over = ask.answer().is_some() || context.died_ns(ask.process) < u64::MAX;
+        found |= asked == lock && ask.kind == Kind::Info && is_over && is_one(ask);
     });
     found
 }
@@ -222,41 +208,22 @@ fn after_hold<'a>(context: &'a Context<'_>, lock: usize, got: u32, granted: u32)
         let left = left_by_release(history, hold.process, hold.end);
         let own = context.grants.of_hold(history, hold);
         let has_ended = own.is_some_and(|own| {
-            let since_release = own.revoked_ns(history).is_some_and(|ns| ns >= history.ns(hold.to));
-            since_release && own.revoked < granted && !own.is_out_of_sight(history)
+            let since_release = own.seen_end_ns(history).is_some_and(|ns| ns >= history.ns(hold.to));
+            since_release && own.revoked < granted
         });
         let by = if has_ended { LeftBy::Again } else { left.by };
         return Some(LeftBehind { by, ..left });
     }
-    (history.event(hold.end).f == F::Lost).then(|| LeftBehind {
-        client: Some(history.client_of(hold.process)),
-        by: LeftBy::Loss,
-        said: None,
-    })
-}
-
-/// An acquire, and how it was answered: without an answer, its outcome is not known.
-struct AskBefore {
-    call: PackedEvent,
-    reply: Option<PackedEvent>,
-    kind: Kind,
-}
-
-impl AskBefore {
-    /// The position of the answer.
-    fn reply_position(&self) -> Option<u32> {
-        self.reply.map(|_| self.call.mate)
-    }
+    let client = history.client_of(hold.process);
+    (history.event(hold.end).f == F::Lost).then(|| LeftBehind::of(Some(client), LeftBy::Loss))
 }
 
 /// The acquires of a lock that were called before a grant was shown, whose line comes late and never early.
-fn asks_before(history: &History, lock: usize, granted_ns: u64) -> Vec<AskBefore> {
+fn asks_before(context: &Context<'_>, lock: usize, granted_ns: u64) -> Vec<Wait> {
     let mut asks = Vec::new();
-    history.events.each_call(F::Acquire, |_, call| {
-        if call.lock == history.locks[lock] && call.time <= granted_ns {
-            let reply = history.reply(call);
-            let kind = reply.map_or(Kind::Info, |reply| reply.kind);
-            asks.push(AskBefore { call, reply, kind });
+    context.history.each_ask(|asked, position, call| {
+        if asked == lock && call.time <= granted_ns {
+            asks.push(Wait::of(context, position, call));
         }
     });
     asks
@@ -269,14 +236,14 @@ fn near_ns(context: &Context<'_>, granted_ns: u64) -> u64 {
 
 /// The one client of which an acquire may have left what the server shows since a grant: one whose outcome is not known, since its request may
 /// arrive late; else one that gave up.
-fn only_client(context: &Context<'_>, asks: &[AskBefore], granted_ns: u64) -> Option<u32> {
+fn only_client(context: &Context<'_>, asks: &[Wait], granted_ns: u64) -> Option<u32> {
     let history = context.history;
     let since_ns = near_ns(context, granted_ns);
     let answered = |kind: Kind| {
         let near = asks
             .iter()
-            .filter(|ask| ask.kind == kind && ask.reply.is_some_and(|reply| reply.time >= since_ns));
-        let clients = near.map(|ask| history.client_of(ask.call.process));
+            .filter(|ask| ask.kind == kind && ask.answer().is_some() && ask.to_ns >= since_ns);
+        let clients = near.map(|ask| history.client_of(ask.process));
         clients.collect::<BTreeSet<u32>>()
     };
     let mut sorts = [answered(Kind::Info), answered(Kind::Fail)].into_iter();

@@ -10,8 +10,8 @@ mod promised;
 mod stuck;
 mod waits;
 
-use crate::calm::{self, CalmSpan};
-use crate::context::Context;
+use crate::calm;
+use crate::context::{CalmSpan, Context};
 use crate::finding::Verdict;
 use crate::history::OrderBasis;
 pub(crate) use cause::{NotKnown, StuckCause, cause};
@@ -19,7 +19,7 @@ use deadlock::LongHolds;
 pub(crate) use dropped::{DroppedMessage, dropped_message};
 pub(crate) use left::{LeftBehind, LeftBy, Suspects};
 use owners::OwnerNames;
-pub(crate) use stuck::{Stuck, StuckClass, StuckOwner};
+pub(crate) use stuck::{Stuck, StuckOwner};
 use waits::{HoldsInOrder, Stall, Waits};
 
 /// What was decided about HL005.
@@ -77,31 +77,25 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
     let (waits, after) = Waits::of(context, healed_ns.unwrap_or(0));
     let bound_ns = context.progress_ns();
     let retransmission_ns = healed_ns.map_or(0, |healed_ns| calm::retransmission_ns(context, healed_ns));
-    let owners = OwnerNames::of(context);
-    let spans = calm::spans(context, healed_ns);
-    let long_holds = LongHolds::of(context, &waits, bound_ns);
+    let judge = StallJudge {
+        context,
+        owners: OwnerNames::of(context),
+        waits,
+        bound_ns,
+    };
+    let last = healed_ns.and_then(|healed_ns| calm::after_every_heal(context, healed_ns));
+    let long_holds = LongHolds::of(context, &judge.waits, bound_ns);
     let mut stuck = Vec::new();
     for lock in 0..history.locks.len() {
-        let before = stuck.len();
-        let holds = HoldsInOrder::of(context, lock);
-        for span in &spans {
-            let found = stuck_in(context, &owners, &waits, &holds, span, bound_ns);
-            // what is known of a lock is in order, and does not meet: spans are so but for the last, which is after every heal
-            let told = |found: &Stuck| {
-                let known: &[Stuck] = &stuck[before..];
-                let after = known.partition_point(|known| known.to_ns <= found.from_ns);
-                known.get(after).is_some_and(|known| known.from_ns < found.to_ns)
-            };
-            let new: Vec<Stuck> = found.into_iter().filter(|found| !told(found)).collect();
-            stuck.extend(new);
+        let mut found = judge.stuck(lock, last.as_ref());
+        if let Some(healed_ns) = healed_ns.filter(|_| found.is_empty()) {
+            found.extend(judge.owners.ghost(lock, healed_ns, bound_ns + retransmission_ns));
         }
-        if let Some(healed_ns) = healed_ns.filter(|_| stuck.len() == before) {
-            stuck.extend(owners.ghost(lock, healed_ns, bound_ns + retransmission_ns));
+        if found.is_empty() {
+            found.extend(long_holds.deadlock(&judge.waits, lock));
         }
-        if stuck.len() == before {
-            stuck.extend(long_holds.deadlock(&waits, lock));
-        }
-        stuck[before..].sort_by_key(|stuck| stuck.from_ns);
+        found.sort_by_key(|stuck| stuck.from_ns);
+        stuck.extend(found);
     }
     if healed_ns.is_none() && stuck.is_empty() {
         return ProgressOutcome::NeverHealed;
@@ -132,81 +126,74 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
     })
 }
 
-/// Where one lock stood still in a calm span.
-fn stuck_in(
-    context: &Context<'_>,
-    owners: &OwnerNames<'_>,
-    waits: &Waits<'_>,
-    holds: &HoldsInOrder<'_>,
-    span: &CalmSpan,
-    bound_ns: u64,
-) -> Vec<Stuck> {
-    let bound_ns = bound_ns + span.patience_ns + span.retransmission_ns;
-    let stalls = waits.stalls(holds, span, bound_ns);
-    let blamed = stalls
-        .iter()
-        .filter_map(|stall| blame(context, owners, waits, holds, stall, bound_ns));
-    blamed.collect()
-}
-
 /// The time of the last heal; the recovery phase counts for one that was not written. `None` when a fault is on to the end, or
 /// a server ended by itself, which nothing heals.
 fn last_heal(context: &Context<'_>) -> Option<u64> {
     if !context.history.server_ends().is_empty() {
         return None;
     }
-    let recovery_ns = calm::recovery_ns(context);
-    let mut heals = context.windows.iter().map(|window| calm::heal_ns(window, recovery_ns));
+    let mut heals = context.windows.iter().map(|window| context.heal_ns(window));
     heals.try_fold(0, |latest: u64, heal| Some(latest.max(heal?)))
 }
 
-/// What kind of stall it is; `None` when the owner's lease may still explain it.
-fn blame(
-    context: &Context<'_>,
-    owners: &OwnerNames<'_>,
-    waits: &Waits<'_>,
-    holds: &HoldsInOrder<'_>,
-    stall: &Stall,
+/// What stalls are judged by.
+struct StallJudge<'a> {
+    context: &'a Context<'a>,
+    owners: OwnerNames<'a>,
+    waits: Waits<'a>,
+    /// How long a lock may be stuck.
     bound_ns: u64,
-) -> Option<Stuck> {
-    let lock = holds.lock;
-    let owner = owners.during(holds, stall);
-    let class = match &owner {
-        StuckOwner::Dead { .. } | StuckOwner::Unsure { .. } => StuckClass::DeadHolder,
-        StuckOwner::Ghost { .. } => StuckClass::Ghost,
-        StuckOwner::Nobody | StuckOwner::Waiting { .. } => StuckClass::Free,
-        StuckOwner::WaitsInTurn { .. } => StuckClass::Deadlock,
-    };
-    let (from_ns, to_ns) = (stall.from_ns, stall.to_ns);
-    let lease_ns = context.longest_lease_ns();
-    let lease = match class {
-        StuckClass::DeadHolder | StuckClass::Ghost => lease_ns,
-        // the key of one that waits for an answer that was lost ends with its lease, however long it waits
-        StuckClass::Free if matches!(owner, StuckOwner::Waiting { .. }) => lease_ns,
-        // of one that no client names it is not known whether its lease runs on
-        _ if context.not_watched.is_some() && !left_cleanly(context, holds, stall) => lease_ns,
-        // the server shows no owner, and what an acquire left may be in the way: keys at some of several servers, places in a queue
-        StuckClass::Free if left::was_cut_off(context, stall, lock) => lease_ns,
-        StuckClass::Free | StuckClass::Deadlock => 0,
-    };
-    let bound_ns = bound_ns + lease;
-    let other = owner
-        .process()
-        .and_then(|process| waits.besides(context, lock, stall, context.history.client_of(process)));
-    let waiter = other.or(Some(stall.waiter));
-    (to_ns - from_ns > bound_ns).then_some(Stuck {
-        lock,
-        class,
-        from_ns,
-        to_ns,
-        bound_ns,
-        waiter,
-        owner,
-        is_shown: owners.are_shown(lock),
-    })
 }
 
-/// Whether nothing of the last hold can be left: it was released, which was answered ok.
-fn left_cleanly(context: &Context<'_>, holds: &HoldsInOrder<'_>, stall: &Stall) -> bool {
-    owners::last_holder(context, holds, stall) == StuckOwner::Nobody
+impl StallJudge<'_> {
+    /// Where one lock stood still in the calm spans, of which the last one is after every heal.
+    fn stuck(&self, lock: usize, last: Option<&CalmSpan>) -> Vec<Stuck> {
+        let holds = HoldsInOrder::of(self.context, lock);
+        let mut known: Vec<Stuck> = Vec::new();
+        for span in calm::spans(self.context).iter().chain(last) {
+            let bound_ns = self.bound_ns + span.patience_ns + span.retransmission_ns;
+            let stalls = self.waits.stalls(&holds, span, bound_ns);
+            let found = stalls.iter().filter_map(|stall| self.blame(lock, stall, bound_ns));
+            // what is known is in order, and does not meet, and so are the spans but for the last
+            let is_new = |found: &Stuck| {
+                let after = known.partition_point(|known| known.to_ns <= found.from_ns);
+                known.get(after).is_none_or(|known| known.from_ns >= found.to_ns)
+            };
+            let new: Vec<Stuck> = found.filter(is_new).collect();
+            known.extend(new);
+        }
+        known
+    }
+
+    /// Who owned the lock meanwhile, and who waited; `None` when the owner's lease may still explain the stall.
+    fn blame(&self, lock: usize, stall: &Stall, bound_ns: u64) -> Option<Stuck> {
+        let context = self.context;
+        let owner = self.owners.during(lock, stall);
+        let (from_ns, to_ns) = (stall.from_ns, stall.to_ns);
+        // nothing of the last hold can be left: it was released, which was answered ok
+        let left_cleanly = || owners::last_holder(context, stall) == StuckOwner::Nobody;
+        let may_be_leased = match owner {
+            StuckOwner::Dead { .. } | StuckOwner::Unsure { .. } | StuckOwner::Ghost { .. } => true,
+            // the key of one that waits for an answer that was lost ends with its lease, however long it waits
+            StuckOwner::Waiting { .. } => true,
+            // of one that no client names it is not known whether its lease runs on
+            _ if context.not_watched.is_some() && !left_cleanly() => true,
+            // the server shows no owner, and what an acquire left may be in the way: keys at some of several servers, places in a queue
+            StuckOwner::Nobody => left::was_cut_off(context, stall, lock),
+            StuckOwner::WaitsInTurn { .. } => false,
+        };
+        let bound_ns = bound_ns + if may_be_leased { context.longest_lease_ns() } else { 0 };
+        let process = owner.process();
+        let other = process.and_then(|process| self.waits.besides(lock, stall, process));
+        let waiter = other.or(Some(stall.waiter));
+        (to_ns - from_ns > bound_ns).then_some(Stuck {
+            lock,
+            from_ns,
+            to_ns,
+            bound_ns,
+            waiter,
+            owner,
+            is_shown: self.owners.are_shown(lock),
+        })
+    }
 }

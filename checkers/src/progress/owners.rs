@@ -1,16 +1,15 @@
 //! The owner that the server shows of a lock that does not move, and what that owner is doing.
 
-use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 use super::left::{self, Suspects};
-use super::stuck::{Stuck, StuckClass, StuckOwner};
-use super::waits::{HoldsInOrder, Stall};
+use super::stuck::{Stuck, StuckOwner};
+use super::waits::Stall;
 use crate::calm;
 use crate::context::Context;
 use crate::grants::ServerGrant;
 use crate::history::names::{FastMap, NONE};
-use crate::history::{F, PackedEvent};
+use crate::history::{F, PackedEvent, client_number};
 use crate::holds::{Ended, LockHold};
 use crate::watched::NotWatched;
 
@@ -21,8 +20,6 @@ pub(super) struct OwnerNames<'a> {
     died: FastMap<u32, u32>,
     /// By process and lock, the earliest call of an acquire that was not answered before the end.
     asks: FastMap<(u32, u32), u64>,
-    /// By lock and grant, the last hold that it was for.
-    holds: OnceCell<FastMap<(usize, u32), &'a LockHold>>,
 }
 
 impl<'a> OwnerNames<'a> {
@@ -33,7 +30,6 @@ impl<'a> OwnerNames<'a> {
             process: FastMap::default(),
             died: FastMap::default(),
             asks: FastMap::default(),
-            holds: OnceCell::new(),
         };
         // nobody asks for an owner where the server was not watched
         if context.grants.is_empty() {
@@ -58,31 +54,17 @@ impl<'a> OwnerNames<'a> {
         owners
     }
 
-    /// The last hold that a grant of a lock was for.
-    fn hold_of(&self, lock: usize, granted: u32) -> Option<&'a LockHold> {
-        let context = self.context;
-        let find = || {
-            let known = context.holds.with_locks().filter_map(|(lock, hold)| {
-                let grant = context.grants.of_hold(context.history, hold)?;
-                Some(((lock, grant.granted), hold))
-            });
-            known.collect()
-        };
-        self.holds.get_or_init(find).get(&(lock, granted)).copied()
-    }
-
     /// Whether the server's lines show who owns a lock, be it by names that no client says.
     pub(super) fn are_shown(&self, lock: usize) -> bool {
         let is_elsewhere = self.context.not_watched == Some(NotWatched::Elsewhere);
-        !is_elsewhere && self.context.grants.of_lock(lock).next().is_some()
+        !is_elsewhere && !self.context.grants.of_lock(lock).is_empty()
     }
 
     /// The owner of the lock while it did not move.
-    pub(super) fn during(&self, holds: &HoldsInOrder<'_>, stall: &Stall) -> StuckOwner {
-        let (context, lock) = (self.context, holds.lock);
-        let history = context.history;
+    pub(super) fn during(&self, lock: usize, stall: &Stall) -> StuckOwner {
+        let (context, history) = (self.context, self.context.history);
         if !self.are_shown(lock) {
-            return last_holder(context, holds, stall);
+            return last_holder(context, stall);
         }
         // the owner for the longest time, where there was one for most of it: the grant that ends a stall is not what it waited for
         let stood_ns = |grant: &ServerGrant| {
@@ -92,7 +74,7 @@ impl<'a> OwnerNames<'a> {
         };
         let half_ns = stall.to_ns.saturating_sub(stall.from_ns) / 2;
         let grants = || {
-            let all = context.grants.of_lock(lock);
+            let all = context.grants.of_lock(lock).iter();
             all.filter(|grant| !context.grants.is_end_missed(grant))
         };
         let owned_ns: u64 = grants().map(stood_ns).sum();
@@ -102,7 +84,7 @@ impl<'a> OwnerNames<'a> {
         };
         let by_name = match context.not_watched {
             None => self.owner(lock, grant, stall.from_ns),
-            Some(_) => left_by_the_last(context, holds, stall, grant),
+            Some(_) => left_by_the_last(context, stall, grant),
         };
         match by_name {
             StuckOwner::Ghost { process: None, granted } => {
@@ -129,14 +111,13 @@ impl<'a> OwnerNames<'a> {
             .filter(|again| again.words.iter().any(|word| word == name))
             .map(|again| &again.client);
         let clients: BTreeSet<&String> = sessions.chain(asked).collect();
-        let client: u32 = clients.first()?.strip_prefix('c')?.parse().ok()?;
+        let client = client_number(clients.first()?)?;
         if clients.len() > 1 {
             return None;
         }
         let (granted_ns, mut process) = (grant.granted_ns(history)?, None);
-        history.events.each_call(F::Acquire, |_, call| {
-            let own = history.lock_number(call) == Some(lock) && history.client_of(call.process) == client;
-            if own && call.time <= granted_ns {
+        history.each_ask(|asked, _, call| {
+            if asked == lock && history.client_of(call.process) == client && call.time <= granted_ns {
                 process = Some(call.process);
             }
         });
@@ -151,10 +132,8 @@ impl<'a> OwnerNames<'a> {
         let per_process = history.header.per_process.unwrap_or(1).max(1);
         let processes = killed.iter().map(|process| history.client_of(*process) / per_process);
         let shared: BTreeSet<u32> = processes.collect();
-        killed
-            .first()
-            .copied()
-            .filter(|_| suspects == Suspects::DIED && shared.len() == 1)
+        let is_it = suspects == Suspects::DIED && shared.len() == 1;
+        killed.first().copied().filter(|_| is_it)
     }
 
     /// A grant that is not removed although its live owner neither holds nor asks, for longer than the bound and a lease.
@@ -174,14 +153,13 @@ impl<'a> OwnerNames<'a> {
             let from = grant.granted_ns(history).unwrap_or(u64::MAX).max(healed_ns);
             lasted_ns(from, context.stood_until(lock, grant)) > bound_ns
         };
-        context.grants.of_lock(lock).filter(long).find_map(|grant| {
+        context.grants.of_lock(lock).iter().filter(long).find_map(|grant| {
             let to_ns = context.stood_until(lock, grant);
-            let held = context.holds.by_lock[lock].iter().filter(|hold| {
-                context
-                    .grants
-                    .of_hold(history, hold)
-                    .is_some_and(|of| of.granted == grant.granted)
-            });
+            let is_its = |hold: &&LockHold| {
+                let of_it = context.grants.of_hold(history, hold);
+                of_it.is_some_and(|of_it| of_it.granted == grant.granted)
+            };
+            let held = context.holds.by_lock[lock].iter().filter(is_its);
             let held_until = held.map(|hold| history.ns(hold.to)).max().unwrap_or(0);
             let from_ns = grant.granted_ns(history)?.max(healed_ns).max(held_until);
             let owner = self.owner(lock, grant, from_ns);
@@ -189,7 +167,6 @@ impl<'a> OwnerNames<'a> {
             let long = lasted_ns(from_ns, to_ns) > bound_ns;
             (ghost && long).then_some(Stuck {
                 lock,
-                class: StuckClass::Ghost,
                 from_ns,
                 to_ns,
                 bound_ns,
@@ -202,7 +179,7 @@ impl<'a> OwnerNames<'a> {
 
     fn owner(&self, lock: usize, grant: &ServerGrant, from_ns: u64) -> StuckOwner {
         let granted = grant.granted;
-        let hold = self.hold_of(lock, granted);
+        let hold = self.context.hold_of(grant);
         if let Some(hold) = hold.filter(|hold| matches!(hold.ended, Ended::Died | Ended::Lost)) {
             return StuckOwner::Dead {
                 process: hold.process,
@@ -210,9 +187,8 @@ impl<'a> OwnerNames<'a> {
                 end: hold.end,
             };
         }
-        let process = hold
-            .map(|hold| hold.process)
-            .or_else(|| self.process.get(&grant.owner).copied());
+        let named = || self.process.get(&grant.owner).copied();
+        let process = hold.map(|hold| hold.process).or_else(named);
         match process {
             Some(process) => self.owner_of_process(lock, grant, from_ns, process),
             None => StuckOwner::Ghost { process: None, granted },
@@ -244,14 +220,13 @@ impl<'a> OwnerNames<'a> {
 
 /// Whose the grant of a lock is that did not move, where no client names the owners that the server shows: that of the hold which ended
 /// last, if the server showed it by then.
-fn left_by_the_last(context: &Context<'_>, holds: &HoldsInOrder<'_>, stall: &Stall, grant: &ServerGrant) -> StuckOwner {
+fn left_by_the_last(context: &Context<'_>, stall: &Stall, grant: &ServerGrant) -> StuckOwner {
     let (history, granted) = (context.history, grant.granted);
-    let hold = stall.after.map(|place| holds.get(place));
-    let is_its = |hold: &&LockHold| grant.granted_ns(history).is_none_or(|ns| ns <= history.ns(hold.to));
-    let Some(hold) = hold.filter(is_its) else {
+    let is_its = |hold: &LockHold| grant.granted_ns(history).is_none_or(|ns| ns <= history.ns(hold.to));
+    let Some(hold) = stall.after.filter(is_its) else {
         return StuckOwner::Ghost { process: None, granted };
     };
-    match last_holder(context, holds, stall) {
+    match last_holder(context, stall) {
         StuckOwner::Dead { process, end, .. } => StuckOwner::Dead { process, granted, end },
         _ => StuckOwner::Ghost {
             process: Some(hold.process),
@@ -261,9 +236,9 @@ fn left_by_the_last(context: &Context<'_>, holds: &HoldsInOrder<'_>, stall: &Sta
 }
 
 /// Without the server's word: a holder that left by its own answered release leaves a free lock, any other does not.
-pub(super) fn last_holder(context: &Context<'_>, holds: &HoldsInOrder<'_>, stall: &Stall) -> StuckOwner {
+pub(super) fn last_holder(context: &Context<'_>, stall: &Stall) -> StuckOwner {
     let history = context.history;
-    let Some(hold) = stall.after.map(|place| holds.get(place)) else {
+    let Some(hold) = stall.after else {
         return StuckOwner::Nobody;
     };
     let (process, end) = (hold.process, hold.end);

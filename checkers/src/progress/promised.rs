@@ -2,8 +2,9 @@
 
 use super::stuck::{Stuck, StuckOwner};
 use crate::context::Context;
+use crate::history::F;
 use crate::history::event::Kind;
-use crate::history::{F, History, PackedEvent};
+use crate::wait::Wait;
 
 /// Locks that do not move as they promise, and the others.
 pub(super) fn apart(context: &Context<'_>, stuck: Vec<Stuck>) -> (Vec<Stuck>, Vec<Stuck>) {
@@ -16,12 +17,11 @@ fn is_promised(context: &Context<'_>, stuck: &Stuck) -> bool {
     if promises.lease != Some(false) || promises.replaces == Some(true) {
         return false;
     }
-    let history = context.history;
-    let died = |process: u32| history.deaths()[process as usize] <= stuck.to_ns;
+    let died = |process: u32| context.died_ns(process) <= stuck.to_ns;
     match stuck.owner {
-        StuckOwner::Dead { end, .. } => history.events.get(end as usize).is_some_and(|end| end.f == F::Died),
-        StuckOwner::Unsure { process, .. } => died(process),
-        StuckOwner::Ghost {
+        StuckOwner::Dead { .. } => stuck.owner.has_died(context.history),
+        StuckOwner::Unsure { process, .. }
+        | StuckOwner::Ghost {
             process: Some(process), ..
         } => died(process),
         StuckOwner::Ghost { process: None, .. } => died_in_a_call(context, stuck),
@@ -32,26 +32,17 @@ fn is_promised(context: &Context<'_>, stuck: &Stuck) -> bool {
 
 /// Whether a client died whose last call about the lock was not answered, and nobody got the lock since: what it left may be there.
 fn died_in_a_call(context: &Context<'_>, stuck: &Stuck) -> bool {
-    let history = context.history;
-    let deaths = history.deaths();
     let mut left = false;
-    history.events.each_of(
-        |f, _| matches!(f, F::Acquire | F::Release),
-        |_, event| {
-            if event.lock != history.locks[stuck.lock] || event.time > stuck.to_ns {
-                return;
-            }
-            if event.is_ok(F::Acquire) {
-                left = false;
-            } else if event.kind == Kind::Invoke && is_unanswered(history, event) {
-                left |= deaths[event.process as usize] <= stuck.to_ns;
-            }
-        },
-    );
+    let is_asked = |f, _| matches!(f, F::Acquire | F::Release);
+    context.history.each_of_locks(is_asked, |lock, position, event| {
+        if lock != stuck.lock || event.time > stuck.to_ns {
+            return;
+        }
+        if event.is_ok(F::Acquire) {
+            left = false;
+        } else if event.kind == Kind::Invoke && Wait::of(context, position, event).kind == Kind::Info {
+            left |= context.died_ns(event.process) <= stuck.to_ns;
+        }
+    });
     left
-}
-
-fn is_unanswered(history: &History, call: PackedEvent) -> bool {
-    let reply = history.reply(call);
-    reply.is_none_or(|reply| reply.kind == Kind::Info)
 }

@@ -1,38 +1,13 @@
 //! A lock that does not move: who waits for it, who owns it, and how that came.
 
+use crate::history::{F, History};
 use crate::wait::Wait;
-
-/// How a lock was stuck.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StuckClass {
-    /// No client held it and none got it.
-    Free,
-    /// The server shows a live process as owner that neither holds nor asks.
-    Ghost,
-    /// The owner died or was told of its loss, and no other client took its place.
-    DeadHolder,
-    /// Two clients hold a lock each, and wait for the other's.
-    Deadlock,
-}
-
-impl StuckClass {
-    /// As it is in `verdict.json`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Free => "free",
-            Self::Ghost => "ghost",
-            Self::DeadHolder => "dead-holder",
-            Self::Deadlock => "deadlock",
-        }
-    }
-}
 
 /// A lock that did not move for longer than it may.
 #[derive(Debug)]
 pub(crate) struct Stuck {
     /// Dense.
     pub lock: usize,
-    pub class: StuckClass,
     pub from_ns: u64,
     pub to_ns: u64,
     /// How long it may be so, with what was done before, and with the lease of its owner.
@@ -77,6 +52,23 @@ pub(crate) enum StuckOwner {
 }
 
 impl StuckOwner {
+    /// The class of its lock, as it is in `verdict.json`.
+    pub(crate) fn class(&self) -> &'static str {
+        match self {
+            Self::Nobody | Self::Waiting { .. } => "free",
+            Self::Ghost { .. } => "ghost",
+            Self::Dead { .. } | Self::Unsure { .. } => "dead-holder",
+            Self::WaitsInTurn { .. } => "deadlock",
+        }
+    }
+
+    /// Whether it is one that died, and was not told of a loss.
+    pub(super) fn has_died(&self, history: &History) -> bool {
+        let Self::Dead { end, .. } = self else { return false };
+        let end = history.events.get(*end as usize);
+        end.is_some_and(|end| end.f == F::Died)
+    }
+
     pub(crate) fn process(&self) -> Option<u32> {
         match self {
             Self::Nobody => None,

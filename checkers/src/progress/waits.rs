@@ -2,11 +2,9 @@
 
 use std::cell::OnceCell;
 
-use crate::calm::CalmSpan;
-use crate::context::Context;
+use crate::context::{CalmSpan, Context};
 use crate::history::event::Kind;
-use crate::history::names::NONE;
-use crate::history::{F, History, OrderBasis, Refusal};
+use crate::history::{History, OrderBasis};
 use crate::holds::LockHold;
 use crate::limits;
 use crate::wait::{self, Wait};
@@ -17,7 +15,7 @@ const ASKED_AGAIN: u64 = 3;
 impl WaitsAfter {
     fn see(&mut self, wait: &Wait, since_ns: u64) {
         self.asked += 1;
-        self.acquired += u64::from(wait.acquired);
+        self.acquired += u64::from(wait.kind == Kind::Ok);
         self.longest_ns = self
             .longest_ns
             .max(wait.to_ns.saturating_sub(wait.from_ns.max(since_ns)));
@@ -51,13 +49,10 @@ impl<'a> HoldsInOrder<'a> {
         self.holds.partition_point(|hold| history.ns(hold.from) <= ns)
     }
 
-    /// The place of the one that ended last, of those before a place.
-    fn last_until(&self, place: usize) -> Option<u32> {
-        Some(self.last[place.checked_sub(1)?])
-    }
-
-    pub(super) fn get(&self, place: u32) -> &'a LockHold {
-        &self.holds[place as usize]
+    /// The one that ended last, of those before a place.
+    fn last_until(&self, place: usize) -> Option<&'a LockHold> {
+        let last = self.last[place.checked_sub(1)?];
+        Some(&self.holds[last as usize])
     }
 }
 
@@ -67,14 +62,13 @@ pub(super) struct Stall {
     pub from_ns: u64,
     pub to_ns: u64,
     pub waiter: Wait,
-    /// The hold that ended last before it: its place in the holds of the lock.
-    pub after: Option<u32>,
+    /// The hold that ended last before it.
+    pub after: Option<LockHold>,
 }
 
 /// The waits of a history, by lock.
 pub(super) struct Waits<'a> {
-    history: &'a History,
-    died: Vec<u64>,
+    context: &'a Context<'a>,
     /// The positions of the calls by lock, in order: a wait is ten times as large. Made when a lock stood still.
     by_lock: OnceCell<Vec<Vec<u32>>>,
     /// How long the longest wait of each lock was, in nanoseconds.
@@ -93,21 +87,17 @@ pub(super) struct WaitsAfter {
 
 impl<'a> Waits<'a> {
     /// All waits, and what became of those that were on at a time or began later.
-    pub(super) fn of(context: &Context<'a>, since_ns: u64) -> (Self, WaitsAfter) {
+    pub(super) fn of(context: &'a Context<'a>, since_ns: u64) -> (Self, WaitsAfter) {
         let history = context.history;
         let mut waits = Self {
-            history,
-            died: history.deaths(),
+            context,
             by_lock: OnceCell::new(),
             longest_ns: vec![0; history.locks.len()],
             over_ns: vec![OnceCell::new(); history.locks.len()],
         };
         let mut after = WaitsAfter::default();
-        history.events.each_call(F::Acquire, |position, call| {
-            let Some(lock) = history.lock_number(call) else {
-                return;
-            };
-            let wait = Wait::of(history, &waits.died, position, call);
+        history.each_ask(|lock, position, call| {
+            let wait = Wait::of(context, position, call);
             waits.longest_ns[lock] = waits.longest_ns[lock].max(wait.length_ns());
             if wait.to_ns >= since_ns {
                 after.see(&wait, since_ns);
@@ -124,12 +114,9 @@ impl<'a> Waits<'a> {
     /// The positions of the calls that asked for a lock.
     fn calls(&self, lock: usize) -> &[u32] {
         let all = self.by_lock.get_or_init(|| {
-            let mut all = vec![Vec::new(); self.history.locks.len()];
-            self.history.events.each_call(F::Acquire, |position, call| {
-                if let Some(lock) = self.history.lock_number(call) {
-                    all[lock].push(position);
-                }
-            });
+            let history = self.context.history;
+            let mut all = vec![Vec::new(); history.locks.len()];
+            history.each_ask(|lock, position, _| all[lock].push(position));
             all
         });
         &all[lock]
@@ -146,7 +133,7 @@ impl<'a> Waits<'a> {
         let first = over_ns.partition_point(|over_ns| *over_ns <= from_ns);
         let calls = self.calls(lock)[first..].iter();
         // where the order of the lines counts, a later call may have an earlier time
-        let by_time = self.history.order == OrderBasis::Time;
+        let by_time = self.context.history.order == OrderBasis::Time;
         let waits = calls.map(|call| self.wait(*call));
         let waits = waits.take_while(move |wait| !by_time || wait.from_ns < to_ns);
         waits.filter(move |wait| wait.to_ns > from_ns && wait.from_ns < to_ns)
@@ -154,33 +141,30 @@ impl<'a> Waits<'a> {
 
     /// Whether an attempt was to wait for a time that it says, and was told that the lock was taken.
     fn is_refused(&self, wait: &Wait) -> bool {
-        let call = self.history.event(wait.call);
-        let failed = self.history.reply(call).filter(|reply| reply.kind == Kind::Fail);
-        let said = failed.and_then(|reply| self.history.error(reply));
-        let is_taken = said.is_some_and(|said| Refusal::parse(said).is_taken());
-        is_taken && self.history.wait_ms(call) != NONE
+        let history = self.context.history;
+        let call = history.event(wait.call);
+        let failed = history.reply(call).filter(|reply| reply.kind == Kind::Fail);
+        failed.is_some_and(|reply| history.says_taken(reply)) && history.wait_ns(call).is_some()
     }
 
     fn wait(&self, call: u32) -> Wait {
-        Wait::of(self.history, &self.died, call, self.history.event(call))
+        Wait::of(self.context, call, self.context.history.event(call))
     }
 
     /// Stalls of one lock in a span that are longer than the bound.
     pub(super) fn stalls(&self, holds: &HoldsInOrder<'_>, span: &CalmSpan, bound_ns: u64) -> Vec<Stall> {
-        let history = self.history;
+        let history = self.context.history;
         let mut stalls = Vec::new();
         let first = holds.first_after(history, span.from_ns);
         let mut after = holds.last_until(first);
-        let free_from = |after: Option<u32>| {
-            let end = after.map_or(0, |place| history.ns(holds.holds[place as usize].to));
-            end.max(span.from_ns)
-        };
-        let mut gap = |after: Option<u32>, to: u64| {
-            let (from, to) = (free_from(after), to.min(span.to_ns));
+        let mut gap = |after: Option<&LockHold>, to: u64| {
+            let free_from = after.map_or(0, |hold| history.ns(hold.to));
+            let (from, to) = (free_from.max(span.from_ns), to.min(span.to_ns));
             if to.saturating_sub(from) > bound_ns {
                 let stall = self
                     .waited(holds.lock, from, to, bound_ns / ASKED_AGAIN)
                     .filter(|stall| length(*stall) > bound_ns);
+                let after = after.copied();
                 stalls.extend(stall.map(|stall| Stall { after, ..stall }));
             }
         };
@@ -234,13 +218,12 @@ impl<'a> Waits<'a> {
         }
         longest
     }
-}
 
-impl Waits<'_> {
-    /// A wait in a stall by another client than this one, if there is one: the one to tell of.
-    pub(super) fn besides(&self, context: &Context<'_>, lock: usize, stall: &Stall, client: u32) -> Option<Wait> {
+    /// A wait in a stall by another client than that of a process, if there is one: the one to tell of.
+    pub(super) fn besides(&self, lock: usize, stall: &Stall, process: u32) -> Option<Wait> {
+        let client = |process: u32| self.context.history.client_of(process);
         let mut waits = self.between(lock, stall.from_ns, stall.to_ns);
-        waits.find(|wait| context.history.client_of(wait.process) != client)
+        waits.find(|wait| client(wait.process) != client(process))
     }
 }
 

@@ -79,7 +79,7 @@ mutants: can-build ## the recipes with one condition or statement changed, each 
 survey: build servers ## lock libraries of PyPI, each put through the same hunts, for docs/survey.md (three hours; ARGS="kazoo --jobs 2", "--newest --shrink")
 	target/release/harness survey --page docs/survey.md $(ARGS)
 
-soak: build servers ## random combinations for an hour each on ZooKeeper, etcd and Redis, and what they leave behind (ARGS="--minutes 5 redis")
+soak: build servers ## random combinations for an hour each on ZooKeeper, etcd, Redis and NATS, and what they leave behind (ARGS="--minutes 5 redis")
 	@scripts/soak $(ARGS)
 
 kills: build servers images ## kills runs, suites and hunts at 200 random moments, here and in namespaces and containers, and looks at what is left (45 minutes; ARGS="--kills 20")

@@ -63,7 +63,7 @@ pub use written::{NotWritten, write_file};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -322,6 +322,7 @@ pub fn probed(nodes: &[Node], members: &[NodeAddress], login: Option<&Arc<Login>
         log: node.log.clone(),
         peers_by_proxy: node.peer_proxy.is_some(),
         first: true,
+        keys: OnceLock::new(),
     };
     nodes.iter().enumerate().map(server).collect()
 }

@@ -17,6 +17,9 @@ pub trait ServerQueries: Send + Sync {
     /// The commands for replication, where the product replicates from a primary.
     fn replication(&self) -> Option<&dyn Replication>;
 
+    /// Hears what the keys of the locks begin with. Models have the locks of recipes alone.
+    fn locks_are_below(&self, _keys: &str) {}
+
     /// How members of the cluster are replaced, with this one, where the product can replace any. `at`: where all serve now.
     fn member(&self, _node: usize, _at: &Endpoints) -> Option<(&'static dyn Membership, ClusterMember)> {
         None
@@ -47,6 +50,10 @@ impl ServerQueries for SocketQueries {
         }
     }
 
+    fn locks_are_below(&self, keys: &str) {
+        self.servers.iter().for_each(|server| server.locks_are_below(keys));
+    }
+
     fn member(&self, node: usize, at: &Endpoints) -> Option<(&'static dyn Membership, ClusterMember)> {
         Some((self.software.membership?, ClusterMember::of(&self.servers[node], at)))
     }
@@ -64,6 +71,11 @@ pub struct RoleProbe {
 impl RoleProbe {
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         self.endpoints.borrow().nodes().to_vec()
+    }
+
+    /// Hears what the keys of the locks begin with: where each of them may have its own leader, their leader is asked for.
+    pub fn locks_are_below(&self, keys: &str) {
+        self.queries.locks_are_below(keys);
     }
 
     /// Each server's role now, `None` for one that does not serve.

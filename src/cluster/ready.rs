@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use harness_workloads::Login;
@@ -87,6 +87,15 @@ pub struct ProbedServer {
     pub peers_by_proxy: bool,
     /// Whether it was started for the first time, so that its log has no lines of an earlier start.
     pub first: bool,
+    /// What the keys of the locks begin with; empty until clients have said it, which they do when servers serve.
+    pub keys: OnceLock<String>,
+}
+
+impl ProbedServer {
+    /// Hears what the keys of the locks begin with. Runs that use the same servers have the same lock.
+    pub fn locks_are_below(&self, keys: &str) {
+        self.keys.get_or_init(|| keys.to_owned());
+    }
 }
 
 /// Waits until every node serves; returns the version they run.

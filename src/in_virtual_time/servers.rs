@@ -361,6 +361,10 @@ impl ServerQueries for FamilyQueries {
             .as_ref()
             .map(|replication| replication as &dyn Replication)
     }
+
+    fn locks_are_below(&self, keys: &str) {
+        self.servers.iter().for_each(|server| server.locks_are_below(keys));
+    }
 }
 
 impl FamilyQueries {

@@ -70,6 +70,14 @@ fn locks_of_other_manners_hold(runtime: &str) {
     );
 }
 
+/// NATS elects within 4 to 9 s. The leader of a bucket with another name is known by the client's contract.
+fn a_lock_in_a_bucket_of_its_own_stands_the_end_of_the_leader(runtime: &str) {
+    let options = "--fault server-kill=leader --window 12s --time 30s --hold 50ms";
+    let answer = run(runtime, "nats_bucket", "", options);
+    answer.assert_exit(0);
+    answer.assert_a_window_had_effect();
+}
+
 fn locks_with_names_of_their_own_hold(runtime: &str) {
     all_hold(
         runtime,
@@ -202,6 +210,7 @@ on_runtimes! {
         a_wait_that_leaves_its_request_behind_is_found;
     nightly:
         locks_of_other_manners_hold
+        a_lock_in_a_bucket_of_its_own_stands_the_end_of_the_leader
         locks_with_names_of_their_own_hold
         locks_that_are_slow_and_loud_hold
         a_lock_on_a_majority_goes_on_while_one_server_is_away

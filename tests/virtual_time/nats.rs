@@ -33,6 +33,18 @@ mod nightly {
         }
     }
 
+    #[test]
+    fn a_refusal_that_counts_as_a_grant_is_two_holders() {
+        let Some(harness) = harness_on("nats") else { return };
+        let canary = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/canaries/nats_lock.py");
+        let words = "--runtime virtual --backend nats --nodes 1 --clients 3 --grants 30 --time 15s --seed 1";
+        let right = harness.run(&format!("{words} --fault reset --client 'python3 {canary}'"));
+        right.assert_exit(0);
+        let planted = format!("--client 'python3 {canary} --defect refusal-is-a-grant' --stop-on-violation");
+        let wrong = harness.run(&format!("{words} --fault none {planted}"));
+        wrong.assert_violates("HL001");
+    }
+
     /// As they are built by those who make them: static programs.
     #[test]
     fn the_official_servers_of_nats_and_etcd_are_the_same_again() {

@@ -6,6 +6,7 @@ use harness_workloads::Login;
 use harness_workloads::nats::api::{self, BUCKET, StreamAnswer};
 use harness_workloads::nats::{NatsGreeting, NatsReply, lone_answer, lone_request};
 
+use super::bucket;
 use crate::cluster::{
     CONTAINER_FOLDER, ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer,
     Readiness, ReadinessQuestion, ServerSoftware, Serving, lacks, missing_program,
@@ -119,9 +120,11 @@ fn announced(setup: &NodeSetup) -> &'static str {
     }
 }
 
-/// Who leads the bucket of the recipes. It is answered only where the servers have elected who leads them.
+/// Who leads the bucket of the locks, or that of the recipes until it is known. It is answered only where the servers have elected who
+/// leads them.
 fn question(server: &ProbedServer) -> Vec<u8> {
-    let asks = api::stream_state(&api::stream_of(BUCKET));
+    let named = server.keys.get().and_then(|keys| bucket(keys).ok());
+    let asks = api::stream_state(&api::stream_of(named.unwrap_or(BUCKET)));
     let inbox = format!("_INBOX.harness.{}.{}", server.me, server.address.port());
     lone_request(&asks, server.login.as_deref(), &inbox)
 }
@@ -154,7 +157,7 @@ fn serving(server: NatsGreeting, reply: &NatsReply) -> Readiness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::NodeAddress;
+    use crate::cluster::{Node, NodeAddress, probed};
 
     fn said(info: &str, payload: &str) -> Vec<u8> {
         format!("INFO {info}\r\nMSG i 1 {}\r\n{payload}\r\n", payload.len()).into_bytes()
@@ -178,6 +181,24 @@ mod tests {
         assert_eq!(role(&said(INFO, none)), Some(("follower".into(), false)));
         let alone = r#"{"server_name":"n1","version":"2.10.27"}"#;
         assert_eq!(role(&said(alone, none)), Some(("standalone".into(), true)));
+    }
+
+    #[test]
+    fn servers_are_asked_for_the_bucket_of_the_locks_once_it_is_known() {
+        let node = Node {
+            name: "n1".into(),
+            address: ([127, 0, 0, 1], 4222).into(),
+            log: "log".into(),
+            peer_proxy: None,
+        };
+        let servers = probed(&[node], &[], None);
+        let asks_for = |stream: &str| {
+            let bytes = String::from_utf8(question(&servers[0])).unwrap();
+            assert!(bytes.contains(&format!("$JS.API.STREAM.INFO.{stream} ")), "{bytes}");
+        };
+        asks_for("KV_harness");
+        servers[0].locks_are_below("jobs/locks.");
+        asks_for("KV_jobs");
     }
 
     #[test]

@@ -41,9 +41,9 @@ fn an_etcd_mutex_stands_a_leader_that_is_cut_off_from_the_other_servers(runtime:
     assert_another_leads(&stands(runtime, "etcd", "leader"));
 }
 
-/// NATS elects within 4 to 9 s.
+/// NATS elects within 4 to 9 s, and later on a busy machine.
 fn a_nats_key_stands_a_leader_that_is_cut_off_from_the_other_servers(runtime: &str) {
-    let plan = "--lease 1s --time 30s --window 12s --seed 5eed";
+    let plan = "--lease 1s --time 45s --window 24s --seed 5eed";
     assert_another_leads(&stands_in(runtime, "nats", "leader", plan));
 }
 

@@ -123,7 +123,7 @@ mod docker {
         let Some(older) = older_etcd(newer) else { return };
         let image = older.name();
         let answer = Harness::new().run(&format!(
-            "--runtime docker --image {image} --backend etcd --fault server-upgrade={newer} --locks 4 --lease 2s --window 3s --time 32s --seed 5eed"
+            "--runtime docker --image {image} --backend etcd --fault server-upgrade={newer} --locks 4 --lease 2s --window 3s --time 40s --seed 5eed"
         ));
         assert_all_upgraded(&answer, 3);
         let run = answer.diagnosis["run"]["run"].as_str().expect("a run has a name");

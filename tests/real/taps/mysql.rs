@@ -70,13 +70,13 @@ fn speak_in_packets(connection: &mut PacketConnection) {
 }
 
 /// What the server counted, by the name of its counter, and how often it was asked: once the connection that asks is the only one, and
-/// nothing but its own question was counted in 100 ms. A busy server counts what an earlier connection did when that has ended.
+/// nothing but its own questions was counted in half a second. A busy server counts what an earlier connection did when that has ended.
 fn counters(server: &OneServer) -> (BTreeMap<String, u64>, u64) {
     let statement =
         "SHOW GLOBAL STATUS WHERE Variable_name LIKE 'Com\\_%' OR Variable_name IN ('Questions', 'Threads_connected')";
     server.runtime.block_on(async {
         let mut asking = MysqlConnection::connect(server.address, None).await.expect("it serves");
-        let (mut asked, mut before) = (0, 0);
+        let (mut asked, mut before, mut quiet) = (0, 0, 0);
         loop {
             let rows = asking.query(statement).await.expect("counters").rows;
             asked += 1;
@@ -85,7 +85,9 @@ fn counters(server: &OneServer) -> (BTreeMap<String, u64>, u64) {
                 _ => None,
             });
             let counters: BTreeMap<String, u64> = counters.collect();
-            if counters["Threads_connected"] == 1 && counters["Questions"] == before + 1 {
+            let is_quiet = counters["Threads_connected"] == 1 && counters["Questions"] == before + 1;
+            quiet = if is_quiet { quiet + 1 } else { 0 };
+            if quiet == 5 {
                 return (counters, asked);
             }
             before = counters["Questions"];

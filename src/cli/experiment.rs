@@ -131,7 +131,12 @@ pub fn outcome_of(ended: &RunOutcome, info: RunInfo) -> RunInfo {
 pub fn exit_of_error(error: &RunError) -> Exit {
     match error {
         RunError::Stopped => Exit::Interrupted,
-        _ => Exit::Environment,
+        RunError::Cluster(_)
+        | RunError::Clients(_)
+        | RunError::NoLock(_)
+        | RunError::ServerEnded(_)
+        | RunError::Write(_)
+        | RunError::Proxy(_) => Exit::Environment,
     }
 }
 

@@ -73,7 +73,7 @@ impl RunArgs {
         if let ProxyChoice::Toxiproxy { image } = &mut config.proxy {
             image.clone_from(&self.proxy_image);
         }
-        if !self.is_given("progress-bound") {
+        if self.given().all(|setting| setting.option.name != "progress-bound") {
             // an election may begin with the last heal
             config.progress_bound += config.backend.slow_election();
         }
@@ -97,10 +97,9 @@ impl RunArgs {
         Ok(config)
     }
 
-    /// Whether a flag, a variable or a file has set an option.
-    fn is_given(&self, option: &str) -> bool {
-        let mut given = self.settings.iter().filter(|setting| setting.is_set());
-        given.any(|setting| setting.option.name == option)
+    /// What a flag, a variable or a file has set.
+    fn given(&self) -> impl Iterator<Item = &Setting> + Clone {
+        self.settings.iter().filter(|setting| setting.is_set())
     }
 
     /// Whether the client that is named is an adapter, and of this backend.
@@ -245,7 +244,7 @@ impl RunArgs {
     /// and the seed.
     pub fn again(&self, config: &Config) -> Vec<String> {
         let describing = run_options(describes_experiment);
-        let given = self.settings.iter().filter(|setting| setting.is_set());
+        let given = self.given();
         let words = given
             .clone()
             .filter(|setting| describing.contains(&setting.option) && setting.option.name != "seed")

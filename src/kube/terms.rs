@@ -235,6 +235,7 @@ mod tests {
         ];
         assert!(!overlap(&after_its_end));
     }
+
     // a client-go elector calls OnStoppedLeading at its end even if it never led
     #[test]
     fn the_end_of_a_process_that_did_not_lead_does_not_end_the_term_of_one_that_was_killed() {

@@ -170,6 +170,11 @@ pub fn minute_now() -> String {
         .expect("every time has these parts")
 }
 
+/// Today in UTC: `2026-11-21`.
+pub fn day_now() -> String {
+    OffsetDateTime::now_utc().date().to_string()
+}
+
 /// Makes the folder of a new run; a second run of the same name gets a number.
 pub fn create(results: &Path, name: &str) -> Result<(String, PathBuf), StoreError> {
     let failed = |path: &Path, source| StoreError::Write {

@@ -33,10 +33,11 @@ the profile, and the profile overrides the rest of the file.";
 
 pub const SURVEY: &str = "\
 Examples:
-  harness survey                                  all locks of tests/survey; resumes an interrupted survey
+  harness survey                                  all locks of tests/survey; makes the hunts that their records lack
   harness survey kazoo==2.8.0 kazoo==2.11.0       two versions of one library
   harness survey walrus --promise partition --experiments 100
   harness survey --newest --shrink                the newest versions; each find is cut down and written as a test
+  harness survey --no-hunts --page survey.md      the page from the records alone
 
 Exit codes: 0 surveyed, with or without violations, 2 bad arguments, 4 a library could not be installed or tried, 130 interrupted";
 

@@ -1,6 +1,5 @@
 //! The finds of a survey, each cut down to the least that shows it and written as a test (`harness survey --shrink`).
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,7 +8,9 @@ use serde::Deserialize;
 use tokio::sync::watch;
 
 use super::own_command::{self, last_words, own_command};
-use crate::survey::record::{ShrunkFind, SurveyRecord};
+use super::records::hunts;
+use crate::report::words::quoted_words;
+use crate::survey::record::{RecordedFind, SurveyRecord};
 
 /// Time for one find, at most; the search itself ends after half an hour.
 const LIMIT: Duration = Duration::from_secs(45 * 60);
@@ -17,6 +18,8 @@ const LIMIT: Duration = Duration::from_secs(45 * 60);
 /// A find that is not cut down yet, and the run that showed it.
 pub struct FoundRun {
     pub find: String,
+    /// The name of the test that it is written as.
+    pub test: String,
     property: Property,
     run: PathBuf,
 }
@@ -24,42 +27,47 @@ pub struct FoundRun {
 /// The finds of a version that are not cut down yet; `place` has the folder of each of its hunts.
 pub fn left(record: &SurveyRecord, place: &Path) -> Vec<FoundRun> {
     let finds = record.finds().into_iter();
-    let is_known = |name: &str| record.shrunk.iter().any(|shrunk| shrunk.find == name);
     finds
-        .filter(|found| !is_known(&found.find.name()))
+        .filter(|found| !record.shrunk.contains_key(&found.find.name()))
         .filter_map(|found| {
+            let find = found.find.name();
+            let test = find.to_lowercase().replace([' ', '-'], "_");
             Some(FoundRun {
-                find: found.find.name(),
+                test: format!("test_{test}.py"),
+                find,
                 property: found.find.property,
-                run: run_of(&place.join(found.promise()), &found.find.run)?,
+                run: run_of(&place.join(found.promise()), found.find)?,
             })
         })
         .collect()
 }
 
-/// The folder of a run of the hunt whose results are in `place`, if it is still there.
-fn run_of(place: &Path, run: &str) -> Option<PathBuf> {
-    let hunts = fs::read_dir(place).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
-    hunts.map(|hunt| hunt.join(run)).find(|run| run.is_dir())
+/// The folder of the run that showed a find in the hunt whose results are in `place`, if it was made on this machine and is still there.
+fn run_of(place: &Path, find: &RecordedFind) -> Option<PathBuf> {
+    hunts(place).into_iter().find_map(|(folder, record)| {
+        let mut finds = record.finds.iter();
+        let found = finds.find(|known| known.is_of(find.property, &find.class))?;
+        let run = place.join(folder).join(&found.run);
+        run.is_dir().then_some(run)
+    })
 }
 
-/// Cuts it down as a user would, and writes the test into `place`.
+/// Cuts it down as a user would, and writes the test into `place`. Returns the command that shows it.
 ///
 /// # Errors
 ///
 /// The search ended without the violation; the sentence says how.
-pub async fn shrink(found: &FoundRun, place: &Path, stop: watch::Receiver<bool>) -> Result<ShrunkFind, String> {
+pub async fn shrink(found: &FoundRun, place: &Path, stop: watch::Receiver<bool>) -> Result<String, String> {
     #[derive(Deserialize)]
     struct Shrunk {
         property: Property,
         detected_after_ms: Option<u64>,
         again: Vec<String>,
     }
-    let test = format!("test_{}.py", found.find.to_lowercase().replace([' ', '-'], "_"));
     let log = place.join("shrink.log");
     let mut command = own_command(&log)?;
     command.args(["shrink", "--json", "--quiet", "--color=never"]);
-    command.arg(&found.run).arg("--as-test").arg(place.join(&test));
+    command.arg(&found.run).arg("--as-test").arg(place.join(&found.test));
     command.arg("--results").arg(place.join("shrink"));
     let (_, printed) = own_command::run(command, LIMIT, stop).await?;
     let result: Shrunk = serde_json::from_slice(&printed).map_err(|_| last_words(&log).join("; "))?;
@@ -68,12 +76,7 @@ pub async fn shrink(found: &FoundRun, place: &Path, stop: watch::Receiver<bool>)
             "its run violates {}, which `harness shrink` cuts down first",
             result.property.id()
         )),
-        Some(detected_after_ms) => Ok(ShrunkFind {
-            find: found.find.clone(),
-            again: result.again,
-            detected_after_ms,
-            test,
-        }),
+        Some(_) => Ok(quoted_words(&result.again).join(" ")),
         None => Err("the violation did not occur again".to_owned()),
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -24,15 +23,15 @@ use crate::exit::Exit;
 use crate::hunt::HuntRecord;
 use crate::report::words::clock;
 use crate::store;
-use crate::survey::record::{SCHEMA, SurveyHunt, SurveyRecord};
-use crate::survey::{PROMISES, Promise, PromiseTest, page};
+use crate::survey::record::{self, SCHEMA, SurveyHunt, SurveyRecord};
+use crate::survey::{PROMISES, Promise, PromiseTest, options, page};
 
-/// The seed of all hunts, so that a row can be made again.
-const SEED: &str = "00000001";
 /// Time for one experiment to end, at most.
 const EXPERIMENT: Duration = Duration::from_secs(180);
-/// The folder of a survey, below that of all runs.
+/// The folder of a survey's runs, below that of all runs.
 const FOLDER: &str = "survey";
+/// The folder of its records, below that of the locks.
+const RECORDS: &str = "records";
 
 #[derive(Debug, Args)]
 pub struct SurveyArgs {
@@ -60,12 +59,18 @@ pub struct SurveyArgs {
     /// Hunts that run at the same time
     #[arg(long, help_heading = AGAIN, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub jobs: u16,
+    /// Make no hunt and install nothing: show the records, and write the pages from them
+    #[arg(long, help_heading = AGAIN, conflicts_with_all = ["promise", "anew", "newest", "shrink"])]
+    pub no_hunts: bool,
     /// Write the page as Markdown, too
     #[arg(long, help_heading = OUTPUT, value_name = "FILE")]
     pub page: Option<PathBuf>,
     /// Print the results of the locks as JSON
     #[arg(long, help_heading = OUTPUT)]
     pub json: bool,
+    /// Folder of the records, a file for each version; a survey makes the hunts that they lack [default: `records` in --locks]
+    #[arg(long, help_heading = OUTPUT, value_name = "DIR")]
+    pub records: Option<PathBuf>,
     /// Folder of all runs
     #[arg(long, help_heading = OUTPUT, value_name = "DIR", default_value = "results")]
     pub results: PathBuf,
@@ -79,20 +84,18 @@ fn promise(typed: &str) -> Result<Promise, String> {
 /// One version of one lock, and what is known of it so far.
 struct Version {
     lock: SurveyedLock,
+    /// The file of its record.
     file: PathBuf,
-    /// Its client, where it is installed.
-    client: Option<String>,
+    /// The folder of its hunts.
+    place: PathBuf,
+    /// Whether its client is there, or nothing is left to do with it.
+    is_ready: bool,
     record: Mutex<SurveyRecord>,
 }
 
 impl Version {
     fn record(&self) -> std::sync::MutexGuard<'_, SurveyRecord> {
         self.record.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    /// The folder of its hunts.
-    fn place(&self) -> PathBuf {
-        self.file.with_extension("")
     }
 
     fn keep(&self) -> Result<(), Failure> {
@@ -110,29 +113,36 @@ struct SurveyJob<'a> {
 pub fn survey(args: &SurveyArgs) -> Result<Exit, Failure> {
     let locks = crate::survey::read(&args.locks).map_err(Failure::usage)?;
     let folder = args.results.join(FOLDER);
-    fs::create_dir_all(&folder).map_err(|error| Failure::environment(format!("{}: {error}", folder.display())))?;
+    let records = args.records.clone().unwrap_or_else(|| args.locks.join(RECORDS));
+    for folder in [&folder, &records] {
+        fs::create_dir_all(folder).map_err(|error| Failure::environment(format!("{}: {error}", folder.display())))?;
+    }
     let mut wanted = wanted(&locks, &args.names)?;
+    if args.no_hunts {
+        wanted.clear();
+    }
     if args.newest {
         wanted = newest_of(wanted)?;
     }
-    let was_interrupted = super::runtime().block_on(async {
+    let (versions, was_interrupted) = super::runtime().block_on(async {
         let stop = interrupted();
         let mut versions = Vec::new();
-        for (lock, version) in wanted {
+        for wanted in wanted {
             if *stop.borrow() {
                 break;
             }
-            versions.push(begun(args, &folder, &locks, (lock, version))?);
+            versions.push(begun(args, [&folder, &records], &locks, wanted)?);
         }
         hunt_all(args, &versions, &stop).await?;
         if args.shrink {
             shrink_all(args, &versions, &stop).await?;
         }
-        Ok(*stop.borrow())
+        let was_interrupted = *stop.borrow();
+        Ok((versions, was_interrupted))
     })?;
-    let surveyed = all_records(&locks, &folder);
+    let surveyed = record::all(&locks, &records).map_err(Failure::environment)?;
     let pairs: Vec<page::Surveyed<'_>> = surveyed.iter().map(|(lock, record)| (*lock, record)).collect();
-    write_pages(args, &folder, &pairs)?;
+    write_pages(args, &folder, &locks, &pairs)?;
     let named: HashSet<&str> = args
         .names
         .iter()
@@ -153,12 +163,13 @@ pub fn survey(args: &SurveyArgs) -> Result<Exit, Failure> {
             folder.join("index.html").display()
         ));
     }
-    let failed = |(_, record): &page::Surveyed<'_>| {
-        record.error.is_some() || record.hunts.iter().any(|hunt| hunt.decided() == 0)
+    let failed = |version: &Version| {
+        let record = version.record();
+        !version.is_ready || record.hunts.iter().any(|hunt| hunt.decided() == 0)
     };
     Ok(match was_interrupted {
         true => Exit::Interrupted,
-        false if shown.iter().any(failed) => Exit::Environment,
+        false if versions.iter().any(failed) => Exit::Environment,
         false => Exit::Holds,
     })
 }
@@ -204,64 +215,69 @@ fn newest_of(wanted: Vec<(&SurveyedLock, String)>) -> Result<Vec<(&SurveyedLock,
     }
 }
 
-/// Installs a version. What is known of it from before is kept where it was found with the same client and as many experiments.
+/// A version with what is known of it from before, where that stands for it. Its client is installed if there is something to do with it.
 fn begun(
     args: &SurveyArgs,
-    folder: &Path,
+    [folder, records]: [&Path; 2],
     locks: &[SurveyedLock],
     (lock, version): (&SurveyedLock, String),
 ) -> Result<Version, Failure> {
-    let file = folder.join(format!("{}-{version}.json", lock.name));
-    eprintln!("{} {version}: {}", lock.library, lock.pinned(&version));
-    let mut record = SurveyRecord::begun(lock, &version, args.experiments, SEED);
-    let adapter = lock.adapter(locks, &version);
-    let installed = adapter.and_then(|adapter| adapter.install().and_then(|_| adapter.identity()));
-    match &installed {
-        Ok(identity) => record.client.clone_from(identity),
-        Err(error) => record.error = Some(error.clone()),
-    }
-    match fs::read(&file) {
-        Ok(text) if !args.anew => {
-            let known: SurveyRecord = serde_json::from_slice(&text).map_err(|error| {
-                Failure::environment(format!("{} is not the record of a survey: {error}", file.display()))
-            })?;
-            if known.stands_for(&record) {
-                record = known;
-            }
-        }
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            let why = format!("could not read {}: {error}", file.display());
-            return Err(Failure::environment(why));
-        }
-        _ => {}
-    }
-    let version = Version {
+    let adapter = lock.adapter(locks, &version).map_err(Failure::environment)?;
+    let client = adapter.identity().map_err(Failure::environment)?;
+    let record = SurveyRecord::begun(lock, &version, client);
+    let name = record.file_stem();
+    let file = records.join(format!("{name}.json"));
+    let known = SurveyRecord::read(&file).map_err(Failure::environment)?;
+    let mut begun = Version {
         lock: lock.clone(),
         file,
-        client: installed.is_ok().then(|| lock.client_of(&version)),
-        record: Mutex::new(record),
+        place: folder.join(name),
+        is_ready: true,
+        record: Mutex::new(known.filter(|known| known.stands_for(&record)).unwrap_or(record)),
     };
-    version.keep()?;
-    Ok(version)
+    if missing(args, &begun).is_empty() && !(args.shrink && !unshrunk(&begun).is_empty()) {
+        return Ok(begun);
+    }
+    eprintln!("{} {version}: {}", lock.library, lock.pinned(&version));
+    if let Err(error) = adapter.install() {
+        eprintln!("{} {version}: {error}", lock.library);
+        begun.is_ready = false;
+    }
+    Ok(begun)
+}
+
+/// The hunts of a version that are to be made.
+fn missing<'a>(args: &SurveyArgs, version: &'a Version) -> Vec<SurveyJob<'a>> {
+    let record = version.record();
+    let is_wanted = |promise: &Promise| args.promise.is_empty() || args.promise.contains(promise);
+    let mut missing = Vec::new();
+    for promise in PROMISES.into_iter().filter(is_wanted) {
+        let Some(with) = promise.hunted_with(&version.lock) else {
+            continue;
+        };
+        let is_made = !args.anew && record.has(&promise, &with, args.experiments);
+        if !is_made && record.concerns(&promise, &version.lock) {
+            missing.push(SurveyJob { version, promise, with });
+        }
+    }
+    missing
+}
+
+/// The finds of a version that are to be cut down.
+fn unshrunk(version: &Version) -> Vec<FoundRun> {
+    match version.lock.runtime() {
+        "virtual" => shrunk_finds::left(&version.record(), &version.place),
+        _ => Vec::new(),
+    }
 }
 
 /// Makes all hunts that are missing.
 async fn hunt_all(args: &SurveyArgs, versions: &[Version], stop: &watch::Receiver<bool>) -> Result<(), Failure> {
-    let mut jobs = Vec::new();
-    for version in versions.iter().filter(|version| version.client.is_some()) {
-        for promise in PROMISES {
-            let Some(with) = promise.hunted_with(&version.lock) else {
-                continue;
-            };
-            let is_wanted = args.promise.is_empty() || args.promise.contains(&promise);
-            if is_wanted && !version.record().has(&promise, &with) {
-                jobs.push(SurveyJob { version, promise, with });
-            }
-        }
-    }
+    let ready = versions.iter().filter(|version| version.is_ready);
+    let jobs: Vec<SurveyJob<'_>> = ready.flat_map(|version| missing(args, version)).collect();
     let (all, began) = (jobs.len(), Instant::now());
     let mut done = stream::iter(jobs)
-        .map(|job| hunt(job, stop.clone()))
+        .map(|job| hunt(job, args.experiments, stop.clone()))
         .buffer_unordered(args.jobs.into());
     let mut count: u32 = 0;
     while let Some(made) = done.next().await {
@@ -282,14 +298,13 @@ async fn hunt_all(args: &SurveyArgs, versions: &[Version], stop: &watch::Receive
 /// Cuts down all finds that are not.
 async fn shrink_all(args: &SurveyArgs, versions: &[Version], stop: &watch::Receiver<bool>) -> Result<(), Failure> {
     let mut jobs = Vec::new();
-    for version in versions.iter().filter(|version| version.lock.runtime() == "virtual") {
-        let left = shrunk_finds::left(&version.record(), &version.place());
-        jobs.extend(left.into_iter().map(|found| (version, found)));
+    for version in versions.iter().filter(|version| version.is_ready) {
+        jobs.extend(unshrunk(version).into_iter().map(|found| (version, found)));
     }
     let all = jobs.len();
     let shrink = |(version, found): (_, FoundRun)| async move {
         let version: &Version = version;
-        let result = shrunk_finds::shrink(&found, &version.place(), stop.clone()).await;
+        let result = shrunk_finds::shrink(&found, &version.place, stop.clone()).await;
         (version, found, result)
     };
     let mut done = stream::iter(jobs).map(shrink).buffer_unordered(args.jobs.into());
@@ -300,7 +315,7 @@ async fn shrink_all(args: &SurveyArgs, versions: &[Version], stop: &watch::Recei
         }
         count += 1;
         let outcome = match &result {
-            Ok(shrunk) => format!("written as {}", shrunk.test),
+            Ok(_) => format!("written as {}", found.test),
             Err(why) => format!("not cut down: {why}"),
         };
         let lock = &version.lock.library;
@@ -309,8 +324,8 @@ async fn shrink_all(args: &SurveyArgs, versions: &[Version], stop: &watch::Recei
             version.record().version,
             found.find
         );
-        if let Ok(shrunk) = result {
-            version.record().shrunk.push(shrunk);
+        if let Ok(command) = result {
+            version.record().shrunk.insert(found.find, command);
             version.keep()?;
         }
     }
@@ -318,28 +333,26 @@ async fn shrink_all(args: &SurveyArgs, versions: &[Version], stop: &watch::Recei
 }
 
 /// One hunt, as a user would type it. `None`: it was interrupted, or does not concern the lock.
-async fn hunt(job: SurveyJob<'_>, stop: watch::Receiver<bool>) -> Result<Option<(&Version, SurveyHunt)>, Failure> {
+async fn hunt(
+    job: SurveyJob<'_>,
+    experiments: u64,
+    stop: watch::Receiver<bool>,
+) -> Result<Option<(&Version, SurveyHunt)>, Failure> {
     let SurveyJob { version, promise, with } = job;
     if *stop.borrow() || !version.record().concerns(&promise, &version.lock) {
         return Ok(None);
     }
-    let place = version.place().join(promise.name);
+    let place = version.place.join(promise.name);
     if place.exists() {
         fs::remove_dir_all(&place).map_err(|error| Failure::environment(format!("{}: {error}", place.display())))?;
     }
     let log = place.join("hunt.log");
     let mut command = own_command(&log).map_err(Failure::environment)?;
-    let client = version.client.as_deref().unwrap_or_default();
+    let client = version.lock.client_of(&version.record().version);
     command.args(["hunt", "--json", "--quiet", "--color=never", "--until=end"]);
-    command.args(["--backend", &version.lock.backend, "--client", client, "--seed", SEED]);
-    command.args(with);
-    let experiments = version.record().experiments;
+    command.args(options(&version.lock)).args(["--client", &client]).args(with);
     if promise.by != PromiseTest::Placements {
         command.args(["--experiments", &experiments.to_string()]);
-    }
-    command.args(["--runtime", version.lock.runtime()]);
-    for set in &version.lock.set {
-        command.args(["--set", set]);
     }
     command.arg("--results").arg(&place);
     let limit = EXPERIMENT * experiments as u32;
@@ -377,34 +390,17 @@ fn progress(version: &Version, hunt: &SurveyHunt) -> String {
     )
 }
 
-/// The records of all versions that were ever surveyed, by lock, and for each lock in the order of its file.
-fn all_records<'a>(locks: &'a [SurveyedLock], folder: &Path) -> Vec<(&'a SurveyedLock, SurveyRecord)> {
-    let files = fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path()));
-    let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
-    let records = files.filter_map(|path| serde_json::from_slice::<SurveyRecord>(&fs::read(path).ok()?).ok());
-    let known = records.filter_map(|record| Some((locks.iter().find(|lock| lock.name == record.name)?, record)));
-    // one that was only begun has nothing to show
-    let is_made = |record: &SurveyRecord| !record.hunts.is_empty() || record.error.is_some();
-    let mut known: Vec<_> = known
-        .filter(|(_, record)| record.schema == SCHEMA && is_made(record))
-        .collect();
-    let place = |lock: &SurveyedLock, version: &str| lock.versions.iter().position(|known| known == version);
-    known.sort_by_key(|(lock, record)| {
-        let place = place(lock, &record.version).unwrap_or(usize::MAX);
-        (lock.name.clone(), place, record.version.clone())
-    });
-    known
-}
-
-fn write_pages(args: &SurveyArgs, folder: &Path, surveyed: &[page::Surveyed<'_>]) -> Result<(), Failure> {
+fn write_pages(
+    args: &SurveyArgs,
+    folder: &Path,
+    locks: &[SurveyedLock],
+    surveyed: &[page::Surveyed<'_>],
+) -> Result<(), Failure> {
     let write = |path: &Path, text: &str| store::write_text(path, text).map_err(Failure::environment);
-    write(&folder.join("index.html"), &page::page(surveyed))?;
+    write(&folder.join("index.html"), &page::page(locks, surveyed))?;
     store::write_json(&folder.join("survey.json"), &as_json(surveyed)).map_err(Failure::environment)?;
     match &args.page {
-        Some(path) => write(path, &page::markdown(surveyed)),
+        Some(path) => write(path, &page::markdown(locks, surveyed)),
         None => Ok(()),
     }
 }

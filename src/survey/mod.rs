@@ -40,6 +40,17 @@ pub const PROMISES: [Promise; 14] = [
 /// The options of a hunt that tries every fault on every single message.
 pub const EVERY_PLACEMENT: [&str; 2] = ["--exhaustive", "1"];
 
+/// The seed of all hunts, so that a row can be made again.
+const SEED: &str = "00000001";
+
+/// The options that all hunts against a lock have.
+pub fn options(lock: &SurveyedLock) -> Vec<&str> {
+    let mut options = vec!["--backend", lock.backend.as_str(), "--seed", SEED];
+    options.extend(["--runtime", lock.runtime()]);
+    options.extend(lock.set.iter().flat_map(|set| ["--set", set.as_str()]));
+    options
+}
+
 /// One promise: it is looked for under faults of its own, or in all experiments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Promise {

@@ -11,7 +11,7 @@ use crate::hunt::HitRate;
 use crate::report::html;
 use crate::report::html::text::prose;
 use crate::report::index::{SCRIPT, STYLE};
-use crate::report::words::{date, many, quoted_words};
+use crate::report::words::many;
 
 /// A version of a lock, and what was found out.
 pub type Surveyed<'a> = (&'a SurveyedLock, &'a SurveyRecord);
@@ -33,8 +33,8 @@ fn cell(state: &PromiseState) -> String {
 }
 
 /// `walrus 0.9.8, Lock`
-fn title((lock, record): &Surveyed<'_>) -> String {
-    format!("{} {}, {}", lock.library, record.version, lock.lock)
+fn title(lock: &SurveyedLock, version: &str) -> String {
+    format!("{} {version}, {}", lock.library, lock.lock)
 }
 
 /// Its store, and the runtime where it is not virtual time.
@@ -55,7 +55,11 @@ fn anchor(title: &str) -> String {
 
 /// The battery in a sentence.
 fn battery(surveyed: &[Surveyed<'_>]) -> String {
-    let experiments = surveyed.iter().map(|(_, record)| record.experiments);
+    let hunts = surveyed.iter().flat_map(|(_, record)| record.hunts.iter());
+    // a search over all placements has as many as there are
+    let placements = EVERY_PLACEMENT.join(" ");
+    let drawn = hunts.filter(|hunt| hunt.with != placements && hunt.decided() > 0);
+    let experiments = drawn.map(|hunt| hunt.counts.experiments);
     let (fewest, most) = (experiments.clone().min().unwrap_or(0), experiments.max().unwrap_or(0));
     let many = if fewest == most {
         most.to_string()
@@ -63,6 +67,20 @@ fn battery(surveyed: &[Surveyed<'_>]) -> String {
         format!("{fewest} to {most}")
     };
     format!("Each hunt has {many} experiments; those that prove nothing are not counted.")
+}
+
+/// The versions without a record, if there are any.
+fn not_surveyed(locks: &[SurveyedLock], surveyed: &[Surveyed<'_>]) -> Option<String> {
+    let mut left = Vec::new();
+    for lock in locks {
+        let is_left = |version: &&String| {
+            let is_it = |(known, record): &Surveyed<'_>| known.name == lock.name && record.version == **version;
+            !surveyed.iter().any(is_it)
+        };
+        let versions = lock.versions.iter().filter(is_left);
+        left.extend(versions.map(|version| title(lock, version)));
+    }
+    (!left.is_empty()).then(|| format!("Not surveyed yet: {}.", left.join("; ")))
 }
 
 fn columns() -> String {
@@ -81,13 +99,13 @@ fn columns() -> String {
     text
 }
 
-pub fn markdown(surveyed: &[Surveyed<'_>]) -> String {
+pub fn markdown(locks: &[SurveyedLock], surveyed: &[Surveyed<'_>]) -> String {
     let mut text = format!("# Survey\n\n{INTRODUCTION}\n\n{}\n\n", battery(surveyed));
     let titles = PROMISES.map(|promise| promise.title).join(" | ");
     let _ = writeln!(text, "| lock | store | {titles} |");
     let _ = writeln!(text, "| --- | --- |{}", " --- |".repeat(PROMISES.len()));
     for (lock, record) in surveyed {
-        let name = title(&(lock, record));
+        let name = title(lock, &record.version);
         let cells = PROMISES.map(|promise| cell(&record.state(&promise, lock)));
         let anchor = anchor(&name);
         let _ = writeln!(
@@ -96,6 +114,9 @@ pub fn markdown(surveyed: &[Surveyed<'_>]) -> String {
             store(lock),
             cells.join(" | ")
         );
+    }
+    if let Some(left) = not_surveyed(locks, surveyed) {
+        let _ = writeln!(text, "\n{left}");
     }
     let _ = write!(text, "\n## Columns\n\n{}", columns());
     text.push_str(
@@ -113,13 +134,10 @@ fn section(version: &Surveyed<'_>) -> String {
     let (lock, record) = version;
     let mut text = format!(
         "\n### {}\n\n<{}>, surveyed {}.\n",
-        title(version),
+        title(lock, &record.version),
         lock.home,
-        date(&record.started)
+        record.surveyed
     );
-    if let Some(error) = &record.error {
-        let _ = writeln!(text, "\nThe hunts could not run: {error}");
-    }
     for entry in &lock.not_promised {
         let _ = writeln!(
             text,
@@ -128,7 +146,7 @@ fn section(version: &Surveyed<'_>) -> String {
         );
     }
     let finds = record.finds();
-    if finds.is_empty() && record.error.is_none() {
+    if finds.is_empty() {
         text.push_str("\nNo finds in these hunts.\n");
     }
     for known in record.not_met(lock) {
@@ -175,9 +193,8 @@ fn told(triage: Option<&Triage>) -> String {
 
 /// The command that shows a find again: the least that does, where it was cut down, or the hunt in which it came first.
 fn again((lock, record): &Surveyed<'_>, found: &SurveyFind<'_>) -> String {
-    let name = found.find.name();
-    match record.shrunk.iter().find(|shrunk| shrunk.find == name) {
-        Some(shrunk) => quoted_words(&shrunk.again).join(" "),
+    match record.shrunk.get(&found.find.name()) {
+        Some(command) => command.clone(),
         None => format!(
             "harness survey {}=={} --promise {}",
             lock.name,
@@ -187,7 +204,7 @@ fn again((lock, record): &Surveyed<'_>, found: &SurveyFind<'_>) -> String {
     }
 }
 
-pub fn page(surveyed: &[Surveyed<'_>]) -> String {
+pub fn page(locks: &[SurveyedLock], surveyed: &[Surveyed<'_>]) -> String {
     let body = html! {
         header.index {
             h1 { "Survey" }
@@ -203,6 +220,7 @@ pub fn page(surveyed: &[Surveyed<'_>]) -> String {
                     tbody { @for version in surveyed { (row(version)) } }
                 }
             }
+            @if let Some(left) = not_surveyed(locks, surveyed) { p { (left) } }
             @for version in surveyed { (finds(version)) }
         }
         footer { "A cell of a broken promise names its most frequent find. `harness explain HL001` explains a property." }
@@ -218,9 +236,8 @@ fn hint(promise: &Promise) -> String {
     }
 }
 
-fn row(version: &Surveyed<'_>) -> Markup {
-    let (lock, record) = version;
-    let name = title(version);
+fn row((lock, record): &Surveyed<'_>) -> Markup {
+    let name = title(lock, &record.version);
     let state = |promise: &Promise| match record.state(promise, lock) {
         PromiseState::Broken { find, rate } => html! {
             td.fail title=(rate.to_string()) { "✗ " (rate.hits) " of " (rate.runs) br; (find) }
@@ -245,12 +262,11 @@ fn row(version: &Surveyed<'_>) -> Markup {
 
 fn finds(version: &Surveyed<'_>) -> Markup {
     let (lock, record) = version;
-    let name = title(version);
+    let name = title(lock, &record.version);
     html! {
         section id=(anchor(&name)) {
             h2 { (name) }
-            p { a href=(lock.home) { (lock.home) } }
-            @if let Some(error) = &record.error { p { "The hunts could not run: " (error) } }
+            p { a href=(lock.home) { (lock.home) } ", surveyed " (record.surveyed) "." }
             @for entry in &lock.not_promised {
                 p { "Not promised (" (entry.promise) "): “" (entry.quote) "” " a href=(entry.link) { "source" } }
             }
@@ -276,15 +292,11 @@ fn happened(triage: &Triage) -> Markup {
 }
 
 /// A version for a terminal, a line for each promise.
-pub fn plain(version: &Surveyed<'_>) -> String {
-    let (lock, record) = version;
-    let mut text = format!("{}, on {}\n", title(version), store(lock));
+pub fn plain((lock, record): &Surveyed<'_>) -> String {
+    let mut text = format!("{}, on {}\n", title(lock, &record.version), store(lock));
     for promise in &PROMISES {
         let state = cell(&record.state(promise, lock)).replace('*', "");
         let _ = writeln!(text, "  {:<24}{state}", promise.title);
-    }
-    if let Some(error) = &record.error {
-        let _ = writeln!(text, "  error: {error}");
     }
     text
 }
@@ -310,4 +322,69 @@ pub fn summary(surveyed: &[Surveyed<'_>]) -> String {
         many(count(Some(FindKind::Limit)), "limit"),
         count(None),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use harness_checkers::Property;
+
+    use super::*;
+    use crate::hunt::record::HuntCounts;
+    use crate::store::write_json;
+    use crate::survey::record::{self, RecordedFind, SurveyHunt};
+
+    #[test]
+    fn a_page_of_records_alone_has_the_day_of_each_and_names_the_versions_without_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut lock: SurveyedLock = toml::from_str(
+            "library = \"x\"\nlock = \"Lock\"\nhome = \"https://example.org\"\nclient = \"x.py\"\nbackend = \"redis\"\n\
+             versions = [\"2\", \"1\"]\npackages = [\"x=={version}\"]\n",
+        )
+        .unwrap();
+        lock.name = "x".to_owned();
+        let find = |class: &str| RecordedFind {
+            property: Property::Hl001,
+            class: class.to_owned(),
+            summary: "two clients held it".to_owned(),
+            count: 2,
+        };
+        let mut made = SurveyRecord::begun(&lock, "1", "x-1-abc".to_owned());
+        made.add(SurveyHunt {
+            promise: "partition".to_owned(),
+            with: "--fault partition".to_owned(),
+            counts: HuntCounts {
+                experiments: 7,
+                held: 4,
+                violated: 2,
+                ..HuntCounts::default()
+            },
+            finds: vec![find("told-twice"), find("stale-holder")],
+            error: None,
+        });
+        made.surveyed = "2026-11-21".to_owned();
+        let command = "harness run --seed 7".to_owned();
+        made.shrunk.insert("HL001 told-twice".to_owned(), command);
+        let file = format!("{}.json", made.file_stem());
+        write_json(&folder.path().join(file), &made).unwrap();
+
+        let locks = [lock];
+        let known = record::all(&locks, folder.path()).unwrap();
+        let surveyed: Vec<Surveyed<'_>> = known.iter().map(|(lock, record)| (*lock, record)).collect();
+        let (text, html) = (markdown(&locks, &surveyed), page(&locks, &surveyed));
+        for part in [
+            "| [x 1, Lock](#x-1-lock) | redis |",
+            "**HL001 told-twice** 2 of 6",
+            "Each hunt has 7 experiments",
+            "\nNot surveyed yet: x 2, Lock.\n",
+            "<https://example.org>, surveyed 2026-11-21.",
+            "`harness run --seed 7`",
+            "`harness survey x==1 --promise partition`",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        for part in ["Not surveyed yet: x 2, Lock.", ", surveyed 2026-11-21."] {
+            assert!(html.contains(part), "{part}\n{html}");
+        }
+        assert!(!markdown(&[], &surveyed).contains("Not surveyed yet"));
+    }
 }

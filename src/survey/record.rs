@@ -1,15 +1,22 @@
-//! What a survey found out about one version of one lock, as its file in the results has it.
+//! The record of a survey: what is known of one version of one lock, in a file that is the same on every machine.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
 
 use harness_checkers::Property;
 use harness_workloads::{Contract, IssuedBy};
 use serde::{Deserialize, Serialize};
 
-use super::{PROMISES, Promise, PromiseTest};
+use super::{PROMISES, Promise, PromiseTest, options};
 use crate::adapters::surveyed::{SurveyedLock, Triage};
+use crate::hunt::find::cause_name;
 use crate::hunt::record::HuntCounts;
 use crate::hunt::{HitRate, HuntFind, HuntRecord};
+use crate::store::day_now;
 
-pub const SCHEMA: &str = "harness-survey/2";
+pub const SCHEMA: &str = "harness-survey/3";
 
 /// One version, with its hunts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,44 +27,56 @@ pub struct SurveyRecord {
     pub version: String,
     /// Its client, with a digest of its programs and packages.
     pub client: String,
-    /// When it was begun.
-    pub started: String,
-    pub experiments: u64,
-    pub seed: String,
-    /// Why it could not be installed or run, if it could not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
+    /// The options of all its hunts.
+    pub options: String,
+    /// The day of its newest hunt, in UTC; empty before the first.
+    pub surveyed: String,
     #[serde(default)]
     pub contract: Option<Contract>,
     pub hunts: Vec<SurveyHunt>,
-    /// Finds that were cut down.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub shrunk: Vec<ShrunkFind>,
-}
-
-/// The least that shows a find, in virtual time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ShrunkFind {
-    /// Property and class.
-    pub find: String,
-    /// The words that run it.
-    pub again: Vec<String>,
-    /// From the start of a run to the violation.
-    pub detected_after_ms: u64,
-    /// The test that it was written as, in the folder of the version.
-    pub test: String,
+    /// Finds that were cut down, each with the command that shows it: the least that does, in virtual time.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub shrunk: BTreeMap<String, String>,
 }
 
 /// The hunt of one promise.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SurveyHunt {
     pub promise: String,
-    /// Its options.
+    /// Its options beside those of all hunts.
     pub with: String,
     pub counts: HuntCounts,
-    pub finds: Vec<HuntFind>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub finds: Vec<RecordedFind>,
+    /// Why the last experiment that failed did. It is about this machine, so the file does not have it.
+    #[serde(skip)]
     pub error: Option<String>,
+}
+
+/// A find of a hunt, without the run that showed it, which is on one machine only.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RecordedFind {
+    pub property: Property,
+    pub class: String,
+    pub summary: String,
+    /// Experiments that showed it.
+    pub count: u64,
+}
+
+impl RecordedFind {
+    fn of(find: HuntFind) -> Self {
+        Self {
+            property: find.property,
+            class: find.class,
+            summary: find.summary,
+            count: find.count,
+        }
+    }
+
+    /// `HL005 ghost`
+    pub fn name(&self) -> String {
+        cause_name(self.property, &self.class)
+    }
 }
 
 impl SurveyHunt {
@@ -66,7 +85,7 @@ impl SurveyHunt {
             promise: promise.name.to_owned(),
             with: with.join(" "),
             counts: record.counts,
-            finds: record.finds,
+            finds: record.finds.into_iter().map(RecordedFind::of).collect(),
             error: record.error,
         }
     }
@@ -77,7 +96,7 @@ impl SurveyHunt {
     }
 
     /// How often one of its finds came.
-    fn rate(&self, find: &HuntFind) -> HitRate {
+    fn rate(&self, find: &RecordedFind) -> HitRate {
         HitRate {
             hits: find.count as u32,
             runs: self.decided().max(find.count) as u32,
@@ -104,41 +123,64 @@ pub enum PromiseState {
 
 impl SurveyRecord {
     /// A record without a hunt.
-    pub fn begun(lock: &SurveyedLock, version: &str, experiments: u64, seed: &str) -> Self {
+    pub fn begun(lock: &SurveyedLock, version: &str, client: String) -> Self {
         Self {
             schema: SCHEMA.to_owned(),
             harness: env!("CARGO_PKG_VERSION").to_owned(),
             name: lock.name.clone(),
             version: version.to_owned(),
-            client: String::new(),
-            started: crate::store::minute_now(),
-            experiments,
-            seed: seed.to_owned(),
-            error: None,
+            client,
+            options: options(lock).join(" "),
+            surveyed: String::new(),
             contract: None,
             hunts: Vec::new(),
-            shrunk: Vec::new(),
+            shrunk: BTreeMap::new(),
         }
     }
 
-    /// Whether what it knows stands for a survey of the same client with so many experiments.
+    /// The record in a file; `None` where there is none, or one of another schema.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or has something else; the sentence names it.
+    pub fn read(file: &Path) -> Result<Option<Self>, String> {
+        let text = match fs::read(file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(format!("could not read {}: {error}", file.display())),
+        };
+        let wrong = |error: serde_json::Error| format!("{} is not the record of a survey: {error}", file.display());
+        let value: serde_json::Value = serde_json::from_slice(&text).map_err(wrong)?;
+        match value["schema"] == SCHEMA {
+            true => serde_json::from_value(value).map(Some).map_err(wrong),
+            false => Ok(None),
+        }
+    }
+
+    /// `walrus-0.9.8`: the name of its file, without the ending.
+    pub fn file_stem(&self) -> String {
+        format!("{}-{}", self.name, self.version)
+    }
+
+    /// Whether what it knows stands for a survey of the same client by the same harness with the same options.
     pub fn stands_for(&self, other: &Self) -> bool {
-        let is_same = (&self.schema, &self.harness, &self.client) == (&other.schema, &other.harness, &other.client);
-        is_same && self.experiments >= other.experiments
+        (&self.harness, &self.client, &self.options) == (&other.harness, &other.client, &other.options)
     }
 
     /// Whether a hunt was made in full with this battery.
-    pub fn has(&self, promise: &Promise, with: &[&str]) -> bool {
+    pub fn has(&self, promise: &Promise, with: &[&str], experiments: u64) -> bool {
         let mut hunts = self.hunts.iter();
         hunts.any(|hunt| {
             let is_same = hunt.promise == promise.name && hunt.with == with.join(" ");
             // a search over all placements has as many as there are
-            let has_ended = promise.by == PromiseTest::Placements || hunt.counts.experiments >= self.experiments;
+            let has_ended = promise.by == PromiseTest::Placements || hunt.counts.experiments >= experiments;
             is_same && has_ended && hunt.decided() > 0
         })
     }
 
+    /// Takes a hunt in that was made today.
     pub fn add(&mut self, hunt: SurveyHunt) {
+        self.surveyed = day_now();
         self.hunts.retain(|other| other.promise != hunt.promise);
         self.hunts.push(hunt);
         let place = |hunt: &SurveyHunt| PROMISES.iter().position(|promise| promise.name == hunt.promise);
@@ -234,7 +276,7 @@ impl SurveyRecord {
 pub struct SurveyFind<'a> {
     version: &'a str,
     /// Where it came first.
-    pub find: &'a HuntFind,
+    pub find: &'a RecordedFind,
     /// The promises under whose faults it came, and how often.
     pub seen: Vec<(&'a str, HitRate)>,
 }
@@ -251,9 +293,35 @@ impl SurveyFind<'_> {
     }
 }
 
+/// The records in a folder, by lock, and for each lock in the order of its file.
+///
+/// # Errors
+///
+/// A file is no record; the sentence names it.
+pub fn all<'a>(locks: &'a [SurveyedLock], folder: &Path) -> Result<Vec<(&'a SurveyedLock, SurveyRecord)>, String> {
+    let mut known = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let file = entry.path();
+        if file.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let Some(record) = SurveyRecord::read(&file)? else {
+            continue;
+        };
+        let lock = locks.iter().find(|lock| lock.name == record.name);
+        known.extend(lock.map(|lock| (lock, record)));
+    }
+    known.sort_by_key(|(lock, record)| {
+        let place = lock.versions.iter().position(|version| *version == record.version);
+        (lock.name.clone(), place.unwrap_or(usize::MAX), record.version.clone())
+    });
+    Ok(known)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::write_json;
 
     fn lock(more: &str) -> SurveyedLock {
         let text = format!(
@@ -263,24 +331,18 @@ mod tests {
         toml::from_str(&text).unwrap()
     }
 
-    fn find(property: Property, class: &str, count: u64) -> HuntFind {
-        HuntFind {
+    fn find(property: Property, class: &str, count: u64) -> RecordedFind {
+        RecordedFind {
             property,
             class: class.to_owned(),
             summary: String::new(),
-            likely: None,
             count,
-            experiment: 0,
-            at_ms: 0,
-            fault: String::new(),
-            run: String::new(),
-            again: Vec::new(),
         }
     }
 
     /// A record with hunts that held and were violated so often, with these finds.
-    fn record(hunts: &[(&str, u64, u64, &[HuntFind])]) -> SurveyRecord {
-        let mut record = SurveyRecord::begun(&lock(""), "1", 20, "1");
+    fn record(hunts: &[(&str, u64, u64, &[RecordedFind])]) -> SurveyRecord {
+        let mut record = SurveyRecord::begun(&lock(""), "1", "x-1-abc".to_owned());
         for (promise, held, violated, finds) in hunts {
             record.add(SurveyHunt {
                 promise: (*promise).to_owned(),
@@ -342,13 +404,56 @@ mod tests {
     }
 
     #[test]
-    fn a_record_stands_for_fewer_experiments_of_the_same_client_and_for_no_other() {
-        let known = record(&[]);
-        let wanted = |experiments, client: &str| SurveyRecord {
-            client: client.to_owned(),
-            ..SurveyRecord::begun(&lock(""), "1", experiments, "1")
+    fn a_record_stands_for_the_same_client_and_options_and_a_hunt_for_the_same_faults_and_fewer_experiments() {
+        let known = record(&[("partition", 12, 0, &[])]);
+        let stands_for = |client: &str, more: &str| {
+            known.stands_for(&SurveyRecord::begun(&lock(more), "1", client.to_owned()))
         };
-        assert!(known.stands_for(&wanted(20, "")) && known.stands_for(&wanted(5, "")));
-        assert!(!known.stands_for(&wanted(21, "")) && !known.stands_for(&wanted(20, "x-1-abc")));
+        assert!(stands_for("x-1-abc", ""));
+        assert!(!stands_for("x-1-def", "") && !stands_for("x-1-abc", "set = [\"nodes=3\"]"));
+        let has = |promise: &str, faults: &str, experiments| {
+            known.has(&Promise::named(promise).unwrap(), &["--fault", faults], experiments)
+        };
+        assert!(has("partition", "f", 20) && has("partition", "f", 5));
+        assert!(!has("partition", "f", 21) && !has("partition", "g", 20) && !has("reset", "f", 20));
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_one_that_is_broken_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = record(&[("reset", 2, 1, &[find(Property::Hl005, "ghost", 1)])]);
+        assert_eq!(made.surveyed.len(), "2026-11-21".len());
+        let file = folder.path().join("x-1.json");
+        assert_eq!(SurveyRecord::read(&file), Ok(None));
+        write_json(&file, &made).unwrap();
+        assert_eq!(SurveyRecord::read(&file), Ok(Some(made.clone())));
+        let schema = "harness-survey/1".to_owned();
+        write_json(&file, &SurveyRecord { schema, ..made }).unwrap();
+        assert_eq!(SurveyRecord::read(&file), Ok(None));
+        fs::write(&file, "<<<<<<< ours").unwrap();
+        let error = SurveyRecord::read(&file).unwrap_err();
+        assert!(error.contains("x-1.json is not the record of a survey"), "{error}");
+    }
+
+    #[test]
+    fn a_record_of_the_repository_is_small_is_of_a_lock_and_has_no_path_of_a_machine() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/survey");
+        let locks = crate::survey::read(&folder).unwrap();
+        let known = all(&locks, &folder.join("records")).unwrap();
+        let names: Vec<String> = known.iter().map(|(_, record)| record.file_stem()).collect();
+        for entry in fs::read_dir(folder.join("records")).into_iter().flatten().flatten() {
+            let file = entry.path();
+            let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            assert!(
+                names.contains(&name),
+                "{}: it is of no lock, or of another schema",
+                file.display()
+            );
+            let text = fs::read_to_string(&file).unwrap();
+            assert!(text.len() < 16_000, "{}: {} bytes", file.display(), text.len());
+            for path in ["/home/", "/root/", "/tmp/", "results/"] {
+                assert!(!text.contains(path), "{}: {path}", file.display());
+            }
+        }
     }
 }

@@ -69,13 +69,16 @@ impl Registry {
         self.harness.folder.path()
     }
 
+    /// A survey of one hunt.
+    fn hunt(&self, words: &str) -> Answer {
+        self.survey(&format!("--promise slow-network --experiments 1 {words}"))
+    }
+
     fn survey(&self, words: &str) -> Answer {
         let folder = self.folder();
-        let words = format!(
-            "survey --locks {} --promise slow-network --experiments 1 {words}",
-            folder.display()
-        );
-        let mut command = self.harness.command(words.trim());
+        let mut command = self
+            .harness
+            .command(&format!("survey --locks {} {words}", folder.display()));
         command.env("PIP_NO_INDEX", "1").env("PIP_FIND_LINKS", folder);
         Answer::to(command.env("XDG_CACHE_HOME", folder.join("cache")))
     }
@@ -86,9 +89,9 @@ fn of_two_versions_one_breaks_and_one_holds_and_one_that_cannot_be_had_is_said()
     let Some(harness) = harness_on("redis") else { return };
     let registry = Registry::of(harness);
     let page = registry.folder().join("page.md");
-    let surveyed = registry.survey(&format!("tiny==1.0 tiny==2.0 tiny==3.0 --page {}", page.display()));
+    let surveyed = registry.hunt(&format!("tiny==1.0 tiny==2.0 tiny==3.0 --page {}", page.display()));
     surveyed.assert_exit(4);
-    assert_has(&surveyed.said(), &["[  2/2]", "tinylock==3.0"]);
+    assert_has(&surveyed.said(), &["[  2/2]", "tinylock==3.0", "bin/python ended with"]);
     let written = std::fs::read_to_string(&page).unwrap();
     let row = |version: &str| {
         let wanted = format!("tinylock {version}, take");
@@ -105,13 +108,32 @@ fn of_two_versions_one_breaks_and_one_holds_and_one_that_cannot_be_had_is_said()
     let html = std::fs::read_to_string(registry.harness.results().join("survey/index.html")).unwrap();
     assert_has(&html, &["tinylock 1.0, take"]);
 
-    // what was made is not made again
-    let again = registry.survey("tiny==1.0 --json");
-    assert_lacks(&again.said(), &["[  1/"]);
+    // what was made is not made again, and needs no client
+    std::fs::remove_dir_all(registry.folder().join("cache")).unwrap();
+    let again = registry.hunt("tiny==1.0 --json");
+    again.assert_exit(0);
+    assert_lacks(&again.said(), &["[  1/", "tinylock==1.0"]);
     let broken = &again.diagnosis["versions"][1]["promises"]["slow-network"]["broken"];
     assert_eq!(broken["rate"]["hits"], 1, "{:#}", again.diagnosis);
 
-    let unknown = registry.survey("tinny");
+    let unknown = registry.hunt("tinny");
     unknown.assert_exit(2);
     assert_has(&unknown.said(), &["did you mean `tiny`?"]);
+
+    // the page is made of the records alone, which are the same on another machine
+    let alone = registry.folder().join("alone.md");
+    let shown = registry.survey(&format!("--no-hunts --page {}", alone.display()));
+    shown.assert_exit(0);
+    assert_eq!(std::fs::read_to_string(&alone).unwrap(), written);
+    let record = registry.folder().join("records/tiny-1.0.json");
+    let text = std::fs::read_to_string(&record).unwrap();
+    assert_lacks(&text, &[&registry.folder().display().to_string(), "runs/"]);
+
+    // a record of another client stands for none
+    assert_has(&text, &["\"client\": \"survey-tiny-1.0-"]);
+    std::fs::write(&record, text.replace("\"survey-tiny-1.0-", "\"other-")).unwrap();
+    let anew = registry.hunt("tiny==1.0");
+    anew.assert_exit(0);
+    assert_has(&anew.said(), &["[  1/1]"]);
+    assert_has(&std::fs::read_to_string(&record).unwrap(), &["\"client\": \"survey-tiny-1.0-"]);
 }

@@ -76,7 +76,7 @@ canaries: build servers ## small defects planted in locks, each to be found by a
 mutants: can-build ## the recipes with one condition or statement changed, each hunted on models (three quarters of an hour; ARGS="--only redlock --jobs 2")
 	@scripts/mutants $(ARGS)
 
-survey: build servers ## lock libraries of PyPI, each put through the same hunts, for docs/survey.md (three hours; ARGS="kazoo --jobs 2", "--newest --shrink")
+survey: build servers ## the hunts on lock libraries that tests/survey/records lacks, and docs/survey.md (three hours for all; ARGS="kazoo --jobs 2", "--newest --shrink", "--no-hunts")
 	target/release/harness survey --page docs/survey.md $(ARGS)
 
 soak: build servers ## random combinations for an hour each on ZooKeeper, etcd, Redis and NATS, and what they leave behind (ARGS="--minutes 5 redis")

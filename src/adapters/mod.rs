@@ -151,14 +151,12 @@ impl Adapter {
         }
     }
 
-    /// Its programs, with those in its language that others have as well, and without those that others run.
+    /// Its programs, with those in its language that others have as well.
     fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         let own = self.own.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-        let (program, ending) = (self.program_file().0, self.language().ending());
-        let is_of_another =
-            move |name: &str| name != program && all().iter().any(|other| other.program_file().0 == name);
-        let shared = FILES.iter().copied().filter(move |(name, _)| !is_of_another(name));
-        shared.chain(own).filter(move |(name, _)| name.ends_with(ending))
+        let ending = self.language().ending();
+        let all = FILES.iter().copied().chain(own);
+        all.filter(move |(name, _)| name.ends_with(ending))
     }
 
     pub fn is_installed(&self) -> bool {
@@ -443,16 +441,6 @@ mod tests {
             ];
             assert_eq!(kinds.iter().filter(|kind| **kind).count(), 1, "{adapter:?}");
         }
-    }
-
-    #[test]
-    fn an_adapter_has_its_program_and_what_its_language_shares_and_no_program_of_another() {
-        let files = |name: &str| -> Vec<String> {
-            let adapter = named(name).unwrap();
-            adapter.files().map(|(file, _)| file.to_owned()).collect()
-        };
-        assert_eq!(files("kazoo-lock"), ["harness_client.py", "kazoo_lock.py"]);
-        assert_eq!(files("kazoo-semaphore"), files("kazoo-lock"));
     }
 
     #[test]

@@ -135,6 +135,10 @@ impl Inject for ClockStep {
         "step back"
     }
 
+    fn clock_step_ms(&self) -> Option<i64> {
+        Some(self.nanoseconds() / 1_000_000)
+    }
+
     async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
         let env = context.env;
         let mut affected = Affected::servers(context.target.servers());
@@ -237,6 +241,8 @@ mod tests {
     fn the_target_and_the_step_are_as_they_were_typed() {
         assert_eq!(planned("holder-1500ms").unwrap(), (Target::Holder, -1_500_000_000));
         assert_eq!(planned("server").unwrap(), (Target::Servers(vec![0]), 4_000_000_000));
+        let back = ClockFault.planned(Some("server-1500ms"), 0, &Shape::one_redis(), 1);
+        assert_eq!(back.unwrap().action.clock_step_ms(), Some(-1500));
         for wrong in ["anyone", "holder+", "waiter+5", "client-0s"] {
             assert!(planned(wrong).unwrap_err().contains(wrong), "{wrong}");
         }

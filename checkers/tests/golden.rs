@@ -159,7 +159,10 @@ fn a_herd_that_taps_cannot_judge_says_what_they_saw() {
     let evidence = |name: &str| findings(&golden(name)).of(Property::Hl004).evidence.clone();
     let none = "no woken signals in this history";
     assert_eq!(evidence("hl001_holds"), none);
-    assert_eq!(evidence("hl004_wire_silent"), format!("{none}, and taps saw no notification"));
+    assert_eq!(
+        evidence("hl004_wire_silent"),
+        format!("{none}, and taps saw no notification")
+    );
     assert_eq!(
         evidence("hl004_wire_silent_at_most_releases"),
         format!("{none}, and taps saw notifications at 1 of 7 contended releases")

@@ -61,8 +61,8 @@ mod tests {
     #[test]
     fn a_backend_has_the_adapters_whose_locks_work_on_it() {
         let names = |backend: &str| {
-            let adapters = listed(Some(parse_backend(backend).unwrap()));
-            adapters.iter().map(|adapter| adapter.name.as_str()).collect::<Vec<_>>()
+            let adapters = listed(Some(parse_backend(backend).unwrap())).into_iter();
+            adapters.map(|adapter| adapter.name.as_str()).collect::<Vec<_>>()
         };
         assert!(names("redis").contains(&"redis-py") && !names("redis").contains(&"kazoo-lock"));
         assert_eq!(names("valkey"), names("redis"));

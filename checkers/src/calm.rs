@@ -160,15 +160,13 @@ enum DoneAt {
 
 /// `None` for faults that last.
 fn moment_ns(window: &Window) -> Option<DoneAt> {
-    let on_message = |kind: &&str| window.fault.starts_with(*kind);
-    let kind = ["drop-", "delay-", "kill-after"].into_iter().find(on_message);
-    if kind.is_none() && window.fault.starts_with("kill") {
-        return Some(DoneAt::Time(window.start_ns));
+    if !window.is_on_message() {
+        let is_kill = window.fault.starts_with("kill");
+        return is_kill.then_some(DoneAt::Time(window.start_ns));
     }
-    let kind = kind?;
     let healed = window.healed.as_ref()?;
     match &healed.matched {
-        Some(message) if kind == "delay-" => Some(DoneAt::From(message.time_ns)),
+        Some(message) if window.fault.starts_with("delay-") => Some(DoneAt::From(message.time_ns)),
         Some(message) if message.done => Some(DoneAt::Time(message.time_ns)),
         None if healed.missed.is_some() || healed.left_trace == Some(false) => Some(DoneAt::Never),
         _ => None,

@@ -8,7 +8,7 @@ Examples:
   harness report latest                                 write its reports again
   harness explain HL001                                 explain a violated property
 
-Exit codes: 0 all hold, 1 violated, 2 bad arguments, 3 inconclusive, 4 environment, 70 bug in harness, 130 interrupted";
+Exit codes: 0 all hold, 1 violated, 2 bad arguments, 3 inconclusive, 4 environment, 5 another history (replay), 70 bug in harness, 130 interrupted";
 
 pub const RUN_SHORT: &str = "See --help for details and examples.";
 
@@ -60,8 +60,8 @@ Examples:
   harness hunt --backend zk --recipe zk-polling --fault partition,reset --until end --jobs 2
   harness hunt --continue results/20261122-0930-hunt-redis-my-lock
 
-Exit codes: 0 no violation, 1 a property is violated, 2 bad arguments, 3 no experiment proved anything, \
-4 environment, 70 bug in harness, 130 interrupted";
+Exit codes: 0 no violation, 1 a property is violated, 2 bad arguments, 3 no experiment proved anything or \
+--exhaustive has not tried every placement, 4 environment, 70 bug in harness, 130 interrupted";
 
 pub const SHRINK: &str = "\
 Examples:

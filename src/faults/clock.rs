@@ -55,7 +55,8 @@ impl Fault for ClockFault {
         let of_a_server = argument.is_some_and(|argument| argument.starts_with(SERVER));
         if of_a_server && !shape.backend.wall_clock {
             return Err(format!(
-                "clock=server: the servers of {} use no wall clock that can be stepped; those of {} do",
+                "clock=server: the servers of {} use no wall clock that can be stepped; those of {} do\n\
+                 hint: --fault server-pause stops one server for a while; clock=holder steps the clock of a client",
                 shape.backend,
                 backends::names(" and ", |backend| backend.wall_clock)
             ));
@@ -228,6 +229,8 @@ fn parse(text: &str) -> Result<(&str, Option<ClockStep>), String> {
 
 #[cfg(test)]
 mod tests {
+    use harness_workloads::BackendId;
+
     use super::*;
 
     fn planned(argument: &str) -> Result<(Target, i64), String> {
@@ -262,6 +265,12 @@ mod tests {
         assert_eq!(applies(None, Some(false)), Err(()));
         assert_eq!(applies(Some("holder-5s"), Some(false)), Err(()));
         assert_eq!(applies(Some("server"), Some(false)), Ok(()));
+        let nats = Shape::of_backend(BackendId::Nats);
+        let refused = ClockFault.applies(Some("server"), &nats).unwrap_err();
+        assert!(
+            refused.contains("of nats") && refused.contains("hint: --fault server-pause"),
+            "{refused}"
+        );
     }
 
     #[test]

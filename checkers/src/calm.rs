@@ -74,19 +74,10 @@ pub(crate) fn outlives_ns(context: &Context<'_>, ns: u64) -> u64 {
     until_ns.max().unwrap_or(0).saturating_sub(ns)
 }
 
-/// How far a window stepped a clock forward, in nanoseconds: its title says `steps 4000 ms forward`. Where it says nothing, as far as a lease
-/// may be long.
+/// How far a window stepped a clock forward, in nanoseconds. Where it does not say that, as far as a lease may be long.
 fn ahead_ns(window: &Window) -> u64 {
-    let mut words = window
-        .started
-        .title
-        .split(' ')
-        .skip_while(|word| *word != "steps")
-        .skip(1);
-    match (words.next().and_then(|ms| ms.parse().ok()), words.nth(1)) {
-        (Some(_), Some("back")) => 0,
-        (ms, _) => limits::ns(ms.unwrap_or(limits::MOST_LEASE_MS)),
-    }
+    let forward = |step_ms: i64| u64::try_from(step_ms).unwrap_or(0);
+    limits::ns(window.started.stepped_by_ms().map_or(limits::MOST_LEASE_MS, forward))
 }
 
 /// The spans in which nothing was done to a server: what one answers there it goes on to know, whatever becomes of the answer.
@@ -169,15 +160,13 @@ enum DoneAt {
 
 /// `None` for faults that last.
 fn moment_ns(window: &Window) -> Option<DoneAt> {
-    let on_message = |kind: &&str| window.fault.starts_with(*kind);
-    let kind = ["drop-", "delay-", "kill-after"].into_iter().find(on_message);
-    if kind.is_none() && window.fault.starts_with("kill") {
-        return Some(DoneAt::Time(window.start_ns));
+    if !window.is_on_message() {
+        let is_kill = window.fault.starts_with("kill");
+        return is_kill.then_some(DoneAt::Time(window.start_ns));
     }
-    let kind = kind?;
     let healed = window.healed.as_ref()?;
     match &healed.matched {
-        Some(message) if kind == "delay-" => Some(DoneAt::From(message.time_ns)),
+        Some(message) if window.fault.starts_with("delay-") => Some(DoneAt::From(message.time_ns)),
         Some(message) if message.done => Some(DoneAt::Time(message.time_ns)),
         None if healed.missed.is_some() || healed.left_trace == Some(false) => Some(DoneAt::Never),
         _ => None,

@@ -155,6 +155,21 @@ fn signals_and_wire_that_disagree_are_both_told() {
 }
 
 #[test]
+fn a_herd_that_taps_cannot_judge_says_what_they_saw() {
+    let evidence = |name: &str| findings(&golden(name)).of(Property::Hl004).evidence.clone();
+    let none = "no woken signals in this history";
+    assert_eq!(evidence("hl001_holds"), none);
+    assert_eq!(
+        evidence("hl004_wire_silent"),
+        format!("{none}, and taps saw no notification")
+    );
+    assert_eq!(
+        evidence("hl004_wire_silent_at_most_releases"),
+        format!("{none}, and taps saw notifications at 1 of 7 contended releases")
+    );
+}
+
+#[test]
 fn every_property_has_a_history_that_holds_and_one_that_is_violated() {
     let all: Vec<Findings> = all_golden().map(|(_, history)| findings(&history)).collect();
     for property in Property::ALL {

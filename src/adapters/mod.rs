@@ -5,6 +5,7 @@
 //! and fetches the libraries there.
 
 mod archive;
+mod programs;
 pub mod surveyed;
 
 use std::borrow::Cow;
@@ -20,39 +21,9 @@ use sha2::{Digest, Sha256};
 pub use crate::installing::Installed;
 use crate::installing::{cache_folder, fill_once, is_filled, said_by};
 use archive::Archive;
+use programs::{AdapterLanguage, FILES};
 
 const LIST: &str = include_str!("../../workloads/adapters/adapters.toml");
-
-/// A name and what is in its file.
-macro_rules! program {
-    ($name:literal, $folder:literal) => {
-        (
-            $name,
-            include_str!(concat!("../../workloads/adapters/", $folder, "/", $name)),
-        )
-    };
-}
-
-/// The programs, by their names below the adapters' folder.
-const FILES: &[(&str, &str)] = &[
-    program!("harness_client.py", "python"),
-    program!("kazoo_lock.py", "python"),
-    program!("aetcd_lock.py", "python"),
-    program!("etcdctl_lock.py", "python"),
-    program!("redis_py.py", "python"),
-    program!("python_redis_lock.py", "python"),
-    program!("pottery_redlock.py", "python"),
-    program!("redlock_py.py", "python"),
-    program!("kube_lease.py", "python"),
-    program!("kube_election.py", "python"),
-    program!("CuratorLock.java", "java"),
-    program!("Fabric8Election.java", "java"),
-    program!("HarnessClient.java", "java"),
-    program!("harness_client.rs", "rust"),
-    program!("kube_leader_election.rs", "rust"),
-    program!("kube_coordinate.rs", "rust"),
-    program!("kubert.rs", "rust"),
-];
 
 /// Where Debian keeps the libraries of Java.
 const JARS: &str = "/usr/share/java";
@@ -141,22 +112,16 @@ impl Adapter {
     }
 
     fn language(&self) -> AdapterLanguage {
-        match Path::new(self.program_file().0)
-            .extension()
-            .and_then(|ending| ending.to_str())
-        {
-            Some("java") => AdapterLanguage::Java,
-            Some("rs") => AdapterLanguage::Rust,
-            _ => AdapterLanguage::Python,
-        }
+        AdapterLanguage::of(self.program_file().0)
     }
 
-    /// Its programs, with those in its language that others have as well.
+    /// Its program, the library that all programs in its language share, and the programs of its own in that language.
     fn files(&self) -> impl Iterator<Item = (&str, &str)> {
+        let language = self.language();
+        let needed = [self.program_file().0, language.library()];
+        let listed = FILES.iter().copied().filter(move |(name, _)| needed.contains(name));
         let own = self.own.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-        let ending = self.language().ending();
-        let all = FILES.iter().copied().chain(own);
-        all.filter(move |(name, _)| name.ends_with(ending))
+        listed.chain(own.filter(move |(name, _)| name.ends_with(language.ending())))
     }
 
     pub fn is_installed(&self) -> bool {
@@ -296,8 +261,8 @@ impl Adapter {
         Err(sentence)
     }
 
-    /// Where it is installed: below the cache folder, by everything that it is made of, so that another version of harness
-    /// installs another one.
+    /// Where it is installed: below the cache folder, by everything that it is made of and nothing else, so that another version of
+    /// harness installs another one only where that differs.
     fn folder(&self) -> Result<PathBuf, String> {
         let mut made_of = Sha256::new();
         for part in self
@@ -370,32 +335,6 @@ const CRATE: &str = "client";
 const SHARED_CRATES: &str =
     "nix = { version = \"0.31\", default-features = false, features = [\"time\"] }\nserde_json = \"1\"\n";
 
-#[derive(Debug, Clone, Copy)]
-enum AdapterLanguage {
-    Python,
-    Java,
-    Rust,
-}
-
-impl AdapterLanguage {
-    fn ending(self) -> &'static str {
-        match self {
-            Self::Python => ".py",
-            Self::Java => ".java",
-            Self::Rust => ".rs",
-        }
-    }
-
-    /// What runs or compiles a program.
-    fn program(self) -> &'static str {
-        match self {
-            Self::Python => "python3",
-            Self::Java => "javac",
-            Self::Rust => "cargo",
-        }
-    }
-}
-
 /// The versions of a crate in a `Cargo.lock`.
 fn versions_of<'a>(name: &str, locked: &'a str) -> impl Iterator<Item = &'a str> {
     let entry = format!("name = \"{name}\"\nversion = \"");
@@ -440,6 +379,40 @@ mod tests {
                 adapter.program.is_some(),
             ];
             assert_eq!(kinds.iter().filter(|kind| **kind).count(), 1, "{adapter:?}");
+        }
+    }
+
+    #[test]
+    fn an_adapter_is_made_of_its_program_and_the_library_of_its_language_alone() {
+        for adapter in all() {
+            let mut files: Vec<&str> = adapter.files().map(|(name, _)| name).collect();
+            files.sort_unstable();
+            let mut needed = [adapter.program_file().0, adapter.language().library()];
+            needed.sort_unstable();
+            assert_eq!(files, needed, "{adapter:?}");
+        }
+        for (name, _) in FILES {
+            let uses = |adapter: &Adapter| adapter.files().any(|(file, _)| file == *name);
+            assert!(all().iter().any(uses), "no adapter is made of {name}");
+        }
+    }
+
+    #[test]
+    fn no_program_imports_one_that_is_not_installed_with_it() {
+        let imports = |text: &str, name: &str| {
+            let (module, _) = name.rsplit_once('.').unwrap();
+            ["import ", "from ", "mod ", "extends "]
+                .iter()
+                .any(|word| text.contains(&format!("{word}{module}")))
+        };
+        for adapter in all() {
+            let (program, library) = (adapter.program_file().0, adapter.language().library());
+            for (name, text) in adapter.files() {
+                let others = FILES.iter().map(|(other, _)| *other).filter(|other| *other != name);
+                let imported: Vec<&str> = others.filter(|other| imports(text, other)).collect();
+                let expected = if name == program { vec![library] } else { Vec::new() };
+                assert_eq!(imported, expected, "{name}");
+            }
         }
     }
 

@@ -278,16 +278,41 @@ pub fn read(folder: &Path) -> Result<Vec<SurveyedLock>, String> {
 mod tests {
     use super::*;
 
+    fn write_lock(folder: &Path, name: &str) {
+        let text = format!(
+            "library = \"{name}\"\nlock = \"Lock\"\nhome = \"https://example.org\"\nbackend = \"redis\"\nclient = \"{name}.py once\"\n\
+             versions = [\"2\", \"1\"]\npackages = [\"{name}=={{version}}\"]\n"
+        );
+        fs::write(folder.join(format!("{name}.toml")), text).unwrap();
+        fs::write(folder.join(format!("{name}.py")), name).unwrap();
+    }
+
+    #[test]
+    fn a_client_is_another_one_after_a_change_of_its_program_or_of_a_shared_one_but_not_of_that_of_another() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["x", "y"] {
+            write_lock(folder.path(), name);
+        }
+        let change = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        change("shared.py", "");
+        let file = folder.path().join("x.toml").display().to_string();
+        let identity = || typed(&file).unwrap().unwrap().identity().unwrap();
+        let first = identity();
+        change("y.py", "changed");
+        change("shared.rs", "a program in another language");
+        assert_eq!(identity(), first);
+        change("shared.py", "changed");
+        let second = identity();
+        assert_ne!(second, first);
+        change("x.py", "changed");
+        assert_ne!(identity(), second);
+    }
+
     #[test]
     fn a_client_is_typed_by_its_file_and_has_what_its_folder_shares_but_not_the_programs_of_others() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["x", "y"] {
-            let text = format!(
-                "library = \"{name}\"\nlock = \"Lock\"\nhome = \"https://example.org\"\nbackend = \"redis\"\nclient = \"{name}.py once\"\n\
-                 versions = [\"2\", \"1\"]\npackages = [\"{name}=={{version}}\"]\n"
-            );
-            fs::write(folder.path().join(format!("{name}.toml")), text).unwrap();
-            fs::write(folder.path().join(format!("{name}.py")), name).unwrap();
+            write_lock(folder.path(), name);
         }
         fs::write(folder.path().join("shared.py"), "").unwrap();
         let file = folder.path().join("x.toml").display().to_string();

@@ -177,6 +177,11 @@ impl Backend {
         }
     }
 
+    /// Whether locks on the store of this name work on it.
+    pub fn takes_locks_of(&self, store: &str) -> bool {
+        self.name() == store || self.id.is_some_and(|id| id.takes_locks_of(store))
+    }
+
     /// How long its servers may take to elect a leader, where that is longer than a few seconds: meanwhile nobody gets a lock.
     pub fn slow_election(&self) -> Duration {
         match self.id {

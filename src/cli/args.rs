@@ -94,9 +94,9 @@ pub enum CliCommand {
     /// Install adapters: the lock libraries that `--client NAME` runs by name
     #[command(after_help = examples::ADAPTERS)]
     Adapters {
-        /// Adapters to install [default: those of the backend, or all]
+        /// Adapters to install [default: all, or those of --backend]
         names: Vec<String>,
-        /// Only the adapters of this backend
+        /// Only the adapters whose locks work on this backend
         #[arg(long, conflicts_with = "names", value_parser = PossibleValuesParser::new(crate::config::named_backends().map(Backend::name)))]
         backend: Option<String>,
     },

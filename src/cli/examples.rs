@@ -8,7 +8,7 @@ Examples:
   harness report latest                                 write its reports again
   harness explain HL001                                 explain a violated property
 
-Exit codes: 0 all hold, 1 violated, 2 bad arguments, 3 inconclusive, 4 environment, 70 bug in harness, 130 interrupted";
+Exit codes: 0 all hold, 1 violated, 2 bad arguments, 3 inconclusive, 4 environment, 5 another history (replay), 70 bug in harness, 130 interrupted";
 
 pub const RUN_SHORT: &str = "See --help for details and examples.";
 
@@ -61,8 +61,8 @@ Examples:
   harness hunt --backend zk --recipe zk-polling --fault partition,reset --until end --jobs 2
   harness hunt --continue results/20261122-0930-hunt-redis-my-lock
 
-Exit codes: 0 no violation, 1 a property is violated, 2 bad arguments, 3 no experiment proved anything, \
-4 environment, 70 bug in harness, 130 interrupted";
+Exit codes: 0 no violation, 1 a property is violated, 2 bad arguments, 3 no experiment proved anything or \
+--exhaustive has not tried every placement, 4 environment, 70 bug in harness, 130 interrupted";
 
 pub const SHRINK: &str = "\
 Examples:
@@ -92,10 +92,13 @@ pub const ADAPTERS: &str = "\
 Examples:
   harness list clients                      list all adapters
   harness adapters kazoo-lock               install one, below ~/.cache/harness
+  harness adapters --backend redis          install those for Redis and Valkey
   harness run --backend zk --client kazoo-lock --fault partition=holder
 
-Python packages are installed from PyPI into a virtual environment, in pinned versions. Java libraries and \
-programs must be installed already; an error names the Debian packages of those that are missing.";
+Python packages are installed from PyPI into a virtual environment, and crates are built with Cargo, in pinned versions. \
+`fabric8` and `curator-5.9-mutex` share an archive of 450 MB with their Java libraries. Other Java libraries and programs \
+must be installed already; an error names the Debian packages of those that are missing. One adapter that cannot be \
+installed does not keep the others from it; the exit code is then 4.";
 
 pub const WATCH_LEASE: &str = "\
 Examples:

@@ -49,7 +49,7 @@ pub struct HuntArgs {
     #[arg(long, help_heading = FAULTS, value_name = "M/N", value_parser = Shard::read, requires = "exhaustive")]
     pub shard: Option<Shard>,
 
-    /// How servers are started: `auto`, `docker`, `local`, or `simulated`
+    /// How servers are started: `auto`, `docker`, `local`, `simulated` or `virtual`
     #[arg(long, help_heading = SERVERS, value_name = "RUNTIME")]
     pub runtime: Option<String>,
     /// Version of the servers, such as 6.2; `harness list versions` shows which can be fetched
@@ -59,10 +59,10 @@ pub struct HuntArgs {
     #[arg(long, help_heading = SERVERS, value_name = "OPTION=VALUE")]
     pub set: Vec<String>,
 
-    /// Time after which no new experiment starts [default: 10m]
+    /// Time after which no new experiment starts [default: 10m, with --experiments or --exhaustive 24h]
     #[arg(long = "for", help_heading = AGAIN, value_name = "TIME", value_parser = duration_within(MIN_HUNT, MAX_TIME))]
     pub length: Option<Duration>,
-    /// Maximum number of experiments; --for is then no limit unless it is given
+    /// Maximum number of experiments
     #[arg(long, help_heading = AGAIN, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub experiments: Option<u64>,
     /// When to end the hunt
@@ -112,7 +112,7 @@ pub struct HuntArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum HuntUntil {
-    /// End at the first violation
+    /// End at the first violation other than a herd (HL004)
     First,
     /// Continue to the end of the time
     End,
@@ -139,7 +139,7 @@ pub struct ShrinkArgs {
     /// Maximum number of runs in the search [default: 20, in virtual time 40, on models 3000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["bisect_image", "bisect_server", "bisect_client"])]
     pub runs: Option<u32>,
-    /// Runs of the result, or of the newest version, for its hit rate
+    /// Runs of the result (on models in other worlds), or of the newest version, for its hit rate
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub confirm: u32,
     /// Time after which no new run starts
@@ -165,5 +165,29 @@ impl ShrinkArgs {
     pub fn compares_versions(&self) -> bool {
         let named = [&self.bisect_image, &self.bisect_server, &self.bisect_client];
         named.iter().any(|versions| !versions.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Command;
+
+    use super::*;
+    use crate::cluster::RuntimeRequest;
+
+    #[test]
+    fn the_help_of_a_hunt_has_every_runtime_and_the_longest_time() {
+        let command = HuntArgs::augment_args(Command::new("hunt"));
+        let help = |wanted: &str| {
+            let option = command.get_arguments().find(|option| option.get_id() == wanted);
+            option.and_then(|option| option.get_help()).unwrap().to_string()
+        };
+        for runtime in RuntimeRequest::value_variants() {
+            let value = runtime.to_possible_value().unwrap();
+            let name = format!("`{}`", value.get_name());
+            assert!(help("runtime").contains(&name), "{name}");
+        }
+        let hours = MAX_TIME.as_secs() / 3600;
+        assert!(help("length").contains(&format!("{hours}h]")));
     }
 }

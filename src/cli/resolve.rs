@@ -106,19 +106,13 @@ impl RunArgs {
     fn check_adapter(&self) -> Result<(), String> {
         let Some(typed) = &self.client else { return Ok(()) };
         let adapter = adapters::typed(typed)?;
-        match adapter.filter(|adapter| !self.takes_locks_of(&adapter.backend)) {
+        match adapter.filter(|adapter| !self.config.backend.takes_locks_of(&adapter.backend)) {
             None => Ok(()),
             Some(adapter) => Err(format!(
                 "the client `{typed}` is for {0}\nhint: --backend {0}",
                 adapter.backend
             )),
         }
-    }
-
-    /// Whether locks on the store of this name work on the backend.
-    fn takes_locks_of(&self, store: &str) -> bool {
-        let backend = self.config.backend;
-        backend.name() == store || backend.id.is_some_and(|id| id.takes_locks_of(store))
     }
 
     /// What is typed of the client's contract.
@@ -135,7 +129,7 @@ impl RunArgs {
         }
         let options = self.recipe.options(Some(self.config.backend))?;
         let (name, of) = (options.recipe.name, options.recipe.backend);
-        if self.takes_locks_of(of.name()) {
+        if self.config.backend.takes_locks_of(of.name()) {
             Ok(options)
         } else {
             Err(format!(

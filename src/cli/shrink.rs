@@ -346,3 +346,19 @@ impl Shrinker<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, Command};
+
+    use super::*;
+
+    #[test]
+    fn the_help_has_the_numbers_of_runs() {
+        let command = ShrinkArgs::augment_args(Command::new("shrink"));
+        let option = command.get_arguments().find(|option| option.get_id() == "runs");
+        let help = option.and_then(|option| option.get_help()).unwrap().to_string();
+        let numbers = format!("{RUNS_ON_SERVERS}, in virtual time {RUNS_OF_PROCESSES}, on models {RUNS_ON_MODELS}");
+        assert!(help.ends_with(&format!("[default: {numbers}]")), "{help}");
+    }
+}

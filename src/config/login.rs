@@ -60,7 +60,7 @@ impl Config {
         }
         if !self.backend.software.speaks_tls {
             return Err(format!(
-                "--tls is for {}, and not for {} yet",
+                "--tls is for {}, and not for {} yet\nhint: leave --tls out",
                 backends::names(" and ", |backend| backend.software.speaks_tls),
                 self.backend
             ));
@@ -100,6 +100,8 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
+    use harness_workloads::BackendId;
+
     use super::*;
 
     #[test]
@@ -109,6 +111,19 @@ mod tests {
         assert!(hint.contains("ZK_USER and ZK_PASSWORD"), "{hint}");
         let other = "client c0 could not open its session: connection refused";
         assert_eq!(config.with_login_hint(other.into()), other);
+    }
+
+    #[test]
+    fn tls_is_refused_to_servers_that_do_not_speak_it() {
+        let mut config = Config::example();
+        config.tls = true;
+        assert_eq!(config.check_tls(), Ok(()));
+        config.backend = backends::of(BackendId::Nats);
+        let refused = config.check_tls().unwrap_err();
+        assert!(
+            refused.contains("not for nats") && refused.contains("hint: leave --tls out"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -55,7 +55,8 @@ impl Fault for ClockFault {
         let of_a_server = argument.is_some_and(|argument| argument.starts_with(SERVER));
         if of_a_server && !shape.backend.wall_clock {
             return Err(format!(
-                "clock=server: the servers of {} use no wall clock that can be stepped; those of {} do",
+                "clock=server: the servers of {} use no wall clock that can be stepped; those of {} do\n\
+                 hint: --fault server-pause stops one server for a while; clock=holder steps the clock of a client",
                 shape.backend,
                 backends::names(" and ", |backend| backend.wall_clock)
             ));
@@ -133,6 +134,10 @@ impl Inject for ClockStep {
 
     fn heal_word(&self) -> &'static str {
         "step back"
+    }
+
+    fn clock_step_ms(&self) -> Option<i64> {
+        Some(self.nanoseconds() / 1_000_000)
     }
 
     async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
@@ -224,6 +229,8 @@ fn parse(text: &str) -> Result<(&str, Option<ClockStep>), String> {
 
 #[cfg(test)]
 mod tests {
+    use harness_workloads::BackendId;
+
     use super::*;
 
     fn planned(argument: &str) -> Result<(Target, i64), String> {
@@ -237,6 +244,8 @@ mod tests {
     fn the_target_and_the_step_are_as_they_were_typed() {
         assert_eq!(planned("holder-1500ms").unwrap(), (Target::Holder, -1_500_000_000));
         assert_eq!(planned("server").unwrap(), (Target::Servers(vec![0]), 4_000_000_000));
+        let back = ClockFault.planned(Some("server-1500ms"), 0, &Shape::one_redis(), 1);
+        assert_eq!(back.unwrap().action.clock_step_ms(), Some(-1500));
         for wrong in ["anyone", "holder+", "waiter+5", "client-0s"] {
             assert!(planned(wrong).unwrap_err().contains(wrong), "{wrong}");
         }
@@ -256,6 +265,12 @@ mod tests {
         assert_eq!(applies(None, Some(false)), Err(()));
         assert_eq!(applies(Some("holder-5s"), Some(false)), Err(()));
         assert_eq!(applies(Some("server"), Some(false)), Ok(()));
+        let nats = Shape::of_backend(BackendId::Nats);
+        let refused = ClockFault.applies(Some("server"), &nats).unwrap_err();
+        assert!(
+            refused.contains("of nats") && refused.contains("hint: --fault server-pause"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -26,6 +26,12 @@ pub trait Inject: Any + Debug + Send + Sync {
     /// What the heal does, in one word.
     fn heal_word(&self) -> &'static str;
 
+    /// By how many milliseconds it steps the wall clocks of its target, less than 0 where it steps them back; `None`: it steps none, as
+    /// most faults.
+    fn clock_step_ms(&self) -> Option<i64> {
+        None
+    }
+
     /// The toxics that do it where links are those of a Toxiproxy; `None` when it touches none of them, as most faults. The
     /// error says what a Toxiproxy lacks.
     fn toxics(&self) -> Result<Option<String>, String> {

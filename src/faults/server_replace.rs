@@ -51,9 +51,6 @@ impl Fault for ServerReplace {
     }
 
     fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
-        not_attached(NAME, "starts a server in place of another one", shape)?;
-        let why = "the members of simulated clusters do not change";
-        not_simulated(NAME, why, "--runtime local or docker", shape)?;
         let Some(membership) = shape.backend.software.membership else {
             let can = backends::names(" or ", |backend| backend.software.membership.is_some());
             return Err(format!(
@@ -62,6 +59,9 @@ impl Fault for ServerReplace {
                 shape.backend.product()
             ));
         };
+        not_attached(NAME, "starts a server in place of another one", shape)?;
+        let why = "the members of simulated clusters do not change";
+        not_simulated(NAME, why, "--runtime local or docker", shape)?;
         if shape.servers < 2 {
             return Err(format!(
                 "{NAME}: a new server needs another one to get the data from\nhint: --nodes 3"
@@ -232,6 +232,7 @@ mod tests {
             (Shape::one_redis(), "is for zk or etcd"),
             (of(BackendId::Postgres), "not for PostgreSQL"),
             (of(BackendId::Mariadb), "not for MariaDB"),
+            (of(BackendId::Nats).simulated(), "not for NATS"),
             (Shape { servers: 1, ..zk }, "--nodes 3"),
             (zk.simulated(), "--runtime local"),
             (Shape { tls: true, ..zk }, "leave --tls out"),

@@ -22,3 +22,32 @@ pub fn without_number_or_time(fault: &str) -> String {
     let parts = fault.split(':').filter(is_name);
     parts.collect::<Vec<_>>().join(":")
 }
+
+#[cfg(test)]
+mod tests {
+    use harness_checkers::history::{Window, WindowStart};
+
+    use super::*;
+    use crate::faults::{FAULTS, Pace};
+
+    #[test]
+    fn the_faults_on_messages_are_the_same_in_a_hunt_in_the_list_of_all_and_in_a_history() {
+        let listed = FAULTS.iter().filter(|fault| fault.definition().pace == Pace::Message);
+        let listed: Vec<&str> = listed.map(|fault| fault.name()).collect();
+        assert_eq!(listed, ON_MESSAGES);
+        for fault in FAULTS {
+            let window = Window {
+                number: 1,
+                fault: fault.name().to_owned(),
+                start_ns: 0,
+                start_index: 0,
+                heal_ns: None,
+                heal_index: None,
+                started: WindowStart::default(),
+                healed: None,
+            };
+            let is_listed = ON_MESSAGES.contains(&fault.name());
+            assert_eq!(window.is_on_message(), is_listed, "{window:?}");
+        }
+    }
+}

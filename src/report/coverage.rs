@@ -80,10 +80,7 @@ impl Coverage {
             times: 1,
             noticed: u64::from(healed.evidence.sum(["unknown", "locks_lost"]) > 0),
         };
-        let on_messages = ["drop-", "delay-", "kill-after"]
-            .iter()
-            .any(|kind| window.fault.starts_with(kind));
-        if on_messages {
+        if window.is_on_message() {
             self.messages.fault(&window.fault);
             match &healed.matched {
                 Some(found) => {
@@ -94,7 +91,7 @@ impl Coverage {
                 None => self.in_vain += 1,
             }
         }
-        if on_messages || healed.missed.is_some() || healed.left_trace == Some(false) {
+        if window.is_on_message() || healed.missed.is_some() || healed.left_trace == Some(false) {
             return;
         }
         let mut clients = BTreeSet::new();

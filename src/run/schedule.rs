@@ -176,6 +176,7 @@ impl WindowRun {
             holder: resolution.holder.map(|(holder, _)| format!("c{holder}")),
             holder_works_ms: resolution.holder.map(|(_, works)| works.as_millis() as u64),
             injected_in_ms: Some(injected_in.as_millis() as u64).filter(|ms| *ms > 0),
+            clock_step_ms: self.window.injection.action.clock_step_ms(),
             verb: Some(self.window.fault.verb.to_owned()),
             extra: Map::new(),
         };

@@ -30,6 +30,11 @@ fn a_name_that_is_nearly_one_is_suggested() {
 }
 
 #[test]
+fn a_backend_without_adapters_is_said_to_have_none() {
+    refused("adapters --backend mariadb", 0, &["no adapter is for mariadb"]);
+}
+
+#[test]
 fn an_install_that_fails_leaves_nothing_that_looks_installed() {
     let harness = Harness::new();
     let folder = harness.folder.path().display();

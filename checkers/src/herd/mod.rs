@@ -126,10 +126,13 @@ pub(crate) fn decide(context: &Context<'_>) -> Herd {
         Some(by_wire) if woken == 0 || (by_signals.guilty().is_empty() && by_wire.is_a_habit()) => by_wire,
         _ => by_signals,
     };
-    let unheard = woken == 0 && judged.source == WakeSource::Signals;
+    let (contended, told) = (judged.contended(), judged.told());
     decided.verdict = if !judged.guilty().is_empty() {
         Verdict::Violated
-    } else if judged.contended() == 0 || unheard {
+    } else if promise.is_none() && judged.source == WakeSource::Wire && told * 2 < contended {
+        // nobody promised that waiters are notified, and how they learn of most releases is not seen
+        Verdict::NotApplicable
+    } else if contended == 0 || (woken == 0 && told == 0) {
         Verdict::Inconclusive
     } else {
         Verdict::Holds
@@ -159,6 +162,11 @@ impl HandOvers {
     /// How many had waiters.
     pub(crate) fn contended(&self) -> u64 {
         self.all.iter().filter(|hand_over| hand_over.waiters > 0).count() as u64
+    }
+
+    /// How many woke a waiter.
+    pub(crate) fn told(&self) -> u64 {
+        self.all.iter().filter(|hand_over| !hand_over.woken.is_empty()).count() as u64
     }
 
     /// Whether a good part of the contended hand-overs woke too many.

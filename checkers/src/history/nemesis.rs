@@ -352,7 +352,7 @@ mod tests {
     use crate::history::{EffectCounters, MessageMatch, Requirement};
 
     /// Lines as they are written and as they are read: the same, both ways.
-    const LINES: [&str; 19] = [
+    const LINES: [&str; 20] = [
         r#"{"each":null,"f":"phase","phase":"control"}"#,
         r#"{"each":3,"f":"phase","phase":"control"}"#,
         r#"{"control_acquires":41,"f":"phase","phase":"warm-up"}"#,
@@ -365,6 +365,7 @@ mod tests {
         r#"{"evidence":{"acquires":9,"held_bytes":7,"links":3,"locks_lost":1,"packets_marked":5,"unknown":0},"f":"partition","phase":"heal","window":1}"#,
         r#"{"evidence":{},"f":"pause-holder","missed":"no client held a lock","phase":"heal","window":2}"#,
         r#"{"counters":[{"key":"servers_killed","noun":"server","outcome":"killed"}],"evidence":{},"f":"server-kill","no_effect_hint":"more servers","phase":"heal","window":3}"#,
+        r#"{"clock_step_ms":-4000,"f":"clock","phase":"start","targets":["n1"],"title":"n1: its wall clock steps 4000 ms back","window":4}"#,
         r#"{"f":"roles","phase":"seen","roles":{"n1":"leader","n2":"not serving","n3":"learner"}}"#,
         r#"{"f":"server","how":"signal 9","log":"nodes/n1/server.log","phase":"ended","server":"n1"}"#,
         r#"{"f":"stall","lasted_ms":10021,"phase":"over"}"#,
@@ -441,6 +442,23 @@ mod tests {
         };
         assert!(start.targets.is_empty() && start.extra.len() == 3, "{start:?}");
         assert!(start.names_client(4) && start.names_client(7) && start.names_client(8) && !start.names_client(5));
+    }
+
+    #[test]
+    fn the_step_of_a_clock_is_a_field_and_in_older_histories_a_part_of_the_title() {
+        let step = |clock_step_ms, title: &str| {
+            let start = WindowStart {
+                clock_step_ms,
+                title: title.to_owned(),
+                ..WindowStart::default()
+            };
+            start.stepped_by_ms()
+        };
+        assert_eq!(step(Some(7), "n1: its wall clock steps 4000 ms back"), Some(7));
+        assert_eq!(step(None, "n1: its wall clock steps 4000 ms forward"), Some(4000));
+        assert_eq!(step(None, "its wall clock steps 250 ms back | every link"), Some(-250));
+        assert_eq!(step(None, "n1: its wall clock steps far ahead"), None);
+        assert_eq!(step(None, ""), None);
     }
 
     #[test]

@@ -147,6 +147,10 @@ pub struct WindowStart {
     /// Milliseconds that the injection took, which ended when the line was written: a killed container takes a moment to die.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub injected_in_ms: Option<u64>,
+    /// Milliseconds by which it steps the wall clocks of its targets, less than 0 where it steps them back. Older histories have it in
+    /// the title.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_step_ms: Option<i64>,
     /// What the fault does to its targets, as sentences say it: `cut off` in "c3 was cut off by partition 1".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verb: Option<String>,
@@ -165,9 +169,21 @@ impl WindowStart {
             holder: take(&mut fields, "holder"),
             holder_works_ms: take(&mut fields, "holder_works_ms"),
             injected_in_ms: take(&mut fields, "injected_in_ms"),
+            clock_step_ms: take(&mut fields, "clock_step_ms"),
             verb: take(&mut fields, "verb"),
             extra: fields,
         }
+    }
+
+    /// Milliseconds by which it stepped wall clocks, where that is known: less than 0 is back. Titles of older histories say `its wall
+    /// clock steps 4000 ms forward`.
+    pub fn stepped_by_ms(&self) -> Option<i64> {
+        self.clock_step_ms.or_else(|| {
+            let (_, step) = self.title.split_once(" steps ")?;
+            let (ms, way) = step.split_once(" ms ")?;
+            let ms: i64 = ms.parse().ok()?;
+            Some(if way.starts_with("back") { -ms } else { ms })
+        })
     }
 
     /// Whether it names this client: `c3`, alone or in a link such as `c3->n1`.

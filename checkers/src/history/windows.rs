@@ -92,6 +92,13 @@ impl Window {
         message.map_or(self.start_ns, |message| message.time_ns)
     }
 
+    /// Whether it is for one message: it acts when that passes, and not before.
+    pub fn is_on_message(&self) -> bool {
+        ["drop-", "delay-", "kill-after"]
+            .iter()
+            .any(|fault| self.fault.starts_with(fault))
+    }
+
     /// Whether it is one that stops processes.
     pub fn stops(&self) -> bool {
         ["pause", "freeze", "sigstop", "suspend"]

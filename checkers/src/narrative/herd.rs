@@ -11,7 +11,7 @@ use crate::limits;
 /// The finding of HL004.
 pub(crate) fn tell(context: &Context<'_>, decided: &Herd) -> Finding {
     match &decided.judged {
-        HerdJudgement::Nothing => finding(Property::Hl004, decided.verdict, "no woken signals in this history"),
+        HerdJudgement::Nothing => nothing(context, decided),
         HerdJudgement::Polls => polls(context, decided),
         HerdJudgement::Wakes(judged) => {
             let mut told = wakes(context, decided, judged);
@@ -20,6 +20,18 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Herd) -> Finding {
             told
         }
     }
+}
+
+/// Nothing is known of wakes: whether taps could have seen a notification.
+fn nothing(context: &Context<'_>, decided: &Herd) -> Finding {
+    let mut evidence = "no woken signals in this history".to_owned();
+    if decided.lost > 0 {
+        let lost = many(decided.lost, "connection", "connections");
+        evidence += &format!(", and taps could not follow {lost}");
+    } else if context.history.tap_totals().next().is_some() {
+        evidence += ", and taps saw no notification";
+    }
+    finding(Property::Hl004, decided.verdict, evidence)
 }
 
 /// Waiters poll and none is woken: what a hand-over costs.
@@ -95,7 +107,11 @@ fn wakes(context: &Context<'_>, decided: &Herd, judged: &HandOvers) -> Finding {
         }
         Verdict::Inconclusive if contended == 0 => said("no release while a client waited"),
         Verdict::Inconclusive => said("waiters are notified, and no woken signal was recorded"),
-        Verdict::Holds | Verdict::NotApplicable => {
+        Verdict::NotApplicable => said(&format!(
+            "no woken signals in this history, and taps saw notifications at {} of {contended} contended releases",
+            judged.told()
+        )),
+        Verdict::Holds => {
             let most = many(max, "waiter", "waiters");
             said(&if max > limit {
                 format!(

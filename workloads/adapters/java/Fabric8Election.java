@@ -4,6 +4,7 @@ import io.fabric8.kubernetes.client.KubernetesClientBuilder;
 import io.fabric8.kubernetes.client.extended.leaderelection.LeaderCallbacks;
 import io.fabric8.kubernetes.client.extended.leaderelection.LeaderElectionConfigBuilder;
 import io.fabric8.kubernetes.client.extended.leaderelection.LeaderElector;
+import io.fabric8.kubernetes.client.extended.leaderelection.resourcelock.LeaderElectionRecord;
 import io.fabric8.kubernetes.client.extended.leaderelection.resourcelock.LeaseLock;
 import java.io.IOException;
 import java.net.Socket;
@@ -20,21 +21,41 @@ import java.util.concurrent.TimeUnit;
  * fabric8's LeaderElector on a Lease under harness: https://github.com/fabric8io/kubernetes-client/blob/main/doc/CHEATSHEET.md
  *
  * <p>An acquire campaigns until this candidate leads or its time is over; a release cancels the election, which gives the Lease back
- * ({@code withReleaseOnCancel}). {@code lost} is told by {@code onStopLeading}. Each term has a name of its own, as that of an
- * operator that starts again.
+ * ({@code withReleaseOnCancel}); the elector logs a write that failed and calls {@code onStopLeading} as after one that did not,
+ * so the lock is asked whether the Lease was given back. {@code lost} is told by {@code onStopLeading}. Each term has a name of its
+ * own, as that of an operator that starts again.
  */
 public final class Fabric8Election extends HarnessClient {
+    /** A Lease that knows whether the last write that was answered took the holder's name out of it. */
+    private static final class WatchedLease extends LeaseLock {
+        private volatile boolean givenBack;
+
+        WatchedLease(String lock, String identity) {
+            super("default", lock, identity);
+        }
+
+        @Override
+        public synchronized void update(KubernetesClient client, LeaderElectionRecord record) {
+            super.update(client, record);
+            String holder = record.getHolderIdentity();
+            givenBack = holder == null || holder.isEmpty();
+        }
+    }
+
     /** A campaign, and the term that it leads to. */
     private final class Term {
         private final String lock;
         private final String identity = UUID.randomUUID().toString();
+        private final WatchedLease lease;
         private final CountDownLatch leads = new CountDownLatch(1);
         private final CountDownLatch ended = new CountDownLatch(1);
         private volatile boolean cancelled;
+        private volatile boolean lost;
         private CompletableFuture<?> election;
 
         Term(String lock) {
             this.lock = lock;
+            lease = new WatchedLease(lock, identity);
         }
 
         void start() {
@@ -44,7 +65,7 @@ public final class Fabric8Election extends HarnessClient {
                             .withLeaseDuration(Duration.ofSeconds(seconds))
                             .withRenewDeadline(Duration.ofMillis(seconds * 2000 / 3))
                             .withRetryPeriod(Duration.ofMillis(seconds * 2000 / 15))
-                            .withLock(new LeaseLock("default", lock, identity))
+                            .withLock(lease)
                             .withReleaseOnCancel(true)
                             .withLeaderCallbacks(new LeaderCallbacks(leads::countDown, this::stopped, leader -> {}))
                             .build())
@@ -55,6 +76,7 @@ public final class Fabric8Election extends HarnessClient {
 
         void stopped() {
             if (!cancelled) {
+                lost = true;
                 lost(lock, "onStopLeading");
             }
         }
@@ -116,15 +138,21 @@ public final class Fabric8Election extends HarnessClient {
         if (term == null) {
             throw new Fail("not held");
         }
-        if (!term.cancel()) {
-            throw new IllegalStateException("the election does not end");
+        boolean ended = term.cancel();
+        if (term.lease.givenBack) {
+            return;
         }
+        if (term.lost) {
+            throw new Fail("not held");
+        }
+        // the write may have failed, or its reply may be lost
+        throw new IllegalStateException(ended ? "the Lease was not given back" : "the election does not end");
     }
 
     @Override
     protected void close() throws Exception {
-        for (String lock : List.copyOf(held.keySet())) {
-            release(lock);
+        for (Term term : held.values()) {
+            term.cancel();
         }
         if (kubernetes != null) {
             kubernetes.close();

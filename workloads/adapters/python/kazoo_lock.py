@@ -1,6 +1,6 @@
-"""kazoo's locks under harness: `kazoo_lock.py lock`, `semaphore` or `read-write`.
+"""kazoo's locks and its election under harness: `kazoo_lock.py lock`, `semaphore`, `read-write` or `election`.
 
-https://kazoo.readthedocs.io/en/latest/api/recipe/lock.html
+https://kazoo.readthedocs.io/en/latest/api/recipe/lock.html and election.html
 
 kazoo reports SUSPENDED and LOST to a listener, which its documentation recommends for a lock: that becomes `lost`. It does
 not tell what wakes a waiter. The token of `lock` is the sequence number of its node, which is what users of kazoo take for
@@ -8,6 +8,7 @@ one.
 """
 
 import sys
+import threading
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import LockTimeout
@@ -102,4 +103,59 @@ class KazooReadWrite(KazooLock):
         return None, None
 
 
-serve({"lock": KazooLock, "semaphore": KazooSemaphore, "read-write": KazooReadWrite}[sys.argv[1]])
+class Term:
+    """A campaign, and the term that it leads to: `run` calls a function that leads until it returns."""
+
+    def __init__(self, election):
+        self.election = election
+        self.leads = False
+        self.error = None
+        self.decided = threading.Event()
+        self.resigned = threading.Event()
+        self.thread = threading.Thread(target=self.campaign, daemon=True)
+        self.thread.start()
+
+    def campaign(self):
+        try:
+            self.election.run(self.lead)
+        except Exception as error:
+            self.error = error
+        self.decided.set()
+
+    def lead(self):
+        self.leads = True
+        self.decided.set()
+        self.resigned.wait()
+
+    def end(self):
+        self.resigned.set()
+        if not self.leads:
+            self.election.cancel()
+        self.thread.join()
+        if self.error:
+            raise self.error
+
+
+class KazooElection(KazooLock):
+    contract = {**KazooLock.contract, "fifo": False, "tries": False, "token": "none"}
+
+    def acquire(self, lock, wait_ms):
+        term = Term(self.zk.Election(f"/harness/{lock}", str(self.client)))
+        term.decided.wait(wait_ms / 1000)
+        if not term.leads:
+            term.end()
+            raise Fail("timeout")
+        self.held[lock] = term
+        if self.zk.state != KazooState.CONNECTED:
+            self.lost(lock, self.zk.state)  # the listener was called before the lock was in `held`
+        return None, f"0x{self.zk.client_id[0] & 0xFFFFFFFFFFFFFFFF:x}"
+
+    def release(self, lock):
+        term = self.held.pop(lock, None)
+        if term is None:
+            raise Fail("not held")
+        term.end()
+
+
+RECIPES = {"lock": KazooLock, "semaphore": KazooSemaphore, "read-write": KazooReadWrite, "election": KazooElection}
+serve(RECIPES[sys.argv[1]])

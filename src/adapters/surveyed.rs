@@ -33,6 +33,8 @@ pub struct SurveyedLock {
     /// Of the Rust registry: lines of `[dependencies]` in a `Cargo.toml`, pinned.
     #[serde(default)]
     pub crates: Vec<String>,
+    /// The name of an archive of the adapters, which has the jars of the one version.
+    pub archive: Option<String>,
     /// A program, below the folder of the survey or among the adapters, and its arguments.
     pub client: String,
     /// Options of `harness run`, in every experiment.
@@ -132,7 +134,8 @@ impl SurveyedLock {
     /// What is installed for a version, in a line.
     pub fn pinned(&self, version: &str) -> String {
         let all = [&self.packages, &self.crates].map(|listed| of_version(listed, version));
-        all.concat().join(", ")
+        let all: Vec<String> = all.into_iter().flatten().chain(self.archive.clone()).collect();
+        all.join(", ")
     }
 
     /// The newest version of the library that its registry has.
@@ -196,7 +199,7 @@ impl SurveyedLock {
             library: self.pinned(version),
             pip: of_version(&self.packages, version),
             jars: Vec::new(),
-            archive: None,
+            archive: self.archive.clone(),
             crates: of_version(&self.crates, version),
             unified: Vec::new(),
             program: None,
@@ -213,8 +216,12 @@ impl SurveyedLock {
         if let Some(unpinned) = packages.chain(crates).next() {
             return Err(format!("`{unpinned}` has no version"));
         }
-        if self.versions.is_empty() || self.packages.is_empty() && self.crates.is_empty() {
+        if self.versions.is_empty() || self.pinned("").is_empty() {
             return Err("it has no version or no package".to_owned());
+        }
+        let is_known = |name: &String| super::ALL.archive.iter().any(|archive| archive.name == *name);
+        if let Some(name) = self.archive.iter().find(|name| !is_known(name)) {
+            return Err(format!("`{name}` is not an archive of the adapters"));
         }
         let set = self.set.iter().find(|set| !set.contains('='));
         set.map_or(Ok(()), |set| Err(format!("`{set}` is not OPTION=VALUE")))

@@ -216,7 +216,7 @@ fn notes(context: &Context<'_>) -> Vec<String> {
         notes.push(match context.clock_error_ns {
             0 => "this history is ordered by its lines: the clock error changes nothing".to_owned(),
             _ => format!(
-                "HL001, HL002 and HL003 allow for client timestamps that are wrong by up to {}",
+                "properties that compare times of clients allow for timestamps that are wrong by up to {}",
                 narrative::length(error_ns)
             ),
         });

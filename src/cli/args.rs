@@ -84,7 +84,7 @@ pub enum CliCommand {
     Compare(CompareArgs),
     /// Convert a history to the format of another tool
     Export(ExportArgs),
-    /// List backends, recipes, clients, faults, messages, checkers, report formats, exit codes or runs
+    /// List backends, recipes, clients, faults, messages, checkers, report formats, exit codes, versions of servers or runs
     List(ListArgs),
     /// Explain a property: its meaning, the usual causes of a violation and their repair
     Explain {
@@ -226,7 +226,7 @@ pub struct CheckArgs {
     /// Write the order that proves a linearizable history to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub certificate: Option<PathBuf>,
-    /// Largest error of a client's timestamps, if clients ran on several machines: HL001, HL002 and HL003 allow for it
+    /// Largest error of a client's timestamps, if clients ran on several machines: properties that compare times of clients allow for it
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "0s")]
     pub clock_error: Duration,
     /// Write a page to this file that draws the operations of each violation, and the point at which no order of them is left

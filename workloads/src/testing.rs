@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::ops::Deref;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -13,10 +13,12 @@ use tokio::sync::Semaphore;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
-use crate::client::{LockClient, SignalSink};
+use crate::backend_id::BackendId;
+use crate::client::{LockClient, LockError, SignalSink};
 use crate::host::{RecipeHost, Task, TokioHost};
 use crate::protocol::{AcquireRequest, LockSignal, LockSignalKind};
 use crate::recipe::{Policy, RecipeOptions};
+use crate::session::SessionError;
 
 pub(crate) const LEASE: Duration = Duration::from_millis(2000);
 
@@ -56,7 +58,7 @@ impl RecipeHost for VirtualHost {
 }
 
 /// What happens to a call over a connection to a fake store.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone)]
 pub(crate) enum CallFault {
     /// It is done, and the answer is lost with the connection.
     LoseReply,
@@ -64,20 +66,22 @@ pub(crate) enum CallFault {
     LoseRequest,
     /// It is done now, and answered this much later.
     LateReply(Duration),
+    /// No server takes it.
+    Refuse,
+    /// It is never answered.
+    Silence,
+    /// The session is over, and its connection does not know yet.
+    Over,
+    /// Another does this first.
+    First(Rc<dyn Fn()>),
 }
 
 /// What is to happen to calls of a fake store, by their names.
-pub(crate) struct CallFaults<F>(RefCell<VecDeque<(&'static str, F)>>);
+#[derive(Default)]
+pub(crate) struct CallFaults(RefCell<VecDeque<(&'static str, CallFault)>>);
 
-// derived, it would ask for `F: Default`
-impl<F> Default for CallFaults<F> {
-    fn default() -> Self {
-        CallFaults(RefCell::default())
-    }
-}
-
-impl<F> CallFaults<F> {
-    pub(crate) fn add(&self, call: &'static str, fault: F) {
+impl CallFaults {
+    pub(crate) fn add(&self, call: &'static str, fault: CallFault) {
         self.0.borrow_mut().push_back((call, fault));
     }
 
@@ -86,10 +90,46 @@ impl<F> CallFaults<F> {
     }
 
     /// What happens to a call of this name now.
-    pub(crate) fn take(&self, name: &str) -> Option<F> {
+    fn take(&self, name: &str) -> Option<CallFault> {
         let mut faults = self.0.borrow_mut();
         let place = faults.iter().position(|(call, _)| *call == name)?;
         faults.remove(place).map(|(_, fault)| fault)
+    }
+
+    /// Makes a call, which is `work` in the store. `arrives`: why it does not get there, if so; `lose` ends the connection.
+    pub(crate) async fn call<T>(
+        &self,
+        name: &'static str,
+        arrives: impl FnOnce() -> Result<(), SessionError>,
+        work: impl Future<Output = T>,
+        lose: impl Fn(),
+    ) -> Result<T, SessionError> {
+        sleep(1).await;
+        arrives()?;
+        let unanswered = || {
+            lose();
+            Err(SessionError::Indefinite(format!("{name}: no answer")))
+        };
+        match self.take(name) {
+            None => Ok(work.await),
+            Some(CallFault::LoseReply) => {
+                work.await;
+                unanswered()
+            }
+            Some(CallFault::LoseRequest) => unanswered(),
+            Some(CallFault::LateReply(late)) => {
+                let answer = work.await;
+                tokio::time::sleep(late).await;
+                Ok(answer)
+            }
+            Some(CallFault::Refuse) => Err(SessionError::Definite(format!("{name}: not sent"))),
+            Some(CallFault::Silence) => pending().await,
+            Some(CallFault::Over) => Err(SessionError::Lost("the session is over".into())),
+            Some(CallFault::First(other)) => {
+                other();
+                Ok(work.await)
+            }
+        }
     }
 }
 
@@ -184,6 +224,32 @@ pub(crate) fn in_virtual_time<S: FakeStore>(store: S, test: impl AsyncFnOnce(Fak
         let host = Rc::new(host);
         test(FakeRig { store, host }).await;
     });
+}
+
+/// Every recipe for these stores excludes and hands over, with tokens that grow if it has some.
+pub(crate) fn all_exclude_and_hand_over<S: FakeStore>(store: impl Fn() -> S, backends: &[BackendId]) {
+    for recipe in backends.iter().flat_map(|backend| backend.recipes()) {
+        let name = recipe.name;
+        in_virtual_time(store(), async |store| {
+            let (mut one, signals) = store.careful(name);
+            let (mut two, _) = store.careful(name);
+            one.open().await.unwrap();
+            let first = one.acquire(&wait(0)).await.unwrap();
+            assert_eq!(two.acquire(&wait(0)).await, Err(LockError::BUSY), "{name}");
+            assert_eq!(two.acquire(&wait(50)).await, Err(LockError::TIMEOUT), "{name}");
+            let waiting = start(two, wait(1_000));
+            sleep(100).await;
+            one.release("l").await.unwrap();
+            let (_two, second) = waiting.await.unwrap();
+            let second = second.unwrap_or_else(|error| panic!("{name}: {error:?}"));
+            assert!(
+                !recipe.tokens || first.token < second.token,
+                "{name}: {first:?} {second:?}"
+            );
+            assert!(signals.lost().is_empty() && signals.woken().is_empty());
+            assert_eq!(one.release("l").await, Err(LockError::NOT_HELD), "{name}");
+        });
+    }
 }
 
 /// What a client signalled.

@@ -3,19 +3,18 @@
 
 use std::collections::HashMap;
 
+use super::framer::Framer;
 use super::frames::{CONTINUATION, DATA, END_HEADERS, END_STREAM, FRAME_HEAD, Frames, HEADERS, RST_STREAM};
 use super::hpack::HpackDecoder;
-use super::watch_events::{WatchEvents, WatchKind, number_in};
+use super::watch_events::{WatchKind, number_in};
 use super::{MessageName, Observation, RequestDigest, TapError, Telling, refusals};
 
 /// What a client sends first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Streams that are open at once.
 const MAX_STREAMS: usize = 8192;
-/// Bytes of the answer to a grant of a lease that are kept.
-const KEPT: usize = 64;
 /// The method that grants a lease.
-const LEASE_GRANT: &[u8] = b"LeaseGrant";
+const LEASE_GRANT: &str = "LeaseGrant";
 /// The field of its answer that is the lease.
 const LEASE_ID: u64 = 2;
 /// Flag and length before a message.
@@ -45,72 +44,20 @@ impl Default for GrpcReader {
 struct Call {
     name: MessageName,
     watched: WatchKind,
-    requests: MessageParser,
-    answers: MessageParser,
+    requests: Framer,
+    answers: Framer,
+    /// Of the request that is being read.
+    print: RequestDigest,
     asked: u32,
     answered: u32,
     /// Whether the answer's headers came.
     answering: bool,
 }
 
-/// One side's messages of a stream, read in pieces.
-#[derive(Default)]
-struct MessageParser {
-    head: [u8; MESSAGE_HEAD],
-    have: usize,
-    left: usize,
-    print: RequestDigest,
-    watch_events: WatchEvents,
-    /// Its beginning, where it names a lease.
-    kept: Option<Vec<u8>>,
-}
-
-/// What a piece of a message means.
-#[derive(Clone, Copy, PartialEq)]
-enum MessageStep {
-    Nothing,
-    /// The head is whole, and with it the message if there is nothing in it.
-    Begun(bool),
-    Over,
-}
-
-impl MessageParser {
-    fn step(&mut self, part: &[u8], watched: WatchKind) -> (usize, MessageStep) {
-        if self.have < MESSAGE_HEAD {
-            self.head[self.have] = part[0];
-            self.have += 1;
-            if self.have < MESSAGE_HEAD {
-                return (1, MessageStep::Nothing);
-            }
-            let [_, length @ ..] = self.head;
-            self.left = u32::from_be_bytes(length) as usize;
-            if let Some(kept) = &mut self.kept {
-                kept.clear();
-            }
-            self.print = RequestDigest::default();
-            self.watch_events = WatchEvents::new(watched);
-            if self.left == 0 {
-                self.have = 0;
-            }
-            return (1, MessageStep::Begun(self.left == 0));
-        }
-        let body = &part[..part.len().min(self.left)];
-        self.left -= body.len();
-        self.print.add(body);
-        if let Some(kept) = &mut self.kept {
-            let room = KEPT.saturating_sub(kept.len());
-            kept.extend_from_slice(&body[..body.len().min(room)]);
-        }
-        // a compressed message cannot be walked over
-        if watched != WatchKind::Nothing && self.head[0] == 0 {
-            self.watch_events.over(body);
-        }
-        if self.left > 0 {
-            return (body.len(), MessageStep::Nothing);
-        }
-        self.have = 0;
-        (body.len(), MessageStep::Over)
-    }
+/// How long a message is, by its head.
+fn message_length(head: &[u8]) -> Result<usize, TapError> {
+    let length = head.last_chunk().map_or(0, |length| u32::from_be_bytes(*length));
+    Ok(length as usize)
 }
 
 impl GrpcReader {
@@ -139,7 +86,7 @@ impl GrpcReader {
             here += length;
             let (kind, stream) = (self.client.kind(), self.client.stream());
             match kind {
-                DATA => self.requests(stream, part, told),
+                DATA => self.requests(stream, part, told)?,
                 HEADERS | CONTINUATION => {
                     self.client.add_to_block(part)?;
                     if over && self.client.flags() & END_HEADERS != 0 {
@@ -173,11 +120,9 @@ impl GrpcReader {
                 b"Observe" => WatchKind::Leader,
                 _ => WatchKind::Nothing,
             },
-            requests: MessageParser::default(),
-            answers: MessageParser {
-                kept: (method == LEASE_GRANT).then(Vec::new),
-                ..MessageParser::default()
-            },
+            requests: Framer::default(),
+            answers: Framer::default(),
+            print: RequestDigest::default(),
             asked: 0,
             answered: 0,
             answering: false,
@@ -186,23 +131,28 @@ impl GrpcReader {
         Ok(())
     }
 
-    fn requests(&mut self, stream: u32, mut part: &[u8], told: &mut Telling) {
+    fn requests(&mut self, stream: u32, mut part: &[u8], told: &mut Telling) -> Result<(), TapError> {
         let Some(call) = self.streams.get_mut(&stream) else {
-            return;
+            return Ok(());
         };
         while !part.is_empty() {
-            let (length, step) = call.requests.step(part, WatchKind::Nothing);
+            let in_head = call.requests.head.len() < MESSAGE_HEAD;
+            let (length, body, whole) = call.requests.step(part, MESSAGE_HEAD, message_length)?;
             part = &part[length..];
-            if let MessageStep::Begun(_) = step {
+            if in_head && call.requests.head.len() == MESSAGE_HEAD {
                 call.asked = call.asked.wrapping_add(1);
                 // the same bytes mean another thing to another method
-                call.requests.print.add(call.name.as_str().as_bytes());
+                call.print = RequestDigest::default();
+                call.print.add(call.name.as_str().as_bytes());
                 told.request(number(stream, call.asked), call.name);
             }
-            if matches!(step, MessageStep::Begun(true) | MessageStep::Over) {
-                told.asked(number(stream, call.asked), call.requests.print.state);
+            call.print.add(body);
+            if whole {
+                told.asked(number(stream, call.asked), call.print.state);
+                call.requests.clear();
             }
         }
+        Ok(())
     }
 
     pub(super) fn server(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
@@ -231,7 +181,7 @@ impl GrpcReader {
             here += length;
             let (kind, stream, flags) = (self.server.kind(), self.server.stream(), self.server.flags());
             if kind == DATA {
-                self.answers(stream, part, told);
+                self.answers(stream, part, told)?;
             }
             let ended = matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0;
             if over && (ended || kind == RST_STREAM) {
@@ -264,46 +214,60 @@ impl GrpcReader {
         }
     }
 
-    fn answers(&mut self, stream: u32, mut part: &[u8], told: &mut Telling) {
+    fn answers(&mut self, stream: u32, mut part: &[u8], told: &mut Telling) -> Result<(), TapError> {
         let Some(call) = self.streams.get_mut(&stream) else {
-            return;
+            return Ok(());
         };
         while !part.is_empty() {
-            let (length, step) = call.answers.step(part, call.watched);
+            let in_head = call.answers.head.len() < MESSAGE_HEAD;
+            let (length, _, whole) = call.answers.step(part, MESSAGE_HEAD, message_length)?;
             part = &part[length..];
-            let (begun, over) = match step {
-                MessageStep::Nothing => (false, false),
-                MessageStep::Begun(empty) => (true, empty),
-                MessageStep::Over => (false, true),
-            };
+            let begun = in_head && call.answers.head.len() == MESSAGE_HEAD;
             if begun && call.watched == WatchKind::Nothing {
                 call.answered = call.answered.wrapping_add(1);
                 told.reply(number(stream, call.answered), call.name, false);
             }
-            if over && let Some(name) = call.lease() {
-                told.tell(Observation::Session { name });
-            } else if over && call.watched != WatchKind::Nothing {
-                call.heard_of_watch(stream, told);
+            if whole {
+                call.answered_whole(stream, told);
+                call.answers.clear();
             }
         }
+        Ok(())
     }
 }
 
 impl Call {
+    /// A message of the server is whole.
+    fn answered_whole(&mut self, stream: u32, told: &mut Telling) {
+        if let Some(name) = self.lease() {
+            told.tell(Observation::Session { name });
+        } else if self.watched != WatchKind::Nothing {
+            self.heard_of_watch(stream, told);
+        }
+    }
+
+    /// Whether what the server says cannot be read.
+    fn is_compressed(&self) -> bool {
+        self.answers.head.first() != Some(&0)
+    }
+
     /// The lease that an answer grants.
     fn lease(&self) -> Option<Box<str>> {
-        let kept = self.answers.kept.as_ref().filter(|_| self.answers.head[0] == 0)?;
-        let lease = number_in(kept, LEASE_ID).filter(|lease| *lease != 0)?;
+        if !self.name.is(LEASE_GRANT) || self.is_compressed() {
+            return None;
+        }
+        let lease = number_in(&self.answers.kept, LEASE_ID).filter(|lease| *lease != 0)?;
         Some(format!("0x{lease:x}").into())
     }
 
     /// What a message of a watch is: events, or the answer to a request.
     fn heard_of_watch(&mut self, stream: u32, told: &mut Telling) {
-        let watch_events = &self.answers.watch_events;
-        let compressed = self.answers.head[0] != 0;
-        if watch_events.events > 0 || compressed {
-            told.notification(self.name, watch_events.subject());
-            return;
+        let key = match self.is_compressed() {
+            true => Some(&b""[..]),
+            false => self.watched.key_in(&self.answers.kept),
+        };
+        if let Some(key) = key {
+            return told.notification(self.name, key);
         }
         self.answered = self.answered.wrapping_add(1);
         told.reply(number(stream, self.answered), self.name, false);

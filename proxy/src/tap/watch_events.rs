@@ -1,25 +1,8 @@
-//! A walk over the outermost fields of etcd's `WatchResponse`, as it comes: its events are counted, and the key of the
-//! first one is read. Nothing else of it is kept.
-
-/// Bytes of an event that are kept for its key.
-const KEPT: usize = 256;
-
-/// A walk over the outermost fields of a `WatchResponse`: events are counted, and the beginning of the first is kept.
-#[derive(Default)]
-pub(super) struct WatchEvents {
-    watched: WatchKind,
-    at: WireField,
-    number: u64,
-    shift: u32,
-    tag: u64,
-    pub(super) events: u64,
-    first: Vec<u8>,
-}
+//! The fields of etcd's messages that a tap reads: the key of a watch's first event, and the number of a lease.
 
 /// Which messages of a server are notifications, and where their subject is.
-#[derive(Default, Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 pub(super) enum WatchKind {
-    #[default]
     Nothing,
     /// `WatchResponse`: events, each with a key-value pair.
     Events,
@@ -28,104 +11,14 @@ pub(super) enum WatchKind {
 }
 
 impl WatchKind {
-    /// The field that holds an event.
-    fn event(self) -> u64 {
-        if self == Self::Leader { 2 } else { 11 }
-    }
-}
-
-#[derive(Default, Clone, Copy, PartialEq)]
-enum WireField {
-    #[default]
-    Tag,
-    Number,
-    Length,
-    Skip(u64),
-    /// Not a message that can be walked over.
-    Astray,
-}
-
-impl WatchEvents {
-    pub(super) fn new(watched: WatchKind) -> Self {
-        Self {
-            watched,
-            ..Self::default()
-        }
-    }
-
-    pub(super) fn over(&mut self, body: &[u8]) {
-        let mut rest = body;
-        while let Some((byte, others)) = rest.split_first() {
-            if let WireField::Skip(left) = self.at {
-                let part = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                if self.tag >> 3 == self.watched.event() && self.events == 1 {
-                    let room = KEPT.saturating_sub(self.first.len());
-                    self.first.extend_from_slice(&rest[..part.min(room)]);
-                }
-                let left = left - part as u64;
-                self.at = if left > 0 {
-                    WireField::Skip(left)
-                } else {
-                    WireField::Tag
-                };
-                rest = &rest[part..];
-                continue;
-            }
-            if self.at == WireField::Astray {
-                return;
-            }
-            rest = others;
-            if self.digit(*byte) {
-                self.value();
-            }
-        }
-    }
-
-    /// Takes a byte of a number; answers whether the number is whole.
-    fn digit(&mut self, byte: u8) -> bool {
-        if self.shift >= 64 {
-            self.at = WireField::Astray;
-            return false;
-        }
-        self.number |= u64::from(byte & 0x7f) << self.shift;
-        self.shift += 7;
-        byte & 0x80 == 0
-    }
-
-    /// A number is whole: a tag, a value, or a length.
-    fn value(&mut self) {
-        let number = std::mem::take(&mut self.number);
-        self.shift = 0;
-        self.at = match self.at {
-            WireField::Tag => {
-                self.tag = number;
-                match number & 7 {
-                    0 => WireField::Number,
-                    1 => WireField::Skip(8),
-                    2 => WireField::Length,
-                    5 => WireField::Skip(4),
-                    _ => WireField::Astray,
-                }
-            }
-            WireField::Length => {
-                self.events += u64::from(self.tag >> 3 == self.watched.event());
-                if number > 0 {
-                    WireField::Skip(number)
-                } else {
-                    WireField::Tag
-                }
-            }
-            _ => WireField::Tag,
+    /// The key of the first event, by the beginning of a message. `None`: it has no event, and answers a request.
+    pub(super) fn key_in(self, message: &[u8]) -> Option<&[u8]> {
+        let pair = match self {
+            Self::Nothing => return None,
+            Self::Events => field(field(message, 11)?, 2).unwrap_or_default(),
+            Self::Leader => field(message, 2)?,
         };
-    }
-
-    /// The key of the first event: field 1 of its field 2, or of the event itself where that is a pair.
-    pub(super) fn subject(&self) -> &[u8] {
-        let pair = match self.watched {
-            WatchKind::Leader => &self.first[..],
-            _ => field(&self.first, 2).unwrap_or_default(),
-        };
-        field(pair, 1).unwrap_or_default()
+        Some(field(pair, 1).unwrap_or_default())
     }
 }
 

@@ -14,25 +14,14 @@ use crate::client::{LockClient, SignalSink};
 use crate::recipe::{Constructor, RecipeOptions};
 use crate::session::SessionError;
 use crate::session::etcd::{Created, EtcdConnect, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
-use crate::testing::{CallFaults, FakeStore, LEASE};
-
-/// What happens to the next call of a name.
-#[derive(Clone, Copy)]
-pub(super) enum EtcdCallFault {
-    /// It is done, and the reply is lost.
-    LoseReply,
-    /// It never arrives.
-    LoseRequest,
-    /// No server takes it.
-    Refuse,
-}
+use crate::testing::{CallFault, CallFaults, FakeStore, LEASE};
 
 #[derive(Clone)]
 pub(super) struct FakeEtcd(Rc<FakeCluster>);
 
 struct FakeCluster {
     store: RefCell<Store>,
-    faults: CallFaults<EtcdCallFault>,
+    faults: CallFaults,
     /// Calls of these names are never answered.
     silent: RefCell<Vec<&'static str>>,
     deletions: broadcast::Sender<String>,
@@ -55,7 +44,7 @@ impl FakeEtcd {
         }))
     }
 
-    pub(super) fn fail(&self, call: &'static str, fault: EtcdCallFault) {
+    pub(super) fn fail(&self, call: &'static str, fault: CallFault) {
         self.0.faults.add(call, fault);
     }
 
@@ -135,20 +124,15 @@ impl FakeEtcd {
     }
 
     async fn call<T>(&self, name: &'static str, work: impl FnOnce() -> T) -> Result<T, SessionError> {
-        tokio::time::sleep(Duration::from_millis(1)).await;
         if self.0.silent.borrow().contains(&name) {
             return pending().await;
         }
-        self.end_old_leases();
-        match self.0.faults.take(name) {
-            Some(EtcdCallFault::LoseReply) => {
-                work();
-                Err(SessionError::Indefinite(format!("{name}: reply lost")))
-            }
-            Some(EtcdCallFault::Refuse) => Err(SessionError::Definite(format!("{name}: not sent"))),
-            Some(EtcdCallFault::LoseRequest) => Err(SessionError::Indefinite(format!("{name}: request lost"))),
-            None => Ok(work()),
-        }
+        let arrives = || {
+            self.end_old_leases();
+            Ok(())
+        };
+        // another connection is there at once
+        self.0.faults.call(name, arrives, async { work() }, || {}).await
     }
 }
 

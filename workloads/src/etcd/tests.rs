@@ -1,12 +1,12 @@
 //! The etcd recipes against a fake cluster, in virtual time.
 
-use super::fake::{EtcdCallFault, FakeEtcd};
+use super::fake::FakeEtcd;
 use super::*;
 use crate::backend_id::BackendId;
 use crate::client::LockError;
 use crate::protocol::LockSignalKind;
 use crate::recipe::Policy;
-use crate::testing::{LEASE, in_virtual_time, sleep, start, wait};
+use crate::testing::{CallFault, LEASE, all_exclude_and_hand_over, in_virtual_time, sleep, start, wait};
 
 #[test]
 fn a_prefix_ends_before_its_successor() {
@@ -15,27 +15,14 @@ fn a_prefix_ends_before_its_successor() {
 
 #[test]
 fn every_recipe_excludes_and_hands_over() {
-    for recipe in BackendId::Etcd.recipes() {
-        in_virtual_time(FakeEtcd::new(), async |etcd| {
-            let (mut one, signals) = etcd.careful(recipe.name);
-            let (mut two, _) = etcd.careful(recipe.name);
-            let first = one.acquire(&wait(0)).await.unwrap();
-            assert_eq!(two.acquire(&wait(0)).await, Err(LockError::BUSY), "{}", recipe.name);
-            let waiting = start(two, wait(1_000));
-            sleep(100).await;
-            one.release("l").await.unwrap();
-            let second = waiting.await.unwrap().1.unwrap();
-            assert!(first.token < second.token, "{}: {first:?} {second:?}", recipe.name);
-            assert!(signals.lost().is_empty() && signals.woken().is_empty());
-        });
-    }
+    all_exclude_and_hand_over(FakeEtcd::new, &[BackendId::Etcd]);
 }
 
 #[test]
 fn a_lost_create_finds_its_own_key() {
     in_virtual_time(FakeEtcd::new(), async |etcd| {
         let (mut lock, _) = etcd.careful("etcd-mutex");
-        etcd.fail("create", EtcdCallFault::LoseReply);
+        etcd.fail("create", CallFault::LoseReply);
         lock.acquire(&wait(500)).await.unwrap();
         assert_eq!(etcd.keys().len(), 1);
     });
@@ -49,7 +36,7 @@ fn a_careful_client_takes_a_new_lease_after_a_call_without_an_answer() {
                 let (mut lock, _) = etcd.client_of(recipe.name, policy);
                 let first = lock.acquire(&wait(500)).await.unwrap();
                 for call in ["delete", "unlock", "resign"] {
-                    etcd.fail(call, EtcdCallFault::LoseReply);
+                    etcd.fail(call, CallFault::LoseReply);
                 }
                 lock.release("l").await.unwrap();
                 etcd.mend();
@@ -72,7 +59,7 @@ fn what_a_release_that_was_surely_not_done_leaves_is_not_granted_again() {
             let (mut lock, _) = etcd.careful(recipe.name);
             let first = lock.acquire(&wait(500)).await.unwrap();
             for call in ["delete", "unlock", "resign"] {
-                etcd.fail(call, EtcdCallFault::Refuse);
+                etcd.fail(call, CallFault::Refuse);
             }
             assert!(
                 matches!(lock.release("l").await, Err(LockError::Refused(_))),
@@ -94,8 +81,8 @@ fn a_create_without_an_answer_stays_unknown_when_the_next_is_refused() {
     for recipe in ["etcd-mutex", "etcd-queue"] {
         in_virtual_time(FakeEtcd::new(), async |etcd| {
             let (mut lock, _) = etcd.careful(recipe);
-            etcd.fail("create", EtcdCallFault::LoseReply);
-            etcd.fail("create", EtcdCallFault::Refuse);
+            etcd.fail("create", CallFault::LoseReply);
+            etcd.fail("create", CallFault::Refuse);
             let answer = lock.acquire(&wait(500)).await;
             assert!(matches!(answer, Err(LockError::Unknown(_))), "{recipe}: {answer:?}");
             lock.acquire(&wait(500)).await.unwrap();
@@ -110,16 +97,16 @@ fn a_client_that_gives_up_after_a_call_without_an_answer_ends_its_lease() {
     in_virtual_time(FakeEtcd::new(), async |etcd| {
         let (_holder, _) = etcd.holder("etcd-mutex").await;
         let (mut waiter, _) = etcd.careful("etcd-mutex");
-        etcd.fail("create", EtcdCallFault::LoseReply);
+        etcd.fail("create", CallFault::LoseReply);
         assert_eq!(waiter.acquire(&wait(300)).await, Err(LockError::TIMEOUT));
         assert_eq!(
             (etcd.leases(), etcd.keys().len()),
             (1, 1),
             "what is left is the holder's"
         );
-        etcd.fail("create", EtcdCallFault::LoseReply);
-        etcd.fail("revoke", EtcdCallFault::LoseRequest);
-        etcd.fail("revoke", EtcdCallFault::Refuse);
+        etcd.fail("create", CallFault::LoseReply);
+        etcd.fail("revoke", CallFault::LoseRequest);
+        etcd.fail("revoke", CallFault::Refuse);
         let answer = waiter.acquire(&wait(300)).await;
         assert!(matches!(answer, Err(LockError::Unknown(_))), "{answer:?}");
     });
@@ -183,7 +170,7 @@ fn a_delete_that_stays_unknown_is_repeated_before_the_next_acquire() {
     in_virtual_time(FakeEtcd::new(), async |etcd| {
         let (mut lock, _) = etcd.holder("etcd-mutex").await;
         for _ in 0..100 {
-            etcd.fail("delete", EtcdCallFault::LoseRequest);
+            etcd.fail("delete", CallFault::LoseRequest);
         }
         assert!(matches!(lock.release("l").await, Err(LockError::Unknown(_))));
         assert_eq!(etcd.keys().len(), 1);
@@ -197,13 +184,13 @@ fn a_delete_that_stays_unknown_is_repeated_before_the_next_acquire() {
 #[test]
 fn a_key_that_a_release_left_ends_with_its_lease_while_its_client_rests() {
     for (policy, ends) in [(Policy::Careful, true), (Policy::Naive, false)] {
-        for fault in [EtcdCallFault::LoseRequest, EtcdCallFault::Refuse] {
+        for fault in [CallFault::LoseRequest, CallFault::Refuse] {
             in_virtual_time(FakeEtcd::new(), async |etcd| {
                 let (mut lock, _) = etcd.holder_of("etcd-mutex", policy).await;
                 for _ in 0..100 {
-                    etcd.fail("delete", fault);
+                    etcd.fail("delete", fault.clone());
                 }
-                etcd.fail("revoke", EtcdCallFault::LoseRequest);
+                etcd.fail("revoke", CallFault::LoseRequest);
                 assert!(lock.release("l").await.is_err());
                 sleep(10).await;
                 etcd.mend();
@@ -258,7 +245,7 @@ fn a_key_that_an_unknown_release_left_is_deleted_before_its_client_queues_in_the
     in_virtual_time(FakeEtcd::new(), async |etcd| {
         let (mut first, _) = etcd.holder("etcd-queue").await;
         for _ in 0..100 {
-            etcd.fail("delete", EtcdCallFault::LoseRequest);
+            etcd.fail("delete", CallFault::LoseRequest);
         }
         assert!(matches!(first.release("l").await, Err(LockError::Unknown(_))));
         etcd.mend();

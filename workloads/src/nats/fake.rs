@@ -23,7 +23,7 @@ struct FakeBucket {
     revision: Cell<u64>,
     /// By key, with the time at which it ends.
     messages: RefCell<BTreeMap<String, (KeyMessage, Instant)>>,
-    faults: CallFaults<CallFault>,
+    faults: CallFaults,
     is_down: Cell<bool>,
 }
 
@@ -103,26 +103,22 @@ struct FakeConnection {
 
 impl FakeConnection {
     async fn call<T>(&self, name: &'static str, work: impl FnOnce(&FakeBucket) -> T) -> Result<T, SessionError> {
-        if self.is_over.get() {
-            return Err(SessionError::Lost("the connection ended".into()));
-        }
-        let fault = self.bucket.faults.take(name);
-        let unanswered = || {
-            self.is_over.set(true);
-            Err(SessionError::Indefinite(format!("{name}: no answer")))
+        let bucket = &*self.bucket;
+        let arrives = || match self.is_over.get() {
+            true => Err(SessionError::Lost("the connection ended".into())),
+            false => Ok(()),
         };
-        sleep(Duration::from_millis(1)).await;
-        if self.bucket.is_down.get() || fault == Some(CallFault::LoseRequest) {
-            sleep(LEASE / 3).await;
-            return unanswered();
-        }
-        let answer = work(&self.bucket);
-        match fault {
-            Some(CallFault::LoseReply) => return unanswered(),
-            Some(CallFault::LateReply(late)) => sleep(late).await,
-            _ => {}
-        }
-        Ok(answer)
+        let lose = || self.is_over.set(true);
+        let work = async {
+            if bucket.is_down.get() {
+                sleep(LEASE / 3).await;
+                lose();
+                return None;
+            }
+            Some(work(bucket))
+        };
+        let answer = bucket.faults.call(name, arrives, work, lose).await?;
+        answer.ok_or_else(|| SessionError::Indefinite(format!("{name}: no answer")))
     }
 }
 

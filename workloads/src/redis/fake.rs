@@ -21,7 +21,7 @@ pub(super) struct FakeRedis(Rc<Vec<FakeServer>>, CompareBy);
 
 struct FakeServer {
     keys: RefCell<BTreeMap<String, (String, Option<Instant>)>>,
-    faults: CallFaults<CallFault>,
+    faults: CallFaults,
     down: Cell<bool>,
     commands: RefCell<Vec<&'static str>>,
     channel: broadcast::Sender<String>,
@@ -123,26 +123,15 @@ impl FakeRedisSession {
     async fn call<T>(&self, name: &'static str, work: impl FnOnce(&FakeServer) -> T) -> Result<T, SessionError> {
         let server = &self.redis.0[self.server];
         server.commands.borrow_mut().push(name);
-        let fault = server.faults.take(name);
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        let lost = || {
-            self.broken.set(true);
-            Err(SessionError::Indefinite(format!("{name}: reply lost")))
+        let lose = || self.broken.set(true);
+        let arrives = || match server.down.get() || self.broken.get() {
+            true => {
+                lose();
+                Err(SessionError::Indefinite(format!("{name}: the connection ended")))
+            }
+            false => Ok(()),
         };
-        match fault {
-            _ if server.down.get() || self.broken.get() => lost(),
-            Some(CallFault::LoseRequest) => lost(),
-            Some(CallFault::LoseReply) => {
-                work(server);
-                lost()
-            }
-            Some(CallFault::LateReply(late)) => {
-                let answer = work(server);
-                tokio::time::sleep(late).await;
-                Ok(answer)
-            }
-            None => Ok(work(server)),
-        }
+        server.faults.call(name, arrives, async { work(server) }, lose).await
     }
 }
 

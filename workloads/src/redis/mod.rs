@@ -1,7 +1,7 @@
 //! Locks on Redis.
 //!
 //! [`recipes`](self) has one file a recipe. They are written against [`RedisSession`], which [`client_session`](RedisServers)
-//! implements for real servers. What locks on a single key share is in `single_key`, and how they differ in `variant`;
+//! implements for real servers. What locks on a single key share is in `single_key`, and how they differ in `key_forms`;
 //! `lease_keeper` renews a lease, and knows until when it is sure.
 
 mod client_session;
@@ -9,12 +9,12 @@ mod cluster_routes;
 mod failover_connection;
 #[cfg(test)]
 mod fake;
+mod key_forms;
 mod lease_keeper;
 mod node_connection;
 pub(crate) mod recipes;
 mod sentinels;
 mod single_key;
-mod variant;
 
 #[cfg(test)]
 mod tests;

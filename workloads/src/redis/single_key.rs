@@ -1,5 +1,5 @@
 //! What all locks on a single key share ([`SingleKeyLock`]): take the key, hold it for as long as its time to live
-//! allows, release it. How they differ is the recipe's [`Variant`].
+//! allows, release it. [`SetForm`] and [`DeleteForm`] say how recipes differ.
 //!
 //! 1. SET the key to a random value unless it exists; poll with jitter while it does;
 //! 2. a SET whose reply was lost is never believed to have failed: the value is read back, on the same connection, where
@@ -14,8 +14,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::failover_connection::FailoverConnection;
+use super::key_forms::{DeleteForm, KeyContext, RetryWait, SetForm};
 use super::lease_keeper::{KeyLease, counted_from_reply, keep_renewing, valid_until};
-use super::variant::{KeyContext, Variant};
 use super::{RedisContext, lock_key};
 use crate::client::{LockClient, LockError, LockGrant, LockResult};
 use crate::client_holds::ClientHolds;
@@ -26,9 +26,11 @@ use crate::session::SessionError;
 use crate::session::redis::RedisSession;
 
 /// A client of a lock on a single key.
-pub(super) struct SingleKeyLock<V> {
+pub(super) struct SingleKeyLock {
     context: RedisContext,
-    variant: V,
+    takes: SetForm,
+    gives: DeleteForm,
+    retry: RetryWait,
     connection: FailoverConnection,
     held: ClientHolds<HeldValue>,
     /// Keys that an unknown SET or release may have left, with the values that they then have.
@@ -58,13 +60,15 @@ struct UnknownSet {
     session: Rc<dyn RedisSession>,
 }
 
-impl<V: Variant> SingleKeyLock<V> {
-    pub(super) fn new(context: RedisContext, variant: V) -> Self {
+impl SingleKeyLock {
+    pub(super) fn new(context: RedisContext, takes: SetForm, gives: DeleteForm) -> Self {
         let connection = FailoverConnection::new(context.clone());
         SingleKeyLock {
             held: ClientHolds::new(&context.signals),
             context,
-            variant,
+            takes,
+            gives,
+            retry: RetryWait::default(),
             connection,
             leftovers: Vec::new(),
         }
@@ -88,7 +92,7 @@ impl<V: Variant> SingleKeyLock<V> {
     /// Tries until the key is taken or the wait is over; answers when the SET was sent that took it, if one did.
     async fn take(&mut self, attempt: &mut SetAttempt<'_>) -> LockResult<Option<Duration>> {
         let taken = self.take_in_time(attempt).await;
-        self.variant.wait_ended();
+        self.retry.end();
         taken
     }
 
@@ -97,7 +101,7 @@ impl<V: Variant> SingleKeyLock<V> {
             let session = self.connection.session(attempt.deadline).await?;
             let asked = self.now();
             let at = self.at(&*session, attempt.lock, &attempt.key, &attempt.value);
-            let refused = match self.variant.acquire(at).await {
+            let refused = match self.takes.set(at).await {
                 Ok(Some(value)) => {
                     attempt.value = value;
                     let is_late = has_defect("redis-set-px-lua", "all of the lease counts from the reply");
@@ -112,7 +116,7 @@ impl<V: Variant> SingleKeyLock<V> {
                     self.connection.next_server();
                     Some(reason)
                 }
-                Err(error) if !self.variant.reads_back() => return Err(error.into()),
+                Err(error) if self.takes != SetForm::WithLease => return Err(error.into()),
                 Err(_) if has_defect("redis-set-px-lua", "an unanswered SET has failed") => None,
                 Err(_) if has_defect("redis-set-px-lua", "an unanswered SET has succeeded") => return Ok(Some(asked)),
                 Err(_) => {
@@ -137,7 +141,7 @@ impl<V: Variant> SingleKeyLock<V> {
                 _ if left.is_zero() => return Ok(None),
                 _ => {
                     let at = self.at(&*session, attempt.lock, &attempt.key, &attempt.value);
-                    self.variant.wait_for_retry(at, left).await;
+                    self.retry.wait(at, left).await;
                 }
             }
         }
@@ -231,7 +235,7 @@ impl<V: Variant> SingleKeyLock<V> {
     fn forget_lost(&mut self, lock: &str) {
         if self.is_over(lock)
             && let Ok(held) = self.held.end(lock)
-            && self.variant.compares()
+            && self.gives.compares()
         {
             self.leftovers.push((lock_key(lock), held.value));
         }
@@ -254,7 +258,7 @@ impl<V: Variant> SingleKeyLock<V> {
         let mut unknown = None;
         loop {
             let released = match self.connection.session(limit).await {
-                Ok(session) => self.variant.release(self.at(&*session, lock, &key, &held.value)).await,
+                Ok(session) => self.gives.delete(self.at(&*session, lock, &key, &held.value)).await,
                 Err(error) => Err(SessionError::Indefinite(error.to_string())),
             };
             let in_time = self.now() < held.asked + self.context.lease;
@@ -262,7 +266,7 @@ impl<V: Variant> SingleKeyLock<V> {
                 (Ok(true), _) => return Ok(()),
                 (Ok(false), before) => return LockError::of_nothing_released(before, in_time),
                 (Err(_), _) if has_defect("redis-set-px-lua", "a release is always ok") => return Ok(()),
-                (Err(error), _) if !self.variant.compares() => return Err(error.on_release()),
+                (Err(error), _) if !self.gives.compares() => return Err(error.on_release()),
                 (Err(error), _) if self.now() >= limit => {
                     self.leftovers.push((key, held.value.clone()));
                     return Err(LockError::Unknown(error.to_string()));
@@ -274,7 +278,7 @@ impl<V: Variant> SingleKeyLock<V> {
 }
 
 #[async_trait(?Send)]
-impl<V: Variant> LockClient for SingleKeyLock<V> {
+impl LockClient for SingleKeyLock {
     async fn open(&mut self) -> LockResult<LockGrant> {
         let limit = self.now() + self.context.lease;
         self.connection.session(limit).await?;
@@ -309,7 +313,7 @@ impl<V: Variant> LockClient for SingleKeyLock<V> {
     }
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {
-        let is_over = !self.variant.compares() && self.is_over(lock);
+        let is_over = !self.gives.compares() && self.is_over(lock);
         let held = self.held.end_unless(is_over, lock)?;
         self.release_key(lock, &held).await
     }
@@ -319,7 +323,12 @@ impl<V: Variant> LockClient for SingleKeyLock<V> {
         let (key, value) = (lock_key(lock), held.value.clone());
         let asked = self.now();
         let session = self.connection.session(asked + self.context.lease / 2).await?;
-        if !self.variant.extend(self.at(&*session, lock, &key, &value)).await? {
+        let lease = self.context.lease;
+        let extended = match self.extends() && !self.context.is_careful() {
+            true => session.expire(&key, lease).await,
+            false => session.expire_if(&key, &value, lease).await,
+        };
+        if !extended? {
             return Err(LockError::NOT_HELD);
         }
         self.held.get_mut(lock).expect("it is held").asked = asked;

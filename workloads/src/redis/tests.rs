@@ -7,7 +7,7 @@ use crate::backend_id::BackendId;
 use crate::client::LockError;
 use crate::protocol::LockSignalKind;
 use crate::recipe::Policy;
-use crate::testing::{CallFault, LEASE, in_virtual_time, sleep, start, wait};
+use crate::testing::{CallFault, LEASE, all_exclude_and_hand_over, in_virtual_time, sleep, start, wait};
 
 const LUA: &str = "redis-set-px-lua";
 const IFEQ: &str = "valkey-ifeq";
@@ -16,22 +16,7 @@ const RENEWED: [(&str, &str); 2] = [("redis-watchdog", "RENEW"), (IFEQ, "SET IFE
 
 #[test]
 fn every_recipe_excludes_and_hands_over() {
-    for recipe in [BackendId::Redis, BackendId::Valkey]
-        .into_iter()
-        .flat_map(BackendId::recipes)
-    {
-        in_virtual_time(FakeRedis::new(5), async |redis| {
-            let (mut one, signals) = redis.careful(recipe.name);
-            let (mut two, _) = redis.careful(recipe.name);
-            one.acquire(&wait(0)).await.unwrap();
-            assert_eq!(two.acquire(&wait(0)).await, Err(LockError::BUSY), "{}", recipe.name);
-            let waiting = start(two, wait(1_000));
-            sleep(100).await;
-            one.release("l").await.unwrap();
-            assert!(waiting.await.unwrap().1.is_ok(), "{}", recipe.name);
-            assert!(signals.lost().is_empty() && signals.woken().is_empty());
-        });
-    }
+    all_exclude_and_hand_over(|| FakeRedis::new(5), &[BackendId::Redis, BackendId::Valkey]);
 }
 
 #[test]

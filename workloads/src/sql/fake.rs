@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::client::{LockClient, SignalSink};
 use crate::recipe::{Constructor, RecipeOptions};
@@ -26,7 +26,7 @@ struct FakeSqlServer {
     locks: RefCell<BTreeMap<String, u32>>,
     freed: Notify,
     leases: RefCell<BTreeMap<String, FakeLease>>,
-    faults: CallFaults<CallFault>,
+    faults: CallFaults,
     /// Grows whenever the server ends all connections.
     restarts: Cell<u32>,
     ended: Notify,
@@ -91,23 +91,14 @@ struct FakeSession {
 
 impl FakeSession {
     async fn call<T>(&self, name: &'static str, work: impl Future<Output = T>) -> Result<T, SessionError> {
-        if self.is_broken() {
-            return Err(SessionError::Lost("the connection ended".into()));
-        }
-        let fault = self.server.faults.take(name);
-        sleep(Duration::from_millis(1)).await;
-        let answer = match fault {
-            Some(CallFault::LoseRequest) => None,
-            _ => Some(work.await),
+        let arrives = || match self.is_broken() {
+            true => Err(SessionError::Lost("the connection ended".into())),
+            false => Ok(()),
         };
-        match fault {
-            Some(CallFault::LateReply(late)) => sleep(late).await,
-            Some(CallFault::LoseReply | CallFault::LoseRequest) => self.close(),
-            None => {}
-        }
-        match answer {
-            Some(answer) if !self.is_broken() => Ok(answer),
-            _ => Err(SessionError::Indefinite(format!("{name}: no answer"))),
+        let answer = self.server.faults.call(name, arrives, work, || self.close()).await?;
+        match self.is_broken() {
+            true => Err(SessionError::Indefinite(format!("{name}: no answer"))),
+            false => Ok(answer),
         }
     }
 

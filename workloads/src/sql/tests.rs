@@ -7,29 +7,14 @@ use crate::backend_id::BackendId;
 use crate::client::LockError;
 use crate::protocol::LockSignalKind;
 use crate::recipe::Policy;
-use crate::testing::{CallFault, LEASE, in_virtual_time, sleep, start, wait};
+use crate::testing::{CallFault, LEASE, all_exclude_and_hand_over, in_virtual_time, sleep, wait};
 
 const OF_SESSIONS: [&str; 4] = ["pg-advisory", "pg-advisory-xact", "pg-skip-locked", "mysql-get-lock"];
 const ROW_LEASES: [&str; 2] = ["pg-row-lease", "mysql-row-lease"];
 
 #[test]
 fn every_recipe_excludes_and_hands_over() {
-    let all = [BackendId::Postgres, BackendId::Mariadb].map(BackendId::recipes);
-    for recipe in all.into_iter().flatten() {
-        in_virtual_time(FakeSql::default(), async |sql| {
-            let (mut one, signals) = sql.careful(recipe.name);
-            let (mut two, _) = sql.careful(recipe.name);
-            one.acquire(&wait(0)).await.unwrap();
-            assert_eq!(two.acquire(&wait(0)).await, Err(LockError::BUSY), "{}", recipe.name);
-            assert_eq!(two.acquire(&wait(50)).await, Err(LockError::TIMEOUT), "{}", recipe.name);
-            let waiting = start(two, wait(1_000));
-            sleep(100).await;
-            one.release("l").await.unwrap();
-            assert!(waiting.await.unwrap().1.is_ok(), "{}", recipe.name);
-            assert!(signals.lost().is_empty() && signals.woken().is_empty());
-            assert_eq!(one.release("l").await, Err(LockError::NOT_HELD));
-        });
-    }
+    all_exclude_and_hand_over(FakeSql::default, &[BackendId::Postgres, BackendId::Mariadb]);
 }
 
 #[test]

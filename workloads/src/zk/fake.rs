@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::future::pending;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,24 +12,10 @@ use crate::client::{LockClient, SignalSink};
 use crate::recipe::{Constructor, RecipeOptions};
 use crate::session::SessionError;
 use crate::session::zk::{ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkSession, ZkWatch, Znode};
-use crate::testing::{CallFaults, FakeStore, LEASE};
-
-/// What happens to the next call of a name.
-pub(super) enum ZkCallFault {
-    /// It is done, the reply is lost, and the connection breaks and comes back.
-    LoseReply,
-    /// It never arrives, and the connection breaks and comes back.
-    LoseRequest,
-    /// It is never answered.
-    Silence,
-    /// The session is over, and its connection does not know yet.
-    Over,
-    /// Another does this first.
-    First(Box<dyn FnOnce(&FakeZk)>),
-}
+use crate::testing::{CallFault, CallFaults, FakeStore, LEASE};
 
 #[derive(Clone, Default)]
-pub(super) struct FakeZk(Rc<RefCell<FakeEnsemble>>);
+pub(super) struct FakeZk(Rc<RefCell<FakeEnsemble>>, Rc<CallFaults>);
 
 #[derive(Default)]
 struct FakeEnsemble {
@@ -39,7 +24,6 @@ struct FakeEnsemble {
     zxid: i64,
     watches: Vec<FakeZkWatch>,
     connections: Vec<watch::Sender<ConnectionStatus>>,
-    faults: CallFaults<ZkCallFault>,
 }
 
 struct FakeZkWatch {
@@ -50,18 +34,19 @@ struct FakeZkWatch {
 }
 
 impl FakeZk {
-    pub(super) fn fail(&self, call: &'static str, fault: ZkCallFault) {
-        self.0.borrow().faults.add(call, fault);
+    pub(super) fn fail(&self, call: &'static str, fault: CallFault) {
+        self.1.add(call, fault);
     }
 
     /// Another does this before the next call of this name.
-    pub(super) fn first(&self, call: &'static str, does: impl FnOnce(&FakeZk) + 'static) {
-        self.fail(call, ZkCallFault::First(Box::new(does)));
+    pub(super) fn first(&self, call: &'static str, does: impl Fn(&FakeZk) + 'static) {
+        let zk = self.clone();
+        self.fail(call, CallFault::First(Rc::new(move || does(&zk))));
     }
 
     /// No more faults.
     pub(super) fn forgive(&self) {
-        self.0.borrow().faults.clear();
+        self.1.clear();
     }
 
     /// The names of the contenders for the lock `l`, in the order of their creation.
@@ -167,30 +152,16 @@ struct FakeZkSession {
 
 impl FakeZkSession {
     async fn call<T>(&self, name: &'static str, work: impl FnOnce() -> T) -> Result<T, SessionError> {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        if self.connection.borrow().state == ConnectionState::Expired {
-            return Err(SessionError::Lost("session expired".into()));
-        }
-        let fault = self.zk.0.borrow().faults.take(name);
-        let lost = || {
+        let arrives = || match self.connection.borrow().state {
+            ConnectionState::Expired => Err(SessionError::Lost("session expired".into())),
+            _ => Ok(()),
+        };
+        // the connection breaks and comes back
+        let lose = || {
             self.zk.set_connection(self.id, ConnectionState::Disconnected);
             self.zk.set_connection(self.id, ConnectionState::Connected);
-            Err(SessionError::Indefinite(format!("{name}: reply lost")))
         };
-        match fault {
-            Some(ZkCallFault::LoseReply) => {
-                work();
-                lost()
-            }
-            Some(ZkCallFault::LoseRequest) => lost(),
-            Some(ZkCallFault::Silence) => pending().await,
-            Some(ZkCallFault::Over) => Err(SessionError::Lost("session expired".into())),
-            Some(ZkCallFault::First(other)) => {
-                other(&self.zk);
-                Ok(work())
-            }
-            None => Ok(work()),
-        }
+        self.zk.1.call(name, arrives, async { work() }, lose).await
     }
 
     fn watch(&self, path: &str, on: &'static str) -> ZkWatch {

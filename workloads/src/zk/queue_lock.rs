@@ -1,5 +1,5 @@
-//! What all queue recipes share ([`QueueLock`]): enter the queue, wait to be the first, leave it. How a client waits is the
-//! recipe's [`QueueRule`].
+//! What all queue recipes share ([`QueueLock`]): enter the queue, wait to be the first, leave it. What its nodes are named, and how a
+//! client waits, is the recipe's [`QueueForm`].
 //!
 //! 1. create an ephemeral sequential node under the lock's node; if the reply is lost, look for it by its GUID after a `sync`, and
 //!    adopt it or create another;
@@ -20,29 +20,54 @@ use crate::protocol::AcquireRequest;
 use crate::session::SessionError;
 use crate::session::zk::{ZkSession, ZkWatch, Znode};
 
-/// What a recipe adds to the queue: the name of its nodes, and how it waits.
-#[async_trait(?Send)]
-pub(super) trait QueueRule {
-    /// What a node's name begins with, after the GUID.
-    fn kind(&self, _request: &AcquireRequest) -> LockResult<&'static str> {
-        Ok("lock-")
-    }
+/// How queues differ: in the name of their nodes, and in how a client waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum QueueForm {
+    /// It lists the queue again and again.
+    Polling,
+    /// It watches the lock's node.
+    ParentWatch,
+    /// It watches the node just ahead.
+    PredecessorWatch,
+    /// The same, among candidates.
+    Election,
+    /// A reader watches the nearest writer ahead, a writer the node just ahead.
+    ReadWrite,
+}
 
-    /// One look at the queue from the client's own place in it.
-    async fn look(&self, place: QueuePlace<'_>) -> Result<QueueLook, SessionError>;
+impl QueueForm {
+    /// What a node's name begins with, after the GUID.
+    fn kind(self, request: &AcquireRequest) -> LockResult<&'static str> {
+        match self {
+            QueueForm::Election => Ok("n_"),
+            QueueForm::ReadWrite => match request.mode.as_deref() {
+                Some("read") => Ok("read-"),
+                Some("write") | None => Ok("write-"),
+                Some(other) => Err(LockError::refused(format!(
+                    "a mode is \"read\" or \"write\", not {other:?}"
+                ))),
+            },
+            _ => Ok("lock-"),
+        }
+    }
+}
+
+fn is_writer(name: &str) -> bool {
+    // the kind is between the GUID, which ends in a dash, and the number
+    name.starts_with("write-") || name.contains("-write-")
 }
 
 /// A place in the queue.
 #[derive(Clone, Copy)]
-pub(super) struct QueuePlace<'a> {
-    pub session: &'a dyn ZkSession,
-    pub parent: &'a str,
+struct QueuePlace<'a> {
+    session: &'a dyn ZkSession,
+    parent: &'a str,
     /// The name of the client's own node.
-    pub name: &'a str,
+    name: &'a str,
 }
 
 /// What a look showed.
-pub(super) enum QueueLook {
+enum QueueLook {
     /// The client is first.
     First,
     /// The client's own node is not in the queue.
@@ -75,10 +100,7 @@ pub(super) fn ahead_of(name: &str, names: Vec<String>) -> Option<Vec<String>> {
 }
 
 /// Watches the nearest node ahead that `matters`; looks again when that one is gone already.
-pub(super) async fn watch_nearest(
-    place: QueuePlace<'_>,
-    matters: impl Fn(&str) -> bool,
-) -> Result<QueueLook, SessionError> {
+async fn watch_nearest(place: QueuePlace<'_>, matters: impl Fn(&str) -> bool) -> Result<QueueLook, SessionError> {
     loop {
         let names = place.session.children(place.parent).await?;
         let Some(ahead) = ahead_of(place.name, names) else {
@@ -102,16 +124,16 @@ pub(super) async fn watch_nearest(
 }
 
 /// A client of a queue recipe.
-pub(super) struct QueueLock<R> {
+pub(super) struct QueueLock {
     base: LockSession,
-    rule: R,
+    form: QueueForm,
 }
 
-impl<R: QueueRule> QueueLock<R> {
-    pub(super) fn new(context: ZkContext, rule: R) -> Self {
+impl QueueLock {
+    pub(super) fn new(context: ZkContext, form: QueueForm) -> Self {
         QueueLock {
             base: LockSession::new(context),
-            rule,
+            form,
         }
     }
 
@@ -128,7 +150,7 @@ impl<R: QueueRule> QueueLock<R> {
         } else {
             String::new()
         };
-        let prefix = [&*parent, "/", &*guid, self.rule.kind(request)?].concat();
+        let prefix = [&*parent, "/", &*guid, self.form.kind(request)?].concat();
         loop {
             let unknown = match session.create_sequential(&prefix).await {
                 Err(SessionError::Indefinite(reason)) => reason,
@@ -178,13 +200,37 @@ impl<R: QueueRule> QueueLock<R> {
         found.await.map(|found| found.answer)
     }
 
+    /// One look at the queue from the client's own place in it.
+    async fn look(&self, place: QueuePlace<'_>) -> Result<QueueLook, SessionError> {
+        let (names, not_yet) = match self.form {
+            QueueForm::Polling => {
+                let names = place.session.children(place.parent).await?;
+                (names, QueueLook::Later(self.base.context.options.interval))
+            }
+            QueueForm::ParentWatch => {
+                let (names, watch) = place.session.watch_children(place.parent).await?;
+                (names, QueueLook::Watch(watch))
+            }
+            QueueForm::PredecessorWatch | QueueForm::Election => return watch_nearest(place, |_| true).await,
+            QueueForm::ReadWrite => {
+                let writer = is_writer(place.name);
+                return watch_nearest(place, |name| writer || is_writer(name)).await;
+            }
+        };
+        Ok(match ahead_of(place.name, names) {
+            None => QueueLook::Gone,
+            Some(ahead) if ahead.is_empty() => QueueLook::First,
+            Some(_) => not_yet,
+        })
+    }
+
     /// Looks at the queue until the client is first.
     async fn wait_turn(&self, place: QueuePlace<'_>, lock: &str, limits: WaitLimits) -> Result<ProofOfLife, WaitEnd> {
         let host = &*self.base.context.host;
         let left = || limits.deadline.saturating_sub(host.now());
         loop {
             let proof = self.base.proof(place.session);
-            match self.rule.look(place).await {
+            match self.look(place).await {
                 Ok(QueueLook::First) if self.base.is_sure(place.session, &proof) => return Ok(proof),
                 Ok(QueueLook::First) => self.unsure(place.session, limits).await?,
                 Ok(QueueLook::Gone) => return Err(WaitEnd::NodeGone),
@@ -214,7 +260,7 @@ impl<R: QueueRule> QueueLock<R> {
 }
 
 #[async_trait(?Send)]
-impl<R: QueueRule> LockClient for QueueLock<R> {
+impl LockClient for QueueLock {
     async fn open(&mut self) -> LockResult<LockGrant> {
         self.base.open().await
     }

@@ -4,13 +4,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::fake::{FakeZk, ZkCallFault};
+use super::fake::FakeZk;
 use super::*;
 use crate::client::LockError;
 use crate::protocol::{AcquireRequest, FailReason, LockSignalKind};
 use crate::recipe::{Policy, RecipeOptions};
 use crate::session::zk::ConnectionState;
-use crate::testing::{LEASE, in_virtual_time, options, sleep, start, wait};
+use crate::testing::{CallFault, LEASE, in_virtual_time, options, sleep, start, wait};
 
 const QUEUE: &str = "zk-predecessor-watch";
 
@@ -54,7 +54,7 @@ fn order_is_by_sequence_and_never_by_guid() {
 fn a_create_whose_reply_was_lost_is_found_by_its_guid() {
     in_virtual_time(FakeZk::default(), async |zk| {
         let (mut lock, _) = zk.careful(QUEUE);
-        zk.fail("create", ZkCallFault::LoseReply);
+        zk.fail("create", CallFault::LoseReply);
         let grant = lock.acquire(&wait(500)).await.unwrap();
         assert_eq!(grant.token, Some(1), "the one node there is was adopted");
         assert_eq!(zk.contenders().len(), 1);
@@ -67,7 +67,7 @@ fn a_create_whose_reply_was_lost_is_found_by_its_guid() {
 fn a_create_whose_request_was_lost_is_sent_again() {
     in_virtual_time(FakeZk::default(), async |zk| {
         let (mut lock, _) = zk.careful(QUEUE);
-        zk.fail("create", ZkCallFault::LoseRequest);
+        zk.fail("create", CallFault::LoseRequest);
         lock.acquire(&wait(500)).await.unwrap();
         assert_eq!(zk.contenders().len(), 1);
     });
@@ -80,7 +80,7 @@ fn without_a_guid_the_orphan_stays_and_its_client_queues_after_it() {
             guid: false,
             ..options(QUEUE, Policy::Careful)
         });
-        zk.fail("create", ZkCallFault::LoseReply);
+        zk.fail("create", CallFault::LoseReply);
         assert!(matches!(lock.acquire(&wait(500)).await, Err(LockError::Unknown(_))));
         assert_eq!(lock.acquire(&wait(500)).await, Err(LockError::TIMEOUT));
         assert_eq!(
@@ -177,7 +177,7 @@ fn a_careful_holder_without_proof_of_life_stops_before_the_session_can_end() {
     in_virtual_time(FakeZk::default(), async |zk| {
         let (_lock, signals) = zk.holder(QUEUE).await;
         let held = zk.now();
-        zk.fail("exists", ZkCallFault::Silence);
+        zk.fail("exists", CallFault::Silence);
         sleep(10_000).await;
         let lost = signals.of(LockSignalKind::Lost);
         assert_eq!(lost.len(), 1);
@@ -217,7 +217,7 @@ fn a_grant_that_came_with_a_disconnection_is_looked_at_again() {
 fn a_delete_whose_reply_was_lost_is_a_release() {
     in_virtual_time(FakeZk::default(), async |zk| {
         let (mut lock, _) = zk.holder(QUEUE).await;
-        zk.fail("delete", ZkCallFault::LoseReply);
+        zk.fail("delete", CallFault::LoseReply);
         assert_eq!(lock.release("l").await, Ok(()));
     });
 }
@@ -228,12 +228,12 @@ fn a_node_that_could_not_be_deleted_goes_with_the_session_or_before_the_next_acq
     for (policy, left) in [(Policy::Careful, 0), (Policy::Naive, 1)] {
         in_virtual_time(FakeZk::default(), async |zk| {
             let (mut lock, _) = zk.holder_of(QUEUE, policy).await;
-            zk.fail("delete", ZkCallFault::LoseRequest);
+            zk.fail("delete", CallFault::LoseRequest);
             zk.first("exists", |zk| zk.set_connection(1, ConnectionState::Disconnected));
             for _ in 0..200 {
-                zk.fail("delete", ZkCallFault::LoseRequest);
-                zk.fail("exists", ZkCallFault::LoseRequest);
-                zk.fail("sync", ZkCallFault::LoseRequest);
+                zk.fail("delete", CallFault::LoseRequest);
+                zk.fail("exists", CallFault::LoseRequest);
+                zk.fail("sync", CallFault::LoseRequest);
             }
             assert!(matches!(lock.release("l").await, Err(LockError::Unknown(_))));
             zk.forgive();
@@ -265,7 +265,7 @@ fn a_session_that_is_over_before_its_connection_says_so_is_replaced() {
     in_virtual_time(FakeZk::default(), async |zk| {
         let (mut lock, _) = zk.careful(QUEUE);
         lock.open().await.unwrap();
-        zk.fail("create", ZkCallFault::Over);
+        zk.fail("create", CallFault::Over);
         assert!(lock.acquire(&wait(0)).await.is_err());
         assert_eq!(lock.acquire(&wait(0)).await.unwrap().owner.as_deref(), Some("0x2"));
     });
@@ -314,7 +314,7 @@ fn readers_hold_together_and_a_writer_waits_for_all_of_them() {
 fn a_single_node_of_ones_own_is_adopted_after_a_lost_reply() {
     in_virtual_time(FakeZk::default(), async |zk| {
         let (mut lock, _) = zk.careful("zk-single-node");
-        zk.fail("create", ZkCallFault::LoseReply);
+        zk.fail("create", CallFault::LoseReply);
         lock.acquire(&wait(500)).await.unwrap();
         assert_eq!(zk.contenders(), ["/harness/l/lock"]);
     });
@@ -324,7 +324,7 @@ fn a_single_node_of_ones_own_is_adopted_after_a_lost_reply() {
 fn a_repeated_release_of_a_single_node_spares_the_successors() {
     in_virtual_time(FakeZk::default(), async |zk| {
         let (mut lock, _) = zk.holder("zk-single-node").await;
-        zk.fail("delete", ZkCallFault::LoseReply);
+        zk.fail("delete", CallFault::LoseReply);
         zk.first("exists", |zk| drop(zk.add("/harness/l/lock", 99)));
         assert_eq!(lock.release("l").await, Ok(()));
         assert_eq!(zk.contenders(), ["/harness/l/lock"], "the successor's");
@@ -358,7 +358,7 @@ fn a_careful_client_looks_at_what_an_unanswered_call_has_done_after_a_sync_and_a
                 let asked = Rc::new(Cell::new(false));
                 let noted = asked.clone();
                 zk.first("sync", move |_| noted.set(true));
-                zk.fail(unanswered, ZkCallFault::LoseReply);
+                zk.fail(unanswered, CallFault::LoseReply);
                 lock.acquire(&wait(500)).await.unwrap();
                 lock.release("l").await.unwrap();
                 assert_eq!(asked.get(), syncs, "{recipe} {unanswered} {policy:?}");

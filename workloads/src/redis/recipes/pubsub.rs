@@ -9,19 +9,11 @@
 //! Source: Redisson's `RLock`, whose waiters subscribe to `redisson_lock__channel`:
 //! <https://github.com/redisson/redisson/blob/master/redisson/src/main/java/org/redisson/RedissonLock.java>.
 
-use std::cell::RefCell;
-use std::time::Duration;
-
-use async_trait::async_trait;
-
 use super::redis;
 use crate::contract::Wakeup;
-use crate::host::within;
 use crate::recipe::Recipe;
+use crate::redis::key_forms::{DeleteForm, SetForm};
 use crate::redis::single_key::SingleKeyLock;
-use crate::redis::variant::{KeyContext, Variant};
-use crate::session::SessionError;
-use crate::session::redis::Subscription;
 
 pub(super) const RECIPE: Recipe = Recipe {
     wakeup: Wakeup::Notified,
@@ -29,50 +21,6 @@ pub(super) const RECIPE: Recipe = Recipe {
     ..redis(
         "redis-pubsub",
         "as redis-watchdog; waiters are told by a message",
-        |context| Box::new(SingleKeyLock::new(context, Pubsub::default())),
+        |context| Box::new(SingleKeyLock::new(context, SetForm::WithLease, DeleteForm::Published)),
     )
 };
-
-/// A waiter that receives no message tries again this often in a lease.
-const TRIES_A_LEASE: u32 = 3;
-
-#[derive(Default)]
-struct Pubsub {
-    /// The subscription of the current wait.
-    subscription: RefCell<Option<Box<dyn Subscription>>>,
-}
-
-/// The channel on which a lock's releases are published.
-fn channel(key: &str) -> String {
-    format!("{key}:released")
-}
-
-#[async_trait(?Send)]
-impl Variant for Pubsub {
-    async fn release(&self, at: KeyContext<'_>) -> Result<bool, SessionError> {
-        at.session.del_if_and_publish(at.key, at.value, &channel(at.key)).await
-    }
-
-    async fn wait_for_retry(&self, at: KeyContext<'_>, limit: Duration) {
-        let host = &*at.recipe.host;
-        let Some(mut subscription) = self.subscription.take() else {
-            match at.session.subscribe(&channel(at.key)).await {
-                // a release may have come before the subscription: try once more first
-                Ok(subscription) => drop(self.subscription.replace(Some(subscription))),
-                Err(_) => host.sleep(at.recipe.options.interval.min(limit)).await,
-            }
-            return;
-        };
-        match within(host, limit.min(at.recipe.lease / TRIES_A_LEASE), subscription.next()).await {
-            Some(Some(message)) => at.recipe.signals.woken(at.lock, format!("message {message}")),
-            // the connection is gone, and with it the subscription
-            Some(None) => return,
-            None => {}
-        }
-        self.subscription.replace(Some(subscription));
-    }
-
-    fn wait_ended(&self) {
-        self.subscription.take();
-    }
-}

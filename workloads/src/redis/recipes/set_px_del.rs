@@ -10,19 +10,11 @@
 
 use super::redis;
 use crate::recipe::Recipe;
+use crate::redis::key_forms::{DeleteForm, SetForm};
 use crate::redis::single_key::SingleKeyLock;
-use crate::redis::variant::Variant;
 
 pub(super) const RECIPE: Recipe = redis(
     "redis-set-px-del",
     "SET NX PX; a plain DEL deletes whatever is there",
-    |context| Box::new(SingleKeyLock::new(context, SetPxDel)),
+    |context| Box::new(SingleKeyLock::new(context, SetForm::WithLease, DeleteForm::Blind)),
 );
-
-struct SetPxDel;
-
-impl Variant for SetPxDel {
-    fn compares(&self) -> bool {
-        false
-    }
-}

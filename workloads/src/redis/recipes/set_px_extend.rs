@@ -9,37 +9,16 @@
 //!
 //! Source: `Lock.reacquire` of redis-py: <https://redis.readthedocs.io/en/stable/lock.html>.
 
-use async_trait::async_trait;
-
 use super::redis;
 use crate::recipe::Recipe;
+use crate::redis::key_forms::{DeleteForm, SetForm};
 use crate::redis::single_key::SingleKeyLock;
-use crate::redis::variant::{KeyContext, Variant};
-use crate::session::SessionError;
 
 pub(super) const RECIPE: Recipe = Recipe {
     extends: true,
     ..redis(
         "redis-set-px-extend",
         "as redis-set-px-lua; its user extends the lease while it holds",
-        |context| {
-            let compares = context.is_careful();
-            Box::new(SingleKeyLock::new(context, SetPxExtend { compares }))
-        },
+        |context| Box::new(SingleKeyLock::new(context, SetForm::WithLease, DeleteForm::Compared)),
     )
 };
-
-struct SetPxExtend {
-    /// Whether an extension compares the value.
-    compares: bool,
-}
-
-#[async_trait(?Send)]
-impl Variant for SetPxExtend {
-    async fn extend(&self, at: KeyContext<'_>) -> Result<bool, SessionError> {
-        match self.compares {
-            true => at.session.expire_if(at.key, at.value, at.recipe.lease).await,
-            false => at.session.expire(at.key, at.recipe.lease).await,
-        }
-    }
-}

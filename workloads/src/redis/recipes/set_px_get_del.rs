@@ -8,28 +8,13 @@
 //! with Redis", section "Correct Implementation with a Single Instance":
 //! <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/#correct-implementation-with-a-single-instance>.
 
-use async_trait::async_trait;
-
 use super::redis;
 use crate::recipe::Recipe;
+use crate::redis::key_forms::{DeleteForm, SetForm};
 use crate::redis::single_key::SingleKeyLock;
-use crate::redis::variant::{KeyContext, Variant};
-use crate::session::SessionError;
 
 pub(super) const RECIPE: Recipe = redis(
     "redis-set-px-get-del",
     "SET NX PX with a random value; GET, compare, DEL",
-    |context| Box::new(SingleKeyLock::new(context, SetPxGetDel)),
+    |context| Box::new(SingleKeyLock::new(context, SetForm::WithLease, DeleteForm::Read)),
 );
-
-struct SetPxGetDel;
-
-#[async_trait(?Send)]
-impl Variant for SetPxGetDel {
-    async fn release(&self, at: KeyContext<'_>) -> Result<bool, SessionError> {
-        if at.session.get(at.key).await?.as_deref() != Some(at.value) {
-            return Ok(false);
-        }
-        at.session.del(at.key).await
-    }
-}

@@ -7,29 +7,13 @@
 //! Instance":
 //! <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/#correct-implementation-with-a-single-instance>.
 
-use async_trait::async_trait;
-
 use super::redis;
-use crate::defects::has_defect;
 use crate::recipe::Recipe;
+use crate::redis::key_forms::{DeleteForm, SetForm};
 use crate::redis::single_key::SingleKeyLock;
-use crate::redis::variant::{KeyContext, Variant};
-use crate::session::SessionError;
 
 pub(super) const RECIPE: Recipe = redis(
     "redis-set-px-lua",
     "SET NX PX with a random value; a script compares and deletes",
-    |context| Box::new(SingleKeyLock::new(context, SetPxLua)),
+    |context| Box::new(SingleKeyLock::new(context, SetForm::WithLease, DeleteForm::Compared)),
 );
-
-struct SetPxLua;
-
-#[async_trait(?Send)]
-impl Variant for SetPxLua {
-    async fn release(&self, at: KeyContext<'_>) -> Result<bool, SessionError> {
-        match has_defect("redis-set-px-lua", "a release compares nothing") {
-            true => at.session.del(at.key).await,
-            false => at.session.del_if(at.key, at.value).await,
-        }
-    }
-}

@@ -9,32 +9,15 @@
 //! Source: the Redis documentation, "SETNX", section "Design pattern: Locking with SETNX", without the deadline that the
 //! page goes on to add: <https://redis.io/docs/latest/commands/setnx/>.
 
-use async_trait::async_trait;
-
 use super::redis;
 use crate::recipe::Recipe;
+use crate::redis::key_forms::{DeleteForm, SetForm};
 use crate::redis::single_key::SingleKeyLock;
-use crate::redis::variant::{KeyContext, Variant};
-use crate::session::SessionError;
 
 pub(super) const RECIPE: Recipe = Recipe {
     policies: false,
     lease: false,
     ..redis("redis-setnx", "SETNX without a time to live; DEL", |context| {
-        Box::new(SingleKeyLock::new(context, Setnx))
+        Box::new(SingleKeyLock::new(context, SetForm::Forever, DeleteForm::Blind))
     })
 };
-
-struct Setnx;
-
-#[async_trait(?Send)]
-impl Variant for Setnx {
-    fn reads_back(&self) -> bool {
-        false
-    }
-
-    async fn acquire(&self, at: KeyContext<'_>) -> Result<Option<String>, SessionError> {
-        let taken = at.session.set_nx(at.key, at.value, None).await?;
-        Ok(taken.then(|| at.value.to_owned()))
-    }
-}

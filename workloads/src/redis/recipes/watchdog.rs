@@ -13,8 +13,8 @@ use super::redis;
 use crate::client::LockClient;
 use crate::recipe::Recipe;
 use crate::redis::RedisContext;
+use crate::redis::key_forms::{DeleteForm, SetForm};
 use crate::redis::single_key::SingleKeyLock;
-use crate::redis::variant::Variant;
 
 pub(crate) const RECIPE: Recipe = Recipe {
     renews: true,
@@ -27,9 +27,5 @@ pub(crate) const RECIPE: Recipe = Recipe {
 
 /// How it compares is its session's affair.
 pub(crate) fn client(context: RedisContext) -> Box<dyn LockClient> {
-    Box::new(SingleKeyLock::new(context, Watchdog))
+    Box::new(SingleKeyLock::new(context, SetForm::WithLease, DeleteForm::Compared))
 }
-
-struct Watchdog;
-
-impl Variant for Watchdog {}

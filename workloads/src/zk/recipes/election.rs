@@ -9,30 +9,12 @@
 //! Source: the ZooKeeper recipes page, "Leader Election":
 //! <https://zookeeper.apache.org/doc/current/recipes.html#sc_leaderElection>.
 
-use async_trait::async_trait;
-
 use super::zk;
-use crate::client::LockResult;
-use crate::protocol::AcquireRequest;
 use crate::recipe::Recipe;
-use crate::session::SessionError;
-use crate::zk::queue_lock::{QueueLock, QueueLook, QueuePlace, QueueRule, watch_nearest};
+use crate::zk::queue_lock::{QueueForm, QueueLock};
 
 pub(super) const RECIPE: Recipe = zk(
     "zk-election",
     "leader election as a lock; each candidate watches the one ahead",
-    |context| Box::new(QueueLock::new(context, LeaderElection)),
+    |context| Box::new(QueueLock::new(context, QueueForm::Election)),
 );
-
-struct LeaderElection;
-
-#[async_trait(?Send)]
-impl QueueRule for LeaderElection {
-    fn kind(&self, _request: &AcquireRequest) -> LockResult<&'static str> {
-        Ok("n_")
-    }
-
-    async fn look(&self, place: QueuePlace<'_>) -> Result<QueueLook, SessionError> {
-        watch_nearest(place, |_| true).await
-    }
-}

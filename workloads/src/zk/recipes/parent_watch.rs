@@ -9,29 +9,12 @@
 //! Source: the ZooKeeper recipes page, "Locks", which warns of it: every change of the queue wakes every waiter (the herd
 //! effect): <https://zookeeper.apache.org/doc/current/recipes.html#sc_recipes_Locks>.
 
-use async_trait::async_trait;
-
 use super::zk;
 use crate::recipe::Recipe;
-use crate::session::SessionError;
-use crate::zk::queue_lock::{QueueLock, QueueLook, QueuePlace, QueueRule, ahead_of};
+use crate::zk::queue_lock::{QueueForm, QueueLock};
 
 pub(super) const RECIPE: Recipe = zk(
     "zk-parent-watch",
     "queue of ephemeral nodes; every change wakes every waiter",
-    |context| Box::new(QueueLock::new(context, ParentWatch)),
+    |context| Box::new(QueueLock::new(context, QueueForm::ParentWatch)),
 );
-
-struct ParentWatch;
-
-#[async_trait(?Send)]
-impl QueueRule for ParentWatch {
-    async fn look(&self, place: QueuePlace<'_>) -> Result<QueueLook, SessionError> {
-        let (names, watch) = place.session.watch_children(place.parent).await?;
-        Ok(match ahead_of(place.name, names) {
-            None => QueueLook::Gone,
-            Some(ahead) if ahead.is_empty() => QueueLook::First,
-            Some(_) => QueueLook::Watch(watch),
-        })
-    }
-}

@@ -11,13 +11,10 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-
 use super::zk;
 use crate::contract::Wakeup;
 use crate::recipe::Recipe;
-use crate::session::SessionError;
-use crate::zk::queue_lock::{QueueLock, QueueLook, QueuePlace, QueueRule, ahead_of};
+use crate::zk::queue_lock::{QueueForm, QueueLock};
 
 /// Long, as a poll must be that does not burden the servers.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -28,25 +25,6 @@ pub(super) const RECIPE: Recipe = Recipe {
     ..zk(
         "zk-polling",
         "queue of ephemeral nodes; waiters list again and again",
-        |context| {
-            let interval = context.options.interval;
-            Box::new(QueueLock::new(context, Polling { interval }))
-        },
+        |context| Box::new(QueueLock::new(context, QueueForm::Polling)),
     )
 };
-
-struct Polling {
-    interval: Duration,
-}
-
-#[async_trait(?Send)]
-impl QueueRule for Polling {
-    async fn look(&self, place: QueuePlace<'_>) -> Result<QueueLook, SessionError> {
-        let names = place.session.children(place.parent).await?;
-        Ok(match ahead_of(place.name, names) {
-            None => QueueLook::Gone,
-            Some(ahead) if ahead.is_empty() => QueueLook::First,
-            Some(_) => QueueLook::Later(self.interval),
-        })
-    }
-}

@@ -11,24 +11,12 @@
 //! and Apache Curator's `LockInternals`, whose GUID in the name finds a node again whose create was not answered:
 //! <https://github.com/apache/curator/blob/master/curator-recipes/src/main/java/org/apache/curator/framework/recipes/locks/LockInternals.java>.
 
-use async_trait::async_trait;
-
 use super::zk;
 use crate::recipe::Recipe;
-use crate::session::SessionError;
-use crate::zk::queue_lock::{QueueLock, QueueLook, QueuePlace, QueueRule, watch_nearest};
+use crate::zk::queue_lock::{QueueForm, QueueLock};
 
 pub(super) const RECIPE: Recipe = zk(
     "zk-predecessor-watch",
     "queue of ephemeral nodes; each waiter watches the one ahead",
-    |context| Box::new(QueueLock::new(context, PredecessorWatch)),
+    |context| Box::new(QueueLock::new(context, QueueForm::PredecessorWatch)),
 );
-
-struct PredecessorWatch;
-
-#[async_trait(?Send)]
-impl QueueRule for PredecessorWatch {
-    async fn look(&self, place: QueuePlace<'_>) -> Result<QueueLook, SessionError> {
-        watch_nearest(place, |_| true).await
-    }
-}

@@ -10,7 +10,7 @@ use harness_workloads::mariadb::{MysqlConnection, MysqlError, literal};
 use crate::clock::GroundClock;
 use crate::cluster::{
     ContainerSpec, Endpoints, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer,
-    ReachedServers, ReadinessQuestion, ServerSoftware, Serving, lacks, missing_program,
+    ReadinessQuestion, ServerSoftware, Serving, lacks, missing_program,
 };
 use crate::limits::{PROBE, SERVER_BACK};
 
@@ -33,7 +33,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     launch: &launch,
     confined: true,
     container: &container,
-    question: ReadinessQuestion::Probe(&|server, reach| Box::pin(probe(server, reach))),
+    question: ReadinessQuestion::Probe(&|server| Box::pin(probe(server))),
     guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
     first_connection: None,
     membership: None,
@@ -138,9 +138,9 @@ fn arguments(setup: &NodeSetup) -> Vec<String> {
 }
 
 /// Logs in as clients do.
-async fn probe(server: ProbedServer, reach: ReachedServers) -> Result<Serving, String> {
+async fn probe(server: ProbedServer) -> Result<Serving, String> {
     let asked = async {
-        let stream = reach.connect(server.address).await?;
+        let stream = server.reach.connect(server.address).await?;
         match MysqlConnection::over(stream, server.login.as_deref()).await {
             Ok((connection, _)) => Ok(serving(connection.version())),
             // it wants another password, which it does when it serves
@@ -148,7 +148,7 @@ async fn probe(server: ProbedServer, reach: ReachedServers) -> Result<Serving, S
             Err(error) => Err(error.to_string()),
         }
     };
-    reach.clock.answer_within(PROBE, asked).await
+    server.reach.clock.answer_within(PROBE, asked).await
 }
 
 /// Makes the one user who may log in, with all rights. `root` stays, since every start makes it where it is not, and is locked.

@@ -3,16 +3,16 @@
 //! Options: <https://mariadb.com/docs/server/server-management/starting-and-stopping-mariadb/mariadbd-options>
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use harness_workloads::Login;
 use harness_workloads::mariadb::{MysqlConnection, MysqlError, literal};
 
-use crate::clock::GroundClock;
 use crate::cluster::{
     ContainerSpec, Endpoints, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer,
     ReadinessQuestion, ServerSoftware, Serving, lacks, missing_program,
 };
-use crate::limits::{PROBE, SERVER_BACK};
+use crate::limits::PROBE;
 
 pub static SOFTWARE: ServerSoftware = ServerSoftware {
     backend: "mariadb",
@@ -34,7 +34,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     confined: true,
     container: &container,
     question: ReadinessQuestion::Probe(&|server| Box::pin(probe(server))),
-    guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
+    guard: LoginGuard::Told(&|servers, login| Box::pin(guard(servers, login))),
     first_connection: None,
     membership: None,
     upgrade: Ok(&KeptData {
@@ -152,13 +152,9 @@ async fn probe(server: ProbedServer) -> Result<Serving, String> {
 }
 
 /// Makes the one user who may log in, with all rights. `root` stays, since every start makes it where it is not, and is locked.
-async fn guard(servers: Endpoints) -> Result<(), String> {
-    let Some(login) = servers.login() else { return Ok(()) };
-    for address in servers.nodes() {
-        let told = async { tell(*address, &login).await.map_err(|error| error.to_string()) };
-        GroundClock::Real.answer_within(SERVER_BACK, told).await?;
-    }
-    Ok(())
+async fn guard(servers: Endpoints, login: Arc<Login>) -> Result<(), String> {
+    let told = tell(servers.first().address, &login).await;
+    told.map_err(|error| error.to_string())
 }
 
 async fn tell(address: SocketAddr, login: &Login) -> Result<(), MysqlError> {

@@ -11,7 +11,7 @@ use crate::backends::lock_keys::LockKeys;
 use crate::backends::owners::Contender;
 use crate::backends::polled::{HeldLock, LockLook, LockTable, OpenedTable};
 use crate::clock::RunningTask;
-use crate::cluster::{BoxFuture, ServerAccess};
+use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
 /// Looks after which it is asked again whether there is a table of leases.
 const LOOKS: u32 = 50;
@@ -65,7 +65,8 @@ impl LockView {
 }
 
 /// Opens the connection by which locks under these keys are looked at.
-pub fn open(server: ServerAccess, keys: LockKeys) -> OpenedTable {
+pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
+    let server = endpoints.borrow().first();
     Box::pin(async move {
         let looks = MariadbLooks::open(connect(&server).await?, keys).await;
         looks

@@ -21,25 +21,22 @@ use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 /// How long a server may take to answer before a look does without it: less than what a look may be late by.
 const ANSWERS: Duration = Duration::from_millis(60);
 
-/// Opens looks at servers, each of which is asked, whichever is named.
-pub fn opening(endpoints: EndpointsReceiver) -> impl Fn(ServerAccess, LockKeys) -> OpenedTable + Send + Sync + 'static {
-    move |_, keys| {
-        let endpoints = endpoints.clone();
-        Box::pin(async move {
-            let bucket = bucket(keys.pattern.before())?.to_owned();
-            let table = NatsLooks {
-                endpoints,
-                bucket: WatchedBucket {
-                    stream: api::stream_of(&bucket),
-                    name: bucket,
-                    keys,
-                },
-                servers: Vec::new(),
-                known: KnownBucket::default(),
-            };
-            Ok(Box::new(table) as Box<dyn LockTable>)
-        })
-    }
+/// Opens looks at servers, each of which is asked.
+pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
+    Box::pin(async move {
+        let bucket = bucket(keys.pattern.before())?.to_owned();
+        let table = NatsLooks {
+            endpoints,
+            bucket: WatchedBucket {
+                stream: api::stream_of(&bucket),
+                name: bucket,
+                keys,
+            },
+            servers: Vec::new(),
+            known: KnownBucket::default(),
+        };
+        Ok(Box::new(table) as Box<dyn LockTable>)
+    })
 }
 
 struct NatsLooks {

@@ -26,10 +26,7 @@ pub static BACKEND: Backend = Backend {
     refuse: |_| None,
     keys: "harness/{lock}",
     values: &[KeyValue::String],
-    observe: Some(&|endpoints, keys| {
-        let open = looks::opening(endpoints.clone());
-        Box::pin(PolledObserver::connect(open, endpoints, keys))
-    }),
+    observe: Some(&|endpoints, keys| Box::pin(PolledObserver::connect(looks::open, endpoints, keys))),
     // a key goes with its age
     sweep: None,
     data: &data::NatsData,

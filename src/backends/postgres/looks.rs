@@ -13,7 +13,7 @@ use crate::backends::lock_keys::LockKeys;
 use crate::backends::owners::Contender;
 use crate::backends::polled::{HeldLock, LockLook, LockTable, OpenedTable};
 use crate::clock::RunningTask;
-use crate::cluster::{BoxFuture, ServerAccess};
+use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
 /// The most locks of a run: the keys of advisory locks are computed from their names, and never the other way.
 const LOCKS: i64 = 10_000;
@@ -66,7 +66,8 @@ pub async fn connect(server: &ServerAccess) -> Result<PostgresConnection, String
 }
 
 /// Opens the connection by which locks under these keys are looked at.
-pub fn open(server: ServerAccess, keys: LockKeys) -> OpenedTable {
+pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
+    let server = endpoints.borrow().first();
     Box::pin(async move { looks(connect(&server).await?, keys).await })
 }
 

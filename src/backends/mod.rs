@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use harness_workloads::{BackendId, KeyValue, Recipe, recipes};
 
-use crate::cluster::{BoxFuture, EndpointsReceiver, ReachedServers, ServerSoftware};
+use crate::cluster::{BoxFuture, EndpointsReceiver, ServerSoftware};
 use harness_proxy::tap::Protocol;
 
 pub mod described;
@@ -29,7 +29,7 @@ mod zk;
 
 pub use etcd::{key_changes, observe as observe_store};
 pub use postgres::pooler;
-pub use redis::{RedisReplication, keyspace, observe as observe_keyspaces};
+pub use redis::{keyspace, observe as observe_keyspaces};
 pub use zk::{LockSweeper, ensemble, observe as observe_ensemble, tick as zk_tick};
 
 use lock_keys::LockKeys;
@@ -43,7 +43,7 @@ pub type ConnectSweeper = fn(EndpointsReceiver) -> BoxFuture<'static, Result<Loc
 pub type ConnectingObserver = BoxFuture<'static, Result<Observer, String>>;
 
 /// Connects an observer of locks that are kept under these keys.
-pub type Observe = &'static (dyn Fn(EndpointsReceiver, LockKeys, ReachedServers) -> ConnectingObserver + Send + Sync);
+pub type Observe = &'static (dyn Fn(EndpointsReceiver, LockKeys) -> ConnectingObserver + Send + Sync);
 
 /// One store product: its servers, what is spoken to them, and what can be asked of them.
 pub struct Backend {

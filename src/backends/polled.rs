@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::lock_keys::LockKeys;
 use super::observer::{ObservationLog, Observer, Unasked, observing};
 use super::owners::{Contender, OwnerChange};
-use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
+use crate::cluster::{BoxFuture, EndpointsReceiver};
 
 /// Between two looks: far below the delay that the checkers allow, and cheap beside the load of the clients.
 const EVERY: Duration = Duration::from_millis(8);
@@ -50,8 +50,8 @@ pub trait LockTable: Send + Sync {
     fn look(&mut self) -> BoxFuture<'_, Result<LockLook, String>>;
 }
 
-/// Opens the connection to a server.
-type OpenTable = Box<dyn Fn(ServerAccess, LockKeys) -> OpenedTable + Send + Sync>;
+/// Opens the connection to the first of these servers, or to all.
+pub type OpenTable = fn(EndpointsReceiver, LockKeys) -> OpenedTable;
 pub type OpenedTable = BoxFuture<'static, Result<Box<dyn LockTable>, String>>;
 
 pub struct PolledObserver {
@@ -62,14 +62,10 @@ pub struct PolledObserver {
 }
 
 impl PolledObserver {
-    pub async fn connect(
-        open: impl Fn(ServerAccess, LockKeys) -> OpenedTable + Send + Sync + 'static,
-        endpoints: EndpointsReceiver,
-        keys: LockKeys,
-    ) -> Result<Observer, String> {
-        let table = open(first(&endpoints), keys.clone()).await?;
+    pub async fn connect(open: OpenTable, endpoints: EndpointsReceiver, keys: LockKeys) -> Result<Observer, String> {
+        let table = open(endpoints.clone(), keys.clone()).await?;
         let observer = Self {
-            open: Box::new(open),
+            open,
             endpoints,
             keys,
             table,
@@ -80,7 +76,7 @@ impl PolledObserver {
     async fn observe(mut self, log: ObservationLog) {
         let mut held = BTreeMap::new();
         loop {
-            let server = first(&self.endpoints).address;
+            let server = first(&self.endpoints);
             log.watches(server);
             let heard = self.watch(server, &mut held, &log).await;
             lose_sight(&mut held, heard, &log);
@@ -97,7 +93,7 @@ impl PolledObserver {
     async fn watch(&mut self, server: SocketAddr, held: &mut BTreeMap<String, HeldLock>, log: &ObservationLog) -> u64 {
         let mut heard = log.clock.now_ns();
         let mut server_ms = None;
-        while first(&self.endpoints).address == server {
+        while first(&self.endpoints) == server {
             let Ok(look) = self.table.look().await else { break };
             let since = Duration::from_nanos(log.clock.now_ns().saturating_sub(heard));
             let late = since > BLIND;
@@ -121,7 +117,7 @@ impl PolledObserver {
     async fn reopen(&mut self, log: &ObservationLog) {
         loop {
             log.pause().await;
-            let opening = (self.open)(first(&self.endpoints), self.keys.clone());
+            let opening = (self.open)(self.endpoints.clone(), self.keys.clone());
             if let Some(Ok(table)) = log.clock.within(REOPEN, opening).await {
                 self.table = table;
                 return;
@@ -179,8 +175,8 @@ fn session_of(owner: &str) -> &str {
     owner.split_once('/').map_or(owner, |(session, _)| session)
 }
 
-fn first(endpoints: &EndpointsReceiver) -> ServerAccess {
-    endpoints.borrow().first()
+fn first(endpoints: &EndpointsReceiver) -> SocketAddr {
+    endpoints.borrow().first().address
 }
 
 #[cfg(test)]
@@ -257,12 +253,12 @@ mod tests {
             let clock = GroundClock::Virtual(world);
             let (_endpoints, receiver) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
             let mut observer = PolledObserver {
-                open: Box::new(|_, _| Box::pin(async { Err("closed".into()) })),
+                open: |_, _| Box::pin(async { Err("closed".into()) }),
                 endpoints: receiver,
                 keys: LockKeys::default_of(backends::of(BackendId::Postgres)),
                 table: Box::new(SteppedServer { clock, looks: 0 }),
             };
-            let server = first(&observer.endpoints).address;
+            let server = first(&observer.endpoints);
             let log = ObservationLog::new(sink, clock);
             observer.watch(server, &mut BTreeMap::new(), &log).await;
         });

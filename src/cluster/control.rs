@@ -98,7 +98,8 @@ impl NodeControl {
 
     /// How a node is reached past all links.
     pub fn access(&self, node: u32) -> ServerAccess {
-        self.probe.endpoints.borrow().access(self.address(node))
+        let address = self.address(node);
+        self.probe.endpoints.borrow().access(address)
     }
 
     /// Where the nodes are now, and which one is the primary.

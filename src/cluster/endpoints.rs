@@ -6,50 +6,77 @@ use std::sync::Arc;
 use harness_workloads::Login;
 use tokio::sync::watch;
 
+use super::streams::{ByteStream, ReachedServers};
+use crate::clock::GroundClock;
+
 /// The server that an observer watches, where it watches one of several.
 pub type ObservedEndpoint = watch::Receiver<Option<SocketAddr>>;
 
 /// The current endpoints of a cluster; a node that was started again may have another address.
 pub type EndpointsReceiver = watch::Receiver<Endpoints>;
 
-/// Where a server serves clients, and who logs in there.
+/// Where a server serves clients, who logs in there, and how it is reached past all links.
 #[derive(Debug, Clone)]
 pub struct ServerAccess {
     pub address: SocketAddr,
     /// `None` where the server lets everyone in.
     pub login: Option<Arc<Login>>,
+    pub reach: ReachedServers,
 }
 
 impl ServerAccess {
     pub fn login(&self) -> Option<&Login> {
         self.login.as_deref()
     }
+
+    /// Opens a connection to it; the error says why there is none.
+    pub async fn connect(&self) -> Result<Box<dyn ByteStream>, String> {
+        self.reach.connect(self.address).await
+    }
+
+    /// By which it is silent.
+    pub fn clock(&self) -> GroundClock {
+        self.reach.clock
+    }
 }
 
-/// Where nodes serve clients now, and who logs in there.
+/// Where nodes serve clients now, who logs in there, and how they are reached past all links.
 ///
 /// Clients know *servers*. Those are all nodes, or the primary alone where the others are its replicas: then clients know one
 /// server, number 0, whichever node it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Endpoints {
     nodes: Vec<SocketAddr>,
     /// The node that clients reach, where the others are its replicas.
     primary: Option<usize>,
     login: Option<Arc<Login>>,
+    reach: ReachedServers,
 }
 
 impl Endpoints {
+    /// Of servers that this machine's sockets reach, and that let everyone in.
     pub fn new(nodes: Vec<SocketAddr>, primary: Option<usize>) -> Self {
         Self {
             nodes,
             primary,
             login: None,
+            reach: ReachedServers::REAL,
         }
     }
 
     /// The same, of servers that want this login.
     pub fn with_login(self, login: Option<Arc<Login>>) -> Self {
         Self { login, ..self }
+    }
+
+    /// The same, of servers that are reached in this way.
+    pub fn reached_by(self, reach: ReachedServers) -> Self {
+        Self { reach, ..self }
+    }
+
+    /// By which servers are silent.
+    pub fn clock(&self) -> GroundClock {
+        self.reach.clock
     }
 
     /// Who logs in; `None` where the servers let everyone in.
@@ -67,6 +94,7 @@ impl Endpoints {
         ServerAccess {
             address,
             login: self.login(),
+            reach: self.reach.clone(),
         }
     }
 

@@ -47,7 +47,7 @@ pub use local::CONFIGURATION;
 pub use membership::{ClusterMember, Membership, NotRemoved};
 pub use peering::{NodeAddress, PeerProxies, Peering};
 pub use programs::{find_on_machine, find_program, lacks, missing_program};
-pub use queries::{RoleProbe, ServerQueries};
+pub use queries::{ProductQueries, RoleProbe, ServerQueries};
 pub use ready::{ProbedServer, Readiness, ReadinessQuestion, ServerProbe, Serving};
 pub use replication::Replication;
 pub use runtime::{AskedServers, Runtime, RuntimeChoice, RuntimeRequest, choose, image_present};
@@ -72,10 +72,9 @@ use harness_tls::TlsRelay;
 use harness_workloads::Login;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
-use crate::clock::{GroundClock, RunningTask};
+use crate::clock::RunningTask;
 use crate::disks::DiskGate;
 use crate::wall_clock::WallClock;
-use queries::SocketQueries;
 
 /// What to start.
 #[derive(Clone)]
@@ -300,7 +299,8 @@ pub struct ClusterParts {
     pub relays: Vec<TlsRelay>,
     pub running: Box<dyn RunningNodes>,
     pub queries: Arc<dyn ServerQueries>,
-    pub clock: GroundClock,
+    /// How harness reaches them past all links, and by which clock it waits for them.
+    pub reach: ReachedServers,
 }
 
 /// Nodes that a runtime started.
@@ -311,7 +311,7 @@ struct StartedNodes {
     running: Box<dyn RunningNodes>,
 }
 
-/// The nodes, as they are asked for the first time whether they serve.
+/// The nodes, as this machine's sockets reach them and as they are asked for the first time whether they serve.
 pub fn probed(nodes: &[Node], members: &[NodeAddress], login: Option<&Arc<Login>>) -> Vec<ProbedServer> {
     let members: Arc<[NodeAddress]> = members.into();
     let server = |(me, node): (usize, &Node)| ProbedServer {
@@ -319,6 +319,7 @@ pub fn probed(nodes: &[Node], members: &[NodeAddress], login: Option<&Arc<Login>
         me,
         address: node.address,
         login: login.cloned(),
+        reach: ReachedServers::REAL,
         log: node.log.clone(),
         peers_by_proxy: node.peer_proxy.is_some(),
         first: true,
@@ -408,11 +409,11 @@ impl Cluster {
             tls: spec.tls.clone(),
             relays,
             running,
-            queries: Arc::new(SocketQueries {
+            queries: Arc::new(ProductQueries {
                 software: spec.software,
                 servers,
             }),
-            clock: GroundClock::Real,
+            reach: ReachedServers::REAL,
         }))
     }
 
@@ -420,12 +421,15 @@ impl Cluster {
     pub fn assemble(parts: ClusterParts) -> Self {
         let nodes = parts.nodes;
         let addresses = nodes.iter().map(|node| node.address).collect();
-        let (sender, endpoints) = watch::channel(Endpoints::new(addresses, parts.primary).with_login(parts.login));
+        let clock = parts.reach.clock;
+        let endpoints = Endpoints::new(addresses, parts.primary);
+        let endpoints = endpoints.with_login(parts.login).reached_by(parts.reach);
+        let (sender, endpoints) = watch::channel(endpoints);
         let probe = RoleProbe {
             queries: parts.queries,
             names: nodes.iter().map(|node| node.name.clone()).collect(),
             endpoints,
-            clock: parts.clock,
+            clock,
         };
         let running = Arc::new(AsyncMutex::new(parts.running));
         let (control, ended, executor) = control::spawn(&running, sender, probe.clone(), nodes.clone(), parts.relays);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::ready::{ProbedServer, Serving};
 use super::software::ServerSoftware;
-use super::streams::ReachedServers;
 use super::{BoxFuture, ClusterMember, Endpoints, EndpointsReceiver, Membership, Peering, Replication};
 use crate::clock::GroundClock;
 
@@ -26,21 +25,21 @@ pub trait ServerQueries: Send + Sync {
     }
 }
 
-/// Servers of a product, asked over sockets.
-pub(super) struct SocketQueries {
+/// Servers of a product, asked over streams of any kind.
+pub struct ProductQueries {
     pub software: &'static ServerSoftware,
     /// By node, without the address that it has now.
     pub servers: Vec<ProbedServer>,
 }
 
-impl ServerQueries for SocketQueries {
+impl ServerQueries for ProductQueries {
     fn ask(&self, node: usize, address: SocketAddr) -> BoxFuture<'_, Result<Serving, String>> {
         let server = ProbedServer {
             address,
             first: false,
             ..self.servers[node].clone()
         };
-        Box::pin(async move { self.software.question.ask(&server, &ReachedServers::REAL).await })
+        Box::pin(async move { self.software.question.ask(&server).await })
     }
 
     fn replication(&self) -> Option<&dyn Replication> {

@@ -58,18 +58,18 @@ pub enum ReadinessQuestion {
 
 impl ReadinessQuestion {
     /// Asks one server whether it serves. The error says why not.
-    pub async fn ask(&self, server: &ProbedServer, reach: &ReachedServers) -> Result<Serving, String> {
+    pub async fn ask(&self, server: &ProbedServer) -> Result<Serving, String> {
         let (question, answer) = match self {
             Self::Bytes { question, answer } => (*question, *answer),
-            Self::Probe(probe) => return probe(server.clone(), reach.clone()).await,
+            Self::Probe(probe) => return probe(server.clone()).await,
         };
-        let asked = converse(question, answer, server, reach);
-        reach.clock.answer_within(PROBE, asked).await
+        let asked = converse(question, answer, server);
+        server.reach.clock.answer_within(PROBE, asked).await
     }
 }
 
 /// Finds out whether a server serves; the error says why it does not. It bounds the time of its own questions.
-pub type ServerProbe = dyn Fn(ProbedServer, ReachedServers) -> BoxFuture<'static, Result<Serving, String>> + Sync;
+pub type ServerProbe = dyn Fn(ProbedServer) -> BoxFuture<'static, Result<Serving, String>> + Sync;
 
 /// A server that is asked whether it serves.
 #[derive(Debug, Clone)]
@@ -82,6 +82,7 @@ pub struct ProbedServer {
     pub address: SocketAddr,
     /// Who logs in to ask; `None` where everyone may.
     pub login: Option<Arc<Login>>,
+    pub reach: ReachedServers,
     pub log: PathBuf,
     /// Whether its peers reach it and it reaches them through proxies.
     pub peers_by_proxy: bool,
@@ -110,7 +111,7 @@ pub async fn wait(
     let (mut version, mut told) = (String::new(), String::new());
     for (node, server) in nodes.iter().zip(servers) {
         loop {
-            match software.question.ask(server, &ReachedServers::REAL).await {
+            match software.question.ask(server).await {
                 Ok(serving) => {
                     version = serving.version;
                     break;
@@ -145,9 +146,8 @@ async fn converse(
     question: fn(&ProbedServer) -> Vec<u8>,
     answer: fn(&[u8], bool) -> Readiness,
     server: &ProbedServer,
-    reach: &ReachedServers,
 ) -> Result<Serving, String> {
-    let mut stream = reach.connect(server.address).await?;
+    let mut stream = server.reach.connect(server.address).await?;
     let asked = stream.write_all(&question(server)).await;
     asked.map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();

@@ -18,6 +18,8 @@ use super::peering::{NodeAddress, Peering};
 use super::programs::{find_on_machine, program_in};
 use super::ready::ReadinessQuestion;
 use super::{BoxFuture, ClusterError, ClusterSpec, Endpoints};
+use crate::clock::GroundClock;
+use crate::limits::SERVER_BACK;
 
 /// The configuration of one node, from which its command line and files follow.
 #[derive(Debug, Clone)]
@@ -238,13 +240,10 @@ impl ServerSoftware {
             });
             try_join_all(connected).await?;
         }
-        let LoginGuard::Told(tell) = self.guard else {
+        let (LoginGuard::Told(tell), Some(login)) = (&self.guard, servers.login()) else {
             return Ok(());
         };
-        if servers.login().is_none() {
-            return Ok(());
-        }
-        let told = tell(servers).await;
+        let told = GroundClock::Real.answer_within(SERVER_BACK, tell(servers, login)).await;
         told.map_err(|why| unprepared(format!("the login could not be created: {why}")))
     }
 }
@@ -267,10 +266,13 @@ pub enum LoginGuard {
     Unknown,
     /// They start with it: [`NodeSetup::login`].
     FromStart,
-    /// They are told once, when they serve and before anyone else is led to them. What they are told outlasts their end. The error is
-    /// a sentence.
-    Told(&'static (dyn Fn(Endpoints) -> BoxFuture<'static, Result<(), String>> + Sync)),
+    /// They are told once, when they serve and before anyone else is led to them, within [`SERVER_BACK`]. What they are told outlasts
+    /// their end. The error is a sentence.
+    Told(&'static TellLogin),
 }
+
+/// Has servers that let everyone in let in nobody but this login.
+pub type TellLogin = dyn Fn(Endpoints, Arc<Login>) -> BoxFuture<'static, Result<(), String>> + Sync;
 
 /// The signal that kills a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

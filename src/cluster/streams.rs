@@ -1,5 +1,6 @@
 //! Streams to servers, whatever carries them: sockets of this machine, or the network of a world ([`ByteStream`], [`ReachedServers`]).
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -40,5 +41,14 @@ impl ReachedServers {
         let stream = TcpStream::connect(server).await.map_err(|error| error.to_string())?;
         let _ = stream.set_nodelay(true);
         Ok(Box::new(stream))
+    }
+}
+
+impl fmt::Debug for ReachedServers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.dial {
+            None => f.write_str("by sockets"),
+            Some(_) => f.write_str("by streams of a world"),
+        }
     }
 }

@@ -16,19 +16,18 @@ mod shape;
 mod target;
 
 mod bottleneck;
+mod client;
 mod clock;
 mod disk_full;
 mod elected_failover;
 mod every_link;
 mod failover;
 mod held_back;
-mod kill;
 mod message;
 mod message_arguments;
 mod message_words;
 mod next_message;
 mod partition;
-mod pause;
 mod pooler;
 mod server;
 mod server_replace;
@@ -64,11 +63,11 @@ pub const FAULTS: &[&dyn Fault] = &[
     &message::OnMessage::DelayRequest,
     &message::OnMessage::DelayReply,
     &message::OnMessage::KillAfter,
-    &pause::Pause::Holder,
-    &pause::Pause::Waiter,
-    &pause::Pause::Anyone,
-    &kill::Kill::Holder,
-    &kill::Kill::Anyone,
+    &client::OnClient::PauseHolder,
+    &client::OnClient::PauseWaiter,
+    &client::OnClient::Pause,
+    &client::OnClient::KillHolder,
+    &client::OnClient::Kill,
     &server::OnServers::Kill,
     &server::OnServers::Pause,
     &server::OnServers::Restart,

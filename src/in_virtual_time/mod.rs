@@ -43,11 +43,13 @@ pub use client_check::check_client;
 pub use fork_server::ForkServer;
 pub use refusal::refusal;
 
-use crate::backends::{Backend, RedisReplication};
 use crate::clock::GroundClock;
-use crate::cluster::{Cluster, ClusterError, ClusterParts, Node, NotWritten, Peering, ReachedServers, probed};
+use crate::cluster::{
+    Cluster, ClusterError, ClusterParts, Node, NotWritten, Peering, ProbedServer, ProductQueries, probed,
+};
 use crate::config::{Clients, Config};
 use crate::event::ProgressEvent;
+use crate::limits::READY_POLL;
 use crate::run::{
     self, ClientPool, ClientPoolSpec, ConnectObserver, Ground, OnLine, RunError, RunOutcome, RunSpec, ServersOfRun,
 };
@@ -55,8 +57,7 @@ use crate::wall_clock::WallClockControl;
 use clients::FamilySpawner;
 use machine::{KeptMachine, WorldMachine};
 use servers::{
-    FamilyNodes, FamilyQueries, FamilyServers, FamilyServersHandle, ServerPorts, ServersWanted, address_of, ports_of,
-    reached,
+    FamilyNodes, FamilyServers, FamilyServersHandle, ServerPorts, ServersWanted, address_of, ports_of, reached,
 };
 use startup::execute_static;
 use wall_clock::FamilyClock;
@@ -180,11 +181,10 @@ async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(G
         ports: ports.clone(),
     };
     let servers = world.keep(FamilyServers::new(world, machine.get(), &wanted));
-    let reach = reached(world, servers);
     let (exchange, notices) = run::exchange(config);
     let links = links::of_clients(world, machine, config, &exchange);
     let peer_links = links::between_servers(world, machine, (config, count));
-    let cluster = started(world, servers, &reach, spec).await?;
+    let cluster = started(world, servers, spec).await?;
     let server_clocks = servers.get().clocks();
     let server_clocks = server_clocks.into_iter().filter(|_| spec.plan.steps_clocks);
     let served = ports.iter().map(|ports| ports[0]).collect();
@@ -196,7 +196,10 @@ async fn ground(world: World, machine: KeptMachine, spec: &RunSpec) -> Result<(G
         servers: ServersOfRun::of(&cluster),
         server_clocks: server_clocks.map(|clock| clock as Arc<dyn WallClockControl>).collect(),
         server_disks: Vec::new(),
-        observe: observe(config.backend, reach),
+        observe: config
+            .backend
+            .observe
+            .map(|observe| Box::new(observe) as ConnectObserver),
         sweep: None,
         exchange,
         notices,
@@ -217,12 +220,7 @@ fn peers(spec: &RunSpec) -> Vec<SocketAddr> {
 }
 
 /// Starts the servers and waits until all of them serve.
-async fn started(
-    world: World,
-    servers: FamilyServersHandle,
-    reach: &ReachedServers,
-    spec: &RunSpec,
-) -> Result<Cluster, RunError> {
+async fn started(world: World, servers: FamilyServersHandle, spec: &RunSpec) -> Result<Cluster, RunError> {
     let (config, software) = (&spec.config, spec.config.backend.software);
     let peers = peers(spec);
     let node = |server: u32| Node {
@@ -232,18 +230,20 @@ async fn started(
         peer_proxy: peers.get(server as usize).copied(),
     };
     let nodes: Vec<Node> = (0..config.nodes + spec.plan.replicas).map(node).collect();
-    let queries = Arc::new(FamilyQueries {
+    let reach = reached(world, servers);
+    let dialled = |server: ProbedServer| ProbedServer {
         reach: reach.clone(),
-        software,
-        replication: (!peers.is_empty()).then(|| RedisReplication(reach.clone())),
-        servers: probed(&nodes, &[], None),
-    });
+        ..server
+    };
+    let probes: Vec<ProbedServer> = probed(&nodes, &[], None).into_iter().map(dialled).collect();
     for server in 0..nodes.len() {
         servers.get().start(server)?;
     }
     let mut version = String::new();
-    for (number, node) in nodes.iter().enumerate() {
-        let serving = queries.await_ready(number, config.start_limit).await;
+    for (server, node) in probes.iter().zip(&nodes) {
+        let deadline = reach.clock.after(config.start_limit);
+        let ask = || software.question.ask(server);
+        let serving = reach.clock.try_until(deadline, READY_POLL, ask).await;
         version = serving
             .map(|serving| serving.version)
             .map_err(|why| ClusterError::NotReady {
@@ -272,15 +272,12 @@ async fn started(
         tls: None,
         relays: Vec::new(),
         running: Box::new(FamilyNodes { world, servers }),
-        queries,
-        clock: GroundClock::Virtual(world),
+        queries: Arc::new(ProductQueries {
+            software,
+            servers: probes,
+        }),
+        reach,
     }))
-}
-
-/// The observer of real servers, over streams of the world.
-fn observe(backend: &Backend, reach: ReachedServers) -> Option<ConnectObserver> {
-    let observe = backend.observe?;
-    Some(Box::new(move |endpoints, keys| observe(endpoints, keys, reach.clone())))
 }
 
 fn client_pool(

@@ -21,13 +21,11 @@ use super::routes::{Router, address_of_server, as_client, port_of, undisturbed};
 use super::startup::execute_static;
 use super::streams::FamilyStream;
 use super::wall_clock::FamilyClock;
-use crate::backends::RedisReplication;
 use crate::clock::GroundClock;
 use crate::cluster::{
-    BoxFuture, ByteStream, ClusterError, Dialer, NodeAddress, NodeSetup, NotWritten, Peering, ProbedServer,
-    ReachedServers, Replication, RunningNodes, ServerQueries, ServerSoftware, Serving, write_file,
+    ByteStream, ClusterError, Dialer, NodeAddress, NodeSetup, NotWritten, Peering, ReachedServers, RunningNodes,
+    ServerSoftware, write_file,
 };
-use crate::limits::READY_POLL;
 
 /// How long a server takes that ends in order, at most.
 const IN_ORDER: Duration = Duration::from_secs(5);
@@ -334,44 +332,5 @@ impl RunningNodes for FamilyNodes {
         if let Some(servers) = servers.try_get() {
             (0..servers.servers.len()).for_each(|server| servers.kill(server));
         }
-    }
-}
-
-/// What servers say of themselves, asked as real ones are.
-pub struct FamilyQueries {
-    pub reach: ReachedServers,
-    pub software: &'static ServerSoftware,
-    /// Of servers that replicate.
-    pub replication: Option<RedisReplication>,
-    /// By node.
-    pub servers: Vec<ProbedServer>,
-}
-
-impl ServerQueries for FamilyQueries {
-    fn ask(&self, node: usize, address: SocketAddr) -> BoxFuture<'_, Result<Serving, String>> {
-        let server = ProbedServer {
-            address,
-            ..self.servers[node].clone()
-        };
-        Box::pin(async move { self.software.question.ask(&server, &self.reach).await })
-    }
-
-    fn replication(&self) -> Option<&dyn Replication> {
-        self.replication
-            .as_ref()
-            .map(|replication| replication as &dyn Replication)
-    }
-
-    fn locks_are_below(&self, keys: &str) {
-        self.servers.iter().for_each(|server| server.locks_are_below(keys));
-    }
-}
-
-impl FamilyQueries {
-    /// Waits until a server serves; what it says of itself then.
-    pub async fn await_ready(&self, node: usize, within: Duration) -> Result<Serving, String> {
-        let clock = self.reach.clock;
-        let ask = || self.ask(node, self.servers[node].address);
-        clock.try_until(clock.after(within), READY_POLL, ask).await
     }
 }

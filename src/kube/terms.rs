@@ -164,15 +164,29 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn line(candidate: usize, says: LineSays, read_s: f64) -> LogLine {
-        let by = (read_s * SECOND as f64) as u64;
-        LogLine {
-            candidate,
-            says,
-            text: format!("{says:?} at {read_s}"),
-            not_before: by - SECOND / 50,
-            by,
-        }
+    /// What candidates say, and the second in which it is read: `0 leads 5, 0 stops 15`.
+    fn lines(text: &str) -> Vec<LogLine> {
+        let line = |text: &str| {
+            let [candidate, word, read_s] = text.split(' ').collect::<Vec<_>>()[..] else {
+                panic!("{text}")
+            };
+            let says = match word {
+                "campaigns" => LineSays::Campaigning,
+                "leads" => LineSays::Leading,
+                "works" => LineSays::Working,
+                "stops" => LineSays::Stopped,
+                other => panic!("{other}"),
+            };
+            let by = (read_s.parse::<f64>().unwrap() * SECOND as f64) as u64;
+            LogLine {
+                candidate: candidate.parse().unwrap(),
+                says,
+                text: text.to_owned(),
+                not_before: by - SECOND / 50,
+                by,
+            }
+        };
+        text.split(", ").map(line).collect()
     }
 
     fn overlap(lines: &[LogLine]) -> bool {
@@ -185,81 +199,47 @@ mod tests {
     }
 
     #[test]
-    fn two_terms_overlap_only_for_longer_than_lines_may_be_late() {
-        use LineSays::{Leading, Stopped};
-        let second = [line(1, Leading, 10.0), line(1, Stopped, 20.0)];
-        // the first one says so late: it had stopped by 9.9 s
-        for (stopped, both) in [(10.9, false), (12.0, true)] {
-            let first = [line(0, Leading, 5.0), line(0, Stopped, stopped)];
-            let lines = [&first[..1], &second[..1], &first[1..], &second[1..]].concat();
-            assert_eq!(overlap(&lines), both);
+    fn two_terms_overlap_only_where_lines_prove_that_both_led() {
+        for (why, text, both) in [
+            (
+                "it says so late, and had stopped by 9.9 s",
+                "0 leads 5, 1 leads 10, 0 stops 10.9, 1 stops 20",
+                false,
+            ),
+            (
+                "it stopped later than lines may be late",
+                "0 leads 5, 1 leads 10, 0 stops 12, 1 stops 20",
+                true,
+            ),
+            (
+                "no line tells of the end of its first term",
+                "0 leads 5, 1 leads 10, 1 stops 20, 0 leads 25",
+                false,
+            ),
+            ("it works on", "0 leads 5, 1 leads 10, 0 works 15, 1 stops 20", true),
+            (
+                "it led before its log was read",
+                "0 works 5, 1 leads 10, 0 works 15, 1 stops 20",
+                true,
+            ),
+            (
+                "the last work of a leader that has said its end is no term",
+                "0 stops 5, 0 works 6, 1 leads 10, 0 works 15, 1 stops 20",
+                false,
+            ),
+            (
+                "it was killed, and the process after it ends as one of client-go that did not lead: with OnStoppedLeading",
+                "0 campaigns 4, 0 leads 5, 0 campaigns 8, 1 leads 15, 0 stops 25, 1 stops 30",
+                false,
+            ),
+        ] {
+            assert_eq!(overlap(&lines(text)), both, "{why}: {text}");
         }
     }
 
     #[test]
-    fn a_term_whose_end_no_line_tells_of_proves_nothing() {
-        use LineSays::{Leading, Stopped, Working};
-        let killed = [
-            line(0, Leading, 5.0),
-            line(1, Leading, 10.0),
-            line(1, Stopped, 20.0),
-            line(0, Leading, 25.0),
-        ];
-        assert!(!overlap(&killed));
-        let works_on = [
-            line(0, Leading, 5.0),
-            line(1, Leading, 10.0),
-            line(0, Working, 15.0),
-            line(1, Stopped, 20.0),
-        ];
-        assert!(overlap(&works_on));
-    }
-
-    #[test]
-    fn work_proves_a_term_that_began_before_the_log_was_read() {
-        use LineSays::{Leading, Stopped, Working};
-        let both = [
-            line(0, Working, 5.0),
-            line(1, Leading, 10.0),
-            line(0, Working, 15.0),
-            line(1, Stopped, 20.0),
-        ];
-        assert!(overlap(&both));
-        // the last work of a leader that has said its end is no term
-        let after_its_end = [
-            line(0, Stopped, 5.0),
-            line(0, Working, 6.0),
-            line(1, Leading, 10.0),
-            line(0, Working, 15.0),
-            line(1, Stopped, 20.0),
-        ];
-        assert!(!overlap(&after_its_end));
-    }
-
-    // a client-go elector calls OnStoppedLeading at its end even if it never led
-    #[test]
-    fn the_end_of_a_process_that_did_not_lead_does_not_end_the_term_of_one_that_was_killed() {
-        use LineSays::{Campaigning, Leading, Stopped};
-        let lines = [
-            line(0, Campaigning, 4.0),
-            line(0, Leading, 5.0),
-            line(0, Campaigning, 8.0),
-            line(1, Leading, 15.0),
-            line(0, Stopped, 25.0),
-            line(1, Stopped, 30.0),
-        ];
-        assert!(!overlap(&lines));
-    }
-
-    #[test]
     fn a_term_that_began_before_the_watch_begins_with_it_and_one_that_was_over_proves_nothing() {
-        use LineSays::{Leading, Stopped};
-        let lines = [
-            line(0, Leading, 30.0),
-            line(1, Leading, 10.0),
-            line(1, Stopped, 20.0),
-            line(0, Stopped, 110.0),
-        ];
+        let lines = lines("0 leads 30, 1 leads 10, 1 stops 20, 0 stops 110");
         let terms = terms(&lines, 100 * SECOND, SECOND);
         let is_certain: Vec<bool> = terms.iter().map(LeaderTerm::is_certain).collect();
         assert_eq!((is_certain, terms[0].began), (vec![true, false], 100 * SECOND));
@@ -268,27 +248,20 @@ mod tests {
     // a release that took its time would be judged by HL011
     #[test]
     fn a_history_has_the_certain_part_of_a_term_and_its_log_lines() {
-        use LineSays::{Leading, Working};
-        let terms = terms(&[line(0, Leading, 5.0), line(0, Working, 15.0)], 0, SECOND);
+        let terms = terms(&lines("0 leads 5, 0 works 15"), 0, SECOND);
         let text = history("r", "op", &["a"], &terms, &[], 0);
-        let events: Vec<Value> = text
-            .lines()
-            .skip(1)
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
-        let told: Vec<_> = events
-            .iter()
-            .map(|event| (&event["f"], &event["time"], &event["log"]))
-            .collect();
-        assert_eq!(told[0], (&json!("acquire"), &json!(5 * SECOND), &json!("Leading at 5")));
-        assert_eq!(
-            told[2],
-            (
-                &json!("release"),
-                &json!(14 * SECOND - SECOND / 50),
-                &json!("Working at 15")
-            )
-        );
-        assert!(told[0] == told[1] && told[2] == told[3] && events[3]["candidate"] == "a");
+        let events = text.lines().skip(1).map(|line| serde_json::from_str(line).unwrap());
+        let events: Vec<Value> = events.collect();
+        for (event, f, time, log) in [
+            (0, "acquire", 5 * SECOND, "0 leads 5"),
+            (2, "release", 14 * SECOND - SECOND / 50, "0 works 15"),
+        ] {
+            // the call, and its answer in the same moment
+            for event in &events[event..event + 2] {
+                let told = (&event["f"], &event["time"], &event["log"]);
+                assert_eq!(told, (&json!(f), &json!(time), &json!(log)));
+            }
+        }
+        assert_eq!(events[3]["candidate"], "a");
     }
 }

@@ -14,7 +14,8 @@ use super::clients::{ClientMaker, SimulatedSpawner};
 use super::links::{FaultableLink, Redirect};
 use crate::clock::GroundClock;
 use crate::cluster::{
-    BoxFuture, Cluster, ClusterError, ClusterParts, Node, Replication, RunningNodes, ServerQueries, Serving,
+    BoxFuture, Cluster, ClusterError, ClusterParts, Node, ReachedServers, Replication, RunningNodes, ServerQueries,
+    Serving,
 };
 use crate::config::Clients;
 use crate::faults::Links;
@@ -158,7 +159,7 @@ fn cluster<M: ServerModel>(model: &M, clock: GroundClock, spec: &RunSpec) -> Clu
             keeps_data: spec.config.backend.software.keeps_data,
         }),
         queries: Arc::new(ModelQueries(model.clone())),
-        clock,
+        reach: ReachedServers { dial: None, clock },
     })
 }
 

@@ -11,8 +11,8 @@ use harness_proxy::tap::Protocol;
 
 use super::{Backend, Topology};
 use crate::cluster::{
-    BoxFuture, ContainerSpec, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering, ReachedServers,
-    ReadinessQuestion, ServerSoftware, find_program,
+    BoxFuture, ContainerSpec, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering, ReadinessQuestion,
+    ServerSoftware, find_program,
 };
 
 mod commands;
@@ -247,7 +247,7 @@ fn leaked<T>(value: T) -> &'static T {
 pub fn backend(description: StoreDescription) -> &'static Backend {
     let store = leaked(description);
     let images: Vec<&'static str> = store.docker.iter().map(|(image, _)| image.as_str()).collect();
-    let probe = move |server, _: ReachedServers| -> BoxFuture<'static, _> { Box::pin(probe::ask(store, server)) };
+    let probe = move |server| -> BoxFuture<'static, _> { Box::pin(probe::ask(store, server)) };
     let software = leaked(ServerSoftware {
         backend: &store.name,
         product: &store.product,

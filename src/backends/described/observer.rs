@@ -13,7 +13,7 @@ use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Unasked, observing};
 use crate::backends::owners::{Contender, OwnerChange};
 use crate::backends::{ConnectingObserver, Observe};
-use crate::cluster::{EndpointsReceiver, ReachedServers};
+use crate::cluster::EndpointsReceiver;
 use crate::process;
 
 /// The source that it hears, in the history.
@@ -51,7 +51,7 @@ enum UnaskedEnd {
 
 /// Connects the observer whose command this is.
 pub fn of(store: &'static StoreDescription, command: &'static Template) -> Observe {
-    let connect = move |endpoints: EndpointsReceiver, keys: LockKeys, _: ReachedServers| {
+    let connect = move |endpoints: EndpointsReceiver, keys: LockKeys| {
         let mut observer = CommandObserver {
             store,
             command,

@@ -1,4 +1,4 @@
-//! How real servers are heard ([`watch_by`]): a watch on the locks' prefix, which misses nothing. The four calls of an observer are
+//! How real servers are heard ([`watching`]): a watch on the locks' prefix, which misses nothing. The four calls of an observer are
 //! gRPC over HTTP/2, over streams of any kind: a channel of the client library has sockets and timers of this machine, which a world
 //! has not.
 //!
@@ -27,30 +27,30 @@ use prost::Message;
 use super::key_changes::{EtcdKeyChange, OpenedStore, ToldKeyChanges, WatchStore};
 use crate::backends::observer::Unasked;
 use crate::clock::{GroundClock, RunningTask};
-use crate::cluster::{ByteStream, ReachedServers, ServerAccess};
+use crate::cluster::{ByteStream, ServerAccess};
 use crate::limits::PROBE;
 
 /// How long one server may take to begin a watch.
 const BEGIN: Duration = Duration::from_secs(1);
 
 /// Watches etcd servers by dialling them.
-pub fn watch_by(reach: ReachedServers) -> WatchStore {
+pub fn watching() -> WatchStore {
     // the server that is tried first
     let turn = AtomicUsize::new(0);
     Box::new(move |endpoints, prefix, from_revision| {
-        let (reach, servers) = (reach.clone(), endpoints.borrow().accesses());
+        let servers = endpoints.borrow().accesses();
         let (first, prefix) = (turn.fetch_add(1, Relaxed), prefix.to_owned());
         Box::pin(async move {
             let mut last = "there is no server".to_owned();
             for number in 0..servers.len() {
                 let server = &servers[(first + number) % servers.len()];
-                let watching = watch(&reach, server, (&prefix, from_revision));
-                match reach.clock.answer_within(BEGIN, watching).await {
+                let watching = watch(server, (&prefix, from_revision));
+                match server.clock().answer_within(BEGIN, watching).await {
                     Ok((from_revision, changes)) => {
                         return Ok(OpenedStore {
                             from_revision,
                             changes,
-                            why: Arc::new(move |lease| Box::pin(why_gone(reach.clone(), servers.clone(), lease))),
+                            why: Arc::new(move |lease| Box::pin(why_gone(servers.clone(), lease))),
                         });
                     }
                     Err(why) => last = why,
@@ -62,11 +62,10 @@ pub fn watch_by(reach: ReachedServers) -> WatchStore {
 }
 
 async fn watch(
-    reach: &ReachedServers,
     server: &ServerAccess,
     (prefix, from_revision): (&str, Option<i64>),
 ) -> Result<(i64, ToldKeyChanges), String> {
-    let connection = GrpcConnection::begin(reach, server).await?;
+    let connection = GrpcConnection::begin(server).await?;
     let from_revision = match from_revision {
         Some(revision) => revision,
         None => {
@@ -122,14 +121,14 @@ fn change(event: Event) -> Option<EtcdKeyChange> {
     })
 }
 
-async fn why_gone(reach: ReachedServers, servers: Vec<ServerAccess>, lease: i64) -> Unasked {
+async fn why_gone(servers: Vec<ServerAccess>, lease: i64) -> Unasked {
     for server in servers {
         let asked = async {
-            let connection = GrpcConnection::begin(&reach, &server).await?;
+            let connection = GrpcConnection::begin(&server).await?;
             let request = LeaseTimeToLiveRequest { id: lease };
             connection.ask("etcdserverpb.Lease/LeaseTimeToLive", &request).await
         };
-        let answer: Option<Result<LeaseTimeToLiveResponse, String>> = reach.clock.within(PROBE, asked).await;
+        let answer: Option<Result<LeaseTimeToLiveResponse, String>> = server.clock().within(PROBE, asked).await;
         match answer {
             Some(Ok(answer)) if answer.ttl < 0 => return Unasked::Expired,
             Some(Ok(_)) => return Unasked::Deleted,
@@ -150,14 +149,14 @@ struct GrpcConnection {
 
 impl GrpcConnection {
     /// Connects, and logs in where the server wants that, once for each connection: a member may have forgotten an older token.
-    async fn begin(reach: &ReachedServers, server: &ServerAccess) -> Result<Self, String> {
-        let begun = h2::client::handshake(reach.connect(server.address).await?).await;
+    async fn begin(server: &ServerAccess) -> Result<Self, String> {
+        let begun = h2::client::handshake(server.connect().await?).await;
         let (requests, connection) = begun.map_err(|error| error.to_string())?;
         let mut begun = Self {
             requests,
             server: server.address,
             token: None,
-            _carrying: reach.clock.spawn(carry(connection, reach.clock)),
+            _carrying: server.clock().spawn(carry(connection, server.clock())),
         };
         if let Some(Login { user, password }) = server.login() {
             let request = AuthenticateRequest {

@@ -2,6 +2,8 @@
 //!
 //! <https://etcd.io/docs/v3.5/op-guide/authentication/rbac/>
 
+use std::sync::Arc;
+
 use harness_workloads::Login;
 use harness_workloads::etcd::wire::etcdserverpb::auth_client::AuthClient;
 use harness_workloads::etcd::wire::etcdserverpb::permission::Type;
@@ -13,17 +15,13 @@ use tonic::Status;
 use tonic::transport::Channel;
 
 use super::channel::{plain_channel, said};
-use crate::clock::GroundClock;
 use crate::cluster::Endpoints;
-use crate::limits::SERVER_BACK;
 
 /// The user and the role that may do everything.
 pub(super) const ROOT: &str = "root";
 
-pub async fn guard(servers: Endpoints) -> Result<(), String> {
-    let Some(login) = servers.login() else { return Ok(()) };
-    let told = async { tell(plain_channel(&servers), &login).await.map_err(said) };
-    GroundClock::Real.answer_within(SERVER_BACK, told).await
+pub async fn guard(servers: Endpoints, login: Arc<Login>) -> Result<(), String> {
+    tell(plain_channel(&servers), &login).await.map_err(said)
 }
 
 async fn tell(channel: Channel, login: &Login) -> Result<(), Status> {

@@ -30,7 +30,7 @@ pub static BACKEND: Backend = Backend {
     refuse,
     keys: "harness/{lock}",
     values: &[KeyValue::Revision],
-    observe: Some(&|endpoints, keys, reach| Box::pin(observe(dialled::watch_by(reach), endpoints, keys))),
+    observe: Some(&|endpoints, keys| Box::pin(observe(dialled::watching(), endpoints, keys))),
     // a key goes with the lease of its holder
     sweep: None,
     data: &data::EtcdData,

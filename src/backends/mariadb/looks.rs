@@ -4,16 +4,14 @@
 //! <https://dev.mysql.com/doc/refman/8.4/en/performance-schema-metadata-locks-table.html>
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 
-use harness_workloads::Login;
 use harness_workloads::mariadb::{LEASES, MysqlConnection, MysqlError, database, leases, literal};
 
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::owners::Contender;
 use crate::backends::polled::{HeldLock, LockLook, LockTable, OpenedTable};
 use crate::clock::RunningTask;
-use crate::cluster::{BoxFuture, ReachedServers, ServerAccess};
+use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
 /// Looks after which it is asked again whether there is a table of leases.
 const LOOKS: u32 = 50;
@@ -66,30 +64,22 @@ impl LockView {
     }
 }
 
-/// Opens the connections by which locks under these keys are looked at.
-pub fn open_by(reach: ReachedServers) -> impl Fn(ServerAccess, LockKeys) -> OpenedTable {
-    move |server, keys| {
-        let reach = reach.clone();
-        Box::pin(async move {
-            let connected = connect_by(&reach, server.address, server.login()).await?;
-            let looks = MariadbLooks::open(connected, keys).await;
-            looks
-                .map(|looks| Box::new(looks) as Box<dyn LockTable>)
-                .map_err(|error| error.to_string())
-        })
-    }
+/// Opens the connection by which locks under these keys are looked at.
+pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
+    let server = endpoints.borrow().first();
+    Box::pin(async move {
+        let looks = MariadbLooks::open(connect(&server).await?, keys).await;
+        looks
+            .map(|looks| Box::new(looks) as Box<dyn LockTable>)
+            .map_err(|error| error.to_string())
+    })
 }
 
 /// Connects to a server, however it is reached; the connection has answers as long as the task runs.
-async fn connect_by(
-    reach: &ReachedServers,
-    address: SocketAddr,
-    login: Option<&Login>,
-) -> Result<(MysqlConnection, RunningTask), String> {
-    let stream = reach.connect(address).await?;
-    let connected = MysqlConnection::over(stream, login).await;
+async fn connect(server: &ServerAccess) -> Result<(MysqlConnection, RunningTask), String> {
+    let connected = MysqlConnection::over(server.connect().await?, server.login()).await;
     let (connection, reading) = connected.map_err(|error| error.to_string())?;
-    Ok((connection, reach.clock.spawn(reading)))
+    Ok((connection, server.clock().spawn(reading)))
 }
 
 struct MariadbLooks {

@@ -3,16 +3,16 @@
 //! Options: <https://mariadb.com/docs/server/server-management/starting-and-stopping-mariadb/mariadbd-options>
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use harness_workloads::Login;
 use harness_workloads::mariadb::{MysqlConnection, MysqlError, literal};
 
-use crate::clock::GroundClock;
 use crate::cluster::{
     ContainerSpec, Endpoints, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer,
-    ReachedServers, ReadinessQuestion, ServerSoftware, Serving, lacks, missing_program,
+    ReadinessQuestion, ServerSoftware, Serving, lacks, missing_program,
 };
-use crate::limits::{PROBE, SERVER_BACK};
+use crate::limits::PROBE;
 
 pub static SOFTWARE: ServerSoftware = ServerSoftware {
     backend: "mariadb",
@@ -33,8 +33,8 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     launch: &launch,
     confined: true,
     container: &container,
-    question: ReadinessQuestion::Probe(&|server, reach| Box::pin(probe(server, reach))),
-    guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
+    question: ReadinessQuestion::Probe(&|server| Box::pin(probe(server))),
+    guard: LoginGuard::Told(&|servers, login| Box::pin(guard(servers, login))),
     first_connection: None,
     membership: None,
     upgrade: Ok(&KeptData {
@@ -138,9 +138,9 @@ fn arguments(setup: &NodeSetup) -> Vec<String> {
 }
 
 /// Logs in as clients do.
-async fn probe(server: ProbedServer, reach: ReachedServers) -> Result<Serving, String> {
+async fn probe(server: ProbedServer) -> Result<Serving, String> {
     let asked = async {
-        let stream = reach.connect(server.address).await?;
+        let stream = server.reach.connect(server.address).await?;
         match MysqlConnection::over(stream, server.login.as_deref()).await {
             Ok((connection, _)) => Ok(serving(connection.version())),
             // it wants another password, which it does when it serves
@@ -148,17 +148,13 @@ async fn probe(server: ProbedServer, reach: ReachedServers) -> Result<Serving, S
             Err(error) => Err(error.to_string()),
         }
     };
-    reach.clock.answer_within(PROBE, asked).await
+    server.reach.clock.answer_within(PROBE, asked).await
 }
 
 /// Makes the one user who may log in, with all rights. `root` stays, since every start makes it where it is not, and is locked.
-async fn guard(servers: Endpoints) -> Result<(), String> {
-    let Some(login) = servers.login() else { return Ok(()) };
-    for address in servers.nodes() {
-        let told = async { tell(*address, &login).await.map_err(|error| error.to_string()) };
-        GroundClock::Real.answer_within(SERVER_BACK, told).await?;
-    }
-    Ok(())
+async fn guard(servers: Endpoints, login: Arc<Login>) -> Result<(), String> {
+    let told = tell(servers.first().address, &login).await;
+    told.map_err(|error| error.to_string())
 }
 
 async fn tell(address: SocketAddr, login: &Login) -> Result<(), MysqlError> {

@@ -7,7 +7,8 @@ use serde::de::IgnoredAny;
 
 use super::{ServerConnection, ask, bucket, connect};
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, named};
-use crate::cluster::{BoxFuture, EndpointsReceiver, ReachedServers};
+use crate::clock::GroundClock;
+use crate::cluster::{BoxFuture, EndpointsReceiver};
 use crate::limits::SERVER_BACK;
 
 pub struct NatsData;
@@ -88,17 +89,17 @@ async fn remove_empty(connection: &mut ServerConnection, stream: &str) -> Result
 fn within_limit<T: Send + 'static>(
     work: impl Future<Output = Result<T, String>> + Send + 'static,
 ) -> BoxFuture<'static, Result<T, String>> {
-    Box::pin(ReachedServers::REAL.clock.answer_within(SERVER_BACK, work))
+    Box::pin(GroundClock::Real.answer_within(SERVER_BACK, work))
 }
 
 /// A connection to the first server that takes one.
 async fn any(endpoints: &EndpointsReceiver) -> Result<ServerConnection, String> {
-    let endpoints = endpoints.borrow().clone();
+    let servers = endpoints.borrow().accesses();
     let mut why = "there is no server".to_owned();
-    for server in endpoints.nodes() {
-        match connect(&ReachedServers::REAL, *server, endpoints.login().as_deref()).await {
+    for server in servers {
+        match connect(&server).await {
             Ok(connection) => return Ok(connection),
-            Err(error) => why = format!("{server}: {error}"),
+            Err(error) => why = format!("{}: {error}", server.address),
         }
     }
     Err(why)

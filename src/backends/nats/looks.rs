@@ -6,11 +6,9 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use harness_workloads::Login;
 use harness_workloads::nats::api::{self, AgingMessage, BucketState, JetStreamError, StreamAnswer};
 use harness_workloads::nats::{KeyMessage, NatsReply, NatsRequest, read_value};
 
@@ -18,39 +16,31 @@ use super::{ServerConnection, bucket, connect, key_in, lock_at};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::owners::Contender;
 use crate::backends::polled::{HeldLock, LockLook, LockTable, OpenedTable};
-use crate::cluster::{BoxFuture, EndpointsReceiver, ReachedServers, ServerAccess};
+use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
 /// How long a server may take to answer before a look does without it: less than what a look may be late by.
 const ANSWERS: Duration = Duration::from_millis(60);
 
-/// Opens looks at servers, each of which is asked, whichever is named.
-pub fn opening(
-    endpoints: EndpointsReceiver,
-    reach: ReachedServers,
-) -> impl Fn(ServerAccess, LockKeys) -> OpenedTable + Send + Sync + 'static {
-    move |_, keys| {
-        let (endpoints, reach) = (endpoints.clone(), reach.clone());
-        Box::pin(async move {
-            let bucket = bucket(keys.pattern.before())?.to_owned();
-            let table = NatsLooks {
-                endpoints,
-                reach,
-                bucket: WatchedBucket {
-                    stream: api::stream_of(&bucket),
-                    name: bucket,
-                    keys,
-                },
-                servers: Vec::new(),
-                known: KnownBucket::default(),
-            };
-            Ok(Box::new(table) as Box<dyn LockTable>)
-        })
-    }
+/// Opens looks at servers, each of which is asked.
+pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
+    Box::pin(async move {
+        let bucket = bucket(keys.pattern.before())?.to_owned();
+        let table = NatsLooks {
+            endpoints,
+            bucket: WatchedBucket {
+                stream: api::stream_of(&bucket),
+                name: bucket,
+                keys,
+            },
+            servers: Vec::new(),
+            known: KnownBucket::default(),
+        };
+        Ok(Box::new(table) as Box<dyn LockTable>)
+    })
 }
 
 struct NatsLooks {
     endpoints: EndpointsReceiver,
-    reach: ReachedServers,
     bucket: WatchedBucket,
     servers: Vec<AskedServer>,
     known: KnownBucket,
@@ -86,7 +76,7 @@ struct KnownBucket {
 
 /// A server, and the connection to it where there is one.
 struct AskedServer {
-    address: SocketAddr,
+    access: ServerAccess,
     connection: Option<ServerConnection>,
 }
 
@@ -101,17 +91,11 @@ struct BucketView {
 
 impl AskedServer {
     /// `None`: it does not answer, or knows no leader.
-    async fn view(
-        &mut self,
-        reach: &ReachedServers,
-        login: Option<&Login>,
-        bucket: &WatchedBucket,
-        known: &BucketState,
-    ) -> Option<BucketView> {
+    async fn view(&mut self, bucket: &WatchedBucket, known: &BucketState) -> Option<BucketView> {
         // one that does not answer in time is left
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => connect(reach, self.address, login).await.ok()?,
+            None => connect(&self.access).await.ok()?,
         };
         let view = view_over(&mut connection, bucket, known).await;
         let (connection, view) = view.map_or((None, None), |view| (Some(connection), view.ok()));
@@ -170,12 +154,12 @@ fn messages_of(locks: Vec<String>, replies: &[NatsReply]) -> Result<BTreeMap<Str
 
 impl NatsLooks {
     async fn ask(&mut self) -> Result<LockLook, String> {
-        let clock = self.reach.clock;
+        let clock = self.endpoints.borrow().clock();
         let began = clock.now_ns();
-        let login = self.follow();
-        let (reach, bucket, state) = (&self.reach, &self.bucket, &self.known.state);
+        self.follow();
+        let (bucket, state) = (&self.bucket, &self.known.state);
         let asked = self.servers.iter_mut().map(|server| {
-            let view = server.view(reach, login.as_deref(), bucket, state);
+            let view = server.view(bucket, state);
             async move { clock.within(ANSWERS, view).await.flatten() }
         });
         let views = join_all(asked).await.into_iter().flatten();
@@ -195,22 +179,19 @@ impl NatsLooks {
         })
     }
 
-    /// Follows servers that moved; returns who logs in.
-    fn follow(&mut self) -> Option<std::sync::Arc<Login>> {
-        let endpoints = self.endpoints.borrow();
-        let addresses = endpoints.nodes();
-        self.servers.truncate(addresses.len());
-        for (place, address) in addresses.iter().enumerate() {
-            if self.servers.get(place).map(|server| server.address) != Some(*address) {
-                let server = AskedServer {
-                    address: *address,
-                    connection: None,
-                };
+    /// Follows servers that moved.
+    fn follow(&mut self) {
+        let accesses = self.endpoints.borrow().accesses();
+        self.servers.truncate(accesses.len());
+        for (place, access) in accesses.into_iter().enumerate() {
+            if self.servers.get(place).map(|server| server.access.address) != Some(access.address) {
                 self.servers.truncate(place);
-                self.servers.push(server);
+                self.servers.push(AskedServer {
+                    access,
+                    connection: None,
+                });
             }
         }
-        endpoints.login()
     }
 
     /// Takes over what a look that began then shows.

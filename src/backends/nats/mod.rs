@@ -2,13 +2,13 @@
 
 use harness_proxy::tap::Protocol;
 use harness_workloads::nats::{NatsConnection, NatsRequest, api};
-use harness_workloads::{BackendId, KeyValue, Login};
+use harness_workloads::{BackendId, KeyValue};
 use serde::de::DeserializeOwned;
 
 use super::lock_keys::LockKeys;
 use super::polled::PolledObserver;
 use super::{Backend, Topology};
-use crate::cluster::{ByteStream, ReachedServers};
+use crate::cluster::{ByteStream, ServerAccess};
 
 mod data;
 mod looks;
@@ -26,10 +26,7 @@ pub static BACKEND: Backend = Backend {
     refuse: |_| None,
     keys: "harness/{lock}",
     values: &[KeyValue::String],
-    observe: Some(&|endpoints, keys, reach| {
-        let open = looks::opening(endpoints.clone(), reach);
-        Box::pin(PolledObserver::connect(open, endpoints, keys))
-    }),
+    observe: Some(&|endpoints, keys| Box::pin(PolledObserver::connect(looks::open, endpoints, keys))),
     // a key goes with its age
     sweep: None,
     data: &data::NatsData,
@@ -39,14 +36,10 @@ pub static BACKEND: Backend = Backend {
 /// A connection to a server, over whatever carries it.
 type ServerConnection = NatsConnection<Box<dyn ByteStream>>;
 
-async fn connect(
-    reach: &ReachedServers,
-    server: std::net::SocketAddr,
-    login: Option<&Login>,
-) -> Result<ServerConnection, String> {
-    let stream = reach.connect(server).await?;
+async fn connect(server: &ServerAccess) -> Result<ServerConnection, String> {
+    let stream = server.connect().await?;
     // no two connections share a moment, and a run in virtual time has the same moments again
-    NatsConnection::greet(stream, login, reach.clock.now_ns()).await
+    NatsConnection::greet(stream, server.login(), server.clock().now_ns()).await
 }
 
 /// Asks; the error is a sentence.

@@ -13,7 +13,7 @@ use crate::backends::lock_keys::LockKeys;
 use crate::backends::owners::Contender;
 use crate::backends::polled::{HeldLock, LockLook, LockTable, OpenedTable};
 use crate::clock::RunningTask;
-use crate::cluster::{BoxFuture, ReachedServers, ServerAccess};
+use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
 /// The most locks of a run: the keys of advisory locks are computed from their names, and never the other way.
 const LOCKS: i64 = 10_000;
@@ -58,24 +58,17 @@ pub fn first_column(answered: Vec<SimpleQueryMessage>) -> Vec<String> {
 
 /// Connects to a server. The error is a sentence.
 pub async fn connect(server: &ServerAccess) -> Result<PostgresConnection, String> {
-    connect_by(&ReachedServers::REAL, server).await
-}
-
-/// The same where servers may be reached in another way.
-async fn connect_by(reach: &ReachedServers, server: &ServerAccess) -> Result<PostgresConnection, String> {
-    let stream = reach.connect(server.address).await?;
+    let stream = server.connect().await?;
     let connected = postgres::config(server.login()).connect_raw(stream, NoTls).await;
     let (client, connection) = connected.map_err(|error| said(&error))?;
-    let _task = reach.clock.spawn(async move { drop(connection.await) });
+    let _task = server.clock().spawn(async move { drop(connection.await) });
     Ok(PostgresConnection { client, _task })
 }
 
-/// Opens the connections by which locks under these keys are looked at.
-pub fn open_by(reach: ReachedServers) -> impl Fn(ServerAccess, LockKeys) -> OpenedTable {
-    move |server, keys| {
-        let reach = reach.clone();
-        Box::pin(async move { looks(connect_by(&reach, &server).await?, keys).await })
-    }
+/// Opens the connection by which locks under these keys are looked at.
+pub fn open(endpoints: EndpointsReceiver, keys: LockKeys) -> OpenedTable {
+    let server = endpoints.borrow().first();
+    Box::pin(async move { looks(connect(&server).await?, keys).await })
 }
 
 async fn looks(connection: PostgresConnection, keys: LockKeys) -> Result<Box<dyn LockTable>, String> {

@@ -26,7 +26,7 @@ pub static BACKEND: Backend = Backend {
     keys: "{lock}",
     // the observer is told of locks by their names
     values: &[],
-    observe: Some(&|endpoints, keys, reach| Box::pin(PolledObserver::connect(looks::open_by(reach), endpoints, keys))),
+    observe: Some(&|endpoints, keys| Box::pin(PolledObserver::connect(looks::open, endpoints, keys))),
     // an advisory lock leaves nothing, and a row is one for each lock
     sweep: None,
     data: &data::PostgresData,

@@ -3,6 +3,7 @@
 //! Messages: <https://www.postgresql.org/docs/current/protocol-message-formats.html>
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use harness_workloads::Login;
 use nix::sys::signal::Signal;
@@ -10,12 +11,11 @@ use tokio::time::sleep;
 
 use super::control::PostgresReplication;
 use super::looks::connect;
-use crate::clock::GroundClock;
 use crate::cluster::{
-    ContainerSpec, Endpoints, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer, Readiness,
-    ReadinessQuestion, ServerAccess, ServerSoftware, Serving, find_program,
+    ContainerSpec, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer, Readiness, ReadinessQuestion,
+    ServerAccess, ServerSoftware, Serving, find_program,
 };
-use crate::limits::{READY_POLL, SERVER_BACK};
+use crate::limits::READY_POLL;
 
 pub static SOFTWARE: ServerSoftware = ServerSoftware {
     backend: "postgres",
@@ -35,7 +35,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     confined: true,
     container: &container,
     question: ReadinessQuestion::Bytes { question, answer },
-    guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
+    guard: LoginGuard::Told(&|servers, login| Box::pin(guard(servers.first(), login))),
     first_connection: None,
     membership: None,
     upgrade: Err("its data belong to one major version, and pg_upgrade converts them only while no server runs"),
@@ -162,19 +162,11 @@ fn arguments(setup: &NodeSetup, bind: &str) -> Vec<String> {
 }
 
 /// Makes the one user who may log in, with all rights, and has the server ask everyone for a password.
-async fn guard(servers: Endpoints) -> Result<(), String> {
-    let Some(login) = servers.login() else { return Ok(()) };
-    let server = ServerAccess {
-        login: None,
-        ..servers.first()
-    };
-    GroundClock::Real.answer_within(SERVER_BACK, tell(server, &login)).await
-}
-
-async fn tell(server: ServerAccess, login: &Login) -> Result<(), String> {
+async fn guard(server: ServerAccess, login: Arc<Login>) -> Result<(), String> {
+    let server = ServerAccess { login: None, ..server };
     let connection = connect(&server).await?;
     // neither has a character that would end its quotes
-    let Login { user, password } = login;
+    let Login { user, password } = &*login;
     let file = connection.column("SHOW hba_file").await?.concat().replace('\'', "''");
     let statements = [
         format!("CREATE ROLE \"{user}\" SUPERUSER LOGIN PASSWORD '{password}'"),

@@ -8,7 +8,7 @@
 
 use std::fmt::Write;
 
-use super::control::REPLICATION;
+use super::control::RedisReplication;
 use super::server;
 use crate::backends::BackendOptions;
 use crate::cluster::{Launch, LoginGuard, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving};
@@ -34,7 +34,7 @@ pub const CLUSTER: ServerSoftware = ServerSoftware {
     files: &[NODES_FILE],
     // the bus has no proxy, and a container has it at another address than it says
     images: &[],
-    peering: Peering::Announced(&REPLICATION),
+    peering: Peering::Announced(&RedisReplication),
     launch: &|setup| launch(server::PROGRAM, setup),
     question: ReadinessQuestion::Bytes {
         question: |_| b"CLUSTER INFO\r\nINFO\r\n".to_vec(),

@@ -6,7 +6,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::resp::{self, RespValue};
-use crate::cluster::{ByteStream, ReachedServers, ServerAccess};
+use crate::cluster::{ByteStream, ServerAccess};
 
 /// Keys that a server looks at for one answer.
 const PORTION: &str = "1000";
@@ -23,13 +23,8 @@ pub struct RespConnection {
 impl RespConnection {
     /// Opens a connection and logs in, where the server wants that.
     pub async fn open(server: &ServerAccess) -> Result<Self, String> {
-        Self::open_by(&ReachedServers::REAL, server).await
-    }
-
-    /// The same where servers may be reached in another way.
-    pub async fn open_by(reach: &ReachedServers, server: &ServerAccess) -> Result<Self, String> {
         let mut connection = Self {
-            stream: reach.connect(server.address).await?,
+            stream: server.connect().await?,
             read: BytesMut::new(),
             unsent: BytesMut::new(),
             pushes: VecDeque::new(),

@@ -6,13 +6,9 @@ use std::net::SocketAddr;
 
 use super::connection::RespConnection;
 use super::resp::RespValue;
-use crate::cluster::{BoxFuture, ReachedServers, Replication, ServerAccess};
+use crate::cluster::{BoxFuture, Replication, ServerAccess};
 
-/// Of servers that this machine's sockets reach.
-pub static REPLICATION: RedisReplication = RedisReplication(ReachedServers::REAL);
-
-/// Of servers that are reached in this way.
-pub struct RedisReplication(pub ReachedServers);
+pub struct RedisReplication;
 
 impl Replication for RedisReplication {
     fn role_of_replica(&self) -> &'static str {
@@ -20,46 +16,40 @@ impl Replication for RedisReplication {
     }
 
     fn promote(&self, server: ServerAccess) -> BoxFuture<'_, Result<(), String>> {
-        Box::pin(self.replica_of(server, "NO".to_owned(), "ONE".to_owned()))
+        Box::pin(replica_of(server, "NO".to_owned(), "ONE".to_owned()))
     }
 
     fn follow(&self, server: ServerAccess, primary: SocketAddr) -> BoxFuture<'_, Result<(), String>> {
-        Box::pin(self.replica_of(server, primary.ip().to_string(), primary.port().to_string()))
+        Box::pin(replica_of(server, primary.ip().to_string(), primary.port().to_string()))
     }
 
     fn keys(&self, server: ServerAccess) -> BoxFuture<'_, Result<Vec<String>, String>> {
-        Box::pin(async move { Ok(self.open(&server).await?.ask(&["KEYS", "*"]).await?.texts()) })
+        Box::pin(async move { Ok(RespConnection::open(&server).await?.ask(&["KEYS", "*"]).await?.texts()) })
     }
 
     fn written(&self, primary: ServerAccess) -> BoxFuture<'_, Result<u64, String>> {
-        Box::pin(self.offset(primary, "master_repl_offset:"))
+        Box::pin(offset(primary, "master_repl_offset:"))
     }
 
     fn applied(&self, replica: ServerAccess) -> BoxFuture<'_, Result<u64, String>> {
-        Box::pin(self.offset(replica, "slave_repl_offset:"))
+        Box::pin(offset(replica, "slave_repl_offset:"))
     }
 }
 
-impl RedisReplication {
-    async fn open(&self, server: &ServerAccess) -> Result<RespConnection, String> {
-        RespConnection::open_by(&self.0, server).await
+async fn replica_of(server: ServerAccess, host: String, port: String) -> Result<(), String> {
+    let mut connection = RespConnection::open(&server).await?;
+    match connection.ask(&["REPLICAOF", &host, &port]).await? {
+        RespValue::Text(text) if text.starts_with("OK") => Ok(()),
+        other => Err(format!("it answered {other:?}")),
     }
+}
 
-    async fn replica_of(&self, server: ServerAccess, host: String, port: String) -> Result<(), String> {
-        let mut connection = self.open(&server).await?;
-        match connection.ask(&["REPLICAOF", &host, &port]).await? {
-            RespValue::Text(text) if text.starts_with("OK") => Ok(()),
-            other => Err(format!("it answered {other:?}")),
-        }
-    }
-
-    async fn offset(&self, server: ServerAccess, field: &str) -> Result<u64, String> {
-        let mut connection = self.open(&server).await?;
-        let RespValue::Text(text) = connection.ask(&["INFO", "replication"]).await? else {
-            return Err("INFO is not text".to_owned());
-        };
-        offset_in(&text, field).ok_or_else(|| format!("INFO has no {field}"))
-    }
+async fn offset(server: ServerAccess, field: &str) -> Result<u64, String> {
+    let mut connection = RespConnection::open(&server).await?;
+    let RespValue::Text(text) = connection.ask(&["INFO", "replication"]).await? else {
+        return Err("INFO is not text".to_owned());
+    };
+    offset_in(&text, field).ok_or_else(|| format!("INFO has no {field}"))
 }
 
 fn offset_in(info: &str, field: &str) -> Option<u64> {

@@ -9,12 +9,12 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 
 use super::connection::RespConnection;
-use super::keyspace::open_by;
+use super::keyspace::opening;
 use super::observer::{OneMaster, RedisObserver};
 use super::resp::RespValue;
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, observing};
-use crate::cluster::{Endpoints, EndpointsReceiver, ReachedServers, ServerAccess};
+use crate::cluster::{Endpoints, EndpointsReceiver, ServerAccess};
 
 /// Between two questions to all servers.
 const EVERY: Duration = Duration::from_millis(40);
@@ -108,20 +108,15 @@ type KeptConnection = Option<(SocketAddr, RespConnection)>;
 
 /// Asks the servers of a group what they are.
 struct ServerStates {
-    reach: ReachedServers,
     endpoints: EndpointsReceiver,
     /// The nodes of the group, each with the connection to it.
     servers: Vec<(usize, KeptConnection)>,
 }
 
 impl ServerStates {
-    fn new(endpoints: EndpointsReceiver, group: &[usize], reach: ReachedServers) -> Self {
+    fn new(endpoints: EndpointsReceiver, group: &[usize]) -> Self {
         let servers = group.iter().map(|node| (*node, None)).collect();
-        Self {
-            reach,
-            endpoints,
-            servers,
-        }
+        Self { endpoints, servers }
     }
 
     fn addresses(&self) -> Vec<SocketAddr> {
@@ -135,17 +130,17 @@ impl ServerStates {
         let access = |address| self.endpoints.borrow().access(address);
         let accesses: Vec<ServerAccess> = addresses.into_iter().map(access).collect();
         let servers = self.servers.iter_mut().zip(&accesses);
-        join_all(servers.map(|((_, kept), server)| ask(kept, server, &self.reach))).await
+        join_all(servers.map(|((_, kept), server)| ask(kept, server))).await
     }
 }
 
 /// Asks one server, over the connection that there is to it, or a new one.
-async fn ask(kept: &mut KeptConnection, server: &ServerAccess, reach: &ReachedServers) -> Option<ServerState> {
+async fn ask(kept: &mut KeptConnection, server: &ServerAccess) -> Option<ServerState> {
     let open = kept.take().filter(|(to, _)| *to == server.address);
     let asked = async {
         let mut connection = match open {
             Some((_, connection)) => connection,
-            None => match RespConnection::open_by(reach, server).await {
+            None => match RespConnection::open(server).await {
                 Ok(connection) => connection,
                 Err(error) if error.contains("refused") => return Some(ServerState::Gone),
                 Err(_) => return None,
@@ -157,7 +152,7 @@ async fn ask(kept: &mut KeptConnection, server: &ServerAccess, reach: &ReachedSe
         *kept = Some((server.address, connection));
         ServerState::of(&info)
     };
-    reach.clock.within(SILENT, asked).await.flatten()
+    server.clock().within(SILENT, asked).await.flatten()
 }
 
 /// Connects the observer of these groups: the nodes of which one is a master at a time.
@@ -165,7 +160,6 @@ pub async fn observe(
     endpoints: EndpointsReceiver,
     keys: LockKeys,
     groups: Vec<Vec<usize>>,
-    reach: ReachedServers,
 ) -> Result<Observer, String> {
     let mut masters = Vec::new();
     for (number, group) in (1..).zip(&groups) {
@@ -178,7 +172,7 @@ pub async fn observe(
             source: source("master"),
             elected: true,
         };
-        let states = ServerStates::new(endpoints.clone(), group, reach.clone());
+        let states = ServerStates::new(endpoints.clone(), group);
         masters.push(ElectedMaster::connect(states, keys.clone(), master, source("roles")).await?);
     }
     Ok(observing(|log| async move {
@@ -205,14 +199,13 @@ impl ElectedMaster {
         roles: String,
     ) -> Result<Self, String> {
         let answers = states.ask().await;
-        let now = states.reach.clock.now_ns();
+        let servers = states.endpoints.borrow().clone();
+        let now = servers.clock().now_ns();
         let choice = MasterChoice::new(&answers, now).ok_or("no server says that it is the master")?;
         let at_first = Endpoints::new(states.addresses(), Some(choice.watched));
         let (master, of_master) = watch::channel(at_first);
-        let login = states.endpoints.borrow().login();
-        let keyspaces = open_by(states.reach.clone(), login);
         Ok(Self {
-            observer: RedisObserver::connect(keyspaces, of_master, keys, watched).await?,
+            observer: RedisObserver::connect(opening(servers), of_master, keys, watched).await?,
             states,
             choice,
             master,
@@ -251,7 +244,7 @@ impl ElectedMaster {
                 log.lost(roles, since);
             }
             master.send_if_modified(|before| {
-                let other = *before != now;
+                let other = before.servers() != now.servers();
                 *before = now;
                 other
             });

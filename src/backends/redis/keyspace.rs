@@ -9,13 +9,13 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use harness_workloads::{KeyValue, Login};
+use harness_workloads::KeyValue;
 
 use super::connection::RespConnection;
 use super::resp::RespValue;
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::Unasked;
-use crate::cluster::{BoxFuture, ReachedServers, ServerAccess};
+use crate::cluster::{BoxFuture, Endpoints};
 
 /// Keyspace events, `K`, of general commands, strings, hashes and lists, and of expired keys.
 pub const EVENTS: &str = "Kg$hlx";
@@ -45,13 +45,12 @@ pub type OpeningKeyspace = BoxFuture<'static, Result<Box<dyn Keyspace>, String>>
 /// Opens the keyspace of the server at an address.
 pub type OpenKeyspace = Arc<dyn Fn(SocketAddr, &LockKeys) -> OpeningKeyspace + Send + Sync>;
 
-/// Opens connections to Redis servers. `login`: `None` where they let everyone in.
-pub fn open_by(reach: ReachedServers, login: Option<Arc<Login>>) -> OpenKeyspace {
+/// Opens connections to Redis servers, in the way in which these are reached.
+pub fn opening(servers: Endpoints) -> OpenKeyspace {
     Arc::new(move |address, keys| {
-        let (keys, reach, login) = (keys.clone(), reach.clone(), login.clone());
-        let server = ServerAccess { address, login };
+        let (server, keys) = (servers.access(address), keys.clone());
         Box::pin(async move {
-            let connection = RespConnection::open_by(&reach, &server).await?;
+            let connection = RespConnection::open(&server).await?;
             let keyspace = KeyspaceConnection::open(connection, keys).await?;
             Ok(Box::new(keyspace) as Box<dyn Keyspace>)
         })
@@ -410,7 +409,7 @@ mod tests {
             server
         });
         let following = async {
-            let open = open_by(ReachedServers::REAL, None);
+            let open = opening(Endpoints::new(Vec::new(), None));
             let keys = keys("harness:{lock}", KeyValue::String);
             let mut keyspace = open(address, &keys).await.unwrap();
             let mut told = Vec::new();

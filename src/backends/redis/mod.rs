@@ -3,7 +3,6 @@
 
 use harness_workloads::{BackendId, KeyValue};
 
-pub use control::RedisReplication;
 use keyspace::OpenKeyspace;
 
 use super::lock_keys::LockKeys;
@@ -36,9 +35,9 @@ pub const ELECTED: Backend = Backend {
     software: &sentinel::SOFTWARE,
     topology: Topology::Sentinel,
     refuse: sentinel::refuse,
-    observe: Some(&|endpoints, keys, reach| {
+    observe: Some(&|endpoints, keys| {
         let group = (0..sentinel::SERVERS).collect();
-        Box::pin(elected_observer::observe(endpoints, keys, vec![group], reach))
+        Box::pin(elected_observer::observe(endpoints, keys, vec![group]))
     }),
     ..PLAIN
 };
@@ -48,9 +47,9 @@ pub const SHARDED: Backend = Backend {
     software: &cluster::SOFTWARE,
     topology: Topology::Cluster,
     refuse: cluster::refuse,
-    observe: Some(&|endpoints, keys, reach| {
+    observe: Some(&|endpoints, keys| {
         let groups = cluster::groups().into();
-        Box::pin(elected_observer::observe(endpoints, keys, groups, reach))
+        Box::pin(elected_observer::observe(endpoints, keys, groups))
     }),
     ..PLAIN
 };
@@ -67,8 +66,8 @@ pub const PLAIN: Backend = Backend {
     refuse,
     keys: "harness:{lock}",
     values: &[KeyValue::String, KeyValue::Hash, KeyValue::List],
-    observe: Some(&|endpoints, keys, reach| {
-        let source = keyspace::open_by(reach, endpoints.borrow().login());
+    observe: Some(&|endpoints, keys| {
+        let source = keyspace::opening(endpoints.borrow().clone());
         Box::pin(observe(source, endpoints, keys))
     }),
     // a key goes with its holder

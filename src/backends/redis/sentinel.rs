@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use harness_workloads::protocol::MASTER_NAME;
 
-use super::control::REPLICATION;
+use super::control::RedisReplication;
 use super::server;
 use crate::backends::BackendOptions;
 use crate::cluster::{
@@ -36,7 +36,7 @@ pub static SOFTWARE: ServerSoftware = SENTINELS;
 pub const SENTINELS: ServerSoftware = ServerSoftware {
     nodes: NODES,
     files: &[CONFIGURATION],
-    peering: Peering::Announced(&REPLICATION),
+    peering: Peering::Announced(&RedisReplication),
     launch: &|setup| launch(server::PROGRAM, setup),
     container: &|setup| container(server::PROGRAM, setup),
     question: ReadinessQuestion::Bytes {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use harness_workloads::Login;
 
-use super::control::REPLICATION;
+use super::control::RedisReplication;
 use crate::backends::BackendOptions;
 use crate::cluster::{
     CONTAINER_FOLDER, ContainerSpec, KeptData, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer,
@@ -29,7 +29,7 @@ pub const PLAIN: ServerSoftware = ServerSoftware {
     images: &[include_str!("image").trim_ascii(), "harness-redis:debian"],
     install_hint: "apt-get install redis-server (or put a redis-server binary on PATH)",
     files: &[],
-    peering: Peering::Replication(&REPLICATION),
+    peering: Peering::Replication(&RedisReplication),
     missing: &|| missing_program(PROGRAM),
     launch: &|setup| launch(PROGRAM, setup),
     confined: true,

@@ -1,11 +1,10 @@
-//! How real servers are heard ([`connect_by`]): a persistent recursive watch, and the leader's list of living sessions. These few
+//! How real servers are heard ([`connecting`]): a persistent recursive watch, and the leader's list of living sessions. These few
 //! requests are made in ZooKeeper's own protocol, over streams of any kind: the client library has sockets and timers of this machine,
 //! which a world has not.
 //!
 //! Records: <https://github.com/apache/zookeeper/blob/branch-3.8/zookeeper-jute/src/main/resources/zookeeper.jute>
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -18,7 +17,7 @@ use super::ensemble::{ConnectEnsemble, NodeChange, NodeOwner, NodeQueries, Opene
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::Unasked;
 use crate::clock::{GroundClock, RunningTask};
-use crate::cluster::{BoxFuture, ByteStream, EndpointsReceiver, ReachedServers, ServerAccess};
+use crate::cluster::{BoxFuture, ByteStream, EndpointsReceiver, ServerAccess};
 use crate::limits::PROBE;
 
 /// A node that is written again and again: only a majority accepts a write, and the server that answers one has reported all
@@ -53,7 +52,7 @@ mod wire {
 }
 
 /// Connects to ZooKeeper servers with locks under these keys.
-pub fn connect_by(reach: ReachedServers, keys: &LockKeys) -> ConnectEnsemble {
+pub fn connecting(keys: &LockKeys) -> ConnectEnsemble {
     let proof = match &keys.mark {
         None => PROOF_PATH.to_owned(),
         // next to the locks, where all of the run is removed
@@ -62,23 +61,22 @@ pub fn connect_by(reach: ReachedServers, keys: &LockKeys) -> ConnectEnsemble {
     // the server that is tried first
     let turn = AtomicUsize::new(0);
     Box::new(move |endpoints, root| {
-        let (reach, endpoints) = (reach.clone(), endpoints.clone());
+        let endpoints = endpoints.clone();
         let (root, proof) = (root.to_owned(), proof.clone());
-        let first = turn.fetch_add(1, Relaxed);
-        let begin = if reach.clock.is_virtual() { BEGIN_VIRTUAL } else { PROBE };
+        let (first, clock) = (turn.fetch_add(1, Relaxed), endpoints.borrow().clock());
+        let begin = if clock.is_virtual() { BEGIN_VIRTUAL } else { PROBE };
         Box::pin(async move {
             let servers = endpoints.borrow().servers();
             let mut last = "there is no server".to_owned();
             for number in 0..servers.len() {
                 let server = endpoints.borrow().access(servers[(first + number) % servers.len()]);
-                let opening = open_at(&reach, &server, (&root, &proof));
-                match reach.clock.answer_within(begin, opening).await {
+                let opening = open_at(&server, (&root, &proof));
+                match clock.answer_within(begin, opening).await {
                     Ok((session, changes)) => {
                         return Ok(OpenedEnsemble {
                             queries: Arc::new(DialledQueries {
                                 session,
                                 endpoints,
-                                reach,
                                 proof,
                             }),
                             changes,
@@ -98,12 +96,10 @@ type NodeAccess = (&'static str, &'static str);
 const EVERYONE: NodeAccess = ("world", "anyone");
 
 async fn open_at(
-    reach: &ReachedServers,
     server: &ServerAccess,
     (root, proof): (&str, &str),
 ) -> Result<(Arc<DialledSession>, mpsc::UnboundedReceiver<ToldChange>), String> {
-    let stream = reach.connect(server.address).await?;
-    let (session, changes) = DialledSession::begin(stream, reach.clock).await?;
+    let (session, changes) = DialledSession::begin(server.connect().await?, server.clock()).await?;
     let owner = match server.login() {
         None => EVERYONE,
         Some(login) => session.log_in(login).await?,
@@ -118,7 +114,6 @@ async fn open_at(
 struct DialledQueries {
     session: Arc<DialledSession>,
     endpoints: EndpointsReceiver,
-    reach: ReachedServers,
     proof: String,
 }
 
@@ -151,7 +146,7 @@ impl NodeQueries for DialledQueries {
     }
 
     fn beat(&self) -> Duration {
-        if self.reach.clock.is_virtual() {
+        if self.endpoints.borrow().clock().is_virtual() {
             BEAT_VIRTUAL
         } else {
             BEAT
@@ -168,13 +163,12 @@ impl NodeQueries for DialledQueries {
     }
 
     fn why(&self, session: &str) -> BoxFuture<'static, Unasked> {
-        let (reach, servers) = (self.reach.clone(), self.endpoints.borrow().servers());
-        let session = session.to_owned();
+        let known = self.endpoints.borrow().clone();
+        let (servers, clock, session) = (known.accesses(), known.clock(), session.to_owned());
         Box::pin(async move {
-            let mut dumps = reach.clock.tasks();
+            let mut dumps = clock.tasks();
             for server in servers {
-                let reach = reach.clone();
-                dumps.spawn(async move { reach.clock.within(PROBE, dump(&reach, server)).await });
+                dumps.spawn(async move { clock.within(PROBE, dump(&server)).await });
             }
             while let Some(dump) = dumps.next().await {
                 if let Some(Ok(dump)) = dump
@@ -196,8 +190,8 @@ fn session_is_over(dump: &str, session: &str) -> Option<Unasked> {
 }
 
 /// The living sessions, as a leader tells them.
-async fn dump(reach: &ReachedServers, server: SocketAddr) -> Result<String, String> {
-    let mut stream = reach.connect(server).await?;
+async fn dump(server: &ServerAccess) -> Result<String, String> {
+    let mut stream = server.connect().await?;
     let failed = |error: std::io::Error| error.to_string();
     stream.write_all(b"dump").await.map_err(failed)?;
     let mut text = String::new();

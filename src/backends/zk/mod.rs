@@ -29,8 +29,8 @@ pub static BACKEND: Backend = Backend {
     refuse: |_| None,
     keys: "/harness/{lock}",
     values: &[KeyValue::Sequential, KeyValue::Node],
-    observe: Some(&|endpoints, keys, reach| {
-        let source = dialled::connect_by(reach, &keys);
+    observe: Some(&|endpoints, keys| {
+        let source = dialled::connecting(&keys);
         Box::pin(observe(source, endpoints, keys))
     }),
     sweep: Some(|endpoints| Box::pin(LockSweeper::connect(endpoints))),

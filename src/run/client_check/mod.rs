@@ -24,7 +24,7 @@ use super::clients::child::{ChildSpawner, ClientSpawner};
 use super::observer::ConnectObserver;
 use super::{RunError, setup};
 use crate::clock::GroundClock;
-use crate::cluster::{Cluster, ClusterError, ClusterSpec, EndpointsReceiver, NotWritten, ReachedServers, Runtime};
+use crate::cluster::{Cluster, ClusterError, ClusterSpec, EndpointsReceiver, NotWritten, Runtime};
 use crate::config::Config;
 
 /// Where the processes of clients are started.
@@ -171,14 +171,14 @@ impl ClientCheck {
         let cluster = Cluster::start(&wanted, runtime, interrupt.clone()).await?;
         let servers = cluster.endpoints();
         let endpoints = servers.borrow().servers().iter().map(ToString::to_string).collect();
-        let observe = config.backend.observe;
         let ground = CheckGround {
             place: clients,
             endpoints,
             servers,
-            observe: observe.map(|observe| -> ConnectObserver {
-                Box::new(move |endpoints, keys| observe(endpoints, keys, ReachedServers::REAL))
-            }),
+            observe: config
+                .backend
+                .observe
+                .map(|observe| Box::new(observe) as ConnectObserver),
         };
         let checked = tokio::select! {
             biased;

@@ -8,7 +8,7 @@ use super::WallClocks;
 use super::attached::AttachedRun;
 use super::disks::ServerDisks;
 use crate::backends::Topology;
-use crate::cluster::{Cluster, ClusterError, ClusterSpec, PeerProxies, Peering, ReachedServers, RunTls, Runtime};
+use crate::cluster::{Cluster, ClusterError, ClusterSpec, PeerProxies, Peering, RunTls, Runtime};
 use crate::config::Config;
 use crate::disks::DiskGate;
 use crate::event::ProgressEvent;
@@ -148,9 +148,7 @@ impl RunServers {
     pub fn observe(&self, config: &Config) -> Option<ConnectObserver> {
         let blind = self.attached.as_ref().is_some_and(|attached| attached.blind.is_some());
         let observe = config.backend.observe.filter(|_| !blind)?;
-        Some(Box::new(move |endpoints, keys| {
-            observe(endpoints, keys, ReachedServers::REAL)
-        }))
+        Some(Box::new(observe))
     }
 
     /// Removes what the clients of a run wrote to servers that harness did not start; nothing on others. The error says what may

@@ -1,4 +1,5 @@
-//! `pause-holder`, `pause-waiter`, `pause`: the process of a client is stopped for longer than its lease, then continued.
+//! `pause-holder`, `pause-waiter`, `pause`, `kill-holder`, `kill`: the process of a client is stopped for longer than its lease, then
+//! continued, or it is killed and comes back as another process of the history.
 //!
 //! The harness is the application: while the process is stopped the work goes on, and the release that ends it reaches
 //! the client only when it runs again. No lock with a lease keeps two beliefs apart through that; tokens save the data.
@@ -18,42 +19,65 @@ use super::{
     Acquires, ActiveFault, Affected, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, Injection,
     InjectionContext, NotInjected, Pace, Planned, ProcessControl, RunningFault, Shape, Target,
 };
-use crate::evidence::{Evidence, EvidenceCounter, HOLDERS, STOPPED_MS};
+use crate::evidence::{CLIENTS_KILLED, Evidence, EvidenceCounter, HOLDERS, STOPPED_MS};
 
-/// Which client's process is stopped.
-pub enum Pause {
-    Holder,
-    Waiter,
-    Anyone,
+/// What is done to the process of a client, and of which one; each is a fault of that name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnClient {
+    PauseHolder,
+    PauseWaiter,
+    Pause,
+    KillHolder,
+    Kill,
 }
 
 const CLIENTS_STOPPED: EvidenceCounter = EvidenceCounter::new("clients_stopped", "client process", "stopped");
 
-impl Fault for Pause {
+impl Fault for OnClient {
     fn definition(&self) -> FaultDefinition {
-        let (name, summary) = match self {
-            Self::Holder => (
+        let (name, summary, argument) = match self {
+            Self::PauseHolder => (
                 "pause-holder",
                 "the holder's process is stopped past its lease, which violates HL001 in any lock with a lease",
+                "",
             ),
-            Self::Waiter => ("pause-waiter", "the process of a waiter is stopped past its lease"),
-            Self::Anyone => ("pause", "the process of any client is stopped, in any state"),
+            Self::PauseWaiter => ("pause-waiter", "the process of a waiter is stopped past its lease", ""),
+            Self::Pause => (
+                "pause",
+                "the process of any client is stopped, in any state",
+                "any:57 (the client of the 57th of all messages except pings, while the reply is on its way)",
+            ),
+            Self::KillHolder => (
+                "kill-holder",
+                "the holder's process is killed; its client starts again in a new process",
+                "",
+            ),
+            Self::Kill => (
+                "kill",
+                "the process of any client is killed, in any state",
+                "any:57 (the client of the 57th of all messages except pings, before the message arrives)",
+            ),
         };
-        FaultDefinition {
+        let stopped = FaultDefinition {
             name,
             summary,
-            argument: match self {
-                Self::Anyone => {
-                    "any:57 (the client of the 57th of all messages except pings, while the reply is on its way)"
-                }
-                Self::Holder | Self::Waiter => "",
-            },
+            argument,
             family: FaultFamily::Clients,
             pace: Pace::Varied,
             verb: "stopped",
             counters: &[CLIENTS_STOPPED, STOPPED_MS, HOLDERS],
             trace: &[STOPPED_MS],
             no_effect_hint: None,
+        };
+        match self.act() {
+            ClientAct::Stop => stopped,
+            ClientAct::Kill => FaultDefinition {
+                pace: Pace::Act,
+                verb: "killed",
+                counters: &[CLIENTS_KILLED, HOLDERS],
+                trace: &[CLIENTS_KILLED],
+                ..stopped
+            },
         }
     }
 
@@ -61,85 +85,122 @@ impl Fault for Pause {
         match self {
             // no lock keeps its holder from going on when it continues after its lease; a careful client stops to believe 15 percent
             // before that, or more, and its last belief may come with a late reply
-            Self::Holder | Self::Anyone => Ok(shape.lease / 8),
-            Self::Waiter => Ok(Duration::MAX),
+            Self::PauseHolder | Self::Pause => Ok(shape.lease / 8),
+            Self::PauseWaiter | Self::KillHolder | Self::Kill => Ok(Duration::MAX),
         }
     }
 
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Planned {
-        let its_process = "its process is stopped";
-        if let (Self::Anyone, Some(message)) = (self, argument) {
-            let number = number_alone(message, shape)?;
-            let title = format!("the client of message {number}: {its_process}");
-            let target = client_at(number, MessageMoment::Answered);
-            return Ok(Injection::new(target, StopClients, Acquires::GoOn, title));
-        }
-        no_argument(self.definition().name, argument)?;
-        Ok(match self {
-            Self::Holder => {
-                Injection::new(Target::Holder, StopClients, Acquires::GoOn, its_process).requiring(Requirement {
-                    stopped_ms: Some(shape.lease.as_millis() as u64),
-                    breaks: Some("HL001".into()),
-                    even_without_lease: false,
-                })
+        let (done, moment, when) = match self.act() {
+            ClientAct::Stop => ("its process is stopped", MessageMoment::Answered, ""),
+            ClientAct::Kill => (
+                "its process is killed",
+                MessageMoment::Sent,
+                " before the message arrives",
+            ),
+        };
+        let (target, title) = match (self, argument) {
+            (Self::Pause | Self::Kill, Some(message)) => {
+                let number = number_alone(message, shape)?;
+                let title = format!("the client of message {number}: {done}{when}");
+                (client_at(number, moment), title)
             }
-            Self::Waiter => Injection::new(Target::Waiter, StopClients, Acquires::GoOn, its_process),
-            Self::Anyone => {
+            (Self::Pause | Self::Kill, None) => {
                 let client = rng.random_range(0..shape.clients);
-                let title = format!("c{client}: {its_process}");
-                Injection::new(Target::Clients(vec![client]), StopClients, Acquires::GoOn, title)
+                (Target::Clients(vec![client]), format!("c{client}: {done}"))
             }
+            (Self::PauseWaiter, _) => (Target::Waiter, done.to_owned()),
+            (Self::PauseHolder | Self::KillHolder, _) => (Target::Holder, done.to_owned()),
+        };
+        if matches!(target, Target::Holder | Target::Waiter) {
+            no_argument(self.definition().name, argument)?;
+        }
+        let injection = Injection::new(target, self.act(), Acquires::GoOn, title);
+        Ok(match self {
+            Self::PauseHolder => injection.requiring(Requirement {
+                stopped_ms: Some(shape.lease.as_millis() as u64),
+                breaks: Some("HL001".into()),
+                even_without_lease: false,
+            }),
+            _ => injection,
         })
     }
 }
 
-/// Stops the target's processes (SIGSTOP) until the heal.
-#[derive(Debug)]
-struct StopClients;
+impl OnClient {
+    fn act(self) -> ClientAct {
+        match self {
+            Self::PauseHolder | Self::PauseWaiter | Self::Pause => ClientAct::Stop,
+            Self::KillHolder | Self::Kill => ClientAct::Kill,
+        }
+    }
+}
+
+/// What is done to the target's processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ClientAct {
+    /// Stopped (SIGSTOP) until the heal.
+    Stop,
+    /// Killed (SIGKILL); the client pool starts them again without being asked.
+    Kill,
+}
 
 #[async_trait]
-impl Inject for StopClients {
+impl Inject for ClientAct {
     fn heal_word(&self) -> &'static str {
-        "continue"
+        match self {
+            Self::Stop => "continue",
+            Self::Kill => "revive",
+        }
     }
 
     async fn inject(&self, context: InjectionContext<'_>) -> Result<RunningFault, NotInjected> {
         let processes = context.env.clients.processes_of(&context.target.clients());
-        let mut stopped = StoppedClients::stop(processes);
-        if stopped.processes.is_empty() {
+        let mut struck = StruckClients::strike(*self, processes);
+        if struck.processes == 0 {
             return Err(NotInjected::Missed("its process was not running"));
         }
-        stopped.holders = context.held_by(&stopped.clients());
-        Ok(stopped.running())
+        struck.holders = context.held_by(&struck.clients);
+        Ok(struck.running())
     }
 }
 
-struct StoppedClients {
-    processes: Vec<Arc<dyn ProcessControl>>,
+/// Clients whose processes were stopped or killed.
+struct StruckClients {
+    act: ClientAct,
+    processes: u64,
+    clients: Vec<u32>,
     holders: u64,
+    /// Those that must continue.
+    stopped: Vec<Arc<dyn ProcessControl>>,
 }
 
-impl StoppedClients {
-    fn stop(processes: Vec<Arc<dyn ProcessControl>>) -> HealOnDrop<Self> {
-        let mut stopped = HealOnDrop::new(Self {
-            processes: Vec::new(),
+impl StruckClients {
+    fn strike(act: ClientAct, processes: Vec<Arc<dyn ProcessControl>>) -> HealOnDrop<Self> {
+        let mut struck = HealOnDrop::new(Self {
+            act,
+            processes: 0,
+            clients: Vec::new(),
             holders: 0,
+            stopped: Vec::new(),
         });
         for process in processes {
-            if process.stop() {
-                stopped.processes.push(process);
+            let done = match act {
+                ClientAct::Stop => process.stop(),
+                ClientAct::Kill => process.kill(),
+            };
+            if done {
+                struck.processes += 1;
+                struck.clients.extend(process.clients());
+                struck.stopped.extend((act == ClientAct::Stop).then_some(process));
             }
         }
-        stopped
-    }
-
-    fn clients(&self) -> Vec<u32> {
-        self.processes.iter().flat_map(|process| process.clients()).collect()
+        struck
     }
 
     /// Zero unless every one of them is still stopped: how long one was stopped that ended meanwhile is not known.
     fn for_how_long(&self, lasted: Duration) -> Duration {
-        if self.processes.iter().all(|process| process.is_stopped()) {
+        if self.stopped.iter().all(|process| process.is_stopped()) {
             lasted
         } else {
             Duration::ZERO
@@ -148,22 +209,24 @@ impl StoppedClients {
 }
 
 #[async_trait]
-impl ActiveFault for StoppedClients {
+impl ActiveFault for StruckClients {
     fn affected(&self) -> Affected {
-        Affected::clients(self.clients())
+        Affected::clients(self.clients.clone())
     }
 
     async fn heal(&mut self, lasted: Duration, _: bool) -> Healed {
-        let evidence = Evidence::default()
-            .with(&CLIENTS_STOPPED, self.processes.len() as u64)
-            .with(&STOPPED_MS, self.for_how_long(lasted).as_millis() as u64)
-            .with(&HOLDERS, self.holders);
+        let evidence = match self.act {
+            ClientAct::Stop => Evidence::default()
+                .with(&CLIENTS_STOPPED, self.processes)
+                .with(&STOPPED_MS, self.for_how_long(lasted).as_millis() as u64),
+            ClientAct::Kill => Evidence::default().with(&CLIENTS_KILLED, self.processes),
+        };
         self.undo();
-        evidence.into()
+        evidence.with(&HOLDERS, self.holders).into()
     }
 
     fn undo(&mut self) {
-        for process in self.processes.drain(..) {
+        for process in self.stopped.drain(..) {
             process.go_on();
         }
     }
@@ -180,7 +243,7 @@ mod tests {
     #[test]
     fn a_paused_holder_must_be_stopped_past_the_lease_and_break_mutual_exclusion() {
         let shape = Shape::example();
-        let injection = Pause::Holder.planned(None, 0, &shape, 1).unwrap();
+        let injection = OnClient::PauseHolder.planned(None, 0, &shape, 1).unwrap();
         let requirement = injection.requirement.unwrap();
         assert_eq!(
             serde_json::to_value(requirement).unwrap(),
@@ -201,9 +264,9 @@ mod tests {
             self.0.lock().unwrap().push(what);
         }
 
-        fn stop_hosts_of(&self, clients: &[u32]) -> HealOnDrop<StoppedClients> {
+        fn stop_hosts_of(&self, clients: &[u32]) -> HealOnDrop<StruckClients> {
             let hosts: &dyn ClientHosts = self;
-            StoppedClients::stop(hosts.processes_of(clients))
+            StruckClients::strike(ClientAct::Stop, hosts.processes_of(clients))
         }
     }
 
@@ -279,8 +342,8 @@ mod tests {
     #[test]
     fn a_process_is_stopped_once_for_all_of_its_clients_and_a_client_without_one_is_not_found() {
         let pair = PairOfClients::default();
-        assert_eq!(pair.stop_hosts_of(&[2, 3]).processes.len(), 1);
-        assert_eq!(pair.stop_hosts_of(&[7]).processes.len(), 0);
+        assert_eq!(pair.stop_hosts_of(&[2, 3]).processes, 1);
+        assert_eq!(pair.stop_hosts_of(&[7]).processes, 0);
         assert_eq!(pair.done(), ["stop", "go on"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Random histories for the oracle and for the proofs: small, well formed, with every kind of outcome.
+//! Random histories for the tests of this folder: small, well formed, with every kind of outcome.
 
 use super::order::EventOrder;
 use crate::history::event::{Header, Kind, Process};

@@ -1,98 +1,18 @@
-//! Events of equal time against the definition: legal exactly when some order of them is, each process in its own order.
+//! Events of equal time, of which each process keeps its own order: histories that were judged wrongly once.
 
-use super::random::{LOCKS, random, show};
-use super::{Decision, decisions};
-use crate::history::event::Kind;
-use crate::history::{Entry, History, HistoryBuilder, ReadOptions};
+use crate::history::{History, ReadOptions};
 use crate::model::Model;
-use crate::options::{Budget, Clock, Options};
+use crate::options::Options;
 use crate::{Property, Verdict, check};
 
-/// Nanoseconds between two events before any have one time.
-const STEP: u64 = 1_000;
-
-fn legal(history: &History, model: Model) -> Vec<bool> {
-    let decisions = decisions(history, &model, Budget::default(), Clock::still());
-    decisions.iter().map(|decision| *decision == Decision::Legal).collect()
-}
-
-/// The same events at other times.
-fn at_times(history: &History, times: &[u64]) -> Option<History> {
-    let mut builder = HistoryBuilder::new(history.header().clone());
-    for (entry, time_ns) in history.entries().zip(times.iter().copied()) {
-        builder.push(&Entry { time_ns, ..entry }).ok()?;
-    }
-    Some(builder.finish())
-}
-
-/// All orders of the first `left` places.
-fn permutations(left: usize) -> Vec<Vec<usize>> {
-    if left == 0 {
-        return vec![Vec::new()];
-    }
-    let shorter = permutations(left - 1);
-    let put = |order: &Vec<usize>, at: usize| {
-        let mut order = order.clone();
-        order.insert(at, left - 1);
-        order
-    };
-    shorter
-        .iter()
-        .flat_map(|order| (0..left).map(|at| put(order, at)).collect::<Vec<_>>())
-        .collect()
-}
-
-/// One history with five events of one time, and the same with these in every order that its processes allow.
-fn tied(history: &History, first: usize, width: usize) -> (History, Vec<History>) {
-    let mut times: Vec<u64> = history.entries().map(|entry| entry.time_ns * STEP).collect();
-    let last = (first + width).min(times.len());
-    times[first..last].fill(first as u64 * 10 * STEP);
-    let own = at_times(history, &times).expect("equal times are well formed");
-    let orders = permutations(last - first).into_iter().filter_map(|order| {
-        let mut apart = times.clone();
-        order
-            .iter()
-            .enumerate()
-            .for_each(|(rank, at)| apart[first + at] += rank as u64);
-        at_times(history, &apart)
-    });
-    let orders = orders.collect();
-    (own, orders)
-}
-
-#[test]
-fn equal_times_are_legal_exactly_when_some_order_of_them_is() {
-    for model in LOCKS {
-        let mut illegal = 0;
-        let seeds = (1..=700u64).filter(|seed| seed % 8 != 5);
-        for seed in seeds {
-            let history = random(seed, model);
-            let late = |entry: Entry<'_>| entry.kind == Kind::Signal;
-            if history.entries().any(late) && seed % 3 > 0 {
-                continue;
-            }
-            let first = (seed as usize * 7) % history.len().saturating_sub(4).max(1);
-            let (own, orders) = tied(&history, first, 5);
-            let found = legal(&own, model);
-            let mut some = vec![false; found.len()];
-            for apart in &orders {
-                for (some, legal) in some.iter_mut().zip(legal(apart, model)) {
-                    *some |= legal;
-                }
-            }
-            illegal += some.iter().filter(|legal| !**legal).count();
-            let told = format!("seed {seed} under {model}, from {first}\n{}", show(&own));
-            for (found, some) in found.iter().zip(&some) {
-                assert_eq!(found, some, "{told}: found {found}, some order {some}");
-            }
-        }
-        assert!(illegal > 20, "{illegal} of {model}");
-    }
-}
-
-fn verdicts(text: &str) -> (Verdict, Verdict) {
+/// Whether the holds of a history overlap, and whether its operations have an order.
+fn verdicts(text: &str, model: Option<Model>) -> (Verdict, Verdict) {
     let history = History::read(text.as_bytes(), &ReadOptions::default()).expect("a history");
-    let found = check(&history, &Options::default());
+    let options = Options {
+        model,
+        ..Options::default()
+    };
+    let found = check(&history, &options);
     (found.of(Property::Hl001).verdict, found.of(Property::Hl002).verdict)
 }
 
@@ -107,7 +27,7 @@ const ACQUIRED_AGAIN: &str = r#"{"format":"harness-history","version":1,"locks":
 
 #[test]
 fn a_release_at_the_time_of_its_acquires_reply_does_not_go_before_it() {
-    assert_eq!(verdicts(ACQUIRED_AGAIN).1, Verdict::Violated);
+    assert_eq!(verdicts(ACQUIRED_AGAIN, None).1, Verdict::Violated);
 }
 
 const LATE_LOSS_OF_ONE_LOCK: &str = r#"{"format":"harness-history","version":1,"locks":["l0","l1"],"lease_ms":900}
@@ -122,7 +42,7 @@ const LATE_LOSS_OF_ONE_LOCK: &str = r#"{"format":"harness-history","version":1,"
 
 #[test]
 fn a_late_loss_of_one_lock_does_not_wait_for_the_grant_of_another() {
-    assert_eq!(verdicts(LATE_LOSS_OF_ONE_LOCK), (Verdict::Holds, Verdict::Holds));
+    assert_eq!(verdicts(LATE_LOSS_OF_ONE_LOCK, None), (Verdict::Holds, Verdict::Holds));
 }
 
 #[test]
@@ -146,7 +66,8 @@ fn a_correct_lock_holds_at_every_resolution_of_its_clock() {
                 ));
             }
         }
-        assert_eq!(verdicts(&lines.join("\n")), (Verdict::Holds, Verdict::Holds), "{grain}");
+        let verdicts = verdicts(&lines.join("\n"), None);
+        assert_eq!(verdicts, (Verdict::Holds, Verdict::Holds), "{grain}");
     }
 }
 
@@ -160,6 +81,6 @@ const SECOND_HOLDER_LOSES: &str = r#"{"format":"harness-history","version":1,"lo
 
 #[test]
 fn the_loss_of_a_plain_mutex_frees_nothing_before_its_own_grant() {
-    let history = History::read(SECOND_HOLDER_LOSES.as_bytes(), &ReadOptions::default()).expect("a history");
-    assert_eq!(legal(&history, Model::Mutex), [false]);
+    let (_, linearizable) = verdicts(SECOND_HOLDER_LOSES, Some(Model::Mutex));
+    assert_eq!(linearizable, Verdict::Violated);
 }

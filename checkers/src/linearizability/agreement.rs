@@ -1,5 +1,10 @@
-//! Sweeps, searches and certificates against each other on random histories, and mutants of the sweeps that must be noticed. The oracle
-//! that tries every order is in `tests/independent.rs`.
+//! Sweeps, searches and certificates against each other on random histories, and mutants of the sweeps, which the oracle of
+//! `tests/independent.rs` must notice.
+
+#[path = "../../tests/independent/chance.rs"]
+mod chance;
+#[path = "../../tests/independent/orders.rs"]
+mod orders;
 
 use super::mutant::{Mutant, with};
 use super::operations::{self, Operations};
@@ -98,11 +103,17 @@ fn the_order_of_a_plain_mutex_is_one() {
     }
 }
 
-/// Histories of a model without equal times that a mutant decides otherwise.
+/// Histories without equal times of which the oracle and a mutant call other numbers of locks illegal.
 fn noticed(mutant: Mutant, model: Model) -> impl Iterator<Item = u64> {
     (1..=20_000).filter(move |seed| {
-        let history = random(*seed, model);
-        !has_ties(&history) && with(mutant, || decided(&history, model)) != decided(&history, model)
+        let lines = chance::lines(*seed, model);
+        let history = lines.history().expect("a well-formed history");
+        if has_ties(&history) {
+            return false;
+        }
+        let illegal = (0..2).filter(|lock| !orders::is_legal(&lines, model, *lock)).count();
+        let decided = with(mutant, || decided(&history, model));
+        decided.iter().filter(|legal| !**legal).count() != illegal
     })
 }
 

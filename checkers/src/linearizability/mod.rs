@@ -16,8 +16,6 @@ mod counterexample;
 mod dead_end;
 mod decide;
 mod distinct;
-#[cfg(test)]
-mod equal_times;
 mod event_plan;
 mod explanation;
 mod failures;

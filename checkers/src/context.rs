@@ -56,6 +56,7 @@ pub(crate) struct Context<'a> {
     /// The replies that began the holds of those overlaps.
     pub overlapping: FastSet<u32>,
     died: OnceLock<Vec<u64>>,
+    asks: OnceLock<Vec<Vec<u32>>>,
     hold_places: OnceLock<FastMap<u32, u32>>,
     releases: OnceLock<Releases>,
     extensions: OnceLock<Extensions>,
@@ -113,6 +114,7 @@ impl<'a> Context<'a> {
             overlaps,
             excused,
             died: OnceLock::new(),
+            asks: OnceLock::new(),
             hold_places: OnceLock::new(),
             releases: OnceLock::new(),
             extensions: OnceLock::new(),
@@ -145,6 +147,16 @@ impl<'a> Context<'a> {
     #[inline]
     pub(crate) fn died_ns(&self, process: u32) -> u64 {
         self.died.get_or_init(|| self.history.deaths())[process as usize]
+    }
+
+    /// The positions of the calls that asked for a lock, in order: a wait is ten times as large.
+    pub(crate) fn asks_of(&self, lock: usize) -> &[u32] {
+        let all = self.asks.get_or_init(|| {
+            let mut all = vec![Vec::new(); self.history.locks.len()];
+            self.history.each_ask(|lock, position, _| all[lock].push(position));
+            all
+        });
+        &all[lock]
     }
 
     /// The last fault window that started at or before a time.

@@ -265,10 +265,7 @@ struct AttemptsInOrder {
 
 impl AttemptsInOrder {
     fn of(context: &Context<'_>, calls: &[u32]) -> Self {
-        let waits = calls
-            .iter()
-            .map(|call| Wait::of(context, *call, context.history.event(*call)));
-        let attempts: Vec<Wait> = waits.collect();
+        let attempts: Vec<Wait> = calls.iter().map(|call| Wait::at(context, *call)).collect();
         Self {
             over_ns: wait::over_ns(attempts.iter().copied()),
             attempts,

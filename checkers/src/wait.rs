@@ -34,6 +34,11 @@ impl Wait {
         }
     }
 
+    /// The wait of the call at a position.
+    pub(crate) fn at(context: &Context<'_>, call: u32) -> Self {
+        Self::of(context, call, context.history.event(call))
+    }
+
     /// The position of its answer.
     pub(crate) fn answer(&self) -> Option<u32> {
         (self.reply != NONE).then_some(self.reply)
@@ -46,6 +51,13 @@ impl Wait {
 
     pub(crate) fn length_ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
+    }
+}
+
+impl Context<'_> {
+    /// The acquires of a lock, in the order of their calls.
+    pub(crate) fn waits_for(&self, lock: usize) -> impl Iterator<Item = Wait> {
+        self.asks_of(lock).iter().map(move |call| Wait::at(self, *call))
     }
 }
 

@@ -12,21 +12,16 @@ const PROCESSES: u32 = 4;
 /// How wrong stamps are, in nanoseconds.
 const ERROR: u64 = 1_000;
 
-/// One event at its true time.
-struct Truth {
-    at: u64,
-    process: u32,
-    kind: Kind,
-    f: F,
-    mode: Mode,
-    token: Option<u64>,
+/// An event that has no index yet.
+fn event(process: u32, kind: Kind, f: F, at: u64) -> Entry<'static> {
+    Entry::new(0, at, Process::Client(process), kind, f)
 }
 
-/// What a correct lock does: some processes hold it one after the other, or several at once where the model says so. Each hold is
-/// as long as chance wants, from nothing to four times the error.
-fn truth(seed: u64, model: Model) -> Vec<Truth> {
+/// What a correct lock does, at the true times: some processes hold it one after the other, or several at once where the model says
+/// so. Each hold is as long as chance wants, from nothing to four times the error.
+fn truth(seed: u64, model: Model) -> Vec<Entry<'static>> {
     let mut roll = dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let mut events: Vec<Truth> = Vec::new();
+    let mut events: Vec<Entry<'static>> = Vec::new();
     let (mut free_at, mut token) = (5 * ERROR, 0);
     let mut idle_from = [0u64; PROCESSES as usize];
     for _ in 0..30 {
@@ -48,7 +43,7 @@ fn truth(seed: u64, model: Model) -> Vec<Truth> {
             let called = idle_from[process as usize].max(free_at.saturating_sub(roll(2 * ERROR)));
             let mut at = called.max(free_at) + roll(ERROR / 4);
             token += 1;
-            let mut event = |at: u64, kind: Kind, f: F| {
+            let mut add = |at: u64, kind: Kind, f: F| {
                 let mode = if readers && f == F::Acquire {
                     Mode::Read
                 } else {
@@ -56,26 +51,23 @@ fn truth(seed: u64, model: Model) -> Vec<Truth> {
                 };
                 // of those at once, nothing says which got the larger one
                 let token = (kind == Kind::Ok && f == F::Acquire && at_once == 1).then_some(token);
-                events.push(Truth {
-                    at,
-                    process,
-                    kind,
-                    f,
+                events.push(Entry {
                     mode,
                     token,
+                    ..event(process, kind, f, at)
                 });
             };
-            event(called, Kind::Invoke, F::Acquire);
-            event(at, Kind::Ok, F::Acquire);
+            add(called, Kind::Invoke, F::Acquire);
+            add(at, Kind::Ok, F::Acquire);
             for _ in 1..depth {
-                event(at + 1, Kind::Invoke, F::Acquire);
-                event(at + 2, Kind::Ok, F::Acquire);
+                add(at + 1, Kind::Invoke, F::Acquire);
+                add(at + 2, Kind::Ok, F::Acquire);
                 at += 2;
             }
             at += roll(4 * ERROR);
             for _ in 0..depth {
-                event(at + 1, Kind::Invoke, F::Release);
-                event(at + 3, Kind::Ok, F::Release);
+                add(at + 1, Kind::Invoke, F::Release);
+                add(at + 3, Kind::Ok, F::Release);
                 at += 3;
             }
             idle_from[process as usize] = at + 1;
@@ -87,26 +79,22 @@ fn truth(seed: u64, model: Model) -> Vec<Truth> {
 }
 
 /// The same as machines stamp it whose clocks are off by at most the error.
-fn stamped(seed: u64, mut events: Vec<Truth>) -> History {
+fn stamped(seed: u64, mut events: Vec<Entry<'static>>) -> History {
     let mut roll = dice((seed ^ 0xabcd).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let off: Vec<u64> = (0..PROCESSES).map(|_| roll(2 * ERROR + 1)).collect();
     for event in &mut events {
-        event.at = event.at + off[event.process as usize] - ERROR;
+        let process = event.process_number().expect("a client");
+        event.time_ns = event.time_ns + off[process as usize] - ERROR;
     }
     written(events)
 }
 
 /// The history of these events, by the stamps that they have.
-fn written(mut events: Vec<Truth>) -> History {
-    events.sort_by_key(|event| event.at);
+fn written(mut events: Vec<Entry<'static>>) -> History {
+    events.sort_by_key(|event| event.time_ns);
     let mut builder = HistoryBuilder::new(Header::of_locks(["l0"]));
-    for (index, event) in (1..).zip(&events) {
-        let entry = Entry {
-            mode: event.mode,
-            token: event.token,
-            ..Entry::new(index, event.at, Process::Client(event.process), event.kind, event.f)
-        };
-        builder.push(&entry).expect("a well-formed history");
+    for (index, event) in (1..).zip(events) {
+        builder.push(&Entry { index, ..event }).expect("a well-formed history");
     }
     builder.finish()
 }
@@ -179,24 +167,17 @@ fn the_truth_holds_by_its_own_stamps() {
 
 /// Two clients that hold for ten milliseconds each, three of them together.
 fn double_hold() -> History {
-    let mut builder = HistoryBuilder::new(Header::of_locks(["l0"]));
     let ms = 1_000_000;
-    let events = [
-        (0, Kind::Invoke, F::Acquire, 0),
-        (0, Kind::Ok, F::Acquire, ms),
-        (1, Kind::Invoke, F::Acquire, 2 * ms),
-        (1, Kind::Ok, F::Acquire, 8 * ms),
-        (0, Kind::Invoke, F::Release, 11 * ms),
-        (0, Kind::Ok, F::Release, 12 * ms),
-        (1, Kind::Invoke, F::Release, 18 * ms),
-        (1, Kind::Ok, F::Release, 19 * ms),
-    ];
-    for (index, (process, kind, f, at)) in (1..).zip(events) {
-        builder
-            .push(&Entry::new(index, at, Process::Client(process), kind, f))
-            .expect("well formed");
-    }
-    builder.finish()
+    written(vec![
+        event(0, Kind::Invoke, F::Acquire, 0),
+        event(0, Kind::Ok, F::Acquire, ms),
+        event(1, Kind::Invoke, F::Acquire, 2 * ms),
+        event(1, Kind::Ok, F::Acquire, 8 * ms),
+        event(0, Kind::Invoke, F::Release, 11 * ms),
+        event(0, Kind::Ok, F::Release, 12 * ms),
+        event(1, Kind::Invoke, F::Release, 18 * ms),
+        event(1, Kind::Ok, F::Release, 19 * ms),
+    ])
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::dice::dice;
+use super::done;
 use harness_checkers::linearizability::{
     Collected, CollectionOp, Operation, Searched, SequentialSpec, decide_queue, decide_set, decide_stack, search,
 };
@@ -163,11 +164,7 @@ fn verdicts_are_those_of_the_search() {
 
 #[test]
 fn what_cannot_be_told_is_not_applicable() {
-    let done = |op| Operation {
-        op,
-        call: 1,
-        reply: Some(2),
-    };
+    let done = |op| done(op, 1, 2);
     let lost = |op| Operation {
         op,
         call: 1,
@@ -195,14 +192,9 @@ fn a_long_history_is_decided() {
     let values: BTreeSet<u32> = (0..100_000).collect();
     let queue = values.iter().flat_map(|value| {
         let at = u64::from(*value) * 10;
-        let op = |op, call| Operation {
-            op,
-            call,
-            reply: Some(call + 15),
-        };
         [
-            op(CollectionOp::Add(*value), at),
-            op(CollectionOp::Take(Some(*value)), at + 500),
+            done(CollectionOp::Add(*value), at, at + 15),
+            done(CollectionOp::Take(Some(*value)), at + 500, at + 515),
         ]
     });
     let mut queue: Vec<Operation<CollectionOp<u32>>> = queue.collect();
@@ -220,11 +212,7 @@ fn a_long_history_is_decided() {
 #[test]
 fn a_deep_stack_is_decided() {
     let all = 100_000u64;
-    let op = |op, call| Operation {
-        op,
-        call,
-        reply: Some(call + 5),
-    };
+    let op = |op, call| done(op, call, call + 5);
     let pushes = (0..all).map(|value| op(CollectionOp::Add(value), value * 10));
     let pops = (0..all).map(|value| op(CollectionOp::Take(Some(value)), (2 * all - value) * 10));
     let mut stack: Vec<Operation<CollectionOp<u64>>> = pushes.chain(pops).collect();

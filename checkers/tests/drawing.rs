@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use super::done;
 use super::golden::golden;
 use harness_checkers::linearizability::{
     Explanation, Operation, Searched, SequentialSpec, explain, search, search_by_key,
@@ -47,24 +48,16 @@ fn key(op: &TextOp) -> &'static str {
     }
 }
 
-fn operation(op: TextOp, call: u64, reply: u64) -> Operation<TextOp> {
-    Operation {
-        op,
-        call,
-        reply: Some(reply),
-    }
-}
-
 /// Two appends that overlap, and a read that has a third order of them; another key is as it should be.
 fn operations(read: &'static str) -> Vec<Operation<TextOp>> {
     vec![
-        operation(TextOp::Put("a", "x"), 0, 1),
-        operation(TextOp::Append("a", "y"), 2, 6),
-        operation(TextOp::Put("b", "<q>"), 2, 3),
-        operation(TextOp::Append("a", "z"), 3, 5),
-        operation(TextOp::Get("b", "<q>"), 4, 5),
-        operation(TextOp::Get("a", read), 7, 8),
-        operation(TextOp::Get("b", "<q>"), 9, 10),
+        done(TextOp::Put("a", "x"), 0, 1),
+        done(TextOp::Append("a", "y"), 2, 6),
+        done(TextOp::Put("b", "<q>"), 2, 3),
+        done(TextOp::Append("a", "z"), 3, 5),
+        done(TextOp::Get("b", "<q>"), 4, 5),
+        done(TextOp::Get("a", read), 7, 8),
+        done(TextOp::Get("b", "<q>"), 9, 10),
     ]
 }
 
@@ -100,10 +93,10 @@ fn by_looks() -> Clock {
 #[test]
 fn a_key_without_an_order_is_found_behind_one_that_takes_for_ever() {
     // 40 appends at once, and a read of what none of their orders gives: hopeless by any search
-    let mut operations: Vec<_> = (0..40).map(|_| operation(TextOp::Append("a", "x"), 0, 1000)).collect();
+    let mut operations: Vec<_> = (0..40).map(|_| done(TextOp::Append("a", "x"), 0, 1000)).collect();
     let parts: [&'static str; 4] = ["p", "q", "r", "s"];
-    operations.extend((0..40).map(|at| operation(TextOp::Append("a", parts[at % 4]), 0, 1000)));
-    operations.push(operation(TextOp::Get("a", "none"), 1001, 1002));
+    operations.extend((0..40).map(|at| done(TextOp::Append("a", parts[at % 4]), 0, 1000)));
+    operations.push(done(TextOp::Get("a", "none"), 1001, 1002));
     let budget = Budget {
         time: Duration::from_secs(3600),
         ..Budget::default()
@@ -114,8 +107,8 @@ fn a_key_without_an_order_is_found_behind_one_that_takes_for_ever() {
     };
     let alone = search_by_key(&TextStore, &operations, key, short, by_looks());
     assert!(matches!(alone["a"], Searched::Unknown { .. }), "{alone:?}");
-    operations.push(operation(TextOp::Put("b", "1"), 0, 1));
-    operations.push(operation(TextOp::Get("b", "2"), 2, 3));
+    operations.push(done(TextOp::Put("b", "1"), 0, 1));
+    operations.push(done(TextOp::Get("b", "2"), 2, 3));
     let found = search_by_key(&TextStore, &operations, key, budget, by_looks());
     assert_eq!(found["b"], Searched::NoOrder { blocked: 82 });
     assert!(matches!(found["a"], Searched::Unknown { .. }), "{found:?}");

@@ -70,13 +70,8 @@ fn illegal(lines: &Lines, model: Model) -> usize {
 }
 
 fn show(lines: &Lines) -> String {
-    let each = lines.lines.iter().enumerate().map(|(at, said)| {
-        let (time, process, kind, f, lock) = (said.time, said.process, said.kind, said.f.name(), said.lock);
-        let (mode, permits, token, error) = (said.mode, said.permits, said.token, said.error);
-        let (value, expected) = (said.value, said.expected);
-        format!("{at}: {time} p{process} {kind:?} {f} {lock:?} {mode:?} {permits} {token:?} {error:?} {expected:?} {value:?}")
-    });
-    let text: Vec<String> = each.collect();
+    let each = lines.lines.iter().enumerate();
+    let text: Vec<String> = each.map(|(at, said)| format!("{at}: {said:?}")).collect();
     format!(
         "leased {}, by place {}\n{}",
         lines.leased,
@@ -87,7 +82,7 @@ fn show(lines: &Lines) -> String {
 
 #[test]
 fn verdicts_are_those_of_the_definition() {
-    are_those_of_the_definition(seeds);
+    are_those_of_the_definition(|| seeds().chain(1_002..=3_000));
 }
 
 mod nightly {

@@ -14,6 +14,7 @@ mod reading;
 mod readme;
 mod search;
 
+use harness_checkers::linearizability::Operation;
 use harness_checkers::{Entry, F, Kind, Process};
 
 /// What every event has, as it was written.
@@ -29,4 +30,13 @@ fn essentials(entry: &Entry<'_>) -> (u64, u64, Process, Kind, F, Option<u64>) {
     } = *entry;
     let f = if entry.extends { F::Extend } else { f };
     (index, time_ns, process, kind, f, token)
+}
+
+/// An operation that was answered.
+fn done<O>(op: O, call: u64, reply: u64) -> Operation<O> {
+    Operation {
+        op,
+        call,
+        reply: Some(reply),
+    }
 }

@@ -92,15 +92,6 @@ fn is_illegal(history: &History, model: Model) -> bool {
     linearizability::decide(history, &model, Budget::default(), Clock::still()).illegal > 0
 }
 
-/// The same history with only some of its events.
-fn only(history: &History, keep: impl Fn(&Entry<'_>) -> bool) -> History {
-    let mut builder = HistoryBuilder::new(history.header().clone());
-    for entry in history.entries().filter(|entry| keep(entry)) {
-        builder.push(&entry).expect("whole operations were kept");
-    }
-    builder.finish()
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -141,20 +132,6 @@ proptest! {
         let prefix = play(&script[..cut.min(script.len())].to_vec(), !model.is_lock());
         if is_illegal(&prefix, model) {
             prop_assert!(is_illegal(&history, model));
-        }
-    }
-
-    #[test]
-    fn a_counterexample_is_a_violation_by_itself(script in script(), registers in any::<bool>()) {
-        let model = if registers { Model::CasRegister { start: None } } else { Model::Mutex };
-        let history = play(&script, registers);
-        let options = Options { model: Some(model), ..Options::still() };
-        let found = check(&history, &options);
-        for violation in &found.of(Property::Hl002).violations {
-            let shown = |entry: &Entry<'_>| violation.events.iter().any(|step| step.index == entry.index);
-            let shrunk = only(&history, |entry| shown(entry) && entry.kind != Kind::Signal);
-            prop_assert!(is_illegal(&shrunk, model), "{:?}", violation.events);
-            prop_assert!(shrunk.len() <= history.len());
         }
     }
 }

@@ -2,18 +2,11 @@
 
 use std::time::Duration;
 
+use super::done;
 use harness_checkers::linearizability::{
     LockOp, OneOwner, Operation, Register, RegisterOp, Searched, SequentialSpec, search, validate,
 };
 use harness_checkers::{Budget, Clock, Mode, Model};
-
-fn done<O>(op: O, call: u64, reply: u64) -> Operation<O> {
-    Operation {
-        op,
-        call,
-        reply: Some(reply),
-    }
-}
 
 /// Writes of different values that all overlap, and then a read of something else.
 fn hard(writes: u64) -> Vec<Operation<RegisterOp>> {

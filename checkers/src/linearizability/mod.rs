@@ -6,6 +6,8 @@
 //! Locks that know their owners are decided by one pass (`sweep`), the plain mutex by another (`anonymous`), registers
 //! and a caller's own objects by [`search`]. Whatever decides, [`validate`] can check the order that comes out.
 
+#[cfg(test)]
+mod agreement;
 mod anonymous;
 mod certificate;
 mod clock_error;
@@ -14,8 +16,6 @@ mod counterexample;
 mod dead_end;
 mod decide;
 mod distinct;
-#[cfg(test)]
-mod equal_times;
 mod event_plan;
 mod explanation;
 mod failures;
@@ -32,8 +32,6 @@ mod mutex_pass;
 mod numbered;
 mod online;
 mod operations;
-#[cfg(test)]
-mod oracle;
 mod order;
 mod permits;
 mod plan;

@@ -1,4 +1,4 @@
-//! Random histories for the oracle and for the proofs: small, well formed, with every kind of outcome.
+//! Random histories for the tests of this folder: small, well formed, with every kind of outcome.
 
 use super::order::EventOrder;
 use crate::history::event::{Header, Kind, Process};
@@ -53,19 +53,10 @@ impl Dice {
     }
 }
 
-/// What a client has called and not been answered.
-#[derive(Clone, Copy)]
-struct OpenCall {
-    f: F,
-    lock: usize,
-    mode: Mode,
-    permits: u32,
-    expected: u64,
-}
-
 struct RandomClient {
     process: u32,
-    open: Option<OpenCall>,
+    /// What it has called and not been answered, with the place of its lock.
+    open: Option<(usize, Entry<'static>)>,
     depth: [u32; 2],
 }
 
@@ -77,15 +68,6 @@ impl RandomClient {
             depth: [0; 2],
         }
     }
-}
-
-/// What a whole history has or has not.
-struct HistoryStyle {
-    /// No outcome is unknown.
-    quiet: bool,
-    /// Clocks so coarse that events have equal times.
-    coarse: bool,
-    locks: u64,
 }
 
 /// Whether the history of that seed has events of equal times.
@@ -104,11 +86,9 @@ pub(super) fn has_ties(history: &History) -> bool {
 pub(super) fn random(seed: u64, model: Model) -> History {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut clients: Vec<RandomClient> = (0..2 + dice.below(3) as u32).map(RandomClient::new).collect();
-    let style = HistoryStyle {
-        quiet: dice.chance(50),
-        coarse: is_coarse(seed),
-        locks: if dice.chance(15) { 2 } else { 1 },
-    };
+    // in half of them no outcome is unknown
+    let quiet = dice.chance(50);
+    let locks = if dice.chance(15) { 2 } else { 1 };
     let mut header = Header::of_locks(["l0"]);
     header.lease_ms = dice.chance(30).then_some(2_000);
     let mut builder = HistoryBuilder::new(header);
@@ -116,16 +96,22 @@ pub(super) fn random(seed: u64, model: Model) -> History {
     for index in 0..6 + dice.below(20) {
         let at = dice.below(clients.len() as u64) as usize;
         let client = &mut clients[at];
-        let time = if style.coarse { index / 3 * 30 } else { index * 10 };
+        let time = if is_coarse(seed) { index / 3 * 30 } else { index * 10 };
         let mut entry = Entry::new(index, time, Process::Client(client.process), Kind::Invoke, F::Acquire);
         let holds = client.depth != [0, 0];
         if dice.chance(if holds { 7 } else { 1 }) {
             signal(&mut dice, client, &mut entry);
-        } else if let Some(open) = client.open.take() {
-            reply(&mut dice, &model, client, open, &mut entry, style.quiet);
-            tell(&mut dice, open, client.depth[open.lock], &mut token, &mut entry);
+        } else if let Some((lock, open)) = client.open.take() {
+            entry = Entry {
+                index,
+                time_ns: time,
+                value: None,
+                ..open
+            };
+            reply(&mut dice, &model, &mut client.depth[lock], &mut entry, quiet);
+            tell(&mut dice, client.depth[lock], &mut token, &mut entry);
         } else {
-            call(&mut dice, &model, client, &style, &mut entry);
+            call(&mut dice, &model, client, locks, &mut entry);
         }
         if entry.kind == Kind::Info || entry.f == F::Died {
             *client = RandomClient::new(next);
@@ -153,8 +139,8 @@ fn signal(dice: &mut Dice, client: &mut RandomClient, entry: &mut Entry<'_>) {
     }
 }
 
-fn call(dice: &mut Dice, model: &Model, client: &mut RandomClient, style: &HistoryStyle, entry: &mut Entry<'_>) {
-    let lock = dice.below(style.locks) as usize;
+fn call(dice: &mut Dice, model: &Model, client: &mut RandomClient, locks: u64, entry: &mut Entry<'static>) {
+    let lock = dice.below(locks) as usize;
     entry.lock = Some(NAMES[lock]);
     if model.is_lock() {
         let again = model.is_reentrant() || matches!(model, Model::ReadWrite | Model::Semaphore { .. });
@@ -173,26 +159,11 @@ fn call(dice: &mut Dice, model: &Model, client: &mut RandomClient, style: &Histo
         entry.value = (entry.f != F::Read).then(|| dice.below(3));
         entry.expected = (entry.f == F::Cas).then(|| dice.below(3));
     }
-    client.open = Some(OpenCall {
-        f: entry.f,
-        lock,
-        mode: entry.mode,
-        permits: entry.permits.unwrap_or(1),
-        expected: entry.expected.unwrap_or(0),
-    });
+    client.open = Some((lock, *entry));
 }
 
-fn reply(
-    dice: &mut Dice,
-    model: &Model,
-    client: &mut RandomClient,
-    open: OpenCall,
-    entry: &mut Entry<'_>,
-    quiet: bool,
-) {
-    let weighted = matches!(model, Model::Semaphore { .. });
-    (entry.f, entry.mode, entry.permits) = (open.f, open.mode, weighted.then_some(open.permits));
-    entry.lock = Some(NAMES[open.lock]);
+/// Answers a call, whose fields the entry has.
+fn reply(dice: &mut Dice, model: &Model, depth: &mut u32, entry: &mut Entry<'_>, quiet: bool) {
     entry.kind = match dice.below(20) {
         0..=13 => Kind::Ok,
         14..=17 => Kind::Fail,
@@ -200,14 +171,13 @@ fn reply(
         _ => Kind::Info,
     };
     if entry.kind == Kind::Fail && model.is_lock() {
-        entry.error = Some(match open.f {
+        entry.error = Some(match entry.f {
             F::Acquire => "busy",
             _ if dice.chance(30) => "not-held",
             _ => "lease lost",
         });
     }
-    let depth = &mut client.depth[open.lock];
-    match (open.f, entry.kind) {
+    match (entry.f, entry.kind) {
         (F::Acquire, Kind::Ok) => *depth += 1,
         (F::Release, _) => *depth = depth.saturating_sub(1),
         _ => {}
@@ -215,32 +185,18 @@ fn reply(
 }
 
 /// What an answer says: a token that mostly grows, or what was read.
-fn tell(dice: &mut Dice, open: OpenCall, depth: u32, token: &mut u64, entry: &mut Entry<'_>) {
-    entry.expected = (open.f == F::Cas).then_some(open.expected);
-    if entry.kind == Kind::Ok && open.f == F::Acquire && dice.chance(80) {
+fn tell(dice: &mut Dice, depth: u32, token: &mut u64, entry: &mut Entry<'_>) {
+    if entry.kind == Kind::Ok && entry.f == F::Acquire && dice.chance(80) {
         *token += if depth > 1 { 0 } else { dice.below(5) };
         entry.token = Some(token.saturating_sub(u64::from(dice.chance(10))));
     }
-    if entry.kind == Kind::Ok && open.f == F::Read {
+    if entry.kind == Kind::Ok && entry.f == F::Read {
         entry.value = (!dice.chance(10)).then(|| dice.below(3));
     }
 }
 
 /// A history as text, to be read when a test fails.
 pub(super) fn show(history: &History) -> String {
-    let line = |entry: Entry<'_>| {
-        format!(
-            "{} {:?} {:?} {} {:?} {:?} {:?} {:?}",
-            entry.time_ns,
-            entry.process,
-            entry.kind,
-            entry.f.name(),
-            entry.lock,
-            entry.mode,
-            entry.token,
-            entry.error
-        )
-    };
-    let lines: Vec<String> = history.entries().map(line).collect();
+    let lines: Vec<String> = history.entries().map(|entry| format!("{entry:?}")).collect();
     format!("lease {:?}\n{}", history.header().lease_ms, lines.join("\n"))
 }

@@ -3,7 +3,7 @@
 //! Every acquire takes effect at the last instant before its reply, every release at the first after its call. That is
 //! the least that any process can be holding at any instant, so the history is linearizable exactly when this is legal
 //! throughout, and each process's own order makes sense. No published algorithm for locks with owners was found; the
-//! argument is this paragraph, and `oracle` and `tests/independent.rs` try it against every order.
+//! argument is this paragraph, and `tests/independent.rs` tries it against every order.
 //!
 //! `busy` answers are explained by stretching holds: only the instants between a release's reply and the next acquire's
 //! call are certainly free. Unless contenders do not see each other, another acquire in flight explains them, too.

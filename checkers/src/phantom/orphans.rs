@@ -65,14 +65,14 @@ pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<OrphanGrant<'a>> {
     if history.header.promises.owner != Some(Origin::Server) || !exclusive {
         return Vec::new();
     }
-    let asks = asks(context);
     let named = clients_by_owner(context);
     let sessions = sessions(context);
     let fresh = has_fresh_names(context);
     let asked_again: Vec<&AskedAgain> = asked_again(context).collect();
     let mut found = Vec::new();
-    for (lock, asks) in asks.iter().enumerate() {
+    for lock in 0..history.locks.len() {
         let grants = context.grants.of_lock(lock);
+        let asks: Vec<Wait> = context.waits_for(lock).collect();
         let mut not_before_ns = 0;
         for (place, grant) in grants.iter().enumerate() {
             if let Some(hold) = context.hold_of(grant) {
@@ -89,7 +89,7 @@ pub(super) fn of<'a>(context: &'a Context<'_>) -> Vec<OrphanGrant<'a>> {
             }
             let judge = OrphanJudge {
                 context,
-                asks,
+                asks: &asks,
                 asked_again: &asked_again,
                 clients,
                 session: history.name(grant.owner).and_then(|name| sessions.get(name).copied()),
@@ -120,15 +120,6 @@ fn sessions<'a>(context: &Context<'a>) -> FastMap<&'a str, &'a ClientSession> {
         .into_iter()
         .filter_map(|(name, session)| Some((name, session?)))
         .collect()
-}
-
-/// The acquires of each lock, by the time of their calls.
-fn asks(context: &Context<'_>) -> Vec<Vec<Wait>> {
-    let mut asks = vec![Vec::new(); context.history.locks.len()];
-    context
-        .history
-        .each_ask(|lock, position, call| asks[lock].push(Wait::of(context, position, call)));
-    asks
 }
 
 /// The owners' names and the clients that go by them, in order: a session's name comes again, and clients of one process may share one.

@@ -72,7 +72,7 @@ impl<'a> LongHolds<'a> {
         }
         let long = |wait: &Wait| wait.length_ns() > self.bound_ns;
         let history = self.context.history;
-        waits.of_lock(lock).filter(long).find_map(|wait| {
+        self.context.waits_for(lock).filter(long).find_map(|wait| {
             let own = self.within(wait.process, (wait.from_ns, wait.to_ns));
             let mut others = own.filter(|(hold, _)| hold.lock(history) != lock);
             others.find_map(|(other, shared)| {

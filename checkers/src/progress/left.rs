@@ -190,13 +190,9 @@ pub(super) fn may_be_of_another(context: &Context<'_>, stuck: &Stuck) -> bool {
 
 /// Whether there is such an acquire of a lock among those whose outcome is not known, and which were over before the history was.
 fn any_without_outcome(context: &Context<'_>, lock: usize, is_one: impl Fn(Wait) -> bool) -> bool {
-    let mut found = false;
-    context.history.each_ask(|asked, position, call| {
-        let ask = Wait::of(context, position, call);
-        let is_over = ask.answer().is_some() || context.died_ns(ask.process) < u64::MAX;
-        found |= asked == lock && ask.kind == Kind::Info && is_over && is_one(ask);
-    });
-    found
+    let is_over = |ask: &Wait| ask.answer().is_some() || context.died_ns(ask.process) < u64::MAX;
+    let mut unknown = context.waits_for(lock).filter(|ask| ask.kind == Kind::Info);
+    unknown.any(|ask| is_over(&ask) && is_one(ask))
 }
 
 /// How the hold ended that began with this reply, and of which the server shows an owner since a grant at a position.
@@ -220,13 +216,8 @@ fn after_hold<'a>(context: &'a Context<'_>, lock: usize, got: u32, granted: u32)
 
 /// The acquires of a lock that were called before a grant was shown, whose line comes late and never early.
 fn asks_before(context: &Context<'_>, lock: usize, granted_ns: u64) -> Vec<Wait> {
-    let mut asks = Vec::new();
-    context.history.each_ask(|asked, position, call| {
-        if asked == lock && call.time <= granted_ns {
-            asks.push(Wait::of(context, position, call));
-        }
-    });
-    asks
+    let asks = context.waits_for(lock);
+    asks.filter(|ask| ask.from_ns <= granted_ns).collect()
 }
 
 /// Since when an acquire may have ended that left what the server shows since a grant.

@@ -115,13 +115,10 @@ impl<'a> OwnerNames<'a> {
         if clients.len() > 1 {
             return None;
         }
-        let (granted_ns, mut process) = (grant.granted_ns(history)?, None);
-        history.each_ask(|asked, _, call| {
-            if asked == lock && history.client_of(call.process) == client && call.time <= granted_ns {
-                process = Some(call.process);
-            }
-        });
-        process
+        let granted_ns = grant.granted_ns(history)?;
+        let asks = self.context.waits_for(lock);
+        let own = asks.filter(|ask| history.client_of(ask.process) == client && ask.from_ns <= granted_ns);
+        own.last().map(|ask| ask.process)
     }
 
     /// The one process that was killed before its acquire was answered, where no other acquire can be the one that was granted. Of clients that

@@ -69,8 +69,6 @@ pub(super) struct Stall {
 /// The waits of a history, by lock.
 pub(super) struct Waits<'a> {
     context: &'a Context<'a>,
-    /// The positions of the calls by lock, in order: a wait is ten times as large. Made when a lock stood still.
-    by_lock: OnceCell<Vec<Vec<u32>>>,
     /// How long the longest wait of each lock was, in nanoseconds.
     longest_ns: Vec<u64>,
     /// By lock, when all waits up to each one were over: made when it is asked for first.
@@ -91,7 +89,6 @@ impl<'a> Waits<'a> {
         let history = context.history;
         let mut waits = Self {
             context,
-            by_lock: OnceCell::new(),
             longest_ns: vec![0; history.locks.len()],
             over_ns: vec![OnceCell::new(); history.locks.len()],
         };
@@ -111,30 +108,15 @@ impl<'a> Waits<'a> {
         self.longest_ns[lock]
     }
 
-    /// The positions of the calls that asked for a lock.
-    fn calls(&self, lock: usize) -> &[u32] {
-        let all = self.by_lock.get_or_init(|| {
-            let history = self.context.history;
-            let mut all = vec![Vec::new(); history.locks.len()];
-            history.each_ask(|lock, position, _| all[lock].push(position));
-            all
-        });
-        &all[lock]
-    }
-
-    /// The waits for one lock, in the order of their calls.
-    pub(super) fn of_lock(&self, lock: usize) -> impl Iterator<Item = Wait> {
-        self.calls(lock).iter().map(|call| self.wait(*call))
-    }
-
-    /// The same without those that were over by a time, and those that began later than another.
+    /// The waits for a lock, without those that were over by a time, and those that began later than another.
     pub(super) fn between(&self, lock: usize, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Wait> {
-        let over_ns = self.over_ns[lock].get_or_init(|| wait::over_ns(self.of_lock(lock)));
+        let context = self.context;
+        let over_ns = self.over_ns[lock].get_or_init(|| wait::over_ns(context.waits_for(lock)));
         let first = over_ns.partition_point(|over_ns| *over_ns <= from_ns);
-        let calls = self.calls(lock)[first..].iter();
+        let calls = context.asks_of(lock)[first..].iter();
         // where the order of the lines counts, a later call may have an earlier time
-        let by_time = self.context.history.order == OrderBasis::Time;
-        let waits = calls.map(|call| self.wait(*call));
+        let by_time = context.history.order == OrderBasis::Time;
+        let waits = calls.map(move |call| Wait::at(context, *call));
         let waits = waits.take_while(move |wait| !by_time || wait.from_ns < to_ns);
         waits.filter(move |wait| wait.to_ns > from_ns && wait.from_ns < to_ns)
     }
@@ -145,10 +127,6 @@ impl<'a> Waits<'a> {
         let call = history.event(wait.call);
         let failed = history.reply(call).filter(|reply| reply.kind == Kind::Fail);
         failed.is_some_and(|reply| history.says_taken(reply)) && history.wait_ns(call).is_some()
-    }
-
-    fn wait(&self, call: u32) -> Wait {
-        Wait::of(self.context, call, self.context.history.event(call))
     }
 
     /// Stalls of one lock in a span that are longer than the bound.

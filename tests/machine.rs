@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use harness::backends;
-use harness::cluster::ClusterSpec;
+use harness::cluster::{Cluster, ClusterSpec, Runtime};
 use harness_workloads::BackendId;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -122,6 +122,13 @@ pub fn has_no_valkey() -> bool {
 pub fn plain_servers(backend: BackendId, nodes: u32, lease: Duration, logs: &Path) -> ClusterSpec {
     let place = (format!("test-{}", std::process::id()), logs.to_owned());
     ClusterSpec::plain(backends::of(backend).software, nodes, lease, place, LIMIT)
+}
+
+/// Starts these servers, and waits until they serve.
+pub async fn serving(spec: &ClusterSpec) -> Cluster {
+    let (_kept, interrupt) = tokio::sync::watch::channel(false);
+    let cluster = Cluster::start(spec, &Runtime::Local, interrupt).await;
+    cluster.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A process that is killed when this is dropped.

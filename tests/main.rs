@@ -7,6 +7,7 @@ mod make_run;
 mod page;
 mod placements;
 mod real;
+mod real_servers;
 mod screens;
 mod simulated;
 mod stored;

@@ -3,12 +3,12 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use harness::cluster::{Cluster, ClusterSpec, NodeCommand, Runtime};
+use harness::cluster::{ClusterSpec, NodeCommand};
 use harness_workloads::BackendId;
 use serde_json::{Value, json};
 
 use crate::command::{Harness, on_runtimes, run_on};
-use crate::machine::{http, plain_servers};
+use crate::machine::{http, plain_servers, serving};
 
 /// Time for what the cluster agrees on in a second, and refuses for five.
 const SOON: Duration = Duration::from_secs(60);
@@ -53,8 +53,7 @@ fn the_new_member_of_an_etcd_cluster_is_another_one_and_has_what_the_others_have
         ..plain_servers(BackendId::Etcd, 3, Duration::from_secs(2), folder.path())
     };
     tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let (_kept, interrupt) = tokio::sync::watch::channel(false);
-        let cluster = Cluster::start(&spec, &Runtime::Local, interrupt).await.unwrap();
+        let cluster = serving(&spec).await;
         let control = cluster.control();
         let [first, second] = [0, 1].map(|node| cluster.nodes[node].address);
         let before = members(first);

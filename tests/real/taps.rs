@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use harness::client_role::LABELS;
-use harness::cluster::{Cluster, Runtime, find_program};
+use harness::cluster::{Cluster, find_program};
 use harness_proxy::tap::Protocol;
 use harness_proxy::{Link, LinkControl, LinkTap, Proxy, TapCounts, TapHub, TapNotification};
 use harness_workloads::BackendId;
 use nix::sys::signal::Signal;
 
-use crate::machine::{OwnServer, ask, plain_servers, send, succeeds, until, until_ok};
+use crate::machine::{OwnServer, ask, plain_servers, send, serving, succeeds, until, until_ok};
 
 mod mysql;
 
@@ -209,9 +209,7 @@ impl OneServer {
         let folder = tempfile::tempdir().expect("a temporary folder");
         // its sessions outlive any pause of a busy machine, and so nobody has to keep one alive: a tap counts no pings
         let spec = plain_servers(backend, 1, Duration::from_secs(60), folder.path());
-        let (_kept, interrupt) = tokio::sync::watch::channel(false);
-        let cluster = runtime.block_on(Cluster::start(&spec, &Runtime::Local, interrupt));
-        let cluster = cluster.unwrap_or_else(|error| panic!("{error}"));
+        let cluster = runtime.block_on(serving(&spec));
         Self {
             runtime,
             address: cluster.nodes[0].address,

@@ -141,6 +141,22 @@ const TIMED_AT_ONCE: usize = 4;
 const STEPS: usize = 40;
 const CLIENTS: usize = 3;
 
+/// Makes the kinds of steps of a random script, each with how often it is among those that are drawn.
+macro_rules! kinds {
+    ($name:ident: $($kind:ident $count:literal,)+) => {
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        enum $name { $($kind,)+ }
+
+        impl $name {
+            /// Those that are drawn.
+            fn drawn() -> Vec<Self> {
+                [$(vec![Self::$kind; $count]),+].concat()
+            }
+        }
+    };
+}
+use kinds;
+
 /// The choices of a random script, each of so many.
 fn draws(script: u64, store: &'static str) -> impl FnMut(usize) -> usize {
     let mut dice = dice::stream(script, store);

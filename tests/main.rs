@@ -4,6 +4,7 @@ mod command;
 mod fixtures;
 mod machine;
 mod make_run;
+mod outcome;
 mod page;
 mod placements;
 mod real;

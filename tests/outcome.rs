@@ -13,14 +13,15 @@ pub fn comes_out(runtime: &str, words: &str, outcome: &str) -> Answer {
 
 impl Answer {
     /// Its outcome is as written, in parts with commas between: an exit code; a property with its verdict, with `not violated`, or with the
-    /// class of its first violation; `a window` or `all windows`, which left a trace; and figures, each alone if it is more than 0, or
-    /// compared with another by `=` or `>`.
+    /// class of its first violation; `recipe` with a name; `a window` or `all windows`, which left a trace; and figures, each alone if it is
+    /// more than 0, or compared with another by `=` or `>`.
     pub fn assert_is(&self, outcome: &str) {
         for part in outcome.split(", ") {
             let words: Vec<&str> = part.split(' ').collect();
             match words[..] {
                 ["a", "window"] => self.assert_a_window_had_effect(),
                 ["all", "windows"] => self.assert_all_windows_had_effect(),
+                ["recipe", name] => assert_eq!(self.diagnosis["run"]["recipe"], name),
                 [property, "not", "violated"] => {
                     let finding = self.finding(property);
                     assert_ne!(finding["verdict"], "violated", "{finding:#}");

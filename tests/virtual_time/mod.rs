@@ -2,25 +2,19 @@
 
 mod clients;
 mod debugger;
-mod etcd;
 mod forks;
-mod mariadb;
-mod nats;
-mod postgres;
-mod redis;
 mod shrink;
+mod stores;
 mod survey;
 mod threads;
-mod valkey;
 mod versions;
-mod zk;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{Answer, Harness, assert_has, assert_says, processes_of};
-use crate::machine::write_program;
+use crate::machine::{has_no_valkey, write_program};
 
 /// A lock of a library that does not exist: SET NX PX over a socket, released by a script, with threads that wait.
 const CLIENT: &str = r#"
@@ -142,6 +136,9 @@ fn events(history: &[u8]) -> &[u8] {
 
 /// A harness where this machine has the programs of a backend, as its list of packages says; `None`, which is told, where it lacks any.
 pub fn harness_on(backend: &str) -> Option<Harness> {
+    if backend == "valkey" {
+        return (!has_no_valkey()).then(Harness::new);
+    }
     let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/backends/{backend}/packages"));
     let lacks = Command::new(packages).output().unwrap();
     let is_here = lacks.stdout.is_empty();
@@ -149,6 +146,20 @@ pub fn harness_on(backend: &str) -> Option<Harness> {
         eprintln!("skipped: the servers of {backend} are not here");
     }
     is_here.then(Harness::new)
+}
+
+/// Runs of one backend come out as written, each with words of its own behind those of all. One whose outcome ends with `again` is the same
+/// again.
+fn come_out(backend: &str, words: &str, runs: &[(&str, &str)]) {
+    let Some(harness) = harness_on(backend) else { return };
+    for (own, outcome) in runs {
+        let words = format!("--runtime virtual --backend {backend} {words} {own}");
+        let once = outcome.strip_suffix(", again");
+        harness.run(&words).assert_is(once.unwrap_or(outcome));
+        if once.is_some() {
+            harness.assert_replayed();
+        }
+    }
 }
 
 #[test]

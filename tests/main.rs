@@ -9,6 +9,7 @@ mod page;
 mod placements;
 mod real;
 mod real_servers;
+mod refusals;
 mod screens;
 mod simulated;
 mod stored;

@@ -108,27 +108,6 @@ fn a_redis_refuses_writes_on_a_full_disk_and_loses_no_lock(runtime: &str) {
     assert_has(&log, &["Redis can write again"]);
 }
 
-#[test]
-fn a_disk_that_is_nobodys_is_refused_with_the_nearest() {
-    let harness = Harness::new();
-    for (words, said) in [
-        ("--backend zk --fault slow-disk=leeder", "did you mean `leader`?"),
-        ("--backend zk --fault slow-disk=leader:soon", "is not a duration"),
-        ("--backend zk --fault disk-full=holder", "leader, one, all"),
-        (
-            "--backend zk --runtime simulated --fault disk-full",
-            "simulated servers have no disks",
-        ),
-        ("--backend zk --fault server-kill=leader:losst", "did you mean `lost`?"),
-        (
-            "--backend zk --runtime simulated --fault slow-disk",
-            "simulated servers have no disks",
-        ),
-    ] {
-        harness.assert_says(&format!("run {words}"), 2, &[said]);
-    }
-}
-
 fn a_container_has_no_file_system_of_its_own_to_lose_or_to_fill(runtime: &str) {
     for fault in ["server-kill=leader:lost", "disk-full"] {
         Harness::new().assert_says(

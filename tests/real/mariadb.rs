@@ -1,6 +1,6 @@
 //! Locks on MariaDB under each family of faults, the locks that break there, and a release that does not compare.
 
-use crate::command::{Harness, on_runtimes, rows};
+use crate::command::{on_runtimes, rows};
 use crate::outcome::comes_out;
 
 const PLAN: &str = "--lease 1s --time 14s --seed 5eed";
@@ -11,15 +11,6 @@ fn withstands(runtime: &str, recipe: &str) {
         let words = format!("--backend mariadb --recipe {recipe} --fault {fault} {PLAN}");
         comes_out(runtime, &words, "0, HL001 holds, all windows");
     }
-}
-
-#[test]
-fn it_is_not_simulated_and_says_so() {
-    Harness::new().assert_says(
-        "run --runtime simulated --backend mariadb",
-        2,
-        &["models of ZooKeeper, etcd, Redis, Valkey and NATS"],
-    );
 }
 
 /// A grant whose reply is lost is found among the replies that say no.

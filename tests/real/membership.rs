@@ -7,7 +7,7 @@ use harness::cluster::{ClusterSpec, NodeCommand};
 use harness_workloads::BackendId;
 use serde_json::{Value, json};
 
-use crate::command::{Harness, on_runtimes};
+use crate::command::on_runtimes;
 use crate::machine::{http, plain_servers, serving};
 use crate::outcome::comes_out;
 
@@ -84,25 +84,6 @@ fn a_zookeeper_queue_stands_a_leader_that_is_replaced(runtime: &str) {
     let answer = comes_out(runtime, words, outcome);
     let title = answer.windows()[0]["title"].as_str().unwrap();
     assert!(title.contains("(leader)"), "{title}");
-}
-
-#[test]
-fn what_cannot_be_replaced_is_refused_with_what_can_be_done_instead() {
-    let harness = Harness::new();
-    for (words, said) in [
-        ("--backend redis --fault server-replace", "server-restart"),
-        ("--backend postgres --fault server-replace", "zk or etcd"),
-        ("--backend mariadb --fault server-replace", "zk or etcd"),
-        ("--backend zk --nodes 1 --fault server-replace", "--nodes 3"),
-        ("--backend zk --tls --fault server-replace", "leave --tls out"),
-        (
-            "--backend zk --runtime simulated --fault server-replace",
-            "--runtime local",
-        ),
-        ("--backend zk --fault server-replace=all", "leader, follower, one"),
-    ] {
-        harness.assert_says(&format!("run {words}"), 2, &[said]);
-    }
 }
 
 on_runtimes! {

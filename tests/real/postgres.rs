@@ -1,18 +1,7 @@
 //! Locks on PostgreSQL: what breaks behind a transaction pooler and what does not, and a release that does not compare.
 
-use crate::command::{Harness, on_runtimes, rows};
+use crate::command::{on_runtimes, rows};
 use crate::outcome::comes_out;
-
-#[test]
-fn a_postgres_that_could_not_fail_over_says_so() {
-    for (words, hint) in [
-        ("--runtime local --auth", "leave --auth out"),
-        ("--runtime docker", "--runtime local"),
-    ] {
-        let words = format!("run {words} --backend postgres --fault failover --time 20s");
-        Harness::new().assert_says(&words, 4, &[hint]);
-    }
-}
 
 fn pooled(runtime: &str, words: &str, outcome: &str) {
     let plan = "--backend postgres --fault pooler --hold 50ms --lease 1s --seed 1";

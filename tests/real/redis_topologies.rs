@@ -9,44 +9,6 @@ use crate::outcome::comes_out;
 const SENTINEL: &str = "run --backend redis --topology sentinel";
 const CLUSTER: &str = "run --backend redis --topology cluster";
 
-#[test]
-fn what_a_topology_cannot_do_is_refused_with_the_way_out() {
-    for (words, hint) in [
-        (
-            "run --backend zk --topology sentinel --dry-run".to_owned(),
-            "--backend redis",
-        ),
-        (
-            "run --backend etcd --topology cluster --dry-run".to_owned(),
-            "--backend redis",
-        ),
-        (format!("{CLUSTER} --recipe redlock --dry-run"), "redis-set-px-lua"),
-        (format!("{CLUSTER} --nodes 3 --dry-run"), "leave --nodes out"),
-        (format!("{CLUSTER} --auth --dry-run"), "leave one of the two out"),
-        (
-            format!("{CLUSTER} --locks 2 --lease 5s --fault failover --dry-run"),
-            "--locks 1",
-        ),
-        (format!("{SENTINEL} --recipe redlock --dry-run"), "redis-set-px-lua"),
-        (format!("{SENTINEL} --nodes 3 --dry-run"), "leave --nodes out"),
-        (
-            format!("{SENTINEL} --servers 127.0.0.1:6379 --dry-run"),
-            "leave --topology out",
-        ),
-        (
-            format!("{SENTINEL} --fault partition=leader --dry-run"),
-            "--fault failover",
-        ),
-        (
-            format!("{SENTINEL} --fault failover --lease 2s --dry-run"),
-            "--lease 5s",
-        ),
-        (format!("{SENTINEL} --runtime simulated"), "--runtime local"),
-    ] {
-        Harness::new().assert_says(&words, 2, &[hint]);
-    }
-}
-
 /// The master dies with its last grant, and the replica that the sentinels promote gives the lock to another client.
 fn a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders(
     runtime: &str,
@@ -81,15 +43,6 @@ fn a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders(
     let roles = roles.expect("the first master of the lock was dead");
     let leads = |replica: &&str| roles.contains(&format!("\"{replica}\":\"master\""));
     assert!(replicas.iter().any(leads), "{roles}");
-}
-
-#[test]
-fn a_cluster_has_no_containers() {
-    Harness::new().assert_says(
-        &format!("{CLUSTER} --runtime docker --time 20s"),
-        4,
-        &["Redis Cluster has no container", "--runtime local"],
-    );
 }
 
 /// Notes what it is told when it is opened, and is a lock that every client always gets.

@@ -1,6 +1,6 @@
 //! Servers parted from each other, a Redis that fails over, and a lock on several masters.
 
-use crate::command::{Answer, Harness, on_runtimes, rows};
+use crate::command::{Answer, on_runtimes, rows};
 use crate::outcome::comes_out;
 
 /// etcd grants no shorter lease than two seconds, and ZooKeeper needs half of that to notice. Then it elects, which took up to 5.4 s
@@ -35,15 +35,6 @@ fn an_etcd_mutex_stands_a_leader_that_is_cut_off_from_the_other_servers(runtime:
 fn a_nats_key_stands_a_leader_that_is_cut_off_from_the_other_servers(runtime: &str) {
     let plan = "--lease 1s --time 45s --window 24s --seed 5eed";
     stands_in(runtime, "nats", "leader", plan).assert_is("acquires");
-}
-
-#[test]
-fn redis_has_no_servers_to_part() {
-    Harness::new().assert_says(
-        "run --backend redis --fault partition=leader --dry-run",
-        2,
-        &["failover"],
-    );
 }
 
 /// Every holder works on while its lock moves to a server that does not have it.

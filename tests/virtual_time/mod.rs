@@ -224,27 +224,6 @@ fn a_replay_that_differs_says_where_and_has_an_exit_code_of_its_own() {
 }
 
 #[test]
-fn what_cannot_run_in_virtual_time_is_refused_with_the_runtime_that_can() {
-    let harness = Harness::new();
-    for words in [
-        "--backend redis --tls",
-        "--backend postgres --fault failover",
-        "--backend redis --fault slow-disk",
-        "--backend postgres --fault pooler",
-        "--backend zk --fault server-replace",
-    ] {
-        harness.assert_says(
-            &format!("run --runtime virtual {words}"),
-            2,
-            &["virtual", "--runtime local"],
-        );
-    }
-    let described = concat!(env!("CARGO_MANIFEST_DIR"), "/workloads/stores/kube-lease.toml");
-    let words = format!("run --runtime virtual --backend {described} --client true");
-    harness.assert_says(&words, 2, &["a described store", "--runtime local"]);
-}
-
-#[test]
 fn a_temporary_folder_from_which_nothing_is_loaded_is_said() {
     let Some(harness) = harness_on("redis") else { return };
     let folder = harness.folder.path().join("noexec");

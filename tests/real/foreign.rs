@@ -127,47 +127,20 @@ fn a_client_that_cannot_be_started_says_why() {
 
 /// A lock that ends its process 800 ms before its lease does, because it never renews: correct, and rude. Its memory takes
 /// a while to be freed, so its pipes close long after it executed its last instruction.
-const EXITS_IN_TIME: &str = r#"
-import json, os, signal, socket, sys, threading, time, uuid
-memory = b"x" * (300 << 20)
-
-def ask(*words):
-    redis.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in map(str.encode, words)))
-    return replies.readline()
-
-for line in sys.stdin:
-    request = json.loads(line)
-    answer = {"type": "ok", "id": request["id"]}
-    if request["op"] == "open":
-        lease = request["lease_ms"]
-        host, port = request["endpoints"][0].rsplit(":", 1)
-        redis = socket.create_connection((host, int(port)))
-        replies = redis.makefile("rb")
-    elif request["op"] == "acquire":
-        key, end = "harness:" + request["lock"], time.monotonic() + request["wait_ms"] / 1000
-        while True:
-            asked, owner = time.monotonic(), uuid.uuid4().hex
-            if ask("SET", key, owner, "NX", "PX", str(lease)).startswith(b"+OK"):
-                doubt = threading.Timer(asked + lease / 1000 - 0.8 - time.monotonic(), os.kill, (os.getpid(), signal.SIGKILL))
-                doubt.daemon = True
-                doubt.start()
-                answer["owner"] = owner
-                break
-            if time.monotonic() > end:
-                answer = {"type": "fail", "id": request["id"], "error": "timeout"}
-                break
-            time.sleep(0.01)
-    elif request["op"] == "release":
-        doubt.cancel()
-        ask("EVAL", "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) end return 0", "1", key, owner)
-    print(json.dumps(answer), flush=True)
-"#;
+const EXITS_IN_TIME: [(&str, &str); 3] = [
+    (r#""extends": True"#, r#""extends": False"#),
+    ("self.lease * 0.85", "self.lease * 0.6"),
+    (r#"self._signal("lost", lock, cause)"#, "os.kill(os.getpid(), 9)"),
+];
 
 fn a_lock_that_ends_its_process_before_its_lease_ends_is_never_held_twice(runtime: &str) {
     let harness = Harness::new();
     // a world waits for the end of a process, however long that takes
     let memory = if runtime == "virtual" { "30 << 20" } else { "300 << 20" };
-    let client = harness.python("exits.py", &EXITS_IN_TIME.replace("300 << 20", memory));
+    let memory = format!("import secrets\nMEMORY = b'x' * ({memory})");
+    let mut replaced = EXITS_IN_TIME.to_vec();
+    replaced.push(("import secrets", memory.as_str()));
+    let client = page_client(&harness, &replaced);
     let answer = harness.run(&format!(
         "--runtime {runtime} --backend redis --clients 3 --lease 2s --hold 3s --time 16s --client '{client}'"
     ));

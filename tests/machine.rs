@@ -131,6 +131,38 @@ pub async fn serving(spec: &ClusterSpec) -> Cluster {
     cluster.unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// One server of a backend, which is stopped when this is dropped.
+pub struct OneServer {
+    pub runtime: tokio::runtime::Runtime,
+    pub address: SocketAddr,
+    cluster: Option<Cluster>,
+    _folder: tempfile::TempDir,
+}
+
+impl OneServer {
+    pub fn start(backend: BackendId) -> Self {
+        let runtime = tokio::runtime::Runtime::new().expect("threads");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        // its sessions outlive any pause of a busy machine, and so nobody has to keep one alive: a tap counts no pings
+        let spec = plain_servers(backend, 1, Duration::from_secs(60), folder.path());
+        let cluster = runtime.block_on(serving(&spec));
+        Self {
+            runtime,
+            address: cluster.nodes[0].address,
+            cluster: Some(cluster),
+            _folder: folder,
+        }
+    }
+}
+
+impl Drop for OneServer {
+    fn drop(&mut self) {
+        if let Some(cluster) = self.cluster.take() {
+            self.runtime.block_on(cluster.stop());
+        }
+    }
+}
+
 /// A process that is killed when this is dropped.
 pub struct KilledAtDrop(pub Child);
 

@@ -235,6 +235,15 @@ mod nightly {
         assert_eq!(redis.keys(), Vec::<String>::new());
     }
 
+    /// Two runs, the second of which is asked nothing, since nothing is there.
+    fn is_tested_and_left_as_it_was(harness: &Harness, server: &OwnServer, words: &str) {
+        for fault in ["partition", "kill-holder"] {
+            let at = server.address;
+            let answer = harness.run(&format!("{words} --servers {at} --fault {fault} --seed 1"));
+            answer.assert_is("0, HL007 holds");
+        }
+    }
+
     #[test]
     fn etcd_is_tested_and_left_as_it_was() {
         let harness = Harness::new();
@@ -248,44 +257,19 @@ mod nightly {
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
         command.current_dir(harness.folder.path()).stderr(Stdio::null());
         let etcd = OwnServer::start(&mut command, address);
-        // the second time nothing is asked, since nothing is there
-        for fault in ["partition", "kill-holder"] {
-            let words = format!(
-                "--backend etcd --servers {} --time 24s --fault {fault} --seed 1",
-                etcd.address
-            );
-            let answer = harness.run(&words);
-            answer.assert_exit(0);
-            answer.assert_verdict("HL007", "holds");
-        }
+        is_tested_and_left_as_it_was(&harness, &etcd, "--backend etcd --time 24s");
     }
 
     #[test]
     fn nats_is_tested_and_left_as_it_was() {
         let harness = Harness::new();
         let address = free_address();
+        let port = address.port().to_string();
         let mut command = Command::new("nats-server");
-        command.args([
-            "-a",
-            "127.0.0.1",
-            "-p",
-            &address.port().to_string(),
-            "-js",
-            "-sd",
-            "nats",
-        ]);
+        command.args(["-a", "127.0.0.1", "-p", &port, "-js", "-sd", "nats"]);
         command.current_dir(harness.folder.path()).stderr(Stdio::null());
         let nats = OwnServer::start(&mut command, address);
-        // the second time nothing is asked, since nothing is there
-        for fault in ["partition", "kill-holder"] {
-            let words = format!(
-                "--backend nats --servers {} --lease 1s --time 14s --fault {fault} --seed 1",
-                nats.address
-            );
-            let answer = harness.run(&words);
-            answer.assert_exit(0);
-            answer.assert_verdict("HL007", "holds");
-        }
+        is_tested_and_left_as_it_was(&harness, &nats, "--backend nats --lease 1s --time 14s");
     }
 
     #[test]

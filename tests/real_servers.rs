@@ -10,6 +10,7 @@ use harness_workloads::protocol::{AcquireRequest, LockSignal, LockSignalKind, Op
 use harness_workloads::{BackendId, LockClient, LockError, Policy, RecipeHost, RecipeOptions, SignalSink, TokioHost};
 use tokio::task::LocalSet;
 
+use crate::command::tests;
 use crate::machine::{has_no_valkey, plain_servers, serving};
 
 const LEASE: Duration = Duration::from_millis(2000);
@@ -192,19 +193,14 @@ fn all_work(backend: BackendId, nodes: u32, recipes: impl Iterator<Item = Recipe
     });
 }
 
-#[test]
-fn every_zookeeper_recipe_excludes_on_a_real_ensemble() {
-    all_work(BackendId::Zk, 3, recipes(BackendId::Zk));
-}
-
-#[test]
-fn every_etcd_recipe_excludes_on_a_real_cluster() {
-    all_work(BackendId::Etcd, 3, recipes(BackendId::Etcd));
-}
-
-#[test]
-fn every_redis_recipe_excludes_on_real_servers() {
-    all_work(BackendId::Redis, 5, recipes(BackendId::Redis));
+tests! {
+    all_work:
+        every_zookeeper_recipe_excludes_on_a_real_ensemble(BackendId::Zk, 3, recipes(BackendId::Zk))
+        every_etcd_recipe_excludes_on_a_real_cluster(BackendId::Etcd, 3, recipes(BackendId::Etcd))
+        every_redis_recipe_excludes_on_real_servers(BackendId::Redis, 5, recipes(BackendId::Redis))
+        every_postgres_recipe_that_is_not_broken_excludes_on_a_real_server(BackendId::Postgres, 1, unbroken(BackendId::Postgres))
+        every_mariadb_recipe_that_is_not_broken_excludes_on_a_real_server(BackendId::Mariadb, 1, unbroken(BackendId::Mariadb))
+        every_nats_recipe_that_is_not_broken_excludes_on_a_real_server(BackendId::Nats, 1, unbroken(BackendId::Nats))
 }
 
 #[test]
@@ -213,21 +209,6 @@ fn every_recipe_of_redis_and_valkey_excludes_on_real_servers_of_valkey() {
         let both = [BackendId::Redis, BackendId::Valkey].into_iter();
         all_work(BackendId::Valkey, 5, both.flat_map(recipes));
     }
-}
-
-#[test]
-fn every_postgres_recipe_that_is_not_broken_excludes_on_a_real_server() {
-    all_work(BackendId::Postgres, 1, unbroken(BackendId::Postgres));
-}
-
-#[test]
-fn every_mariadb_recipe_that_is_not_broken_excludes_on_a_real_server() {
-    all_work(BackendId::Mariadb, 1, unbroken(BackendId::Mariadb));
-}
-
-#[test]
-fn every_nats_recipe_that_is_not_broken_excludes_on_a_real_server() {
-    all_work(BackendId::Nats, 1, unbroken(BackendId::Nats));
 }
 
 #[test]

@@ -3,77 +3,73 @@
 //! A run on etcd is not asserted to be the same again: on a busy machine it is another one now and then (docs/virtual.md).
 
 use super::{come_out, harness_on};
+use crate::command::tests;
 
-/// Makes a test of each row: a backend, words of all its runs, and for each run its own words and its outcome.
-macro_rules! stores {
-    ($($name:ident($backend:literal, $words:literal, $runs:expr))*) => {
-        $(#[test] fn $name() { come_out($backend, $words, &$runs); })*
-    };
-}
-
-stores! {
-    a_member_alone_shows_a_holder_that_stands_still_past_its_lease(
-        "etcd", "--nodes 1 --clients 2 --grants 30 --time 15s --seed 1",
-        [("--recipe etcd-mutex --holder naive --fault pause-holder", "1, HL001 violated")])
-    a_lease_in_a_row_is_right_and_a_lock_of_a_session_that_is_reset_is_not(
-        "mariadb", "--clients 3 --time 15s --seed 1",
-        [("--fault partition=holder --grants 60", "0, all windows"),
-         ("--recipe mysql-get-lock --holder naive --fault reset --stop-on-violation", "1, HL001 violated")])
-    a_key_that_is_put_without_a_revision_is_two_holders(
-        "nats", "--nodes 1 --clients 3 --time 15s --seed 1",
-        [("--fault partition=holder --grants 60", "0"),
-         ("--recipe nats-key-put --fault none --stop-on-violation", "1, HL001 violated")])
-    an_advisory_lock_is_right_and_a_lease_whose_holder_stands_still_is_not(
-        "postgres", "--clients 2 --grants 30 --time 15s --seed 1",
-        [("--recipe pg-advisory --fault latency", "0"),
-         ("--recipe pg-row-lease --holder naive --fault pause-holder", "1, HL001 violated, again")])
-    an_ensemble_is_parted_from_its_leader_and_its_queue_stays_right(
-        "zk", "--clients 3 --grants 30 --time 15s --seed 1",
-        [("--recipe zk-predecessor-watch --fault partition=leader", "0, all windows, again")])
-    one_server_alone_shows_a_holder_that_stands_still_past_its_lease(
-        "zk", "--nodes 1 --clients 3 --grants 30 --time 15s --seed 1",
-        [("--recipe zk-predecessor-watch --holder naive --fault pause-holder", "1, HL001 violated")])
-    valkeys_own_lock_holds_and_is_the_same_again_and_a_naive_holder_is_caught(
-        "valkey", "--clients 3 --lease 1s --time 15s --seed 1 --hold 500ms --fault partition=holder",
-        [("", "0, all windows, recipe valkey-ifeq, again"), ("--holder naive", "1, HL001 violated")])
-    // the replica missed something, and the old master follows
-    a_lock_on_one_master_is_lost_in_a_failover_to_a_replica_that_lacks_it(
-        "redis", "--windows 1 --grants 60 --lease 2s --time 20s --seed 1",
-        [("--recipe redis-set-px-lua --fault failover",
-          "1, HL001 violated, servers_promoted = 1, held_bytes, servers_back, again")])
-    // of six servers: the master dies with its last grant, and serves again
-    sentinels_elect_a_replica_that_lacks_the_last_grant_of_its_master(
-        "redis", "--windows 1 --grants 60 --window 6s --time 22s --lease 5s --seed 1",
-        [("--topology sentinel --fault failover",
-          "1, HL001 violated, HL007 not violated, servers_promoted = 1, servers_back = 1")])
+tests! {
+    come_out:
+        a_member_alone_shows_a_holder_that_stands_still_past_its_lease(
+            "etcd", "--nodes 1 --clients 2 --grants 30 --time 15s --seed 1",
+            &[("--recipe etcd-mutex --holder naive --fault pause-holder", "1, HL001 violated")])
+        a_lease_in_a_row_is_right_and_a_lock_of_a_session_that_is_reset_is_not(
+            "mariadb", "--clients 3 --time 15s --seed 1",
+            &[("--fault partition=holder --grants 60", "0, all windows"),
+              ("--recipe mysql-get-lock --holder naive --fault reset --stop-on-violation", "1, HL001 violated")])
+        a_key_that_is_put_without_a_revision_is_two_holders(
+            "nats", "--nodes 1 --clients 3 --time 15s --seed 1",
+            &[("--fault partition=holder --grants 60", "0"),
+              ("--recipe nats-key-put --fault none --stop-on-violation", "1, HL001 violated")])
+        an_advisory_lock_is_right_and_a_lease_whose_holder_stands_still_is_not(
+            "postgres", "--clients 2 --grants 30 --time 15s --seed 1",
+            &[("--recipe pg-advisory --fault latency", "0"),
+              ("--recipe pg-row-lease --holder naive --fault pause-holder", "1, HL001 violated, again")])
+        an_ensemble_is_parted_from_its_leader_and_its_queue_stays_right(
+            "zk", "--clients 3 --grants 30 --time 15s --seed 1",
+            &[("--recipe zk-predecessor-watch --fault partition=leader", "0, all windows, again")])
+        one_server_alone_shows_a_holder_that_stands_still_past_its_lease(
+            "zk", "--nodes 1 --clients 3 --grants 30 --time 15s --seed 1",
+            &[("--recipe zk-predecessor-watch --holder naive --fault pause-holder", "1, HL001 violated")])
+        valkeys_own_lock_holds_and_is_the_same_again_and_a_naive_holder_is_caught(
+            "valkey", "--clients 3 --lease 1s --time 15s --seed 1 --hold 500ms --fault partition=holder",
+            &[("", "0, all windows, recipe valkey-ifeq, again"), ("--holder naive", "1, HL001 violated")])
+        // the replica missed something, and the old master follows
+        a_lock_on_one_master_is_lost_in_a_failover_to_a_replica_that_lacks_it(
+            "redis", "--windows 1 --grants 60 --lease 2s --time 20s --seed 1",
+            &[("--recipe redis-set-px-lua --fault failover",
+              "1, HL001 violated, servers_promoted = 1, held_bytes, servers_back, again")])
+        // of six servers: the master dies with its last grant, and serves again
+        sentinels_elect_a_replica_that_lacks_the_last_grant_of_its_master(
+            "redis", "--windows 1 --grants 60 --window 6s --time 22s --lease 5s --seed 1",
+            &[("--topology sentinel --fault failover",
+              "1, HL001 violated, HL007 not violated, servers_promoted = 1, servers_back = 1")])
 }
 
 mod nightly {
     use super::*;
     use crate::machine::has_no_valkey;
 
-    stores! {
-        an_election_is_the_same_again(
-            "redis", "--windows 1 --grants 60 --window 6s --time 22s --lease 5s --seed 1",
-            [("--topology sentinel --fault failover",
-              "1, HL001 violated, HL007 not violated, servers_promoted = 1, servers_back = 1, again"),
-             ("--topology cluster --fault failover",
-              "1, HL001 violated, HL007 not violated, servers_promoted = 1, servers_back = 1, again")])
-        a_lock_stands_a_failover_to_a_replica_that_has_it(
-            "redis", "--windows 1 --grants 60 --window 6s --time 22s --lease 1s --fault failover=clean --seed 1",
-            [("--recipe redis-set-px-lua", "0, HL001 holds, servers_promoted = 1"),
-             ("--topology sentinel", "0, HL001 holds, servers_promoted = 1"),
-             ("--topology cluster", "0, HL001 holds, servers_promoted = 1")])
-        three_members_elect_another_leader_when_theirs_is_parted_from_them(
-            "etcd", "--clients 3 --grants 30 --time 15s --seed 1",
-            [("--recipe etcd-mutex --fault partition=leader", "0, all windows")])
-        a_mariadb_that_is_killed_comes_back_on_its_files(
-            "mariadb", "--time 20s --seed 2", [("--fault server-kill", "0, servers_back")])
-        locks_of_redis_hold_on_valkey_and_one_that_compares_nothing_is_caught(
-            "valkey", "--clients 3 --lease 1s --time 15s --seed 1",
-            [("--recipe redlock --fault partition=holder", "0"),
-             ("--recipe redis-watchdog --fault failover", "1, HL001 violated"),
-             ("--recipe redis-set-px-del --holder naive --hold 500ms --fault delay-request=DEL:1", "HL007 violated")])
+    tests! {
+        come_out:
+            an_election_is_the_same_again(
+                "redis", "--windows 1 --grants 60 --window 6s --time 22s --lease 5s --seed 1",
+                &[("--topology sentinel --fault failover",
+                  "1, HL001 violated, HL007 not violated, servers_promoted = 1, servers_back = 1, again"),
+                  ("--topology cluster --fault failover",
+                  "1, HL001 violated, HL007 not violated, servers_promoted = 1, servers_back = 1, again")])
+            a_lock_stands_a_failover_to_a_replica_that_has_it(
+                "redis", "--windows 1 --grants 60 --window 6s --time 22s --lease 1s --fault failover=clean --seed 1",
+                &[("--recipe redis-set-px-lua", "0, HL001 holds, servers_promoted = 1"),
+                  ("--topology sentinel", "0, HL001 holds, servers_promoted = 1"),
+                  ("--topology cluster", "0, HL001 holds, servers_promoted = 1")])
+            three_members_elect_another_leader_when_theirs_is_parted_from_them(
+                "etcd", "--clients 3 --grants 30 --time 15s --seed 1",
+                &[("--recipe etcd-mutex --fault partition=leader", "0, all windows")])
+            a_mariadb_that_is_killed_comes_back_on_its_files(
+                "mariadb", "--time 20s --seed 2", &[("--fault server-kill", "0, servers_back")])
+            locks_of_redis_hold_on_valkey_and_one_that_compares_nothing_is_caught(
+                "valkey", "--clients 3 --lease 1s --time 15s --seed 1",
+                &[("--recipe redlock --fault partition=holder", "0"),
+                  ("--recipe redis-watchdog --fault failover", "1, HL001 violated"),
+                  ("--recipe redis-set-px-del --holder naive --hold 500ms --fault delay-request=DEL:1", "HL007 violated")])
     }
 
     /// Servers of 2.9, which Debian 12 has, store two writes over one revision.

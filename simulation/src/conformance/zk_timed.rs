@@ -66,12 +66,12 @@ async fn perform(
     let told = TimedTranscript::begin(host);
     follow_state(&told, session.clone());
     follow_node(&told, watcher, node.path.clone());
-    let own_step = async |word: &str, _: u64| {
+    told.play(stage, script, async |word, _| {
         assert_eq!(word, "exists");
         let found = session.exists(&node.path).await;
         Some(plain(found.map(|found| found.is_some())))
-    };
-    told.play(stage, script, own_step).await;
+    })
+    .await;
     told.end_by_words()
 }
 

@@ -133,31 +133,6 @@ fn a_lock_that_is_right_is_right_and_one_that_outlives_its_lease_is_not() {
 }
 
 #[test]
-fn faults_on_messages_servers_and_clocks_have_their_effect() {
-    let Some(harness) = harness_on("redis") else { return };
-    for (words, property) in [
-        (
-            "--recipe redis-setnx --clients 1 --fault drop-reply=SET:1 --time 15s --seed 1",
-            "HL005",
-        ),
-        (
-            "--recipe redis-setnx-expire --clients 3 --fault drop-request=EXPIRE:1 --time 15s --seed 1",
-            "HL005",
-        ),
-        (
-            "--recipe redis-set-px-get-del --clients 3 --hold 500ms --fault delay-request=DEL:1 --grants 60 --time 20s --seed 1",
-            "HL007",
-        ),
-        (
-            "--recipe redis-getset --clients 3 --fault clock --time 20s --seed 1 --stop-on-violation",
-            "HL001",
-        ),
-    ] {
-        harness.virtual_time(words).assert_violates(property);
-    }
-}
-
-#[test]
 fn a_replay_that_differs_says_where_and_has_an_exit_code_of_its_own() {
     let Some(harness) = harness_on("redis") else { return };
     let dice: PathBuf = harness.folder.path().join("dice");

@@ -31,6 +31,13 @@ tests! {
         valkeys_own_lock_holds_and_is_the_same_again_and_a_naive_holder_is_caught(
             "valkey", "--clients 3 --lease 1s --time 15s --seed 1 --hold 500ms --fault partition=holder",
             &[("", "0, all windows, recipe valkey-ifeq, again"), ("--holder naive", "1, HL001 violated")])
+        faults_on_messages_servers_and_clocks_have_their_effect(
+            "redis", "--seed 1",
+            &[("--recipe redis-setnx --clients 1 --fault drop-reply=SET:1 --time 15s", "1, HL005 violated"),
+              ("--recipe redis-setnx-expire --clients 3 --fault drop-request=EXPIRE:1 --time 15s", "1, HL005 violated"),
+              ("--recipe redis-set-px-get-del --clients 3 --hold 500ms --fault delay-request=DEL:1 --grants 60 --time 20s",
+               "1, HL007 violated"),
+              ("--recipe redis-getset --clients 3 --fault clock --time 20s --stop-on-violation", "1, HL001 violated")])
         // the replica missed something, and the old master follows
         a_lock_on_one_master_is_lost_in_a_failover_to_a_replica_that_lacks_it(
             "redis", "--windows 1 --grants 60 --lease 2s --time 20s --seed 1",

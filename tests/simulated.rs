@@ -293,14 +293,6 @@ fn a_hunt_on_models_has_the_same_experiments_however_many_jobs_make_them() {
 }
 
 #[test]
-fn a_script_without_servers_ends_with_an_error_and_not_with_models() {
-    let harness = Harness::new();
-    let mut command = harness.command("run --backend redis --time 20s --fault none");
-    command.env("PATH", "").env("DOCKER_HOST", "tcp://127.0.0.1:1");
-    assert_says(&mut command, 4, &[]);
-}
-
-#[test]
 fn faults_of_every_family_act_on_models() {
     for words in [
         "--backend redis --fault any --seed 11 --time 60s",

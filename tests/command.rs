@@ -43,6 +43,14 @@ macro_rules! rows {
 }
 pub(crate) use rows;
 
+/// Makes a test of each row: a name, and what a function is given.
+macro_rules! tests {
+    ($function:ident: $($name:ident($($argument:expr),*))*) => {
+        $(#[test] fn $name() { $function($($argument),*); })*
+    };
+}
+pub(crate) use tests;
+
 /// `harness` with a results folder of its own.
 pub struct Harness {
     pub folder: TempDir,

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::command::{Answer, Harness, assert_has, assert_says, texts};
+use crate::command::{Answer, Harness, assert_has, assert_says, tests, texts};
 use crate::machine::write_program;
 
 const FIXTURES: &str = "docs/fixtures";
@@ -200,19 +200,11 @@ pub fn fails_until(folder: &Path, name: &str, mended: impl FnOnce(&mut Command) 
     Answer::to(mended(&mut test)).assert_exit(0);
 }
 
-#[test]
-fn a_find_as_a_test_of_junit() {
-    is_written_as("LockTest.java");
-}
-
-#[test]
-fn a_find_as_a_test_of_node() {
-    is_written_as("lock.test.mjs");
-}
-
-#[test]
-fn a_find_as_a_test_of_cargo() {
-    is_written_as("tests/lock.rs");
+tests! {
+    is_written_as:
+        a_find_as_a_test_of_junit("LockTest.java")
+        a_find_as_a_test_of_node("lock.test.mjs")
+        a_find_as_a_test_of_cargo("tests/lock.rs")
 }
 
 /// A night of two pods, on models; `harness` is the program of that name in the folder.

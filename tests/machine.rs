@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use harness::backends;
-use harness::cluster::ClusterSpec;
+use harness::cluster::{Cluster, ClusterSpec, Runtime};
 use harness_workloads::BackendId;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -122,6 +122,45 @@ pub fn has_no_valkey() -> bool {
 pub fn plain_servers(backend: BackendId, nodes: u32, lease: Duration, logs: &Path) -> ClusterSpec {
     let place = (format!("test-{}", std::process::id()), logs.to_owned());
     ClusterSpec::plain(backends::of(backend).software, nodes, lease, place, LIMIT)
+}
+
+/// Starts these servers, and waits until they serve.
+pub async fn serving(spec: &ClusterSpec) -> Cluster {
+    let (_kept, interrupt) = tokio::sync::watch::channel(false);
+    let cluster = Cluster::start(spec, &Runtime::Local, interrupt).await;
+    cluster.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// One server of a backend, which is stopped when this is dropped.
+pub struct OneServer {
+    pub runtime: tokio::runtime::Runtime,
+    pub address: SocketAddr,
+    cluster: Option<Cluster>,
+    _folder: tempfile::TempDir,
+}
+
+impl OneServer {
+    pub fn start(backend: BackendId) -> Self {
+        let runtime = tokio::runtime::Runtime::new().expect("threads");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        // its sessions outlive any pause of a busy machine, and so nobody has to keep one alive: a tap counts no pings
+        let spec = plain_servers(backend, 1, Duration::from_secs(60), folder.path());
+        let cluster = runtime.block_on(serving(&spec));
+        Self {
+            runtime,
+            address: cluster.nodes[0].address,
+            cluster: Some(cluster),
+            _folder: folder,
+        }
+    }
+}
+
+impl Drop for OneServer {
+    fn drop(&mut self) {
+        if let Some(cluster) = self.cluster.take() {
+            self.runtime.block_on(cluster.stop());
+        }
+    }
 }
 
 /// A process that is killed when this is dropped.

@@ -185,20 +185,6 @@ fn a_search_leaves_a_page_and_a_junit_file_that_say_whether_it_is_complete() {
     assert_has(&junit, &["errors=\"1\""]);
 }
 
-#[test]
-fn a_search_is_refused_where_runs_are_not_the_same_again_or_faults_are_not_on_messages() {
-    let harness = Harness::new();
-    for (words, said) in [
-        ("--runtime local", "--runtime simulated, or --runtime virtual"),
-        (
-            "--runtime simulated --fault latency",
-            "cannot place `latency` on a message",
-        ),
-    ] {
-        harness.assert_says(&format!("hunt --backend redis --exhaustive 1 {words}"), 2, &[said]);
-    }
-}
-
 mod virtual_time {
     use super::*;
 

@@ -5,13 +5,16 @@ use std::path::Path;
 use serde_json::json;
 
 use super::chromium::BrowserPage;
-use super::sample::{Sample, hostile, long, long_tokens, many_locks};
+use super::sample::{Sample, long, many_locks};
 use crate::command::{assert_has, assert_lacks};
 use crate::screens::HISTORIES;
 
 /// Whether the script drew something on the timeline.
 const DRAWN: &str = "(() => { const c = document.getElementById('canvas'); if (!c || !c.width || !c.height) return false; \
     const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; return d.some((v) => v > 0); })()";
+
+/// Two clients that hold at once, with tokens as ZooKeeper numbers them, and whom the server had as the owner.
+const LONG_TOKENS: &str = "long_tokens";
 
 /// A desk and a phone, each in light and in dark.
 const LOOKS: [(u32, &str); 4] = [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")];
@@ -74,7 +77,7 @@ const STRETCH: &str = "document.querySelector('svg.window').getAttribute('viewBo
 #[test]
 fn the_timeline_and_the_charts_open_at_the_first_violation_and_have_its_drawings_stretch() {
     let mut page = BrowserPage::new();
-    let sample = long_tokens();
+    let sample = Sample::stored(LONG_TOKENS);
     let drawing = &sample.diagnosis.drawings["HL001-1"];
     let file = page.file("page.html", &sample.page());
     for place in ["", "#HL001-1"] {
@@ -116,7 +119,7 @@ fn the_timeline_opens_at_the_rows_of_the_first_violation() {
 #[test]
 fn long_tokens_are_told_apart_and_no_number_is_cut() {
     let mut page = BrowserPage::new();
-    let file = page.file("page.html", &long_tokens().page());
+    let file = page.file("page.html", &Sample::stored(LONG_TOKENS).page());
     for (width, scheme) in LOOKS {
         page.look(width, scheme);
         page.open_drawn(&file, "");
@@ -138,7 +141,7 @@ fn long_tokens_are_told_apart_and_no_number_is_cut() {
 #[test]
 fn the_timeline_shows_the_owner_that_the_server_has_under_the_clients_of_the_lock() {
     let mut page = BrowserPage::new();
-    let file = page.file("page.html", &long_tokens().page());
+    let file = page.file("page.html", &Sample::stored(LONG_TOKENS).page());
     page.open_drawn(&file, "");
     let told = point_until(&mut page, "owner on the server: c3");
     assert_has(&told, &["from    1.010s", "until   3.000s", "after 1.99s"]);
@@ -327,7 +330,8 @@ fn a_long_run_fits_and_says_what_it_leaves_out() {
 #[test]
 fn nothing_in_a_name_becomes_markup() {
     let mut page = BrowserPage::new();
-    let file = page.file("page.html", &hostile().page());
+    // names and causes that try to be markup, in every place where a history has text
+    let file = page.file("page.html", &Sample::stored("hostile").page());
     page.open_drawn(&file, "");
     assert_eq!(page.value("document.querySelectorAll('img, #owned').length"), 0);
     assert_eq!(page.value("document.title.includes('owned')"), false);

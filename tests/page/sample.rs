@@ -1,4 +1,4 @@
-//! Pages of stored histories, and of large and of hostile ones that are made here.
+//! Pages of stored histories, and of large ones that are made here.
 
 use std::fmt::Write;
 
@@ -84,32 +84,6 @@ fn push(lines: &mut Vec<String>, time: u64, rest: &str) {
     lines.push(line);
 }
 
-/// Names and causes that try to be markup, in every place where a history has text.
-pub fn hostile() -> Sample {
-    let evil = r#"</script><img src=x onerror=\"document.title='owned'\"><b id=owned>"#;
-    let mut lines = vec![format!(
-        r#"{{"format":"harness-history","version":1,"locks":["{evil}"],"recipe":"{evil}"}}"#
-    )];
-    for (client, from) in [(1, 1_000), (2, 1_500)] {
-        for (time, kind, f) in [(from, "invoke", "acquire"), (from + 10, "ok", "acquire")] {
-            push(
-                &mut lines,
-                time * 1_000_000,
-                &format!(r#""process":{client},"type":"{kind}","f":"{f}","lock":"{evil}""#),
-            );
-        }
-    }
-    for process in [1, 2] {
-        let rest = format!(r#""process":{process},"type":"signal","f":"lost","lock":"{evil}","cause":"{evil}""#);
-        push(&mut lines, 3_000_000_000, &rest);
-    }
-    let title = format!(
-        r#""process":"nemesis","type":"info","f":"partition","window":1,"phase":"start","title":"{evil}","targets":["{evil}"]"#
-    );
-    push(&mut lines, 3_100_000_000, &title);
-    Sample::of_lines(&lines)
-}
-
 /// Two clients that hold each of fifty locks in turn, and one of the locks both at once.
 pub fn many_locks(at_once: usize) -> Sample {
     let names: Vec<String> = (0..50).map(|lock| format!("\"l{lock}\"")).collect();
@@ -135,44 +109,6 @@ pub fn many_locks(at_once: usize) -> Sample {
             let rest = format!(r#""process":{process},"type":"{kind}","f":"{f}","lock":{name}"#);
             push(&mut lines, time * 1_000_000, &rest);
         }
-    }
-    Sample::of_lines(&lines)
-}
-
-/// Two clients that hold at once, with tokens as ZooKeeper numbers them, and whom the server had as the owner.
-pub fn long_tokens() -> Sample {
-    let mut lines =
-        vec![r#"{"format":"harness-history","version":1,"locks":["l0"],"model":"mutex","lease_ms":2000}"#.to_owned()];
-    for (time, client, rest) in [
-        (1_000, Some(3), r#""type":"invoke","f":"acquire","lock":"l0""#),
-        (1_010, None, r#""f":"granted","lock":"l0","owner":"s3""#),
-        (
-            1_020,
-            Some(3),
-            r#""type":"ok","f":"acquire","lock":"l0","owner":"s3","token":4294967543"#,
-        ),
-        (1_500, Some(7), r#""type":"invoke","f":"acquire","lock":"l0""#),
-        (
-            3_000,
-            None,
-            r#""f":"revoked","lock":"l0","owner":"s3","cause":"expired""#,
-        ),
-        (3_010, None, r#""f":"granted","lock":"l0","owner":"s7""#),
-        (
-            3_020,
-            Some(7),
-            r#""type":"ok","f":"acquire","lock":"l0","owner":"s7","token":4294967675"#,
-        ),
-        (4_000, Some(3), r#""type":"invoke","f":"release","lock":"l0""#),
-        (4_010, Some(3), r#""type":"ok","f":"release","lock":"l0""#),
-        (5_000, Some(7), r#""type":"invoke","f":"release","lock":"l0""#),
-        (5_010, Some(7), r#""type":"ok","f":"release","lock":"l0""#),
-        (20_000, Some(7), r#""type":"invoke","f":"acquire","lock":"l0""#),
-    ] {
-        let who = client.map_or(r#""process":"server","type":"signal""#.to_owned(), |client| {
-            format!(r#""process":{client},"client":{client}"#)
-        });
-        push(&mut lines, time * 1_000_000, &format!("{who},{rest}"));
     }
     Sample::of_lines(&lines)
 }

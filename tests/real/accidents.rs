@@ -237,15 +237,6 @@ fn a_full_disk_ends_the_run_with_the_name_of_the_file() {
 }
 
 #[test]
-fn a_time_that_is_too_short_for_the_phases_is_refused_with_one_that_is_enough() {
-    Harness::new().assert_says(
-        "run --runtime simulated --backend redis --fault none --time 3s --lease 2s",
-        2,
-        &["3s is too short", "--time 8s"],
-    );
-}
-
-#[test]
 fn output_that_is_lost_is_an_error() {
     let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
     for words in [
@@ -275,18 +266,10 @@ fn a_folder_in_the_place_of_the_link_to_the_latest_run_is_named_and_no_run_is_ma
 }
 
 #[test]
-fn values_that_make_no_run_are_refused_with_what_is_expected() {
+fn a_link_that_leads_nowhere_is_no_folder_for_results() {
     let harness = Harness::new();
     std::os::unix::fs::symlink("nowhere", harness.folder.path().join("dangling")).unwrap();
-    for (words, expected) in [
-        ("--clients -1", "-1 is not in"),
-        ("--port-base 0", "0 is not in 1.."),
-        ("--herd-limit 0", "0 is not in 1.."),
-        ("--client=", "a value is required"),
-        ("--time 10s --results dangling", "must be a folder"),
-    ] {
-        let refused = harness.answer(&format!("run --runtime simulated --backend redis {words}"));
-        assert_ne!(refused.exit, 0, "{words}");
-        assert_has(&refused.stderr, &[expected]);
-    }
+    let refused = harness.answer("run --runtime simulated --backend redis --time 10s --results dangling");
+    assert_ne!(refused.exit, 0);
+    assert_has(&refused.stderr, &["must be a folder"]);
 }

@@ -1,7 +1,7 @@
 //! `harness client-check`: right about clients that speak the protocol, and about those that do not.
 
 use super::foreign::{EVERYBODY, page_client};
-use crate::command::{Harness, texts};
+use crate::command::{Harness, tests, texts};
 
 const FOREIGN_RELEASE: &str = "a release of what another client has by now";
 
@@ -80,35 +80,22 @@ fn a_client_that_always_answers_ok_is_wrong_wherever_a_lock_says_no() {
     assert!(remarks.marked("not-judged").contains(&"the lock on the servers"));
 }
 
-#[test]
-fn a_contract_that_does_not_fit_is_wrong_in_its_own_line() {
-    let misfits = [
-        (
-            r#""keys": "harness:{lock}""#,
-            r#""keys": "mine:{lock}""#,
-            "the lock on the servers",
-        ),
-        ("return None, value", r#"return None, "me""#, "the lock on the servers"),
-        ("return None, value", "return None, None", "the owner of a grant"),
-        (r#""renews": False"#, r#""renews": True"#, "a hold of two leases"),
-    ];
-    std::thread::scope(|scope| {
-        for (from, to, step) in misfits {
-            scope.spawn(move || {
-                let harness = Harness::new();
-                let remarks = Remarks::on("virtual", &harness, &page_client(&harness, &[(from, to)]));
-                assert_eq!(remarks.marked("wrong"), [step], "{to}");
-            });
-        }
-    });
+/// The client of the protocol's page with this in place of that is wrong in this step alone.
+fn is_wrong(that: &str, this: &str, step: &str) {
+    let harness = Harness::new();
+    let client = page_client(&harness, &[(that, this)]);
+    Remarks::on("virtual", &harness, &client).assert_wrong(&[step]);
 }
 
-#[test]
-fn a_release_that_compares_nothing_frees_what_another_client_has() {
-    let harness = Harness::new();
-    let compares = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
-    let deletes = [(compares, "return redis.call('del',KEYS[1])")];
-    Remarks::on("virtual", &harness, &page_client(&harness, &deletes)).assert_wrong(&[FOREIGN_RELEASE]);
+const COMPARES: &str = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
+
+tests! {
+    is_wrong:
+        keys_that_are_elsewhere_are_wrong(r#""keys": "harness:{lock}""#, r#""keys": "mine:{lock}""#, "the lock on the servers")
+        an_owner_that_the_servers_do_not_know_is_wrong("return None, value", r#"return None, "me""#, "the lock on the servers")
+        a_grant_without_its_owner_is_wrong("return None, value", "return None, None", "the owner of a grant")
+        a_promise_to_renew_that_is_not_kept_is_wrong(r#""renews": False"#, r#""renews": True"#, "a hold of two leases")
+        a_release_that_compares_nothing_frees_what_another_client_has(COMPARES, "return redis.call('del',KEYS[1])", FOREIGN_RELEASE)
 }
 
 #[test]

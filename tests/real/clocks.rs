@@ -1,28 +1,26 @@
 //! Wall clocks that are stepped under one process: who breaks by it, and who never looks.
 
-use crate::command::{Answer, Harness, on_runtimes};
+use crate::command::{Harness, on_runtimes, rows};
+use crate::outcome::comes_out;
 
-fn run(runtime: &str, words: &str) -> Answer {
-    Harness::new().run(&format!(
-        "--backend redis --runtime {runtime} --lease 1s --window 2500ms --time 9s --seed 5eed {words}"
-    ))
+fn steps(runtime: &str, words: &str, outcome: &str) {
+    let plan = "--backend redis --lease 1s --window 2500ms --time 9s --seed 5eed";
+    comes_out(runtime, &format!("{plan} {words}"), outcome);
 }
 
-fn a_lock_that_compares_deadlines_breaks_when_a_waiters_clock_runs_ahead(runtime: &str) {
-    let answer = run(runtime, "--recipe redis-getset --fault clock");
-    answer.assert_violates("HL001");
-    answer.assert_counted(&["clock_readings"]);
+rows! {
+    steps:
+        a_lock_that_compares_deadlines_breaks_when_a_waiters_clock_runs_ahead(
+            "--recipe redis-getset --fault clock", "1, HL001 violated, clock_readings")
+        // The server counts a time to live by its wall clock: a step forward ends every lease at once.
+        a_step_of_a_redis_servers_clock_ends_leases(
+            "--recipe redis-set-px-lua --fault clock=server --hold 400ms --clients 8", "1, HL001 stale-holder, clock_readings")
 }
 
 /// A step of a clock that is not read would prove nothing.
 #[test]
 fn a_clock_is_not_stepped_where_no_client_reads_it() {
     let harness = Harness::new();
-    harness.assert_says(
-        "run --backend redis --runtime local --lease 1s --time 12s --recipe redis-set-px-lua --fault clock",
-        2,
-        &["wall_clock=false"],
-    );
     let client = super::foreign::page_client(
         &harness,
         &[(r#""lease": True"#, r#""wall_clock": False, "lease": True"#)],
@@ -31,25 +29,12 @@ fn a_clock_is_not_stepped_where_no_client_reads_it() {
     harness.assert_says(&words, 4, &["wall_clock=false"]);
 }
 
-/// The server counts a time to live by its wall clock: a step forward ends every lease at once.
-fn a_step_of_a_redis_servers_clock_ends_leases(runtime: &str) {
-    let answer = run(
-        runtime,
-        "--recipe redis-set-px-lua --fault clock=server --hold 400ms --clients 8",
-    );
-    answer.assert_exit(1);
-    assert_eq!(answer.finding("HL001")["violations"][0]["class"], "stale-holder");
-    answer.assert_counted(&["clock_readings"]);
-}
-
 /// A contract that does not say leaves it to the run.
 fn a_client_that_does_not_say_is_judged_under_a_stepped_clock(runtime: &str) {
     let harness = Harness::new();
     let client = super::foreign::page_client(&harness, &[]);
     let words = format!("--backend redis --runtime {runtime} --lease 1s --time 12s --fault clock --client '{client}'");
-    let answer = harness.run(&words);
-    answer.assert_verdict("HL001", "holds");
-    answer.assert_counted(&["clocks_stepped"]);
+    harness.run(&words).assert_is("HL001 holds, clocks_stepped");
 }
 
 on_runtimes! {

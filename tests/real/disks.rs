@@ -3,7 +3,8 @@
 //! A disk is filled, or loses what was not synced, only where it is a file system of its own, and only root mounts one: `make test` runs
 //! these as root.
 
-use crate::command::{Answer, Harness, assert_has, on_runtimes, run_on};
+use crate::command::{Answer, Harness, assert_has, on_runtimes, rows, run_on};
+use crate::outcome::comes_out;
 
 fn assert_every_window_delayed_syncs(answer: &Answer) {
     answer.assert_all_windows_had_effect();
@@ -14,43 +15,30 @@ fn assert_every_window_delayed_syncs(answer: &Answer) {
 }
 
 /// The leader stands in its sync; the others choose another, and clients go on there.
-fn a_queue_stands_a_leader_that_waits_for_its_disk(runtime: &str, backend: &str) {
-    // etcd grants no shorter lease
-    let plan = if backend == "etcd" {
-        "--lease 2s --time 20s"
-    } else {
-        "--lease 1s --time 14s"
-    };
+fn a_zookeeper_queue_stands_a_leader_that_waits_for_its_disk(runtime: &str) {
     // one lock is held all the while by a client of that leader
-    let words = format!("--backend {backend} --locks 4 --fault slow-disk --seed 5eed {plan}");
-    let answer = run_on(runtime, &words);
-    answer.assert_exit(0);
+    let words = "--backend zk --locks 4 --fault slow-disk --lease 1s --time 14s --seed 5eed";
+    // another leader grants locks
+    let answer = comes_out(runtime, words, "0, acquires");
     assert_every_window_delayed_syncs(&answer);
     for window in answer.windows() {
         assert_has(window["title"].as_str().unwrap(), &["(leader): each sync takes"]);
         assert_eq!(window["targets"].as_array().map(Vec::len), Some(1));
     }
-    assert!(answer.acquires_under_faults() > 0, "another leader grants locks");
 }
 
-fn a_zookeeper_queue_stands_a_leader_that_waits_for_its_disk(runtime: &str) {
-    a_queue_stands_a_leader_that_waits_for_its_disk(runtime, "zk");
+fn every_window_delays_syncs(runtime: &str, words: &str, outcome: &str) {
+    assert_every_window_delayed_syncs(&comes_out(runtime, words, outcome));
 }
 
-/// Long holds are not a part of this: see `docs/disks.md` for what etcd does to them before 3.4.31.
-fn an_etcd_mutex_goes_on_elsewhere_while_the_leader_waits_for_its_disk(runtime: &str) {
-    let words = "--backend etcd --fault slow-disk=leader:200ms --lease 2s --time 20s --seed 5eed";
-    let answer = run_on(runtime, words);
-    answer.assert_exit(0);
-    assert_every_window_delayed_syncs(&answer);
-}
-
-/// A server that syncs in the background still answers; its log of appends is what is synced.
-fn a_redis_syncs_its_log_where_the_disk_is_what_the_run_is_about(runtime: &str) {
-    let words = "--backend redis --fault slow-disk --lease 1s --window 2500ms --time 9s --seed 5eed";
-    let answer = run_on(runtime, words);
-    answer.assert_exit(0);
-    assert_every_window_delayed_syncs(&answer);
+rows! {
+    every_window_delays_syncs:
+        // Long holds are not a part of this: see `docs/disks.md` for what etcd does to them before 3.4.31.
+        an_etcd_mutex_goes_on_elsewhere_while_the_leader_waits_for_its_disk(
+            "--backend etcd --fault slow-disk=leader:200ms --lease 2s --time 20s --seed 5eed", "0")
+        // A server that syncs in the background still answers; its log of appends is what is synced.
+        a_redis_syncs_its_log_where_the_disk_is_what_the_run_is_about(
+            "--backend redis --fault slow-disk --lease 1s --window 2500ms --time 9s --seed 5eed", "0")
 }
 
 /// A commit waits for the log, and so does each client whose commit it is.
@@ -69,10 +57,7 @@ fn a_server_that_never_syncs_shows_no_effect_of_a_slow_disk(runtime: &str) {
         &format!("--runtime {runtime} --time 24s --fault slow-disk=one --seed 1"),
         "",
     );
-    answer.assert_exit(3);
-    let (with_effect, all) = answer.windows_with_effect();
-    assert!(with_effect == 0 && all > 0, "{with_effect} of {all}");
-    assert_eq!(answer.window_sum("syncs_delayed"), 0);
+    answer.assert_is("3, effects = 0, windows, syncs_delayed = 0");
     assert_has(
         answer.diagnosis["effect"]["hint"].as_str().unwrap(),
         &["synced nothing"],
@@ -85,52 +70,30 @@ fn a_redis_that_lost_its_last_second_has_two_holders_and_one_that_kept_it_has_no
     let plan = "--backend redis --recipe redis-set-px-lua --lease 2s --hold 1s --locks 6 --clients 12 --seed 1";
     // a kill may come when no hold of the second before it goes on; the first that does ends the run
     let words = format!("{plan} --time 90s --stop-on-violation --fault server-kill=one:200ms:lost");
-    let lost = run_on(runtime, &words);
-    lost.assert_violates("HL001");
-    lost.assert_counted(&["files_set_back"]);
+    comes_out(runtime, &words, "1, HL001 violated, files_set_back");
     // the slow disk makes the server keep its log
     let words = format!("{plan} --time 30s --fault server-kill=one:200ms:kept,slow-disk=one:1ms");
-    let kept = run_on(runtime, &words);
-    kept.assert_verdict("HL001", "holds");
-    assert_eq!(kept.window_sum("files_set_back"), 0);
-    kept.assert_counted(&["servers_killed"]);
+    comes_out(runtime, &words, "HL001 holds, files_set_back = 0, servers_killed");
 }
 
-/// Whether a hold was granted in the second that is lost is chance, and no part of this. Of six locks one is written to all the time, so
-/// that the log is hardly ever as it was synced when the power goes; of five cuts in one run no machine is slow enough for all.
-fn a_redis_that_lost_its_power_has_its_files_as_they_were_synced(runtime: &str) {
-    let words = "--backend redis --locks 6 --clients 12 --lease 1s --window 1500ms --time 20s --fault server-kill=one:200ms:lost --seed 1";
-    let answer = run_on(runtime, words);
-    assert!(answer.window_sum("servers_killed") > 3);
-    assert_eq!(answer.window_sum("servers_back"), answer.window_sum("servers_killed"));
-    answer.assert_counted(&["files_set_back"]);
-}
-
-/// What a majority acknowledged was synced by it.
-fn an_etcd_that_lost_the_power_of_all_its_servers_lost_no_lock(runtime: &str) {
-    let words = "--backend etcd --fault server-kill=all:lost --lease 2s --time 30s --seed 1";
-    let answer = run_on(runtime, words);
-    answer.assert_exit(0);
-    assert_eq!(answer.window_sum("servers_back"), answer.window_sum("servers_killed"));
-    assert!(answer.window_sum("servers_killed") >= 3);
-}
-
-fn a_zookeeper_of_which_each_server_lost_its_power_in_turn_lost_no_lock(runtime: &str) {
-    let words = "--backend zk --fault server-restart=lost --lease 1s --time 20s --seed 1";
-    let answer = run_on(runtime, words);
-    answer.assert_exit(0);
-    assert_eq!(answer.window_sum("servers_back"), answer.window_sum("servers_killed"));
-}
-
-/// etcd ends when its database cannot grow. Its end is the fault's doing: the others choose another leader, and it starts again at the heal.
-fn an_etcd_leader_ends_on_a_full_disk_and_is_there_again_when_it_has_space(runtime: &str) {
-    let words = "--backend etcd --locks 4 --fault disk-full --lease 2s --time 20s --seed 5eed";
-    let answer = run_on(runtime, words);
-    answer.assert_exit(0);
-    let windows = answer.windows().len() as u64;
-    assert_eq!(answer.window_sum("disks_filled"), windows, "{:#}", answer.diagnosis);
-    answer.assert_counted(&["no_space_lines", "servers_ended"]);
-    assert_eq!(answer.window_sum("servers_back"), windows);
+rows! {
+    comes_out:
+        // Whether a hold was granted in the second that is lost is chance, and no part of this. Of six locks one is written to all the time,
+        // so that the log is hardly ever as it was synced when the power goes; of five cuts in one run no machine is slow enough for all.
+        a_redis_that_lost_its_power_has_its_files_as_they_were_synced(
+            "--backend redis --locks 6 --clients 12 --lease 1s --window 1500ms --time 20s --fault server-kill=one:200ms:lost --seed 1",
+            "servers_killed > 3, servers_back = servers_killed, files_set_back")
+        // What a majority acknowledged was synced by it.
+        an_etcd_that_lost_the_power_of_all_its_servers_lost_no_lock(
+            "--backend etcd --fault server-kill=all:lost --lease 2s --time 30s --seed 1",
+            "0, servers_back = servers_killed, servers_killed > 2")
+        a_zookeeper_of_which_each_server_lost_its_power_in_turn_lost_no_lock(
+            "--backend zk --fault server-restart=lost --lease 1s --time 20s --seed 1", "0, servers_back = servers_killed")
+        // etcd ends when its database cannot grow. Its end is the fault's doing: the others choose another leader, and it starts again at the
+        // heal.
+        an_etcd_leader_ends_on_a_full_disk_and_is_there_again_when_it_has_space(
+            "--backend etcd --locks 4 --fault disk-full --lease 2s --time 20s --seed 5eed",
+            "0, disks_filled = windows, no_space_lines, servers_ended, servers_back = windows")
 }
 
 /// A Redis that cannot write its log refuses writes, and goes on by itself when it can.
@@ -140,33 +103,9 @@ fn a_redis_refuses_writes_on_a_full_disk_and_loses_no_lock(runtime: &str) {
     let answer = harness.run(&format!(
         "--runtime {runtime} --backend redis --recipe redis-set-px-lua {plan}"
     ));
-    answer.assert_exit(0);
-    answer.assert_a_window_had_effect();
-    answer.assert_counted(&["no_space_lines"]);
-    assert_eq!(answer.window_sum("servers_ended"), 0);
+    answer.assert_is("0, a window, no_space_lines, servers_ended = 0");
     let log = std::fs::read_to_string(harness.results().join("latest/nodes/n1/server.log")).unwrap();
     assert_has(&log, &["Redis can write again"]);
-}
-
-#[test]
-fn a_disk_that_is_nobodys_is_refused_with_the_nearest() {
-    let harness = Harness::new();
-    for (words, said) in [
-        ("--backend zk --fault slow-disk=leeder", "did you mean `leader`?"),
-        ("--backend zk --fault slow-disk=leader:soon", "is not a duration"),
-        ("--backend zk --fault disk-full=holder", "leader, one, all"),
-        (
-            "--backend zk --runtime simulated --fault disk-full",
-            "simulated servers have no disks",
-        ),
-        ("--backend zk --fault server-kill=leader:losst", "did you mean `lost`?"),
-        (
-            "--backend zk --runtime simulated --fault slow-disk",
-            "simulated servers have no disks",
-        ),
-    ] {
-        harness.assert_says(&format!("run {words}"), 2, &[said]);
-    }
 }
 
 fn a_container_has_no_file_system_of_its_own_to_lose_or_to_fill(runtime: &str) {

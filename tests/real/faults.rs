@@ -1,14 +1,12 @@
 //! Every fault, biting: it leaves its own trace in the evidence, and a lock that is careful stands it.
 
 use crate::command::{Answer, on_runtimes, rows, run_on};
+use crate::outcome::comes_out;
 
 /// What a fault must have counted as evidence.
 fn has_effect(runtime: &str, backend: &str, fault: &str, counter: &str) -> Answer {
     let words = format!("--backend {backend} --fault {fault} --lease 1s --time 14s --seed b17e");
-    let answer = run_on(runtime, &words);
-    answer.assert_exit(0);
-    answer.assert_counted(&[counter]);
-    answer
+    comes_out(runtime, &words, &format!("0, {counter}"))
 }
 
 fn latency_delays(runtime: &str) {

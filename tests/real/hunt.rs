@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::command::{Answer, Harness, again, assert_has, processes_of};
+use crate::command::{Answer, Harness, again, assert_has, processes_of, tests};
 use crate::machine::send;
 
 /// The only folder of a hunt in the results.
@@ -129,21 +129,11 @@ mod nightly {
         assert_eq!(plan.matches("  window ").count(), 1, "{plan}");
     }
 
-    #[test]
-    fn a_right_lock_on_zookeeper_holds_on_servers_that_are_kept() {
-        nothing_is_found("--backend zk --fault reset,partition=leader --for 22s", 2);
-    }
-
-    #[test]
-    fn a_right_lock_on_etcd_holds_on_servers_that_are_kept() {
-        nothing_is_found("--backend etcd --fault reset,drop-reply=Txn --for 27s", 2);
-    }
-
-    #[test]
-    fn a_right_lock_on_redis_holds_in_two_jobs_with_servers_of_their_own() {
-        nothing_is_found(
-            "--backend redis --fault reset,drop-reply=SET,kill-holder --for 12s --jobs 2",
-            4,
-        );
+    tests! {
+        nothing_is_found:
+            a_right_lock_on_zookeeper_holds_on_servers_that_are_kept("--backend zk --fault reset,partition=leader --for 22s", 2)
+            a_right_lock_on_etcd_holds_on_servers_that_are_kept("--backend etcd --fault reset,drop-reply=Txn --for 27s", 2)
+            a_right_lock_on_redis_holds_in_two_jobs_with_servers_of_their_own(
+                "--backend redis --fault reset,drop-reply=SET,kill-holder --for 12s --jobs 2", 4)
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::command::{Answer, Harness, assert_has};
+use crate::command::{Answer, Harness, assert_has, on_runtimes, rows};
 use crate::machine::succeeds;
 
 /// A language, the program that it needs, what builds the client, and the client.
@@ -63,14 +63,13 @@ fn checked(runtime: &str, language: &InitLanguage<'_>) {
     assert!(right.count() > 15, "{}: {printed:#}", language.0);
 }
 
-#[test]
-fn the_client_in_python_is_right() {
-    checked("virtual", &LANGUAGES[0]);
-}
-
-#[test]
-fn the_client_in_java_is_right() {
-    checked("local", &LANGUAGES[1]);
+rows! {
+    checked:
+        the_client_in_python_is_right(&LANGUAGES[0])
+        the_client_in_java_is_right(&LANGUAGES[1])
+        the_client_in_go_is_right(&LANGUAGES[2])
+        the_client_in_node_is_right(&LANGUAGES[3])
+        the_client_in_rust_is_right(&LANGUAGES[4])
 }
 
 #[test]
@@ -123,37 +122,24 @@ fn a_workflow_goes_to_the_root_of_the_repository_and_names_the_folder() {
     harness.assert_says("init python other/orders", 2, &[]);
 }
 
-mod nightly {
-    use super::*;
+fn a_client_in_java_stands_lost_replies_and_a_holder_that_is_cut_off(runtime: &str) {
+    let harness = Harness::new();
+    let Some(folder) = written(&harness, &LANGUAGES[1]) else {
+        return;
+    };
+    let words = "--backend redis --fault drop-reply,partition=holder --lease 2s --time 20s";
+    let mut command = harness.command(&format!("run --json --runtime {runtime} {words} --client"));
+    Answer::to(command.current_dir(&folder).arg(LANGUAGES[1].3)).assert_exit(0);
+}
 
-    #[test]
-    fn the_client_in_python_is_right_in_real_time() {
-        checked("local", &LANGUAGES[0]);
-    }
-
-    #[test]
-    fn the_client_in_go_is_right() {
-        checked("local", &LANGUAGES[2]);
-    }
-
-    #[test]
-    fn the_client_in_node_is_right() {
-        checked("local", &LANGUAGES[3]);
-    }
-
-    #[test]
-    fn the_client_in_rust_is_right() {
-        checked("local", &LANGUAGES[4]);
-    }
-
-    #[test]
-    fn a_client_in_java_stands_lost_replies_and_a_holder_that_is_cut_off() {
-        let harness = Harness::new();
-        let Some(folder) = written(&harness, &LANGUAGES[1]) else {
-            return;
-        };
-        let words = "run --json --runtime local --backend redis --fault drop-reply,partition=holder --lease 2s --time 20s --client";
-        let mut command = harness.command(words);
-        Answer::to(command.current_dir(&folder).arg(LANGUAGES[1].3)).assert_exit(0);
-    }
+on_runtimes! {
+    real:
+        the_client_in_java_is_right;
+    virtual_time:
+        the_client_in_python_is_right;
+    nightly:
+        the_client_in_go_is_right
+        the_client_in_node_is_right
+        the_client_in_rust_is_right
+        a_client_in_java_stands_lost_replies_and_a_holder_that_is_cut_off;
 }

@@ -3,12 +3,13 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use harness::cluster::{Cluster, ClusterSpec, NodeCommand, Runtime};
+use harness::cluster::{ClusterSpec, NodeCommand};
 use harness_workloads::BackendId;
 use serde_json::{Value, json};
 
-use crate::command::{Harness, on_runtimes, run_on};
-use crate::machine::{http, plain_servers};
+use crate::command::on_runtimes;
+use crate::machine::{http, plain_servers, serving};
+use crate::outcome::comes_out;
 
 /// Time for what the cluster agrees on in a second, and refuses for five.
 const SOON: Duration = Duration::from_secs(60);
@@ -53,8 +54,7 @@ fn the_new_member_of_an_etcd_cluster_is_another_one_and_has_what_the_others_have
         ..plain_servers(BackendId::Etcd, 3, Duration::from_secs(2), folder.path())
     };
     tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let (_kept, interrupt) = tokio::sync::watch::channel(false);
-        let cluster = Cluster::start(&spec, &Runtime::Local, interrupt).await.unwrap();
+        let cluster = serving(&spec).await;
         let control = cluster.control();
         let [first, second] = [0, 1].map(|node| cluster.nodes[node].address);
         let before = members(first);
@@ -79,33 +79,11 @@ fn the_new_member_of_an_etcd_cluster_is_another_one_and_has_what_the_others_have
 
 fn a_zookeeper_queue_stands_a_leader_that_is_replaced(runtime: &str) {
     let words = "--backend zk --locks 2 --fault server-replace --lease 1s --window 4s --time 11s --seed 5eed";
-    let answer = run_on(runtime, words);
-    answer.assert_stands_all_windows();
-    let windows = answer.windows().len() as u64;
-    assert_eq!(answer.window_sum("servers_replaced"), windows);
-    assert_eq!(answer.window_sum("servers_back"), windows);
+    // the others go on
+    let outcome = "0, all windows, servers_replaced = windows, servers_back = windows, acquires";
+    let answer = comes_out(runtime, words, outcome);
     let title = answer.windows()[0]["title"].as_str().unwrap();
     assert!(title.contains("(leader)"), "{title}");
-    assert!(answer.acquires_under_faults() > 0, "the others go on");
-}
-
-#[test]
-fn what_cannot_be_replaced_is_refused_with_what_can_be_done_instead() {
-    let harness = Harness::new();
-    for (words, said) in [
-        ("--backend redis --fault server-replace", "server-restart"),
-        ("--backend postgres --fault server-replace", "zk or etcd"),
-        ("--backend mariadb --fault server-replace", "zk or etcd"),
-        ("--backend zk --nodes 1 --fault server-replace", "--nodes 3"),
-        ("--backend zk --tls --fault server-replace", "leave --tls out"),
-        (
-            "--backend zk --runtime simulated --fault server-replace",
-            "--runtime local",
-        ),
-        ("--backend zk --fault server-replace=all", "leader, follower, one"),
-    ] {
-        harness.assert_says(&format!("run {words}"), 2, &[said]);
-    }
 }
 
 on_runtimes! {

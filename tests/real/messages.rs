@@ -4,7 +4,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::command::{Answer, Harness, assert_has, assert_lacks, on_runtimes, run_on, texts};
+use super::foreign::page_client;
+use crate::command::{Answer, Harness, assert_has, assert_lacks, on_runtimes, rows, run_on, texts};
 
 /// A run in which nobody waits long: a lock that is stuck is seen to be stuck soon.
 const SHORT: &str = "--seed 5eed --progress-bound 4s";
@@ -22,88 +23,48 @@ fn struck(results: &Path) -> Value {
     heal["matched"].clone()
 }
 
-fn is_stuck(answer: &Answer) -> &Value {
-    answer.assert_violates("HL005");
-    answer.assert_verdict("HL001", "holds");
-    answer.assert_a_window_had_effect();
-    &answer.finding("HL005")["violations"][0]
-}
-
-fn stands(runtime: &str, words: &str) -> Answer {
-    let answer = run(runtime, words);
-    answer.assert_stands_all_windows();
-    answer
-}
-
 const LOST_CREATE: &str = "--backend zk --lease 2s --fault drop-reply=create:1:waiter";
 
-fn an_orphan_of_a_lost_create_reply_stops_everybody_while_its_session_lives(runtime: &str) {
-    let answer = run(runtime, &format!("{LOST_CREATE} --guid off"));
-    assert_eq!(is_stuck(&answer)["class"], "ghost");
+fn struck_once(runtime: &str, words: &str, outcome: &str) {
+    run(runtime, words).assert_is(outcome);
 }
 
-fn a_guid_finds_the_node_of_a_lost_create_reply_again(runtime: &str) {
-    stands(runtime, LOST_CREATE);
-}
-
-fn a_client_whose_set_reply_was_lost_waits_for_its_own_ghost(runtime: &str) {
-    let answer = run(
-        runtime,
-        "--backend redis --recipe redis-setnx --clients 1 --fault drop-reply=SET:1:waiter",
-    );
-    assert_eq!(is_stuck(&answer)["class"], "ghost");
-}
-
-fn a_lock_whose_expiry_is_a_second_command_that_was_lost_stays_for_ever(runtime: &str) {
-    let answer = run(
-        runtime,
-        "--backend redis --recipe redis-setnx-expire --lease 1s --time 10s --window 2500ms --fault drop-request=EXPIRE:1:waiter",
-    );
-    assert_eq!(is_stuck(&answer)["class"], "ghost");
-}
-
-fn a_client_that_dies_between_two_commands_leaves_its_lock_for_ever(runtime: &str) {
-    let answer = run(
-        runtime,
-        "--backend redis --recipe redis-setnx-expire --lease 1s --clients 1 --fault kill-after=SET:1:waiter",
-    );
-    is_stuck(&answer);
-    let killed = &answer.windows()[0];
-    assert_eq!(killed["evidence"]["clients_killed"], 1, "{killed}");
+rows! {
+    struck_once:
+        an_orphan_of_a_lost_create_reply_stops_everybody_while_its_session_lives(
+            &format!("{LOST_CREATE} --guid off"), "1, HL005 ghost, HL001 holds, a window")
+        a_guid_finds_the_node_of_a_lost_create_reply_again(LOST_CREATE, "0, all windows")
+        a_client_whose_set_reply_was_lost_waits_for_its_own_ghost(
+            "--backend redis --recipe redis-setnx --clients 1 --fault drop-reply=SET:1:waiter",
+            "1, HL005 ghost, HL001 holds, a window")
+        a_lock_whose_expiry_is_a_second_command_that_was_lost_stays_for_ever(
+            "--backend redis --recipe redis-setnx-expire --lease 1s --time 10s --window 2500ms --fault drop-request=EXPIRE:1:waiter",
+            "1, HL005 ghost, HL001 holds, a window")
+        a_client_that_dies_between_two_commands_leaves_its_lock_for_ever(
+            "--backend redis --recipe redis-setnx-expire --lease 1s --clients 1 --fault kill-after=SET:1:waiter",
+            "1, HL005 violated, HL001 holds, a window, clients_killed")
+        a_lost_unlock_of_a_lock_without_expiry_is_never_made_good(
+            "--backend redis --recipe redis-setnx --fault drop-request=DEL:1:releaser",
+            "1, HL005 violated, HL001 holds, a window")
+        a_lost_unlock_of_a_lock_that_asks_again_is_no_harm(
+            "--backend zk --lease 1s --fault drop-request=delete:1:releaser", "0, all windows")
+        // one delete a window, which now and then comes to its own client's next hold
+        a_late_delete_frees_the_successors_lock(
+            "--backend redis --recipe redis-set-px-get-del --lease 1s --hold 400ms --window 2500ms \
+             --fault delay-request=DEL:1:releaser:1500ms",
+            "1, HL007 foreign-release, messages_delayed")
 }
 
 fn a_client_that_dies_after_one_command_leaves_its_lock_for_a_lease(runtime: &str) {
-    stands(runtime, "--backend redis --lease 1s --fault kill-after=SET:1:waiter");
-    stands(runtime, "--backend zk --lease 1s --fault kill-after=create:1:waiter");
+    for words in [
+        "--backend redis --lease 1s --fault kill-after=SET:1:waiter",
+        "--backend zk --lease 1s --fault kill-after=create:1:waiter",
+    ] {
+        struck_once(runtime, words, "0, all windows");
+    }
     // each message in turn: some are too rare to come while a window waits
-    let answer = run(runtime, "--backend etcd --lease 2s --fault kill-after");
-    answer.assert_exit(0);
-    assert!(answer.windows_with_effect().0 > 5, "{:#}", answer.diagnosis["effect"]);
-}
-
-fn a_lost_unlock_of_a_lock_without_expiry_is_never_made_good(runtime: &str) {
-    let answer = run(
-        runtime,
-        "--backend redis --recipe redis-setnx --fault drop-request=DEL:1:releaser",
-    );
-    is_stuck(&answer);
-}
-
-fn a_lost_unlock_of_a_lock_that_asks_again_is_no_harm(runtime: &str) {
-    stands(
-        runtime,
-        "--backend zk --lease 1s --fault drop-request=delete:1:releaser",
-    );
-}
-
-fn a_late_delete_frees_the_successors_lock(runtime: &str) {
-    // one delete a window, which now and then comes to its own client's next hold
-    let words = "--backend redis --recipe redis-set-px-get-del --lease 1s --hold 400ms --window 2500ms";
-    let answer = run(runtime, &format!("{words} --fault delay-request=DEL:1:releaser:1500ms"));
-    answer.assert_violates("HL007");
-    let violation = &answer.finding("HL007")["violations"][0];
-    assert_eq!(violation["class"], "foreign-release");
-    answer.assert_counted(&["messages_delayed"]);
+    let words = "--backend etcd --lease 2s --fault kill-after";
+    struck_once(runtime, words, "0, effects > 5");
 }
 
 fn a_renewal_that_is_asked_again_survives_one_error(runtime: &str) {
@@ -111,63 +72,41 @@ fn a_renewal_that_is_asked_again_survives_one_error(runtime: &str) {
         "--backend redis --recipe redis-watchdog --lease 1s --hold 1200ms --clients 1 --fault drop-request=EVAL:1:worker",
         "--backend etcd --lease 2s --hold 1200ms --clients 3 --time 20s --fault drop-request=LeaseKeepAlive:1:anyone",
     ] {
-        stands(runtime, words);
+        struck_once(runtime, words, "0, all windows");
     }
 }
 
-/// A lock on Redis whose renewal ends with the first error and tells nobody: a thread that dies, as in many libraries.
+/// A renewal that ends with the first error and tells nobody: a thread that dies, as in many libraries.
 const FRAIL: &str = r#"
-import json, socket, sys, threading, time, uuid
+class Renewal(threading.Thread):
+    def __init__(self, endpoint, key, lease):
+        super().__init__()
+        self.redis, self.key, self.lease, self.over = Redis(endpoint, lease), key, lease, threading.Event()
 
-class Redis:
-    def __init__(self, endpoint):
-        host, port = endpoint.rsplit(":", 1)
-        self.file = socket.create_connection((host, int(port))).makefile("rwb")
-    def ask(self, *words):
-        self.file.write(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w.encode()) for w in words))
-        self.file.flush()
-        line = self.file.readline()
-        if not line.endswith(b"\r\n"):
-            raise ConnectionError("the connection ended")
-        return line
+    def run(self):
+        while not self.over.wait(self.lease / 3):
+            self.redis.call("PEXPIRE", self.key, int(self.lease * 1000))
 
-def renew(endpoint, key, lease, held):
-    redis = Redis(endpoint)
-    while held.is_set():
-        redis.ask("PEXPIRE", key, str(lease))
-        time.sleep(lease / 3000)
+    def cancel(self):
+        self.over.set()
 
-for line in sys.stdin:
-    request = json.loads(line)
-    op, reply = request["op"], {"type": "ok"}
-    if op == "open":
-        endpoint, lease = request["endpoints"][0], request["lease_ms"]
-        redis = Redis(endpoint)
-    elif op == "acquire":
-        key, value, end = "harness:" + request["lock"], uuid.uuid4().hex, time.monotonic() + request["wait_ms"] / 1000
-        while not (taken := redis.ask("SET", key, value, "NX", "PX", str(lease)).startswith(b"+OK")) and time.monotonic() < end:
-            time.sleep(0.02)
-        if taken:
-            held, reply["owner"] = threading.Event(), value
-            held.set()
-            threading.Thread(target=renew, args=(endpoint, key, lease, held), daemon=True).start()
-        else:
-            reply = {"type": "fail", "error": "timeout"}
-    elif op == "release":
-        held.clear()
-        redis.ask("DEL", key)
-    print(json.dumps({"id": request["id"], **reply}), flush=True)
-"#;
+class MyLock(Lock):"#;
 
 fn a_renewal_that_dies_of_one_error_is_caught_in_anybodys_client(runtime: &str) {
     let harness = Harness::new();
-    let client = harness.python("frail.py", FRAIL);
+    let begins = r#"threading.Timer(left, self.lost, (lock, "lease ends"))"#;
+    let replaced = [
+        (r#""renews": False, "extends": True"#, r#""renews": True"#),
+        (begins, r#"Renewal(self.endpoint, f"harness:{lock}", self.lease)"#),
+        ("class MyLock(Lock):", FRAIL),
+    ];
+    let client = page_client(&harness, &replaced);
     let words = "--backend redis --lease 1s --hold 3s --wait 8s --clients 3 --fault drop-request=PEXPIRE:2:worker";
     let answer = harness.run(&format!(
         "--runtime {runtime} {SHORT} --time 16s {words} --client '{client}'"
     ));
     answer.assert_violates("HL001");
-    // its plain DEL frees others' locks as well, and which of the overlaps is the longest is chance
+    // which of the overlaps is the longest is chance
     let classes = texts(&answer.finding("HL001")["violations"], "class");
     assert!(classes.contains(&"stale-holder"), "{classes:?}");
     answer.assert_counted(&["messages_dropped"]);

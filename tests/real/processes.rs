@@ -3,7 +3,8 @@
 
 use serde_json::Value;
 
-use crate::command::{Harness, on_runtimes, processes_of, rows, run_on};
+use crate::command::{Harness, on_runtimes, processes_of, rows};
+use crate::outcome::comes_out;
 
 /// Short enough for a test; every window is longer than the lease.
 const SHORT: &str = "--lease 1s --window 2500ms --time 9s --seed 5eed";
@@ -12,14 +13,9 @@ const ELECTION: &str = "--lease 4s --window 8s --time 26s --seed 5eed";
 
 fn a_paused_holder_believes_too_long_and_tokens_save_the_data(runtime: &str) {
     let words = format!("--backend zk --recipe zk-predecessor-watch --fault pause-holder {SHORT}");
-    let answer = run_on(runtime, &words);
-    answer.assert_exit(1);
-    assert_eq!(answer.finding("HL001")["violations"][0]["class"], "stale-holder");
-    answer.assert_verdict("HL003", "holds");
+    let outcome = "1, HL001 stale-holder, HL003 holds, all windows, stopped_ms > 1000, holders";
+    let answer = comes_out(runtime, &words, outcome);
     assert!(answer.finding("HL003")["figures"]["stale_writes_refused"].as_f64() > Some(0.0));
-    answer.assert_all_windows_had_effect();
-    assert!(answer.window_sum("stopped_ms") > 1000);
-    answer.assert_counted(&["holders"]);
 }
 
 fn a_stopped_holder_writes_once_when_it_continues(runtime: &str) {
@@ -48,43 +44,6 @@ fn a_stopped_holder_writes_once_when_it_continues(runtime: &str) {
     assert!(windows > 0 && stopped.is_none());
 }
 
-fn a_holder_that_is_not_paused_past_its_lease_proves_nothing(runtime: &str) {
-    let words = "--backend zk --fault pause-holder --lease 2s --window 500ms --time 16s --seed 5eed";
-    let answer = run_on(runtime, words);
-    answer.assert_exit(3);
-    answer.assert_verdict("HL001", "holds");
-    assert_eq!(answer.windows_with_effect().0, 0, "{:#}", answer.diagnosis["effect"]);
-}
-
-fn a_lock_without_a_lease_stands_a_paused_holder(runtime: &str) {
-    let words = format!("--backend redis --recipe redis-setnx --fault pause-holder {SHORT}");
-    let answer = run_on(runtime, &words);
-    answer.assert_stands_all_windows();
-    answer.assert_verdict("HL001", "holds");
-}
-
-fn a_paused_waiter_does_no_harm_to_a_queue(runtime: &str) {
-    let answer = run_on(runtime, &format!("--backend zk --nodes 1 --fault pause-waiter {SHORT}"));
-    answer.assert_stands_all_windows();
-    answer.assert_counted(&["clients_stopped"]);
-}
-
-fn a_dead_holder_is_replaced_where_the_lock_has_a_lease(runtime: &str) {
-    let words = format!("--backend zk --recipe zk-predecessor-watch --fault kill-holder {SHORT}");
-    let answer = run_on(runtime, &words);
-    answer.assert_stands_all_windows();
-    let windows = answer.windows().len() as u64;
-    assert_eq!(answer.window_sum("clients_killed"), windows);
-    assert_eq!(answer.window_sum("holders"), windows);
-}
-
-fn a_dead_holder_without_a_lease_is_never_replaced(runtime: &str) {
-    let words = "--backend redis --recipe redis-setnx --fault kill-holder --lease 1s --time 14s --seed 5eed";
-    let answer = run_on(runtime, words);
-    answer.assert_violates("HL005");
-    answer.assert_verdict("HL001", "holds");
-}
-
 fn all_clients_of_a_killed_process_die_and_come_back(runtime: &str) {
     let harness = Harness::new();
     let words =
@@ -101,17 +60,17 @@ fn all_clients_of_a_killed_process_die_and_come_back(runtime: &str) {
 
 fn a_queue_stands_the_end_of_its_leader(runtime: &str, backend: &str) {
     let words = format!("--backend {backend} --fault server-kill=leader {ELECTION}");
-    let answer = run_on(runtime, &words);
-    answer.assert_stands_all_windows();
-    let killed = answer.window_sum("servers_killed");
-    assert!(killed > 0);
-    assert_eq!(answer.window_sum("servers_back"), killed, "who was killed came back");
     // the observer stands it, too
-    answer.assert_verdict("HL007", "holds");
+    let outcome = "0, all windows, servers_killed, servers_back = servers_killed, HL007 holds";
+    let answer = comes_out(runtime, &words, outcome);
     assert!(answer.windows().iter().all(|window| {
         let title = window["title"].as_str().unwrap_or_default();
         title.contains("(leader)") && window["targets"].as_array().map(Vec::len) == Some(1)
     }));
+}
+
+fn soon(runtime: &str, words: &str, outcome: &str) {
+    comes_out(runtime, &format!("{words} {SHORT}"), outcome);
 }
 
 rows! {
@@ -120,43 +79,40 @@ rows! {
         an_etcd_mutex_stands_the_end_of_its_leader("etcd")
 }
 
-fn a_paused_leader_is_another_leaders_chance(runtime: &str) {
-    let words = "--backend zk --fault server-pause=leader --lease 1s --time 20s --window 6s --seed 5eed";
-    let answer = run_on(runtime, words);
-    answer.assert_stands_all_windows();
-    answer.assert_counted(&["servers_paused"]);
+rows! {
+    soon:
+        a_lock_without_a_lease_stands_a_paused_holder(
+            "--backend redis --recipe redis-setnx --fault pause-holder", "0, all windows, HL001 holds")
+        a_paused_waiter_does_no_harm_to_a_queue(
+            "--backend zk --nodes 1 --fault pause-waiter", "0, all windows, clients_stopped")
+        a_dead_holder_is_replaced_where_the_lock_has_a_lease(
+            "--backend zk --recipe zk-predecessor-watch --fault kill-holder",
+            "0, all windows, clients_killed = windows, holders = windows")
+        a_restarted_server_serves_again(
+            "--backend redis --fault server-restart", "all windows, HL007 holds, HL005 holds, servers_back = servers_killed")
+        paused_servers_go_on_and_several_faults_fit_a_run(
+            "--backend redis --fault server-pause,kill", "0, all windows, servers_paused")
 }
 
-fn servers_restarted_one_by_one_all_come_back(runtime: &str) {
-    let answer = run_on(runtime, &format!("--backend etcd --fault server-restart {ELECTION}"));
-    answer.assert_stands_all_windows();
-    assert!(answer.window_sum("servers_killed") >= 3);
-    assert_eq!(answer.window_sum("servers_back"), answer.window_sum("servers_killed"));
-}
-
-/// A server without persistence forgets the lock that its holder still believes in.
-fn a_redis_that_comes_back_empty_has_two_holders(runtime: &str) {
-    // a server that takes long to come back may do so when the hold is over; the first time that it does not ends the run
-    let words = "--backend redis --fault server-restart --hold 1500ms --clients 3 --lease 2s --window 2500ms --time 60s --seed 5eed";
-    let answer = run_on(runtime, &format!("{words} --stop-on-violation"));
-    answer.assert_violates("HL001");
-    answer.assert_verdict("HL007", "holds");
-    answer.assert_counted(&["servers_back"]);
-}
-
-fn a_restarted_server_serves_again(runtime: &str) {
-    let answer = run_on(runtime, &format!("--backend redis --fault server-restart {SHORT}"));
-    answer.assert_all_windows_had_effect();
-    answer.assert_verdict("HL007", "holds");
-    answer.assert_verdict("HL005", "holds");
-    let killed = answer.window_sum("servers_killed");
-    assert_eq!(answer.window_sum("servers_back"), killed);
-}
-
-fn paused_servers_go_on_and_several_faults_fit_a_run(runtime: &str) {
-    let answer = run_on(runtime, &format!("--backend redis --fault server-pause,kill {SHORT}"));
-    answer.assert_stands_all_windows();
-    answer.assert_counted(&["servers_paused"]);
+rows! {
+    comes_out:
+        a_holder_that_is_not_paused_past_its_lease_proves_nothing(
+            "--backend zk --fault pause-holder --lease 2s --window 500ms --time 16s --seed 5eed", "3, HL001 holds, effects = 0")
+        a_dead_holder_without_a_lease_is_never_replaced(
+            "--backend redis --recipe redis-setnx --fault kill-holder --lease 1s --time 14s --seed 5eed",
+            "1, HL005 violated, HL001 holds")
+        a_paused_leader_is_another_leaders_chance(
+            "--backend zk --fault server-pause=leader --lease 1s --time 20s --window 6s --seed 5eed",
+            "0, all windows, servers_paused")
+        servers_restarted_one_by_one_all_come_back(
+            &format!("--backend etcd --fault server-restart {ELECTION}"),
+            "0, all windows, servers_killed > 2, servers_back = servers_killed")
+        // A server without persistence forgets the lock that its holder still believes in. One that takes long to come back may do so when
+        // the hold is over; the first time that it does not ends the run.
+        a_redis_that_comes_back_empty_has_two_holders(
+            "--backend redis --fault server-restart --hold 1500ms --clients 3 --lease 2s --window 2500ms --time 60s --seed 5eed \
+             --stop-on-violation",
+            "1, HL001 violated, HL007 holds, servers_back")
 }
 
 on_runtimes! {

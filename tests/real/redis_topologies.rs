@@ -3,65 +3,26 @@
 
 use std::net::SocketAddr;
 
-use crate::command::{Harness, run_on};
+use crate::command::{Harness, on_runtimes, rows};
+use crate::outcome::comes_out;
 
 const SENTINEL: &str = "run --backend redis --topology sentinel";
 const CLUSTER: &str = "run --backend redis --topology cluster";
 
-#[test]
-fn what_a_topology_cannot_do_is_refused_with_the_way_out() {
-    for (words, hint) in [
-        (
-            "run --backend zk --topology sentinel --dry-run".to_owned(),
-            "--backend redis",
-        ),
-        (
-            "run --backend etcd --topology cluster --dry-run".to_owned(),
-            "--backend redis",
-        ),
-        (format!("{CLUSTER} --recipe redlock --dry-run"), "redis-set-px-lua"),
-        (format!("{CLUSTER} --nodes 3 --dry-run"), "leave --nodes out"),
-        (format!("{CLUSTER} --auth --dry-run"), "leave one of the two out"),
-        (
-            format!("{CLUSTER} --locks 2 --lease 5s --fault failover --dry-run"),
-            "--locks 1",
-        ),
-        (format!("{SENTINEL} --recipe redlock --dry-run"), "redis-set-px-lua"),
-        (format!("{SENTINEL} --nodes 3 --dry-run"), "leave --nodes out"),
-        (
-            format!("{SENTINEL} --servers 127.0.0.1:6379 --dry-run"),
-            "leave --topology out",
-        ),
-        (
-            format!("{SENTINEL} --fault partition=leader --dry-run"),
-            "--fault failover",
-        ),
-        (
-            format!("{SENTINEL} --fault failover --lease 2s --dry-run"),
-            "--lease 5s",
-        ),
-        (format!("{SENTINEL} --runtime simulated"), "--runtime local"),
-    ] {
-        Harness::new().assert_says(&words, 2, &[hint]);
-    }
-}
-
 /// The master dies with its last grant, and the replica that the sentinels promote gives the lock to another client.
-fn a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders(topology: &str, master: &str) -> String {
+fn a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders(
+    runtime: &str,
+    topology: &str,
+    master: &str,
+    replicas: &[&str],
+) {
     let harness = Harness::new();
     let words = "--lease 5s --window 6s --time 22s --fault failover --seed 5eed";
     let answer = harness.run(&format!(
-        "--runtime local --backend redis --topology {topology} {words}"
+        "--runtime {runtime} --backend redis --topology {topology} {words}"
     ));
-    answer.assert_violates("HL001");
-    assert_ne!(answer.verdict("HL007"), "violated", "{:#}", answer.finding("HL007"));
-    assert_eq!(
-        answer.window_sum("servers_promoted"),
-        1,
-        "{:#}",
-        answer.diagnosis["effect"]
-    );
-    assert_eq!(answer.window_sum("servers_back"), 1, "the old master serves again");
+    // the old master serves again
+    answer.assert_is("1, HL001 violated, HL007 not violated, servers_promoted = 1, servers_back = 1");
     let history = harness.latest_history();
     let about_the_lock = |line: &&str| line.contains("\"granted\"") || line.contains("\"revoked\"");
     let failovers = |line: &&str| line.contains("\"revoked\"") && line.contains("failover");
@@ -79,16 +40,9 @@ fn a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders(topology
         usize::from(had_an_owner),
         "the observer followed the master, and says why the grant is gone"
     );
-    roles.expect("the first master of the lock was dead").to_owned()
-}
-
-#[test]
-fn a_cluster_has_no_containers() {
-    Harness::new().assert_says(
-        &format!("{CLUSTER} --runtime docker --time 20s"),
-        4,
-        &["Redis Cluster has no container", "--runtime local"],
-    );
+    let roles = roles.expect("the first master of the lock was dead");
+    let leads = |replica: &&str| roles.contains(&format!("\"{replica}\":\"master\""));
+    assert!(replicas.iter().any(leads), "{roles}");
 }
 
 /// Notes what it is told when it is opened, and is a lock that every client always gets.
@@ -152,56 +106,35 @@ fn a_stranger_is_told_of_the_servers_of_a_cluster_and_of_its_own_links_to_all() 
     assert!(told.iter().all(|open| open.get("sentinel").is_none()));
 }
 
-fn keeps_the_lock_apart_on_slow_links(topology: &str) {
-    let words = "--lease 1s --time 10s --fault latency=80ms+20ms --seed 5eed";
-    let answer = run_on("local", &format!("--backend redis --topology {topology} {words}"));
-    answer.assert_exit(0);
-    answer.assert_verdict("HL001", "holds");
-    answer.assert_verdict("HL007", "holds");
-    answer.assert_counted(&["delayed_bytes"]);
+fn holds(runtime: &str, words: &str, outcome: &str) {
+    let words = format!("--backend redis --lease 1s --seed 5eed {words}");
+    comes_out(runtime, &words, outcome);
 }
 
-mod nightly {
-    use super::*;
+rows! {
+    holds:
+        clients_that_find_their_master_by_slow_links_keep_the_lock_apart(
+            "--topology sentinel --time 10s --fault latency=80ms+20ms", "0, HL001 holds, HL007 holds, delayed_bytes")
+        clients_that_are_sent_on_by_slow_links_keep_the_lock_apart(
+            "--topology cluster --time 10s --fault latency=80ms+20ms", "0, HL001 holds, HL007 holds, delayed_bytes")
+        // Locks are on all three masters, and each client goes from one to another of them.
+        a_cluster_goes_on_when_one_of_its_masters_dies(
+            "--topology cluster --recipe redis-watchdog --locks 6 --window 6s --time 24s --fault server-kill=leader",
+            "0, HL001 holds, HL006 not violated, HL007 holds, acquires")
+}
 
-    /// The part of the keys in which the lock falls is that of `n2`, and `n5` is its replica.
-    #[test]
-    fn the_masters_of_a_cluster_promote_a_replica_that_does_not_know_the_lock() {
-        let roles = a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders("cluster", "n2");
-        assert!(roles.contains("\"n5\":\"master\""), "{roles}");
-    }
+rows! {
+    a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders:
+        // The part of the keys in which the lock falls is that of `n2`, and `n5` is its replica.
+        the_masters_of_a_cluster_promote_a_replica_that_does_not_know_the_lock("cluster", "n2", &["n5"])
+        sentinels_promote_a_replica_that_does_not_know_the_lock("sentinel", "n1", &["n2", "n3"])
+}
 
-    #[test]
-    fn clients_that_find_their_master_by_slow_links_keep_the_lock_apart() {
-        keeps_the_lock_apart_on_slow_links("sentinel");
-    }
-
-    #[test]
-    fn clients_that_are_sent_on_by_slow_links_keep_the_lock_apart() {
-        keeps_the_lock_apart_on_slow_links("cluster");
-    }
-
-    /// Locks are on all three masters, and each client goes from one to another of them.
-    #[test]
-    fn a_cluster_goes_on_when_one_of_its_masters_dies() {
-        let words = "--recipe redis-watchdog --locks 6 --lease 1s --window 6s --time 24s --fault server-kill=leader";
-        let answer = run_on(
-            "local",
-            &format!("--backend redis --topology cluster {words} --seed 5eed"),
-        );
-        answer.assert_exit(0);
-        answer.assert_verdict("HL001", "holds");
-        assert_ne!(answer.verdict("HL006"), "violated");
-        answer.assert_verdict("HL007", "holds");
-        assert!(answer.acquires_under_faults() > 0);
-    }
-
-    #[test]
-    fn sentinels_promote_a_replica_that_does_not_know_the_lock() {
-        let roles = a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders("sentinel", "n1");
-        assert!(
-            roles.contains("\"n2\":\"master\"") || roles.contains("\"n3\":\"master\""),
-            "{roles}"
-        );
-    }
+on_runtimes! {
+    nightly:
+        the_masters_of_a_cluster_promote_a_replica_that_does_not_know_the_lock
+        sentinels_promote_a_replica_that_does_not_know_the_lock
+        clients_that_find_their_master_by_slow_links_keep_the_lock_apart
+        clients_that_are_sent_on_by_slow_links_keep_the_lock_apart
+        a_cluster_goes_on_when_one_of_its_masters_dies;
 }

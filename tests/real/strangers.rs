@@ -1,7 +1,7 @@
 //! Locks that others could have written (`tests/strangers`), a run of each: the correct ones hold, and their broken twins are
 //! found. `tests/suites/strangers.toml` runs them at other lengths of holds, and under faults.
 
-use crate::command::{Answer, Harness, on_runtimes};
+use crate::command::{Answer, Harness, on_runtimes, rows};
 
 /// A lock, and what is asked of it.
 type Stranger<'a> = (&'a str, &'a str);
@@ -46,119 +46,58 @@ fn all_are_found(runtime: &str, strangers: &[(&str, &str, &str)]) {
     });
 }
 
-fn locks_of_other_shapes_hold(runtime: &str) {
-    all_hold(runtime, &[("hash_field", ""), ("queue_list", ""), ("permits", "")]);
-}
-
 /// Each client has a server of its own, which it asks over a port.
 fn a_lock_behind_a_service_holds_and_its_twin_is_found(runtime: &str) {
     all_hold(runtime, &[("over_http", "--grants 60")]);
     all_are_found(runtime, &[("over_http", "--time 9s --hold 100ms --grants 60", "HL010")]);
 }
 
-fn locks_of_other_manners_hold(runtime: &str) {
-    all_hold(
-        runtime,
-        &[
-            ("exits_on_doubt", ""),
-            ("late_reply", ""),
-            ("read_write", ""),
-            ("try_lock", "--tries 100"),
-            ("etcd_gateway", ""),
-            ("nats_bucket", ""),
-        ],
-    );
-}
-
 /// NATS elects within 4 to 9 s. The leader of a bucket with another name is known by the client's contract.
 fn a_lock_in_a_bucket_of_its_own_stands_the_end_of_the_leader(runtime: &str) {
     let options = "--fault server-kill=leader --window 12s --time 30s --hold 50ms";
     let answer = run(runtime, "nats_bucket", "", options);
-    answer.assert_exit(0);
-    answer.assert_a_window_had_effect();
-}
-
-fn locks_with_names_of_their_own_hold(runtime: &str) {
-    all_hold(
-        runtime,
-        &[
-            ("own_key", ""),
-            ("own_owner", ""),
-            ("counter_tokens", ""),
-            ("rewritten_value", ""),
-        ],
-    );
-}
-
-fn locks_that_are_slow_and_loud_hold(runtime: &str) {
-    all_hold(runtime, &[("noisy", ""), ("slow_and_wordy", "--time 12s")]);
+    answer.assert_is("0, a window");
 }
 
 /// The fault lasts for longer than a lock may stand still.
 const A_MINORITY_IS_AWAY: &str = "--nodes 3 --fault partition=server --window 14s --time 40s";
+const LONGER_THAN_ITS_LEASE: &str = "--time 16s --hold 3s --stop-on-violation";
 
-fn a_lock_on_a_majority_goes_on_while_one_server_is_away(runtime: &str) {
-    all_hold(runtime, &[("quorum", A_MINORITY_IS_AWAY)]);
+rows! {
+    all_hold:
+        locks_of_other_shapes_hold(&[("hash_field", ""), ("queue_list", ""), ("permits", "")])
+        locks_of_other_manners_hold(&[
+            ("exits_on_doubt", ""), ("late_reply", ""), ("read_write", ""), ("try_lock", "--tries 100"), ("etcd_gateway", ""),
+            ("nats_bucket", "")])
+        locks_with_names_of_their_own_hold(&[
+            ("own_key", ""), ("own_owner", ""), ("counter_tokens", ""), ("rewritten_value", "")])
+        locks_that_are_slow_and_loud_hold(&[("noisy", ""), ("slow_and_wordy", "--time 12s")])
+        a_lock_on_a_majority_goes_on_while_one_server_is_away(&[("quorum", A_MINORITY_IS_AWAY)])
 }
 
-fn a_lock_that_needs_every_server_is_found_while_one_is_away(runtime: &str) {
-    all_are_found(runtime, &[("quorum", A_MINORITY_IS_AWAY, "HL005")]);
-}
-
-fn leases_that_are_not_kept_are_found(runtime: &str) {
-    all_are_found(
-        runtime,
-        &[
-            ("rewritten_value", "--time 16s --hold 3s --stop-on-violation", "HL001"),
+rows! {
+    all_are_found:
+        a_lock_that_needs_every_server_is_found_while_one_is_away(&[("quorum", A_MINORITY_IS_AWAY, "HL005")])
+        leases_that_are_not_kept_are_found(&[
+            ("rewritten_value", LONGER_THAN_ITS_LEASE, "HL001"),
             ("late_reply", "--time 16s --hold 500ms --stop-on-violation", "HL001"),
-            ("hash_field", "--time 9s --hold 100ms --stop-on-violation", "HL007"),
-        ],
-    );
-}
-
-fn leases_that_are_not_kept_are_found_in_clients_of_other_manners(runtime: &str) {
-    let longer_than_its_lease = "--time 16s --hold 3s --stop-on-violation";
-    all_are_found(
-        runtime,
-        &[
-            ("exits_on_doubt", longer_than_its_lease, "HL001"),
-            ("noisy", longer_than_its_lease, "HL001"),
-            ("slow_and_wordy", longer_than_its_lease, "HL001"),
-        ],
-    );
-}
-
-fn tokens_tries_and_queues_that_are_wrong_are_found(runtime: &str) {
-    all_are_found(
-        runtime,
-        &[
+            ("hash_field", "--time 9s --hold 100ms --stop-on-violation", "HL007")])
+        leases_that_are_not_kept_are_found_in_clients_of_other_manners(&[
+            ("exits_on_doubt", LONGER_THAN_ITS_LEASE, "HL001"),
+            ("noisy", LONGER_THAN_ITS_LEASE, "HL001"),
+            ("slow_and_wordy", LONGER_THAN_ITS_LEASE, "HL001")])
+        tokens_tries_and_queues_that_are_wrong_are_found(&[
             ("counter_tokens", "--time 9s --hold 100ms --stop-on-violation", "HL003"),
             ("try_lock", "--time 9s --tries 100 --think 50ms", "HL011"),
-            (
-                "queue_list",
-                "--time 16s --hold 50ms --starvation-bound 6s --stop-on-violation",
-                "HL006",
-            ),
-        ],
-    );
-}
-
-fn a_wait_that_leaves_its_request_behind_is_found(runtime: &str) {
-    let options = "--nodes 1 --time 16s --hold 400ms --wait 500ms --progress-bound 4s";
-    all_are_found(runtime, &[("etcd_gateway", options, "HL005")]);
-}
-
-fn two_owners_are_found(runtime: &str) {
-    all_are_found(
-        runtime,
-        &[
+            ("queue_list", "--time 16s --hold 50ms --starvation-bound 6s --stop-on-violation", "HL006")])
+        a_wait_that_leaves_its_request_behind_is_found(&[
+            ("etcd_gateway", "--nodes 1 --time 16s --hold 400ms --wait 500ms --progress-bound 4s", "HL005")])
+        two_owners_are_found(&[
             ("own_key", "--time 12s --hold 400ms --wait 300ms", "HL007"),
             ("own_owner", "--time 12s --hold 400ms", "HL001"),
             ("nats_bucket", "--time 12s --hold 400ms", "HL001"),
             ("read_write", "--time 9s --hold 100ms", "HL001"),
-            ("permits", "--time 9s --hold 100ms", "HL001"),
-        ],
-    );
+            ("permits", "--time 9s --hold 100ms", "HL001")])
 }
 
 /// A defect of `other_uses`, the options of a run, a property, and its verdict.
@@ -172,31 +111,17 @@ fn other_uses(runtime: &str, rows: &[OtherUse<'_>]) {
     });
 }
 
-/// What one application of many does shows a defect, and nothing in the same lock without it.
-fn a_lock_that_another_application_would_break_is_found(runtime: &str) {
-    let (again, without_odd_turns) = ("--broken again", "--time 9s --hold 100ms --grants 40");
-    let with_odd_turns = format!("{without_odd_turns} --odd-turns 40");
-    let until_found = "--time 90s --hold 100ms --odd-turns 80 --stop-on-violation";
-    other_uses(
-        runtime,
-        &[
-            ("", with_odd_turns.as_str(), "HL002", "holds"),
-            (again, until_found, "HL002", "violated"),
-            (again, without_odd_turns, "HL002", "holds"),
-        ],
-    );
-}
-
-fn a_second_release_that_another_application_makes_is_found(runtime: &str) {
-    let twice = "--broken twice";
-    other_uses(
-        runtime,
-        &[
-            // it shows more than one property, and another one first
-            (twice, "--time 30s --hold 100ms --odd-turns 80", "HL001", "violated"),
-            (twice, "--time 9s --hold 100ms", "HL001", "holds"),
-        ],
-    );
+rows! {
+    other_uses:
+        // What one application of many does shows a defect, and nothing in the same lock without it.
+        a_lock_that_another_application_would_break_is_found(&[
+            ("", "--time 9s --hold 100ms --grants 40 --odd-turns 40", "HL002", "holds"),
+            ("--broken again", "--time 90s --hold 100ms --odd-turns 80 --stop-on-violation", "HL002", "violated"),
+            ("--broken again", "--time 9s --hold 100ms --grants 40", "HL002", "holds")])
+        // it shows more than one property, and another one first
+        a_second_release_that_another_application_makes_is_found(&[
+            ("--broken twice", "--time 30s --hold 100ms --odd-turns 80", "HL001", "violated"),
+            ("--broken twice", "--time 9s --hold 100ms", "HL001", "holds")])
 }
 
 on_runtimes! {

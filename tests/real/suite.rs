@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::command::{Harness, assert_has, texts};
+use crate::command::{Harness, assert_has, tests, texts};
 
 /// The rows of the truth table that these words choose come out as written; their names.
 fn come_out_as_written(words: &str) -> Vec<String> {
@@ -147,44 +147,28 @@ mod nightly {
         assert!(ran.len() >= 160, "{ran:?}");
     }
 
-    #[test]
-    fn the_truth_table_comes_out_as_written_on_zookeeper() {
-        rows_come_out_as_written(&[
-            "zk-predecessor-watch / partition=holder",
-            "zk-predecessor-watch naive / partition=holder",
-            "zk-predecessor-watch / pause-holder",
-            "zk-single-node / herd",
-        ]);
-    }
-
-    #[test]
-    fn the_truth_table_comes_out_as_written_on_etcd() {
-        rows_come_out_as_written(&[
-            "etcd-mutex / pause-holder",
-            "etcd-mutex / pause-waiter",
-            "etcd-mutex / server-kill=leader",
-            "etcd-lock-rpc naive / partition=holder",
-        ]);
-    }
-
-    #[test]
-    fn the_truth_table_comes_out_as_written_on_nats() {
-        rows_come_out_as_written(&[
-            "nats-key-revision / pause-holder",
-            "nats-key-revision / server-kill=leader",
-            "nats-key-no-revision naive / partition=holder",
-            "nats-key-put / none",
-        ]);
-    }
-
-    #[test]
-    fn the_truth_table_comes_out_as_written_on_redis() {
-        rows_come_out_as_written(&[
-            "redis-setnx / pause-holder",
-            "redis-setnx / kill-holder",
-            "redis-set-px-lua / server-restart",
-            "redis-watchdog / partition=holder",
-            "canary: two holders",
-        ]);
+    tests! {
+        rows_come_out_as_written:
+            the_truth_table_comes_out_as_written_on_zookeeper(&[
+                "zk-predecessor-watch / partition=holder",
+                "zk-predecessor-watch naive / partition=holder",
+                "zk-predecessor-watch / pause-holder",
+                "zk-single-node / herd"])
+            the_truth_table_comes_out_as_written_on_etcd(&[
+                "etcd-mutex / pause-holder",
+                "etcd-mutex / pause-waiter",
+                "etcd-mutex / server-kill=leader",
+                "etcd-lock-rpc naive / partition=holder"])
+            the_truth_table_comes_out_as_written_on_nats(&[
+                "nats-key-revision / pause-holder",
+                "nats-key-revision / server-kill=leader",
+                "nats-key-no-revision naive / partition=holder",
+                "nats-key-put / none"])
+            the_truth_table_comes_out_as_written_on_redis(&[
+                "redis-setnx / pause-holder",
+                "redis-setnx / kill-holder",
+                "redis-set-px-lua / server-restart",
+                "redis-watchdog / partition=holder",
+                "canary: two holders"])
     }
 }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use harness::client_role::LABELS;
-use harness::cluster::{Cluster, Runtime, find_program};
+use harness::cluster::find_program;
 use harness_proxy::tap::Protocol;
 use harness_proxy::{Link, LinkControl, LinkTap, Proxy, TapCounts, TapHub, TapNotification};
 use harness_workloads::BackendId;
 use nix::sys::signal::Signal;
 
-use crate::machine::{OwnServer, ask, plain_servers, send, succeeds, until, until_ok};
+use crate::machine::{OneServer, OwnServer, ask, send, succeeds, until, until_ok};
 
 mod mysql;
 
@@ -195,31 +195,7 @@ fn a_tap_counts_what_redis_py_asks() {
     assert_eq!(counts.notifications.to_string(), published.trim());
 }
 
-/// One server of a backend with more to start than Redis.
-struct OneServer {
-    runtime: tokio::runtime::Runtime,
-    cluster: Option<Cluster>,
-    address: SocketAddr,
-    _folder: tempfile::TempDir,
-}
-
 impl OneServer {
-    fn start(backend: BackendId) -> Self {
-        let runtime = tokio::runtime::Runtime::new().expect("threads");
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        // its sessions outlive any pause of a busy machine, and so nobody has to keep one alive: a tap counts no pings
-        let spec = plain_servers(backend, 1, Duration::from_secs(60), folder.path());
-        let (_kept, interrupt) = tokio::sync::watch::channel(false);
-        let cluster = runtime.block_on(Cluster::start(&spec, &Runtime::Local, interrupt));
-        let cluster = cluster.unwrap_or_else(|error| panic!("{error}"));
-        Self {
-            runtime,
-            address: cluster.nodes[0].address,
-            cluster: Some(cluster),
-            _folder: folder,
-        }
-    }
-
     /// Everything that it answers until it closes.
     fn answer(&self, question: &str) -> String {
         ask(self.address, question.as_bytes()).expect("an answer")
@@ -278,14 +254,6 @@ fn agrees_but_for(untaken: u64, tap: TapCounts, mut server: impl FnMut() -> [u64
         let why = || format!("the server says {counted:?}, and the tap {tap:?}");
         agree.then_some(()).ok_or_else(why)
     });
-}
-
-impl Drop for OneServer {
-    fn drop(&mut self) {
-        if let Some(cluster) = self.cluster.take() {
-            self.runtime.block_on(cluster.stop());
-        }
-    }
 }
 
 #[test]

@@ -1,28 +1,9 @@
-//! `--server-version`: what is refused before anything is fetched, and a package that is not the known one.
+//! `--server-version`: a package that is not the known one.
 
 use std::process::Command;
 
 use crate::command::{Harness, assert_says};
 use crate::machine::succeeds;
-
-#[test]
-fn a_version_that_cannot_be_had_is_refused_with_those_that_can() {
-    let harness = Harness::new();
-    for (words, why) in [
-        ("--runtime local --server-version 6.3", "6.2.14, 7.0.15"),
-        ("--runtime local --server-version latest", "a version such as 6.2"),
-        ("--runtime simulated --server-version 6.2", "models have no versions"),
-        ("--image redis:7 --server-version 6.2", "cannot be used with"),
-        ("--servers localhost:1 --server-version 6.2", "cannot be used with"),
-    ] {
-        harness.assert_says(&format!("run --backend redis --dry-run {words}"), 2, &[why]);
-    }
-    harness.assert_says(
-        "hunt --backend etcd --runtime local --server-version 2.3",
-        2,
-        &["3.4.23, 3.5.1, 3.5.16"],
-    );
-}
 
 /// Without a network: pip takes the package from a folder.
 #[test]

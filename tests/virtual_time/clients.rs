@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::harness_on;
-use crate::command::Harness;
+use crate::command::{Harness, tests};
 
 impl Harness {
     /// The command of a client program among the tests.
@@ -63,14 +63,10 @@ fn a_static_client_in_c_is_the_same_again() {
     judge(&harness, &static_client(&harness));
 }
 
-#[test]
-fn a_client_of_asyncio_is_the_same_again() {
-    is_judged("python3", "asyncio_lock.py");
-}
-
-#[test]
-fn a_client_of_node_is_the_same_again() {
-    is_judged("node", "node_lock.js");
+tests! {
+    is_judged:
+        a_client_of_asyncio_is_the_same_again("python3", "asyncio_lock.py")
+        a_client_of_node_is_the_same_again("node", "node_lock.js")
 }
 
 #[test]
@@ -100,14 +96,10 @@ mod nightly {
         }
     }
 
-    #[test]
-    fn a_client_of_ruby_is_the_same_again() {
-        is_judged("ruby", "ruby_lock.rb");
-    }
-
-    #[test]
-    fn a_client_of_php_is_the_same_again() {
-        is_judged("php", "php_lock.php");
+    tests! {
+        is_judged:
+            a_client_of_ruby_is_the_same_again("ruby", "ruby_lock.rb")
+            a_client_of_php_is_the_same_again("php", "php_lock.php")
     }
 
     #[test]

@@ -8,7 +8,7 @@ use harness_workloads::etcd::{EtcdConnect, EtcdKey, EtcdServers, EtcdSession, Et
 use harness_workloads::{RecipeHost, SessionError, TokioHost, within};
 
 use super::servers::{etcd, open_request};
-use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, plain, transcripts};
+use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, kinds, plain, transcripts};
 use crate::World;
 use crate::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
 use crate::network::SimulatedLink;
@@ -44,72 +44,33 @@ struct EtcdStep {
     what: EtcdStepKind,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum EtcdStepKind {
-    /// Another lease for the client, long or short.
-    Grant,
-    GrantShort,
-    KeepAlive,
-    Revoke,
-    Create,
-    /// Under the lease of another client, which may be gone.
-    CreateUnder,
-    Get,
-    List,
-    Delete,
-    DeleteOwned,
-    /// From the next revision on, and from the revision of an earlier answer on.
-    Watch,
-    WatchPast,
-    Lock,
-    Unlock,
-    Campaign,
-    CampaignAnew,
-    Resign,
-    /// As a client that was elected earlier, of whichever lease.
-    ResignEarlier,
-    /// Until short leases have ended; once in a script.
-    Wait,
-    Look,
+kinds! {
+    EtcdStepKind:
+    // another lease for the client, long or short
+    Grant 2, GrantShort 0,
+    KeepAlive 2, Revoke 1, Create 3,
+    // under the lease of another client, which may be gone
+    CreateUnder 1,
+    Get 1, List 1, Delete 1, DeleteOwned 1,
+    // from the next revision on, and from the revision of an earlier answer on
+    Watch 1, WatchPast 1,
+    Lock 2, Unlock 1, Campaign 2, CampaignAnew 1, Resign 3,
+    // as a client that was elected earlier, of whichever lease
+    ResignEarlier 2,
+    Look 1,
+    // until short leases have ended; once in a script
+    Wait 0,
 }
 
-/// The first ones, which take no time.
+/// The first ones that are drawn, which take no time.
 const OF_STORE: usize = 14;
-const KINDS: [EtcdStepKind; 27] = [
-    EtcdStepKind::Grant,
-    EtcdStepKind::Grant,
-    EtcdStepKind::KeepAlive,
-    EtcdStepKind::KeepAlive,
-    EtcdStepKind::Revoke,
-    EtcdStepKind::Create,
-    EtcdStepKind::Create,
-    EtcdStepKind::Create,
-    EtcdStepKind::CreateUnder,
-    EtcdStepKind::Get,
-    EtcdStepKind::List,
-    EtcdStepKind::Delete,
-    EtcdStepKind::DeleteOwned,
-    EtcdStepKind::Watch,
-    EtcdStepKind::WatchPast,
-    EtcdStepKind::Lock,
-    EtcdStepKind::Lock,
-    EtcdStepKind::Unlock,
-    EtcdStepKind::Campaign,
-    EtcdStepKind::Campaign,
-    EtcdStepKind::CampaignAnew,
-    EtcdStepKind::Resign,
-    EtcdStepKind::Resign,
-    EtcdStepKind::Resign,
-    EtcdStepKind::ResignEarlier,
-    EtcdStepKind::ResignEarlier,
-    EtcdStepKind::Look,
-];
 
 /// Steps in which a short lease may be taken: they take no time, and a wait follows them.
 const BEFORE_WAIT: usize = 6;
 
 fn script(number: u64) -> Vec<EtcdStep> {
     let mut draw = draws(number, "conformance etcd");
+    let kinds = EtcdStepKind::drawn();
     let waits_at = BEFORE_WAIT + draw(STEPS - BEFORE_WAIT);
     let steps = (0..STEPS).map(|place| {
         let is_before = (waits_at - BEFORE_WAIT..waits_at).contains(&place);
@@ -117,7 +78,7 @@ fn script(number: u64) -> Vec<EtcdStep> {
             client: draw(CLIENTS),
             key: draw(3),
             other: draw(CLIENTS),
-            what: match KINDS[draw(if is_before { OF_STORE } else { KINDS.len() })] {
+            what: match kinds[draw(if is_before { OF_STORE } else { kinds.len() })] {
                 _ if place == waits_at => EtcdStepKind::Wait,
                 EtcdStepKind::Grant if is_before => EtcdStepKind::GrantShort,
                 what => what,

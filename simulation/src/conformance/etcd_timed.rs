@@ -31,120 +31,49 @@ const MUTANTS: [&str; 5] = [
     "etcd: a server takes any number of pings",
 ];
 
-#[derive(Debug, Clone, Copy)]
-enum EtcdTimedStep {
-    /// Asks and waits for the answer.
-    Get,
-    KeepAlive,
-    /// Asks, and does not wait: it is told when its answer comes.
-    Begin,
-    /// Asks the lock service, for at most so many milliseconds, and does not wait.
-    BeginLock(u64),
-    /// Watches a key, and tells what it hears.
-    Watch,
-    /// Another session has the lock, releases it, asks for it with the lease of the first one, lists the contenders, deletes the key
-    /// that is watched.
-    OtherLocks,
-    OtherUnlocks,
-    OtherLocksSame(u64),
-    OtherLists,
-    OtherDeletes,
-    Sleep(u64),
-    Stall,
-    /// In milliseconds, both ways.
-    Delay(u64),
-    Heal,
-    Reset,
-    Pause,
-    GoOn,
-}
-
-use EtcdTimedStep::{
-    Begin, BeginLock, Delay, Get, GoOn, Heal, KeepAlive, OtherDeletes, OtherLists, OtherLocks, OtherLocksSame,
-    OtherUnlocks, Pause, Reset, Sleep, Stall, Watch,
-};
-
-const TIMED: [&[EtcdTimedStep]; 21] = [
+/// `begin` asks, and does not wait: its answer is told when it comes. So does `begin-lock`, which asks the lock service for at most so many
+/// milliseconds. `watch` tells what it hears of a key. Another session has the lock, releases it, asks for it with the lease of the first
+/// one (`other-locks-same`), lists the contenders, and deletes the key that is watched.
+const TIMED: [&str; 21] = [
     // a lease that nobody renews ends
-    &[Sleep(4000), KeepAlive, Get],
+    "sleep 4000, keep-alive, get",
     // one that is renewed ends that much later
-    &[Sleep(1500), KeepAlive, Sleep(1500), KeepAlive, Sleep(4000), KeepAlive],
+    "sleep 1500, keep-alive, sleep 1500, keep-alive, sleep 4000, keep-alive",
     // a renewal that a delay holds back counts from when it arrives
-    &[Sleep(900), Delay(250), KeepAlive, Heal, Sleep(4000), KeepAlive],
+    "sleep 900, delay 250, keep-alive, heal, sleep 4000, keep-alive",
     // a stall ends an idle connection after two pings' time; the call after it finds no way, and the next one does
-    &[Get, Stall, Sleep(1000), Get, Heal, Sleep(50), Get],
+    "get, stall, sleep 1000, get, heal, sleep 50, get",
     // a call on a connection that ends under it
-    &[Get, Stall, Sleep(450), Begin, Sleep(1000), Heal, Sleep(100), Get],
+    "get, stall, sleep 450, begin, sleep 1000, heal, sleep 100, get",
     // a call that is given up before the connection is
-    &[Get, Begin, Stall, Get, Heal, Sleep(400), Get],
+    "get, begin, stall, get, heal, sleep 400, get",
     // a stall that is shorter than a ping's time breaks nothing
-    &[Get, Stall, Sleep(200), Heal, Get],
+    "get, stall, sleep 200, heal, get",
     // a reset is told at once, to a call that waits and to the next one
-    &[Get, Stall, Begin, Sleep(100), Reset, Heal, Sleep(100), Get],
-    &[Get, Reset, Sleep(100), Get, Reset, Sleep(100), Get],
+    "get, stall, begin, sleep 100, reset, heal, sleep 100, get",
+    "get, reset, sleep 100, get, reset, sleep 100, get",
     // a delay adds to each answer; one of more than a ping's time ends the connection
-    &[Delay(100), Get, Get, Heal, Get],
-    &[Get, Delay(400), Get, Get, Heal, Sleep(1000), Get],
+    "delay 100, get, get, heal, get",
+    "get, delay 400, get, get, heal, sleep 1000, get",
     // a paused server takes connections and answers nothing; leases go on
-    &[Get, Pause, Get, Get, GoOn, Sleep(300), Get],
-    &[KeepAlive, Pause, Sleep(3500), GoOn, Sleep(1000), KeepAlive],
+    "get, pause, get, get, go-on, sleep 300, get",
+    "keep-alive, pause, sleep 3500, go-on, sleep 1000, keep-alive",
     // a lock that is handed over, and one that is not waited for any longer
-    &[
-        OtherLocks,
-        BeginLock(1500),
-        Sleep(400),
-        OtherUnlocks,
-        Sleep(300),
-        OtherLists,
-    ],
-    &[OtherLocks, BeginLock(500), Sleep(1200), OtherLists, OtherUnlocks],
+    "other-locks, begin-lock 1500, sleep 400, other-unlocks, sleep 300, other-lists",
+    "other-locks, begin-lock 500, sleep 1200, other-lists, other-unlocks",
     // the server hears of a broken connection when the stall ends, and cleans up then
-    &[
-        OtherLocks,
-        BeginLock(1400),
-        Sleep(100),
-        Stall,
-        Sleep(1000),
-        OtherLists,
-        Heal,
-        Sleep(300),
-        OtherLists,
-    ],
+    "other-locks, begin-lock 1400, sleep 100, stall, sleep 1000, other-lists, heal, sleep 300, other-lists",
     // and what it cleans up may be the key of the next call, which waits on and is told that it has the lock
-    &[
-        OtherLocks,
-        BeginLock(1400),
-        Sleep(100),
-        Stall,
-        Sleep(900),
-        OtherLocksSame(3000),
-        Sleep(200),
-        Heal,
-        Sleep(200),
-        OtherLists,
-        OtherUnlocks,
-        Sleep(300),
-        OtherLists,
-    ],
+    "other-locks, begin-lock 1400, sleep 100, stall, sleep 900, other-locks-same 3000, sleep 200, heal, \
+     sleep 200, other-lists, other-unlocks, sleep 300, other-lists",
     // a waiter whose lease ends is told that it has the lock all the same, if something is asked on its connection now and then: a server
     // ends one that is only pinged
-    &[
-        OtherLocks,
-        BeginLock(5000),
-        Sleep(1000),
-        Begin,
-        Sleep(1000),
-        Begin,
-        Sleep(1000),
-        OtherLists,
-        OtherUnlocks,
-        Sleep(300),
-        OtherLists,
-    ],
-    &[OtherLocks, BeginLock(5000), Sleep(2500), OtherLists, OtherUnlocks],
+    "other-locks, begin-lock 5000, sleep 1000, begin, sleep 1000, begin, sleep 1000, other-lists, other-unlocks, \
+     sleep 300, other-lists",
+    "other-locks, begin-lock 5000, sleep 2500, other-lists, other-unlocks",
     // a watch hears of a change, and ends with its connection
-    &[Watch, Sleep(300), OtherDeletes, Sleep(300), Stall, Sleep(1000), Heal],
-    &[Watch, Sleep(300), Reset, Sleep(300), OtherDeletes, Sleep(200)],
+    "watch, sleep 300, other-deletes, sleep 300, stall, sleep 1000, heal",
+    "watch, sleep 300, reset, sleep 300, other-deletes, sleep 200",
 ];
 
 /// What a script is played with, and what was said.
@@ -190,44 +119,48 @@ impl TimedPlay {
 
     fn begin_watch(&self) {
         let (session, told) = (self.session.clone(), self.told.clone());
-        self.told.ask_beside("Watch", async move {
+        self.told.ask_beside("watch", async move {
             let mut watch = match session.watch("timed/other", 0).await {
                 Ok(watch) => watch,
                 Err(error) => return plain::<()>(Err(error)),
             };
             loop {
                 match watch.next().await {
-                    Ok(events) => told.say(format!("Watch heard deleted: {}", events[0].deleted)),
+                    Ok(events) => told.say(format!("watch heard deleted: {}", events[0].deleted)),
                     Err(error) => return plain::<()>(Err(error)),
                 }
             }
         });
     }
 
-    async fn step(&self, stage: &dyn Stage, step: EtcdTimedStep) {
-        let answer = match step {
-            Get => plain(self.session.get("timed/key").await.map(|found| found.is_some())),
-            KeepAlive => plain(self.session.keep_alive(self.lease).await),
-            Begin => {
+    async fn step(&self, word: &str, ms: u64) -> Option<String> {
+        Some(match word {
+            "get" => plain(self.session.get("timed/key").await.map(|found| found.is_some())),
+            "keep-alive" => plain(self.session.keep_alive(self.lease).await),
+            "other-locks" => plain(self.other.lock(LOCK, self.other_lease, LONG).await.map(drop)),
+            "other-unlocks" => plain(self.other.unlock(&format!("{LOCK}/{:x}", self.other_lease)).await),
+            "other-lists" => plain(self.other.list(LOCK).await.map(|listing| listing.keys.len())),
+            "other-deletes" => plain(self.other.delete("timed/other").await),
+            _ => {
+                self.begin(word, ms);
+                return None;
+            }
+        })
+    }
+
+    /// A step that is not waited for.
+    fn begin(&self, word: &str, ms: u64) {
+        match word {
+            "begin" => {
                 let session = self.session.clone();
                 let got = async move { plain(session.get("timed/key").await.map(drop)) };
-                return self.told.ask_beside("Begin", got);
+                self.told.ask_beside("begin", got);
             }
-            BeginLock(ms) => return self.begin_lock("BeginLock", &self.session, ms),
-            OtherLocksSame(ms) => return self.begin_lock("OtherLocksSame", &self.other, ms),
-            Watch => return self.begin_watch(),
-            OtherLocks => plain(self.other.lock(LOCK, self.other_lease, LONG).await.map(drop)),
-            OtherUnlocks => plain(self.other.unlock(&format!("{LOCK}/{:x}", self.other_lease)).await),
-            OtherLists => plain(self.other.list(LOCK).await.map(|listing| listing.keys.len())),
-            OtherDeletes => plain(self.other.delete("timed/other").await),
-            Sleep(ms) => return self.told.sleep(ms).await,
-            Stall => return stage.stall(),
-            Delay(ms) => return stage.delay(ms),
-            Heal => return stage.heal(),
-            Reset => return stage.reset(),
-            Pause | GoOn => return stage.pause(matches!(step, Pause)),
-        };
-        self.told.say(format!("{step:?} {answer}"));
+            "begin-lock" => self.begin_lock("begin-lock", &self.session, ms),
+            "other-locks-same" => self.begin_lock("other-locks-same", &self.other, ms),
+            "watch" => self.begin_watch(),
+            other => unreachable!("{other} is no step"),
+        }
     }
 }
 
@@ -235,16 +168,16 @@ async fn perform(
     stage: &dyn Stage,
     under_test: Rc<dyn EtcdConnect>,
     other: Rc<dyn EtcdConnect>,
-    script: &[EtcdTimedStep],
+    script: &str,
 ) -> TimedLines {
     let play = TimedPlay::set_up(stage, under_test, other).await;
-    for step in script {
-        play.step(stage, *step).await;
-    }
+    play.told
+        .play(stage, script, async |word, ms| play.step(word, ms).await)
+        .await;
     play.told.end_by_words()
 }
 
-fn on_the_model(script: &[EtcdTimedStep]) -> TimedLines {
+fn on_the_model(script: &str) -> TimedLines {
     World::run(1, async |world: World| {
         let etcd = SimulatedEtcd::start(world, 1, EtcdVersion::V3_4);
         let stage = ModelStage::new(world, etcd.process(0));
@@ -255,7 +188,7 @@ fn on_the_model(script: &[EtcdTimedStep]) -> TimedLines {
     })
 }
 
-async fn on_a_real_server(proxy: &Proxy, script: &[EtcdTimedStep]) -> Option<TimedLines> {
+async fn on_a_real_server(proxy: &Proxy, script: &str) -> Option<TimedLines> {
     let stage = RealStage::new(proxy, etcd().await?);
     let at = |server: SocketAddr, lease: Duration| {
         let open = open_request("etcd", &[server], lease);

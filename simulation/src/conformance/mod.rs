@@ -25,6 +25,7 @@ use harness_proxy::Proxy;
 use harness_workloads::{RecipeHost, SessionError, Task};
 use rand::Rng;
 
+use self::stage::Stage;
 use crate::dice;
 use crate::mutants::with_mutant;
 
@@ -85,6 +86,29 @@ impl TimedTranscript {
         });
     }
 
+    /// Plays a script: its steps have commas between, and the number of one is in milliseconds. `own` does the steps of a store, and
+    /// answers those that wait for an answer.
+    async fn play(&self, stage: &dyn Stage, script: &str, mut own: impl AsyncFnMut(&str, u64) -> Option<String>) {
+        for step in script.split(',').map(str::trim) {
+            let (word, ms) = step.split_once(' ').unwrap_or((step, "0"));
+            let ms = ms.parse().expect("milliseconds");
+            match word {
+                "sleep" => self.sleep(ms).await,
+                "stall" => stage.stall(),
+                "delay" => stage.delay(ms),
+                "heal" => stage.heal(),
+                "reset" => stage.reset(),
+                "pause" => stage.pause(true),
+                "go-on" => stage.pause(false),
+                _ => {
+                    if let Some(answer) = own(word, ms).await {
+                        self.say(format!("{word} {answer}"));
+                    }
+                }
+            }
+        }
+    }
+
     /// The script ends. What was said, in its order.
     fn end(&self) -> TimedLines {
         drop(self.beside.take());
@@ -116,6 +140,22 @@ const TIMED_AT_ONCE: usize = 4;
 /// Steps of a random script, and the clients that do them.
 const STEPS: usize = 40;
 const CLIENTS: usize = 3;
+
+/// Makes the kinds of steps of a random script, each with how often it is among those that are drawn.
+macro_rules! kinds {
+    ($name:ident: $($kind:ident $count:literal,)+) => {
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        enum $name { $($kind,)+ }
+
+        impl $name {
+            /// Those that are drawn.
+            fn drawn() -> Vec<Self> {
+                [$(vec![Self::$kind; $count]),+].concat()
+            }
+        }
+    };
+}
+use kinds;
 
 /// The choices of a random script, each of so many.
 fn draws(script: u64, store: &'static str) -> impl FnMut(usize) -> usize {
@@ -203,14 +243,14 @@ fn assert_same_answers(
 
 /// Runs every script on a real server of its own, a few at once, and those again, alone, that differ from the model. `None`: there is no
 /// server here.
-fn timed_on_real<S: Sync>(
-    scripts: &[&[S]],
-    run: impl AsyncFn(&Proxy, &[S]) -> Option<TimedLines> + Sync,
-    differs: impl Fn(&[S], &TimedLines) -> bool,
+fn timed_on_real(
+    scripts: &[&str],
+    run: impl AsyncFn(&Proxy, &str) -> Option<TimedLines> + Sync,
+    differs: impl Fn(&str, &TimedLines) -> bool,
 ) -> Option<Vec<TimedLines>> {
     let proxy = Proxy::start().expect("a proxy on loopback");
     // one that panics differs: a server that is busy may not answer the calls that set it up
-    let alone = |script: &[S]| {
+    let alone = |script: &str| {
         let played = catch_unwind(AssertUnwindSafe(|| in_real_time(run(&proxy, script))));
         played.unwrap_or_else(|_| Some(vec![(Duration::ZERO, "a panic, which is told above".into())]))
     };
@@ -239,21 +279,21 @@ fn timed_on_real<S: Sync>(
 
 /// Checks that each timed script comes out on the model as on a real server: `why` says why two transcripts are not the same. Some script
 /// must notice each mutant.
-fn assert_same_times<S: std::fmt::Debug + Sync>(
-    scripts: &[&[S]],
-    on_a_real_server: impl AsyncFn(&Proxy, &[S]) -> Option<TimedLines> + Sync,
-    on_the_model: impl Fn(&[S]) -> TimedLines,
+fn assert_same_times(
+    scripts: &[&str],
+    on_a_real_server: impl AsyncFn(&Proxy, &str) -> Option<TimedLines> + Sync,
+    on_the_model: impl Fn(&str) -> TimedLines,
     why: impl Fn(&TimedLines, &TimedLines) -> Option<String>,
     mutants: &[&'static str],
 ) {
-    let why = |script: &[S], real: &TimedLines| why(real, &on_the_model(script));
-    let differs = |script: &[S], real: &TimedLines| why(script, real).is_some();
+    let why = |script: &str, real: &TimedLines| why(real, &on_the_model(script));
+    let differs = |script: &str, real: &TimedLines| why(script, real).is_some();
     let Some(real) = timed_on_real(scripts, on_a_real_server, differs) else {
         return;
     };
     let complaints = || -> Vec<String> {
         let each = scripts.iter().zip(&real);
-        each.filter_map(|(script, real)| Some(format!("{script:?}\n{}", why(script, real)?)))
+        each.filter_map(|(script, real)| Some(format!("{script}\n{}", why(script, real)?)))
             .collect()
     };
     let found = complaints();

@@ -7,7 +7,7 @@ use harness_workloads::nats::{KeyMessage, NatsConnect, NatsServers, NatsSession}
 use harness_workloads::{RecipeHost, TokioHost};
 
 use super::servers::{nats, open_request};
-use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, plain, transcripts};
+use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, kinds, plain, transcripts};
 use crate::World;
 use crate::nats::{NatsRoutes, NatsVersion, SimulatedNats};
 use crate::network::SimulatedLink;
@@ -36,51 +36,29 @@ struct NatsStep {
     what: NatsStepKind,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum NatsStepKind {
-    Make,
-    /// With another age.
-    MakeOther,
-    Read,
-    Create,
-    /// Over a revision of this script, which may be over, or of the other key.
-    Update,
-    Put,
-    Mark,
-    Remove,
-    Purge,
-    Reconnect,
-    /// Until all messages have ended; once in a script.
-    Wait,
+kinds! {
+    NatsStepKind:
+    Make 1,
+    // with another age
+    MakeOther 1,
+    Read 3, Create 3,
+    // over a revision of this script, which may be over, or of the other key
+    Update 2,
+    Put 1, Mark 1, Remove 1, Purge 1, Reconnect 1,
+    // until all messages have ended; once in a script
+    Wait 0,
 }
-
-const KINDS: [NatsStepKind; 15] = [
-    NatsStepKind::Make,
-    NatsStepKind::MakeOther,
-    NatsStepKind::Read,
-    NatsStepKind::Read,
-    NatsStepKind::Read,
-    NatsStepKind::Create,
-    NatsStepKind::Create,
-    NatsStepKind::Create,
-    NatsStepKind::Update,
-    NatsStepKind::Update,
-    NatsStepKind::Put,
-    NatsStepKind::Mark,
-    NatsStepKind::Remove,
-    NatsStepKind::Purge,
-    NatsStepKind::Reconnect,
-];
 
 fn script(number: u64) -> Vec<NatsStep> {
     let mut draw = draws(number, "conformance nats");
+    let kinds = NatsStepKind::drawn();
     let waits_at = draw(STEPS);
     let steps = (0..STEPS).map(|place| NatsStep {
         client: draw(CLIENTS),
         key: draw(2),
         // most often the last one
         back: [0, 0, 0, 1, 2][draw(5)],
-        what: match KINDS[draw(KINDS.len())] {
+        what: match kinds[draw(kinds.len())] {
             _ if place == waits_at => NatsStepKind::Wait,
             what => what,
         },

@@ -21,74 +21,38 @@ const MUTANTS: [&str; 2] = [
     "nats: messages stay past their age",
 ];
 
-#[derive(Debug, Clone, Copy)]
-enum NatsTimedStep {
-    /// Asks and waits for the answer.
-    Read,
-    Create,
-    /// Over what was written last.
-    Update,
-    /// Asks for it, and does not wait: it is told when its answer comes.
-    Begin,
-    Connect,
-    IsBroken,
-    Sleep(u64),
-    Stall,
-    /// In milliseconds, both ways.
-    Delay(u64),
-    Heal,
-    Reset,
-    Pause,
-    GoOn,
-}
-
-use NatsTimedStep::{Begin, Connect, Create, Delay, GoOn, Heal, IsBroken, Pause, Read, Reset, Sleep, Stall, Update};
-
+/// `update` writes over what was written last. `begin` asks, and does not wait: its answer is told when it comes.
+///
 /// A pause follows each heal before a connect, as in the scripts for Redis.
-const TIMED: [&[NatsTimedStep]; 12] = [
+const TIMED: [&str; 12] = [
     // one silence ends a session; what was sent arrives all the same
-    &[Read, Stall, Create, IsBroken, Heal, Sleep(50), Connect, Read],
+    "read, stall, create, is-broken, heal, sleep 50, connect, read",
     // a reset is told at once to a call that waits, and the next one is not sent
-    &[
-        Read,
-        Begin,
-        Stall,
-        Sleep(100),
-        Begin,
-        Sleep(200),
-        Reset,
-        Sleep(100),
-        IsBroken,
-        Read,
-        Heal,
-        Sleep(50),
-        Connect,
-        Read,
-    ],
+    "read, begin, stall, sleep 100, begin, sleep 200, reset, sleep 100, is-broken, read, heal, sleep 50, \
+     connect, read",
     // an idle connection that was reset
-    &[Read, Reset, Sleep(100), IsBroken, Create, IsBroken, Connect, Read],
+    "read, reset, sleep 100, is-broken, create, is-broken, connect, read",
     // a connect through a stalled link times out
-    &[Stall, Connect, Heal, Sleep(50), Connect, Read],
+    "stall, connect, heal, sleep 50, connect, read",
     // and gets through when the kernel repeats it, if that is in time
-    &[Stall, Connect, Connect, Heal, Sleep(100), Connect, Read],
+    "stall, connect, connect, heal, sleep 100, connect, read",
     // a delay adds to each answer, and to each of the messages of a greeting
-    &[Delay(100), Read, Create, Connect, Read, Heal, Read],
+    "delay 100, read, create, connect, read, heal, read",
     // a delay of more than the limit
-    &[Delay(400), Read, IsBroken, Heal, Sleep(1000), Connect, Read],
+    "delay 400, read, is-broken, heal, sleep 1000, connect, read",
     // a paused server takes connections and says nothing
-    &[Read, Pause, Create, IsBroken, Connect, GoOn, Sleep(300), Connect, Read],
+    "read, pause, create, is-broken, connect, go-on, sleep 300, connect, read",
     // a message ends by its age, and a write over it begins another
-    &[Create, Sleep(1300), Read, Sleep(900), Read, Create],
-    &[Create, Sleep(1200), Update, Sleep(1200), Read, Sleep(1000), Read],
+    "create, sleep 1300, read, sleep 900, read, create",
+    "create, sleep 1200, update, sleep 1200, read, sleep 1000, read",
     // also while its server is paused
-    &[Create, Pause, Sleep(2200), GoOn, Sleep(300), Read],
+    "create, pause, sleep 2200, go-on, sleep 300, read",
     // two calls on one connection wait for each other
-    &[Read, Stall, Begin, Begin, Sleep(300), Heal, Sleep(300), Read],
+    "read, stall, begin, begin, sleep 300, heal, sleep 300, read",
 ];
 
-/// What a script is played with, and what was said.
-struct NatsPlay<'a> {
-    stage: &'a dyn Stage,
+/// What a script is played with.
+struct NatsPlay {
     store: Rc<dyn NatsConnect>,
     session: Rc<dyn NatsSession>,
     /// What was written last.
@@ -96,7 +60,7 @@ struct NatsPlay<'a> {
     told: TimedTranscript,
 }
 
-impl NatsPlay<'_> {
+impl NatsPlay {
     async fn put(&mut self, last: u64) -> String {
         let put = self.session.put(KEY, "v", Some(last)).await;
         if let Ok(Some(revision)) = put {
@@ -105,47 +69,39 @@ impl NatsPlay<'_> {
         plain(put.map(|put| put.is_some()))
     }
 
-    async fn step(&mut self, step: NatsTimedStep) {
-        let answer = match step {
-            Read => plain(self.session.read(KEY).await.map(|read| read.is_some())),
-            Create => self.put(0).await,
-            Update => self.put(self.revision).await,
-            Connect => plain(self.store.connect().await.map(|new| self.session = new)),
-            IsBroken => self.session.is_broken().to_string(),
-            Begin => {
+    async fn step(&mut self, word: &str) -> Option<String> {
+        Some(match word {
+            "read" => plain(self.session.read(KEY).await.map(|read| read.is_some())),
+            "create" => self.put(0).await,
+            "update" => self.put(self.revision).await,
+            "connect" => plain(self.store.connect().await.map(|new| self.session = new)),
+            "is-broken" => self.session.is_broken().to_string(),
+            "begin" => {
                 let session = self.session.clone();
                 let read = async move { plain(session.read(KEY).await.map(|read| read.is_some())) };
-                return self.told.ask_beside("Begin", read);
+                self.told.ask_beside("begin", read);
+                return None;
             }
-            Sleep(ms) => return self.told.sleep(ms).await,
-            Stall => return self.stage.stall(),
-            Delay(ms) => return self.stage.delay(ms),
-            Heal => return self.stage.heal(),
-            Reset => return self.stage.reset(),
-            Pause | GoOn => return self.stage.pause(matches!(step, Pause)),
-        };
-        self.told.say(format!("{step:?} {answer}"));
+            other => unreachable!("{other} is no step"),
+        })
     }
 }
 
-async fn perform(stage: &dyn Stage, store: Rc<dyn NatsConnect>, script: &[NatsTimedStep]) -> TimedLines {
+async fn perform(stage: &dyn Stage, store: Rc<dyn NatsConnect>, script: &str) -> TimedLines {
     let session = store.connect().await.unwrap();
     session.make_bucket(LEASE).await.unwrap();
     let told = TimedTranscript::begin(stage.host());
     let mut play = NatsPlay {
-        stage,
         store,
         session,
         revision: 0,
-        told,
+        told: told.clone(),
     };
-    for step in script {
-        play.step(*step).await;
-    }
-    play.told.end_by_words()
+    told.play(stage, script, async |word, _| play.step(word).await).await;
+    told.end_by_words()
 }
 
-fn on_the_model(script: &[NatsTimedStep]) -> TimedLines {
+fn on_the_model(script: &str) -> TimedLines {
     World::run(1, async |world: World| {
         let nats = SimulatedNats::start(world, 1, NatsVersion::V2_10);
         let stage = ModelStage::new(world, nats.process(0));
@@ -154,7 +110,7 @@ fn on_the_model(script: &[NatsTimedStep]) -> TimedLines {
     })
 }
 
-async fn on_a_real_server(proxy: &Proxy, script: &[NatsTimedStep]) -> Option<TimedLines> {
+async fn on_a_real_server(proxy: &Proxy, script: &str) -> Option<TimedLines> {
     let stage = RealStage::new(proxy, nats().await?);
     let open = open_request("nats", &[stage.link.listen()], LEASE);
     let store = Rc::new(NatsServers::new(&open, None, stage.host()));

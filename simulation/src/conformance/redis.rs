@@ -7,7 +7,7 @@ use harness_workloads::redis::{CompareBy, RedisConnect, RedisServers, RedisSessi
 use harness_workloads::{RecipeHost, TokioHost, within};
 
 use super::servers::{open_request, redis, redis_says};
-use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, plain, transcripts};
+use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, kinds, plain, transcripts};
 use crate::World;
 use crate::network::SimulatedLink;
 use crate::redis::{RedisRoutes, SimulatedRedis};
@@ -45,51 +45,25 @@ struct ScriptStep {
     what: ScriptStepKind,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum ScriptStepKind {
-    SetNx,
-    Get,
-    GetSet,
-    Expire,
-    Del,
-    DelIf,
-    DelIfAndPublish,
-    ExpireIf,
-    Subscribe,
-    Reconnect,
-    /// Until short times to live have ended; once in a script.
-    Wait,
-    /// The same as a client of the replica: writes are refused, reads are a log behind.
-    ReplicaGet,
-    ReplicaSetNx,
-    ReplicaDelIf,
+kinds! {
+    ScriptStepKind:
+    SetNx 2, Get 1, GetSet 1, Expire 1, Del 1, DelIf 1, DelIfAndPublish 1, ExpireIf 1, Subscribe 1, Reconnect 1,
+    // the same as a client of the replica: writes are refused, reads are a log behind; one in two of its writes is the last of these
+    ReplicaGet 1, ReplicaSetNx 1, ReplicaDelIf 0,
+    // until short times to live have ended; once in a script
+    Wait 0,
 }
-
-const KINDS: [ScriptStepKind; 13] = [
-    ScriptStepKind::SetNx,
-    ScriptStepKind::SetNx,
-    ScriptStepKind::Get,
-    ScriptStepKind::GetSet,
-    ScriptStepKind::Expire,
-    ScriptStepKind::Del,
-    ScriptStepKind::DelIf,
-    ScriptStepKind::DelIfAndPublish,
-    ScriptStepKind::ExpireIf,
-    ScriptStepKind::Subscribe,
-    ScriptStepKind::Reconnect,
-    ScriptStepKind::ReplicaGet,
-    ScriptStepKind::ReplicaSetNx,
-];
 
 fn script(number: u64) -> Vec<ScriptStep> {
     let mut draw = draws(number, "conformance redis");
+    let kinds = ScriptStepKind::drawn();
     let waits_at = draw(STEPS);
     let steps = (0..STEPS).map(|place| ScriptStep {
         client: draw(CLIENTS),
         key: draw(2),
         value: draw(3),
         ttl: [None, Some(SHORT), Some(LONG)][draw(3)],
-        what: match KINDS[draw(KINDS.len())] {
+        what: match kinds[draw(kinds.len())] {
             _ if place == waits_at => ScriptStepKind::Wait,
             ScriptStepKind::ReplicaSetNx if draw(2) == 0 => ScriptStepKind::ReplicaDelIf,
             what => what,

@@ -16,127 +16,71 @@ use crate::servers::SimulatedServers;
 const LEASE: Duration = Duration::from_millis(1800);
 const KEY: &str = "k";
 
-/// What a timed script does.
-#[derive(Debug, Clone, Copy)]
-enum TimedStep {
-    /// Asks and waits for the answer.
-    Get,
-    SetNx,
-    /// Asks for it, and does not wait: it is told when its answer comes.
-    Begin,
-    Connect,
-    IsBroken,
-    Sleep(u64),
-    Stall,
-    /// In milliseconds, both ways.
-    Delay(u64),
-    Heal,
-    Reset,
-    Pause,
-    GoOn,
-}
-
-use TimedStep::{Begin, Connect, Delay, Get, GoOn, Heal, IsBroken, Pause, Reset, SetNx, Sleep, Stall};
-
+/// `begin` asks, and does not wait: its answer is told when it comes. `get`, `set-nx` and `connect` wait.
+///
 /// A pause follows each heal before a connect: the proxy's thread takes a moment until it answers connects again, and the kernel
 /// repeats one that comes earlier only after a second.
-const TIMED: [&[TimedStep]; 10] = [
+const TIMED: [&str; 10] = [
     // a stall: two silences, and the connection is given up; what was sent arrives all the same
-    &[
-        Get,
-        Stall,
-        SetNx,
-        IsBroken,
-        Get,
-        IsBroken,
-        Heal,
-        Sleep(50),
-        Connect,
-        Sleep(300),
-        Get,
-    ],
+    "get, stall, set-nx, is-broken, get, is-broken, heal, sleep 50, connect, sleep 300, get",
     // one silence is no end, and the late answer is thrown away
-    &[Get, Stall, SetNx, Heal, Sleep(200), Get, IsBroken],
+    "get, stall, set-nx, heal, sleep 200, get, is-broken",
     // a reset is told at once, to a call that waits and to the next one
-    &[
-        Get,
-        Begin,
-        Stall,
-        Begin,
-        Sleep(200),
-        Reset,
-        Sleep(200),
-        IsBroken,
-        Heal,
-        Get,
-        Sleep(50),
-        Connect,
-        Get,
-    ],
+    "get, begin, stall, begin, sleep 200, reset, sleep 200, is-broken, heal, get, sleep 50, connect, get",
     // a connect through a stalled link times out
-    &[Stall, Connect, Heal, Sleep(50), Connect, Get],
+    "stall, connect, heal, sleep 50, connect, get",
     // and gets through when the kernel repeats it, if that is in time
-    &[Stall, Connect, Connect, Heal, Sleep(100), Connect, Get],
+    "stall, connect, connect, heal, sleep 100, connect, get",
     // a delay adds to each answer
-    &[Delay(100), Get, SetNx, Heal, Get],
+    "delay 100, get, set-nx, heal, get",
     // a delay of more than the limit
-    &[Delay(400), Get, IsBroken, Heal, Sleep(1000), Get, IsBroken],
+    "delay 400, get, is-broken, heal, sleep 1000, get, is-broken",
     // a paused server takes connections and answers late
-    &[Get, Pause, SetNx, IsBroken, Connect, GoOn, Sleep(300), Get],
+    "get, pause, set-nx, is-broken, connect, go-on, sleep 300, get",
     // a key expires while the link is stalled
-    &[SetNx, Get, Stall, Sleep(1200), Heal, Get, Sleep(800), Get],
+    "set-nx, get, stall, sleep 1200, heal, get, sleep 800, get",
     // a call that waits when the stall ends
-    &[Get, Stall, Begin, Sleep(300), Heal, Sleep(200), Get],
+    "get, stall, begin, sleep 300, heal, sleep 200, get",
 ];
 
-/// What a script is played with, and what was said.
-struct RedisPlay<'a> {
-    stage: &'a dyn Stage,
+/// What a script is played with.
+struct RedisPlay {
     store: Rc<dyn RedisConnect>,
     session: Rc<dyn RedisSession>,
     told: TimedTranscript,
 }
 
-impl RedisPlay<'_> {
-    async fn step(&mut self, step: TimedStep) {
-        let answer = match step {
-            Get => plain(self.session.get(KEY).await),
-            SetNx => plain(self.session.set_nx(KEY, "v", Some(LEASE)).await),
-            Connect => plain(self.store.connect(0).await.map(|new| self.session = new)),
-            IsBroken => self.session.is_broken().to_string(),
-            Begin => {
+impl RedisPlay {
+    async fn step(&mut self, word: &str) -> Option<String> {
+        Some(match word {
+            "get" => plain(self.session.get(KEY).await),
+            "set-nx" => plain(self.session.set_nx(KEY, "v", Some(LEASE)).await),
+            "connect" => plain(self.store.connect(0).await.map(|new| self.session = new)),
+            "is-broken" => self.session.is_broken().to_string(),
+            "begin" => {
                 let session = self.session.clone();
-                return self
-                    .told
-                    .ask_beside("Begin", async move { plain(session.get(KEY).await) });
+                let got = async move { plain(session.get(KEY).await) };
+                self.told.ask_beside("begin", got);
+                return None;
             }
-            Sleep(ms) => return self.told.sleep(ms).await,
-            Stall => return self.stage.stall(),
-            Delay(ms) => return self.stage.delay(ms),
-            Heal => return self.stage.heal(),
-            Reset => return self.stage.reset(),
-            Pause | GoOn => return self.stage.pause(matches!(step, Pause)),
-        };
-        self.told.say(format!("{step:?} {answer}"));
+            other => unreachable!("{other} is no step"),
+        })
     }
 }
 
-async fn perform(stage: &dyn Stage, store: Rc<dyn RedisConnect>, script: &[TimedStep]) -> TimedLines {
+async fn perform(stage: &dyn Stage, store: Rc<dyn RedisConnect>, script: &str) -> TimedLines {
     let told = TimedTranscript::begin(stage.host());
     let session = store.connect(0).await.unwrap();
     let mut play = RedisPlay {
-        stage,
         store,
         session,
-        told,
+        told: told.clone(),
     };
-    for step in script {
-        play.step(*step).await;
-    }
-    play.told.end()
+    told.play(stage, script, async |word, _| play.step(word).await).await;
+    told.end()
 }
 
-fn on_the_model(script: &[TimedStep]) -> TimedLines {
+fn on_the_model(script: &str) -> TimedLines {
     World::run(1, async |world: World| {
         let servers = SimulatedRedis::start(world, 1);
         let stage = ModelStage::new(world, servers.process(0));
@@ -145,7 +89,7 @@ fn on_the_model(script: &[TimedStep]) -> TimedLines {
     })
 }
 
-async fn on_a_real_server(proxy: &Proxy, script: &[TimedStep]) -> Option<TimedLines> {
+async fn on_a_real_server(proxy: &Proxy, script: &str) -> Option<TimedLines> {
     let stage = RealStage::new(proxy, redis("redis-server", None).await?);
     let open = open_request("redis", &[stage.link.listen()], LEASE);
     let store = Rc::new(RedisServers::new(&open, None, CompareBy::Script).unwrap());

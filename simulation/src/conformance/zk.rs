@@ -7,7 +7,7 @@ use harness_workloads::zk::{WatchEvent, ZkConnect, ZkServers, ZkSession, ZkWatch
 use harness_workloads::{RecipeHost, SessionError, TokioHost, within};
 
 use super::servers::{open_request, zookeeper};
-use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, plain, transcripts};
+use super::{CLIENTS, STEPS, answered, assert_same_answers, draws, in_real_time, kinds, plain, transcripts};
 use crate::World;
 use crate::network::SimulatedLink;
 use crate::zk::{SimulatedZk, ZkRoutes};
@@ -37,57 +37,32 @@ struct ZkStep {
     what: ZkStepKind,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum ZkStepKind {
-    CreateSequential,
-    Create,
-    /// Below an ephemeral node, if it is there.
-    CreateBelow,
-    Children,
-    WatchChildren,
-    Exists,
-    WatchExists,
-    Delete,
-    /// A node that was made with a sequence number.
-    DeleteSequential,
-    DeleteParent,
-    Sync,
-    /// Ends the session, and begins another one.
-    Reopen,
-    /// Drops a watch that did not fire.
-    Unwatch,
-    /// Until notifications have arrived: which watches have fired?
-    Look,
+kinds! {
+    ZkStepKind:
+    CreateSequential 2, Create 2,
+    // below an ephemeral node, if it is there
+    CreateBelow 1,
+    Children 1, WatchChildren 2, Exists 1, WatchExists 2, Delete 1,
+    // a node that was made with a sequence number
+    DeleteSequential 1,
+    DeleteParent 1, Sync 1,
+    // drops a watch that did not fire
+    Unwatch 1,
+    // ends the session, and begins another one
+    Reopen 1,
+    // until notifications have arrived: which watches have fired?
+    Look 0,
 }
-
-const KINDS: [ZkStepKind; 17] = [
-    ZkStepKind::CreateSequential,
-    ZkStepKind::CreateSequential,
-    ZkStepKind::Create,
-    ZkStepKind::Create,
-    ZkStepKind::CreateBelow,
-    ZkStepKind::Children,
-    ZkStepKind::WatchChildren,
-    ZkStepKind::WatchChildren,
-    ZkStepKind::Exists,
-    ZkStepKind::WatchExists,
-    ZkStepKind::WatchExists,
-    ZkStepKind::Delete,
-    ZkStepKind::DeleteSequential,
-    ZkStepKind::DeleteParent,
-    ZkStepKind::Sync,
-    ZkStepKind::Unwatch,
-    ZkStepKind::Reopen,
-];
 
 fn script(number: u64) -> Vec<ZkStep> {
     let mut draw = draws(number, "conformance zk");
+    let kinds = ZkStepKind::drawn();
     let looks_at = draw(STEPS);
     let steps = (0..STEPS).map(|place| ZkStep {
         client: draw(CLIENTS),
         parent: draw(2),
         node: draw(3),
-        what: match KINDS[draw(KINDS.len())] {
+        what: match kinds[draw(kinds.len())] {
             _ if place == looks_at => ZkStepKind::Look,
             what => what,
         },

@@ -27,40 +27,27 @@ const MUTANTS: [&str; 3] = [
     "zk: a client does not ping",
 ];
 
-#[derive(Debug, Clone, Copy)]
-enum ZkTimedStep {
-    /// Asks for the own node and waits for the answer.
-    Exists,
-    Sleep(u64),
-    Stall,
-    Heal,
-    Reset,
-    Pause,
-    GoOn,
-}
-
-use ZkTimedStep::{Exists, GoOn, Heal, Pause, Reset, Sleep, Stall};
-
-const TIMED: [&[ZkTimedStep]; 10] = [
+/// `exists` asks for the own node and waits for the answer.
+const TIMED: [&str; 10] = [
     // nothing happens: the session is kept alive by pings alone
-    &[Sleep(5000), Exists],
+    "sleep 5000, exists",
     // as long as the session's time, and longer
-    &[Exists, Stall, Sleep(4500), Heal, Sleep(1000), Exists],
+    "exists, stall, sleep 4500, heal, sleep 1000, exists",
     // given up by the client without any word of the server
-    &[Exists, Stall, Sleep(5500)],
+    "exists, stall, sleep 5500",
     // shorter than the time for a server: nothing breaks
-    &[Exists, Stall, Sleep(300), Heal, Sleep(1000), Exists],
+    "exists, stall, sleep 300, heal, sleep 1000, exists",
     // a break, and the session goes on
-    &[Exists, Stall, Sleep(1000), Heal, Sleep(2000), Exists],
+    "exists, stall, sleep 1000, heal, sleep 2000, exists",
     // a call while the link is stalled
-    &[Stall, Exists, Sleep(200), Heal, Sleep(1500), Exists],
+    "stall, exists, sleep 200, heal, sleep 1500, exists",
     // a reset is seen at once, and the session goes on at once
-    &[Exists, Reset, Sleep(500), Exists],
-    &[Exists, Reset, Sleep(300), Reset, Sleep(300), Reset, Sleep(500), Exists],
+    "exists, reset, sleep 500, exists",
+    "exists, reset, sleep 300, reset, sleep 300, reset, sleep 500, exists",
     // a reset in a stall: nobody answers the connect
-    &[Exists, Stall, Sleep(100), Reset, Sleep(900), Heal, Sleep(2500), Exists],
+    "exists, stall, sleep 100, reset, sleep 900, heal, sleep 2500, exists",
     // a paused server
-    &[Exists, Pause, Sleep(500), GoOn, Sleep(1500), Exists],
+    "exists, pause, sleep 500, go-on, sleep 1500, exists",
 ];
 
 /// Runs a script with a node of its session, which another session watches.
@@ -68,7 +55,7 @@ async fn perform(
     stage: &dyn Stage,
     under_test: Rc<dyn ZkConnect>,
     other: Rc<dyn ZkConnect>,
-    script: &[ZkTimedStep],
+    script: &str,
 ) -> TimedLines {
     let host = stage.host();
     let session = under_test.connect().await.unwrap();
@@ -79,20 +66,12 @@ async fn perform(
     let told = TimedTranscript::begin(host);
     follow_state(&told, session.clone());
     follow_node(&told, watcher, node.path.clone());
-    for step in script {
-        match step {
-            Exists => {
-                let found = session.exists(&node.path).await;
-                let answer = plain(found.map(|found| found.is_some()));
-                told.say(format!("Exists {answer}"));
-            }
-            Sleep(ms) => told.sleep(*ms).await,
-            Stall => stage.stall(),
-            Heal => stage.heal(),
-            Reset => stage.reset(),
-            Pause | GoOn => stage.pause(matches!(step, Pause)),
-        }
-    }
+    told.play(stage, script, async |word, _| {
+        assert_eq!(word, "exists");
+        let found = session.exists(&node.path).await;
+        Some(plain(found.map(|found| found.is_some())))
+    })
+    .await;
     told.end_by_words()
 }
 
@@ -126,7 +105,7 @@ fn follow_node(told: &TimedTranscript, watcher: Rc<dyn ZkSession>, path: String)
     });
 }
 
-fn on_the_model(script: &[ZkTimedStep]) -> TimedLines {
+fn on_the_model(script: &str) -> TimedLines {
     World::run(1, async |world: World| {
         let zk = SimulatedZk::start(world, 1, TICK);
         let stage = ModelStage::new(world, zk.process(0));
@@ -137,7 +116,7 @@ fn on_the_model(script: &[ZkTimedStep]) -> TimedLines {
     })
 }
 
-async fn on_a_real_server(proxy: &Proxy, script: &[ZkTimedStep]) -> Option<TimedLines> {
+async fn on_a_real_server(proxy: &Proxy, script: &str) -> Option<TimedLines> {
     let stage = RealStage::new(proxy, zookeeper(TICK).await?);
     let at = |server: SocketAddr| {
         let open = open_request("zk", &[server], LEASE);

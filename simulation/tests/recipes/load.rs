@@ -7,15 +7,21 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_proxy::Behaviour;
+use harness_simulation::etcd::{EtcdVersion, SimulatedEtcd};
+use harness_simulation::nats::{NatsVersion, SimulatedNats};
 use harness_simulation::network::SimulatedLink;
+use harness_simulation::redis::SimulatedRedis;
+use harness_simulation::zk::SimulatedZk;
 use harness_simulation::{ClientPlace, SimulatedProcess, SimulatedServers, SimulatedTask, World};
 use harness_workloads::protocol::{AcquireRequest, LockSignalKind};
-use harness_workloads::{LockClient, LockError, RecipeOptions, SignalSink};
+use harness_workloads::{BackendId, LockClient, LockError, RecipeOptions, SignalSink};
 use rand::Rng;
 
-pub const CLIENTS: u32 = 5;
+const CLIENTS: u32 = 5;
 pub const GRANTS: u32 = 100;
-pub const LEASE: Duration = Duration::from_secs(2);
+const LEASE: Duration = Duration::from_secs(2);
+/// Of stores whose servers elect a leader.
+pub const SERVERS: usize = 3;
 /// No experiment takes longer, in virtual time.
 const LIMIT: Duration = Duration::from_secs(600);
 
@@ -27,6 +33,29 @@ pub enum Disturbance {
     Partitions,
     /// One server after the other is killed and started again, or stopped.
     Servers,
+}
+
+/// Runs a recipe on simulated servers of its store.
+pub fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc<Journal> {
+    World::run(seed, async move |world: World| match options.recipe.backend {
+        BackendId::Zk => {
+            let zk = SimulatedZk::start(world, SERVERS, LEASE / 10);
+            play(world, zk, options, disturbance).await
+        }
+        BackendId::Etcd => {
+            let etcd = SimulatedEtcd::start(world, SERVERS, EtcdVersion::V3_4);
+            play(world, etcd, options, disturbance).await
+        }
+        BackendId::Redis | BackendId::Valkey => {
+            let redis = SimulatedRedis::start(world, options.recipe.servers.unwrap_or(1) as usize);
+            play(world, redis, options, disturbance).await
+        }
+        BackendId::Nats => {
+            let nats = SimulatedNats::start(world, SERVERS, NatsVersion::V2_10);
+            play(world, nats, options, disturbance).await
+        }
+        other => unreachable!("{other} has no model"),
+    })
 }
 
 /// Clients of a recipe take its lock in turns on servers of their world.

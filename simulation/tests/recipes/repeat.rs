@@ -2,8 +2,7 @@
 
 use harness_workloads::RecipeOptions;
 
-use super::load::Disturbance;
-use super::{etcd, nats, redis, zk};
+use super::load::{Disturbance, run_as};
 use crate::resident;
 
 /// FNV-1a.
@@ -15,13 +14,7 @@ fn digest(trace: &str) -> u64 {
 
 fn trace(recipe: &str, seed: u64, disturbance: Disturbance) -> String {
     let options = RecipeOptions::named(recipe).unwrap();
-    let run = match recipe.split('-').next() {
-        Some("zk") => zk::run_as,
-        Some("etcd") => etcd::run_as,
-        Some("nats") => nats::run_as,
-        _ => redis::run_as,
-    };
-    run(options, seed, disturbance).trace.take()
+    run_as(options, seed, disturbance).trace.take()
 }
 
 /// Digests of whole traces. One that changes means that stored runs do not repeat any more: a change of the models or of a recipe may

@@ -11,8 +11,8 @@ use harness_proxy::tap::Protocol;
 use harness_workloads::BackendId;
 use harness_workloads::mariadb::MysqlConnection;
 
-use super::{OneServer, SOON, TappedLink};
-use crate::machine::succeeds;
+use super::{SOON, TappedLink};
+use crate::machine::{OneServer, succeeds};
 
 /// A connection that sends packets as they are: the protocol since 4.1, and EOF after columns.
 struct PacketConnection(TcpStream);

@@ -1,14 +1,17 @@
-//! Every recipe on real servers, which the tests start themselves: it excludes, hands over, and a careful client that is
-//! cut off raises `lost` in time.
+//! Every recipe on real servers, without a run: it excludes, hands over, and a careful client that is cut off raises `lost` in time.
 
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::servers::{self, Servers, StallableLinks};
+use harness_proxy::{Behaviour, LinkControl, Proxy};
 use harness_workloads::protocol::{AcquireRequest, LockSignal, LockSignalKind, OpenRequest};
 use harness_workloads::{BackendId, LockClient, LockError, Policy, RecipeHost, RecipeOptions, SignalSink, TokioHost};
 use tokio::task::LocalSet;
+
+use crate::command::tests;
+use crate::machine::{has_no_valkey, plain_servers, serving};
 
 const LEASE: Duration = Duration::from_millis(2000);
 /// Clients that contend for one lock, and how often each holds it.
@@ -17,36 +20,40 @@ const HOLDS: u32 = 10;
 
 struct Machine {
     host: Rc<dyn RecipeHost>,
-    servers: Servers,
+    proxy: Proxy,
+    servers: Vec<SocketAddr>,
 }
 
 impl Machine {
     fn client(
         &self,
         options: RecipeOptions,
-        endpoints: &[String],
+        servers: &[SocketAddr],
         signals: &Rc<RefCell<Vec<LockSignal>>>,
     ) -> Box<dyn LockClient> {
         let signals = signals.clone();
         let out = Rc::new(move |signal| signals.borrow_mut().push(signal));
-        let open = OpenRequest::plain(options.recipe.backend.name(), endpoints.to_vec(), LEASE);
+        let endpoints = servers.iter().map(SocketAddr::to_string).collect();
+        let open = OpenRequest::plain(options.recipe.backend.name(), endpoints, LEASE);
         options
             .client(&open, SignalSink::new(1, self.host.clone(), out))
             .unwrap()
     }
 }
 
-fn on(servers: Servers, test: impl AsyncFnOnce(&Machine)) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+/// Starts as many servers of a backend for a test.
+fn on(backend: BackendId, nodes: u32, test: impl AsyncFnOnce(&Machine)) {
+    let logs = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
     LocalSet::new().block_on(&runtime, async {
-        test(&Machine {
+        let cluster = serving(&plain_servers(backend, nodes, LEASE, logs.path())).await;
+        let machine = Machine {
             host: TokioHost::shared(),
-            servers,
-        })
-        .await;
+            proxy: Proxy::start().expect("a thread"),
+            servers: cluster.nodes.iter().map(|node| node.address).collect(),
+        };
+        test(&machine).await;
+        cluster.stop().await;
     });
     runtime.shutdown_background();
 }
@@ -81,7 +88,7 @@ async fn excludes(machine: &Machine, options: RecipeOptions) {
     let signals = Rc::default();
     let (inside, last_token, grants) = (Cell::new(0), Cell::new(0), Cell::new(0));
     let turns = async |number: u32| {
-        let mut lock = machine.client(options, &machine.servers.endpoints, &signals);
+        let mut lock = machine.client(options, &machine.servers, &signals);
         open(machine, &mut *lock).await;
         for hold in 0..HOLDS {
             let grant = lock
@@ -115,8 +122,8 @@ async fn excludes(machine: &Machine, options: RecipeOptions) {
 async fn gives_up(machine: &Machine, options: RecipeOptions) {
     let (name, lock) = (options.recipe.name, format!("{}-held", options.recipe.name));
     let signals = Rc::default();
-    let mut holder = machine.client(options, &machine.servers.endpoints, &signals);
-    let mut other = machine.client(options, &machine.servers.endpoints, &signals);
+    let mut holder = machine.client(options, &machine.servers, &signals);
+    let mut other = machine.client(options, &machine.servers, &signals);
     holder.acquire(&wait(&lock, 0)).await.unwrap();
     assert_eq!(other.acquire(&wait(&lock, 0)).await, Err(LockError::BUSY), "{name}");
     assert_eq!(
@@ -145,13 +152,15 @@ async fn raises_lost_in_a_partition(machine: &Machine, options: RecipeOptions) {
     let name = options.recipe.name;
     let is_naive = options.policy == Policy::Naive;
     let lock = format!("{name}-cut-{}", if is_naive { "naive" } else { "careful" });
-    let links = StallableLinks::to(&machine.servers).await;
+    let link = |server: &SocketAddr| machine.proxy.link("c1->n1".into(), *server, 1).unwrap();
+    let links: Vec<_> = machine.servers.iter().map(link).collect();
+    let listening: Vec<_> = links.iter().map(|link| link.listen()).collect();
     let signals: Rc<RefCell<Vec<LockSignal>>> = Rc::default();
-    let mut holder = machine.client(options, &links.endpoints, &signals);
+    let mut holder = machine.client(options, &listening, &signals);
     open(machine, &mut *holder).await;
     acquired(machine, &mut *holder, &lock).await;
     let cut = machine.host.now();
-    links.stall(true);
+    links.iter().for_each(|link| link.apply(1, Behaviour::STALL));
     tokio::time::sleep(LEASE * 3 / 2).await;
     let lost = signals.borrow().clone();
     if is_naive {
@@ -163,7 +172,7 @@ async fn raises_lost_in_a_partition(machine: &Machine, options: RecipeOptions) {
             "{name}: {lost:?}"
         );
     }
-    links.stall(false);
+    links.iter().for_each(|link| link.heal(1));
     let _ = holder.release(&lock).await;
     acquired(machine, &mut *holder, &lock).await;
     holder.release(&lock).await.unwrap();
@@ -175,8 +184,8 @@ fn unbroken(backend: BackendId) -> impl Iterator<Item = RecipeOptions> {
     recipes(backend).filter(|options| !options.recipe.summary.starts_with("broken"))
 }
 
-fn all_work(servers: Servers, recipes: impl Iterator<Item = RecipeOptions>) {
-    on(servers, async |machine| {
+fn all_work(backend: BackendId, nodes: u32, recipes: impl Iterator<Item = RecipeOptions>) {
+    on(backend, nodes, async |machine| {
         for options in recipes {
             excludes(machine, options).await;
             gives_up(machine, options).await;
@@ -184,60 +193,41 @@ fn all_work(servers: Servers, recipes: impl Iterator<Item = RecipeOptions>) {
     });
 }
 
-#[test]
-fn every_zookeeper_recipe_excludes_on_a_real_ensemble() {
-    all_work(servers::zookeeper(), recipes(BackendId::Zk));
-}
-
-#[test]
-fn every_etcd_recipe_excludes_on_a_real_cluster() {
-    all_work(servers::etcd(), recipes(BackendId::Etcd));
-}
-
-#[test]
-fn every_redis_recipe_excludes_on_real_servers() {
-    all_work(servers::redis(5), recipes(BackendId::Redis));
+tests! {
+    all_work:
+        every_zookeeper_recipe_excludes_on_a_real_ensemble(BackendId::Zk, 3, recipes(BackendId::Zk))
+        every_etcd_recipe_excludes_on_a_real_cluster(BackendId::Etcd, 3, recipes(BackendId::Etcd))
+        every_redis_recipe_excludes_on_real_servers(BackendId::Redis, 5, recipes(BackendId::Redis))
+        every_postgres_recipe_that_is_not_broken_excludes_on_a_real_server(BackendId::Postgres, 1, unbroken(BackendId::Postgres))
+        every_mariadb_recipe_that_is_not_broken_excludes_on_a_real_server(BackendId::Mariadb, 1, unbroken(BackendId::Mariadb))
+        every_nats_recipe_that_is_not_broken_excludes_on_a_real_server(BackendId::Nats, 1, unbroken(BackendId::Nats))
 }
 
 #[test]
 fn every_recipe_of_redis_and_valkey_excludes_on_real_servers_of_valkey() {
-    let Some(servers) = servers::valkey(5) else { return };
-    let both = [BackendId::Redis, BackendId::Valkey].into_iter();
-    all_work(servers, both.flat_map(recipes));
-}
-
-#[test]
-fn every_postgres_recipe_that_is_not_broken_excludes_on_a_real_server() {
-    all_work(servers::postgres(), unbroken(BackendId::Postgres));
-}
-
-#[test]
-fn every_mariadb_recipe_that_is_not_broken_excludes_on_a_real_server() {
-    all_work(servers::mariadb(), unbroken(BackendId::Mariadb));
-}
-
-#[test]
-fn every_nats_recipe_that_is_not_broken_excludes_on_a_real_server() {
-    all_work(servers::nats(), unbroken(BackendId::Nats));
+    if !has_no_valkey() {
+        let both = [BackendId::Redis, BackendId::Valkey].into_iter();
+        all_work(BackendId::Valkey, 5, both.flat_map(recipes));
+    }
 }
 
 #[test]
 fn a_careful_client_that_is_cut_off_raises_lost_in_time_and_a_naive_one_does_not() {
     let each = [
-        (servers::zookeeper as fn() -> Servers, "zk-predecessor-watch"),
-        (servers::etcd, "etcd-mutex"),
-        (|| servers::redis(1), "redis-set-px-lua"),
-        (servers::postgres, "pg-row-lease"),
-        (servers::mariadb, "mysql-row-lease"),
-        (servers::nats, "nats-key-revision"),
+        ("zk-predecessor-watch", 3),
+        ("etcd-mutex", 3),
+        ("redis-set-px-lua", 1),
+        ("pg-row-lease", 1),
+        ("mysql-row-lease", 1),
+        ("nats-key-revision", 1),
     ];
-    let both = |start: fn() -> Servers, recipe| {
-        on(start(), async |machine| {
-            let careful = RecipeOptions::named(recipe).unwrap();
-            let naive = RecipeOptions {
-                policy: Policy::Naive,
-                ..careful
-            };
+    let both = |recipe: &str, nodes: u32| {
+        let careful = RecipeOptions::named(recipe).unwrap();
+        let naive = RecipeOptions {
+            policy: Policy::Naive,
+            ..careful
+        };
+        on(careful.recipe.backend, nodes, async |machine| {
             tokio::join!(
                 raises_lost_in_a_partition(machine, careful),
                 raises_lost_in_a_partition(machine, naive)
@@ -245,8 +235,8 @@ fn a_careful_client_that_is_cut_off_raises_lost_in_time_and_a_naive_one_does_not
         });
     };
     std::thread::scope(|scope| {
-        for (start, recipe) in each {
-            scope.spawn(move || both(start, recipe));
+        for (recipe, nodes) in each {
+            scope.spawn(move || both(recipe, nodes));
         }
     });
 }

@@ -49,7 +49,7 @@ pub struct HuntArgs {
     #[arg(long, help_heading = FAULTS, value_name = "M/N", value_parser = Shard::read, requires = "exhaustive")]
     pub shard: Option<Shard>,
 
-    /// How servers are started: `auto`, `docker`, `local`, or `simulated`
+    /// How servers are started: `auto`, `docker`, `local`, `simulated`, or `virtual`
     #[arg(long, help_heading = SERVERS, value_name = "RUNTIME")]
     pub runtime: Option<String>,
     /// Version of the servers, such as 6.2; `harness list versions` shows which can be fetched

@@ -13,7 +13,7 @@ use super::experiment::{completed, run_args, set_option};
 use super::hunt_args::ShrinkArgs;
 use super::interrupt::interrupted;
 use super::original::{Original, original};
-use super::series::{self, ExperimentSeries, RUNNING_SERVERS, RUNS, SeriesPlace, SeriesStep};
+use super::series::{self, ExperimentSeries, RUNS, SeriesPlace, SeriesStep};
 use super::stdout::{print, print_json};
 use super::{Failure, look, run_to_end};
 use crate::cluster::RuntimeRequest;
@@ -96,9 +96,7 @@ fn kind_asked(args: &ShrinkArgs) -> VersionKind {
 /// What is compared. The error says why this run cannot be made with other versions.
 fn kind_for(args: &ShrinkArgs, original: &Original) -> Result<VersionKind, Failure> {
     let config = &original.config;
-    if config.attach.is_attached() {
-        return Err(Failure::usage(RUNNING_SERVERS));
-    }
+    series::refuse_running_servers(config)?;
     let kind = kind_asked(args);
     if kind == VersionKind::Client {
         return match config.who {

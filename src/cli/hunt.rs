@@ -56,6 +56,11 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
         (search.without_reduction, search.shard) = (args.without_reduction, args.shard);
         record.exhaustive = Some(search);
     }
+    // a hunt that cannot be made leaves no folder behind
+    series::refuse_running_servers(&space.config)?;
+    if let Some(why) = refusal(&space.config) {
+        return Err(Failure::usage(why));
+    }
     let folder = match &args.go_on {
         Some(folder) => folder.clone(),
         None => made(args, &record, &space)?,
@@ -198,12 +203,8 @@ async fn go(
     looks: Look,
 ) -> Result<HuntRecord, Failure> {
     let user = interrupted();
-    let config = &space.config;
-    if let Some(why) = refusal(config) {
-        return Err(Failure::usage(why));
-    }
     let (stop, stopped) = watch::channel(false);
-    let place = SeriesPlace::of(config, folder, stopped).await?;
+    let place = SeriesPlace::of(&space.config, folder, stopped).await?;
     let took_before = Duration::from_millis(record.took_ms);
     let left = Duration::from_millis(record.for_ms).saturating_sub(took_before);
     let through_proxy = space.parts_servers();

@@ -47,11 +47,9 @@ pub struct SeriesPlace {
 }
 
 impl SeriesPlace {
-    /// Decides where experiments of this configuration are made. Servers that harness did not start are refused.
+    /// Decides where experiments of this configuration are made, on servers that harness starts.
     pub async fn of(config: &Config, folder: &Path, stop: watch::Receiver<bool>) -> Result<Arc<Self>, Failure> {
-        if config.attach.is_attached() {
-            return Err(Failure::usage(RUNNING_SERVERS));
-        }
+        refuse_running_servers(config)?;
         let choice = config.choose_runtime().await.map_err(Failure::environment)?;
         Ok(Arc::new(Self {
             digest: choice.runtime.digest().await,
@@ -279,7 +277,15 @@ impl ExperimentSeries {
 }
 
 /// Why a series is not made on servers that are running.
-pub const RUNNING_SERVERS: &str = "hunt and shrink empty their servers between two experiments, and must not empty those of --servers\nhint: harness run --repeat 20 --servers …";
+const RUNNING_SERVERS: &str = "hunt and shrink empty their servers between two experiments, and must not empty those of --servers\nhint: harness run --repeat 20 --servers …";
+
+/// Refuses servers that harness did not start.
+pub fn refuse_running_servers(config: &Config) -> Result<(), Failure> {
+    match config.attach.is_attached() {
+        true => Err(Failure::usage(RUNNING_SERVERS)),
+        false => Ok(()),
+    }
+}
 
 /// Hands the progress of an experiment on; returns when its first phase began.
 fn first_phase(

@@ -41,6 +41,8 @@ pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
         return bisect::bisect(args, color);
     }
     let original = original(args)?;
+    // a search that cannot be made leaves no folder behind
+    series::refuse_running_servers(&original.config)?;
     if let Some(path) = &args.as_test {
         shrunk_test::accepts(path, original.config.runtime).map_err(Failure::usage)?;
     }

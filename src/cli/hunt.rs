@@ -131,7 +131,8 @@ fn begun(args: &HuntArgs) -> Result<HuntRecord, Failure> {
         }
         set_option(&mut options, &option.name, Some(value.unwrap_or_default()));
     }
-    if !args.faults.is_empty() {
+    let is_set = options.iter().any(|(name, _)| name == "fault");
+    if !args.faults.is_empty() && !is_set {
         options.push(("fault".to_owned(), args.faults.join(",")));
     }
     let has_end = args.experiments.is_some() || args.exhaustive.is_some();

@@ -25,6 +25,8 @@ use crate::report::screen::Look;
 use crate::store;
 
 const SCHEMA: &str = "harness-bisect/1";
+/// The answer of a search that the user ended.
+const INTERRUPTED: &str = "interrupted before there was an answer";
 
 pub fn bisect(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     let versions = versions(args)?;
@@ -270,7 +272,7 @@ impl<'a> Comparing<'a> {
 
     fn result(&self) -> Result<BisectResult, Failure> {
         let Original { name, property, .. } = self.original;
-        let answer = self.search.answer();
+        let (answer, interrupted) = (self.search.answer(), *self.stop.borrow());
         let (began, wrong) = match answer {
             BisectAnswer::Between { holds, fails, wrong } => (holds + 1..fails + 1, Some(wrong)),
             _ => (0..0, None),
@@ -304,10 +306,13 @@ impl<'a> Comparing<'a> {
             interval: newest.interval(),
             began: self.versions[began].to_vec(),
             wrong,
-            answer: sentence(&answer, &self.versions, newest),
+            answer: match answer {
+                BisectAnswer::Unfinished if interrupted => INTERRUPTED.to_owned(),
+                _ => sentence(&answer, &self.versions, newest),
+            },
             again,
             kept: self.kept.as_ref().map(|(_, folder)| series::run_name(folder)),
-            interrupted: *self.stop.borrow(),
+            interrupted,
         })
     }
 }

@@ -53,19 +53,27 @@ pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     series::remove_logs(&folder);
     series::remove_runs_but(&folder, result.kept.iter().map(String::as_str));
     store::write_json(&folder.join("shrink.json"), &result).map_err(Failure::environment)?;
-    if let Some(path) = &args.as_test {
-        shrunk_test::write(path, &result, original.config.runtime).map_err(Failure::environment)?;
+    let exit = match (result.detected_after_ms, result.interrupted) {
+        (Some(_), _) => Exit::Violated,
+        (None, true) => Exit::Interrupted,
+        (None, false) => Exit::Inconclusive,
+    };
+    let is_shown = exit == Exit::Violated;
+    if let Some(path) = args.as_test.as_ref().filter(|_| is_shown) {
+        shrunk_test::write(path, &result).map_err(Failure::environment)?;
     }
     if args.json {
         print_json(&result);
     } else {
         print(&summary(&result, &folder, look(color, &io::stdout())));
     }
-    Ok(match (result.detected_after_ms, result.interrupted) {
-        (Some(_), _) => Exit::Violated,
-        (None, true) => Exit::Interrupted,
-        (None, false) => Exit::Inconclusive,
-    })
+    match &args.as_test {
+        Some(path) if !is_shown => {
+            let why = format!("{} was not written: the result shows no violation", path.display());
+            Err(Failure::of(exit, why))
+        }
+        _ => Ok(exit),
+    }
 }
 
 impl Original {

@@ -1,10 +1,11 @@
 //! A stored run or history, read and decided: what `check`, `report`, `compare`, `shrink` and live runs have in common.
 
+use std::fmt::Display;
 use std::io::{self, BufReader};
 use std::path::Path;
 use std::time::Instant;
 
-use harness_checkers::{Certificate, History, Options, ReadError, ReadOptions, check};
+use harness_checkers::{Certificate, History, Options, ReadOptions, check};
 
 use super::Failure;
 use crate::exit::Exit;
@@ -40,7 +41,7 @@ pub fn open(stored: &Stored, options: &ReadOptions) -> Result<History, Failure> 
 }
 
 /// The failure to read a history. A run may have ended before it had one.
-pub fn unreadable(stored: &Stored, error: ReadError) -> Failure {
+pub fn unreadable(stored: &Stored, error: impl Display) -> Failure {
     match &stored.info {
         Some(info) if !stored.history.exists() => Failure::usage(before_its_history(info)),
         _ => Failure::usage(format!("{}: {error}", stored.history.display())),

@@ -337,6 +337,11 @@ impl Exhaustive {
 
     /// Adds what another shard of the same search tried. The error says why they are not of one search.
     pub fn take_in(&mut self, other: &Self) -> Result<(), String> {
+        let parts = |search: &Self| search.shard.map(|shard| shard.of);
+        if parts(self) != parts(other) {
+            let why = "the hunts are shards of different numbers of parts, which together leave placements out";
+            return Err(why.to_owned());
+        }
         let own = (self.acts, self.without_reduction, &self.kinds, &self.messages);
         if own != (other.acts, other.without_reduction, &other.kinds, &other.messages) {
             return Err(
@@ -566,6 +571,10 @@ mod tests {
         let twice = [&records[0], &records[0]].map(HuntRecord::clone).to_vec();
         assert!(merge(twice).unwrap_err().contains("named twice"));
         let mut other = records[1].clone();
+        // one of two and two of three leave some out
+        other.exhaustive.as_mut().unwrap().shard = Some(Shard { number: 2, of: 2 });
+        let refused = merge(vec![records[0].clone(), other.clone()]).unwrap_err();
+        assert!(refused.contains("different numbers of parts"), "{refused}");
         other.seed = "8".to_owned();
         let refused = merge(vec![records[0].clone(), other]).unwrap_err();
         assert!(refused.contains("the same scenario"), "{refused}");

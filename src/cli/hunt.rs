@@ -149,7 +149,8 @@ fn begun(args: &HuntArgs) -> Result<HuntRecord, Failure> {
     })
 }
 
-/// The record of a hunt that goes on. One whose time is over goes on for as long again, or for as long as `--for` says.
+/// The record of a hunt that goes on. One whose time is over goes on for as long again, or for as long as `--for` says; one with a
+/// number of experiments, for those that are left or for as many again.
 fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
     let path = folder.join(HUNT_RECORD);
     let text = fs::read(&path).map_err(|error| {
@@ -173,7 +174,14 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
     if let Some(search) = &mut record.exhaustive {
         search.resume();
     }
-    record.at_most = args.experiments.map(|more| record.next + more);
+    let is_over = |at_most| record.next >= at_most && record.open.is_empty();
+    record.at_most = match (args.experiments, record.at_most) {
+        (Some(more), _) => Some(record.next + more),
+        // a time is the only limit, and a search for every placement goes on to its end
+        (None, _) if args.length.is_some() || record.exhaustive.is_some() => None,
+        (None, Some(at_most)) if is_over(at_most) => Some(record.next + at_most),
+        (None, at_most) => at_most,
+    };
     record.errors_in_a_row = 0;
     if let Some(runtime) = &args.runtime {
         set_option(&mut record.options, "runtime", Some(runtime.clone()));

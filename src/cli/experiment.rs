@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::Failure;
 use super::args::RunArgs;
 use super::examined::{Examined, examine, examine_nothing};
-use super::settings::{self, parse_run, run_options};
+use super::settings::{self, run_of, run_options};
 use crate::cluster::{RuntimeChoice, RuntimeRequest};
 use crate::config::Config;
 use crate::config::setting::{OptionName, Setting, SettingOrigin};
@@ -202,11 +202,10 @@ pub fn run_args(options: &[(String, String)], results: &Path) -> Result<RunArgs,
         })
     };
     let settings = options.iter().map(setting).collect::<Result<Vec<Setting>, String>>()?;
-    let words = settings.iter().filter_map(Setting::word);
-    let args = parse_run(words.chain(["--no-config".to_owned()])).map_err(|error| settings::refusal(&error))?;
+    let args = run_of(&settings).map_err(|error| settings::refusal(&error))?;
     Ok(RunArgs {
         results: results.to_owned(),
-        settings,
+        no_config: true,
         ..args
     })
 }

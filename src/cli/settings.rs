@@ -67,6 +67,15 @@ pub fn parse_run(words: impl IntoIterator<Item = String>) -> Result<RunArgs, cla
     RunArgs::from_arg_matches(&matches)
 }
 
+/// Reads settings as `harness run` does, without any other layer. The run knows which options were given.
+pub fn run_of(settings: &[Setting]) -> Result<RunArgs, clap::Error> {
+    let set = settings.iter().filter(|setting| setting.is_set());
+    Ok(RunArgs {
+        settings: settings.to_vec(),
+        ..parse_run(set.filter_map(Setting::word))?
+    })
+}
+
 /// Why clap refuses the options of a run, without the usage.
 pub fn refusal(error: &clap::Error) -> String {
     let text = error.to_string();
@@ -104,21 +113,13 @@ pub fn run_args(typed: &ArgMatches) -> Result<RunArgs, Exit> {
     let settings = sources
         .and_then(|sources| layered(typed, &sources))
         .map_err(|sentence| complain(Exit::Usage, sentence))?;
-    match parse_run(
-        settings
-            .iter()
-            .filter(|setting| setting.is_set())
-            .filter_map(Setting::word),
-    ) {
-        Ok(args) => Ok(RunArgs { settings, ..args }),
-        Err(error) => {
-            let exit = refuse(&error);
-            for setting in settings.iter().filter(|setting| is_about(&error, setting)) {
-                eprintln!("hint: --{} comes from: {}", setting.option.name, setting.origin);
-            }
-            Err(exit)
+    run_of(&settings).map_err(|error| {
+        let exit = refuse(&error);
+        for setting in settings.iter().filter(|setting| is_about(&error, setting)) {
+            eprintln!("hint: --{} comes from: {}", setting.option.name, setting.origin);
         }
-    }
+        exit
+    })
 }
 
 fn run_command() -> Command {
@@ -458,6 +459,16 @@ mod tests {
             let refused = of(name).settings(&options, None).unwrap_err();
             assert_eq!(refused, format!("the variable {name} is not text: \"\\xFF\""));
         }
+    }
+
+    #[test]
+    fn a_run_of_settings_knows_what_was_given() {
+        let setting = |name: &str, value: &str| Setting::of(name, value.to_owned(), SettingOrigin::Flag);
+        let bound = |settings: &[Setting]| run_of(settings).unwrap().config(1).unwrap().progress_bound.as_secs();
+        let on_nats = setting("backend", "nats");
+        // with and without the time for an election
+        assert_eq!(bound(std::slice::from_ref(&on_nats)), 19);
+        assert_eq!(bound(&[on_nats, setting("progress-bound", "4s")]), 4);
     }
 
     #[test]

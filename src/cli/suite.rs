@@ -14,7 +14,7 @@ use super::records::{PAGE, SUITE_RECORD, before, in_folder_name, suites};
 use super::row_seeds::{RowSeeds, SEED};
 use super::rows::{self, Job, Ready};
 use super::seeds::{fresh_seed, parse_seed};
-use super::settings::{parse_run, refusal, run_options, set, warn_of_variables};
+use super::settings::{refusal, run_of, run_options, set, warn_of_variables};
 use super::stdout::{print, print_json, print_table};
 use super::suite_args::SuiteArgs;
 use super::{Failure, look, run_to_end};
@@ -172,8 +172,7 @@ fn check(row: &SuiteRow, set: &[Setting]) -> Result<RowCheck, String> {
 
 /// The length of an experiment with these settings, or why `harness run` would refuse them.
 fn length(settings: &[Setting]) -> Result<Duration, String> {
-    let words = settings.iter().filter_map(Setting::word);
-    let run = parse_run(words).map_err(|error| refusal(&error))?;
+    let run = run_of(settings).map_err(|error| refusal(&error))?;
     let config = run.config(0)?;
     possible(&config)?;
     Ok(config.time)

@@ -35,6 +35,8 @@ const FAULTLESS: Duration = Duration::from_secs(12);
 const RUNS_ON_SERVERS: u32 = 20;
 const RUNS_OF_PROCESSES: u32 = 40;
 const RUNS_ON_MODELS: u32 = 3000;
+/// How often a run that could not be made is made again: one start that failed on a busy machine must not cost the whole search.
+const MADE_AGAIN: u32 = 2;
 
 pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     if args.compares_versions() {
@@ -269,10 +271,14 @@ impl Shrinker<'_> {
         self.number += 1;
         let args = run_args(&self.original.options(left), &self.folder.join(RUNS)).map_err(Failure::usage)?;
         let started = Instant::now();
-        let decision = match self.series.step(&args, drop).await {
-            SeriesStep::Ended(ended) => ended.decision.await.expect("deciding a history does not panic"),
-            SeriesStep::Failed(why) => return Err(Failure::environment(why)),
-            SeriesStep::Stopped => return Ok(None),
+        let mut failed = 0;
+        let decision = loop {
+            match self.series.step(&args, drop).await {
+                SeriesStep::Ended(ended) => break ended.decision.await.expect("deciding a history does not panic"),
+                SeriesStep::Failed(_) if failed < MADE_AGAIN => failed += 1,
+                SeriesStep::Failed(why) => return Err(Failure::environment(why)),
+                SeriesStep::Stopped => return Ok(None),
+            }
         };
         let shown = self.original.shown_in(decision.diagnosis()?, self.ground);
         self.say(left, shown.is_some(), started.elapsed());

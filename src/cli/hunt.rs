@@ -326,7 +326,7 @@ async fn take_in(step: JobStep, state: &HuntState, folder: &Path, screen: &HuntS
                 Ok(examined) => {
                     ExperimentOutcome::Decided(Box::new(examined.diagnosis.clone()), series::run_name(&decision.folder))
                 }
-                Err(why) => ExperimentOutcome::Failed(why.clone()),
+                Err(failure) => ExperimentOutcome::Failed(failure.sentence.clone()),
             };
             ended = Some((experimented.contract, decision));
         }

@@ -78,7 +78,7 @@ pub fn main() -> Exit {
 }
 
 /// Why a command failed: its exit code, and what is printed after `error:`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Failure {
     exit: Exit,
     sentence: String,

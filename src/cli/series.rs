@@ -91,16 +91,16 @@ pub struct Experimented {
 /// What a stored run came to. It is then kept or removed.
 pub struct RunDecision {
     pub folder: PathBuf,
-    pub examined: Result<Examined, String>,
+    pub examined: Result<Examined, Failure>,
     stored: Stored,
     /// The logs of the servers that it used, where they are not in its folder.
     server_logs: Option<PathBuf>,
 }
 
 impl RunDecision {
-    /// The verdict. That there is none is a bug in harness.
+    /// The verdict, or why there is none.
     pub fn diagnosis(&self) -> Result<&Diagnosis, Failure> {
-        let examined = self.examined.as_ref().map_err(|why| Failure::of(Exit::Bug, why));
+        let examined = self.examined.as_ref().map_err(Failure::clone);
         examined.map(|examined| &examined.diagnosis)
     }
 
@@ -314,9 +314,10 @@ fn first_phase(
 fn decide(folder: RunFolder, info: store::RunInfo, server_logs: Option<PathBuf>) -> JoinHandle<RunDecision> {
     spawn_blocking(move || {
         let (stored, examined, told) = decided(&folder, info);
+        let examined = examined.map_err(|why| Failure::of(Exit::Bug, why));
         RunDecision {
             folder: folder.0,
-            examined: told.map_err(|error| error.to_string()).and(examined),
+            examined: told.map_err(Failure::environment).and(examined),
             stored,
             server_logs,
         }

@@ -175,15 +175,15 @@ fn complain(exit: Exit, error: impl std::fmt::Display) -> Exit {
 /// A terminal that says that it is narrower is written to as if it had these.
 const LEAST_COLUMNS: usize = 40;
 
-/// `--color` beats `NO_COLOR` beats `CLICOLOR_FORCE` beats the terminal.
+/// `--color` beats `NO_COLOR` beats `CLICOLOR_FORCE` beats the terminal: <https://no-color.org>, <https://bixense.com/clicolors>.
 fn look(when: ColorWhen, stream: &impl IsTerminal) -> Look {
     let terminal = stream.is_terminal();
-    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let color = match when {
         ColorWhen::Always => true,
         ColorWhen::Never => false,
-        ColorWhen::Auto if set("NO_COLOR") => false,
-        ColorWhen::Auto => set("CLICOLOR_FORCE") || terminal,
+        ColorWhen::Auto if set("NO_COLOR").is_some() => false,
+        ColorWhen::Auto => terminal || set("CLICOLOR_FORCE").is_some_and(|value| value != "0"),
     };
     Look {
         color,

@@ -10,6 +10,7 @@ use harness_checkers::{Certificate, History, Options, ReadOptions, check};
 use super::Failure;
 use crate::exit::Exit;
 use crate::report::diagnosis::KnownRun;
+use crate::report::words::quoted_words;
 use crate::report::{Diagnosis, diagnose};
 use crate::store::{self, RunInfo, RunStatus, Stored};
 
@@ -57,7 +58,7 @@ fn before_its_history(info: &RunInfo) -> String {
             let word = status.word();
             format!(
                 "{run} was {word} before its history began, so there is nothing to decide\nhint: run it again: {}",
-                info.again.join(" ")
+                quoted_words(&info.again).join(" ")
             )
         }
     }

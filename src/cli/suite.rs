@@ -21,7 +21,7 @@ use super::{Failure, look, run_to_end};
 use crate::config::heading::describes_experiment;
 use crate::config::setting::{Setting, over};
 use crate::exit::Exit;
-use crate::report::words::many;
+use crate::report::words::{many, quoted_words};
 use crate::store::{self, RunInfo};
 use crate::suite::record::{self, Record, RowRecord};
 use crate::suite::{RowLeftOut, RowOutcome, Suite, SuiteRow, file, junit, page, render};
@@ -214,7 +214,10 @@ fn dry_run(args: &SuiteArgs, ready: &Ready) -> Exit {
         return Exit::Holds;
     }
     let width = ready.jobs.iter().map(|job| job.row.name.len()).max().unwrap_or(0);
-    let line = |job: &Job| format!("{:<width$}  {}\n", job.row.name, job.row.words().join(" "));
+    let line = |job: &Job| {
+        let words = quoted_words(&job.row.words()).join(" ");
+        format!("{:<width$}  {words}\n", job.row.name)
+    };
     let time: Duration = ready.jobs.iter().map(|job| job.time).sum();
     let rows: String = ready.jobs.iter().map(line).collect();
     let left_out = ready.record.left_out.iter();

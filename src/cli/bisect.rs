@@ -13,7 +13,7 @@ use super::experiment::{completed, run_args, set_option};
 use super::hunt_args::ShrinkArgs;
 use super::interrupt::interrupted;
 use super::original::{Original, original};
-use super::series::{self, ExperimentSeries, RUNS, SeriesPlace, SeriesStep};
+use super::series::{self, ExperimentSeries, SeriesPlace, SeriesStep};
 use super::stdout::{print, print_json};
 use super::{Failure, look, run_to_end};
 use crate::cluster::RuntimeRequest;
@@ -22,7 +22,7 @@ use crate::exit::Exit;
 use crate::hunt::bisect::{BisectAnswer, BisectLimits, Bisecting, VersionRun};
 use crate::report::Diagnosis;
 use crate::report::screen::Look;
-use crate::store;
+use crate::store::{self, RUNS};
 
 const SCHEMA: &str = "harness-bisect/1";
 /// The answer of a search that the user ended.

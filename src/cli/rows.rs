@@ -17,6 +17,7 @@ use crate::config::setting::{Setting, SettingOrigin};
 use crate::exit::Exit;
 use crate::report::Diagnosis;
 use crate::report::terminal::Look;
+use crate::store::RUNS;
 use crate::suite::SuiteRow;
 use crate::suite::judge::{Judgement, RowOutcome};
 use crate::suite::record::{Record, RowAttempt, RowRecord, SeedCounts};
@@ -24,8 +25,6 @@ use crate::suite::render::{self, progress};
 
 /// Time for a row of a suite to end beyond its own: servers start and stop, a long history is checked.
 const ROW_OVERTIME: Duration = Duration::from_secs(240);
-/// Folder of the rows' runs, in the folder of the suite.
-const RUNS: &str = "runs";
 
 /// A row, and the length of its experiment.
 pub struct Job {

@@ -26,10 +26,8 @@ use crate::plan::{Plan, kept_windows::planned};
 use crate::report::Diagnosis;
 use crate::run::{self, RunError, RunFolder, RunServers, RunSpec};
 use crate::simulated;
-use crate::store::{self, StoreError, Stored};
+use crate::store::{self, RUNS, StoreError, Stored};
 
-/// Folder of the runs, in the folder of the hunt.
-pub const RUNS: &str = "runs";
 /// Folder of the logs of servers that are kept.
 const SERVERS: &str = "servers";
 /// Time for an experiment that was interrupted to end by itself; then it is dropped, which heals its faults and ends its

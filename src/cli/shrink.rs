@@ -14,7 +14,7 @@ use super::experiment::{completed, examined_in_memory, run_args, set_option};
 use super::hunt_args::ShrinkArgs;
 use super::interrupt::interrupted;
 use super::original::{Original, original, seen_after};
-use super::series::{self, ExperimentSeries, RUNS, RunDecision, SeriesPlace, SeriesStep};
+use super::series::{self, ExperimentSeries, RunDecision, SeriesPlace, SeriesStep};
 use super::shrink_screen::{SHRINK_SCHEMA, ShrinkResult, progress_line, summary};
 use super::shrunk_test;
 use super::stdout::{print, print_json};
@@ -27,7 +27,7 @@ use crate::hunt::shrink::{ShrinkCandidate, ShrinkGround, Shrinking};
 use crate::plan::Phases;
 use crate::plan::kept_windows::planned;
 use crate::report::screen::Look;
-use crate::store;
+use crate::store::{self, RUNS};
 
 /// The length of a run without faults.
 const FAULTLESS: Duration = Duration::from_secs(12);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
 use super::args::ColorWhen;
-use super::experiment::{refusal, set_option};
+use super::experiment::set_option;
 use super::hunt_args::{HuntArgs, HuntUntil};
 use super::hunt_jobs::{HuntJob, HuntState, JobStep};
 use super::hunt_screen::HuntScreen;
@@ -55,11 +55,6 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
         let mut search = Exhaustive::new(acts, kinds);
         (search.without_reduction, search.shard) = (args.without_reduction, args.shard);
         record.exhaustive = Some(search);
-    }
-    // a hunt that cannot be made leaves no folder behind
-    series::refuse_running_servers(&space.config)?;
-    if let Some(why) = refusal(&space.config) {
-        return Err(Failure::usage(why));
     }
     let folder = match &args.go_on {
         Some(folder) => folder.clone(),
@@ -213,7 +208,10 @@ async fn go(
 ) -> Result<HuntRecord, Failure> {
     let user = interrupted();
     let (stop, stopped) = watch::channel(false);
-    let place = SeriesPlace::of(&space.config, folder, stopped).await?;
+    let place = match args.go_on {
+        Some(_) => SeriesPlace::of(&space.config, folder, stopped).await?,
+        None => SeriesPlace::of_new(&space.config, folder, stopped).await?,
+    };
     let took_before = Duration::from_millis(record.took_ms);
     let left = Duration::from_millis(record.for_ms).saturating_sub(took_before);
     let through_proxy = space.parts_servers();

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::Failure;
 use super::args::RunArgs;
 use super::examined::Examined;
-use super::experiment::{begin, decided, outcome_of};
+use super::experiment::{begin, decided, outcome_of, refusal};
 use super::report;
 use crate::cluster::{ClusterError, Runtime, RuntimeChoice};
 use crate::config::Config;
@@ -45,9 +45,21 @@ pub struct SeriesPlace {
 }
 
 impl SeriesPlace {
+    /// The same as [`Self::of`] for a search that begins. If it cannot be made, its folder goes: the index would list it.
+    pub async fn of_new(config: &Config, folder: &Path, stop: watch::Receiver<bool>) -> Result<Arc<Self>, Failure> {
+        let place = Self::of(config, folder, stop).await;
+        if place.is_err() {
+            remove_run(folder);
+        }
+        place
+    }
+
     /// Decides where experiments of this configuration are made, on servers that harness starts.
     pub async fn of(config: &Config, folder: &Path, stop: watch::Receiver<bool>) -> Result<Arc<Self>, Failure> {
         refuse_running_servers(config)?;
+        if let Some(why) = refusal(config) {
+            return Err(Failure::usage(why));
+        }
         let choice = config.choose_runtime().await.map_err(Failure::environment)?;
         Ok(Arc::new(Self {
             digest: choice.runtime.digest().await,

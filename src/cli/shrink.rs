@@ -43,8 +43,6 @@ pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
         return bisect::bisect(args, color);
     }
     let original = original(args)?;
-    // a search that cannot be made leaves no folder behind
-    series::refuse_running_servers(&original.config)?;
     if let Some(path) = &args.as_test {
         shrunk_test::accepts(path, original.config.runtime).map_err(Failure::usage)?;
     }
@@ -163,7 +161,7 @@ struct Shrinker<'a> {
 
 async fn cut_down(args: &ShrinkArgs, original: &Original, folder: &Path, looks: Look) -> Result<ShrinkResult, Failure> {
     let stop = interrupted();
-    let place = SeriesPlace::of(&original.config, folder, stop.clone()).await?;
+    let place = SeriesPlace::of_new(&original.config, folder, stop.clone()).await?;
     let ground = match place.choice.runtime {
         Runtime::Simulated => ShrinkGround::Models,
         Runtime::Virtual => ShrinkGround::Processes,

@@ -88,6 +88,7 @@ pub fn examine_this(stored: &Stored, history: History, options: &Options, starte
         page: page_of(stored),
         path,
         check_ns: started.elapsed().as_nanos() as u64,
+        planned_windows: stored.info.as_ref().map_or(0, |info| info.windows),
         brief: false,
     };
     Examined {

@@ -166,6 +166,7 @@ pub fn examined_in_memory(
     stop: &watch::Receiver<bool>,
 ) -> Result<Option<(Diagnosis, SentUnderFaults)>, String> {
     let plan = planned(&config).map_err(|error| error.to_string())?;
+    let windows = plan.windows.len() as u32;
     let outcome = simulated::execute_here(RunSpec {
         config,
         plan,
@@ -184,7 +185,7 @@ pub fn examined_in_memory(
     }
     let history = outcome.history.ok_or("nothing was recorded")?;
     let findings = check(&history, &Options::default());
-    let diagnosis = diagnose(&history, findings, KnownRun::in_memory());
+    let diagnosis = diagnose(&history, findings, KnownRun::in_memory(windows));
     Ok(Some((diagnosis, outcome.sent)))
 }
 

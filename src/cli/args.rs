@@ -101,20 +101,7 @@ pub enum CliCommand {
         backend: Option<String>,
     },
     /// Show the servers that this machine can run, and the leftovers of earlier runs
-    Doctor {
-        /// Remove the leftovers of earlier runs
-        #[arg(long)]
-        clean: bool,
-        /// Forget leftovers that --clean cannot remove: those on servers that harness did not start and that are gone
-        #[arg(long, requires = "clean")]
-        forget: bool,
-        /// Include runs in other process namespaces and on other machines, even if they are still active
-        #[arg(long)]
-        all: bool,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Doctor(DoctorArgs),
     /// Serve the built-in proxy alone, controlled through Toxiproxy's HTTP API
     Proxy {
         /// Address of the API
@@ -336,6 +323,22 @@ pub enum ListWhat {
     Runs,
     /// Versions of servers whose programs can be fetched, for `--server-version`
     Versions,
+}
+
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Remove the leftovers of earlier runs
+    #[arg(long)]
+    pub clean: bool,
+    /// Forget leftovers that --clean cannot remove: those on servers that harness did not start and that are gone
+    #[arg(long, requires = "clean")]
+    pub forget: bool,
+    /// Include runs in other process namespaces and on other machines, even if they are still active
+    #[arg(long)]
+    pub all: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

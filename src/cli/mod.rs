@@ -63,7 +63,6 @@ use std::sync::{Arc, Mutex};
 
 use args::{CliCommand, ColorWhen};
 use clap::FromArgMatches;
-use doctor::Cleaning;
 
 use crate::exit::Exit;
 use crate::process;
@@ -128,19 +127,7 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
         CliCommand::List(args) => Ok(list::list(&args)),
         CliCommand::Adapters { names, backend } => adapters::install(&names, backend.as_deref()),
         CliCommand::Explain { property } => explain::explain(&property),
-        CliCommand::Doctor {
-            clean,
-            forget,
-            all,
-            json,
-        } => {
-            let cleaning = match (clean, forget) {
-                (false, _) => Cleaning::Nothing,
-                (true, false) => Cleaning::All,
-                (true, true) => Cleaning::AllOrForget,
-            };
-            Ok(doctor::doctor(cleaning, all, json))
-        }
+        CliCommand::Doctor(args) => Ok(doctor::doctor(&args)),
         CliCommand::Proxy {
             listen,
             token_file,

@@ -166,9 +166,6 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
     let usual = if left == 0 { record.for_ms } else { left };
     let more = args.length.map_or(usual, |more| more.as_millis() as u64);
     record.for_ms = record.took_ms + more;
-    if let Some(search) = &mut record.exhaustive {
-        search.resume();
-    }
     let is_over = |at_most| record.next >= at_most && record.open.is_empty();
     record.at_most = match (args.experiments, record.at_most) {
         (Some(more), _) => Some(record.next + more),

@@ -23,7 +23,7 @@ use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 use super::args::{Cli, RunArgs};
 use super::discovery::{self, FILE};
 use super::{Failure, complain, refuse};
-use crate::config::heading::is_configurable;
+use crate::config::heading::{describes_experiment, is_configurable};
 use crate::config::setting::{OptionName, Setting, SettingOrigin, settings};
 use crate::config::suggest::{similar, unknown_word};
 use crate::config::toml;
@@ -44,14 +44,14 @@ pub fn run_options(wanted: impl Fn(&str) -> bool) -> Vec<OptionName> {
 
 /// Says which variables set an option of `harness run`, for a command that takes none of them.
 pub fn warn_of_variables(command: &str) {
+    let of_experiments = run_options(describes_experiment);
     for option in run_options(|_| true) {
         let variable = variable_of(&option);
         if env::var_os(&variable).is_some() {
-            eprintln!(
-                "warning: only `harness run` reads {variable}; `harness {command}` ignores it\n\
-                 hint: --set {}=VALUE sets it in every run",
-                option.name
-            );
+            eprintln!("warning: only `harness run` reads {variable}; `harness {command}` ignores it");
+            if of_experiments.contains(&option) {
+                eprintln!("hint: --set {}=VALUE sets it in every run", option.name);
+            }
         }
     }
 }

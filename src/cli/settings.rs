@@ -90,7 +90,11 @@ pub fn set(given: &[String], options: &[OptionName]) -> Result<Vec<Setting>, Fai
         let (key, value) = given.split_once('=').ok_or_else(|| refused("expected OPTION=VALUE"))?;
         let names = options.iter().map(|option| option.name.as_str());
         let option = options.iter().find(|option| option.name == key);
-        let option = option.ok_or_else(|| refused(&unknown_word("option", key, names, "see `harness run --help`")))?;
+        let unknown = || match run_options(|_| true).iter().any(|other| other.name == key) {
+            true => format!("--{key} is not an option of the experiment"),
+            false => unknown_word("option", key, names, "see `harness run --help`"),
+        };
+        let option = option.ok_or_else(|| refused(&unknown()))?;
         if option.switch && !["true", "false"].contains(&value) {
             return Err(refused("expected true or false"));
         }

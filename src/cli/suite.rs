@@ -429,5 +429,6 @@ mod tests {
         assert!(set.jobs.iter().all(|job| job.time == Duration::from_secs(9)));
         assert!(set.jobs[0].row.words().contains(&"--reentrant".into()));
         assert!(refused(TWO, &["--set", "tyme=9s"]).contains("`time`"));
+        assert!(refused(TWO, &["--set", "results=x"]).ends_with("--results is not an option of the experiment"));
     }
 }

@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
+use std::mem::discriminant;
 use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue};
@@ -284,8 +285,11 @@ fn layered(typed: &ArgMatches, sources: &Sources) -> Result<Vec<Setting>, String
     let configurable: Vec<OptionName> = options(&run, is_configurable).map(|(option, _)| option).collect();
     let profile = typed.get_one::<String>("profile").map(String::as_str);
     for setting in sources.settings(&configurable, profile)? {
-        let excludes =
-            |other: &Setting| other.option == setting.option || conflict(&run, &other.option, &setting.option);
+        // within a layer clap refuses it: a file with a recipe and a client does not say which of them is meant
+        let is_above = |other: &Setting| discriminant(&other.origin) != discriminant(&setting.origin);
+        let excludes = |other: &Setting| {
+            other.option == setting.option || is_above(other) && conflict(&run, &other.option, &setting.option)
+        };
         if !set.iter().any(excludes) {
             set.push(setting);
         }
@@ -419,6 +423,9 @@ mod tests {
         let file = "recipe = \"zk-polling\"\nholder = \"naive\"\nclients = 3";
         let own = set("harness run --client ./mine", &[], Some(file)).unwrap();
         assert_eq!(own, ["--clients=3 (file, harness.toml:3)", "--client=./mine (flag)"]);
+        // a layer that conflicts with itself is refused when it is parsed
+        let both = set("harness run", &[], Some("recipe = \"zk-polling\"\nclient = \"./mine\"")).unwrap();
+        assert_eq!(both.len(), 2, "{both:?}");
     }
 
     #[test]

@@ -388,7 +388,7 @@ pub struct RunArgs {
     /// Promises that the client's own `contract` leaves out: a list such as `owner=own,renews=false`
     ///
     /// The names are those of the `contract` in an answer to `open`.
-    #[arg(long, help_heading = LOCK, value_name = "PROMISES", value_delimiter = ',', requires = "client")]
+    #[arg(long, help_heading = LOCK, value_name = "PROMISES", value_delimiter = ',', requires = "client", conflicts_with_all = ["recipe", "holder", "guid", "interval", "reentrant"])]
     pub promise: Vec<String>,
     /// How long an acquire waits for a taken lock [default: 10s; with --each, --time]
     ///

@@ -423,6 +423,10 @@ mod tests {
         let file = "recipe = \"zk-polling\"\nholder = \"naive\"\nclients = 3";
         let own = set("harness run --client ./mine", &[], Some(file)).unwrap();
         assert_eq!(own, ["--clients=3 (file, harness.toml:3)", "--client=./mine (flag)"]);
+        // and what is said of a client goes with it
+        let file = Some("client = \"./mine\"\npromise = \"renews=false\"");
+        let recipe = set("harness run --recipe zk-polling", &[], file).unwrap();
+        assert_eq!(recipe, ["--recipe=zk-polling (flag)"]);
         // a layer that conflicts with itself is refused when it is parsed
         let both = set("harness run", &[], Some("recipe = \"zk-polling\"\nclient = \"./mine\"")).unwrap();
         assert_eq!(both.len(), 2, "{both:?}");

@@ -21,7 +21,7 @@ use super::metrics::Metrics;
 use super::records::{HUNT_RECORD, PAGE, in_folder_name};
 use super::seeds::fresh_seed;
 use super::series::{self, ExperimentSeries, SeriesPlace, SeriesStep};
-use super::settings::{run_options, set, warn_of_variables};
+use super::settings::{run_options, set, warn_of_file, warn_of_variables};
 use super::stdout::{print, print_json};
 use super::{Failure, look, run_to_end};
 use crate::cluster::{Runtime, RuntimeRequest};
@@ -46,7 +46,10 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
     warn_of_variables("hunt");
     let mut record = match &args.go_on {
         Some(folder) => resumed(args, folder)?,
-        None => begun(args)?,
+        None => {
+            warn_of_file("hunt");
+            begun(args)?
+        }
     };
     let is_exhaustive = args.exhaustive.is_some() || record.exhaustive.is_some();
     let space = SpaceOfHunt::of(&record, args.until, is_exhaustive)?;

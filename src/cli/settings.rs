@@ -57,6 +57,14 @@ pub fn warn_of_variables(command: &str) {
     }
 }
 
+/// Says that `harness.toml`, which may name another lock, sets no option of a command that reads none.
+pub fn warn_of_file(command: &str) {
+    if let Ok(Some((path, _))) = discovery::nearest() {
+        let path = path.display();
+        eprintln!("warning: only `harness run` reads {path}; `harness {command}` ignores it");
+    }
+}
+
 /// `HARNESS_LEASE`, for `--lease`.
 fn variable_of(option: &OptionName) -> String {
     format!("{PREFIX}{}", option.name.replace('-', "_").to_uppercase())

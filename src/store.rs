@@ -23,6 +23,8 @@ const HISTORY_FILE: &str = "history.jsonl";
 /// The file that describes the store of a run, where one does.
 pub const STORE_FILE: &str = "store.toml";
 const LATEST: &str = "latest";
+/// The folder of runs in that of a hunt or a suite.
+pub const RUNS: &str = "runs";
 /// The unit in which the size of a file on disk is told (`stat`).
 const BLOCK: u64 = 512;
 /// Separates the name of a file that is being written from the number of the process that writes it.
@@ -157,8 +159,8 @@ pub enum StoreError {
     Ambiguous { wanted: String, names: Vec<String> },
     #[error("{} is a folder, and must be a link to the latest run\nhint: rename it, or --results DIR", path.display())]
     NotALink { path: PathBuf },
-    #[error("the folder {} has no run.json and no history.jsonl, so it is not a run\nhint: `harness list runs` shows the runs in --results DIR", path.display())]
-    NotARun { path: PathBuf },
+    #[error("the folder {} has no run.json and no history.jsonl, so it is not a run\nhint: {hint}", path.display())]
+    NotARun { path: PathBuf, hint: String },
     #[error("{} does not have the format of harness: {why}", path.display())]
     Broken { path: PathBuf, why: String },
 }
@@ -362,6 +364,16 @@ pub fn runs(results: &Path) -> Vec<String> {
     names
 }
 
+/// A folder without a run in it may be that of a hunt or a suite, with those of its runs below it.
+fn not_a_run(path: PathBuf) -> StoreError {
+    let runs = path.join(RUNS);
+    let hint = match runs.is_dir() {
+        true => format!("its runs are in {}", runs.display()),
+        false => "`harness list runs` shows the runs in --results DIR".to_owned(),
+    };
+    StoreError::NotARun { path, hint }
+}
+
 fn open(folder: &Path) -> Result<Stored, StoreError> {
     // `latest` is shown as the run that it is
     let folder = match fs::read_link(folder) {
@@ -378,7 +390,7 @@ fn open(folder: &Path) -> Result<Stored, StoreError> {
                 info: None,
             })
         } else {
-            Err(StoreError::NotARun { path: folder })
+            Err(not_a_run(folder))
         };
     }
     Ok(Stored {

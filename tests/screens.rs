@@ -81,6 +81,7 @@ pub fn diagnosis_of(name: &str, history: &History, info: Option<RunInfo>) -> Dia
         findings,
         KnownRun {
             page: info.is_some().then(|| format!("results/{name}/report.html")),
+            planned_windows: info.as_ref().map_or(0, |info| info.windows),
             info,
             path: format!("results/{name}"),
             check_ns: 4_000_000,

@@ -87,6 +87,8 @@ fn a_single_format_goes_to_stdout_or_to_a_file_and_changes_nothing_else() {
     assert_eq!(verdict["outcome"], "FAIL");
     assert_eq!(harness.shown(&format!("report {FIRST} --format markdown -o s.md")), "");
     assert!(read(harness.folder.path(), "s.md").starts_with("## ❌"));
+    let device = harness.shown(&format!("report {FIRST} --format markdown -o /dev/stdout"));
+    assert!(device.starts_with("## ❌"), "{device}");
     assert!(!folder.join("report.html").exists());
 }
 

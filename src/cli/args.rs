@@ -101,20 +101,7 @@ pub enum CliCommand {
         backend: Option<String>,
     },
     /// Show the servers that this machine can run, and the leftovers of earlier runs
-    Doctor {
-        /// Remove the leftovers of earlier runs
-        #[arg(long)]
-        clean: bool,
-        /// Forget leftovers that --clean cannot remove: those on servers that harness did not start and that are gone
-        #[arg(long, requires = "clean")]
-        forget: bool,
-        /// Include runs in other process namespaces and on other machines, even if they are still active
-        #[arg(long)]
-        all: bool,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Doctor(DoctorArgs),
     /// Serve the built-in proxy alone, controlled through Toxiproxy's HTTP API
     Proxy {
         /// Address of the API
@@ -339,6 +326,22 @@ pub enum ListWhat {
 }
 
 #[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Remove the leftovers of earlier runs
+    #[arg(long)]
+    pub clean: bool,
+    /// Forget leftovers that --clean cannot remove: those on servers that harness did not start and that are gone
+    #[arg(long, requires = "clean")]
+    pub forget: bool,
+    /// Include runs in other process namespaces and on other machines, even if they are still active
+    #[arg(long)]
+    pub all: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct ClientArgs {
     #[command(flatten)]
     pub recipe: RecipeArgs,
@@ -385,7 +388,7 @@ pub struct RunArgs {
     /// Promises that the client's own `contract` leaves out: a list such as `owner=own,renews=false`
     ///
     /// The names are those of the `contract` in an answer to `open`.
-    #[arg(long, help_heading = LOCK, value_name = "PROMISES", value_delimiter = ',', requires = "client")]
+    #[arg(long, help_heading = LOCK, value_name = "PROMISES", value_delimiter = ',', requires = "client", conflicts_with_all = ["recipe", "holder", "guid", "interval", "reentrant"])]
     pub promise: Vec<String>,
     /// How long an acquire waits for a taken lock [default: 10s; with --each, --time]
     ///

@@ -13,7 +13,7 @@ use super::experiment::{completed, run_args, set_option};
 use super::hunt_args::ShrinkArgs;
 use super::interrupt::interrupted;
 use super::original::{Original, original};
-use super::series::{self, ExperimentSeries, RUNNING_SERVERS, RUNS, SeriesPlace, SeriesStep};
+use super::series::{self, ExperimentSeries, SeriesPlace, SeriesStep};
 use super::stdout::{print, print_json};
 use super::{Failure, look, run_to_end};
 use crate::cluster::RuntimeRequest;
@@ -22,9 +22,11 @@ use crate::exit::Exit;
 use crate::hunt::bisect::{BisectAnswer, BisectLimits, Bisecting, VersionRun};
 use crate::report::Diagnosis;
 use crate::report::screen::Look;
-use crate::store;
+use crate::store::{self, RUNS};
 
 const SCHEMA: &str = "harness-bisect/1";
+/// The answer of a search that the user ended.
+const INTERRUPTED: &str = "interrupted before there was an answer";
 
 pub fn bisect(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     let versions = versions(args)?;
@@ -96,9 +98,7 @@ fn kind_asked(args: &ShrinkArgs) -> VersionKind {
 /// What is compared. The error says why this run cannot be made with other versions.
 fn kind_for(args: &ShrinkArgs, original: &Original) -> Result<VersionKind, Failure> {
     let config = &original.config;
-    if config.attach.is_attached() {
-        return Err(Failure::usage(RUNNING_SERVERS));
-    }
+    series::refuse_running_servers(config)?;
     let kind = kind_asked(args);
     if kind == VersionKind::Client {
         return match config.who {
@@ -272,7 +272,7 @@ impl<'a> Comparing<'a> {
 
     fn result(&self) -> Result<BisectResult, Failure> {
         let Original { name, property, .. } = self.original;
-        let answer = self.search.answer();
+        let (answer, interrupted) = (self.search.answer(), *self.stop.borrow());
         let (began, wrong) = match answer {
             BisectAnswer::Between { holds, fails, wrong } => (holds + 1..fails + 1, Some(wrong)),
             _ => (0..0, None),
@@ -306,10 +306,13 @@ impl<'a> Comparing<'a> {
             interval: newest.interval(),
             began: self.versions[began].to_vec(),
             wrong,
-            answer: sentence(&answer, &self.versions, newest),
+            answer: match answer {
+                BisectAnswer::Unfinished if interrupted => INTERRUPTED.to_owned(),
+                _ => sentence(&answer, &self.versions, newest),
+            },
             again,
             kept: self.kept.as_ref().map(|(_, folder)| series::run_name(folder)),
-            interrupted: *self.stop.borrow(),
+            interrupted,
         })
     }
 }

@@ -1,6 +1,8 @@
 //! `harness check`: checks a stored history. A live run ends by calling the same function, so the two cannot disagree.
 
 use std::fs;
+use std::io;
+use std::path::Path;
 
 use harness_checkers::{Model, Options, OrderDrawing};
 
@@ -11,7 +13,7 @@ use super::{Failure, online};
 use crate::exit::Exit;
 use crate::report::Diagnosis;
 use crate::report::terminal::{Look, render};
-use crate::store::{Stored, write_json};
+use crate::store::Stored;
 
 pub fn check(args: &CheckArgs, look: Look) -> Result<Exit, Failure> {
     let stored = find(&args.stored.read.results, &args.stored.wanted)?;
@@ -27,13 +29,17 @@ pub fn check(args: &CheckArgs, look: Look) -> Result<Exit, Failure> {
     let examined = examine(&stored, &args.stored.read.options(), &options)?;
     show(&examined.diagnosis, args.json, look);
     let exit = exit_of(&examined.diagnosis);
-    let failed = |sentence: String| Failure::of(exit.and(Exit::Environment), sentence);
+    // in its own place: what was named may be a device
+    let write = |path: &Path, text: String| {
+        let failed = |error: io::Error| format!("could not write {}: {error}", path.display());
+        fs::write(path, text).map_err(|error| Failure::of(exit.and(Exit::Environment), failed(error)))
+    };
     if let Some(path) = &args.certificate {
-        write_json(path, &examined.certificates).map_err(|error| failed(error.to_string()))?;
+        let certificates = serde_json::to_string_pretty(&examined.certificates).expect("they are plain data");
+        write(path, certificates + "\n")?;
     }
     if let Some(path) = &args.draw {
-        let written = fs::write(path, page_of(&stored, &examined));
-        written.map_err(|error| failed(format!("could not write {}: {error}", path.display())))?;
+        write(path, page_of(&stored, &examined))?;
     }
     Ok(exit)
 }

@@ -7,6 +7,7 @@ use harness_workloads::Login;
 use serde_json::json;
 use tokio::sync::watch;
 
+use super::args::DoctorArgs;
 use super::run_to_end;
 use super::stdout::{print, print_json, print_table};
 use crate::backends;
@@ -16,35 +17,26 @@ use crate::cluster::{Endpoints, ServerSoftware, image_present, look_up};
 use crate::config::parse_backend;
 use crate::exit::Exit;
 
-/// What is to be done about leftovers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cleaning {
-    Nothing,
-    All,
-    /// What cannot be removed from the servers of others is not told of again.
-    AllOrForget,
+pub fn doctor(args: &DoctorArgs) -> Exit {
+    run_to_end(examine(args))
 }
 
-pub fn doctor(cleaning: Cleaning, all: bool, json: bool) -> Exit {
-    let sight = if all { Sight::OverOrUnseen } else { Sight::Over };
-    run_to_end(examine(cleaning, sight, json))
-}
-
-async fn examine(cleaning: Cleaning, sight: Sight, json: bool) -> Exit {
+async fn examine(args: &DoctorArgs) -> Exit {
+    let sight = if args.all { Sight::OverOrUnseen } else { Sight::Over };
     let Found {
         leftovers: mut found,
         left_alone,
         unknown,
     } = leftovers::all(sight).await;
     let (mut stuck, mut forgotten) = (Vec::new(), Vec::new());
-    if cleaning != Cleaning::Nothing {
+    if args.clean {
         for leftover in std::mem::take(&mut found) {
             match remove(&leftover).await {
-                Ok(()) if !json => print(&format!("removed  {leftover}\n")),
+                Ok(()) if !args.json => print(&format!("removed  {leftover}\n")),
                 Ok(()) => {}
                 Err(error) => {
-                    let forgets = cleaning == Cleaning::AllOrForget;
-                    let claim = leftover.claim_elsewhere().filter(|_| forgets);
+                    // what cannot be removed from the servers of others is not told of again
+                    let claim = leftover.claim_elsewhere().filter(|_| args.forget);
                     match claim.map(leftovers::remove_claim) {
                         None => stuck.push((leftover, error)),
                         Some(Ok(())) => forgotten.push((leftover, error)),
@@ -59,7 +51,7 @@ async fn examine(cleaning: Cleaning, sight: Sight, json: bool) -> Exit {
     } else {
         Exit::Environment
     };
-    if json {
+    if args.json {
         let servers = backends::all()
             .map(|backend| json!({ "backend": backend.name(), "missing": (backend.software.missing)() }));
         let with_errors = |some: &[(Leftover, String)]| {

@@ -1,14 +1,16 @@
 //! A stored run or history, read and decided: what `check`, `report`, `compare`, `shrink` and live runs have in common.
 
+use std::fmt::Display;
 use std::io::{self, BufReader};
 use std::path::Path;
 use std::time::Instant;
 
-use harness_checkers::{Certificate, History, Options, ReadError, ReadOptions, check};
+use harness_checkers::{Certificate, History, Options, ReadOptions, check};
 
 use super::Failure;
 use crate::exit::Exit;
 use crate::report::diagnosis::KnownRun;
+use crate::report::words::quoted_words;
 use crate::report::{Diagnosis, diagnose};
 use crate::store::{self, RunInfo, RunStatus, Stored};
 
@@ -40,7 +42,7 @@ pub fn open(stored: &Stored, options: &ReadOptions) -> Result<History, Failure> 
 }
 
 /// The failure to read a history. A run may have ended before it had one.
-pub fn unreadable(stored: &Stored, error: ReadError) -> Failure {
+pub fn unreadable(stored: &Stored, error: impl Display) -> Failure {
     match &stored.info {
         Some(info) if !stored.history.exists() => Failure::usage(before_its_history(info)),
         _ => Failure::usage(format!("{}: {error}", stored.history.display())),
@@ -56,7 +58,7 @@ fn before_its_history(info: &RunInfo) -> String {
             let word = status.word();
             format!(
                 "{run} was {word} before its history began, so there is nothing to decide\nhint: run it again: {}",
-                info.again.join(" ")
+                quoted_words(&info.again).join(" ")
             )
         }
     }
@@ -86,6 +88,7 @@ pub fn examine_this(stored: &Stored, history: History, options: &Options, starte
         page: page_of(stored),
         path,
         check_ns: started.elapsed().as_nanos() as u64,
+        planned_windows: stored.info.as_ref().map_or(0, |info| info.windows),
         brief: false,
     };
     Examined {

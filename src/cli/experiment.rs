@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::Failure;
 use super::args::RunArgs;
 use super::examined::{Examined, examine, examine_nothing};
-use super::settings::{self, parse_run, run_options};
+use super::settings::{self, run_of, run_options};
 use crate::cluster::{RuntimeChoice, RuntimeRequest};
 use crate::config::Config;
 use crate::config::setting::{OptionName, Setting, SettingOrigin};
@@ -166,6 +166,7 @@ pub fn examined_in_memory(
     stop: &watch::Receiver<bool>,
 ) -> Result<Option<(Diagnosis, SentUnderFaults)>, String> {
     let plan = planned(&config).map_err(|error| error.to_string())?;
+    let windows = plan.windows.len() as u32;
     let outcome = simulated::execute_here(RunSpec {
         config,
         plan,
@@ -184,7 +185,7 @@ pub fn examined_in_memory(
     }
     let history = outcome.history.ok_or("nothing was recorded")?;
     let findings = check(&history, &Options::default());
-    let diagnosis = diagnose(&history, findings, KnownRun::in_memory());
+    let diagnosis = diagnose(&history, findings, KnownRun::in_memory(windows));
     Ok(Some((diagnosis, outcome.sent)))
 }
 
@@ -202,11 +203,10 @@ pub fn run_args(options: &[(String, String)], results: &Path) -> Result<RunArgs,
         })
     };
     let settings = options.iter().map(setting).collect::<Result<Vec<Setting>, String>>()?;
-    let words = settings.iter().filter_map(Setting::word);
-    let args = parse_run(words.chain(["--no-config".to_owned()])).map_err(|error| settings::refusal(&error))?;
+    let args = run_of(&settings).map_err(|error| settings::refusal(&error))?;
     Ok(RunArgs {
         results: results.to_owned(),
-        settings,
+        no_config: true,
         ..args
     })
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
 use super::args::ColorWhen;
-use super::experiment::{refusal, set_option};
+use super::experiment::set_option;
 use super::hunt_args::{HuntArgs, HuntUntil};
 use super::hunt_jobs::{HuntJob, HuntState, JobStep};
 use super::hunt_screen::HuntScreen;
@@ -21,7 +21,7 @@ use super::metrics::Metrics;
 use super::records::{HUNT_RECORD, PAGE, in_folder_name};
 use super::seeds::fresh_seed;
 use super::series::{self, ExperimentSeries, SeriesPlace, SeriesStep};
-use super::settings::{run_options, set, warn_of_variables};
+use super::settings::{run_options, set, warn_of_file, warn_of_variables};
 use super::stdout::{print, print_json};
 use super::{Failure, look, run_to_end};
 use crate::cluster::{Runtime, RuntimeRequest};
@@ -46,7 +46,10 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
     warn_of_variables("hunt");
     let mut record = match &args.go_on {
         Some(folder) => resumed(args, folder)?,
-        None => begun(args)?,
+        None => {
+            warn_of_file("hunt");
+            begun(args)?
+        }
     };
     let is_exhaustive = args.exhaustive.is_some() || record.exhaustive.is_some();
     let space = SpaceOfHunt::of(&record, args.until, is_exhaustive)?;
@@ -126,7 +129,8 @@ fn begun(args: &HuntArgs) -> Result<HuntRecord, Failure> {
         }
         set_option(&mut options, &option.name, Some(value.unwrap_or_default()));
     }
-    if !args.faults.is_empty() {
+    let is_set = options.iter().any(|(name, _)| name == "fault");
+    if !args.faults.is_empty() && !is_set {
         options.push(("fault".to_owned(), args.faults.join(",")));
     }
     let has_end = args.experiments.is_some() || args.exhaustive.is_some();
@@ -143,7 +147,8 @@ fn begun(args: &HuntArgs) -> Result<HuntRecord, Failure> {
     })
 }
 
-/// The record of a hunt that goes on. One whose time is over goes on for as long again, or for as long as `--for` says.
+/// The record of a hunt that goes on. One whose time is over goes on for as long again, or for as long as `--for` says; one with a
+/// number of experiments, for those that are left or for as many again.
 fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
     let path = folder.join(HUNT_RECORD);
     let text = fs::read(&path).map_err(|error| {
@@ -164,10 +169,14 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<HuntRecord, Failure> {
     let usual = if left == 0 { record.for_ms } else { left };
     let more = args.length.map_or(usual, |more| more.as_millis() as u64);
     record.for_ms = record.took_ms + more;
-    if let Some(search) = &mut record.exhaustive {
-        search.resume();
-    }
-    record.at_most = args.experiments.map(|more| record.next + more);
+    let is_over = |at_most| record.next >= at_most && record.open.is_empty();
+    record.at_most = match (args.experiments, record.at_most) {
+        (Some(more), _) => Some(record.next + more),
+        // a time is the only limit, and a search for every placement goes on to its end
+        (None, _) if args.length.is_some() || record.exhaustive.is_some() => None,
+        (None, Some(at_most)) if is_over(at_most) => Some(record.next + at_most),
+        (None, at_most) => at_most,
+    };
     record.errors_in_a_row = 0;
     if let Some(runtime) = &args.runtime {
         set_option(&mut record.options, "runtime", Some(runtime.clone()));
@@ -198,12 +207,11 @@ async fn go(
     looks: Look,
 ) -> Result<HuntRecord, Failure> {
     let user = interrupted();
-    let config = &space.config;
-    if let Some(why) = refusal(config) {
-        return Err(Failure::usage(why));
-    }
     let (stop, stopped) = watch::channel(false);
-    let place = SeriesPlace::of(config, folder, stopped).await?;
+    let place = match args.go_on {
+        Some(_) => SeriesPlace::of(&space.config, folder, stopped).await?,
+        None => SeriesPlace::of_new(&space.config, folder, stopped).await?,
+    };
     let took_before = Duration::from_millis(record.took_ms);
     let left = Duration::from_millis(record.for_ms).saturating_sub(took_before);
     let through_proxy = space.parts_servers();
@@ -316,7 +324,7 @@ async fn take_in(step: JobStep, state: &HuntState, folder: &Path, screen: &HuntS
                 Ok(examined) => {
                     ExperimentOutcome::Decided(Box::new(examined.diagnosis.clone()), series::run_name(&decision.folder))
                 }
-                Err(why) => ExperimentOutcome::Failed(why.clone()),
+                Err(failure) => ExperimentOutcome::Failed(failure.sentence.clone()),
             };
             ended = Some((experimented.contract, decision));
         }

@@ -45,8 +45,8 @@ pub struct HuntArgs {
     /// Also extend placements whose last fault found nothing to act on: slower, with the same violations
     #[arg(long, help_heading = FAULTS, requires = "exhaustive")]
     pub without_reduction: bool,
-    /// Try one of several parts of the placements, such as 1/3; --merge merges their records
-    #[arg(long, help_heading = FAULTS, value_name = "M/N", value_parser = Shard::read, requires = "exhaustive")]
+    /// Try one of several parts of the placements, such as 1/3; --merge merges their records, which have the same --seed
+    #[arg(long, help_heading = FAULTS, value_name = "M/N", value_parser = Shard::read, requires_all = ["exhaustive", "seed"])]
     pub shard: Option<Shard>,
 
     /// How servers are started: `auto`, `docker`, `local`, `simulated` or `virtual`

@@ -10,11 +10,12 @@ use super::experiment::examined_in_memory;
 use super::hunt_screen::{JobLines, follow};
 use super::hunt_space::SpaceOfHunt;
 use super::metrics::Metrics;
-use super::series::{ExperimentSeries, RUNS, SeriesPlace, SeriesStep};
+use super::series::{ExperimentSeries, SeriesPlace, SeriesStep};
 use crate::evidence::SentUnderFaults;
 use crate::hunt::exhaustive::NextExperiment;
 use crate::hunt::record::ExperimentOutcome;
 use crate::hunt::{ExperimentResult, HuntDraw, HuntRecord};
+use crate::store::RUNS;
 
 /// How long a job waits for what other jobs find out.
 const OTHERS: Duration = Duration::from_millis(1);

@@ -324,7 +324,8 @@ fn with_fault(config: &Config, fault: &str) -> Config {
 fn typed_faults(config: &Config, options: &[(String, String)], faults: &str) -> Result<HuntFaults, Failure> {
     // names are refused as those of a run are
     configured(options).map_err(Failure::usage)?;
-    let faults: Vec<String> = faults.split(',').map(str::to_owned).collect();
+    let faults = faults.split(',').filter(|fault| *fault != NO_FAULT);
+    let faults: Vec<String> = faults.map(str::to_owned).collect();
     for fault in &faults {
         planned(&with_fault(config, fault)).map_err(Failure::usage)?;
     }
@@ -382,6 +383,15 @@ mod tests {
                 let typed = space.args(&draw, Path::new("")).unwrap().config(draw.seed).unwrap();
                 assert_eq!(format!("{drawn:?}"), format!("{typed:?}"), "{draw:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_hunt_can_be_without_faults() {
+        for runtime in ["simulated", "local"] {
+            let (record, space) = hunt(&[("backend", "redis"), ("runtime", runtime), ("fault", "none")]);
+            let mut draws = (0..20).map(|index| space.draw(&record, index));
+            assert!(draws.all(|draw| draw.faults().count() == 0 && draw.windows == 0));
         }
     }
 

@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use super::Failure;
 use super::stdout::print;
 use crate::exit::Exit;
+use crate::report::words;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Language {
@@ -229,7 +230,7 @@ fn said(skeleton: &Skeleton, folder: &Path, files: &[(PathBuf, String)]) -> Stri
     let command = skeleton.command;
     let enter = match folder.to_str() {
         Some("." | "") => None,
-        _ => Some(format!("cd {}", folder.display())),
+        _ => Some(format!("cd {}", words::quoted(&folder.display().to_string()))),
     };
     let next = [
         enter,

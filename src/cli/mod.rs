@@ -63,7 +63,6 @@ use std::sync::{Arc, Mutex};
 
 use args::{CliCommand, ColorWhen};
 use clap::FromArgMatches;
-use doctor::Cleaning;
 
 use crate::exit::Exit;
 use crate::process;
@@ -78,7 +77,7 @@ pub fn main() -> Exit {
 }
 
 /// Why a command failed: its exit code, and what is printed after `error:`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Failure {
     exit: Exit,
     sentence: String,
@@ -128,19 +127,7 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
         CliCommand::List(args) => Ok(list::list(&args)),
         CliCommand::Adapters { names, backend } => adapters::install(&names, backend.as_deref()),
         CliCommand::Explain { property } => explain::explain(&property),
-        CliCommand::Doctor {
-            clean,
-            forget,
-            all,
-            json,
-        } => {
-            let cleaning = match (clean, forget) {
-                (false, _) => Cleaning::Nothing,
-                (true, false) => Cleaning::All,
-                (true, true) => Cleaning::AllOrForget,
-            };
-            Ok(doctor::doctor(cleaning, all, json))
-        }
+        CliCommand::Doctor(args) => Ok(doctor::doctor(&args)),
         CliCommand::Proxy {
             listen,
             token_file,
@@ -175,15 +162,15 @@ fn complain(exit: Exit, error: impl std::fmt::Display) -> Exit {
 /// A terminal that says that it is narrower is written to as if it had these.
 const LEAST_COLUMNS: usize = 40;
 
-/// `--color` beats `NO_COLOR` beats `CLICOLOR_FORCE` beats the terminal.
+/// `--color` beats `NO_COLOR` beats `CLICOLOR_FORCE` beats the terminal: <https://no-color.org>, <https://bixense.com/clicolors>.
 fn look(when: ColorWhen, stream: &impl IsTerminal) -> Look {
     let terminal = stream.is_terminal();
-    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let color = match when {
         ColorWhen::Always => true,
         ColorWhen::Never => false,
-        ColorWhen::Auto if set("NO_COLOR") => false,
-        ColorWhen::Auto => set("CLICOLOR_FORCE") || terminal,
+        ColorWhen::Auto if set("NO_COLOR").is_some() => false,
+        ColorWhen::Auto => terminal || set("CLICOLOR_FORCE").is_some_and(|value| value != "0"),
     };
     Look {
         color,

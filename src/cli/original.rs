@@ -6,7 +6,7 @@ use harness_checkers::{Options, Property, ReadOptions, Violation};
 
 use super::Failure;
 use super::examined::examine;
-use super::experiment::{completed, options_of};
+use super::experiment::{completed, options_of, set_option};
 use super::hunt_args::ShrinkArgs;
 use crate::config::Config;
 use crate::hunt::find::causes;
@@ -14,7 +14,7 @@ use crate::hunt::shrink::ShrinkGround;
 use crate::plan::Plan;
 use crate::plan::kept_windows::planned;
 use crate::report::Diagnosis;
-use crate::store;
+use crate::store::{self, RunInfo};
 
 /// A stored run with a violation.
 pub struct Original {
@@ -70,7 +70,14 @@ pub fn original(args: &ShrinkArgs) -> Result<Original, Failure> {
         )));
     };
     let of_property = causes.iter().filter(|(other, _)| other == property);
-    let options = options_of(&info.again);
+    let mut options = options_of(&info.again);
+    let names_models = options
+        .iter()
+        .any(|(name, value)| name == "runtime" && value == RunInfo::SIMULATED);
+    if info.is_simulated() && !names_models {
+        // it fell to them, for want of servers
+        set_option(&mut options, "runtime", Some(RunInfo::SIMULATED.to_owned()));
+    }
     let (_, config) = completed(&options, &args.results)?;
     let plan = planned(&config).map_err(Failure::usage)?;
     Ok(Original {

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::args::ReplayArgs;
 use super::debugger::Debugger;
-use super::examined::find;
+use super::examined::{find, unreadable};
 use super::experiment::{completed, options_of, set_option};
 use super::stdout::print;
 use super::{Failure, run_to_end};
@@ -31,8 +31,7 @@ pub fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
             "only a run in virtual time can be replayed (--runtime simulated or virtual): in real time the plan repeats and the timing does not\nhint: the report of a run ends with the command that repeats its plan",
         ));
     };
-    let before = fs::read(&stored.history)
-        .map_err(|error| Failure::environment(format!("could not read {}: {error}", stored.history.display())))?;
+    let before = fs::read(&stored.history).map_err(|error| unreadable(&stored, error))?;
     if args.until.is_some() && info.is_simulated() {
         return Err(Failure::usage(
             "--debug is for the programs of a run with --runtime virtual\nhint: a run on models is one process: rust-gdb --args harness replay RUN",

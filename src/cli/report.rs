@@ -62,7 +62,11 @@ fn one(
         (format.render)(report)
     });
     match output {
-        Some(path) => store::write_text(path, &text),
+        // in its own place: what was named may be a device
+        Some(path) => std::fs::write(path, text).map_err(|source| StoreError::Write {
+            path: path.clone(),
+            source,
+        }),
         None => {
             print(&text);
             Ok(())

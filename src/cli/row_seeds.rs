@@ -8,7 +8,7 @@ use super::args::RunArgs;
 use super::examined::exit_of;
 use super::experiment::examined_in_memory;
 use super::seeds::seeds;
-use super::settings::{parse_run, refusal};
+use super::settings::{refusal, run_of};
 use crate::cluster::RuntimeChoice;
 use crate::report::Diagnosis;
 use crate::suite::SuiteRow;
@@ -63,7 +63,7 @@ impl SeedsExamined {
 pub fn examine(row: &SuiteRow, of: RowSeeds, stop: &watch::Receiver<bool>) -> SeedsExamined {
     let mut examined = SeedsExamined::default();
     examined.counts.first = format!("{:08x}", of.first);
-    let args = parse_run(row.words()).map_err(|error| refusal(&error));
+    let args = run_of(&row.settings).map_err(|error| refusal(&error));
     for seed in seeds(of.first, of.count) {
         let made = args.as_ref().map_err(Clone::clone);
         match made.and_then(|args| diagnosed(args, seed, stop)) {

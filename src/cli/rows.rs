@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt};
+use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
@@ -16,6 +17,7 @@ use crate::config::setting::{Setting, SettingOrigin};
 use crate::exit::Exit;
 use crate::report::Diagnosis;
 use crate::report::terminal::Look;
+use crate::store::RUNS;
 use crate::suite::SuiteRow;
 use crate::suite::judge::{Judgement, RowOutcome};
 use crate::suite::record::{Record, RowAttempt, RowRecord, SeedCounts};
@@ -23,8 +25,6 @@ use crate::suite::render::{self, progress};
 
 /// Time for a row of a suite to end beyond its own: servers start and stop, a long history is checked.
 const ROW_OVERTIME: Duration = Duration::from_secs(240);
-/// Folder of the rows' runs, in the folder of the suite.
-const RUNS: &str = "runs";
 
 /// A row, and the length of its experiment.
 pub struct Job {
@@ -177,7 +177,7 @@ async fn with_files(
 ) -> RowAttempt {
     let SeedExamined { seed, judgement, .. } = in_memory;
     let again = attempt(&job.with_seed(seed), place, stop.clone()).await;
-    if [judgement.judged, RowOutcome::Interrupted].contains(&again.judged) {
+    if [judgement.judged, RowOutcome::Environment, RowOutcome::Interrupted].contains(&again.judged) {
         return again;
     }
     let why = format!(
@@ -195,8 +195,12 @@ async fn with_files(
 
 /// One run of a row.
 async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) -> RowAttempt {
+    let command = match command(job, place) {
+        Ok(command) => command,
+        Err(sentence) => return failed(RowOutcome::Environment, sentence, 0),
+    };
     let started = Instant::now();
-    let ran = ran(job, place, stop).await;
+    let ran = own_command::run(command, job.time + ROW_OVERTIME, stop).await;
     let took_ms = started.elapsed().as_millis() as u64;
     let (code, printed) = match ran {
         Ok(ran) => ran,
@@ -245,8 +249,8 @@ fn failed(judged: RowOutcome, sentence: String, took_ms: u64) -> RowAttempt {
     }
 }
 
-/// Runs `harness run` for a row. Returns its exit code and what it printed on stdout.
-async fn ran(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) -> Result<(Option<i32>, Vec<u8>), String> {
+/// The `harness run` of a row. The error says why its log cannot be written.
+fn command(job: &Job, place: &RowFolder<'_>) -> Result<Command, String> {
     let mut command = own_command(&place.log)?;
     // a suite must not depend on configuration files of the machine
     command.args(["run", "--json", "--quiet", "--no-config", "--color=never", "--keep=all"]);
@@ -254,5 +258,5 @@ async fn ran(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) -> R
         .arg("--results")
         .arg(place.suite.join(&place.runs))
         .args(job.row.words());
-    own_command::run(command, job.time + ROW_OVERTIME, stop).await
+    Ok(command)
 }

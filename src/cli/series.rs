@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::Failure;
 use super::args::RunArgs;
 use super::examined::Examined;
-use super::experiment::{begin, decided, outcome_of};
+use super::experiment::{begin, decided, outcome_of, refusal};
 use super::report;
 use crate::cluster::{ClusterError, Runtime, RuntimeChoice};
 use crate::config::Config;
@@ -26,10 +26,8 @@ use crate::plan::{Plan, kept_windows::planned};
 use crate::report::Diagnosis;
 use crate::run::{self, RunError, RunFolder, RunServers, RunSpec};
 use crate::simulated;
-use crate::store::{self, StoreError, Stored};
+use crate::store::{self, RUNS, StoreError, Stored};
 
-/// Folder of the runs, in the folder of the hunt.
-pub const RUNS: &str = "runs";
 /// Folder of the logs of servers that are kept.
 const SERVERS: &str = "servers";
 /// Time for an experiment that was interrupted to end by itself; then it is dropped, which heals its faults and ends its
@@ -47,10 +45,20 @@ pub struct SeriesPlace {
 }
 
 impl SeriesPlace {
-    /// Decides where experiments of this configuration are made. Servers that harness did not start are refused.
+    /// The same as [`Self::of`] for a search that begins. If it cannot be made, its folder goes: the index would list it.
+    pub async fn of_new(config: &Config, folder: &Path, stop: watch::Receiver<bool>) -> Result<Arc<Self>, Failure> {
+        let place = Self::of(config, folder, stop).await;
+        if place.is_err() {
+            remove_run(folder);
+        }
+        place
+    }
+
+    /// Decides where experiments of this configuration are made, on servers that harness starts.
     pub async fn of(config: &Config, folder: &Path, stop: watch::Receiver<bool>) -> Result<Arc<Self>, Failure> {
-        if config.attach.is_attached() {
-            return Err(Failure::usage(RUNNING_SERVERS));
+        refuse_running_servers(config)?;
+        if let Some(why) = refusal(config) {
+            return Err(Failure::usage(why));
         }
         let choice = config.choose_runtime().await.map_err(Failure::environment)?;
         Ok(Arc::new(Self {
@@ -93,16 +101,16 @@ pub struct Experimented {
 /// What a stored run came to. It is then kept or removed.
 pub struct RunDecision {
     pub folder: PathBuf,
-    pub examined: Result<Examined, String>,
+    pub examined: Result<Examined, Failure>,
     stored: Stored,
     /// The logs of the servers that it used, where they are not in its folder.
     server_logs: Option<PathBuf>,
 }
 
 impl RunDecision {
-    /// The verdict. That there is none is a bug in harness.
+    /// The verdict, or why there is none.
     pub fn diagnosis(&self) -> Result<&Diagnosis, Failure> {
-        let examined = self.examined.as_ref().map_err(|why| Failure::of(Exit::Bug, why));
+        let examined = self.examined.as_ref().map_err(Failure::clone);
         examined.map(|examined| &examined.diagnosis)
     }
 
@@ -279,7 +287,15 @@ impl ExperimentSeries {
 }
 
 /// Why a series is not made on servers that are running.
-pub const RUNNING_SERVERS: &str = "hunt and shrink empty their servers between two experiments, and must not empty those of --servers\nhint: harness run --repeat 20 --servers …";
+const RUNNING_SERVERS: &str = "hunt and shrink empty their servers between two experiments, and must not empty those of --servers\nhint: harness run --repeat 20 --servers …";
+
+/// Refuses servers that harness did not start.
+pub fn refuse_running_servers(config: &Config) -> Result<(), Failure> {
+    match config.attach.is_attached() {
+        true => Err(Failure::usage(RUNNING_SERVERS)),
+        false => Ok(()),
+    }
+}
 
 /// Hands the progress of an experiment on; returns when its first phase began.
 fn first_phase(
@@ -308,9 +324,10 @@ fn first_phase(
 fn decide(folder: RunFolder, info: store::RunInfo, server_logs: Option<PathBuf>) -> JoinHandle<RunDecision> {
     spawn_blocking(move || {
         let (stored, examined, told) = decided(&folder, info);
+        let examined = examined.map_err(|why| Failure::of(Exit::Bug, why));
         RunDecision {
             folder: folder.0,
-            examined: told.map_err(|error| error.to_string()).and(examined),
+            examined: told.map_err(Failure::environment).and(examined),
             stored,
             server_logs,
         }

@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
+use std::mem::discriminant;
 use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue};
@@ -23,7 +24,7 @@ use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 use super::args::{Cli, RunArgs};
 use super::discovery::{self, FILE};
 use super::{Failure, complain, refuse};
-use crate::config::heading::is_configurable;
+use crate::config::heading::{describes_experiment, is_configurable};
 use crate::config::setting::{OptionName, Setting, SettingOrigin, settings};
 use crate::config::suggest::{similar, unknown_word};
 use crate::config::toml;
@@ -44,15 +45,23 @@ pub fn run_options(wanted: impl Fn(&str) -> bool) -> Vec<OptionName> {
 
 /// Says which variables set an option of `harness run`, for a command that takes none of them.
 pub fn warn_of_variables(command: &str) {
+    let of_experiments = run_options(describes_experiment);
     for option in run_options(|_| true) {
         let variable = variable_of(&option);
         if env::var_os(&variable).is_some() {
-            eprintln!(
-                "warning: only `harness run` reads {variable}; `harness {command}` ignores it\n\
-                 hint: --set {}=VALUE sets it in every run",
-                option.name
-            );
+            eprintln!("warning: only `harness run` reads {variable}; `harness {command}` ignores it");
+            if of_experiments.contains(&option) {
+                eprintln!("hint: --set {}=VALUE sets it in every run", option.name);
+            }
         }
+    }
+}
+
+/// Says that `harness.toml`, which may name another lock, sets no option of a command that reads none.
+pub fn warn_of_file(command: &str) {
+    if let Ok(Some((path, _))) = discovery::nearest() {
+        let path = path.display();
+        eprintln!("warning: only `harness run` reads {path}; `harness {command}` ignores it");
     }
 }
 
@@ -65,6 +74,15 @@ fn variable_of(option: &OptionName) -> String {
 pub fn parse_run(words: impl IntoIterator<Item = String>) -> Result<RunArgs, clap::Error> {
     let matches = run_command().no_binary_name(true).try_get_matches_from(words)?;
     RunArgs::from_arg_matches(&matches)
+}
+
+/// Reads settings as `harness run` does, without any other layer. The run knows which options were given.
+pub fn run_of(settings: &[Setting]) -> Result<RunArgs, clap::Error> {
+    let set = settings.iter().filter(|setting| setting.is_set());
+    Ok(RunArgs {
+        settings: settings.to_vec(),
+        ..parse_run(set.filter_map(Setting::word))?
+    })
 }
 
 /// Why clap refuses the options of a run, without the usage.
@@ -81,7 +99,11 @@ pub fn set(given: &[String], options: &[OptionName]) -> Result<Vec<Setting>, Fai
         let (key, value) = given.split_once('=').ok_or_else(|| refused("expected OPTION=VALUE"))?;
         let names = options.iter().map(|option| option.name.as_str());
         let option = options.iter().find(|option| option.name == key);
-        let option = option.ok_or_else(|| refused(&unknown_word("option", key, names, "see `harness run --help`")))?;
+        let unknown = || match run_options(|_| true).iter().any(|other| other.name == key) {
+            true => format!("--{key} is not an option of the experiment"),
+            false => unknown_word("option", key, names, "see `harness run --help`"),
+        };
+        let option = option.ok_or_else(|| refused(&unknown()))?;
         if option.switch && !["true", "false"].contains(&value) {
             return Err(refused("expected true or false"));
         }
@@ -104,21 +126,13 @@ pub fn run_args(typed: &ArgMatches) -> Result<RunArgs, Exit> {
     let settings = sources
         .and_then(|sources| layered(typed, &sources))
         .map_err(|sentence| complain(Exit::Usage, sentence))?;
-    match parse_run(
-        settings
-            .iter()
-            .filter(|setting| setting.is_set())
-            .filter_map(Setting::word),
-    ) {
-        Ok(args) => Ok(RunArgs { settings, ..args }),
-        Err(error) => {
-            let exit = refuse(&error);
-            for setting in settings.iter().filter(|setting| is_about(&error, setting)) {
-                eprintln!("hint: --{} comes from: {}", setting.option.name, setting.origin);
-            }
-            Err(exit)
+    run_of(&settings).map_err(|error| {
+        let exit = refuse(&error);
+        for setting in settings.iter().filter(|setting| is_about(&error, setting)) {
+            eprintln!("hint: --{} comes from: {}", setting.option.name, setting.origin);
         }
-    }
+        exit
+    })
 }
 
 fn run_command() -> Command {
@@ -279,8 +293,11 @@ fn layered(typed: &ArgMatches, sources: &Sources) -> Result<Vec<Setting>, String
     let configurable: Vec<OptionName> = options(&run, is_configurable).map(|(option, _)| option).collect();
     let profile = typed.get_one::<String>("profile").map(String::as_str);
     for setting in sources.settings(&configurable, profile)? {
-        let excludes =
-            |other: &Setting| other.option == setting.option || conflict(&run, &other.option, &setting.option);
+        // within a layer clap refuses it: a file with a recipe and a client does not say which of them is meant
+        let is_above = |other: &Setting| discriminant(&other.origin) != discriminant(&setting.origin);
+        let excludes = |other: &Setting| {
+            other.option == setting.option || is_above(other) && conflict(&run, &other.option, &setting.option)
+        };
         if !set.iter().any(excludes) {
             set.push(setting);
         }
@@ -414,6 +431,13 @@ mod tests {
         let file = "recipe = \"zk-polling\"\nholder = \"naive\"\nclients = 3";
         let own = set("harness run --client ./mine", &[], Some(file)).unwrap();
         assert_eq!(own, ["--clients=3 (file, harness.toml:3)", "--client=./mine (flag)"]);
+        // and what is said of a client goes with it
+        let file = Some("client = \"./mine\"\npromise = \"renews=false\"");
+        let recipe = set("harness run --recipe zk-polling", &[], file).unwrap();
+        assert_eq!(recipe, ["--recipe=zk-polling (flag)"]);
+        // a layer that conflicts with itself is refused when it is parsed
+        let both = set("harness run", &[], Some("recipe = \"zk-polling\"\nclient = \"./mine\"")).unwrap();
+        assert_eq!(both.len(), 2, "{both:?}");
     }
 
     #[test]
@@ -458,6 +482,16 @@ mod tests {
             let refused = of(name).settings(&options, None).unwrap_err();
             assert_eq!(refused, format!("the variable {name} is not text: \"\\xFF\""));
         }
+    }
+
+    #[test]
+    fn a_run_of_settings_knows_what_was_given() {
+        let setting = |name: &str, value: &str| Setting::of(name, value.to_owned(), SettingOrigin::Flag);
+        let bound = |settings: &[Setting]| run_of(settings).unwrap().config(1).unwrap().progress_bound.as_secs();
+        let on_nats = setting("backend", "nats");
+        // with and without the time for an election
+        assert_eq!(bound(std::slice::from_ref(&on_nats)), 19);
+        assert_eq!(bound(&[on_nats, setting("progress-bound", "4s")]), 4);
     }
 
     #[test]

@@ -34,18 +34,18 @@ fn shown(args: &RunArgs) -> Vec<Setting> {
     let mut decided = decided(args);
     let settings = args.settings.iter();
     let settings = settings.filter(|setting| configurable.contains(&setting.option));
-    let complete = |setting: &Setting| Setting {
-        value: setting
-            .value
-            .clone()
-            .or_else(|| decided.remove(setting.option.name.as_str())),
-        ..setting.clone()
+    let complete = |setting: &Setting| {
+        let decided = decided.remove(setting.option.name.as_str());
+        Setting {
+            value: decided.filter(|_| !setting.is_set()).or_else(|| setting.value.clone()),
+            ..setting.clone()
+        }
     };
     settings.map(complete).collect()
 }
 
-/// What a run takes where nothing is set and the default depends on other options. Options that cannot be combined are refused by
-/// the run itself.
+/// What a run takes of options that are not set and whose default depends on other options. Options that cannot be combined are
+/// refused by the run itself.
 fn decided(args: &RunArgs) -> BTreeMap<&'static str, String> {
     let Ok(config) = args.config(0) else {
         return BTreeMap::new();
@@ -55,6 +55,7 @@ fn decided(args: &RunArgs) -> BTreeMap<&'static str, String> {
         ("wait", typed(config.wait)),
         ("vary", typed(config.vary)),
         ("answer-limit", typed(config.patience())),
+        ("progress-bound", typed(config.progress_bound)),
     ]);
     if let Clients::Recipe(options) = &config.who {
         decided.insert("recipe", options.recipe.name.to_owned());
@@ -95,6 +96,9 @@ mod tests {
             ("--backend redis", "wait", "10s"),
             ("--backend redis --each 3 --time 90s", "wait", "90s"),
             ("--backend redis --lease 1500ms", "answer-limit", "8s"),
+            ("--backend redis", "progress-bound", "10s"),
+            ("--backend nats", "progress-bound", "19s"),
+            ("--backend nats --progress-bound 4s", "progress-bound", "4s"),
             // what is set stands as it is
             ("--backend zk --nodes 5", "nodes", "5"),
             // and a client of one's own has no recipe

@@ -14,7 +14,7 @@ use super::experiment::{completed, examined_in_memory, run_args, set_option};
 use super::hunt_args::ShrinkArgs;
 use super::interrupt::interrupted;
 use super::original::{Original, original, seen_after};
-use super::series::{self, ExperimentSeries, RUNS, RunDecision, SeriesPlace, SeriesStep};
+use super::series::{self, ExperimentSeries, RunDecision, SeriesPlace, SeriesStep};
 use super::shrink_screen::{SHRINK_SCHEMA, ShrinkResult, progress_line, summary};
 use super::shrunk_test;
 use super::stdout::{print, print_json};
@@ -27,7 +27,7 @@ use crate::hunt::shrink::{ShrinkCandidate, ShrinkGround, Shrinking};
 use crate::plan::Phases;
 use crate::plan::kept_windows::planned;
 use crate::report::screen::Look;
-use crate::store;
+use crate::store::{self, RUNS};
 
 /// The length of a run without faults.
 const FAULTLESS: Duration = Duration::from_secs(12);
@@ -35,6 +35,8 @@ const FAULTLESS: Duration = Duration::from_secs(12);
 const RUNS_ON_SERVERS: u32 = 20;
 const RUNS_OF_PROCESSES: u32 = 40;
 const RUNS_ON_MODELS: u32 = 3000;
+/// How often a run that could not be made is made again: one start that failed on a busy machine must not cost the whole search.
+const MADE_AGAIN: u32 = 2;
 
 pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     if args.compares_versions() {
@@ -51,19 +53,27 @@ pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     series::remove_logs(&folder);
     series::remove_runs_but(&folder, result.kept.iter().map(String::as_str));
     store::write_json(&folder.join("shrink.json"), &result).map_err(Failure::environment)?;
-    if let Some(path) = &args.as_test {
-        shrunk_test::write(path, &result, original.config.runtime).map_err(Failure::environment)?;
+    let exit = match (result.detected_after_ms, result.interrupted) {
+        (Some(_), _) => Exit::Violated,
+        (None, true) => Exit::Interrupted,
+        (None, false) => Exit::Inconclusive,
+    };
+    let is_shown = exit == Exit::Violated;
+    if let Some(path) = args.as_test.as_ref().filter(|_| is_shown) {
+        shrunk_test::write(path, &result).map_err(Failure::environment)?;
     }
     if args.json {
         print_json(&result);
     } else {
         print(&summary(&result, &folder, look(color, &io::stdout())));
     }
-    Ok(match (result.detected_after_ms, result.interrupted) {
-        (Some(_), _) => Exit::Violated,
-        (None, true) => Exit::Interrupted,
-        (None, false) => Exit::Inconclusive,
-    })
+    match &args.as_test {
+        Some(path) if !is_shown => {
+            let why = format!("{} was not written: the result shows no violation", path.display());
+            Err(Failure::of(exit, why))
+        }
+        _ => Ok(exit),
+    }
 }
 
 impl Original {
@@ -151,7 +161,7 @@ struct Shrinker<'a> {
 
 async fn cut_down(args: &ShrinkArgs, original: &Original, folder: &Path, looks: Look) -> Result<ShrinkResult, Failure> {
     let stop = interrupted();
-    let place = SeriesPlace::of(&original.config, folder, stop.clone()).await?;
+    let place = SeriesPlace::of_new(&original.config, folder, stop.clone()).await?;
     let ground = match place.choice.runtime {
         Runtime::Simulated => ShrinkGround::Models,
         Runtime::Virtual => ShrinkGround::Processes,
@@ -259,10 +269,14 @@ impl Shrinker<'_> {
         self.number += 1;
         let args = run_args(&self.original.options(left), &self.folder.join(RUNS)).map_err(Failure::usage)?;
         let started = Instant::now();
-        let decision = match self.series.step(&args, drop).await {
-            SeriesStep::Ended(ended) => ended.decision.await.expect("deciding a history does not panic"),
-            SeriesStep::Failed(why) => return Err(Failure::environment(why)),
-            SeriesStep::Stopped => return Ok(None),
+        let mut failed = 0;
+        let decision = loop {
+            match self.series.step(&args, drop).await {
+                SeriesStep::Ended(ended) => break ended.decision.await.expect("deciding a history does not panic"),
+                SeriesStep::Failed(_) if failed < MADE_AGAIN => failed += 1,
+                SeriesStep::Failed(why) => return Err(Failure::environment(why)),
+                SeriesStep::Stopped => return Ok(None),
+            }
         };
         let shown = self.original.shown_in(decision.diagnosis()?, self.ground);
         self.say(left, shown.is_some(), started.elapsed());

@@ -14,14 +14,14 @@ use super::records::{PAGE, SUITE_RECORD, before, in_folder_name, suites};
 use super::row_seeds::{RowSeeds, SEED};
 use super::rows::{self, Job, Ready};
 use super::seeds::{fresh_seed, parse_seed};
-use super::settings::{parse_run, refusal, run_options, set, warn_of_variables};
+use super::settings::{refusal, run_of, run_options, set, warn_of_variables};
 use super::stdout::{print, print_json, print_table};
 use super::suite_args::SuiteArgs;
 use super::{Failure, look, run_to_end};
 use crate::config::heading::describes_experiment;
 use crate::config::setting::{Setting, over};
 use crate::exit::Exit;
-use crate::report::words::many;
+use crate::report::words::{many, quoted_words};
 use crate::store::{self, RunInfo};
 use crate::suite::record::{self, Record, RowRecord};
 use crate::suite::{RowLeftOut, RowOutcome, Suite, SuiteRow, file, junit, page, render};
@@ -172,8 +172,7 @@ fn check(row: &SuiteRow, set: &[Setting]) -> Result<RowCheck, String> {
 
 /// The length of an experiment with these settings, or why `harness run` would refuse them.
 fn length(settings: &[Setting]) -> Result<Duration, String> {
-    let words = settings.iter().filter_map(Setting::word);
-    let run = parse_run(words).map_err(|error| refusal(&error))?;
+    let run = run_of(settings).map_err(|error| refusal(&error))?;
     let config = run.config(0)?;
     possible(&config)?;
     Ok(config.time)
@@ -215,7 +214,10 @@ fn dry_run(args: &SuiteArgs, ready: &Ready) -> Exit {
         return Exit::Holds;
     }
     let width = ready.jobs.iter().map(|job| job.row.name.len()).max().unwrap_or(0);
-    let line = |job: &Job| format!("{:<width$}  {}\n", job.row.name, job.row.words().join(" "));
+    let line = |job: &Job| {
+        let words = quoted_words(&job.row.words()).join(" ");
+        format!("{:<width$}  {words}\n", job.row.name)
+    };
     let time: Duration = ready.jobs.iter().map(|job| job.time).sum();
     let rows: String = ready.jobs.iter().map(line).collect();
     let left_out = ready.record.left_out.iter();
@@ -427,5 +429,6 @@ mod tests {
         assert!(set.jobs.iter().all(|job| job.time == Duration::from_secs(9)));
         assert!(set.jobs[0].row.words().contains(&"--reentrant".into()));
         assert!(refused(TWO, &["--set", "tyme=9s"]).contains("`time`"));
+        assert!(refused(TWO, &["--set", "results=x"]).ends_with("--results is not an option of the experiment"));
     }
 }

@@ -159,9 +159,11 @@ impl Bisecting {
         let needed = self.needed();
         let newest = version == self.newest();
         let tally = &mut self.tallies[version];
+        let was_run = tally.rate.runs + tally.unsure > 0;
         match run {
-            VersionRun::NoStart => tally.state = VersionState::Skipped,
-            VersionRun::Unsure => {
+            VersionRun::NoStart if !was_run => tally.state = VersionState::Skipped,
+            // a version that was run before can be run, and what is known of it stays
+            VersionRun::Unsure | VersionRun::NoStart => {
                 tally.unsure += 1;
                 tally.unsure_in_a_row += 1;
                 let in_a_row = tally.unsure_in_a_row >= UNSURE_IN_A_ROW && tally.rate.hits == 0;
@@ -441,6 +443,19 @@ mod tests {
         }
         let tally = bisecting.tallies()[0];
         assert_eq!((tally.state, tally.rate.runs, tally.unsure), (VersionState::Open, 3, 3));
+    }
+
+    #[test]
+    fn a_version_that_was_run_and_does_not_start_once_keeps_what_is_known_of_it() {
+        let mut bisecting = Bisecting::of(2, LIMITS);
+        for run in [VersionRun::Showed; 5] {
+            bisecting.came_to(1, run);
+        }
+        bisecting.came_to(1, VersionRun::NoStart);
+        assert_eq!(bisecting.tallies()[1].state, VersionState::Fails);
+        bisecting.came_to(0, VersionRun::Held);
+        bisecting.came_to(0, VersionRun::NoStart);
+        assert_eq!(bisecting.candidate(), Some(0));
     }
 
     #[test]

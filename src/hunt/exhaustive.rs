@@ -11,7 +11,7 @@
 //! placement has a number: those of fewer acts come first, those of as many in the order of the placements that they extend.
 
 use harness_checkers::Property;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::config::Shard;
 use crate::report::Diagnosis;
@@ -105,6 +105,12 @@ struct Act {
     kind: usize,
 }
 
+/// Reads a stored search: without its tree it would seem to have come to its end.
+pub fn stored<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Exhaustive>, D::Error> {
+    let search = Option::<Exhaustive>::deserialize(deserializer)?;
+    Ok(search.map(Exhaustive::resumed))
+}
+
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
@@ -112,18 +118,17 @@ fn is_zero(number: &u32) -> bool {
 impl Exhaustive {
     /// A search for placements of up to so many acts of these kinds, in which nothing was tried.
     pub fn new(acts: u32, kinds: Vec<String>) -> Self {
-        let mut search = Self {
+        let search = Self {
             acts,
             kinds,
             tried: vec![PlacementCounts::default(); acts as usize + 1],
             ..Self::default()
         };
-        search.resume();
-        search
+        search.resumed()
     }
 
     /// Makes again of a stored search what is not stored.
-    pub fn resume(&mut self) {
+    fn resumed(mut self) -> Self {
         let root = Extended {
             parent: 0,
             acts: 0,
@@ -135,6 +140,7 @@ impl Exhaustive {
             end: 1,
         };
         self.grow();
+        self
     }
 
     /// Adds the extensions of placements whose messages became known.
@@ -337,6 +343,11 @@ impl Exhaustive {
 
     /// Adds what another shard of the same search tried. The error says why they are not of one search.
     pub fn take_in(&mut self, other: &Self) -> Result<(), String> {
+        let parts = |search: &Self| search.shard.map(|shard| shard.of);
+        if parts(self) != parts(other) {
+            let why = "the hunts are shards of different numbers of parts, which together leave placements out";
+            return Err(why.to_owned());
+        }
         let own = (self.acts, self.without_reduction, &self.kinds, &self.messages);
         if own != (other.acts, other.without_reduction, &other.kinds, &other.messages) {
             return Err(
@@ -353,7 +364,6 @@ impl Exhaustive {
 
     /// This is what so many shards came to together.
     pub fn are_all(&mut self, shards: usize) {
-        self.resume();
         if let Some(shard) = self.shard.take() {
             self.missing = shard.of - shards as u32;
         }
@@ -532,11 +542,15 @@ mod tests {
             record.add(&result);
             tried.push(acts);
         }
+        let stored = |record: &HuntRecord| -> HuntRecord {
+            let text = serde_json::to_string(record).unwrap();
+            serde_json::from_str(&text).unwrap()
+        };
+        // the index of all runs reads it so
+        assert_eq!(stored(&record).exit(), Exit::Inconclusive);
         // one was begun and did not end
         record.begin();
-        let stored = serde_json::to_string(&record).unwrap();
-        let mut again: HuntRecord = serde_json::from_str(&stored).unwrap();
-        again.exhaustive.as_mut().unwrap().resume();
+        let mut again = stored(&record);
         tried.extend(make(&mut again, 2));
         assert_eq!(sorted(tried), sorted(all(Vec::new(), 2)));
         assert!(again.is_complete());
@@ -566,6 +580,10 @@ mod tests {
         let twice = [&records[0], &records[0]].map(HuntRecord::clone).to_vec();
         assert!(merge(twice).unwrap_err().contains("named twice"));
         let mut other = records[1].clone();
+        // one of two and two of three leave some out
+        other.exhaustive.as_mut().unwrap().shard = Some(Shard { number: 2, of: 2 });
+        let refused = merge(vec![records[0].clone(), other.clone()]).unwrap_err();
+        assert!(refused.contains("different numbers of parts"), "{refused}");
         other.seed = "8".to_owned();
         let refused = merge(vec![records[0].clone(), other]).unwrap_err();
         assert!(refused.contains("the same scenario"), "{refused}");

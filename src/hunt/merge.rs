@@ -17,10 +17,17 @@ pub fn merge(mut records: Vec<HuntRecord>) -> Result<HuntRecord, String> {
     };
     all.merged.push(name(&all));
     for other in records {
-        if sorted(&other) != sorted(&all) {
+        let (own, others) = (sorted(&all), sorted(&other));
+        let differ = own.symmetric_difference(&others);
+        // an option with another value is in both
+        let differ: BTreeSet<String> = differ.map(|(option, _)| format!("--{option}")).collect();
+        if !differ.is_empty() {
+            let differ: Vec<String> = differ.into_iter().collect();
             return Err(format!(
-                "the hunts with the seeds {} and {} have different options",
-                all.merged[0], other.seed
+                "the hunts with the seeds {} and {} have different options: {}",
+                all.merged[0],
+                other.seed,
+                differ.join(", ")
             ));
         }
         if all.merged.contains(&name(&other)) {
@@ -159,7 +166,7 @@ mod tests {
         let mut other = hunt("2", 1);
         other.options.push(("recipe".into(), "redlock".into()));
         let refused = merge(vec![hunt("1", 1), other]).unwrap_err();
-        assert!(refused.contains("different options"), "{refused}");
+        assert!(refused.ends_with("different options: --recipe"), "{refused}");
         let refused = merge(vec![hunt("1", 1), hunt("1", 1)]).unwrap_err();
         assert!(refused.contains("named twice"), "{refused}");
         let merged = merge(vec![hunt("1", 1), hunt("2", 1)]).unwrap();

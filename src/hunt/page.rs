@@ -21,9 +21,12 @@ pub fn page(record: &HuntRecord) -> String {
         main {
             @for find in &record.finds { (self::find(find, record.counts.experiments)) }
             @if let Some(search) = &record.exhaustive { (searched(record, search)) }
-            section {
-                h2 { "Effect of the faults" }
-                ul { @for line in effects(record) { li { (line) } } }
+            @let effects = effects(record);
+            @if !effects.is_empty() {
+                section {
+                    h2 { "Effect of the faults" }
+                    ul { @for line in &effects { li { (line) } } }
+                }
             }
             @if let Some(words) = record.states.in_words().filter(|_| record.exhaustive.is_none()) {
                 section {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::coverage::HuntCoverage;
 use super::draw::{HuntDraw, what_it_strikes};
-use super::exhaustive::{Exhaustive, NextExperiment};
+use super::exhaustive::{self, Exhaustive, NextExperiment};
 use super::find::{HuntFind, causes};
 use super::states::HuntStates;
 use super::typed_fault::{name, without_number_or_time};
@@ -112,7 +112,11 @@ pub struct HuntRecord {
     /// What is left out, since it is not there to be struck; see [`what_it_strikes`].
     pub left_out: BTreeSet<String>,
     /// Where its experiments are every placement of some acts, and not drawn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "exhaustive::stored"
+    )]
     pub exhaustive: Option<Exhaustive>,
     #[serde(default)]
     pub states: HuntStates,

@@ -15,6 +15,8 @@ use crate::report::words::{clock, many, on_run, quoted, quoted_words, run_path, 
 const FAULTS: usize = 44;
 /// Faults without effect that a summary names.
 const NAMED: usize = 6;
+/// The time of a hunt that ends with its experiments: it is no limit.
+const DAY_MS: u64 = 24 * 3600 * 1000;
 
 /// One line for an experiment that has ended.
 pub fn line(result: &ExperimentResult, is_new: bool, look: Look) -> String {
@@ -54,9 +56,14 @@ pub fn line(result: &ExperimentResult, is_new: bool, look: Look) -> String {
 
 /// The block of a live screen; `now` are the experiments that go on, a line each.
 pub fn block(record: &HuntRecord, now: &[String], look: Look) -> String {
-    let (took, length) = (clock(record.took_ms), clock(record.for_ms));
+    let length = (record.for_ms < DAY_MS).then(|| format!(" of {}", clock(record.for_ms)));
+    let at_most = record
+        .at_most
+        .map(|at_most| format!(", at most {}", many(at_most, "experiment")));
+    let limits = length.unwrap_or_default() + &at_most.unwrap_or_default();
+    let took = clock(record.took_ms);
     let mut rows = vec![
-        ("hunt", format!("{took} of {length}   {}", rate(record))),
+        ("hunt", format!("{took}{limits}   {}", rate(record))),
         ("so far", counts(record)),
         ("finds", finds(record)),
     ];
@@ -418,5 +425,9 @@ mod tests {
             "now     experiment 2: faults",
         ];
         assert_has(&text, &parts);
+        (record.for_ms, record.at_most) = (DAY_MS, Some(100));
+        let text = block(&record, &[], PLAIN);
+        let limit = "hunt    30s, at most 100 experiments   2.0 experiments a minute";
+        assert_has(&text, &[limit]);
     }
 }

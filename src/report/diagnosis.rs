@@ -153,18 +153,21 @@ pub struct KnownRun {
     pub path: String,
     pub page: Option<String>,
     pub check_ns: u64,
+    /// How many fault windows it was to have.
+    pub planned_windows: u32,
     /// Whether nothing is made that only a report shows: drawings, coverage, latencies.
     pub brief: bool,
 }
 
 impl KnownRun {
-    /// Of a run that nothing was stored of.
-    pub fn in_memory() -> Self {
+    /// Of a run that nothing was stored of, with so many fault windows in its plan.
+    pub fn in_memory(planned_windows: u32) -> Self {
         Self {
             info: None,
             path: String::new(),
             page: None,
             check_ns: 0,
+            planned_windows,
             brief: true,
         }
     }
@@ -188,8 +191,7 @@ fn long_standstills(history: &History) -> Vec<Standstill> {
 
 /// Puts it all together.
 pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagnosis {
-    let planned = known.info.as_ref().map_or(0, |info| info.windows);
-    let mut effect = effect_of(history, planned);
+    let mut effect = effect_of(history, known.planned_windows);
     let server_ends = history.server_ends();
     let standstills = long_standstills(history);
     let unfinished = unfinished(history);
@@ -432,7 +434,7 @@ mod tests {
         lines.sort_by_key(|(time, _)| *time);
         let history = history_of(lines);
         let findings = check(&history, &Options::default());
-        diagnose(&history, findings, KnownRun::in_memory())
+        diagnose(&history, findings, KnownRun::in_memory(0))
     }
 
     #[test]

@@ -125,7 +125,7 @@ fn hunt(hunt: &ListedHunt) -> Markup {
 fn found(find: &ListedFind) -> Markup {
     html! {
         @match &find.page {
-            Some(page) => a href=(page) { (find.kind) },
+            Some(page) => a href=(address(page)) { (find.kind) },
             None => (find.kind),
         }
         " ×" (thousands(find.count)) ": " (prose(&find.summary))

@@ -71,6 +71,8 @@ pub fn sentence(record: &Record) -> String {
     };
     let named = wrong[..wrong.len().min(NAMED)].join("; ");
     match (wrong.len(), rows) {
+        (0, 0) => "this shard has no rows".to_owned(),
+        (0, 1) => "the only row is as expected".to_owned(),
         (0, _) => format!("all {rows} rows are as expected"),
         (1, 1) => format!("the only row is not as expected: {named}"),
         (1, _) => format!("1 of {rows} rows is not as expected: {named}"),
@@ -187,6 +189,8 @@ mod tests {
     fn a_reader_sees_first_how_many_rows_and_which_are_not_as_expected() {
         let of = |rows: &[(&str, &[RowOutcome])]| sentence(&record(None, &[], rows));
         const BAD: &[RowOutcome] = &[RowOutcome::Unexpected];
+        assert_eq!(of(&[]), "this shard has no rows");
+        assert_eq!(of(&[("a", OK)]), "the only row is as expected");
         assert_eq!(of(&[("a", OK), ("b", OK)]), "all 2 rows are as expected");
         assert_eq!(of(&[("a", OK), ("b", BAD)]), "1 of 2 rows is not as expected: b");
         let many = of(&[("a", BAD), ("b", BAD), ("c", BAD), ("d", &[])]);

@@ -13,7 +13,7 @@ use crate::report::escape::no_commands;
 use crate::report::markdown::{fenced, plain};
 use crate::report::screen::{Look, ScreenText};
 use crate::report::summary::verdict_word;
-use crate::report::words::{clock, on_run, quoted_words, run_path};
+use crate::report::words::{clock, many, on_run, quoted_words, run_path};
 
 /// Columns of a row's name from which on it is wrapped no more.
 const NAME: usize = 52;
@@ -114,7 +114,8 @@ pub fn markdown(record: &Record) -> String {
         }
     }
     if untold > 0 {
-        let _ = writeln!(text, "\nThe reasons of {untold} more rows are in `suite.json`.");
+        let rows = many(untold, "more row");
+        let _ = writeln!(text, "\nThe reasons of {rows} are in `suite.json`.");
     }
     no_commands(&text)
 }
@@ -373,7 +374,7 @@ mod tests {
         mixed.rows[1].attempts[0].why = vec!["a reason ".repeat(SUMMARY_BYTES / 9)];
         let text = markdown(&mixed);
         assert!(text.len() <= SUMMARY_BYTES, "{}", text.len());
-        assert_has(&text, &["reasons of 1 more rows"]);
+        assert_has(&text, &["reasons of 1 more row are"]);
     }
 
     #[test]

@@ -50,6 +50,13 @@ fn a_hunt_and_a_suite_say_that_a_variable_sets_nothing_for_them() {
 }
 
 #[test]
+fn a_hunt_says_that_it_reads_no_file() {
+    let words = "hunt --runtime simulated --backend redis --experiments 1 --seed 1";
+    let said = with_file(TOML).answer(words).stderr;
+    assert_has(&said, &["harness.toml; `harness hunt` ignores it"]);
+}
+
+#[test]
 fn a_run_takes_what_the_file_says_and_its_words_make_it_again_without_the_file() {
     let harness = with_file(TOML);
     let answer = harness.run("--profile short");

@@ -9,7 +9,7 @@ use super::hpack::HpackDecoder;
 use super::watch_events::{WatchKind, number_in};
 use super::{MessageName, Observation, RequestDigest, TapError, Telling, refusals};
 
-/// What a client sends first.
+/// The first bytes of a client.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Streams that are open at once.
 const MAX_STREAMS: usize = 8192;
@@ -54,7 +54,7 @@ struct Call {
     answering: bool,
 }
 
-/// How long a message is, by its head.
+/// Returns the length of the message with this head.
 fn message_length(head: &[u8]) -> Result<usize, TapError> {
     let length = head.last_chunk().map_or(0, |length| u32::from_be_bytes(*length));
     Ok(length as usize)
@@ -102,7 +102,7 @@ impl GrpcReader {
         Ok(())
     }
 
-    /// A client's header block is whole: a new stream, or trailers.
+    /// Reads a whole header block of a client: a new stream, or trailers.
     fn open(&mut self, stream: u32) -> Result<(), TapError> {
         let path = self.decoder.path(&self.client.block);
         let path = path.map_err(|_| TapError("a header block that cannot be read"))?;
@@ -191,8 +191,8 @@ impl GrpcReader {
         Ok(())
     }
 
-    /// The head of a server's frame is whole. Headers that end a stream before any came are an answer without a message. `frames` is
-    /// the chunk from that head on, and empty where the head began in an earlier one.
+    /// Reads the whole head of a server's frame. Headers that end a stream before any came are an answer without a message. `frames` is the
+    /// chunk from that head on, and empty where the head began in an earlier one.
     fn answering(&mut self, frames: &[u8], told: &mut Telling) {
         let (kind, stream, flags) = (self.server.kind(), self.server.stream(), self.server.flags());
         if kind != HEADERS {
@@ -237,7 +237,7 @@ impl GrpcReader {
 }
 
 impl Call {
-    /// A message of the server is whole.
+    /// Reads a whole message of the server.
     fn answered_whole(&mut self, stream: u32, told: &mut Telling) {
         if let Some(name) = self.lease() {
             told.tell(Observation::Session { name });
@@ -251,7 +251,7 @@ impl Call {
         self.answers.head.first() != Some(&0)
     }
 
-    /// The lease that an answer grants.
+    /// Returns the lease that an answer grants.
     fn lease(&self) -> Option<Box<str>> {
         if !self.name.is(LEASE_GRANT) || self.is_compressed() {
             return None;
@@ -260,7 +260,7 @@ impl Call {
         Some(format!("0x{lease:x}").into())
     }
 
-    /// What a message of a watch is: events, or the answer to a request.
+    /// Reads a message of a watch: events, or the answer to a request.
     fn heard_of_watch(&mut self, stream: u32, told: &mut Telling) {
         let key = match self.is_compressed() {
             true => Some(&b""[..]),
@@ -274,7 +274,7 @@ impl Call {
     }
 }
 
-/// A request's number on its connection: its stream, and which of the stream's it is.
+/// Returns a request's number on its connection, of its stream and its place among the stream's requests.
 fn number(stream: u32, place: u32) -> u64 {
     u64::from(stream) << 32 | u64::from(place)
 }

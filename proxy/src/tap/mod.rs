@@ -1,9 +1,9 @@
-//! Wire taps: they read along what passes a connection, name its messages and count. Each protocol is one file (`zk`,
-//! `resp`, `grpc`, `postgres`, `mysql`, `nats`), with the grammar of its pieces in files next to it.
+//! Wire taps: they read the bytes of a connection, and name and count its messages. Each protocol is one file (`zk`, `resp`, `grpc`,
+//! `postgres`, `mysql`, `nats`), with the grammar of its pieces in files next to it.
 //!
-//! A tap never alters what it reads. It keeps a bounded part of what it has seen, answers the same whatever pieces a stream
-//! comes in, and panics on nothing. When a stream is not what its protocol says, the tap has lost its place: it says so
-//! once, and reads no further. Start at [`TapParser`]; what its findings are used for is in `link_tap`.
+//! A tap never alters the bytes. It keeps a bounded part of them, gives the same result for every division of a stream into chunks, and
+//! panics on no input. When a stream breaks the rules of its protocol, the tap has lost its place: it reports that once, and reads no
+//! further. Start at [`TapParser`]; `link_tap` uses the result.
 
 mod commands;
 mod framer;
@@ -27,7 +27,7 @@ pub use messages::{MessageKind, Protocol};
 
 use std::fmt;
 
-/// Who sent what is read.
+/// The sender of the bytes that a tap reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
     Client,
@@ -63,14 +63,14 @@ pub enum Observation {
     },
     /// The server names the session or lease that the client has from now on, as a server shows the owner of a lock: `0x1a2b`.
     Session { name: Box<str> },
-    /// The server tells of a change, unasked: what happened, and to what.
+    /// An unasked message of the server about a change: its name, and the subject of the change.
     Notification { name: MessageName, subject: Box<str> },
 }
 
 /// The words of a request, its name first.
 pub type RequestWords = Box<[Box<str>]>;
 
-/// What a reader tells of a chunk, in its order.
+/// The messages that a reader found in a chunk, in its order.
 #[derive(Default)]
 struct Telling {
     /// Where the message begins that is being read; 0 when it began in an earlier chunk.
@@ -87,7 +87,7 @@ impl Telling {
         self.tell(Observation::Request { number, name });
     }
 
-    /// A request is over, of a protocol whose words are not kept.
+    /// Notes a whole request of a protocol whose words are not kept.
     fn asked(&mut self, number: u64, print: u64) {
         let words = RequestWords::default();
         self.tell(Observation::Asked { number, print, words });
@@ -103,7 +103,7 @@ impl Telling {
     }
 }
 
-/// Why a tap reads no further.
+/// The reason for which a tap reads no further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TapError(pub &'static str);
 
@@ -118,7 +118,7 @@ pub struct MessageName {
 }
 
 impl MessageName {
-    /// The first bytes of `text` that fit; what cannot be printed becomes `?`.
+    /// Takes the first bytes of `text` that fit; bytes that cannot be printed become `?`.
     pub fn new(text: &[u8]) -> Self {
         let mut bytes = [0; NAME];
         let length = text.len().min(NAME);
@@ -134,7 +134,7 @@ impl MessageName {
         }
     }
 
-    /// Whether it is this one: asked for each message.
+    /// Whether this is the name `text`: called for each message.
     pub fn is(&self, text: &str) -> bool {
         self.bytes[..usize::from(self.length)] == *text.as_bytes()
     }
@@ -170,7 +170,7 @@ enum ProtocolReader {
     Opaque,
 }
 
-/// Reads along one connection, both ways.
+/// Reads both directions of one connection.
 pub struct TapParser {
     begun: bool,
     reader: ProtocolReader,
@@ -196,7 +196,7 @@ impl TapParser {
         }
     }
 
-    /// Reads the next bytes of one side. What it answers is in the order of the chunk.
+    /// Reads the next bytes of one side. The result is in the order of the chunk.
     pub fn observe(&mut self, side: Sender, chunk: &[u8]) -> &[Observed] {
         self.told.at = 0;
         self.told.observed.clear();
@@ -231,7 +231,7 @@ impl TapParser {
         }
     }
 
-    /// Why it reads no further, if it does not.
+    /// Returns the reason for which it reads no further, if there is one.
     pub fn lost(&self) -> Option<TapError> {
         self.lost
     }

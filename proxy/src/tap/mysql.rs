@@ -38,14 +38,14 @@ const FUNCTIONS: [(&str, &str); 5] = [
     ("GET_LOCK(", "GET_LOCK"),
 ];
 
-/// What both sides can, as the server offered and the client chose.
+/// The capabilities of both sides, as the server offered and the client chose.
 #[derive(Debug, Clone, Copy, Default)]
 struct Capabilities {
     common: u32,
     of_mariadb: u32,
 }
 
-/// What the client waits for.
+/// An answer that the client waits for.
 struct AwaitedAnswer {
     number: u64,
     name: MessageName,
@@ -81,7 +81,7 @@ struct PacketParser {
 }
 
 impl PacketParser {
-    /// Takes one step into `chunk`, as [`Framer::step`] does; answers whether the payload is whole.
+    /// Reads the next piece of `chunk`, as [`Framer::step`] does; returns whether the payload is whole.
     fn step<'a>(&mut self, chunk: &'a [u8], longest: usize) -> Result<(usize, &'a [u8], bool), TapError> {
         let (length, part, whole) = self.packets.step(chunk, 4, |head| {
             let length = u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize;
@@ -103,7 +103,7 @@ impl PacketParser {
         self.number.is_none() && self.packets.at_start()
     }
 
-    /// The payload that is whole, or its beginning; the next one begins.
+    /// Returns the payload that is whole, or its beginning, and begins the next one.
     fn take(&mut self) -> (u8, usize, Vec<u8>) {
         let Self { packets, number } = std::mem::take(self);
         (number.unwrap_or_default(), packets.length, packets.kept)
@@ -115,7 +115,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// What a server's greeting offers: after its version, ten numbers in a fixed order.
+/// Reads the capabilities in a server's greeting: after its version, ten numbers in a fixed order.
 fn offered(greeting: &[u8]) -> Option<Capabilities> {
     if greeting.first() != Some(&10) {
         return None;
@@ -133,7 +133,7 @@ fn offered(greeting: &[u8]) -> Option<Capabilities> {
     })
 }
 
-/// A command as a request: its name and the shape of its answer. `None`: it has none.
+/// Returns the name of a command as a request, and the shape of its answer. `None`: it has no answer.
 fn command(code: u8) -> Result<Option<(&'static str, AnswerShape)>, TapError> {
     use AnswerShape::{Description, Lines, Prepared, Results, Rows};
     Ok(Some(match code {
@@ -179,7 +179,7 @@ impl MysqlReader {
         Ok(())
     }
 
-    /// The client has said something.
+    /// Reads a whole payload of the client.
     fn said(&mut self, told: &mut Telling) -> Result<(), TapError> {
         let (number, _, body) = self.client.take();
         if !self.opened {
@@ -221,7 +221,7 @@ impl MysqlReader {
         self.asked((name, print), (shape, *code == 0x17), prepares, told)
     }
 
-    /// The client answers the greeting.
+    /// Reads the client's answer to the greeting.
     fn open(&mut self, number: u8, body: &[u8]) -> Result<(), TapError> {
         let common = u32_at(body, 0).filter(|_| number > 0);
         let common = common.ok_or(TapError("an answer to the greeting that cannot be read"))?;
@@ -283,7 +283,7 @@ impl MysqlReader {
         Ok(())
     }
 
-    /// The server has said something: the first of `messages`, where it is whole there.
+    /// Reads a whole payload of the server: the first of `messages`, where it is whole there.
     fn answered(&mut self, messages: &[u8], told: &mut Telling) -> Result<(), TapError> {
         let (_, length, body) = self.server.take();
         if !self.opened {

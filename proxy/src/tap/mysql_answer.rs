@@ -11,7 +11,7 @@ const CURSOR: u16 = 0x0040;
 /// A payload that is as long or longer is a row, whatever it begins with.
 const LONGEST: usize = 0xff_ffff;
 
-/// What is answered to a command.
+/// The shape of the answer to a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AnswerShape {
     /// An OK, an error, or columns and rows; again while the status says that there is more.
@@ -26,7 +26,7 @@ pub(super) enum AnswerShape {
     Description,
 }
 
-/// How the rows of an answer are written.
+/// The encoding of an answer's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct AnswerForm {
     /// No EOF follows the columns.
@@ -140,7 +140,7 @@ impl AnswerReader {
         }
     }
 
-    /// A description of a column, or the EOF after the last.
+    /// Reads a description of a column, or the EOF after the last.
     fn column(&mut self, left: u64, eof: bool, body: &[u8]) -> bool {
         match (left, eof) {
             // a cursor: its rows are fetched by another command
@@ -172,7 +172,7 @@ impl AnswerReader {
     }
 }
 
-/// A number of 1 to 9 bytes, and what follows it.
+/// Parses a number of 1 to 9 bytes; returns the bytes after it, too.
 pub(super) fn lenenc(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (first, rest) = bytes.split_first()?;
     let length = match first {

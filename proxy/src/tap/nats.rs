@@ -1,4 +1,4 @@
-//! The tap of NATS: what is published is named by its subject and its headers, and answered by a message to the inbox that it names.
+//! The tap of NATS: a published message has its name from its subject and its headers, and is answered by a message to its inbox.
 //!
 //! A write of a key is a `create`, an `update` or a `put` by the revision that it expects, and a `delete` or a `purge` by its marker.
 //! <https://docs.nats.io/reference/reference-protocols/nats-protocol>
@@ -12,12 +12,12 @@ use super::{MessageName, RequestDigest, TLS, TLS_HANDSHAKE, TapError, Telling, r
 const KEPT: usize = 4096;
 /// Requests without an answer yet.
 const MAX_UNANSWERED: usize = 65_536;
-/// What the subjects of keys begin with.
+/// The beginning of the subjects of keys.
 const KEY: &[u8] = b"$KV.";
-/// What the subjects of requests to JetStream begin with.
+/// The beginning of the subjects of requests to JetStream.
 const API: &[u8] = b"$JS.API.";
 
-/// The requests to JetStream that locks make, by how their subjects go on.
+/// The requests to JetStream that locks make, by the rest of their subjects.
 const REQUESTS: &[(&[u8], &str)] = &[
     (b"STREAM.MSG.GET.", "read"),
     (b"DIRECT.GET.", "read"),
@@ -35,16 +35,16 @@ pub(super) struct NatsReader {
     client: TalkingSide,
     server: TalkingSide,
     requests: u64,
-    /// What is being published, once its line is whole.
+    /// The message that is being published, once its line is whole.
     published: Option<Publication>,
     /// By inbox.
     unanswered: BTreeMap<Vec<u8>, (u64, MessageName)>,
     pings: u64,
-    /// What a watch tells of a key, until its headers are whole.
+    /// A message of a watch about a key, until its headers are whole.
     watched: Option<WatchedKey>,
 }
 
-/// What one side is saying.
+/// The line or the message that one side is sending.
 #[derive(Default)]
 struct TalkingSide {
     line: Vec<u8>,
@@ -100,7 +100,7 @@ impl NatsReader {
         Ok(())
     }
 
-    /// A line of the client is whole.
+    /// Reads a whole line of the client.
     fn said(&mut self, line: &[u8], told: &mut Telling) -> Result<(), TapError> {
         let words = LineWords::of(line)?;
         let (subject, inbox, lengths) = match words.verb().as_slice() {
@@ -134,7 +134,7 @@ impl NatsReader {
         self.publishing(&[], told)
     }
 
-    /// Further bytes of what is published.
+    /// Reads further bytes of the message that is published.
     fn publishing(&mut self, bytes: &[u8], told: &mut Telling) -> Result<(), TapError> {
         let Some(published) = &mut self.published else {
             return Ok(());
@@ -185,7 +185,7 @@ impl NatsReader {
         Ok(())
     }
 
-    /// A line of the server is whole, which `body` follows if it is a message.
+    /// Reads a whole line of the server, which `body` follows if it is a message.
     fn heard(&mut self, line: &[u8], body: &[u8], told: &mut Telling) -> Result<(), TapError> {
         let words = LineWords::of(line)?;
         let (subject, _, [headers, total]) = match words.verb().as_slice() {
@@ -214,8 +214,8 @@ impl NatsReader {
         Ok(())
     }
 
-    /// Further bytes of what a watch tells. Only the end of a key is a notification: a watch begins with the values that are there, and
-    /// tells of each renewal, which frees no lock.
+    /// Reads further bytes of a message of a watch. Only the end of a key is a notification: a watch begins with the values that are there,
+    /// and reports each renewal, which frees no lock.
     fn watching(&mut self, bytes: &[u8], told: &mut Telling) {
         let Some(watched) = &mut self.watched else { return };
         let room = watched.length - watched.headers.len();
@@ -250,7 +250,7 @@ impl<'a> LineWords<'a> {
         self.0[0].to_ascii_uppercase()
     }
 
-    /// A message before whose inbox so many words stand after the verb, and so many lengths behind it.
+    /// Parses a message with so many words between the verb and the inbox, and so many lengths after the inbox.
     fn message(&self, before: usize, lengths: usize) -> Result<MessageHead<'a>, TapError> {
         let words = &self.0[1..];
         let inboxes = words
@@ -307,7 +307,7 @@ fn marker_of(headers: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Whether these are the headers of a marker, which a client wrote, or a server in place of a key that it removed.
+/// Whether these are the headers of a marker, by a client, or by a server in place of a key that it removed.
 fn is_end(headers: &[u8]) -> bool {
     marker_of(headers).is_some() || header(headers, b"Nats-Marker-Reason:").is_some()
 }

@@ -31,7 +31,7 @@ const FUNCTIONS: [(&str, &str); 5] = [
     ("PG_ADVISORY_LOCK(", "advisory_lock"),
 ];
 
-/// What the client waits for.
+/// A message that the client waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaited {
     /// The answer to a request.
@@ -42,7 +42,7 @@ enum Awaited {
         simple: bool,
         begun: bool,
     },
-    /// That the server is ready for the next query.
+    /// The message that the server is ready for the next query.
     Ready,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct PostgresReader {
     print: RequestDigest,
 }
 
-/// How many bytes follow the head of a message, whose last four say how long it is.
+/// Returns how many bytes follow the head of a message, whose last four say how long it is.
 fn rest_length(head: &[u8]) -> Result<usize, TapError> {
     let length = head.last_chunk().map_or(0, |length| u32::from_be_bytes(*length));
     if !(4..=LONGEST).contains(&length) {
@@ -74,7 +74,7 @@ fn kind(message: &Framer) -> u8 {
     message.head.first().copied().unwrap_or_default()
 }
 
-/// The text before the first zero, and what follows.
+/// Returns the text before the first zero, and the bytes after it.
 fn text(bytes: &[u8]) -> (&[u8], &[u8]) {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     (&bytes[..end], bytes.get(end + 1..).unwrap_or_default())
@@ -100,7 +100,7 @@ impl PostgresReader {
         Ok(())
     }
 
-    /// The client has said something.
+    /// Reads a whole message of the client.
     fn said(&mut self, told: &mut Telling) -> Result<(), TapError> {
         let body = std::mem::take(&mut self.client.kept);
         let print = self.print.state;
@@ -206,7 +206,7 @@ impl PostgresReader {
         Ok(())
     }
 
-    /// The server has said something: the first of `messages`, where it is whole there.
+    /// Reads a whole message of the server: the first of `messages`, where it is whole there.
     fn answered(&mut self, messages: &[u8], told: &mut Telling) -> Result<(), TapError> {
         match kind(&self.server) {
             // the description of rows, rows, a copy, the result of a function
@@ -237,7 +237,7 @@ impl PostgresReader {
         Ok(())
     }
 
-    /// An answer begins or goes on. What comes when nothing was asked for answers no request: an error at the end of the server.
+    /// Notes that an answer begins or goes on. A message without a request answers none: an error at the end of the server.
     fn begun(&mut self, messages: &[u8], told: &mut Telling) {
         let described = kind(&self.server) == b'T';
         if let Some(Awaited::Answer {

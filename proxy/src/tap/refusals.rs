@@ -1,8 +1,7 @@
-//! Replies that say that nothing was done: an error, a nil, a count of zero, a condition that did not hold. Such a reply can be
-//! lost without harm; the one that says that a lock was taken cannot.
+//! Refusals: replies that say that nothing was done, by an error, a nil, a count of zero, a condition that did not hold. Such a reply can
+//! be lost without harm; the one that says that a lock was taken cannot.
 //!
-//! What is asked is whether the bytes from a reply's beginning to the end of its chunk say so. A reply that is cut there says
-//! nothing.
+//! Each function reads the bytes from a reply's beginning to the end of its chunk. A reply that is cut there is no refusal.
 
 use super::frames::{DATA, FRAME_HEAD, HEADERS};
 use super::mysql_answer::{AnswerForm, lenenc};

@@ -66,7 +66,7 @@ impl RespReader {
         Ok(())
     }
 
-    /// A command has its name.
+    /// Notes a command whose name is known.
     fn asked(&mut self, told: &mut Telling) -> Result<(), TapError> {
         self.requests += 1;
         let name = MessageName::new(&self.commands.words[0].to_ascii_uppercase());
@@ -84,7 +84,7 @@ impl RespReader {
         Ok(())
     }
 
-    /// A command is whole.
+    /// Notes the end of a command.
     fn over(&mut self, told: &mut Telling) -> Result<(), TapError> {
         let commands = &self.commands;
         if !commands.named {
@@ -142,7 +142,7 @@ impl RespReader {
         Ok(())
     }
 
-    /// A value begins.
+    /// Notes the beginning of a value.
     fn begin(&mut self, value: &[u8], told: &mut Telling) -> Result<(), TapError> {
         self.replies = ReplyParser::default();
         match value[0] {
@@ -182,7 +182,7 @@ impl RespReader {
         Ok(())
     }
 
-    /// An array has its first element: it is an answer, or a push of RESP2.
+    /// Decides by the first element of an array whether it is an answer or a push of RESP2.
     fn settle(&mut self, told: &mut Telling) -> Result<(), TapError> {
         let first = self.replies.words.first().map_or(&[][..], Vec::as_slice);
         if is_notification(first) || is_confirmation(first) {
@@ -193,7 +193,7 @@ impl RespReader {
         self.replied(false, told)
     }
 
-    /// A value is whole. An array without elements never had a first one.
+    /// Notes the end of a value. An array without elements never had a first one.
     fn whole(&mut self, told: &mut Telling) -> Result<(), TapError> {
         match self.replies.kind {
             ReplyKind::Reply => return Ok(()),

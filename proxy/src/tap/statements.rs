@@ -22,7 +22,7 @@ pub(super) fn statement_name(statement: &[u8], functions: &[(&str, &str)]) -> Me
     MessageName::new(&word[..end.unwrap_or(word.len())])
 }
 
-/// What follows the comments with which libraries mark their statements: `/* ApplicationName=… */ SELECT`.
+/// Returns the statement after the comments with which libraries mark it: `/* ApplicationName=… */ SELECT`.
 fn without_comments(statement: &[u8]) -> &[u8] {
     let mut rest = statement.trim_ascii_start();
     while let Some(comment) = rest.strip_prefix(b"/*") {

@@ -8,7 +8,7 @@ mod kept;
 mod mysql_talk;
 mod nats_talk;
 
-/// What one side says at once.
+/// Bytes that one side sends at once.
 type Said = (Sender, Vec<u8>);
 
 fn client(bytes: impl Into<Vec<u8>>) -> Said {

@@ -1,4 +1,4 @@
-//! ZooKeeper: records after their length. Requests carry a number that their answers repeat; what carries −1 is the
+//! The tap of ZooKeeper: records after their length. Requests carry a number that their answers repeat; a record with −1 is the
 //! notification of a watch. The first record of each side has neither: it opens the session.
 //!
 //! Before it opens one, a client may ask a server in a connection of its own with [four letters](https://zookeeper.apache.org/doc/current/zookeeperAdmin.html#sc_4lw)
@@ -22,13 +22,13 @@ const MAX_UNANSWERED: usize = 16_384;
 const REQUEST_HEAD: usize = 8;
 /// The number of an answer.
 const REPLY_HEAD: usize = 4;
-/// Where the error of an answer is.
+/// The place of the error in an answer.
 const REPLY_ERROR: usize = 12;
-/// Where the answer that opens a session names it.
+/// The place of the session in the answer that opens it.
 const SESSION: std::ops::Range<usize> = 8..16;
-/// The number of what no request asked for.
+/// The number of records that no request asked for.
 const NOTIFICATION: i32 = -1;
-/// Number, transaction and error of an answer: what precedes the body.
+/// Bytes of the number, transaction and error of an answer, which precede its body.
 const REPLY_HEADER: usize = 16;
 
 #[derive(Default)]
@@ -40,17 +40,17 @@ pub(super) struct ZkReader {
     /// Requests so far.
     requests: u64,
     opened: bool,
-    /// The server is in the middle of the answer that opens the session.
+    /// Whether the server is sending the answer that opens the session.
     opening: bool,
-    /// It is in the middle of a notification.
+    /// Whether the server is sending a notification.
     notifying: bool,
-    /// What the record is that the client is in the middle of.
+    /// The print of the record that the client is sending.
     print: RequestDigest,
-    /// The connection is one of four letters and text.
+    /// Whether the connection is one of four letters and text.
     is_text: bool,
 }
 
-/// How long a record is that begins with this.
+/// Returns the length of the record with this head.
 fn record_length(head: &[u8]) -> Result<usize, TapError> {
     let length = head.last_chunk().map_or(0, |length| u32::from_be_bytes(*length));
     if length > LONGEST || (length as usize) < REPLY_HEAD {
@@ -101,7 +101,7 @@ impl ZkReader {
         Ok(())
     }
 
-    /// Whether four letters are where a length should be.
+    /// Whether four letters are in the place of a length.
     fn has_four_letters(&self) -> bool {
         self.client.head.len() == LENGTH && self.client.head.iter().all(u8::is_ascii_lowercase)
     }
@@ -168,14 +168,14 @@ impl ZkReader {
         Ok(())
     }
 
-    /// What the answer that opens a session calls it; nothing where the session that was asked for is over.
+    /// Returns the name of the session in the answer that opens it; `None` where the session that was asked for is over.
     fn session(&self) -> Option<Box<str>> {
         let bytes = self.server.kept.get(SESSION)?;
         let session = u64::from_be_bytes(bytes.try_into().ok()?);
         (session != 0).then(|| format!("0x{session:x}").into())
     }
 
-    /// Kind and state, then the path after its length.
+    /// Reads the kind and the state of a notification, then the path after its length.
     fn notified(&self, told: &mut Telling) {
         let kept = &self.server.kept;
         let name = match number_at(kept, REPLY_HEADER) {

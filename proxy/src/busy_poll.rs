@@ -56,7 +56,7 @@ impl<'a> ReplyPredictor<'a> {
         }
     }
 
-    /// How long ago the last chunk was forwarded, either way; zero before the first one.
+    /// Returns the time since the last chunk was forwarded, either way; zero before the first one.
     pub fn idle_for(&self) -> Duration {
         match self.last_ns.load(Relaxed) {
             0 => Duration::ZERO,
@@ -69,7 +69,7 @@ impl<'a> ReplyPredictor<'a> {
         self.busy_poll.crowded.load(Relaxed)
     }
 
-    /// A chunk was forwarded; if the next one is likely to come soon, the thread polls for it.
+    /// Notes that a chunk was forwarded; if the next one is likely to come soon, the thread polls for it.
     pub fn forwarded(&self, direction: Direction) {
         self.forwarded_at(monotonic_ns(), direction);
     }
@@ -84,7 +84,7 @@ impl<'a> ReplyPredictor<'a> {
     }
 }
 
-/// Says whether there is a processor for every task that wants one.
+/// Watches whether there is a processor for every task that wants one.
 #[derive(Debug)]
 struct ProcessorWatch {
     processors: usize,
@@ -115,7 +115,7 @@ impl ProcessorWatch {
         self.is_free
     }
 
-    /// How many tasks of this machine run or wait for a processor; the thread that asks is one of them.
+    /// Returns how many tasks of this machine run or wait for a processor; the calling thread is one of them.
     fn runnable(&self) -> Option<usize> {
         let mut text = [0; 64];
         let length = self.loadavg.as_ref()?.read_at(&mut text, 0).ok()?;

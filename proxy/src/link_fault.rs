@@ -11,23 +11,23 @@ use super::translate::toxics_for;
 use crate::counts::LinkCounts;
 use tokio::time::Instant;
 
-/// A layer that lies on some links, and is lifted when this is dropped.
+/// A layer on some links. Dropping it lifts the layer.
 ///
-/// The built-in proxy obeys at once. A remote one is told at once and obeys when [`LinkFault::settle`] or [`LinkFault::heal`] says so.
+/// The built-in proxy obeys at once. A remote one obeys when [`LinkFault::settle`] or [`LinkFault::heal`] returns.
 #[derive(Debug)]
 pub struct LinkFault {
     links: Vec<(AnyLink, CountsBefore)>,
     layer: Layer,
     behaviour: Behaviour,
     reset_on_heal: bool,
-    /// What the remote was told and has not answered.
+    /// Orders to which the remote has not replied.
     told: Vec<(Arc<dyn ExternalProxyDriver>, PendingReply)>,
-    /// Why it could not be told, if so.
+    /// The reason for which no order could be given.
     untold: Option<String>,
     healed: bool,
 }
 
-/// What a link had counted when the layer was put on.
+/// The counts of a link at the time at which the layer was applied.
 #[derive(Debug, Clone, Copy)]
 struct CountsBefore {
     counts: LinkCounts,
@@ -147,7 +147,7 @@ impl LinkFault {
         Ok(())
     }
 
-    /// Gives each remote one order for all of its links.
+    /// Gives each remote one order for all of its links, and returns the replies that are due.
     fn tell(
         &self,
         order: impl Fn(&dyn ExternalProxyDriver, Vec<String>) -> PendingReply,
@@ -171,7 +171,7 @@ impl LinkFault {
         self.links.iter().filter_map(|(link, _)| Some((link, external(link)?)))
     }
 
-    /// What the links counted since the layer was put on.
+    /// Returns the counts of the links since the layer was applied.
     pub fn counts(&self) -> LinkCounts {
         let holds = self.behaviour.holds_connects();
         self.links.iter().fold(LinkCounts::default(), |sum, (link, before)| {
@@ -184,7 +184,7 @@ impl LinkFault {
         })
     }
 
-    /// Bytes that the remote took and will never pass on: its `reset_peer` reads what comes until it resets.
+    /// Returns the bytes that the remote took and never passes on: its `reset_peer` reads until it resets.
     pub fn swallowed_bytes(&self) -> u64 {
         if self.behaviour.cut.after.is_none() {
             return 0;
@@ -194,7 +194,7 @@ impl LinkFault {
         u64::try_from(swallowed.sum::<i64>()).unwrap_or(0)
     }
 
-    /// The names of the links it lies on.
+    /// Returns the names of the links of the layer.
     pub fn names(&self) -> Vec<String> {
         self.links.iter().map(|(link, _)| link.name().to_owned()).collect()
     }

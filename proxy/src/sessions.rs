@@ -25,7 +25,7 @@ impl Sessions {
         self.locked().clone()
     }
 
-    /// A server names a session; a client that connects again with the same one is told its name again.
+    /// Notes a session that a server names; a client that connects again with the same one gets its name again.
     pub fn note(&self, client: u32, name: &str, at: u64) {
         let mut all = self.locked();
         let is_known = all

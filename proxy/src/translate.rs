@@ -1,4 +1,4 @@
-//! What a Toxiproxy can do of what links can do, said in toxics. Pure: a plan asks it before anything is started.
+//! Translation of the behaviours of links into toxics, where a Toxiproxy has them. Pure: a plan asks it before anything is started.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use super::behaviour::{Behaviour, Flow};
 use super::direction::Direction;
 use super::toxic::{Toxic, ToxicKind};
 
-/// The toxics that do what `behaviour` says, or stronger; `reset_on_heal` is what the plan does with connections then.
-/// The error says why there are none.
+/// Returns the toxics with the effect of `behaviour`, or a stronger one; `reset_on_heal` says whether the plan resets connections then. The
+/// error says why there are none.
 ///
 /// A stall that resumes is a bandwidth of 0, which loses nothing. One that ends with a reset is a `timeout` of 0, which
 /// swallows what comes and, when it is taken away, closes the connections.

@@ -1,8 +1,8 @@
 //! A Toxiproxy as the proxy of a run, driven with the `toxiproxy_rust` crate.
 //!
-//! The crate blocks, panics, and ignores what the server answers. So it runs on a thread where its panics
-//! become errors; the sender of a command waits for a bounded time; and what was set is read back and compared. Each link is
-//! `client → meter → Toxiproxy → meter → server`: Toxiproxy tells nothing of what it holds back, the meters do.
+//! The crate blocks, panics, and ignores the server's answers. So it runs on a thread where its panics become errors; the sender of a
+//! command waits for a bounded time; and the toxics are read back and compared. Each link is `client → meter → Toxiproxy → meter → server`:
+//! Toxiproxy does not report what it holds back, the meters do.
 
 mod driver;
 mod http;
@@ -26,11 +26,11 @@ use driver::{DriverCommand, ToxiproxyDriver};
 #[derive(Debug)]
 pub struct Toxiproxy {
     address: SocketAddr,
-    /// Our address, as it sees us.
+    /// The address of harness, as the Toxiproxy sees it.
     own: IpAddr,
     version: String,
     commands: Option<mpsc::Sender<DriverCommand>>,
-    /// Ends when the driver has.
+    /// Disconnected when the driver has ended.
     over: Mutex<mpsc::Receiver<()>>,
 }
 
@@ -76,12 +76,12 @@ impl Toxiproxy {
         self.address
     }
 
-    /// Where meters on its server side must listen for it to reach them.
+    /// Returns the address at which meters on its server side must listen.
     pub(super) fn own(&self) -> IpAddr {
         self.own
     }
 
-    /// Makes a proxy to each of the named addresses. Returns where clients find them, in the same order.
+    /// Makes a proxy to each of the named addresses. Returns their addresses for clients, in the same order.
     pub(super) async fn open(&self, proxies: Vec<(String, SocketAddr)>) -> Result<Vec<SocketAddr>, String> {
         let listen = match self.address.ip() {
             ip if ip.is_loopback() => ip,
@@ -102,12 +102,12 @@ impl Toxiproxy {
         self.told(REMOTE, move |driver| driver.delete(&proxies)).await
     }
 
-    /// Deletes what was made there.
+    /// Deletes the proxies that were made there.
     pub async fn close(&self) -> Result<(), String> {
         self.told(REMOTE_GOODBYE, ToxiproxyDriver::close).await
     }
 
-    /// Asks the driver and waits for its answer. The error says whose it is.
+    /// Sends the driver a command and waits for its reply. The error names the Toxiproxy.
     async fn told<T: Send + 'static>(
         &self,
         patience: Duration,

@@ -15,7 +15,7 @@ pub const SOON: Duration = Duration::from_secs(30);
 /// Long enough that a byte which is not held back would have arrived.
 pub const NOT_YET: Duration = Duration::from_millis(100);
 
-/// What should happen, once it has.
+/// Waits for an event, for at most [`SOON`].
 pub async fn soon<T>(what: impl Future<Output = T>) -> T {
     timeout(SOON, what).await.expect("it happens soon")
 }
@@ -106,7 +106,7 @@ pub async fn until_end(stream: &mut TcpStream) -> Vec<u8> {
     got
 }
 
-/// What arrives before the connection is reset.
+/// Reads the bytes that arrive before the connection is reset.
 pub async fn until_reset(stream: &mut TcpStream) -> Vec<u8> {
     let (got, ended) = rest(stream).await;
     assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::ConnectionReset);

@@ -21,9 +21,9 @@ pub struct LinkFault {
     behaviour: Behaviour,
     reset_on_heal: bool,
     /// Orders to which the remote has not replied.
-    told: Vec<(Arc<dyn ExternalProxyDriver>, PendingReply)>,
+    pending: Vec<(Arc<dyn ExternalProxyDriver>, PendingReply)>,
     /// The reason for which no order could be given.
-    untold: Option<String>,
+    order_error: Option<String>,
     healed: bool,
 }
 
@@ -53,9 +53,9 @@ impl LinkFault {
         }
         match toxics_for(&behaviour, reset_on_heal) {
             Ok(toxics) => {
-                fault.told = fault.tell(|remote, proxies| remote.put(layer, proxies, toxics.clone()));
+                fault.pending = fault.send_orders(|remote, proxies| remote.put(layer, proxies, toxics.clone()));
             }
-            Err(why) => fault.untold = Some(why),
+            Err(why) => fault.order_error = Some(why),
         }
         fault
     }
@@ -81,8 +81,8 @@ impl LinkFault {
             layer,
             behaviour,
             reset_on_heal,
-            told: Vec::new(),
-            untold: None,
+            pending: Vec::new(),
+            order_error: None,
             healed: false,
         }
     }
@@ -106,7 +106,7 @@ impl LinkFault {
 
     /// Waits until the layer is on everywhere. The error says where it is not, or why that is unknown.
     pub async fn settle(&mut self) -> Result<(), String> {
-        if let (Some(why), true) = (self.untold.take(), self.externals().next().is_some()) {
+        if let (Some(why), true) = (self.order_error.take(), self.externals().next().is_some()) {
             return Err(why);
         }
         self.answers().await?;
@@ -137,18 +137,18 @@ impl LinkFault {
                 }
             }
         }
-        self.told = self.tell(|remote, proxies| remote.lift(self.layer, proxies));
+        self.pending = self.send_orders(|remote, proxies| remote.lift(self.layer, proxies));
     }
 
     async fn answers(&mut self) -> Result<(), String> {
-        for (remote, reply) in std::mem::take(&mut self.told) {
+        for (remote, reply) in std::mem::take(&mut self.pending) {
             answer(&*remote, reply).await?;
         }
         Ok(())
     }
 
     /// Gives each remote one order for all of its links, and returns the replies that are due.
-    fn tell(
+    fn send_orders(
         &self,
         order: impl Fn(&dyn ExternalProxyDriver, Vec<String>) -> PendingReply,
     ) -> Vec<(Arc<dyn ExternalProxyDriver>, PendingReply)> {
@@ -162,8 +162,8 @@ impl LinkFault {
                 None => orders.push((&external.driver, vec![external.proxy.clone()])),
             }
         }
-        let told = orders.into_iter();
-        told.map(|(remote, proxies)| (Arc::clone(remote), order(&**remote, proxies)))
+        let sent = orders.into_iter();
+        sent.map(|(remote, proxies)| (Arc::clone(remote), order(&**remote, proxies)))
             .collect()
     }
 

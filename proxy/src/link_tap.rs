@@ -159,7 +159,7 @@ pub struct LinkTap {
     counters: MessageCounters,
     rules: Mutex<Vec<(Layer, Arc<MessageRule>)>>,
     /// Whether the link has rules: read for every message.
-    ruled: AtomicBool,
+    has_rules: AtomicBool,
 }
 
 impl LinkTap {
@@ -170,7 +170,7 @@ impl LinkTap {
             name,
             counters: MessageCounters::default(),
             rules: Mutex::default(),
-            ruled: AtomicBool::new(false),
+            has_rules: AtomicBool::new(false),
         })
     }
 
@@ -185,18 +185,18 @@ impl LinkTap {
     pub(super) fn arm(&self, layer: Layer, rule: Arc<MessageRule>) {
         let mut rules = self.rules();
         rules.push((layer, rule));
-        self.ruled.store(true, Relaxed);
+        self.has_rules.store(true, Relaxed);
     }
 
     pub(super) fn disarm(&self, layer: Layer) {
         let mut rules = self.rules();
         rules.retain(|(other, _)| *other != layer);
-        self.ruled.store(!rules.is_empty(), Relaxed);
+        self.has_rules.store(!rules.is_empty(), Relaxed);
     }
 
     /// Whether a new connection is refused by a rule at `now`, in nanoseconds by the clock of this link.
     pub fn refuses(&self, now: u64) -> bool {
-        self.ruled.load(Relaxed) && self.rules().iter().any(|(_, rule)| rule.refuses(self.client, now))
+        self.has_rules.load(Relaxed) && self.rules().iter().any(|(_, rule)| rule.refuses(self.client, now))
     }
 
     fn count(&self, counter: fn(&MessageCounters) -> &AtomicU64) {
@@ -229,7 +229,7 @@ pub struct ConnectionTap {
 
 struct TapState {
     tap: TapParser,
-    told: bool,
+    is_reported: bool,
     messages: MessageState,
 }
 
@@ -239,7 +239,7 @@ impl ConnectionTap {
             link: Arc::clone(link),
             state: Mutex::new(TapState {
                 tap: TapParser::new(link.hub.protocol),
-                told: false,
+                is_reported: false,
                 messages: MessageState::default(),
             }),
         }
@@ -249,7 +249,7 @@ impl ConnectionTap {
     pub fn observe(&self, side: Sender, chunk: &[u8], clock: impl Fn() -> u64) -> Option<TapStop> {
         let mut state = self.state();
         let state = &mut *state;
-        state.tap.keep_words(self.link.ruled.load(Relaxed));
+        state.tap.keep_words(self.link.has_rules.load(Relaxed));
         let mut stop = None;
         for heard in state.tap.observe(side, chunk) {
             let now = clock();
@@ -277,8 +277,8 @@ impl ConnectionTap {
                 stop = Some(TapStop { at: heard.at, then });
             }
         }
-        if let Some(why) = state.tap.lost().filter(|_| !state.told) {
-            state.told = true;
+        if let Some(why) = state.tap.lost().filter(|_| !state.is_reported) {
+            state.is_reported = true;
             self.link.hub.lose(&self.link.name, why);
         }
         stop
@@ -314,7 +314,7 @@ impl ConnectionTap {
             states.insert(RequestState { name, label, others });
             drop(states);
         }
-        if !self.link.ruled.load(Relaxed) {
+        if !self.link.has_rules.load(Relaxed) {
             return None;
         }
         let asked = RequestSeen {

@@ -72,34 +72,34 @@ pub type RequestWords = Box<[Box<str>]>;
 
 /// The messages that a reader found in a chunk, in its order.
 #[derive(Default)]
-struct Telling {
+struct TapOutput {
     /// Where the message begins that is being read; 0 when it began in an earlier chunk.
     at: usize,
     observed: Vec<Observed>,
 }
 
-impl Telling {
-    fn tell(&mut self, what: Observation) {
+impl TapOutput {
+    fn push(&mut self, what: Observation) {
         self.observed.push(Observed { at: self.at, what });
     }
 
     fn request(&mut self, number: u64, name: MessageName) {
-        self.tell(Observation::Request { number, name });
+        self.push(Observation::Request { number, name });
     }
 
     /// Notes a whole request of a protocol whose words are not kept.
     fn asked(&mut self, number: u64, print: u64) {
         let words = RequestWords::default();
-        self.tell(Observation::Asked { number, print, words });
+        self.push(Observation::Asked { number, print, words });
     }
 
     fn reply(&mut self, number: u64, name: MessageName, refused: bool) {
-        self.tell(Observation::Reply { number, name, refused });
+        self.push(Observation::Reply { number, name, refused });
     }
 
     fn notification(&mut self, name: MessageName, subject: &[u8]) {
         let subject = String::from_utf8_lossy(subject).into();
-        self.tell(Observation::Notification { name, subject });
+        self.push(Observation::Notification { name, subject });
     }
 }
 
@@ -175,7 +175,7 @@ pub struct TapParser {
     begun: bool,
     reader: ProtocolReader,
     lost: Option<TapError>,
-    told: Telling,
+    output: TapOutput,
 }
 
 impl TapParser {
@@ -192,36 +192,36 @@ impl TapParser {
                 Protocol::Opaque => ProtocolReader::Opaque,
             },
             lost: None,
-            told: Telling::default(),
+            output: TapOutput::default(),
         }
     }
 
     /// Reads the next bytes of one side. The result is in the order of the chunk.
     pub fn observe(&mut self, side: Sender, chunk: &[u8]) -> &[Observed] {
-        self.told.at = 0;
-        self.told.observed.clear();
+        self.output.at = 0;
+        self.output.observed.clear();
         if self.lost.is_none() {
             let first = !std::mem::replace(&mut self.begun, true);
             let speaks_tls = first && side == Sender::Client && chunk.first() == Some(&TLS_HANDSHAKE);
-            let told = &mut self.told;
+            let output = &mut self.output;
             let read = match (&mut self.reader, side) {
-                (ProtocolReader::Zk(zk), Sender::Client) => zk.client(chunk, told),
-                (ProtocolReader::Zk(zk), Sender::Server) => zk.server(chunk, told),
-                (ProtocolReader::Resp(resp), Sender::Client) => resp.client(chunk, told),
-                (ProtocolReader::Resp(resp), Sender::Server) => resp.server(chunk, told),
-                (ProtocolReader::Grpc(grpc), Sender::Client) => grpc.client(chunk, told),
-                (ProtocolReader::Grpc(grpc), Sender::Server) => grpc.server(chunk, told),
-                (ProtocolReader::Postgres(postgres), Sender::Client) => postgres.client(chunk, told),
-                (ProtocolReader::Postgres(postgres), Sender::Server) => postgres.server(chunk, told),
-                (ProtocolReader::Mysql(mysql), Sender::Client) => mysql.client(chunk, told),
-                (ProtocolReader::Mysql(mysql), Sender::Server) => mysql.server(chunk, told),
-                (ProtocolReader::Nats(nats), Sender::Client) => nats.client(chunk, told),
-                (ProtocolReader::Nats(nats), Sender::Server) => nats.server(chunk, told),
+                (ProtocolReader::Zk(zk), Sender::Client) => zk.client(chunk, output),
+                (ProtocolReader::Zk(zk), Sender::Server) => zk.server(chunk, output),
+                (ProtocolReader::Resp(resp), Sender::Client) => resp.client(chunk, output),
+                (ProtocolReader::Resp(resp), Sender::Server) => resp.server(chunk, output),
+                (ProtocolReader::Grpc(grpc), Sender::Client) => grpc.client(chunk, output),
+                (ProtocolReader::Grpc(grpc), Sender::Server) => grpc.server(chunk, output),
+                (ProtocolReader::Postgres(postgres), Sender::Client) => postgres.client(chunk, output),
+                (ProtocolReader::Postgres(postgres), Sender::Server) => postgres.server(chunk, output),
+                (ProtocolReader::Mysql(mysql), Sender::Client) => mysql.client(chunk, output),
+                (ProtocolReader::Mysql(mysql), Sender::Server) => mysql.server(chunk, output),
+                (ProtocolReader::Nats(nats), Sender::Client) => nats.client(chunk, output),
+                (ProtocolReader::Nats(nats), Sender::Server) => nats.server(chunk, output),
                 (ProtocolReader::Opaque, _) => Ok(()),
             };
             self.lost = if speaks_tls { Some(TLS) } else { read.err() };
         }
-        &self.told.observed
+        &self.output.observed
     }
 
     /// Whether the words of requests that begin from now on are kept.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::framer::Framer;
 use super::mysql_answer::{AnswerReader, AnswerShape};
 use super::statements::{Statement, remember, statement_name};
-use super::{MessageName, RequestDigest, TLS, TapError, Telling, refusals};
+use super::{MessageName, RequestDigest, TLS, TapError, TapOutput, refusals};
 
 /// The longest packet; a longer payload goes on in the next.
 const LONGEST: usize = 0xff_ffff;
@@ -161,11 +161,11 @@ fn command(code: u8) -> Result<Option<(&'static str, AnswerShape)>, TapError> {
 }
 
 impl MysqlReader {
-    pub(super) fn client(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    pub(super) fn client(&mut self, chunk: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let mut here = 0;
         while here < chunk.len() {
             if self.client.at_start() {
-                told.at = here;
+                output.at = here;
                 self.print = RequestDigest::default();
             }
             let longest = if self.opened { LONGEST } else { LONGEST_LOG_IN };
@@ -173,14 +173,14 @@ impl MysqlReader {
             here += length;
             self.print.add(part);
             if whole {
-                self.said(told)?;
+                self.client_payload(output)?;
             }
         }
         Ok(())
     }
 
     /// Reads a whole payload of the client.
-    fn said(&mut self, told: &mut Telling) -> Result<(), TapError> {
+    fn client_payload(&mut self, output: &mut TapOutput) -> Result<(), TapError> {
         let (number, _, body) = self.client.take();
         if !self.opened {
             return self.open(number, &body);
@@ -218,7 +218,7 @@ impl MysqlReader {
             }
             other => (MessageName::new(other.as_bytes()), print),
         };
-        self.asked((name, print), (shape, *code == 0x17), prepares, told)
+        self.asked((name, print), (shape, *code == 0x17), prepares, output)
     }
 
     /// Reads the client's answer to the greeting.
@@ -242,7 +242,7 @@ impl MysqlReader {
         (name, print): Statement,
         (shape, binary): (AnswerShape, bool),
         prepares: Option<Statement>,
-        told: &mut Telling,
+        output: &mut TapOutput,
     ) -> Result<(), TapError> {
         if self.awaited.len() >= MAX_UNANSWERED {
             return Err(TapError("too many requests without an answer"));
@@ -258,33 +258,33 @@ impl MysqlReader {
             prepares,
             reader: AnswerReader::new(shape, without_eof, caches, binary),
         });
-        told.request(number, name);
-        told.asked(number, print);
+        output.request(number, name);
+        output.asked(number, print);
         Ok(())
     }
 
-    pub(super) fn server(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    pub(super) fn server(&mut self, chunk: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let mut here = 0;
         // what began in an earlier chunk cannot be read from its beginning
         let mut begins_here = false;
         while here < chunk.len() {
             if self.server.at_start() {
-                told.at = here;
+                output.at = here;
                 begins_here = true;
             }
             let longest = if self.admitted { LONGEST } else { LONGEST_LOG_IN };
             let (length, _, whole) = self.server.step(&chunk[here..], longest)?;
             here += length;
             if whole {
-                let messages = if begins_here { &chunk[told.at..] } else { &[] };
-                self.answered(messages, told)?;
+                let messages = if begins_here { &chunk[output.at..] } else { &[] };
+                self.server_payload(messages, output)?;
             }
         }
         Ok(())
     }
 
     /// Reads a whole payload of the server: the first of `messages`, where it is whole there.
-    fn answered(&mut self, messages: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    fn server_payload(&mut self, messages: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let (_, length, body) = self.server.take();
         if !self.opened {
             // one that refuses at once says why, and closes
@@ -311,7 +311,7 @@ impl MysqlReader {
         let over = awaited.reader.read(&body, length)?;
         if first && awaited.reader.has_begun() {
             let refused = refusals::in_mysql(messages, awaited.name.as_str(), awaited.reader.form());
-            told.reply(awaited.number, awaited.name, refused);
+            output.reply(awaited.number, awaited.name, refused);
             if let (Some(known), Some(0), Some(statement)) = (awaited.prepares, body.first(), u32_at(&body, 1)) {
                 remember(&mut self.statements, statement, known)?;
             }

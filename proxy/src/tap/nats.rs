@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::lines::line;
-use super::{MessageName, RequestDigest, TLS, TLS_HANDSHAKE, TapError, Telling, refusals};
+use super::{MessageName, RequestDigest, TLS, TLS_HANDSHAKE, TapError, TapOutput, refusals};
 
 /// Bytes of a line, and of a message, that are kept: of which both sides know the beginning.
 const KEPT: usize = 4096;
@@ -32,8 +32,8 @@ const REQUESTS: &[(&[u8], &str)] = &[
 
 #[derive(Default)]
 pub(super) struct NatsReader {
-    client: TalkingSide,
-    server: TalkingSide,
+    client: NatsSide,
+    server: NatsSide,
     requests: u64,
     /// The message that is being published, once its line is whole.
     published: Option<Publication>,
@@ -46,7 +46,7 @@ pub(super) struct NatsReader {
 
 /// The line or the message that one side is sending.
 #[derive(Default)]
-struct TalkingSide {
+struct NatsSide {
     line: Vec<u8>,
     /// Bytes of a message that are still to come, with its end.
     left: usize,
@@ -73,12 +73,12 @@ struct WatchedKey {
 }
 
 impl NatsReader {
-    pub(super) fn client(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    pub(super) fn client(&mut self, chunk: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let mut here = 0;
         while here < chunk.len() {
             if self.client.left == 0 {
                 if self.client.line.is_empty() {
-                    told.at = here;
+                    output.at = here;
                     if chunk[here] == TLS_HANDSHAKE {
                         return Err(TLS);
                     }
@@ -87,21 +87,21 @@ impl NatsReader {
                 here += taken;
                 if is_whole {
                     let line = std::mem::take(&mut self.client.line);
-                    self.said(&line, told)?;
+                    self.client_line(&line, output)?;
                 }
             } else {
                 let taken = self.client.left.min(chunk.len() - here);
                 let bytes = &chunk[here..here + taken];
                 here += taken;
                 self.client.left -= taken;
-                self.publishing(bytes, told)?;
+                self.publishing(bytes, output)?;
             }
         }
         Ok(())
     }
 
     /// Reads a whole line of the client.
-    fn said(&mut self, line: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    fn client_line(&mut self, line: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let words = LineWords::of(line)?;
         let (subject, inbox, lengths) = match words.verb().as_slice() {
             b"PUB" => words.message(1, 1)?,
@@ -109,8 +109,8 @@ impl NatsReader {
             b"PING" => {
                 self.requests += 1;
                 self.pings = self.requests;
-                told.request(self.requests, MessageName::new(b"ping"));
-                told.asked(self.requests, RequestDigest::default().state);
+                output.request(self.requests, MessageName::new(b"ping"));
+                output.asked(self.requests, RequestDigest::default().state);
                 return Ok(());
             }
             b"CONNECT" | b"PONG" | b"SUB" | b"UNSUB" => return Ok(()),
@@ -131,11 +131,11 @@ impl NatsReader {
             print,
         });
         // without headers it has its name now
-        self.publishing(&[], told)
+        self.publishing(&[], output)
     }
 
     /// Reads further bytes of the message that is published.
-    fn publishing(&mut self, bytes: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    fn publishing(&mut self, bytes: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let Some(published) = &mut self.published else {
             return Ok(());
         };
@@ -146,7 +146,7 @@ impl NatsReader {
         if !published.is_named && published.headers.len() == published.length {
             published.is_named = true;
             let name = MessageName::new(name_of(&published.subject, &published.headers).as_bytes());
-            told.request(number, name);
+            output.request(number, name);
             if !published.inbox.is_empty() {
                 let inbox = std::mem::take(&mut published.inbox);
                 self.unanswered.insert(inbox, (number, name));
@@ -156,44 +156,44 @@ impl NatsReader {
             }
         }
         if self.client.left == 0 {
-            told.asked(number, published.print.state);
+            output.asked(number, published.print.state);
             self.published = None;
         }
         Ok(())
     }
 
-    pub(super) fn server(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    pub(super) fn server(&mut self, chunk: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let mut here = 0;
         while here < chunk.len() {
             if self.server.left > 0 {
                 let taken = self.server.left.min(chunk.len() - here);
-                self.watching(&chunk[here..here + taken], told);
+                self.watching(&chunk[here..here + taken], output);
                 here += taken;
                 self.server.left -= taken;
                 continue;
             }
             if self.server.line.is_empty() {
-                told.at = here;
+                output.at = here;
             }
             let (taken, is_whole) = line(&mut self.server.line, &chunk[here..], KEPT)?;
             here += taken;
             if is_whole {
                 let line = std::mem::take(&mut self.server.line);
-                self.heard(&line, &chunk[here..], told)?;
+                self.server_line(&line, &chunk[here..], output)?;
             }
         }
         Ok(())
     }
 
     /// Reads a whole line of the server, which `body` follows if it is a message.
-    fn heard(&mut self, line: &[u8], body: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    fn server_line(&mut self, line: &[u8], body: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let words = LineWords::of(line)?;
         let (subject, _, [headers, total]) = match words.verb().as_slice() {
             b"MSG" => words.message(2, 1)?,
             b"HMSG" => words.message(2, 2)?,
             b"PONG" => {
                 if self.pings > 0 {
-                    told.reply(std::mem::take(&mut self.pings), MessageName::new(b"ping"), false);
+                    output.reply(std::mem::take(&mut self.pings), MessageName::new(b"ping"), false);
                 }
                 return Ok(());
             }
@@ -203,7 +203,7 @@ impl NatsReader {
         self.server.left = total + 2;
         let body = &body[..body.len().min(total)];
         if let Some((number, name)) = self.unanswered.remove(subject) {
-            told.reply(number, name, refusals::in_nats(body, headers));
+            output.reply(number, name, refusals::in_nats(body, headers));
         } else if subject.starts_with(KEY) && headers > 0 {
             self.watched = Some(WatchedKey {
                 subject: subject.to_vec(),
@@ -216,13 +216,13 @@ impl NatsReader {
 
     /// Reads further bytes of a message of a watch. Only the end of a key is a notification: a watch begins with the values that are there,
     /// and reports each renewal, which frees no lock.
-    fn watching(&mut self, bytes: &[u8], told: &mut Telling) {
+    fn watching(&mut self, bytes: &[u8], output: &mut TapOutput) {
         let Some(watched) = &mut self.watched else { return };
         let room = watched.length - watched.headers.len();
         watched.headers.extend_from_slice(&bytes[..bytes.len().min(room)]);
         if watched.headers.len() == watched.length {
             if is_end(&watched.headers) {
-                told.notification(MessageName::new(b"message"), &watched.subject);
+                output.notification(MessageName::new(b"message"), &watched.subject);
             }
             self.watched = None;
         }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use super::framer::Framer;
 use super::messages::zk_request;
-use super::{MessageName, Observation, RequestDigest, TapError, Telling};
+use super::{MessageName, Observation, RequestDigest, TapError, TapOutput};
 
 /// The longest record. Servers take one megabyte unless told otherwise.
 const LONGEST: u32 = 64 << 20;
@@ -66,11 +66,11 @@ fn number_at(record: &[u8], at: usize) -> Option<i32> {
 }
 
 impl ZkReader {
-    pub(super) fn client(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    pub(super) fn client(&mut self, chunk: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let mut here = 0;
         while here < chunk.len() && !self.is_text {
             if self.client.at_start() {
-                told.at = here;
+                output.at = here;
                 self.print = RequestDigest::default();
             }
             let stepped = self.client.step(&chunk[here..], LENGTH, record_length);
@@ -84,7 +84,7 @@ impl ZkReader {
             // what opens a session has no number and no kind
             let (number, head) = if self.opened { (4_usize, REQUEST_HEAD) } else { (0, 1) };
             if before < head && self.client.length >= head {
-                self.asked(told)?;
+                self.asked(output)?;
             }
             // the number of a request is no part of its print: it differs when the same is asked again
             let number = body.len().min(number.saturating_sub(before));
@@ -94,7 +94,7 @@ impl ZkReader {
                     return Err(TapError("a request without a head"));
                 }
                 self.opened = true;
-                told.asked(self.requests, self.print.state);
+                output.asked(self.requests, self.print.state);
                 self.client.clear();
             }
         }
@@ -106,7 +106,7 @@ impl ZkReader {
         self.client.head.len() == LENGTH && self.client.head.iter().all(u8::is_ascii_lowercase)
     }
 
-    fn asked(&mut self, told: &mut Telling) -> Result<(), TapError> {
+    fn asked(&mut self, output: &mut TapOutput) -> Result<(), TapError> {
         let (xid, name) = if self.opened {
             let (Some(xid), Some(kind)) = (number_at(&self.client.kept, 0), number_at(&self.client.kept, 4)) else {
                 return Err(TapError("a request without a head"));
@@ -121,15 +121,15 @@ impl ZkReader {
         self.requests += 1;
         let (number, name) = (self.requests, MessageName::new(name.as_bytes()));
         self.unanswered.push_back((xid, number, name));
-        told.request(number, name);
+        output.request(number, name);
         Ok(())
     }
 
-    pub(super) fn server(&mut self, chunk: &[u8], told: &mut Telling) -> Result<(), TapError> {
+    pub(super) fn server(&mut self, chunk: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let mut here = 0;
         while here < chunk.len() && !self.is_text {
             if self.server.at_start() {
-                told.at = here;
+                output.at = here;
             }
             let (length, body, whole) = self.server.step(&chunk[here..], LENGTH, record_length)?;
             here += length;
@@ -140,16 +140,16 @@ impl ZkReader {
                 self.opening = matches!(self.unanswered.front(), Some((_, 1, _)));
                 self.notifying = !self.opening && xid == NOTIFICATION;
                 if !self.notifying {
-                    self.answered(if self.opening { 0 } else { xid }, told)?;
+                    self.answered(if self.opening { 0 } else { xid }, output)?;
                 }
             }
             if whole {
                 if self.notifying {
-                    self.notified(told);
+                    self.notified(output);
                 } else if self.opening
                     && let Some(name) = self.session()
                 {
-                    told.tell(Observation::Session { name });
+                    output.push(Observation::Session { name });
                 }
                 self.server.clear();
             }
@@ -157,14 +157,14 @@ impl ZkReader {
         Ok(())
     }
 
-    fn answered(&mut self, xid: i32, told: &mut Telling) -> Result<(), TapError> {
+    fn answered(&mut self, xid: i32, output: &mut TapOutput) -> Result<(), TapError> {
         let place = self.unanswered.iter().position(|(asked, ..)| *asked == xid);
         let (_, number, name) = place
             .and_then(|place| self.unanswered.remove(place))
             .ok_or(TapError("an answer to no request"))?;
         // what opens a session has no error
         let refused = number > 1 && number_at(&self.server.kept, REPLY_ERROR).is_some_and(|error| error != 0);
-        told.reply(number, name, refused);
+        output.reply(number, name, refused);
         Ok(())
     }
 
@@ -176,7 +176,7 @@ impl ZkReader {
     }
 
     /// Reads the kind and the state of a notification, then the path after its length.
-    fn notified(&self, told: &mut Telling) {
+    fn notified(&self, output: &mut TapOutput) {
         let kept = &self.server.kept;
         let name = match number_at(kept, REPLY_HEADER) {
             Some(1) => "NodeCreated",
@@ -189,7 +189,7 @@ impl ZkReader {
         let length = number_at(kept, path - 4).unwrap_or(0).max(0) as usize;
         let end = path.saturating_add(length).min(kept.len());
         let subject = kept.get(path..end).unwrap_or_default();
-        told.notification(MessageName::new(name.as_bytes()), subject);
+        output.notification(MessageName::new(name.as_bytes()), subject);
     }
 }
 

@@ -87,34 +87,34 @@ impl Toxiproxy {
             ip if ip.is_loopback() => ip,
             _ => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         };
-        let opened = self.told(REMOTE, move |driver| driver.open(&proxies, listen));
+        let opened = self.carry_out(REMOTE, move |driver| driver.open(&proxies, listen));
         let at = |port| SocketAddr::new(self.address.ip(), port);
         Ok(opened.await?.into_iter().map(at).collect())
     }
 
     /// The names of all proxies there, whichever client made them.
     pub async fn proxies(&self) -> Result<Vec<String>, String> {
-        self.told(REMOTE, ToxiproxyDriver::list).await
+        self.carry_out(REMOTE, ToxiproxyDriver::list).await
     }
 
     /// Deletes proxies, such as those of a run that was killed. One that is not there is no error.
     pub async fn delete(&self, proxies: Vec<String>) -> Result<(), String> {
-        self.told(REMOTE, move |driver| driver.delete(&proxies)).await
+        self.carry_out(REMOTE, move |driver| driver.delete(&proxies)).await
     }
 
     /// Deletes the proxies that were made there.
     pub async fn close(&self) -> Result<(), String> {
-        self.told(REMOTE_GOODBYE, ToxiproxyDriver::close).await
+        self.carry_out(REMOTE_GOODBYE, ToxiproxyDriver::close).await
     }
 
     /// Sends the driver a command and waits for its reply. The error names the Toxiproxy.
-    async fn told<T: Send + 'static>(
+    async fn carry_out<T: Send + 'static>(
         &self,
         patience: Duration,
         act: impl FnOnce(&mut ToxiproxyDriver) -> Result<T, String> + Send + 'static,
     ) -> Result<T, String> {
-        let told = within(patience, self.ask(act)).await;
-        told.map_err(|why| format!("{}: {why}", self.name()))
+        let done = within(patience, self.ask(act)).await;
+        done.map_err(|why| format!("{}: {why}", self.name()))
     }
 
     fn ask<T: Send + 'static>(

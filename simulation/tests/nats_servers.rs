@@ -1,4 +1,4 @@
-//! Simulated NATS servers that are killed, stopped and elected, and what becomes of writes, reads and ages.
+//! Simulated NATS servers that are killed, stopped and elected, with their writes, reads and ages afterwards.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -187,7 +187,7 @@ fn on_the_model(number: u64) -> Vec<String> {
     })
 }
 
-/// What a real server answers to these scripts; `None`: there is no NATS here.
+/// Returns the answers of a real server to these scripts; `None`: there is no NATS here.
 fn on_a_real_server(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
     in_real_time(async {
         let server = nats().await?;

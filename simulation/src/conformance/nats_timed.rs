@@ -1,4 +1,4 @@
-//! Timed scripts for NATS: what a session says, and when, while its link is stalled, delayed and reset and its server paused.
+//! Timed scripts for NATS: the answers of a session with their times, while its link is stalled, delayed and reset and its server paused.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -26,9 +26,9 @@ enum NatsTimedStep {
     /// Asks and waits for the answer.
     Read,
     Create,
-    /// Over what was written last.
+    /// Over the last message that was written.
     Update,
-    /// Asks for it, and does not wait: it is told when its answer comes.
+    /// Asks for it, and does not wait: the answer is written down when it comes.
     Begin,
     Connect,
     IsBroken,
@@ -86,12 +86,12 @@ const TIMED: [&[NatsTimedStep]; 12] = [
     &[Read, Stall, Begin, Begin, Sleep(300), Heal, Sleep(300), Read],
 ];
 
-/// What a script is played with, and what was said.
+/// The stage and the session of a script, with its transcript.
 struct NatsPlay<'a> {
     stage: &'a dyn Stage,
     store: Rc<dyn NatsConnect>,
     session: Rc<dyn NatsSession>,
-    /// What was written last.
+    /// The revision of the last message that was written.
     revision: u64,
     told: TimedTranscript,
 }

@@ -1,4 +1,4 @@
-//! Timed scripts for Redis: what a session says, and when, while its link is stalled, delayed and reset and its server paused.
+//! Timed scripts for Redis: the answers of a session with their times, while its link is stalled, delayed and reset and its server paused.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use crate::servers::SimulatedServers;
 const LEASE: Duration = Duration::from_millis(1800);
 const KEY: &str = "k";
 
-/// What a timed script does.
+/// A step of a timed script.
 #[derive(Debug, Clone, Copy)]
 enum TimedStep {
     /// Asks and waits for the answer.
     Get,
     SetNx,
-    /// Asks for it, and does not wait: it is told when its answer comes.
+    /// Asks for it, and does not wait: the answer is written down when it comes.
     Begin,
     Connect,
     IsBroken,
@@ -89,7 +89,7 @@ const TIMED: [&[TimedStep]; 10] = [
     &[Get, Stall, Begin, Sleep(300), Heal, Sleep(200), Get],
 ];
 
-/// What a script is played with, and what was said.
+/// The stage and the session of a script, with its transcript.
 struct RedisPlay<'a> {
     stage: &'a dyn Stage,
     store: Rc<dyn RedisConnect>,

@@ -1,5 +1,5 @@
-//! The session of a client with a simulated cluster ([`EtcdRoutes`]), step by step what `harness_workloads::etcd::EtcdServers` does on real
-//! servers (`etcd/channels.rs` and `etcd/client_session.rs` there): one channel a member, calls to the one that answered last, a limit on each.
+//! The session of a client with a simulated cluster ([`EtcdRoutes`]), step by step as `harness_workloads::etcd::EtcdServers` is on real
+//! servers (`etcd/channels.rs` and `etcd/client_session.rs` there): a channel a member, calls to the one that answered last, a limit each.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -66,7 +66,7 @@ impl EtcdConnect for EtcdRoutes {
     }
 }
 
-/// Why a call has no answer.
+/// The reason for which a call has no answer.
 enum EtcdCallFailure {
     NotSent(NotSent),
     Status(EtcdStatus),

@@ -79,7 +79,7 @@ impl RoutedKeyLine {
         number
     }
 
-    /// Reads what has come, so that the end of a connection is known before something is sent over it.
+    /// Reads the messages that have come, so that the end of a connection is known before something is sent over it.
     fn read_what_came(&self) -> Result<(), ConnectionEnding> {
         let mut nobody = Context::from_waker(Waker::noop());
         while let Poll::Ready(received) = self.socket.poll_receive(&mut nobody) {

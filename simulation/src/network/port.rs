@@ -1,4 +1,4 @@
-//! The server's side of the network: a [`Port`] that clients connect to, and the [`PortListener`] that takes what comes.
+//! The server's side of the network: a [`Port`] that clients connect to, and the [`PortListener`] that takes their events.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ struct PortState<Q: WireMessage, R: WireMessage> {
     connections: Rc<Cell<u64>>,
 }
 
-/// What came to a listener and was not taken yet.
+/// The events of a listener that were not taken yet.
 pub(super) struct PortQueue<Q: WireMessage, R: WireMessage> {
     events: RefCell<VecDeque<PortEvent<Q, R>>>,
     waker: RefCell<Option<Waker>>,
@@ -55,7 +55,7 @@ impl<Q: WireMessage, R: WireMessage> ServerInbox<Q> for PortQueue<Q, R> {
     }
 }
 
-/// What comes to a server.
+/// An event at a server's port.
 pub enum PortEvent<Q: WireMessage, R: WireMessage> {
     /// A client connected.
     Opened(ServerSide<Q, R>),
@@ -94,7 +94,7 @@ impl<Q: WireMessage, R: WireMessage> Port<Q, R> {
         PortListener { port: self, queue }
     }
 
-    /// Listens from now on, or from when its server has started, which takes this time and ends with what it does first (`begins`).
+    /// Listens from now on, or when its server has started, which takes this time and ends with `begins`.
     pub(crate) fn listen_after(
         self,
         start: Duration,
@@ -115,7 +115,7 @@ impl<Q: WireMessage, R: WireMessage> Port<Q, R> {
         }
     }
 
-    /// The queue of the server that listens, and the number of the next connection.
+    /// Returns the queue of the server that listens, and the number of the next connection.
     pub(super) fn dial(self) -> Option<(Rc<PortQueue<Q, R>>, u64)> {
         let state = self.0.get();
         let queue = state.queue.borrow().clone()?;
@@ -124,14 +124,14 @@ impl<Q: WireMessage, R: WireMessage> Port<Q, R> {
     }
 }
 
-/// Takes what comes to a port. A stopped process takes nothing, and nothing is lost.
+/// Takes the events of a port. A stopped process takes nothing, and nothing is lost.
 pub struct PortListener<Q: WireMessage, R: WireMessage> {
     port: Port<Q, R>,
     queue: Rc<PortQueue<Q, R>>,
 }
 
 impl<Q: WireMessage, R: WireMessage> PortListener<Q, R> {
-    /// What came next, once it is there.
+    /// Waits for the next event.
     pub async fn next(&self) -> PortEvent<Q, R> {
         poll_fn(|task| self.poll_next(task)).await
     }

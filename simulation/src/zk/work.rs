@@ -1,14 +1,14 @@
-//! What servers of an ensemble have to do ([`Work`]), and what their leader decides ([`Proposal`]).
+//! The work of servers of an ensemble ([`Work`]), and the decisions of their leader ([`Proposal`]).
 
 use std::collections::BTreeSet;
 
 use crate::servers::RequestOrigin;
 
-/// What a server does at its time.
+/// The work of a server at its time.
 pub(super) enum Work {
     /// Applies the log up to this entry.
     Apply(usize),
-    /// As the leader: decides.
+    /// As the leader: appends a decision.
     Propose(Option<RequestOrigin>, Proposal),
     /// As the leader: hears of sessions on another server.
     Touch(BTreeSet<i64>),
@@ -19,7 +19,7 @@ pub(super) enum Work {
     Sync(RequestOrigin),
     /// Answers a `sync` when so many entries are applied.
     Synced(RequestOrigin, usize),
-    /// There is no leader any more: closes every connection.
+    /// Closes every connection: there is no leader any more.
     StepDown,
 }
 

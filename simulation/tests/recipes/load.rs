@@ -1,4 +1,4 @@
-//! Clients that take a lock in turns, and what they believe: a trace, and how often two held it at once.
+//! A load of clients that take a lock in turns: a trace, and how often two held the lock at once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -16,10 +16,10 @@ use rand::Rng;
 pub const CLIENTS: u32 = 5;
 pub const GRANTS: u32 = 100;
 pub const LEASE: Duration = Duration::from_secs(2);
-/// No experiment takes longer, in virtual time.
+/// The longest experiment, in virtual time.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// What is done to the links while the clients run.
+/// The disturbance of links or servers while the clients run.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Disturbance {
     None,
@@ -29,7 +29,7 @@ pub enum Disturbance {
     Servers,
 }
 
-/// Clients of a recipe take its lock in turns on servers of their world.
+/// Lets clients of a recipe take its lock in turns on servers of their world.
 pub async fn play(
     world: World,
     servers: impl SimulatedServers + Copy + 'static,
@@ -88,7 +88,7 @@ async fn disturb_servers(world: World, servers: impl SimulatedServers) {
     }
 }
 
-/// What all clients saw.
+/// The grants, overlaps and losses of all clients, and a trace.
 #[derive(Default)]
 pub struct Journal {
     pub trace: RefCell<String>,

@@ -1,4 +1,4 @@
-//! What recipes are expected to do on simulated servers, whichever store they are for.
+//! The promises of recipes on simulated servers, whichever store they are for.
 
 use std::ops::RangeInclusive;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use super::load::{Disturbance, GRANTS, Journal};
 /// Runs a recipe of one store from a seed.
 pub type RunRecipe = fn(RecipeOptions, u64, Disturbance) -> Rc<Journal>;
 
-/// A run in which there were enough grants, and never two holders at once.
+/// Runs a recipe; checks that there were enough grants, and never two holders at once.
 fn with_one_holder(run: RunRecipe, recipe: &'static Recipe, seed: u64, disturbance: Disturbance) -> Rc<Journal> {
     let journal = run(RecipeOptions::of(recipe), seed, disturbance);
     let trace = journal.trace.borrow();
@@ -61,7 +61,7 @@ pub fn naive_ones_overlap(run: RunRecipe, recipe: &str, seeds: RangeInclusive<u6
     assert!(overlaps(|seed| run(naive, seed, Disturbance::Partitions), seeds) > 0);
 }
 
-/// How often two held the lock at once in the runs of these seeds.
+/// Returns how often two held the lock at once in the runs of these seeds.
 pub fn overlaps(run: impl Fn(u64) -> Rc<Journal>, seeds: RangeInclusive<u64>) -> u32 {
     seeds.map(|seed| run(seed).overlaps.get()).sum()
 }

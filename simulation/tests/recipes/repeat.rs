@@ -1,4 +1,4 @@
-//! The same in every process and build, and nothing left behind.
+//! Repeatable runs: the same in every process and build, and nothing left behind.
 
 use harness_workloads::RecipeOptions;
 

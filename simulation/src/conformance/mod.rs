@@ -78,10 +78,10 @@ impl TimedTranscript {
 
     /// Asks beside the script, and writes the answer down.
     fn ask_beside(&self, what: &'static str, asked: impl Future<Output = String> + 'static) {
-        let told = self.clone();
+        let transcript = self.clone();
         self.beside(async move {
             let answer = asked.await;
-            told.say(format!("{what} {answer}"));
+            transcript.say(format!("{what} {answer}"));
         });
     }
 

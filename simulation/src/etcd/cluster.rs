@@ -56,7 +56,7 @@ pub(super) struct ClusterState {
     pub leads: Cell<bool>,
     pub lessor: RefCell<LessorClock>,
     /// Entries that the hook was called with.
-    told: Cell<usize>,
+    announced: Cell<usize>,
     requests: Cell<u64>,
     /// The first bits of the ids of leases, by member, and the number of leases so far.
     lease_heads: Vec<i64>,
@@ -83,7 +83,7 @@ impl SimulatedEtcd {
             leader: Cell::new(Some(0)),
             leads: Cell::new(true),
             lessor: RefCell::new(lessor),
-            told: Cell::new(0),
+            announced: Cell::new(0),
             requests: Cell::new(0),
             leases: Cell::new(0),
             dice: RefCell::new(dice),
@@ -156,7 +156,7 @@ impl SimulatedEtcd {
     pub(super) fn tell(self, from: usize, to: usize, work: MemberWork) {
         let mut after = 0;
         if from != to {
-            let last = &self.0.get().members[from].last_told;
+            let last = &self.0.get().members[from].last_arrival;
             after = arrives_behind(last, self.clock() + self.latency()) - self.clock();
         }
         // messages to a process that is gone are lost
@@ -259,8 +259,8 @@ impl SimulatedEtcd {
             let ProposedChange { change, origin } = &*entry;
             let (answer, events) = own.store.borrow_mut().apply(change);
             own.applied.set(place + 1);
-            if etcd.told.get() == place {
-                etcd.told.set(place + 1);
+            if etcd.announced.get() == place {
+                etcd.announced.set(place + 1);
                 etcd.announce(&events);
             }
             if etcd.leader.get() == Some(member) {

@@ -40,7 +40,7 @@ pub(super) struct Member {
     pub is_running: Cell<bool>,
     pub last_apply: Cell<u64>,
     /// The time at which the last message of this member arrives.
-    pub last_told: Cell<u64>,
+    pub last_arrival: Cell<u64>,
     pub silent_since: Cell<Option<u64>>,
     pub view: watch::Sender<LeaderView>,
     pub proposals: AnswersDue<EtcdAnswer>,
@@ -71,7 +71,7 @@ impl Member {
             connections: RefCell::default(),
             is_running: Cell::new(false),
             last_apply: Cell::new(0),
-            last_told: Cell::new(0),
+            last_arrival: Cell::new(0),
             silent_since: Cell::new(None),
             view: watch::channel(view).0,
             proposals: RefCell::default(),

@@ -170,7 +170,7 @@ impl SimulatedNats {
     fn tell(self, from: usize, to: usize, work: ServerWork) {
         let mut after = 0;
         if from != to {
-            let last = &self.0.get().servers[from].last_told;
+            let last = &self.0.get().servers[from].last_arrival;
             after = arrives_behind(last, self.clock() + self.latency()) - self.clock();
         }
         // messages to a process that is gone are lost

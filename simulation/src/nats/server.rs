@@ -61,7 +61,7 @@ pub(super) struct NatsServer {
     pub leaders: [Cell<Option<usize>>; 2],
     pub last_apply: Cell<u64>,
     /// The time at which the last message of this server arrives.
-    pub last_told: Cell<u64>,
+    pub last_arrival: Cell<u64>,
 }
 
 impl NatsServer {
@@ -79,7 +79,7 @@ impl NatsServer {
             reticent_until: Cell::new(0),
             leaders: [Cell::new(None), Cell::new(Some(leader))],
             last_apply: Cell::new(0),
-            last_told: Cell::new(0),
+            last_arrival: Cell::new(0),
         }
     }
 

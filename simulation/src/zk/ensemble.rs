@@ -111,7 +111,7 @@ pub(super) struct ZkServer {
     pub serves: Cell<bool>,
     pub last_apply: Cell<u64>,
     /// The time at which the last message of this server is with the leader, to which it has one connection.
-    last_told: Cell<u64>,
+    last_arrival: Cell<u64>,
     pub silent_since: Cell<Option<u64>>,
 }
 
@@ -131,7 +131,7 @@ impl SimulatedZk {
             is_running: Cell::new(false),
             serves: Cell::new(true),
             last_apply: Cell::new(0),
-            last_told: Cell::new(0),
+            last_arrival: Cell::new(0),
             silent_since: Cell::new(None),
         };
         let tick = nanoseconds(tick);
@@ -196,7 +196,7 @@ impl SimulatedZk {
         }
         let last = match zk.leader.get() {
             Some(leader) if leader == from => &zk.servers[to].last_apply,
-            _ => &zk.servers[from].last_told,
+            _ => &zk.servers[from].last_arrival,
         };
         let now = self.clock();
         let at = arrives_behind(last, now + zk.latency());

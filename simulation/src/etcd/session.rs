@@ -18,11 +18,11 @@ use super::request::{EtcdAnswer, EtcdCall, EtcdCompare, EtcdOp, EtcdStatus, Etcd
 use crate::network::SimulatedLink;
 use crate::world::SimulatedProcess;
 
-/// One call may take the lease divided by this: workloads `etcd/channels.rs:21`.
+/// One call may take the lease divided by this: `CALLS_A_LEASE`, workloads `etcd/channels.rs`.
 const CALLS_A_LEASE: u32 = 3;
-/// An attempt to connect may take this part of the lease: `etcd/channels.rs:23`.
+/// An attempt to connect may take this part of the lease: `CONNECTS_A_LEASE`, workloads `etcd/channels.rs`.
 const CONNECTS_A_LEASE: u32 = 6;
-/// A connection is asked for a sign of life this often in a lease, and has as long to give it: `etcd/channels.rs:25`.
+/// An idle connection is pinged this often in a lease, and has as long to answer: `PINGS_A_LEASE`, workloads `etcd/channels.rs`.
 const PINGS_A_LEASE: u32 = 6;
 
 /// The way of one client to all members: one link to each.

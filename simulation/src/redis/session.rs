@@ -29,9 +29,9 @@ use super::server::SimulatedRedis;
 use crate::network::{ClientSide, ConnectionEnding, SimulatedLink, keep_waker};
 use crate::world::SimulatedProcess;
 
-/// One call, and one attempt to connect, may take the lease divided by this: workloads `redis/client_session.rs:27`.
+/// One call, and one attempt to connect, may take the lease divided by this: `CALLS_A_LEASE`, workloads `redis/client_session.rs`.
 const CALLS_A_LEASE: u32 = 3;
-/// A connection is closed after this number of unanswered calls in a row: workloads `redis/client_session.rs:29`.
+/// A connection is closed after this number of unanswered calls in a row: `SILENCES`, workloads `redis/node_connection.rs`.
 const SILENCES: u32 = 2;
 
 /// The way of one client to all servers: one link to each.

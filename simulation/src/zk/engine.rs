@@ -25,7 +25,7 @@ use crate::mutants::is_mutant;
 use crate::network::{ClientSide, SimulatedLink, keep_waker};
 use crate::world::nanoseconds;
 
-/// The time for a server, which is eight ticks, of the session's: workloads `zk/client_session.rs:30`, `CONNECTION_SHARE`.
+/// The time for a server, which is eight ticks, of the session's: `CONNECTION_SHARE`, workloads `zk/client_session.rs`.
 const CONNECTION_SHARE: u32 = 4;
 /// Ticks in the time for a server: line 389, `calc_tick_timeout`.
 const TICKS: u32 = 8;
@@ -126,7 +126,7 @@ impl Engine {
     /// Lives until the session is over: line 208, `serve`.
     pub async fn serve(mut self, mut connection: ZkConnection) {
         self.shuffle();
-        // the first announcement counts as a break: workloads `zk/client_session.rs:331`, `follow`
+        // the first announcement counts as a break: `follow`, workloads `zk/client_session.rs`
         self.status.send_modify(|status| status.breaks = 1);
         loop {
             let end = self.serve_connection(&connection).await;

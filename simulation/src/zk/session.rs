@@ -1,5 +1,5 @@
 //! The session of a client with a simulated ensemble ([`ZkRoutes`]), as `harness_workloads::zk::ZkServers` is one on the `zookeeper-client`
-//! crate; the steps of the crate itself are in `engine`. Lines are of workloads `zk/client_session.rs`.
+//! crate; the steps of the crate itself are in `engine`. Names are of workloads `zk/client_session.rs`.
 //!
 //! The lock that comes with the crate is not simulated: `zk-curator` runs on real servers only.
 
@@ -19,9 +19,9 @@ use super::request::{ZkAnswer, ZkCall, ZkCode, ZkStat};
 use crate::network::SimulatedLink;
 use crate::world::SimulatedProcess;
 
-/// The part of a session that one call may take, in tenths: line 27.
+/// The part of a session that one call may take, in tenths: `CALL_SHARE`.
 const CALL_SHARE: u32 = 6;
-/// The number of times that a node's parents are made before the create is refused: line 33.
+/// The number of times that a node's parents are made before the create is refused: `PARENTS`.
 const PARENTS: usize = 10;
 
 /// The way of one client to all servers: one link to each.
@@ -160,7 +160,6 @@ impl EnsembleSession {
         }
     }
 
-    /// Line 171, `create_node`.
     async fn create_node(&self, path: &str, sequential: bool) -> Result<Znode, FailedCall> {
         let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent);
         let mut created = self.ask("create", self.create_one(path, true, sequential)).await;

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use crate::host::RecipeHost;
 use crate::protocol::{AcquireRequest, FailReason, LockSignal, LockSignalKind};
 
-/// How an operation ended: `ok`, or one of the two other ways.
+/// The end of an operation: `ok`, or one of the two other ways.
 pub type LockResult<T> = Result<T, LockError>;
 
 /// The two ways in which an operation ends without success.
@@ -31,13 +31,13 @@ impl LockError {
         LockError::Refused(FailReason::Other(reason.into()))
     }
 
-    /// A release of a lock that is not held any more.
+    /// The answer to a release of a lock that is not held any more.
     pub(crate) fn no_longer_held(detail: impl Into<String>) -> Self {
         LockError::Refused(FailReason::NotHeld(Some(detail.into())))
     }
 
-    /// The answer to a release that found nothing to give back. `before`: why the try before it had no answer, if there was one; a lock
-    /// that had not run out (`in_time`) was given back by that try.
+    /// The answer to a release that found nothing to give back. `before`: the reason for which the try before it had no answer, if there
+    /// was one; a lock that had not run out (`in_time`) was given back by that try.
     pub(crate) fn of_nothing_released(before: Option<String>, in_time: bool) -> LockResult<()> {
         match before {
             None => Err(Self::NOT_HELD),
@@ -56,7 +56,7 @@ impl LockError {
     }
 }
 
-/// What comes with a held lock.
+/// A grant: its fencing token and its owner, as far as the client knows them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LockGrant {
     /// The fencing token, if the store gives one.
@@ -78,8 +78,8 @@ impl LockGrant {
 /// A client of one lock implementation. It has at most one operation open, and serves any number of locks by name.
 ///
 /// After an operation that ended [`LockError::Unknown`] the same client is used again without a new `open`: it makes a new
-/// connection or session when it next needs one, and first removes what the unknown operation may have left, as far as it
-/// can be found.
+/// connection or session when it next needs one, and first removes the leftovers of the unknown operation, as far as it
+/// can find them.
 #[async_trait(?Send)]
 pub trait LockClient {
     /// Connects. Answers when ready to acquire, with the owner's name if it is known so early. Called again for a while if it
@@ -101,7 +101,7 @@ pub trait LockClient {
     async fn close(&mut self);
 }
 
-/// Where a client's signals go, each stamped with the host's clock at the moment when the client knew.
+/// The receiver of a client's signals, each stamped with the host's clock at the moment at which the client knew.
 #[derive(Clone)]
 pub struct SignalSink {
     client: u32,
@@ -131,12 +131,12 @@ impl SignalSink {
         self.raise(LockSignalKind::Woken, lock, cause.into());
     }
 
-    /// The machine that the client runs on.
+    /// Returns the machine that the client runs on.
     pub(crate) fn host(&self) -> &Rc<dyn RecipeHost> {
         &self.host
     }
 
-    /// How often `lost` was raised for this lock so far.
+    /// Returns how often `lost` was raised for this lock so far.
     pub(crate) fn losses(&self, lock: &str) -> u64 {
         self.losses.borrow().get(lock).copied().unwrap_or(0)
     }

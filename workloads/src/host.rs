@@ -1,4 +1,4 @@
-//! What a recipe may use of the machine it runs on ([`RecipeHost`]): the time, timers, tasks and random numbers.
+//! The machine that a recipe runs on ([`RecipeHost`]): the time, timers, tasks and random numbers.
 //!
 //! Recipes use nothing else of the kind, so that a simulation can supply its own clock and its own random numbers.
 
@@ -60,7 +60,7 @@ impl Drop for Task {
     }
 }
 
-/// The answer of `work` if it comes within `time`; `work` is dropped otherwise.
+/// Returns the answer of `work` if it comes within `time`; drops `work` otherwise.
 pub async fn within<T>(host: &dyn RecipeHost, time: Duration, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -69,7 +69,7 @@ pub async fn within<T>(host: &dyn RecipeHost, time: Duration, work: impl Future<
     }
 }
 
-/// A name that nobody else has: 32 random hexadecimal digits.
+/// Returns a name that nobody else has: 32 random hexadecimal digits.
 pub(crate) fn random_name(host: &dyn RecipeHost) -> String {
     let mut name = String::with_capacity(33);
     for word in [host.random(), host.random()] {

@@ -21,7 +21,7 @@ pub(super) struct FakeNats(Rc<FakeBucket>);
 #[derive(Default)]
 struct FakeBucket {
     revision: Cell<u64>,
-    /// By key, with the time at which it ends.
+    /// The message of each key, with the time at which it ends.
     messages: RefCell<BTreeMap<String, (KeyMessage, Instant)>>,
     faults: CallFaults,
     is_down: Cell<bool>,

@@ -8,7 +8,7 @@
 //!    [`VALIDITY`](crate::recipe::VALIDITY) percent of the lease, counted from before the last acknowledged write was sent;
 //! 5. release: remove the last message, if it is the client's own.
 //!
-//! [`KeyTaking`] and [`KeyGiving`] say how recipes differ.
+//! [`KeyTaking`] and [`KeyGiving`] are the differences of recipes.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -27,16 +27,16 @@ use crate::session::nats::{KeyMessage, NatsSession};
 
 use super::shared_connection::SharedConnection;
 
-/// How a key is written to take the lock.
+/// The write of a key that takes the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyTaking {
-    /// If what was read is still the last message.
+    /// If the message that was read is still the last one.
     Compared,
     /// Whatever is there.
     Blind,
 }
 
-/// How a lock is given back.
+/// The way in which a lock is given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyGiving {
     /// The message of the last own revision is removed.
@@ -70,7 +70,7 @@ struct HeldKey {
 #[derive(Clone, Copy)]
 struct KeyWrite {
     revision: u64,
-    /// When it was sent.
+    /// The time at which it was sent.
     asked: Duration,
 }
 
@@ -201,7 +201,7 @@ impl KeyLock {
         self.context.is_careful() && self.held.is_lost(lock)
     }
 
-    /// Removes what unknown operations may have left.
+    /// Removes keys that unknown operations may have left.
     async fn sweep(&mut self, limit: Duration) -> Result<(), SessionError> {
         while let Some((lock, owner)) = self.leftovers.last() {
             let session = self.connection.session(limit).await?;

@@ -1,4 +1,4 @@
-//! The session trait that etcd recipes are written against ([`EtcdSession`]): what a recipe needs, and nothing more.
+//! The session trait that etcd recipes are written against ([`EtcdSession`]), with no more than they need.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -75,11 +75,11 @@ pub trait EtcdWatch {
 pub struct Lease {
     /// Never 0.
     pub id: i64,
-    /// What the server gave, which may be more than was asked for.
+    /// The server's time to live, which may be longer than the requested one.
     pub ttl: Duration,
 }
 
-/// A key as it was when it was read.
+/// A key at the time at which it was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EtcdKey {
     pub name: String,

@@ -1,4 +1,4 @@
-//! The session trait that NATS recipes are written against ([`NatsSession`]): what a recipe needs, and nothing more.
+//! The session trait that NATS recipes are written against ([`NatsSession`]), with no more than they need.
 
 use std::rc::Rc;
 use std::time::Duration;

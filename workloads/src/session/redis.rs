@@ -1,4 +1,4 @@
-//! The session trait that Redis recipes are written against ([`RedisSession`]): what a recipe needs, and nothing more.
+//! The session trait that Redis recipes are written against ([`RedisSession`]), with no more than they need.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub trait RedisConnect {
     async fn connect(&self, server: usize) -> Result<Rc<dyn RedisSession>, SessionError>;
 }
 
-/// How a session compares a value before it acts on its key.
+/// The way in which a session compares a value before it acts on its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompareBy {
     /// By a script.
@@ -26,9 +26,8 @@ pub enum CompareBy {
     Command,
 }
 
-/// One connection. Every call answers within a part of the lease; one that does not is
-/// [`SessionError::Indefinite`]. No call is ever sent twice. Once [`SessionError::Lost`] was answered the connection is
-/// of no more use, and what was lost is the connection: keys outlive it.
+/// One connection. Every call answers within a part of the lease; one that does not is [`SessionError::Indefinite`]. No call is ever sent
+/// twice. Once [`SessionError::Lost`] was answered the connection is of no more use; the keys outlive it.
 #[async_trait(?Send)]
 pub trait RedisSession {
     /// Whether the connection is known to be dead.

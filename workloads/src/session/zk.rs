@@ -1,4 +1,4 @@
-//! The session trait that ZooKeeper recipes are written against ([`ZkSession`]): what a recipe needs, and nothing more.
+//! The session trait that ZooKeeper recipes are written against ([`ZkSession`]), with no more than they need.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -93,10 +93,10 @@ pub struct Znode {
 /// Ready once, when the server has sent a notification of a change.
 pub type ZkWatch = Pin<Box<dyn Future<Output = WatchEvent>>>;
 
-/// What ended a watch.
+/// The event that ended a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchEvent {
-    /// The server's notification: what happened (`NodeDeleted`, …), and to which path.
+    /// The server's notification: its kind (`NodeDeleted`, …), and the path that it is about.
     Fired { kind: &'static str, path: String },
     /// No notification: the session ended.
     SessionOver,

@@ -1,4 +1,4 @@
-//! Locks on SQL servers: what the recipes for PostgreSQL and MariaDB share.
+//! Locks on SQL servers: the shared parts of the recipes for PostgreSQL and MariaDB.
 //!
 //! They are written against [`SqlSession`]. `session_lock` is a lock that a session of the server owns and that ends with it,
 //! `row_lease` a row with the end of a lease.
@@ -22,7 +22,7 @@ use crate::recipe::{Constructor, Recipe, RecipeContext};
 use crate::session::SessionError;
 pub use crate::session::sql::{LeaseForm, LockScope, SqlConnect, SqlSession};
 
-/// What a recipe for an SQL server is given.
+/// The context of a recipe for an SQL server.
 pub(crate) type SqlContext = RecipeContext<dyn SqlConnect>;
 
 /// A recipe whose lock a session or a transaction owns: it has no lease.

@@ -125,7 +125,7 @@ impl LockClient for SessionLock {
 
     async fn close(&mut self) {
         for (lock, hold) in self.held.end_all() {
-            // what stays ends with the connection
+            // a lock that stays ends with the connection
             let _ = hold.known.unlock(self.scope, &lock).await;
         }
         self.idle.clear();

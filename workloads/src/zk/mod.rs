@@ -20,7 +20,7 @@ use crate::host::push_hexadecimal;
 use crate::recipe::RecipeContext;
 pub use crate::session::zk::{ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkSession, ZkWatch, Znode};
 
-/// What a ZooKeeper recipe is given.
+/// The context of a ZooKeeper recipe.
 type ZkContext = RecipeContext<dyn ZkConnect>;
 
 /// The node whose children are the contenders for a lock, named `<guid>-lock-<sequence>` or `lock-<sequence>`.
@@ -28,7 +28,7 @@ pub fn lock_path(lock: &str) -> String {
     ["/harness/", lock].concat()
 }
 
-/// The sequence number that the server put at the end of a contender's name.
+/// Returns the sequence number that the server put at the end of a contender's name.
 ///
 /// The server prints a signed 32-bit counter in ten digits, so past 2³¹ there is a `-` before them; it stays a number
 /// that sorts as the server counts.

@@ -1,4 +1,4 @@
-//! Real servers on loopback for the tests, and links to them that can be stalled. What was started ends with its handle.
+//! Real servers on loopback for the tests, and links to them that can be stalled. Servers end with their handle.
 
 use std::cell::Cell;
 use std::fs;
@@ -27,7 +27,7 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Waits until each of them says what is expected to a question.
+    /// Waits until each of them gives the expected answer to a question.
     fn once_ready(ports: &[u16], children: Vec<Child>, data: TempDir, (question, expected): (&str, &str)) -> Self {
         let servers = Servers {
             endpoints: ports.iter().map(|port| format!("127.0.0.1:{port}")).collect(),

@@ -40,7 +40,7 @@ struct MutexLock {
     base: LeaseSession,
 }
 
-/// What a look at the queue showed.
+/// The result of a look at the queue.
 enum MutexLook {
     First,
     /// The client's own key is not there any more.

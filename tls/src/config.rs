@@ -1,4 +1,4 @@
-//! Both ends of TLS: what each presents, and whom it believes.
+//! Both ends of TLS ([`TlsServer`], [`TlsClient`]): the certificate that each presents, and the authority that it trusts.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -81,7 +81,7 @@ impl TlsServer {
     }
 }
 
-/// The end of TLS that connects. It presents a certificate, and believes servers of one authority alone.
+/// The end of TLS that connects. It presents a certificate, and trusts servers of one authority alone.
 #[derive(Clone)]
 pub struct TlsClient {
     plain: TlsConnector,
@@ -104,7 +104,7 @@ impl TlsClient {
         Self::make(&authority.certificate, &authority.client)
     }
 
-    /// A client that presents and believes what these files say.
+    /// A client with the certificate and the authority of these files.
     ///
     /// # Errors
     ///

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 use crate::reset::reset;
 
-/// Carries bytes both ways until both ends have ended. What breaks one connection resets the other.
+/// Carries bytes both ways until both ends have ended. An error of one connection resets the other.
 pub(crate) async fn join<T>(mut plain: TcpStream, tls: &mut T, reset_tls: impl FnOnce(&T))
 where
     T: AsyncRead + AsyncWrite + Unpin,

@@ -104,7 +104,7 @@ impl Flow {
         ..Self::PASS
     };
 
-    /// Each chunk arrives this much later.
+    /// Delays each chunk by this time.
     pub const fn delayed(delay: Duration) -> Self {
         Self { delay, ..Self::PASS }
     }
@@ -137,7 +137,7 @@ impl Flow {
         }
     }
 
-    /// A connection is forgotten after this time without traffic.
+    /// Resets a connection that carries bytes again after this time without traffic.
     pub const fn forgetful(idle: Duration) -> Self {
         Self {
             forget_after: Some(idle),

@@ -27,7 +27,6 @@ pub(super) struct ProxyRuntime {
 }
 
 impl ProxyRuntime {
-    /// Of a runtime of one thread.
     pub fn new(runtime: Handle) -> Self {
         let busy_poll = Arc::<BusyPoll>::default();
         runtime.spawn(Arc::clone(&busy_poll).run());
@@ -95,7 +94,7 @@ struct ProcessorWatch {
 }
 
 impl ProcessorWatch {
-    /// Of the processors that this process may use.
+    /// Watches the processors that this process may use.
     fn new() -> Self {
         Self {
             processors: std::thread::available_parallelism().map_or(1, usize::from),
@@ -123,7 +122,7 @@ impl ProcessorWatch {
     }
 }
 
-/// The tasks that are runnable, in a line such as `0.20 0.18 0.12 1/80 11206`
+/// Parses the tasks that are runnable, in a line such as `0.20 0.18 0.12 1/80 11206`
 /// (<https://man7.org/linux/man-pages/man5/proc_loadavg.5.html>).
 fn runnable_in(loadavg: &str) -> Option<usize> {
     let (runnable, _) = loadavg.split(' ').nth(3)?.split_once('/')?;
@@ -185,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine on which this many tasks may run at once.
+    /// Returns a machine on which this many tasks may run at once.
     fn machine(processors: usize) -> ProcessorWatch {
         ProcessorWatch {
             processors,

@@ -41,7 +41,7 @@ pub struct ByteMeter {
 }
 
 impl ByteMeter {
-    /// The meter of a connection that begins now.
+    /// Returns the meter of a connection that begins now.
     pub fn begin(side: MeterSide, shadow: &Behaviour, stats: &LinkCounters) -> Self {
         let unanswered = side != MeterSide::Own && shadow.holds_connects();
         if unanswered && side == MeterSide::Front {

@@ -85,7 +85,7 @@ impl Connection {
         }
     }
 
-    /// The client's connection in plain text. A handshake begins when the server has taken the connection, as it does without a link.
+    /// Ends the client's TLS, if the link does that. A handshake begins when the server has taken the connection, as without a link.
     async fn plain(&self, client: TcpStream) -> io::Result<TcpStream> {
         match &self.shared.tls {
             None => Ok(client),

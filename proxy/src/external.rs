@@ -15,7 +15,7 @@ pub type PendingReply = oneshot::Receiver<Result<(), String>>;
 
 /// A remote proxy that carries out faults. Orders are taken at once and carried out in their order.
 pub trait ExternalProxyDriver: Debug + Send + Sync {
-    /// The name of the proxy, for errors.
+    /// Returns the name of the proxy, for errors.
     fn name(&self) -> String;
 
     /// Adds toxics to some of its proxies, as a layer. The reply comes when they are on and were read back.

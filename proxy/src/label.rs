@@ -11,7 +11,7 @@ pub struct Label {
 }
 
 impl Label {
-    /// `number` identifies the label and is below 8; `words` appear where a matched message is described.
+    /// Makes a label. `number` identifies it and is below 8; `words` appear where a matched message is described.
     pub const fn new(number: u8, words: &'static str) -> Self {
         assert!((number as u64) < 1 << NUMBER_BITS, "a label's number is below 8");
         Self { number, words }
@@ -62,7 +62,7 @@ pub struct ClientLabels {
 
 const NUMBER_BITS: u32 = 3;
 
-/// The number of the label in a slot.
+/// Returns the number of the label in a slot.
 fn number_of(slot: u64) -> u64 {
     slot & ((1 << NUMBER_BITS) - 1)
 }

@@ -102,7 +102,7 @@ impl Proxy {
         })
     }
 
-    /// From now on, links for clients end their TLS. They lead to where plain text is read.
+    /// Lets links for clients end their TLS from now on. Such links lead to a reader of plain text.
     pub fn end_tls(&mut self, tls: TlsServer) {
         self.tls = Some(tls);
     }

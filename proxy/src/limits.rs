@@ -11,16 +11,16 @@ pub const LINK_CHUNKS: usize = 16_384;
 /// A blackhole lets bare acknowledgements pass for this long: those of what arrived before it, which a kernel may delay by up
 /// to 200 ms, are no sign that something was lost in it.
 pub const LAST_ACKS: Duration = Duration::from_millis(200);
-/// How often the kernel is asked what a blackhole dropped.
+/// The period in which the kernel is asked what a blackhole dropped.
 pub const BLACKHOLE_READ: Duration = Duration::from_millis(50);
 /// How long the proxy's thread polls for more after it forwarded a chunk, before it sleeps. Redis on loopback answers within 20 µs
 /// where its processor is awake; where a virtual processor first has to be woken, that takes 50 to 60 µs more.
 pub const BUSY_POLL: Duration = Duration::from_micros(100);
 /// The thread polls if the next chunk came within this time the last time, which includes waking the thread.
 pub const QUICK_REPLY: Duration = Duration::from_micros(150);
-/// How often the thread asks the kernel, while it polls, whether tasks wait for a processor: the answer costs 1.5 µs.
+/// The period in which the thread asks the kernel, while it polls, whether tasks wait for a processor: the answer costs 1.5 µs.
 pub const LOADAVG_READ: Duration = Duration::from_micros(250);
-/// How long the thread does not ask again after a task waited: a machine that is busy stays so for longer, and each answer delays a chunk.
+/// The time for which the thread does not ask again after a task waited: a busy machine stays busy for longer, and asking delays a chunk.
 pub const CROWDED: Duration = Duration::from_millis(2);
 /// Time for the proxy to reach a server. On loopback and bridges a connect is answered at once or never.
 pub const DIAL: Duration = Duration::from_secs(3);

@@ -39,7 +39,7 @@ pub trait LinkControl: std::fmt::Debug + Send + Sync {
 
     fn counts(&self) -> LinkCounts;
 
-    /// How many connections it carries to its server at this moment.
+    /// Returns how many connections it carries to its server at this moment.
     fn live(&self) -> u64;
 
     /// Puts a layer on, in place of an earlier one of that name. Layers add up ([`Behaviour::join`]).
@@ -57,13 +57,13 @@ pub trait LinkControl: std::fmt::Debug + Send + Sync {
     /// Sends new connections to another address: a server that came back elsewhere.
     fn redirect(&self, upstream: Upstream);
 
-    /// The messages that pass, where there is a tap.
+    /// Returns its taps, where there are some.
     fn tap(&self) -> Option<&LinkTap>;
 
     /// Lets every connection look again at what it obeys, after a rule of its tap was lifted.
     fn wake_connections(&self);
 
-    /// The link of a proxy, if it is one: some faults need its sockets.
+    /// Returns the link of a proxy, if it is one: some faults need its sockets.
     fn as_link(&self) -> Option<&Link> {
         None
     }
@@ -277,7 +277,7 @@ impl Link {
         &self.shared.counters
     }
 
-    /// The toxics on it, in the order in which they came.
+    /// Returns the toxics on it, in the order in which they came.
     pub fn toxics(&self) -> Arc<[Toxic]> {
         Arc::clone(&self.state.borrow().toxics)
     }

@@ -70,7 +70,7 @@ impl LinkFault {
         fault
     }
 
-    /// A layer that is to be put on these links.
+    /// Makes a fault whose layer is not yet on its links.
     fn on(links: impl Iterator<Item = AnyLink>, layer: Layer, behaviour: Behaviour, reset_on_heal: bool) -> Self {
         let before = |link: AnyLink| {
             let before = CountsBefore::now(&*link);
@@ -213,7 +213,7 @@ impl Drop for LinkFault {
     }
 }
 
-/// The external proxy that does what is put on a link, if there is one.
+/// Returns the external proxy of a link, if there is one.
 fn external(link: &AnyLink) -> Option<&ExternalProxy> {
     link.as_link()?.external()
 }

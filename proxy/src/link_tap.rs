@@ -38,11 +38,11 @@ pub struct TapHub {
     total: MessageCounters,
     pub labels: ClientLabels,
     notices: mpsc::Sender<TapNotification>,
-    /// How often each request passed, by the label of its client.
+    /// Numbers of requests that passed, by name and label of the client.
     passed: Mutex<Tally<(MessageName, Label), u64>>,
     /// The states of all clients in which requests passed.
     states: Mutex<BTreeSet<RequestState>>,
-    /// How many requests of a name were accepted, and how many were refused.
+    /// Numbers of accepted and of refused requests, by name.
     answered: Mutex<Tally<MessageName, [u64; 2]>>,
     lost_replies: LostReplies,
     sessions: Sessions,
@@ -59,7 +59,7 @@ pub struct RequestState {
 }
 
 impl TapHub {
-    /// For `clients` clients. A notification that does not fit into `notices` counts as a lost place.
+    /// Makes a hub for `clients` clients. A notification that does not fit into `notices` counts as a lost place.
     pub fn new(
         protocol: Protocol,
         labels: LabelScheme,
@@ -93,7 +93,7 @@ impl TapHub {
             .collect()
     }
 
-    /// The states of all clients in which requests passed so far.
+    /// Returns the states of all clients in which requests passed so far.
     pub fn states(&self) -> Vec<RequestState> {
         let states = self.states.lock().expect("no one panics while holding states");
         states.iter().copied().collect()
@@ -120,7 +120,7 @@ impl TapHub {
         self.lost_replies.all()
     }
 
-    /// The sessions and leases that servers gave to clients, in their order.
+    /// Returns the sessions and leases that servers gave to clients, in their order.
     pub fn sessions(&self) -> Vec<SeenSession> {
         self.sessions.all()
     }

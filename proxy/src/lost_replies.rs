@@ -22,7 +22,7 @@ pub struct LostReply {
     pub times: Vec<u64>,
     /// The words of the accepted request, its name first, where its protocol has them.
     pub words: RequestWords,
-    /// How often the label of the client had changed.
+    /// The number of changes of the client's label at that time.
     changes: u64,
 }
 

@@ -59,7 +59,7 @@ pub struct SendQueue {
     items: VecDeque<Item>,
     bytes: usize,
     gates: usize,
-    /// When the connection began.
+    /// The time at which the connection began.
     began: Instant,
     /// A slowed flow has used up its time until here.
     paced_until: Instant,
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
     use crate::behaviour::Slice;
 
-    /// Everything that is due at once, in the order in which it leaves; and whether the end is among it.
+    /// Returns everything that is due at once, in the order in which it leaves; and whether the end is among it.
     fn drain(queue: &mut SendQueue, now: Instant, flow: &Flow) -> (Vec<u8>, bool) {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let mut out = Vec::new();

@@ -109,7 +109,7 @@ mod tests {
         assert!((0..chunks * 3).all(|chunk| !watch.sent(1, chunk % 2)), "some from here");
     }
 
-    /// The processors that this thread may use.
+    /// Returns the processors that this thread may use.
     fn allowed() -> CpuSet {
         sched_getaffinity(Pid::from_raw(0)).expect("Linux tells")
     }

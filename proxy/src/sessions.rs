@@ -11,7 +11,7 @@ pub struct SeenSession {
     pub client: u32,
     /// `0x1a2b`
     pub name: Box<str>,
-    /// When a link of the client first carried that name, by the clock of the link, in nanoseconds.
+    /// The time at which a link of the client first carried that name, by the clock of the link, in nanoseconds.
     pub at: u64,
 }
 

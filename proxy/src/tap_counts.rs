@@ -16,7 +16,7 @@ pub struct TapCounts {
 }
 
 impl TapCounts {
-    /// As a history has it: requests, replies, notifications, retries.
+    /// Returns them in the order of a history: requests, replies, notifications, retries.
     pub fn columns(self) -> [u64; 4] {
         [self.requests, self.replies, self.notifications, self.retries]
     }

@@ -157,7 +157,7 @@ impl ToxicKind {
 }
 
 impl Toxic {
-    /// On every connection, with Toxiproxy's default name.
+    /// Makes a toxic for every connection, with Toxiproxy's default name.
     pub fn new(kind: ToxicKind, stream: Direction) -> Self {
         Self {
             name: format!("{}_{}", kind.name(), stream.name()),
@@ -185,7 +185,7 @@ pub fn with_toxics(flow: Flow, toxics: &[Toxic], stream: Direction, connection: 
     mine.fold(flow, |flow, toxic| flow.join(toxic.kind.flow()))
 }
 
-/// FNV-1a: the same number for the same name on every machine, in every version.
+/// Hashes by FNV-1a: the same number for the same name on every machine, in every version.
 fn digest(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -34,7 +34,7 @@ pub fn toxics_for(behaviour: &Behaviour, reset_on_heal: bool) -> Result<Vec<Toxi
     Ok(toxics)
 }
 
-/// `bandwidth upstream rate=0, timeout downstream timeout=0`: what a plan shows.
+/// Returns the words of a plan: `bandwidth upstream rate=0, timeout downstream timeout=0`.
 pub fn in_words(toxics: &[Toxic]) -> String {
     let word = |toxic: &Toxic| {
         let attributes = toxic.kind.attributes();
@@ -113,7 +113,7 @@ fn of_flow(flow: &Flow, reset_on_heal: bool) -> Result<Vec<ToxicKind>, String> {
     Ok(kinds)
 }
 
-/// Toxiproxy knows whole milliseconds: rounded up, so that nothing gets weaker.
+/// Rounds up to whole milliseconds, Toxiproxy's unit, so that nothing gets weaker.
 fn whole_ms(duration: Duration) -> i64 {
     duration.as_micros().div_ceil(1000) as i64
 }

@@ -416,14 +416,14 @@ fn toxic_of(wanted: ToxicRequest, there: &[Toxic]) -> Result<Toxic, ApiError> {
     })
 }
 
-/// The error in Go's words, with the resolved address: `bind: address already in use`.
+/// Returns the error in Go's words, with the resolved address: `bind: address already in use`.
 fn cannot_listen(listen: SocketAddr, error: &std::io::Error) -> ApiError {
     let text = error.to_string().to_lowercase();
     let text = text.split(" (os error").next().unwrap_or_default();
     ApiError::new(500, format!("listen tcp {listen}: bind: {text}"))
 }
 
-/// An address, or a name that is looked up for each connection. Without a host it is this machine.
+/// Parses an address, or a name that is looked up for each connection. Without a host it is this machine.
 fn upstream_of(given: &str) -> Upstream {
     match given.parse() {
         Ok(address) => Upstream::Address(address),

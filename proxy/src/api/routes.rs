@@ -20,7 +20,7 @@ impl ApiResponse {
         Self::new(status, body.to_owned(), "text/plain; charset=utf-8")
     }
 
-    /// A response in the text format of Prometheus.
+    /// Makes a response in the text format of Prometheus.
     pub fn metrics(text: String) -> Self {
         Self::new(200, text, "text/plain; version=0.0.4; charset=utf-8")
     }

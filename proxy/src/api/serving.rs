@@ -40,12 +40,12 @@ pub type Answers = dyn Fn(ApiRequest) -> Answering + Send + Sync;
 pub struct ApiToken(Option<Arc<str>>);
 
 impl ApiToken {
-    /// A token that clients must send as `Authorization: Bearer <token>`.
+    /// Makes a token that clients must send as `Authorization: Bearer <token>`.
     pub fn new(token: &str) -> Self {
         Self(Some(token.into()))
     }
 
-    /// Without a token every client is accepted.
+    /// Whether a client may be answered: it sent the token, or there is none.
     fn is_shown_by(&self, headers: &HeaderMap) -> bool {
         let Some(token) = &self.0 else { return true };
         let shown = headers

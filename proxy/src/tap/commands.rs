@@ -28,9 +28,9 @@ pub(super) enum CommandStep {
     #[default]
     Start,
     Inline,
-    /// How many arguments.
+    /// The number of arguments.
     Count,
-    /// How long the next one is.
+    /// The length of the next one.
     Length,
     /// Bytes of an argument still to come, its line end included.
     Argument(usize),

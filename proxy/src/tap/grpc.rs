@@ -246,7 +246,7 @@ impl Call {
         }
     }
 
-    /// Whether what the server says cannot be read.
+    /// Whether the server's messages cannot be read.
     fn is_compressed(&self) -> bool {
         self.answers.head.first() != Some(&0)
     }

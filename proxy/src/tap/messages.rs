@@ -35,7 +35,7 @@ pub struct MessageKind {
 const PINGS: [&str; 2] = ["ping", "PING"];
 
 impl MessageKind {
-    /// The messages of this name and no other, such as one that was seen on the wire.
+    /// Selects the messages of this name and no other, such as one that was seen on the wire.
     pub const fn exactly(name: MessageName) -> Self {
         Self {
             name,
@@ -44,7 +44,7 @@ impl MessageKind {
         }
     }
 
-    /// Every message, but those that say only that a client is there.
+    /// Selects every message, but those that say only that a client is there.
     pub fn any() -> Self {
         Self {
             any: true,
@@ -71,7 +71,7 @@ impl MessageKind {
 }
 
 impl Protocol {
-    /// Every name that may be typed.
+    /// Returns every name that may be typed.
     pub fn names(self) -> Vec<&'static str> {
         let names = match self {
             Self::Zk => return ZK.iter().map(|(name, _)| *name).collect(),
@@ -152,7 +152,7 @@ const ZK: &[(&str, &[i32])] = &[
     ("closeSession", &[-11]),
 ];
 
-/// The name of a request of ZooKeeper by its number.
+/// Returns the name of a request of ZooKeeper by its number.
 pub(super) fn zk_request(number: i32) -> Option<&'static str> {
     let request = ZK.iter().find(|(_, numbers)| numbers.contains(&number));
     request.map(|(name, _)| *name)

@@ -37,7 +37,7 @@ pub enum Sender {
 /// Something that a tap read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observed {
-    /// Where its message begins in the chunk that was read; 0 when it began in an earlier one.
+    /// The place at which its message begins in the chunk that was read; 0 when it began in an earlier one.
     pub at: usize,
     pub what: Observation,
 }
@@ -73,7 +73,7 @@ pub type RequestWords = Box<[Box<str>]>;
 /// The messages that a reader found in a chunk, in its order.
 #[derive(Default)]
 struct TapOutput {
-    /// Where the message begins that is being read; 0 when it began in an earlier chunk.
+    /// The place at which the current message begins; 0 when it began in an earlier chunk.
     at: usize,
     observed: Vec<Observed>,
 }
@@ -258,7 +258,7 @@ impl Default for RequestDigest {
 }
 
 impl RequestDigest {
-    /// FNV-1a: the bytes come in pieces of any size, and the print must not depend on where they are cut.
+    /// Adds bytes by FNV-1a: they come in pieces of any size, and the print must not depend on where they are cut.
     fn add(&mut self, bytes: &[u8]) {
         let bytes = &bytes[..bytes.len().min(self.left)];
         self.left -= bytes.len();

@@ -13,7 +13,7 @@ use super::{MessageName, RequestDigest, TLS, TapError, TapOutput, refusals};
 
 /// The longest packet; a longer payload goes on in the next.
 const LONGEST: usize = 0xff_ffff;
-/// The longest packet while a client logs in, far above what is said then.
+/// The longest packet while a client logs in, far above the packets of that time.
 const LONGEST_LOG_IN: usize = 1 << 16;
 /// Requests without an answer yet.
 const MAX_UNANSWERED: usize = 16_384;
@@ -287,7 +287,7 @@ impl MysqlReader {
     fn server_payload(&mut self, messages: &[u8], output: &mut TapOutput) -> Result<(), TapError> {
         let (_, length, body) = self.server.take();
         if !self.opened {
-            // one that refuses at once says why, and closes
+            // a server that refuses at once sends the reason, and closes
             if body.first() != Some(&0xff) {
                 self.offered = offered(&body).ok_or(TapError("a greeting of an unknown version"))?;
             }
@@ -301,7 +301,7 @@ impl MysqlReader {
             return Ok(());
         }
         let Some(awaited) = self.awaited.front_mut() else {
-            // unasked, it says why it ends the connection
+            // unasked, it sends the reason for which it ends the connection
             return match body.first() {
                 Some(0xff) => Ok(()),
                 _ => Err(TapError("an answer to no request")),

@@ -22,7 +22,7 @@ pub(super) enum AnswerShape {
     Rows,
     /// One packet that is neither.
     Lines,
-    /// Logging in again: an OK or an error, and before it what a method of authentication says.
+    /// Logging in again: an OK or an error, and before it the packets of a method of authentication.
     Description,
 }
 
@@ -31,7 +31,7 @@ pub(super) enum AnswerShape {
 pub(super) struct AnswerForm {
     /// No EOF follows the columns.
     pub(super) without_eof: bool,
-    /// Whether columns are left out is said behind their number.
+    /// Whether a flag that the columns are left out follows their number.
     pub(super) caches: bool,
     /// The rows are those of a prepared statement.
     pub(super) binary: bool,
@@ -83,7 +83,7 @@ impl AnswerReader {
 
     /// Reads a packet, of which `body` is the beginning; answers whether the answer is over.
     pub(super) fn read(&mut self, body: &[u8], length: usize) -> Result<bool, TapError> {
-        // how far a long statement is, which MariaDB tells in between
+        // the progress of a long statement, which MariaDB reports in between
         if body.starts_with(&[0xff, 0xff, 0xff]) {
             return Ok(false);
         }
@@ -190,7 +190,7 @@ pub(super) fn lenenc(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((number, rest))
 }
 
-/// The status in an OK: after its head, the rows that were changed, and the last number that was inserted.
+/// Returns the status in an OK: after its head, the rows that were changed, and the last number that was inserted.
 fn status_of_ok(body: &[u8]) -> u16 {
     let status = || {
         let (_, rest) = lenenc(body.get(1..)?)?;
@@ -200,7 +200,7 @@ fn status_of_ok(body: &[u8]) -> u16 {
     status().unwrap_or_default()
 }
 
-/// The status in an EOF: after its head and the number of warnings.
+/// Returns the status in an EOF: after its head and the number of warnings.
 fn status_of_eof(body: &[u8]) -> u16 {
     match body {
         [_, _, _, low, high, ..] => u16::from_le_bytes([*low, *high]),

@@ -245,7 +245,7 @@ impl<'a> LineWords<'a> {
         }
     }
 
-    /// In capitals, which may be left out: <https://docs.nats.io/reference/reference-protocols/nats-protocol>.
+    /// Returns the verb in capitals, which may be left out: <https://docs.nats.io/reference/reference-protocols/nats-protocol>.
     fn verb(&self) -> Vec<u8> {
         self.0[0].to_ascii_uppercase()
     }
@@ -298,7 +298,7 @@ fn name_of(subject: &[u8], headers: &[u8]) -> &'static str {
     known.map_or("api", |(_, name)| name)
 }
 
-/// The name of a marker.
+/// Returns the name of a marker.
 fn marker_of(headers: &[u8]) -> Option<&'static str> {
     match header(headers, b"KV-Operation:")? {
         b"DEL" => Some("delete"),
@@ -312,7 +312,7 @@ fn is_end(headers: &[u8]) -> bool {
     marker_of(headers).is_some() || header(headers, b"Nats-Marker-Reason:").is_some()
 }
 
-/// The value of a header, whose name ends in a colon.
+/// Returns the value of a header, whose name ends in a colon.
 fn header<'a>(headers: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let mut lines = headers.split(|byte| *byte == b'\n');
     let value = lines.find_map(|line| line.strip_prefix(name))?;

@@ -69,7 +69,7 @@ fn rest_length(head: &[u8]) -> Result<usize, TapError> {
     Ok(length as usize - 4)
 }
 
-/// The kind of a message, of those that have one.
+/// Returns the kind of a message, of those that have one.
 fn kind(message: &Framer) -> u8 {
     message.head.first().copied().unwrap_or_default()
 }

@@ -27,9 +27,9 @@ pub(super) enum ReplyStep {
     Start,
     /// A line whose text does not matter.
     Simple,
-    /// How long a string is.
+    /// The length of a string.
     Length,
-    /// How long a list is: elements for each that it counts.
+    /// The length of a list: elements for each that it counts.
     Count(i64),
     Text(usize),
 }

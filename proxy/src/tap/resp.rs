@@ -161,7 +161,7 @@ impl RespReader {
         Ok(())
     }
 
-    /// In RESP2 an array may be a push while a channel is subscribed, and where a confirmation is due.
+    /// Whether an array may be a push: in RESP2, while a channel is subscribed, and where a confirmation is due.
     fn may_be_push(&self) -> bool {
         !self.resp3 && (self.subscribed + self.subscribed_shards > 0 || self.confirms_next())
     }

@@ -10,7 +10,7 @@ const MAX_STATEMENTS: usize = 4096;
 /// The name of a statement and the print of the request that prepared it.
 pub(super) type Statement = (MessageName, u64);
 
-/// The name of a statement. `functions` are calls in capitals, each with its name; a longer one precedes the one that it contains.
+/// Returns the name of a statement. `functions` are calls in capitals, each with its name; a longer one precedes the one that it contains.
 pub(super) fn statement_name(statement: &[u8], functions: &[(&str, &str)]) -> MessageName {
     let upper = statement.to_ascii_uppercase();
     let is_called = |call: &str| upper.windows(call.len()).any(|part| part == call.as_bytes());

@@ -22,8 +22,8 @@ impl WatchKind {
     }
 }
 
-/// The fields of a message that may be cut short, as far as they can be read: the number of each, its value or its length, and the bytes of
-/// that length that are there.
+/// Returns the fields of a message that may be cut short, as far as they can be read: the number of each, its value or its length, and the
+/// bytes of that length that are there.
 fn fields(mut message: &[u8]) -> impl Iterator<Item = (u64, u64, Option<&[u8]>)> {
     std::iter::from_fn(move || {
         let (tag, value) = (varint(&mut message)?, varint(&mut message)?);

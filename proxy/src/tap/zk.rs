@@ -11,7 +11,7 @@ use super::framer::Framer;
 use super::messages::zk_request;
 use super::{MessageName, Observation, RequestDigest, TapError, TapOutput};
 
-/// The longest record. Servers take one megabyte unless told otherwise.
+/// The longest record. Servers take one megabyte by default.
 const LONGEST: u32 = 64 << 20;
 /// Bytes that say how long a record is.
 const LENGTH: usize = 4;
@@ -59,7 +59,7 @@ fn record_length(head: &[u8]) -> Result<usize, TapError> {
     Ok(length as usize)
 }
 
-/// A number in what is kept of a record.
+/// Returns a number in the kept beginning of a record.
 fn number_at(record: &[u8], at: usize) -> Option<i32> {
     let bytes = record.get(at..at + 4)?;
     Some(i32::from_be_bytes(bytes.try_into().ok()?))

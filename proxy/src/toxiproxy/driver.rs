@@ -71,7 +71,7 @@ impl ToxiproxyDriver {
 
     pub fn version(&mut self) -> Result<String, String> {
         let (client, http) = self.tools();
-        // asked twice: the crate tells no answer from an error page
+        // asked twice: the crate does not distinguish a missing answer from an error page
         let answer = http.get(&["version"])?;
         let text = client.version()?;
         let said: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -93,7 +93,7 @@ impl ToxiproxyDriver {
         let made = match client.populate(wanted.iter().map(pack).collect()) {
             Ok(made) => made,
             Err(why) => {
-                // the crate does not say what the server said
+                // the crate does not report the server's words
                 let packs: Vec<ProxyPack> = wanted.iter().map(pack).collect();
                 return Err(http.post(&["populate"], &packs).err().unwrap_or(why));
             }

@@ -92,7 +92,7 @@ impl Toxiproxy {
         Ok(opened.await?.into_iter().map(at).collect())
     }
 
-    /// The names of all proxies there, whichever client made them.
+    /// Returns the names of all proxies there, whichever client made them.
     pub async fn proxies(&self) -> Result<Vec<String>, String> {
         self.carry_out(REMOTE, ToxiproxyDriver::list).await
     }

@@ -12,13 +12,13 @@ pub trait SimulatedServers {
     /// Returns how many there are, running or not.
     fn count(&self) -> usize;
 
-    /// The process of a server: it can be stopped, and its wall clock set. To kill it, use [`SimulatedServers::kill`].
+    /// Returns the process of a server: it can be stopped, and its wall clock set. To kill it, use [`SimulatedServers::kill`].
     fn process(&self, server: usize) -> SimulatedProcess;
 
     /// Whether a server runs; also while it is stopped.
     fn is_running(&self, server: usize) -> bool;
 
-    /// The number of the leader, if there is one.
+    /// Returns the number of the leader, if there is one.
     fn leader(&self) -> Option<usize> {
         None
     }

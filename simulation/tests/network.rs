@@ -32,7 +32,7 @@ impl WireMessage for Note {
 /// The log of a server: notes by number, and 0 for the end of a connection.
 type Seen = Rc<RefCell<Vec<u64>>>;
 
-/// A server that answers each note with its tenfold, in the process `n1`.
+/// Starts a server that answers each note with its tenfold, in the process `n1`; returns its log.
 fn serve(world: World, port: Port<Note, Note>) -> Seen {
     let seen = Seen::default();
     let (log, listener) = (seen.clone(), port.listen());

@@ -20,7 +20,7 @@ const SHORT: Duration = Duration::from_secs(2);
 const WAIT: Duration = Duration::from_millis(3500);
 /// The time until no event is under way: one look of the loop for watches that ask for the past, and more.
 const SETTLE: Duration = Duration::from_millis(400);
-/// How long a script waits for a lock that another client may have.
+/// The time for which a script waits for a lock that another client may have.
 const LOCK_WAIT: Duration = Duration::from_millis(500);
 
 const MUTANTS: [&str; 9] = [
@@ -232,7 +232,7 @@ impl EtcdStand {
         match step.what {
             EtcdStepKind::Lock => {
                 let locked = session.lock(&lock, lease, LOCK_WAIT).await;
-                // until the server has heard that nobody waits
+                // until the server knows that nobody waits
                 self.host.sleep(SETTLE).await;
                 self.locked[step.client] = locked.as_ref().ok().cloned();
                 plain(locked.map(|key| self.named(&key)))

@@ -79,7 +79,7 @@ const TIMED: [&[EtcdTimedStep]; 21] = [
     &[Get, Begin, Stall, Get, Heal, Sleep(400), Get],
     // a stall that is shorter than a ping's time breaks nothing
     &[Get, Stall, Sleep(200), Heal, Get],
-    // a reset is told at once, to a call that waits and to the next one
+    // a reset is seen at once, by a call that waits and by the next one
     &[Get, Stall, Begin, Sleep(100), Reset, Heal, Sleep(100), Get],
     &[Get, Reset, Sleep(100), Get, Reset, Sleep(100), Get],
     // a delay adds to each answer; one of more than a ping's time ends the connection
@@ -98,7 +98,7 @@ const TIMED: [&[EtcdTimedStep]; 21] = [
         OtherLists,
     ],
     &[OtherLocks, BeginLock(500), Sleep(1200), OtherLists, OtherUnlocks],
-    // the server hears of a broken connection when the stall ends, and cleans up then
+    // the server sees a broken connection when the stall ends, and cleans up then
     &[
         OtherLocks,
         BeginLock(1400),
@@ -110,7 +110,7 @@ const TIMED: [&[EtcdTimedStep]; 21] = [
         Sleep(300),
         OtherLists,
     ],
-    // and what it cleans up may be the key of the next call, which waits on and is told that it has the lock
+    // and the key that it deletes may be that of the next call, which waits on and gets the answer that it has the lock
     &[
         OtherLocks,
         BeginLock(1400),
@@ -142,7 +142,7 @@ const TIMED: [&[EtcdTimedStep]; 21] = [
         OtherLists,
     ],
     &[OtherLocks, BeginLock(5000), Sleep(2500), OtherLists, OtherUnlocks],
-    // a watch hears of a change, and ends with its connection
+    // a watch gets a change, and ends with its connection
     &[Watch, Sleep(300), OtherDeletes, Sleep(300), Stall, Sleep(1000), Heal],
     &[Watch, Sleep(300), Reset, Sleep(300), OtherDeletes, Sleep(200)],
 ];

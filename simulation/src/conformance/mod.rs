@@ -102,7 +102,7 @@ impl TimedTranscript {
 /// Times of two lines that may differ: the machine is busy, and the server is another process.
 const TOLERANCE: Duration = Duration::from_millis(150);
 
-/// How often a script that differs is run again on the real server: a busy machine may be late, a wrong model always is.
+/// The number of times that a script that differs is run again on the real server: a busy machine may be late, a wrong model always is.
 const REPEATS: usize = 2;
 
 /// Random scripts for each model and its real server.

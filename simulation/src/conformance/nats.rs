@@ -31,7 +31,7 @@ const MUTANTS: [&str; 6] = [
 struct NatsStep {
     client: usize,
     key: usize,
-    /// How many revisions before the last one the step is about.
+    /// The number of revisions by which that of the step precedes the last one.
     back: usize,
     what: NatsStepKind,
 }

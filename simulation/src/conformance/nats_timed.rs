@@ -48,7 +48,7 @@ use NatsTimedStep::{Begin, Connect, Create, Delay, GoOn, Heal, IsBroken, Pause, 
 const TIMED: [&[NatsTimedStep]; 12] = [
     // one silence ends a session; what was sent arrives all the same
     &[Read, Stall, Create, IsBroken, Heal, Sleep(50), Connect, Read],
-    // a reset is told at once to a call that waits, and the next one is not sent
+    // a reset is seen at once by a call that waits, and the next one is not sent
     &[
         Read,
         Begin,

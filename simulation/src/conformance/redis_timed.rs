@@ -57,7 +57,7 @@ const TIMED: [&[TimedStep]; 10] = [
     ],
     // one silence is no end, and the late answer is thrown away
     &[Get, Stall, SetNx, Heal, Sleep(200), Get, IsBroken],
-    // a reset is told at once, to a call that waits and to the next one
+    // a reset is seen at once, by a call that waits and by the next one
     &[
         Get,
         Begin,

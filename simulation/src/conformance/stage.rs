@@ -20,7 +20,7 @@ pub trait Stage {
     fn stall(&self) {
         self.apply(Behaviour::STALL);
     }
-    /// In milliseconds, both ways.
+    /// Delays bytes by so many milliseconds, both ways.
     fn delay(&self, ms: u64) {
         self.apply(Behaviour::both(Flow::delayed(Duration::from_millis(ms))));
     }

@@ -25,7 +25,7 @@ use crate::network::{ConnectionRefused, SimulatedLink, wake_kept};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NotSent(pub &'static str);
 
-/// How a channel connects, and how long that and a ping may take.
+/// The settings of a channel's connection: how it connects, and how long that and a ping may take.
 #[derive(Clone)]
 pub(super) struct ChannelSettings {
     pub etcd: SimulatedEtcd,

@@ -112,7 +112,7 @@ impl SimulatedEtcd {
         foremost.is_some_and(|member| member.store.borrow().has_lease(lease))
     }
 
-    /// The revision of the last change that any member has applied.
+    /// Returns the revision of the last change that any member has applied.
     pub fn revision(self) -> i64 {
         let etcd = self.0.get();
         let revisions = etcd.members.iter().map(|member| member.store.borrow().revision());

@@ -195,7 +195,7 @@ impl Drop for OpenStream {
 #[derive(Clone, Copy)]
 enum PingState {
     Init,
-    /// When a ping is due if nothing is read before.
+    /// The time at which a ping is due if nothing is read before.
     Scheduled(Duration),
     Sent,
 }

@@ -22,7 +22,7 @@ pub(super) struct KeyWatcher {
 }
 
 impl KeyWatcher {
-    /// A watch of a key from a revision on.
+    /// Makes a watch of a key from a revision on.
     pub fn new(key: &str, from_revision: i64, is_synced: bool) -> Self {
         KeyWatcher {
             key: key.to_owned(),

@@ -55,7 +55,7 @@ impl LessorClock {
         self.leases.remove(&lease);
     }
 
-    /// Line 393, `Renew`.
+    /// Renews a lease: line 393, `Renew`.
     pub fn renew(&mut self, now: u64, lease: i64) -> LeaseRenewal {
         if !self.leads {
             return LeaseRenewal::NotLeader;

@@ -21,7 +21,7 @@ use crate::world::{SimulatedProcess, World};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct LeaderView {
     pub leader: Option<usize>,
-    /// How often the member heard of another leader.
+    /// The number of times that the member heard of another leader.
     pub changes: u64,
     /// The time since which it knows none, in nanoseconds.
     pub none_since: u64,

@@ -184,13 +184,13 @@ pub enum EtcdMessage {
 
 /// Bytes of a frame's head, of the head of a message, and of the headers of a call once their names are in the tables.
 const CALL: usize = 9 + 5 + 70;
-/// The same of an answer: headers, a message, trailers.
+/// Bytes of the same parts of an answer: headers, a message, trailers.
 const ANSWER: usize = 3 * 9 + 5 + 20;
 /// A response's header.
 const HEADER: usize = 25;
 
 impl EtcdCall {
-    /// The name of its method.
+    /// Returns the name of its method.
     pub fn name(&self) -> &'static str {
         match self {
             EtcdCall::Range { .. } => "Range",
@@ -210,7 +210,7 @@ impl EtcdCall {
 }
 
 impl EtcdTxn {
-    /// A transaction that puts a key unless it is there, and gets it in either case.
+    /// Makes a transaction that puts a key unless it is there, and gets it in either case.
     pub fn create(key: &str, value: &str, lease: i64) -> Self {
         let get = EtcdOp::Get { key: key.to_owned() };
         let put = EtcdOp::Put {

@@ -111,7 +111,7 @@ impl SimulatedEtcd {
         }
     }
 
-    /// Another value for the key that is there: `Election.Proclaim`.
+    /// Puts another value for the key that is there: `Election.Proclaim`.
     async fn proclaim(self, member: usize, leader: &Leader, value: &str) -> Result<(), EtcdStatus> {
         let has_value = {
             let etcd = self.0.get();

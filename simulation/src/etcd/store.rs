@@ -62,7 +62,7 @@ impl Default for EtcdStore {
 }
 
 impl EtcdStore {
-    /// The revision of the last change.
+    /// Returns the revision of the last change.
     pub fn revision(&self) -> i64 {
         self.revision
     }
@@ -137,7 +137,7 @@ impl EtcdStore {
         }
     }
 
-    /// `lessor.Revoke`: its keys go in one change, in the order of their names.
+    /// Ends a lease: its keys go in one change, in the order of their names (`lessor.Revoke`).
     fn revoke(&mut self, lease: i64) -> EtcdAnswer {
         let Some(granted) = self.leases.remove(&lease) else {
             return EtcdAnswer::Failed(EtcdStatus::LeaseNotFound);

@@ -394,7 +394,7 @@ fn error(code: u16, err_code: u32, description: &str) -> JetStreamError {
     }
 }
 
-/// The error of a message to which nobody has subscribed: a status, and no answer of JetStream.
+/// Returns the error of a message to which nobody has subscribed: a status, and no answer of JetStream.
 fn no_responders() -> JetStreamError {
     error(503, 0, "no server leads it")
 }

@@ -65,7 +65,7 @@ pub(super) struct NatsServer {
 }
 
 impl NatsServer {
-    /// One that believes this server to lead all servers.
+    /// Makes a server that believes this server to lead all servers.
     pub fn new(world: World, number: usize, leader: usize) -> Self {
         NatsServer {
             process: world.process(&format!("n{}", number + 1)),
@@ -92,7 +92,7 @@ impl NatsServer {
         wake_kept(&self.alarm);
     }
 
-    /// Its wall clock, in nanoseconds since 1970.
+    /// Returns its wall clock, in nanoseconds since 1970.
     pub fn wall_ns(&self) -> u64 {
         nanoseconds(self.process.wall_clock())
     }

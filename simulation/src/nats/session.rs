@@ -20,7 +20,7 @@ pub struct NatsRoutes {
 }
 
 impl NatsRoutes {
-    /// The cluster as a client in `process` reaches it. `links` has one link for each server of `nats`, in their order.
+    /// Makes the routes of a client in `process`. `links` has one link for each server of `nats`, in their order.
     pub fn to(
         nats: SimulatedNats,
         links: Vec<SimulatedLink>,

@@ -31,9 +31,9 @@ fn side_of(sender: Sender) -> usize {
 
 /// The server's receiver of the messages of a connection.
 pub(super) trait ServerInbox<Q> {
-    /// A message came over the connection of this number.
+    /// Takes a message that came over the connection of this number.
     fn take_message(&self, connection: u64, message: Q);
-    /// The connection of this number is over.
+    /// Takes the end of the connection of this number.
     fn take_end(&self, connection: u64);
 }
 
@@ -103,7 +103,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
         connection
     }
 
-    /// The link, whose world keeps it longer than tasks and events.
+    /// Returns the link, whose world keeps it longer than tasks and events.
     fn link(&self) -> Rc<SimulatedLinkState> {
         self.link
             .upgrade()
@@ -392,7 +392,7 @@ impl<Q: WireMessage, R: WireMessage> fmt::Debug for ClientSide<Q, R> {
 }
 
 impl<Q: WireMessage, R: WireMessage> ClientSide<Q, R> {
-    /// The number of the connection, of those to the same port.
+    /// Returns the number of the connection, of those to the same port.
     pub fn number(&self) -> u64 {
         self.0.number
     }
@@ -407,7 +407,7 @@ impl<Q: WireMessage, R: WireMessage> ClientSide<Q, R> {
         poll_fn(|task| self.poll_receive(task)).await
     }
 
-    /// The same for a future that waits for more than this.
+    /// As [`Self::receive`], for a future that waits for more than this.
     pub fn poll_receive(&self, task: &mut Context<'_>) -> Poll<Result<R, ConnectionEnding>> {
         let mut inbox = self.0.client.borrow_mut();
         if let Some(message) = inbox.messages.pop_front() {

@@ -29,7 +29,7 @@ pub struct ConnectionRefused;
 pub struct SimulatedLink(Kept<SimulatedLinkState>);
 
 impl SimulatedLink {
-    /// A link named as in `c3->n1`, for the client of this number. Latency and what faults draw come from the stream of that name.
+    /// Makes a link named as in `c3->n1`, for the client of this number. Latency and the draws of faults come from the stream of that name.
     pub fn new(world: World, name: &str, client: u32, latency: LinkLatency) -> Self {
         SimulatedLink(world.keep(SimulatedLinkState {
             name: name.into(),
@@ -44,7 +44,7 @@ impl SimulatedLink {
         }))
     }
 
-    /// The links of the client of this number, one to each server.
+    /// Returns the links of the client of this number, one to each server.
     pub fn of_client(world: World, client: u32, servers: usize) -> Vec<Self> {
         let to = |server| Self::new(world, &format!("c{client}->n{server}"), client, LinkLatency::default());
         (1..=servers).map(to).collect()
@@ -54,7 +54,7 @@ impl SimulatedLink {
         self.0.get().name.to_string()
     }
 
-    /// The number of its client.
+    /// Returns the number of its client.
     pub fn client(&self) -> u32 {
         self.0.get().client
     }
@@ -64,7 +64,7 @@ impl SimulatedLink {
         self.0.get().counts.get()
     }
 
-    /// How many connections it carries at this moment.
+    /// Returns how many connections it carries at this moment.
     pub fn live(&self) -> usize {
         self.0.get().connections.borrow().len()
     }

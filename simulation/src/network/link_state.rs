@@ -13,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use super::message::{LinkHook, MessageVerdict, WireMessage};
 use crate::world::nanoseconds;
 
-/// How long a message is under way from one end of a link to the other, drawn for each message.
+/// The time of a message from one end of a link to the other, drawn for each message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkLatency {
     pub least: Duration,
@@ -21,7 +21,7 @@ pub struct LinkLatency {
 }
 
 impl Default for LinkLatency {
-    /// The latency of real servers on loopback, the proxy included: 0.1 to 0.4 ms there and back.
+    /// Returns the latency of real servers on loopback, the proxy included: 0.1 to 0.4 ms there and back.
     fn default() -> Self {
         LinkLatency {
             least: Duration::from_micros(50),

@@ -28,7 +28,7 @@ pub trait WireMessage: 'static {
     /// Returns the part that a hook sees.
     fn passing(&self) -> PassingMessage<'_>;
 
-    /// Its size on the wire, in bytes, about that of the real protocol.
+    /// Returns its size on the wire, in bytes, about that of the real protocol.
     fn bytes(&self) -> usize;
 }
 
@@ -37,7 +37,7 @@ pub trait WireMessage: 'static {
 pub(crate) struct CallDigest(u64);
 
 impl CallDigest {
-    /// Of a request of this name.
+    /// Makes the digest of a request of this name.
     pub fn of(name: &str) -> Self {
         CallDigest(0xcbf2_9ce4_8422_2325).bytes(name.as_bytes())
     }
@@ -76,7 +76,7 @@ pub enum MessageVerdict {
 
 /// Decides about each message when it enters a link.
 pub trait LinkHook {
-    /// `connection`: its number, of those to the same server.
+    /// Decides about a message. `connection`: its number, of those to the same server.
     fn passes(&self, connection: u64, message: &dyn WireMessage) -> MessageVerdict;
 
     /// Whether the link refuses a new connection now.

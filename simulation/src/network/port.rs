@@ -136,7 +136,7 @@ impl<Q: WireMessage, R: WireMessage> PortListener<Q, R> {
         poll_fn(|task| self.poll_next(task)).await
     }
 
-    /// The same, or `None` where something else woke the task: work that it was to `hear` of, or the end of `timer`.
+    /// As [`Self::next`], or `None` where something else woke the task: work that it was to `hear` of, or the end of `timer`.
     pub(crate) async fn next_or_woken(
         &self,
         mut timer: Option<&mut WorldSleep>,
@@ -159,7 +159,7 @@ impl<Q: WireMessage, R: WireMessage> PortListener<Q, R> {
         .await
     }
 
-    /// The same for a future that waits for more than this.
+    /// As [`Self::next`], for a future that waits for more than this.
     pub fn poll_next(&self, task: &mut Context<'_>) -> Poll<PortEvent<Q, R>> {
         if let Some(event) = self.queue.events.borrow_mut().pop_front() {
             return Poll::Ready(event);
@@ -193,12 +193,12 @@ impl<Q: WireMessage, R: WireMessage> fmt::Debug for ServerSide<Q, R> {
 }
 
 impl<Q: WireMessage, R: WireMessage> ServerSide<Q, R> {
-    /// The number of the connection, of those to this port.
+    /// Returns the number of the connection, of those to this port.
     pub fn number(&self) -> u64 {
         self.0.number
     }
 
-    /// The number of the client that is connected.
+    /// Returns the number of the client that is connected.
     pub fn client(&self) -> u32 {
         self.0.client()
     }

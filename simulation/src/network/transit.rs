@@ -16,7 +16,7 @@ const RETRANSMISSION: Duration = Duration::from_millis(200);
 /// A slowed flow that could not send for a while makes up for at most this much of it; as `CATCH_UP` of the real proxy.
 const CATCH_UP: Duration = Duration::from_millis(100);
 
-/// How a connection ended.
+/// The way in which a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionEnding {
     /// The other side closed it, and everything that it sent before has arrived.

@@ -167,7 +167,7 @@ impl RedisModel {
         }
     }
 
-    /// The value of a key that has not expired.
+    /// Returns the value of a key that has not expired.
     fn get(&mut self, now: u64, key: &str, out: &mut RedisOutcome) -> Option<&str> {
         let is_over = is_over(self.keys.get(key)?, now);
         if is_over && !self.is_replica {

@@ -48,7 +48,7 @@ pub enum RedisCommand {
         value: String,
         ttl: u64,
     },
-    /// Of Valkey.
+    /// `DELIFEQ key value` of Valkey.
     DelIfEq {
         key: String,
         value: String,
@@ -225,7 +225,7 @@ fn visit_number(number: u64, visit: &mut impl FnMut(&[u8])) {
     }
 }
 
-/// `$5\r\n` before, `\r\n` after.
+/// Returns the length of a bulk string: `$5\r\n` before, `\r\n` after.
 fn bulk(length: usize) -> usize {
     let digits = length.checked_ilog10().unwrap_or(0) as usize + 1;
     length + digits + 5

@@ -10,9 +10,9 @@ use super::request::{RedisCommand, RedisEffect, RedisMessage, RedisRequest};
 use crate::network::{ClientSide, LinkLatency, Port, ServerSide, SimulatedLink};
 use crate::world::{Kept, SimulatedProcess, World, nanoseconds};
 
-/// How often a master looks for expired keys: `hz 10`, the default.
+/// The period in which a master looks for expired keys: `hz 10`, the default.
 const CRON: Duration = Duration::from_millis(100);
-/// How often a replica without its master tries to connect: `replicationCron`, once a second.
+/// The period in which a replica without its master tries to connect: `replicationCron`, once a second.
 const RECONNECT: Duration = Duration::from_secs(1);
 /// The clock may be set while the cron waits, so it never waits longer than this.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -115,7 +115,7 @@ impl SimulatedRedis {
         drop(before);
     }
 
-    /// `REPLICAOF master`: it takes the data of its master, and then its changes, a log behind.
+    /// Lets a server take the data of its master, and then its changes, a log behind: `REPLICAOF master`.
     pub fn follow(self, server: usize, master: usize) {
         let cluster = self.0.get();
         let replica = &cluster.servers[server];
@@ -126,7 +126,7 @@ impl SimulatedRedis {
         replica.process.spawn(following).detach();
     }
 
-    /// `REPLICAOF NO ONE`: a replica becomes a master, with its data.
+    /// Makes a replica a master, with its data: `REPLICAOF NO ONE`.
     pub fn promote(self, server: usize) {
         let cluster = self.0.get();
         cluster.servers[server].master.set(None);
@@ -260,7 +260,7 @@ impl SimulatedRedisServer {
     }
 }
 
-/// The wall clock of a server's machine, in milliseconds since 1970.
+/// Returns the wall clock of a server's machine, in milliseconds since 1970.
 pub(super) fn wall_ms(process: SimulatedProcess) -> u64 {
     u64::try_from(process.wall_clock().as_millis()).unwrap_or(u64::MAX)
 }

@@ -44,7 +44,7 @@ pub struct RedisRoutes {
 }
 
 impl RedisRoutes {
-    /// `links` has one link for each address of `redis`, in their order; the session runs in `process`.
+    /// Makes the routes. `links` has one link for each address of `redis`, in their order; the session runs in `process`.
     pub fn new(
         redis: SimulatedRedis,
         links: Vec<SimulatedLink>,

@@ -73,7 +73,7 @@ pub(crate) struct Core {
     main: Arc<TaskWaker>,
     /// The task that is polled, and the data of its waker.
     polled: Cell<(TaskId, *const ())>,
-    /// How often it has read the clock or set a timer in this poll.
+    /// Number of readings of the clock and of timers that were set in this poll.
     readings: Cell<u32>,
     pub processes: RefCell<SimulatedProcesses>,
     kept: RefCell<Vec<Rc<dyn Any>>>,
@@ -101,7 +101,7 @@ impl World {
         Self::try_run(seed, main).unwrap_or_else(|looping| panic!("{looping}"))
     }
 
-    /// The same; the error names a process that loops, which ends the world.
+    /// As [`World::run`]; the error names a process that loops, which ends the world.
     ///
     /// # Panics
     ///
@@ -147,12 +147,12 @@ impl World {
         })
     }
 
-    /// The time since the beginning. Reading it takes 100 ns.
+    /// Returns the time since the beginning. Reading it takes 100 ns.
     pub fn now(self) -> Duration {
         Duration::from_nanos(self.now_ns())
     }
 
-    /// The same in nanoseconds, for stamps: no two are the same.
+    /// Returns the same in nanoseconds, for stamps: no two are the same.
     pub fn now_ns(self) -> u64 {
         self.with(Core::read_clock)
     }
@@ -173,12 +173,12 @@ impl World {
         self.with(|core| core.spawn(None, Box::pin(future)))
     }
 
-    /// The stream of random numbers of this name, from its beginning: asked for twice, it gives the same numbers twice.
+    /// Returns the stream of random numbers of this name, from its beginning: asked for twice, it gives the same numbers twice.
     pub fn dice(self, name: &str) -> ChaCha8Rng {
         dice::stream(self.with(|core| core.seed), name)
     }
 
-    /// The process of this name, which begins to run when it is first asked for.
+    /// Returns the process of this name, which begins to run when it is first asked for.
     pub fn process(self, name: &str) -> SimulatedProcess {
         SimulatedProcess::named(self, name)
     }
@@ -203,7 +203,7 @@ impl World {
         self.with(|core| core.events.borrow_mut().add(at, event))
     }
 
-    /// The task that is polled now. It is woken by [`World::wake`], or by an [`Event::Task`].
+    /// Returns the task that is polled now. It is woken by [`World::wake`], or by an [`Event::Task`].
     pub(crate) fn polled_task(self) -> TaskId {
         self.with(|core| core.polled.get().0)
     }
@@ -465,7 +465,7 @@ impl<T> Clone for Kept<T> {
 impl<T> Copy for Kept<T> {}
 
 impl<T: 'static> Kept<T> {
-    /// The value.
+    /// Returns the value.
     ///
     /// # Panics
     ///
@@ -475,18 +475,18 @@ impl<T: 'static> Kept<T> {
             .expect("what is kept in a simulated world is used within World::run")
     }
 
-    /// The value, or `None` while its world ends, after it, and on another thread.
+    /// Returns the value, or `None` while its world ends, after it, and on another thread.
     pub fn try_get(self) -> Option<Rc<T>> {
         let value = with_core(self.world, |core| core.kept.borrow().get(self.place).cloned())??;
         value.downcast().ok()
     }
 
-    /// The value, for those that look at it again and again and are in the world themselves.
+    /// Returns the value, for those that look at it again and again and are in the world themselves.
     pub(crate) fn weak(self) -> Weak<T> {
         Rc::downgrade(&self.get())
     }
 
-    /// The world that keeps it.
+    /// Returns the world that keeps it.
     pub fn world(self) -> World {
         self.world
     }

@@ -108,7 +108,7 @@ impl SimulatedProcess {
             .with(|core| look(&mut core.processes.borrow_mut().states[self.number]))
     }
 
-    /// The world that it is in.
+    /// Returns the world that it is in.
     pub fn world(&self) -> World {
         self.world
     }
@@ -167,7 +167,7 @@ impl SimulatedProcess {
         self.world.with(|core| core.spawn(Some(self.number), Box::pin(future)))
     }
 
-    /// The machine that its recipes run on.
+    /// Returns the machine that its recipes run on.
     pub fn host(&self) -> Rc<dyn RecipeHost> {
         Rc::new(SimulatedHost(*self))
     }
@@ -177,7 +177,6 @@ impl SimulatedProcess {
         self.with(|state| state.wall_clock_offset = nanoseconds);
     }
 
-    /// See [`SimulatedProcess::set_wall_clock_offset`].
     pub fn wall_clock_offset(&self) -> i64 {
         self.with(|state| state.wall_clock_offset)
     }

@@ -132,7 +132,7 @@ impl SimulatedTask {
         self.task = None;
     }
 
-    /// The same, for a holder that ends it by its number.
+    /// Lets the task run on for a holder that ends it by its number.
     pub(crate) fn into_id(mut self) -> TaskId {
         self.task.take().unwrap_or(MAIN)
     }

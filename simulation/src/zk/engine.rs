@@ -114,7 +114,7 @@ impl Engine {
         (lease * CONNECTION_SHARE / 10 / TICKS).max(Duration::from_millis(1))
     }
 
-    /// `endpoint.rs:203`, `reset`.
+    /// Shuffles the order of the servers: `endpoint.rs:203`, `reset`.
     fn shuffle(&mut self) {
         (self.next, self.start) = (0, 0);
         for place in (1..self.order.len()).rev() {
@@ -174,7 +174,7 @@ impl Engine {
         });
     }
 
-    /// `depot.rs:75`, `error`.
+    /// Answers every call that was sent with an error: `depot.rs:75`, `error`.
     fn fail_calls(&mut self) {
         self.watches.disconnected();
         for (_, _, answer) in std::mem::take(&mut self.waiting) {
@@ -215,7 +215,7 @@ impl Engine {
         self.timeout * EXPIRED.0 / EXPIRED.1
     }
 
-    /// `endpoint.rs:222`, `next_with_delay`.
+    /// Returns the next server and the pause before it: `endpoint.rs:222`, `next_with_delay`.
     fn next_server(&mut self) -> (usize, Duration) {
         let size = self.order.len();
         let (round, place) = ((self.next - self.start) / size, (self.next - self.start) % size);

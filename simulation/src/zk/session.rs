@@ -33,7 +33,7 @@ pub struct ZkRoutes {
 }
 
 impl ZkRoutes {
-    /// `links` has one link for each server of `zk`, in their order; sessions run in `process`.
+    /// Makes the routes. `links` has one link for each server of `zk`, in their order; sessions run in `process`.
     pub fn new(zk: SimulatedZk, links: Vec<SimulatedLink>, process: SimulatedProcess, lease: Duration) -> Self {
         ZkRoutes {
             zk,
@@ -120,7 +120,7 @@ impl EnsembleSession {
         }
     }
 
-    /// One request, sent at once.
+    /// Sends one request at once.
     async fn send(&self, call: ZkCall) -> CallResult {
         if self.queue.borrow().is_over || self.queue.borrow().is_closed {
             return Err(CallError::Over);

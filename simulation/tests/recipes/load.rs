@@ -136,7 +136,7 @@ async fn take_turns(world: World, make: MakeClient) -> Rc<Journal> {
     journal
 }
 
-/// 5 to 15 ms, and one in ten of up to two leases: longer than a client may believe that is cut off.
+/// Draws 5 to 15 ms, and one in ten of up to two leases: longer than a client may believe that is cut off.
 fn hold(dice: &mut impl Rng) -> Duration {
     match dice.next_u64() % 10 {
         0 => Duration::from_millis(dice.next_u64() % 4_000),

@@ -11,13 +11,13 @@ use super::promises;
 
 const SERVERS: usize = 3;
 
-/// Those that have one holder at a time while nothing is disturbed.
+/// Returns the recipes that have one holder at a time while nothing is disturbed.
 fn recipes() -> impl Iterator<Item = &'static Recipe> {
     let all = BackendId::Nats.recipes().iter().copied();
     all.filter(|recipe| recipe.name != "nats-key-put")
 }
 
-/// Those that compare when they release, too.
+/// Returns those of them that compare when they release, too.
 fn compared() -> impl Iterator<Item = &'static Recipe> {
     recipes().filter(|recipe| recipe.name != "nats-key-no-revision")
 }

@@ -20,7 +20,7 @@ fn with_one_holder(run: RunRecipe, recipe: &'static Recipe, seed: u64, disturban
     journal
 }
 
-/// Undisturbed, every recipe has one holder at a time, and waiters are woken if it says so.
+/// Checks that undisturbed every recipe has one holder at a time, and that waiters are woken if it says so.
 pub fn all_have_one_holder_at_a_time(run: RunRecipe, recipes: impl Iterator<Item = &'static Recipe>) {
     for recipe in recipes {
         for seed in 1..=3 {
@@ -38,7 +38,7 @@ pub fn all_have_one_holder_at_a_time(run: RunRecipe, recipes: impl Iterator<Item
     }
 }
 
-/// Disturbed, careful recipes have one holder at a time, and some holder notices that it lost the lock.
+/// Checks that disturbed, careful recipes have one holder at a time, and that some holder notices that it lost the lock.
 pub fn careful_ones_have_one_holder_at_a_time(
     run: RunRecipe,
     recipes: impl Iterator<Item = &'static Recipe>,
@@ -52,7 +52,7 @@ pub fn careful_ones_have_one_holder_at_a_time(
     );
 }
 
-/// A naive holder of this recipe has the lock together with another in some partition.
+/// Checks that a naive holder of this recipe has the lock together with another in some partition.
 pub fn naive_ones_overlap(run: RunRecipe, recipe: &str, seeds: RangeInclusive<u64>) {
     let naive = RecipeOptions {
         policy: Policy::Naive,

@@ -6,7 +6,7 @@ use super::load::Disturbance;
 use super::{etcd, nats, redis, zk};
 use crate::resident;
 
-/// FNV-1a.
+/// Hashes a trace by FNV-1a.
 fn digest(trace: &str) -> u64 {
     trace.bytes().fold(0xcbf2_9ce4_8422_2325, |digest: u64, byte| {
         (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -95,7 +95,7 @@ impl std::fmt::Debug for TlsClient {
 }
 
 impl TlsClient {
-    /// A client of the servers of a run.
+    /// Makes a client of the servers of a run.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl TlsClient {
         Self::make(&authority.certificate, &authority.client)
     }
 
-    /// A client with the certificate and the authority of these files.
+    /// Makes a client with the certificate and the authority of these files.
     ///
     /// # Errors
     ///
@@ -167,7 +167,7 @@ fn unusable(error: impl std::fmt::Display) -> String {
     format!("a certificate or key cannot be used: {error}")
 }
 
-/// Two ends of a connection on loopback.
+/// Makes the two ends of a connection on loopback.
 async fn loopback_pair() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let one = TcpStream::connect(listener.local_addr()?).await?;

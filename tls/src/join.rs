@@ -14,7 +14,7 @@ where
 {
     match copy_bidirectional(&mut plain, tls).await {
         Ok(_) => {}
-        // a server that was killed says no goodbye: an end, as it is without TLS
+        // a server that was killed sends no close_notify: an end, as it is without TLS
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
         Err(_) => {
             reset(&plain);

@@ -24,7 +24,7 @@ async fn listen() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// A server that ends the TLS of one connection, and what can be read there in plain text.
+/// Returns a server that ends the TLS of one connection, and what can be read there in plain text.
 async fn server(authority: &Authority) -> (SocketAddr, impl Future<Output = TcpStream> + use<>) {
     let (listener, address) = listen().await;
     let tls = TlsServer::new(authority).unwrap();
@@ -35,7 +35,7 @@ async fn server(authority: &Authority) -> (SocketAddr, impl Future<Output = TcpS
     (address, plain)
 }
 
-/// A client with the certificate of `presents` that connects to a server of `server_of`, in plain text on both sides.
+/// Returns a client with the certificate of `presents` that connects to a server of `server_of`, in plain text on both sides.
 async fn connected(presents: &Authority, server_of: &Authority) -> (TcpStream, TcpStream, TlsRelay) {
     let (address, plain) = server(server_of).await;
     let relay = TlsRelay::open(address, TlsClient::new(presents).unwrap()).unwrap();

@@ -26,18 +26,18 @@ impl LockError {
     pub const TIMEOUT: Self = LockError::Refused(FailReason::Timeout);
     pub const NOT_HELD: Self = LockError::Refused(FailReason::NotHeld(None));
 
-    /// Refused for a reason that has no word in the protocol.
+    /// Makes a refusal for a reason that has no word in the protocol.
     pub(crate) fn refused(reason: impl Into<String>) -> Self {
         LockError::Refused(FailReason::Other(reason.into()))
     }
 
-    /// The answer to a release of a lock that is not held any more.
+    /// Returns the answer to a release of a lock that is not held any more.
     pub(crate) fn no_longer_held(detail: impl Into<String>) -> Self {
         LockError::Refused(FailReason::NotHeld(Some(detail.into())))
     }
 
-    /// The answer to a release that found nothing to give back. `before`: the reason for which the try before it had no answer, if there
-    /// was one; a lock that had not run out (`in_time`) was given back by that try.
+    /// Returns the answer to a release that found nothing to give back. `before`: the reason for which the try before it had no answer, if
+    /// there was one; a lock that had not run out (`in_time`) was given back by that try.
     pub(crate) fn of_nothing_released(before: Option<String>, in_time: bool) -> LockResult<()> {
         match before {
             None => Err(Self::NOT_HELD),
@@ -46,7 +46,7 @@ impl LockError {
         }
     }
 
-    /// The end of a wait without the lock: a try-lock found it taken, or the time of a waiter was over.
+    /// Returns the end of a wait without the lock: a try-lock found it taken, or the time of a waiter was over.
     pub(crate) fn wait_over(request: &AcquireRequest) -> Self {
         if request.wait_ms == 0 {
             Self::BUSY
@@ -66,7 +66,7 @@ pub struct LockGrant {
 }
 
 impl LockGrant {
-    /// A grant to the owner of this name.
+    /// Makes a grant to the owner of this name.
     pub fn to(owner: impl Into<String>, token: Option<u64>) -> Self {
         LockGrant {
             token,
@@ -120,13 +120,13 @@ impl SignalSink {
         }
     }
 
-    /// The client no longer believes that it holds the lock.
+    /// Raises `lost`: the client no longer believes that it holds the lock.
     pub fn lost(&self, lock: &str, cause: impl Into<String>) {
         self.raise(LockSignalKind::Lost, lock, cause.into());
         *self.losses.borrow_mut().entry(lock.to_owned()).or_default() += 1;
     }
 
-    /// A notification of the server for this lock reached a waiter.
+    /// Raises `woken`: a notification of the server for this lock reached a waiter.
     pub fn woken(&self, lock: &str, cause: impl Into<String>) {
         self.raise(LockSignalKind::Woken, lock, cause.into());
     }

@@ -14,7 +14,7 @@ pub(crate) struct ClientHolds<H> {
 /// A hold of one lock.
 pub(crate) struct ClientHold<H> {
     pub known: H,
-    /// How often `lost` was raised for the lock before: once more, and the client no longer believes in this hold.
+    /// The number of times that `lost` was raised for the lock before: once more, and the client no longer believes in this hold.
     losses: u64,
     _watch: Option<Task>,
 }

@@ -218,7 +218,7 @@ impl KeyPattern {
         }
     }
 
-    /// The key of a lock.
+    /// Returns the key of a lock.
     pub fn key(&self, lock: &str) -> String {
         [&*self.before, lock, &*self.after].concat()
     }

@@ -58,7 +58,7 @@ pub struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// For servers that a client reaches as they are told to it.
+    /// Makes an `open` request for servers that a client reaches at their own addresses.
     pub fn plain(backend: &str, endpoints: Vec<String>, lease: Duration) -> Self {
         OpenRequest {
             backend: backend.to_owned(),
@@ -92,12 +92,12 @@ pub struct ClusterEndpoints {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AcquireRequest {
     pub lock: String,
-    /// How long to wait for a taken lock, in milliseconds; 0 is a try-lock.
+    /// The longest wait for a taken lock, in milliseconds; 0 is a try-lock.
     pub wait_ms: u64,
     /// `read` or `write`, for read/write locks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// How many permits, for semaphores.
+    /// The number of permits, for semaphores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permits: Option<u32>,
 }

@@ -69,7 +69,7 @@ pub struct Recipe {
     pub servers: Option<u32>,
     /// The first version of its store, major and minor, that has its commands, where not every one in use does.
     pub since: Option<(u32, u32)>,
-    /// Whether the lock expires by itself when its holder says nothing for a lease.
+    /// Whether the lock expires by itself when its holder is silent for a lease.
     pub lease: bool,
     /// Whether the lease is renewed while the lock is held.
     pub renews: bool,
@@ -83,7 +83,7 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// A recipe with the values that most recipes have in common; a recipe file changes those that differ.
+    /// Makes a recipe with the values that most recipes have in common; a recipe file changes those that differ.
     pub(crate) const fn new(name: &'static str, summary: &'static str, constructor: Constructor) -> Self {
         Recipe {
             name,
@@ -137,7 +137,7 @@ const JITTER_PERCENT: u64 = 100;
 /// The part of a lease in which a careful client believes without a renewal, in percent. The rest is for clocks that differ, and for the
 /// application to stop in time.
 pub(crate) const VALIDITY: u32 = 85;
-/// How often a lease is renewed while it lasts.
+/// The number of renewals in the time of a lease.
 pub(crate) const RENEWALS_A_LEASE: u32 = 3;
 
 /// The context of a recipe's client: a way to its store, and the machine it runs on.
@@ -205,7 +205,7 @@ pub struct RecipeOptions {
 }
 
 impl RecipeOptions {
-    /// The defaults of a recipe.
+    /// Returns the defaults of a recipe.
     pub const fn of(recipe: &'static Recipe) -> Self {
         RecipeOptions {
             recipe,

@@ -84,7 +84,7 @@ pub fn serve_process(options: RecipeOptions) -> Result<(), ServeError> {
     served
 }
 
-/// Stdin and stdout without a thread in between, which they allow when they are pipes.
+/// Opens stdin and stdout without a thread in between, which they allow when they are pipes.
 fn pipes() -> io::Result<(pipe::Receiver, pipe::Sender)> {
     let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);

@@ -135,7 +135,7 @@ impl CallFaults {
 
 /// A store in memory, for tests.
 pub(crate) trait FakeStore {
-    /// A client of a recipe for stores of this kind.
+    /// Returns a client of a recipe for stores of this kind.
     fn client(&self, options: RecipeOptions, signals: SignalSink) -> Box<dyn LockClient>;
 }
 

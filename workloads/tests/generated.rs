@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// The files of a folder, by name.
+/// Returns the files of a folder, by name.
 fn files(folder: &Path) -> BTreeMap<String, String> {
     fs::read_dir(folder)
         .unwrap()

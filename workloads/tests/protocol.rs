@@ -65,7 +65,7 @@ struct ProtocolPeer {
     next: u64,
 }
 
-/// A harness, and the pipes of the process that it speaks with.
+/// Returns a harness, and the pipes of the process that it speaks with.
 fn peer() -> (ProtocolPeer, ReadHalf<DuplexStream>, WriteHalf<DuplexStream>) {
     let (near, far) = duplex(1 << 16);
     let (stdin, stdout) = split(far);
@@ -100,7 +100,7 @@ impl ProtocolPeer {
     }
 }
 
-/// The answer to a request that was granted this.
+/// Returns the answer to a request that was granted this.
 fn ok(id: u64, token: Option<u64>, owner: Option<&str>) -> Message {
     Message::Ok {
         id,

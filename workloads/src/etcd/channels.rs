@@ -163,7 +163,7 @@ fn was_not_sent(status: &Status) -> bool {
     false
 }
 
-/// A request for a stream that shall end when its server has lost the majority: without this it would stay silent.
+/// Returns a request for a stream that shall end when its server has lost the majority: without this it would stay silent.
 pub(super) fn with_leader<T>(body: T) -> Request<T> {
     let mut request = Request::new(body);
     request

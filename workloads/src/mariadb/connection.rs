@@ -146,7 +146,8 @@ impl MysqlConnection {
         Ok(connection)
     }
 
-    /// The same over a stream that is open, with the task that reads: the connection has no answers without it, and lasts as long as either.
+    /// Connects over an open stream; returns the task that reads, too: without it the connection has no answers. It lasts as long as
+    /// either.
     pub async fn over<S: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static>(
         mut stream: S,
         login: Option<&Login>,
@@ -179,7 +180,7 @@ impl MysqlConnection {
         self.version.contains("MariaDB")
     }
 
-    /// The server's version as it greets with it: `5.5.5-10.11.6-MariaDB`.
+    /// Returns the server's version as it greets with it: `5.5.5-10.11.6-MariaDB`.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -214,7 +215,7 @@ impl MysqlConnection {
         }
     }
 
-    /// The server's name for this session, which no other session has: the second in which the server started, in hexadecimal
+    /// Returns the server's name for this session, which no other session has: the second in which the server started, in hexadecimal
     /// digits, and the number of the connection, as in `6b03626a.22`. Numbers begin again when a server starts.
     pub async fn session_name(&mut self) -> Result<String, MysqlError> {
         let schema = if self.is_mariadb() {

@@ -16,7 +16,7 @@ const DATABASE: &str = "harness";
 /// The name of the table in which recipes keep leases.
 pub const LEASES: &str = "harness_leases";
 
-/// A variable of the environment that is set to something.
+/// Returns a variable of the environment, unless it is unset or empty.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|text| !text.is_empty())
 }

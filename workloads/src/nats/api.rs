@@ -29,7 +29,7 @@ const REASON: &str = "Nats-Marker-Reason";
 /// The header of a message that has an age of its own, since 2.11: <https://docs.nats.io/learn/jetstream/message-ttl>.
 const OWN_AGE: &str = "Nats-TTL";
 
-/// The stream of a bucket.
+/// Returns the stream of a bucket.
 pub fn stream_of(bucket: &str) -> String {
     format!("KV_{bucket}")
 }
@@ -147,7 +147,7 @@ pub fn last_message(bucket: &str, key: &str) -> NatsRequest {
     )
 }
 
-/// The answer to [`last_message`]; `None`: there is none.
+/// Returns the answer to [`last_message`]; `None`: there is none.
 pub fn message(reply: &NatsReply) -> Result<Option<KeyMessage>, JetStreamError> {
     Ok(aging_message(reply)?.map(|aging| aging.message))
 }
@@ -159,7 +159,7 @@ pub struct AgingMessage {
     pub own_age: Option<Duration>,
 }
 
-/// The answer to [`last_message`], with the age of the message; `None`: there is none.
+/// Returns the answer to [`last_message`], with the age of the message; `None`: there is none.
 pub fn aging_message(reply: &NatsReply) -> Result<Option<AgingMessage>, JetStreamError> {
     #[derive(Deserialize)]
     struct MessageAnswer {
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(message(&said("", none)), Ok(None));
     }
 
-    /// The message that has these headers.
+    /// Returns the message that has these headers.
     fn with_headers(headers: &str) -> AgingMessage {
         let hdrs = BASE64_STANDARD.encode(format!("NATS/1.0\r\n{headers}\r\n\r\n"));
         let answer = format!(r#"{{"message":{{"seq":8,"hdrs":"{hdrs}","data":"YQ=="}}}}"#);

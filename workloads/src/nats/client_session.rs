@@ -35,7 +35,7 @@ pub struct NatsServers {
 }
 
 impl NatsServers {
-    /// A real cluster.
+    /// Makes a real cluster.
     pub fn new(open: &OpenRequest, login: Option<&Login>, host: Rc<dyn RecipeHost>) -> Self {
         let endpoints = NatsEndpoints {
             endpoints: open.endpoints.clone(),
@@ -45,7 +45,7 @@ impl NatsServers {
         Self::over(Box::new(endpoints), Duration::from_millis(open.lease_ms), host)
     }
 
-    /// A cluster that `dial` leads to. Clients begin at different servers.
+    /// Makes a cluster that `dial` leads to. Clients begin at different servers.
     pub fn over(dial: Box<dyn KeyDial>, lease: Duration, host: Rc<dyn RecipeHost>) -> Self {
         NatsServers {
             next: Cell::new((host.random() % dial.names().len() as u64) as usize),

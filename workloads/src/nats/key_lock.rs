@@ -136,7 +136,7 @@ impl KeyLock {
         }
     }
 
-    /// [`SessionError::Indefinite`]: it may be taken.
+    /// Tries once to take the key. [`SessionError::Indefinite`]: it may be taken.
     async fn try_to_take(&self, lock: &str, owner: &str, deadline: Duration) -> Result<Option<KeyWrite>, SessionError> {
         let session = self.connection.session(deadline).await?;
         let read = session.read(lock).await;
@@ -254,7 +254,7 @@ impl KeyLock {
         }
     }
 
-    /// `false`: the key has another message, or none.
+    /// Tries once to give the key back. `false`: it has another message, or none.
     async fn try_to_give(&self, lock: &str, held: &HeldKey, limit: Duration) -> Result<bool, SessionError> {
         let session = self.connection.session(limit).await?;
         loop {
@@ -303,7 +303,7 @@ async fn renew_until_unsure(
     }
 }
 
-/// `false`: the key has a message that is not the holder's, or none.
+/// Renews the key once. `false`: it has a message that is not the holder's, or none.
 async fn renew_once(
     context: &NatsContext,
     connection: &SharedConnection,

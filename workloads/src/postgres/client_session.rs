@@ -181,7 +181,7 @@ impl PostgresClientSession {
         Ok(())
     }
 
-    /// A lock of a transaction: one that did not get it is rolled back.
+    /// Takes a lock of a transaction, which is rolled back if it did not get the lock.
     async fn in_transaction(
         &self,
         locked: impl Future<Output = Result<Option<String>, SessionError>>,

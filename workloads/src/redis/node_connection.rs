@@ -34,7 +34,7 @@ impl NodeConnection {
         })
     }
 
-    /// To a server that another one named: those that do let everyone in.
+    /// Connects to a server that another one named: those that do let everyone in.
     pub async fn open_at(address: &str, config: &AsyncConnectionConfig) -> Result<Self, SessionError> {
         let server = client(address, None).map_err(|error| SessionError::Definite(format!("{address}: {error}")))?;
         Self::open(server, config).await

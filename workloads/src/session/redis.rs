@@ -10,10 +10,10 @@ use super::SessionError;
 /// A way to one or several servers.
 #[async_trait(?Send)]
 pub trait RedisConnect {
-    /// How many servers there are. All but one may be replicas; for `redlock` they are independent masters.
+    /// Returns the number of servers. All but one may be replicas; for `redlock` they are independent masters.
     fn servers(&self) -> usize;
 
-    /// One connection to the server of this number. Answers within a part of the lease.
+    /// Makes one connection to the server of this number. Answers within a part of the lease.
     async fn connect(&self, server: usize) -> Result<Rc<dyn RedisSession>, SessionError>;
 }
 
@@ -57,13 +57,13 @@ pub trait RedisSession {
     /// Gives the key a new time to live if it has this value, in one script or command. `false`: it had not.
     async fn expire_if(&self, key: &str, value: &str, ttl: Duration) -> Result<bool, SessionError>;
 
-    /// The messages of a channel, on a separate connection.
+    /// Returns the messages of a channel, on a separate connection.
     async fn subscribe(&self, channel: &str) -> Result<Box<dyn Subscription>, SessionError>;
 }
 
 /// The messages of one channel.
 #[async_trait(?Send)]
 pub trait Subscription {
-    /// The next message. `None`: the connection is gone.
+    /// Returns the next message. `None`: the connection is gone.
     async fn next(&mut self) -> Option<String>;
 }

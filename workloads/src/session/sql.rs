@@ -30,7 +30,7 @@ pub enum LeaseForm {
 /// A way to one server.
 #[async_trait(?Send)]
 pub trait SqlConnect {
-    /// One connection. Answers within a part of the lease.
+    /// Makes one connection. Answers within a part of the lease.
     async fn connect(&self) -> Result<Rc<dyn SqlSession>, SessionError>;
 }
 

@@ -51,7 +51,7 @@ impl FakeSql {
         self.0.freed.notify_waiters();
     }
 
-    /// The owner of the lease of the lock `l`, if it has not run out.
+    /// Returns the owner of the lease of the lock `l`, if it has not run out.
     pub(super) fn owner(&self) -> Option<String> {
         let leases = self.0.leases.borrow();
         let lease = leases.get("l").filter(|lease| lease.ends > Instant::now())?;

@@ -25,7 +25,7 @@ pub use crate::session::sql::{LeaseForm, LockScope, SqlConnect, SqlSession};
 /// The context of a recipe for an SQL server.
 pub(crate) type SqlContext = RecipeContext<dyn SqlConnect>;
 
-/// A recipe whose lock a session or a transaction owns: it has no lease.
+/// Makes a recipe whose lock a session or a transaction owns: it has no lease.
 pub(crate) const fn of_session(name: &'static str, summary: &'static str, constructor: Constructor) -> Recipe {
     Recipe {
         wakeup: Wakeup::Unreported,
@@ -37,7 +37,7 @@ pub(crate) const fn of_session(name: &'static str, summary: &'static str, constr
     }
 }
 
-/// A recipe whose lock is a lease in a row.
+/// Makes a recipe whose lock is a lease in a row.
 pub(crate) const fn of_row(name: &'static str, summary: &'static str, constructor: Constructor) -> Recipe {
     Recipe {
         wakeup: Wakeup::Polling,
@@ -51,7 +51,7 @@ pub(crate) const fn of_row(name: &'static str, summary: &'static str, constructo
 /// The pause before another try to connect, so that a server that refuses at once is not asked in a loop.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// A new connection; tries until the limit.
+/// Returns a new connection; tries until the limit.
 async fn connected(context: &SqlContext, limit: Duration) -> Result<Rc<dyn SqlSession>, SessionError> {
     loop {
         match context.store.connect().await {

@@ -55,7 +55,7 @@ impl RowLease {
         self.context.host.now()
     }
 
-    /// The connection, or a new one if it broke; tries until the limit.
+    /// Returns the connection, or a new one if it broke; tries until the limit.
     async fn session(&mut self, limit: Duration) -> Result<Rc<dyn SqlSession>, SessionError> {
         if let Some(session) = self.session.as_ref().filter(|session| !session.is_broken()) {
             return Ok(session.clone());
@@ -149,7 +149,7 @@ impl RowLease {
     }
 }
 
-/// An error of a call that changes nothing.
+/// Converts the error of a call that changes nothing: it is definite.
 fn unsent(error: SessionError) -> SessionError {
     SessionError::Definite(error.to_string())
 }

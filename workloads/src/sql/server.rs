@@ -24,7 +24,7 @@ pub(crate) struct SqlServer {
 }
 
 impl SqlServer {
-    /// The only endpoint of a client; the error says that `store` has one server.
+    /// Returns the only endpoint of a client; the error says that `store` has one server.
     pub fn of(open: &OpenRequest, login: Option<&Login>, store: &str) -> Result<Self, String> {
         let [endpoint] = &open.endpoints[..] else {
             return Err(format!(

@@ -40,7 +40,7 @@ impl SessionLock {
         self.context.host.now()
     }
 
-    /// A connection that owns nothing; tries until the limit.
+    /// Returns a connection that owns nothing; tries until the limit.
     async fn session(&mut self, limit: Duration) -> Result<Rc<dyn SqlSession>, SessionError> {
         self.idle.retain(|session| !session.is_broken());
         match self.idle.pop() {

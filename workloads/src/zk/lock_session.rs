@@ -108,7 +108,7 @@ impl LockSession {
         self.end_doubtful_session();
     }
 
-    /// The same of a create that was not answered; the node's name would begin with `guid`.
+    /// Remembers a create that was not answered, to delete its node; the name of that begins with `guid`.
     pub(super) fn leave_create(&mut self, parent: &str, guid: &str) {
         self.leftovers.add_create(parent, guid);
         self.end_doubtful_session();

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// How long a cluster may take to come up on a loaded machine.
+/// The time in which a cluster must come up on a loaded machine.
 const READY_LIMIT: Duration = Duration::from_secs(120);
 
 /// A running cluster.
@@ -63,7 +63,7 @@ const BLOCK: u16 = 40;
 const FIRST: u16 = 12_000;
 const BLOCKS: u16 = 150;
 
-/// The first port of this process's block. The block is its own as long as it listens on a socket of that name, which ends with it.
+/// Returns the first port of this process's block. The block is its own as long as it listens on a socket of that name, which ends with it.
 fn first_port() -> u16 {
     static OWN: OnceLock<(u16, UnixListener)> = OnceLock::new();
     let claim = |block: u16| {
@@ -116,7 +116,7 @@ pub fn redis(count: usize) -> Servers {
     of_redis("redis-server", count)
 }
 
-/// `None`: there is none here. Debian 12 has no package of it.
+/// Starts servers of Valkey; `None`: there is none here. Debian 12 has no package of it.
 pub fn valkey(count: usize) -> Option<Servers> {
     let program = "valkey-server";
     let found = Command::new(program).arg("--version").stdout(Stdio::null()).status();
@@ -242,7 +242,7 @@ pub fn mariadb() -> Servers {
     of_script(MARIADB, "apt-get install mariadb-server", ("", "MariaDB"))
 }
 
-/// One server, which a script of the shell becomes in a folder of its own.
+/// Starts one server, which a script of the shell becomes in a folder of its own.
 fn of_script(script: &str, hint: &str, ready: (&str, &str)) -> Servers {
     let data = TempDir::new().unwrap();
     let ports = ports(1);
@@ -259,7 +259,7 @@ pub struct StallableLinks {
 }
 
 impl StallableLinks {
-    /// One link a server. Wants a `LocalSet`.
+    /// Opens one link a server. Wants a `LocalSet`.
     pub async fn to(servers: &Servers) -> Self {
         let stalled = Rc::new(Cell::new(false));
         let mut endpoints = Vec::new();

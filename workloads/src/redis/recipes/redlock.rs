@@ -32,7 +32,7 @@ use crate::redis::{RedisContext, lock_key};
 use crate::session::SessionError;
 use crate::session::redis::{RedisConnect, RedisSession};
 
-/// As many as the source says.
+/// The number of masters of the source.
 const MASTERS: u32 = 5;
 
 pub(super) const RECIPE: Recipe = Recipe {

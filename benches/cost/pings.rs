@@ -147,7 +147,7 @@ fn added(mut figures: [f64; 4], direct: [f64; 4]) -> [f64; 4] {
     figures
 }
 
-/// Computes for as long as the bench lives: one that is killed leaves no load behind.
+/// Computes until the bench ends: one that is killed leaves no load behind.
 const BUSY: &str = "while kill -0 $PPID 2>/dev/null; do :; done";
 
 /// Processes that never sleep, three for each processor.

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub struct Flow {
     /// Hold everything back, end of stream and resets included, until this is taken away.
     pub stall: bool,
-    /// Let the kernel drop the sender's packets before it acknowledges them; goes with `stall`.
+    /// Let the kernel drop the sender's packets before it acknowledges them; used together with `stall`.
     pub blackhole: bool,
     /// Hold each chunk back for this long, give or take `jitter`.
     pub delay: Duration,
@@ -214,7 +214,7 @@ impl Loss {
     fn delay_of(self, draw: u64) -> Duration {
         let mut draw = draw;
         let mut losses = 0;
-        // one multiplication and shift for each further chance (Knuth's MMIX generator)
+        // one multiplication and shift for each further draw (Knuth's MMIX generator)
         while losses < MAX_LOSSES && (draw >> 32) % 1000 < u64::from(self.per_mille) {
             losses += 1;
             draw = draw

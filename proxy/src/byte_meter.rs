@@ -20,9 +20,9 @@ use super::tap::Sender;
 pub enum MeterSide {
     /// It obeys its own layers; there is no external proxy.
     Own,
-    /// The client talks to it, and it talks to the proxy.
+    /// The client connects to it, and it connects to the proxy.
     Front,
-    /// The proxy talks to it, and it talks to the server.
+    /// The proxy connects to it, and it connects to the server.
     #[cfg_attr(
         not(feature = "toxiproxy"),
         expect(dead_code, reason = "only a Toxiproxy has meters")

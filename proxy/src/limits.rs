@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Bytes that one direction of one connection may hold back before the sender feels it as a full window.
+/// Bytes that one direction of one connection may hold back before the sender sees a full window.
 pub const LINK_BUFFER: usize = 1 << 20;
 /// Bytes read from a socket at once.
 pub const CHUNK: usize = 16 << 10;
@@ -24,7 +24,7 @@ pub const LOADAVG_READ: Duration = Duration::from_micros(250);
 pub const CROWDED: Duration = Duration::from_millis(2);
 /// Time for the proxy to reach a server. On loopback and bridges a connect is answered at once or never.
 pub const DIAL: Duration = Duration::from_secs(3);
-/// Time for a server to say which peer it wants: it is a child process on the same machine.
+/// Time for a server to request a peer: it is a child process on the same machine.
 pub const SOCKS_HANDSHAKE: Duration = Duration::from_secs(10);
 /// Time for one call of a Toxiproxy's API; it gives up on its own handlers after 25 s.
 #[cfg(feature = "toxiproxy")]

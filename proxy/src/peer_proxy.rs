@@ -158,7 +158,7 @@ async fn serve(mut from: TcpStream, way: Arc<PeerRoutes>) {
     }
 }
 
-/// Dials once the link lets a connect through. `None`: the server that asked has gone away meanwhile.
+/// Dials once the link lets a connect through. `None`: the server that asked has closed its connection meanwhile.
 async fn connect(
     connection: &mut Connection,
     from: &TcpStream,

@@ -14,7 +14,7 @@ pub const WELCOME: [u8; 2] = [VERSION, NO_AUTHENTICATION];
 /// The answer to a greeting without a supported method.
 pub const NO_WELCOME: [u8; 2] = [VERSION, NO_METHOD];
 
-/// The host that a server wants to reach.
+/// The host of a server's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SocksHost {
     Address(IpAddr),

@@ -13,7 +13,7 @@ pub(crate) const SERVER_NAME: &str = "localhost";
 const SERVER_NAMES: [&str; 3] = [SERVER_NAME, "127.0.0.1", "::1"];
 
 impl Authority {
-    /// Makes keys by chance, and signs them.
+    /// Makes random keys, and signs them.
     ///
     /// # Errors
     ///

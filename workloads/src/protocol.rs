@@ -49,10 +49,10 @@ pub struct OpenRequest {
     pub endpoints: Vec<String>,
     /// Session timeout or time to live to ask for, in milliseconds.
     pub lease_ms: u64,
-    /// Where sentinels choose the server: `endpoints` are theirs then.
+    /// The sentinels that choose the server, if there are some: `endpoints` are theirs then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sentinel: Option<SentinelEndpoints>,
-    /// Where each server has a part of the keys, and names the one that has another.
+    /// The addresses of a cluster, in which each server has a part of the keys, and names the one that has another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterEndpoints>,
 }

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::LazyLock;
 
-/// The largest table that is kept; a peer that wants more is not read any further.
+/// The largest table that is kept; a peer with a larger one is not read any further.
 const MAX_TABLE: usize = 64 << 10;
 /// The table until a peer sets another size.
 const DEFAULT_TABLE: usize = 4096;

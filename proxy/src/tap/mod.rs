@@ -44,24 +44,24 @@ pub struct Observed {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Observation {
-    /// A request begins. Its number is its own on this connection.
+    /// The beginning of a request. Its number is its own on this connection.
     Request { number: u64, name: MessageName },
-    /// A request is over; equal requests have equal prints, their numbers apart. Its words are there where they are kept
+    /// The end of a request; equal requests have equal prints, their numbers apart. Its words are there where they are kept
     /// ([`TapParser::keep_words`]) and the protocol has them: the arguments of a command of Redis, its name first.
     Asked {
         number: u64,
         print: u64,
         words: RequestWords,
     },
-    /// Something that belongs to the answer to a request and is no message by itself.
+    /// A part of the answer to a request that is no message by itself.
     Answering { number: u64, refused: bool },
-    /// The answer to a request begins; `refused` where it is known by the end of the chunk that it says that nothing was done.
+    /// The beginning of the answer to a request; `refused` where the bytes up to the end of the chunk say that nothing was done.
     Reply {
         number: u64,
         name: MessageName,
         refused: bool,
     },
-    /// The server names the session or lease that the client has from now on, as a server shows the owner of a lock: `0x1a2b`.
+    /// The server's name of the session or lease that the client has from now on, as a server shows the owner of a lock: `0x1a2b`.
     Session { name: Box<str> },
     /// An unasked message of the server about a change: its name, and the subject of the change.
     Notification { name: MessageName, subject: Box<str> },

@@ -17,7 +17,7 @@ const LONGEST: usize = 0xff_ffff;
 const LONGEST_LOG_IN: usize = 1 << 16;
 /// Requests without an answer yet.
 const MAX_UNANSWERED: usize = 16_384;
-/// The number that stands for the statement that was prepared last, in MariaDB.
+/// The number of the statement that was prepared last, in MariaDB.
 const LAST_PREPARED: u32 = u32::MAX;
 
 /// Bits of the capabilities.

@@ -55,7 +55,7 @@ struct NatsSide {
 struct Publication {
     number: u64,
     subject: Vec<u8>,
-    /// Empty where it wants no answer.
+    /// Empty for a message without an answer.
     inbox: Vec<u8>,
     /// Of its headers.
     length: usize,

@@ -51,7 +51,7 @@ pub(super) struct PostgresReader {
     client: Framer,
     server: Framer,
     opened: bool,
-    /// Answers of one byte that are still to come: whether the server wants what the client proposed.
+    /// Answers of one byte that are still to come: whether the server accepts the client's proposal.
     proposals: u32,
     awaited: VecDeque<Awaited>,
     requests: u64,

@@ -154,7 +154,7 @@ impl CallLine {
     }
 }
 
-/// A call that was sent. Dropping it tells the server that nobody waits, unless it is over.
+/// A call that was sent. Dropping it ends the call on the server, unless it is over.
 pub(super) struct OpenStream {
     line: Rc<CallLine>,
     number: u64,

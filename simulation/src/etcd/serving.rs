@@ -160,7 +160,7 @@ impl SimulatedEtcd {
         work.into_iter().chain(lease_look()).chain(watch_look).min()
     }
 
-    /// Supervises the cluster: whether its leader is there, and who knows it.
+    /// Supervises the cluster: whether its leader is there, and which members know it.
     pub(super) async fn supervise(self) {
         let world = self.0.world();
         // when a member that hears of no leader wants to lead

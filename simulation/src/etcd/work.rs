@@ -27,7 +27,7 @@ pub(super) enum MemberWork {
     Apply(usize),
     /// As the leader: appends a change. A member that leads no more sends it on.
     Propose(ProposedChange),
-    /// As the leader: says up to which entry a read has to wait.
+    /// As the leader: answers up to which entry a read has to wait.
     ReadIndex(usize, RequestId),
     ReadFrom(RequestId, usize),
     /// As the leader: renews a lease.

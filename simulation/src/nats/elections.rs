@@ -13,7 +13,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// `maxElectionTimeoutDefault`.
 const ELECTION: u64 = 4_000_000_000;
 const ELECTION_SPREAD: u64 = 5_000_000_000;
-/// A leader that hears of no majority for so long gives up, when it looks next: `lostQuorumIntervalDefault` and
+/// The time without a majority after which a leader gives up, when it looks next: `lostQuorumIntervalDefault` and
 /// `lostQuorumCheckIntervalDefault`.
 const LOST_QUORUM: u64 = 10_000_000_000;
 

@@ -1,4 +1,4 @@
-//! One server of a cluster ([`NatsServer`]): its copy of the bucket, its work, and the leaders that it believes in.
+//! One server of a cluster ([`NatsServer`]): its copy of the bucket, its work, and the leaders, as it believes.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ pub(super) struct NatsServer {
     pub alarm: RefCell<Option<Waker>>,
     pub connections: RefCell<BTreeMap<u64, ServerSide<NatsCall, NatsMessage>>>,
     pub is_running: Cell<bool>,
-    /// The time before which it does not say that it knows no leader, in nanoseconds.
+    /// The time before which it does not report that it knows no leader, in nanoseconds.
     pub reticent_until: Cell<u64>,
     /// The leader of each group, as it believes.
     pub leaders: [Cell<Option<usize>>; 2],

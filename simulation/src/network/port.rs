@@ -14,7 +14,7 @@ use super::keep_waker;
 use super::message::WireMessage;
 use crate::world::{Kept, World, WorldSleep};
 
-/// The address of a server, which outlives its incarnations. `Q` is what clients send, `R` what the server sends.
+/// The address of a server, which outlives its incarnations. `Q` is a message of a client, `R` one of the server.
 pub struct Port<Q: WireMessage, R: WireMessage>(Kept<PortState<Q, R>>);
 
 impl<Q: WireMessage, R: WireMessage> Clone for Port<Q, R> {

@@ -101,7 +101,7 @@ pub enum RedisValue {
     },
 }
 
-/// A change of the data, as a master tells its replicas.
+/// A change of the data, from a master to its replicas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedisEffect {
     /// `expires` is by the wall clock, in milliseconds since 1970.

@@ -70,7 +70,7 @@ impl World {
     }
 }
 
-/// No process is polled.
+/// The number for no process.
 const NOBODY: usize = usize::MAX;
 
 /// The poll that a world makes now, for another thread: the world itself cannot see a poll that neither returns nor reads the clock.

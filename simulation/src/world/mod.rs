@@ -481,7 +481,7 @@ impl<T: 'static> Kept<T> {
         value.downcast().ok()
     }
 
-    /// Returns the value, for those that look at it again and again and are in the world themselves.
+    /// Returns the value, for frequent reads of objects that are in the world themselves.
     pub(crate) fn weak(self) -> Weak<T> {
         Rc::downgrade(&self.get())
     }

@@ -123,7 +123,7 @@ impl Engine {
         }
     }
 
-    /// Lives until the session is over: line 208, `serve`.
+    /// Runs until the session is over: line 208, `serve`.
     pub async fn serve(mut self, mut connection: ZkConnection) {
         self.shuffle();
         // the first announcement counts as a break: `follow`, workloads `zk/client_session.rs`

@@ -256,7 +256,7 @@ impl Drop for WatchRemoval {
     }
 }
 
-/// Returns the watch, which the session owes to a call that asked for one and succeeded.
+/// Returns the watch of a call that asked for one and succeeded.
 fn owed(watch: Option<ZkWatch>) -> ZkWatch {
     watch.unwrap_or_else(|| Box::pin(std::future::ready(WatchEvent::SessionOver)))
 }

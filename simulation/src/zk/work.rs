@@ -12,10 +12,10 @@ pub(super) enum Work {
     Propose(Option<RequestOrigin>, Proposal),
     /// As the leader: hears of sessions on another server.
     Touch(BTreeSet<i64>),
-    /// As the leader: says whether a session is alive.
+    /// As the leader: answers whether a session is alive.
     Validate(RequestOrigin, i64),
     Validated(RequestOrigin, i64, bool),
-    /// As the leader: says which entries of the log there are (`sync`).
+    /// As the leader: answers which entries of the log there are (`sync`).
     Sync(RequestOrigin),
     /// Answers a `sync` when so many entries are applied.
     Synced(RequestOrigin, usize),

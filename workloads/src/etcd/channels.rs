@@ -37,7 +37,7 @@ pub(super) struct Channels {
 }
 
 impl Channels {
-    /// Wants to be called inside a tokio runtime. Connects when first used.
+    /// Must be called inside a tokio runtime. Connects when first used.
     pub(super) fn new(open: &OpenRequest, login: Option<&Login>) -> Result<Self, String> {
         let lease = Duration::from_millis(open.lease_ms);
         let servers: Result<Vec<_>, _> = open.endpoints.iter().map(|endpoint| channel(endpoint, lease)).collect();

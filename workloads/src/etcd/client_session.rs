@@ -31,7 +31,7 @@ pub struct EtcdServers {
 }
 
 impl EtcdServers {
-    /// Wants to be called inside a tokio runtime. Connects when first used.
+    /// Must be called inside a tokio runtime. Connects when first used.
     pub fn new(open: &OpenRequest, login: Option<&Login>) -> Result<Self, String> {
         Ok(EtcdServers {
             channels: Channels::new(open, login)?,

@@ -98,7 +98,7 @@ impl MysqlClientSession {
         Ok(())
     }
 
-    /// `GET_LOCK`, which answers 1, 0 when the time was over, and null for an error.
+    /// Calls `GET_LOCK`, which answers 1, 0 when the time was over, and null for an error.
     async fn get_lock(&self, lock: &str, wait: Duration) -> Result<bool, SessionError> {
         let end = Instant::now() + wait;
         loop {

@@ -23,7 +23,7 @@ pub enum NatsError {
     Unanswered(String),
 }
 
-/// A message that wants an answer.
+/// A message that has an answer.
 #[derive(Debug, Clone, Default)]
 pub struct NatsRequest {
     pub subject: String,

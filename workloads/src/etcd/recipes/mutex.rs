@@ -67,7 +67,7 @@ fn look(listing: Listing, own: &EtcdKey) -> MutexLook {
 }
 
 impl MutexLock {
-    /// Looks until the client is first, or says why it will not be.
+    /// Looks until the client is first, or returns the reason for which it will not be.
     async fn wait_turn(
         &self,
         live: &LiveLease,

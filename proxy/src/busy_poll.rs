@@ -38,7 +38,7 @@ impl ProxyRuntime {
 #[derive(Debug)]
 pub(super) struct ReplyPredictor<'a> {
     busy_poll: &'a BusyPoll,
-    /// When the last chunk was forwarded, and which way.
+    /// The time at which the last chunk was forwarded, and its direction.
     last_ns: AtomicU64,
     last: AtomicUsize,
     /// For each direction: whether the next chunk of the connection came soon after the last one that went there.

@@ -13,10 +13,10 @@ pub const LINK_CHUNKS: usize = 16_384;
 pub const LAST_ACKS: Duration = Duration::from_millis(200);
 /// The period in which the kernel is asked what a blackhole dropped.
 pub const BLACKHOLE_READ: Duration = Duration::from_millis(50);
-/// How long the proxy's thread polls for more after it forwarded a chunk, before it sleeps. Redis on loopback answers within 20 µs
-/// where its processor is awake; where a virtual processor first has to be woken, that takes 50 to 60 µs more.
+/// The time for which the proxy's thread polls after it forwarded a chunk, before it sleeps. Redis on loopback answers within 20 µs where
+/// its processor is awake; where a virtual processor first has to be woken, that takes 50 to 60 µs more.
 pub const BUSY_POLL: Duration = Duration::from_micros(100);
-/// The thread polls if the next chunk came within this time the last time, which includes waking the thread.
+/// The thread polls if the next chunk came within this time after the last one of this direction, which includes waking the thread.
 pub const QUICK_REPLY: Duration = Duration::from_micros(150);
 /// The period in which the thread asks the kernel, while it polls, whether tasks wait for a processor: the answer costs 1.5 µs.
 pub const LOADAVG_READ: Duration = Duration::from_micros(250);

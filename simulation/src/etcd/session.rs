@@ -33,8 +33,7 @@ pub struct EtcdRoutes {
 }
 
 impl EtcdRoutes {
-    /// Makes the routes. `links` has a link for each member of `etcd`, in their order; the session runs in `process`. Connects when first
-    /// used.
+    /// Makes the routes. `links` has a link for each member of `etcd`, in order; the session runs in `process`. Connects when first used.
     pub fn new(etcd: SimulatedEtcd, links: Vec<SimulatedLink>, process: SimulatedProcess, lease: Duration) -> Self {
         let host = process.host();
         let channel = |(member, link)| {
